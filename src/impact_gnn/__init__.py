@@ -1,0 +1,1 @@
+"""Graph learning that stays right when the future is not like the past."""

@@ -1,0 +1,123 @@
+"""The only place that tells numpy from torch.
+
+Everything above this floor writes one formula. The handful of operations whose fast form differs between
+the two libraries live here: grouped moments, the grouped affine map, the table look-up, and functions of
+symmetric matrices. Arrays of numpy (and torch tensors in CPU memory) go through the numba kernels of
+`kernels`; other tensors (CUDA, MPS, half precision) through plain torch operations. Torch is never
+imported from here unless a tensor came in.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from impact_gnn._array import kernels
+
+Array: TypeAlias = Any
+"""A numpy array or a torch tensor."""
+
+
+def is_torch(value: object) -> bool:
+    """Whether `value` is a torch tensor; does not import torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def xp(value: Array) -> ModuleType:
+    """The module (`numpy` or `torch`) whose functions take `value`."""
+    return sys.modules["torch"] if is_torch(value) else np
+
+
+def to_numpy(value: Array) -> np.ndarray:
+    """`value` as a numpy array, without a copy where memory can be shared."""
+    return value.detach().cpu().numpy() if is_torch(value) else np.asarray(value)
+
+
+def like(value: np.ndarray, reference: Array) -> Array:
+    """A numpy `value` in the library and on the device of `reference`, keeping its own dtype."""
+    if not is_torch(reference):
+        return value
+    return xp(reference).from_numpy(np.ascontiguousarray(value)).to(reference.device)
+
+
+def cast(value: Array, reference: Array) -> Array:
+    """`value` in the dtype of `reference` (both of one library)."""
+    return value.to(reference.dtype) if is_torch(value) else value.astype(reference.dtype, copy=False)
+
+
+def periods(time: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The sorted distinct times, and for every entry its position among them in the smallest unsigned type.
+
+    Example:
+        >>> import numpy as np
+        >>> periods(np.array([2003, 2001, 2003]))
+        (array([2001, 2003]), array([1, 0, 1], dtype=uint8))
+    """
+    low, high = int(time.min()), int(time.max())
+    if high - low < max(65536, 2 * len(time)):  # a table over the whole range beats a sort
+        present = np.zeros(high - low + 1, dtype=bool)
+        offset = time - low
+        present[offset] = True
+        times = np.flatnonzero(present) + low
+        position = (np.cumsum(present) - 1).astype(smallest_unsigned(len(times)))
+        return times, position[offset]
+    times, index = np.unique(time, return_inverse=True)
+    return times, index.astype(smallest_unsigned(len(times)))
+
+
+def smallest_unsigned(size: int) -> np.dtype:
+    """The smallest unsigned integer type that can index `size` things."""
+    return np.min_scalar_type(max(size - 1, 0))
+
+
+def group_moments(values: Array, group: Array, num_groups: int) -> tuple[Array, Array, Array]:
+    """Count [G], mean [G, f] and sum of squared deviations [G, f] of the rows of every group, in float64.
+
+    Rows with a negative group are left out; an empty group has count, mean and deviations zero.
+    Differentiable in `values` where they are torch tensors.
+    """
+    if is_torch(values):
+        from impact_gnn._array import autograd
+
+        return autograd.group_moments(values, group, num_groups)
+    return kernels.moments(values, group, num_groups)
+
+
+def group_affine(values: Array, group: Array, origin: Array, scale: Array, goal: Array) -> Array:
+    """`(values − origin[group])·scale[group] + goal[group]`; rows with a negative group pass unchanged.
+
+    `origin` and `goal` are [G, f]; `scale` is [G] or [G, f]. The result has the dtype of `values`.
+    """
+    if is_torch(values):
+        from impact_gnn._array import autograd
+
+        return autograd.group_affine(values, group, origin, scale, goal)
+    return kernels.affine(values, group, origin, scale, goal)
+
+
+def lookup(table: np.ndarray, row: Array, column: Array, target: Array, source: Array) -> Array:
+    """`table[row[target[e]], column[source[e]]]` for every edge e, as float32."""
+    if is_torch(source) and source.device.type != "cpu":
+        weights = like(table.astype(np.float32), source)
+        return weights[row[target].long(), column[source].long()]
+    out = kernels.lookup(table, *(to_numpy(a) for a in (row, column, target, source)))
+    return like(out, source)
+
+
+def spd_roots(matrices: Array, floor: Array) -> tuple[Array, Array]:
+    """Square root and inverse square root of symmetric matrices [..., f, f], eigenvalues raised to `floor`.
+
+    `floor` has the shape of the batch. Differentiable in torch, also where eigenvalues coincide.
+    """
+    if is_torch(matrices):
+        from impact_gnn._array import autograd
+
+        return autograd.spd_roots(matrices, floor)
+    values, vectors = np.linalg.eigh(matrices)
+    root = np.sqrt(np.maximum(values, floor[..., None]))[..., None, :]
+    turned = np.swapaxes(vectors, -1, -2)
+    return (vectors * root) @ turned, (vectors / root) @ turned

@@ -1,0 +1,259 @@
+"""The door: every array a user brings is checked here, once, and refused with one sentence.
+
+Each sentence says what is wrong, where, what came and how to mend it. Behind the door nothing is checked
+again. `InputError` is the only exception that bad input may raise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from impact_gnn._array import periods, to_numpy
+
+BLOCK = 1 << 22
+"""Elements looked at in one go, so that checking a memory map does not load it whole."""
+
+
+class InputError(ValueError):
+    """What a user brought cannot be used; the message is one sentence that says how to mend it."""
+
+
+def choice(name: str, value: object, allowed: Iterable[str]) -> str:
+    """`value` if it is one of `allowed`, otherwise an `InputError` that lists them."""
+    options = list(allowed)
+    if not isinstance(value, str) or value not in options:
+        raise InputError(f"{name}={value!r} is not known; choose one of {', '.join(map(repr, options))}.")
+    return value
+
+
+def array(name: str, value: Any) -> np.ndarray:
+    """`value` as a numpy array that holds numbers, text or booleans, never Python objects."""
+    try:
+        out = to_numpy(value)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} cannot be read as an array ({_one_line(error)}); give a numpy array.") from None
+    if out.dtype.hasobject:
+        raise InputError(f"{name} is an array of Python objects; convert it to numbers or text with .astype first.")
+    return out
+
+
+def whole_numbers(name: str, value: Any, *, ndim: int = 1) -> np.ndarray:
+    """`value` as int64, refusing fractions, NaN, and numbers beyond the range of int64."""
+    out = array(name, value)
+    if ndim == 1 and out.ndim == 2 and out.shape[1] == 1:  # OGB keeps years and labels as a column [N, 1]
+        out = out[:, 0]
+    if out.ndim != ndim:
+        raise InputError(f"{name} has shape {out.shape}; give {ndim} dimension{'s' if ndim > 1 else ''}.")
+    if out.dtype == bool or out.dtype.kind not in "iuf":
+        raise InputError(f"{name} is of type {out.dtype}; give whole numbers.")
+    if out.dtype.kind == "f":
+        flat = out.reshape(-1)
+        missing = np.flatnonzero(np.isnan(flat))
+        if len(missing):
+            raise InputError(
+                f"{name} is missing (NaN) at {len(missing)} of {flat.size} places, first at position {missing[0]}; "
+                f"fill these in or remove those nodes."
+            )
+        fraction = np.flatnonzero(~np.isfinite(flat) | (flat != np.floor(flat)))
+        if len(fraction):
+            raise InputError(
+                f"{name} must be whole numbers, but position {fraction[0]} holds {flat[fraction[0]]}; "
+                f"bin or round it first."
+            )
+        _fits_int64(name, float(np.abs(flat).max(initial=0)))
+    elif out.dtype.kind == "u":
+        _fits_int64(name, int(out.max(initial=0)))
+    return out.astype(np.int64, copy=False)
+
+
+def features(name: str, value: Any, num_rows: int | None) -> np.ndarray:
+    """`value` as a two-dimensional array of finite floats, one row per node."""
+    out = array(name, value)
+    if out.ndim == 1:
+        raise InputError(f"{name} has shape {out.shape}; give one row per node and one column per feature [N, f].")
+    if out.ndim != 2:
+        raise InputError(f"{name} has shape {out.shape}; give a matrix [N, f].")
+    if out.dtype.kind not in "iufb":
+        raise InputError(f"{name} is of type {out.dtype}; give numbers.")
+    if num_rows is not None and len(out) != num_rows:
+        raise InputError(f"{name} has {len(out)} rows for {num_rows} nodes; give one row per node.")
+    if out.dtype.kind != "f":
+        out = out.astype(np.float32)
+    elif out.dtype.itemsize > 8:
+        out = out.astype(np.float64)
+    finite(name, out)
+    return out
+
+
+def finite(name: str, values: np.ndarray) -> None:
+    """Refuses NaN and infinity, naming the worst column and how many there are."""
+    rows = max(1, BLOCK // max(1, values.shape[1] if values.ndim == 2 else 1))
+    bad = np.zeros(values.shape[1] if values.ndim == 2 else 1, dtype=np.int64)
+    first = -1
+    for start in range(0, len(values), rows):
+        wrong = ~np.isfinite(values[start : start + rows])
+        if wrong.any():
+            wrong = wrong.reshape(len(wrong), -1)
+            first = start + int(np.flatnonzero(wrong.any(1))[0]) if first < 0 else first
+            bad += wrong.sum(0)
+    if bad.any():
+        where = f"column {int(bad.argmax())} has {int(bad.max())} of them, " if values.ndim == 2 else ""
+        raise InputError(
+            f"{name} holds {int(bad.sum())} NaN or infinite values ({where}the first in row {first}); "
+            f"fill or drop them first."
+        )
+
+
+def labels(name: str, value: Any, num_rows: int, num_labels: int | None = None) -> np.ndarray:
+    """Labels as int64 in −1 .. num_labels−1, where −1 is unknown; float NaN also counts as unknown."""
+    out = array(name, value)
+    if out.dtype.kind == "f":
+        out = np.where(np.isnan(out), -1, out)
+    out = whole_numbers(name, out)
+    if len(out) != num_rows:
+        raise InputError(f"{name} has {len(out)} entries for {num_rows} nodes; give one per node, -1 for unknown.")
+    if out.min(initial=0) < -1:
+        at = int(np.flatnonzero(out < -1)[0])
+        raise InputError(f"{name} holds {out[at]} at node {at}; use 0, 1, 2, ... for classes and -1 for unknown.")
+    if num_labels is not None and out.max(initial=-1) >= num_labels:
+        at = int(np.flatnonzero(out >= num_labels)[0])
+        raise InputError(
+            f"{name} holds {out[at]} at node {at}, but there are {num_labels} classes; "
+            f"labels run from 0 to {num_labels - 1}."
+        )
+    if out.max(initial=-1) >= MAX_LABELS:
+        at = int(out.argmax())
+        raise InputError(
+            f"{name} holds {out[at]} at node {at}; number the classes 0, 1, 2, ... (at most {MAX_LABELS} of them)."
+        )
+    return out
+
+
+MAX_LABELS = 1 << 24
+"""Class numbers beyond this are taken for ids that were passed as labels by mistake."""
+
+
+def node_times(name: str, value: Any, num_rows: int) -> np.ndarray:
+    """One whole-number time per node."""
+    out = whole_numbers(name, value)
+    if len(out) != num_rows:
+        raise InputError(f"{name} has {len(out)} entries for {num_rows} nodes; give one time per node.")
+    if len(out) and int(out.max()) - int(out.min()) > MAX_SPAN:
+        raise InputError(
+            f"{name} runs from {out.min()} to {out.max()}, too far apart to subtract safely; bin it first."
+        )
+    return out
+
+
+MAX_SPAN = 1 << 62
+"""Widest range of times whose differences still fit into int64."""
+
+
+def edges(name: str, value: Any, num_source: int, num_target: int) -> np.ndarray:
+    """An edge list [2, E] of node positions, the first out-of-range edge named."""
+    out = array(name, value)
+    if out.ndim != 2 or out.shape[0] != 2:
+        hint = "; transpose it" if out.ndim == 2 and out.shape[1] == 2 else ""
+        raise InputError(f"{name} has shape {out.shape}; give sources and targets as two rows [2, E]{hint}.")
+    if out.dtype.kind not in "iu":
+        out = whole_numbers(name, out, ndim=2)
+    if out.shape[1] == 0:
+        return out.astype(np.int64, copy=False)
+    for row, (side, size) in enumerate((("source", num_source), ("target", num_target))):
+        low, high = int(out[row].min()), int(out[row].max())
+        if low < 0 or high >= size:
+            at = int(np.flatnonzero((out[row] < 0) | (out[row] >= size))[0])
+            raise InputError(
+                f"{name} points outside the graph: edge {at} has {side} {out[row, at]}, but there are {size} "
+                f"such nodes (0 to {size - 1}); remove the edge or add the node."
+            )
+    if out.dtype.kind == "u":
+        out = out.astype(np.int64)
+    return out
+
+
+def edge_weights(name: str, value: Any, num_edges: int) -> np.ndarray:
+    """One finite, non-negative weight per edge."""
+    out = array(name, value)
+    if out.ndim == 2 and out.shape[1] == 1:
+        out = out[:, 0]
+    if out.ndim != 1 or len(out) != num_edges:
+        raise InputError(f"{name} has shape {out.shape} for {num_edges} edges; give one weight per edge.")
+    if out.dtype.kind not in "iufb":
+        raise InputError(f"{name} is of type {out.dtype}; give numbers.")
+    if out.dtype.kind != "f":
+        out = out.astype(np.float32)
+    finite(name, out)
+    if out.min(initial=0.0) < 0:
+        at = int(np.flatnonzero(out < 0)[0])
+        raise InputError(f"{name} is negative ({out[at]}) at edge {at}; weights must be zero or more.")
+    return out
+
+
+def mask(name: str, value: Any, num_rows: int) -> np.ndarray:
+    """A boolean mask with one entry per node."""
+    out = array(name, value)
+    if out.dtype != bool or out.shape != (num_rows,):
+        raise InputError(
+            f"{name} has type {out.dtype} and shape {out.shape}; give a boolean mask with {num_rows} entries."
+        )
+    return out
+
+
+def sorted_times(name: str, value: Any) -> np.ndarray:
+    """The distinct times of a graph, strictly increasing."""
+    out = whole_numbers(name, value)
+    if len(out) == 0:
+        raise InputError(f"{name} is empty; give the distinct times of the graph in increasing order.")
+    if len(out) > 1 and (np.diff(out) <= 0).any():
+        raise InputError(f"{name} must be distinct and increasing; pass numpy.unique(time).")
+    return out
+
+
+def chronology(time: np.ndarray, label: np.ndarray | None, cutoff: int) -> None:
+    """Refuses a split that cannot be learned from: one period, no labelled past, or nothing to predict."""
+    times, _ = periods(time)
+    if len(times) < 2:
+        raise InputError(
+            f"all nodes have the same time ({times[0]}); a chronological split needs at least two periods."
+        )
+    past = time < cutoff
+    if past.all():
+        raise InputError(
+            f"no node is at or after cutoff={cutoff} (the last time is {times[-1]}), so there is nothing to predict; "
+            f"choose a cutoff of at most {times[-1]}."
+        )
+    if label is None or not (label[past] >= 0).any():
+        raise InputError(
+            f"no node before cutoff={cutoff} has a label, so there is nothing to learn from; "
+            f"choose a later cutoff or add labels."
+        )
+
+
+def distinct(name: str, values: np.ndarray) -> None:
+    """Refuses repeated identifiers, naming the first one."""
+    unique, first, count = np.unique(values, return_index=True, return_counts=True)
+    if len(unique) != len(values):
+        at = int(np.flatnonzero(count > 1)[first[count > 1].argmin()])
+        raise InputError(
+            f"{name} has {len(values) - len(unique)} repeated ids, first {unique[at]!s} ({count[at]} times); "
+            f"keep one row per node."
+        )
+
+
+def listing(values: Sequence[object], most: int = 5) -> str:
+    """`values` for a sentence: the first few, and how many more."""
+    shown = ", ".join(str(value) for value in values[:most])
+    return shown + (f" and {len(values) - most} more" if len(values) > most else "")
+
+
+def _fits_int64(name: str, largest: float | int) -> None:
+    if largest > np.iinfo(np.int64).max:
+        raise InputError(f"{name} holds {largest}, which does not fit into a 64-bit integer; use smaller numbers.")
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]

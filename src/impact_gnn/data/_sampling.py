@@ -1,0 +1,172 @@
+"""Numba kernels that draw the edges of a block model in time proportional to the edges.
+
+The pairs of two blocks are numbered 0 .. n−1 and each is an edge with probability p. Instead of asking every
+pair, the sampler jumps from edge to edge: the number of pairs passed over is geometric,
+⌊log(1−u) / log(1−p)⌋ with u uniform, which has exactly the distribution of n independent coins.
+
+Work is cut into *pieces*: a range of pair numbers of one pair of blocks. Every piece has random numbers of
+its own, derived from the seed and the number of the piece, so neither the threads nor the way a caller cuts
+the output into chunks can change an edge.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit, prange
+
+EDGES_PER_PIECE = 1 << 16
+"""Expected edges of the largest piece: small enough to share out and to stream, large enough to be fast."""
+
+
+WEYL = np.uint64(0x9E3779B97F4A7C15)
+"""Step of the counter behind the random numbers: odd, so that it visits all 64-bit values."""
+
+
+class Pieces(NamedTuple):
+    """Ranges of pair numbers, in the order in which their edges appear; all arrays are [P]."""
+
+    row: np.ndarray
+    """Block of the first node of each pair."""
+    column: np.ndarray
+    """Block of the second node."""
+    start: np.ndarray
+    """First pair number."""
+    stop: np.ndarray
+    """One past the last pair number."""
+    probability: np.ndarray
+    """Chance of an edge, the same for all pairs of a piece."""
+
+
+def pieces(sizes: np.ndarray, probability: np.ndarray, *, ordered: bool) -> Pieces:
+    """All pairs of nodes whose edge has a chance, as ranges of about equal work.
+
+    Args:
+        sizes: Nodes per block [B].
+        probability: Chance of an edge between nodes of two blocks [B, B].
+        ordered: Draw (i, j) and (j, i) separately; otherwise each unordered pair once.
+    """
+    blocks = len(sizes)
+    row, column = (part.ravel() for part in np.indices((blocks, blocks), dtype=np.int32))
+    pairs = np.multiply.outer(sizes, sizes)
+    np.fill_diagonal(pairs, sizes * (sizes - 1) // (1 if ordered else 2))
+    pairs = pairs.ravel()
+    chance = np.asarray(probability, dtype=np.float64).ravel()
+    keep = (pairs > 0) & (chance > 0)
+    if not ordered:
+        keep &= row <= column
+    row, column, pairs, chance = row[keep], column[keep], pairs[keep], chance[keep]
+
+    parts = np.maximum(1, np.ceil(pairs * chance / EDGES_PER_PIECE).astype(np.int64))
+    source = np.repeat(np.arange(len(parts)), parts)
+    step = -(-pairs // parts)
+    start = (np.arange(len(source)) - np.repeat(np.cumsum(parts) - parts, parts)) * step[source]
+    stop = np.minimum(start + step[source], pairs[source])
+    return Pieces(row[source], column[source], start, stop, chance[source])
+
+
+def count_edges(work: Pieces, seed: np.uint64) -> np.ndarray:
+    """Edges that each piece will draw [P]: the same random walk as `draw_edges`, without the writing."""
+    return _count(work.start, work.stop, work.probability, seed)
+
+
+def draw_edges(
+    work: Pieces, count: np.ndarray, first: int, last: int, members: np.ndarray, offset: np.ndarray,
+    ordered: bool, seed: np.uint64,
+) -> np.ndarray:  # fmt: skip
+    """The edges [2, 2·E] of the pieces first .. last−1, each drawn pair in both directions, side by side.
+
+    Args:
+        work: All pieces.
+        count: Edges of every piece, from `count_edges`.
+        first: First piece wanted.
+        last: One past the last piece wanted.
+        members: Nodes sorted by block [N]; its type is the type of the result.
+        offset: Where each block begins in `members` [B + 1].
+        ordered: As in `pieces`.
+        seed: As in `count_edges`.
+    """
+    end = np.cumsum(count[first:last])
+    out = np.empty((2, 2 * int(end[-1]) if len(end) else 0), members.dtype)
+    _draw(work.row, work.column, work.start, work.stop, work.probability, first, end, members, offset, ordered, seed, out)
+    return out
+
+
+@njit(inline="always")
+def _scramble(state):  # type: ignore[no-untyped-def]
+    # The finishing step of the "splitmix" generator: a bijection of 64 bits that looks random.
+    bits = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return bits ^ (bits >> np.uint64(31))
+
+
+@njit(inline="always")
+def _first_state(seed, piece):  # type: ignore[no-untyped-def]
+    return _scramble(seed + _scramble(np.uint64(piece) + np.uint64(1)))
+
+
+@njit(inline="always")
+def _jump(state, scale):  # type: ignore[no-untyped-def]
+    # Pairs passed over before the next edge; a float, because it may be larger than any integer.
+    uniform = np.float64(_scramble(state) >> np.uint64(11)) * 2.0**-53
+    return np.floor(np.log(1.0 - uniform) * scale)
+
+
+@njit(inline="always")
+def _pair(number, columns, within, ordered):  # type: ignore[no-untyped-def]
+    # The two nodes, counted within their blocks, of a pair number.
+    if not within:
+        i = number // columns
+        return i, number - i * columns
+    if ordered:  # every row leaves out its own node
+        i = number // (columns - 1)
+        j = number - i * (columns - 1)
+        return i, j + (1 if j >= i else 0)
+    # Below the diagonal, where row i begins at i(i−1)/2; the root is rounded, so step to the right row.
+    i = np.int64((1.0 + np.sqrt(1.0 + 8.0 * number)) * 0.5)
+    while i * (i - 1) // 2 > number:
+        i -= 1
+    while i * (i + 1) // 2 <= number:
+        i += 1
+    return i, number - i * (i - 1) // 2
+
+
+@njit(parallel=True, cache=True)
+def _count(start, stop, probability, seed):  # type: ignore[no-untyped-def]
+    count = np.zeros(len(start), np.int64)
+    for piece in prange(len(start)):
+        state = _first_state(seed, piece)
+        scale = 1.0 / np.log1p(-probability[piece])
+        left = stop[piece] - start[piece]
+        found = 0
+        while True:
+            state += WEYL
+            jump = _jump(state, scale)
+            if jump >= left:
+                break
+            left -= np.int64(jump) + 1
+            found += 1
+        count[piece] = found
+    return count
+
+
+@njit(parallel=True, cache=True)
+def _draw(row, column, start, stop, probability, first, end, members, offset, ordered, seed, out):  # type: ignore[no-untyped-def]
+    for k in prange(len(end)):
+        piece = first + k
+        state = _first_state(seed, piece)
+        scale = 1.0 / np.log1p(-probability[piece])
+        a, b = row[piece], column[piece]
+        columns = offset[b + 1] - offset[b]
+        number = start[piece]
+        place = 2 * (end[k - 1] if k > 0 else 0)
+        while place < 2 * end[k]:
+            state += WEYL
+            number += np.int64(_jump(state, scale))
+            i, j = _pair(number, columns, a == b, ordered)
+            u, v = members[offset[a] + i], members[offset[b] + j]
+            out[0, place], out[1, place] = u, v
+            out[0, place + 1], out[1, place + 1] = v, u
+            place += 2
+            number += 1

@@ -1,0 +1,166 @@
+"""A graph as a directory of `.npy` files and one manifest, whole or absent.
+
+Layout: `manifest.json` (format version, sizes, types and a SHA-256 for every array), `nodes/<k>-<type>/` with
+`x.npy`, `y.npy`, `time.npy`, `ids.npy` where the type has them, `edges/<k>-<relation>/` with `edge_index.npy`
+and `weight.npy`. Reading maps the arrays into memory; nothing is copied until it is used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from impact_gnn import _files
+from impact_gnn.checks import InputError, listing
+
+MANIFEST = "manifest.json"
+FORMAT = "impact-gnn graph"
+VERSION = 1
+NODE_ARRAYS = ("x", "y", "time", "ids")
+EDGE_ARRAYS = ("edge_index", "weight")
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Fills a directory that becomes a saved graph when the `writing` block ends.
+
+    `nodes` and `relation` take arrays that are in memory; `empty` opens one on disk to be filled in pieces.
+    """
+
+    directory: Path
+    manifest: dict[str, Any] = field(default_factory=dict)
+
+    def nodes(self, kind: str, num_nodes: int, arrays: Mapping[str, np.ndarray | None]) -> None:
+        """Adds a node type with those of its arrays that are not None."""
+        folder = self._folder("nodes", kind)
+        self.manifest["nodes"][kind] = {"num_nodes": int(num_nodes), "folder": folder}
+        self._save(folder, arrays)
+
+    def relation(self, triple: tuple[str, str, str], arrays: Mapping[str, np.ndarray | None]) -> None:
+        """Adds a relation with those of its arrays that are not None."""
+        folder = self._folder("edges", triple[1])
+        self.manifest["relations"].append({"triple": list(triple), "folder": folder})
+        self._save(folder, arrays)
+
+    def empty(
+        self, kind: str | tuple[str, str, str], name: str, dtype: Any, shape: tuple[int, ...]
+    ) -> np.memmap:
+        """An array of a type or relation already added, on disk, to be filled by the caller."""
+        return _files.create_array(self.directory / self._folder_of(kind) / f"{name}.npy", dtype, shape)
+
+    def _folder(self, floor: str, name: str) -> str:
+        number = len(self.manifest["nodes" if floor == "nodes" else "relations"])
+        return f"{floor}/{number}-{re.sub('[^A-Za-z0-9_-]', '_', name)[:40]}"
+
+    def _folder_of(self, kind: str | tuple[str, str, str]) -> str:
+        if isinstance(kind, str):
+            return self.manifest["nodes"][kind]["folder"]
+        return next(r["folder"] for r in self.manifest["relations"] if tuple(r["triple"]) == kind)
+
+    def _save(self, folder: str, arrays: Mapping[str, np.ndarray | None]) -> None:
+        for name, values in arrays.items():
+            if values is not None:
+                _files.save_array(self.directory / folder / f"{name}.npy", values)
+
+
+@contextlib.contextmanager
+def writing(
+    directory: str | Path,
+    *,
+    target: str,
+    num_labels: int,
+    label_names: list[Any] | None = None,
+    cutoff: int | None = None,
+) -> Iterator[Writer]:
+    """A `Writer` for `directory`; checksums and manifest are added and the name taken when the block ends."""
+    with _files.atomic_directory(Path(directory), may_replace=is_saved) as temporary:
+        head = {"format": FORMAT, "version": VERSION, "target": target, "num_labels": int(num_labels)}
+        head |= {"label_names": label_names, "cutoff": cutoff, "nodes": {}, "relations": [], "arrays": {}}
+        writer = Writer(temporary, head)
+        yield writer
+        for file in sorted(temporary.rglob("*.npy")):
+            values = _files.open_array(file)
+            writer.manifest["arrays"][file.relative_to(temporary).as_posix()] = {
+                "shape": list(values.shape),
+                "dtype": values.dtype.str,
+                "sha256": _files.checksum(file),
+            }
+        _files.write_json(temporary / MANIFEST, writer.manifest)
+
+
+def is_saved(directory: Path) -> bool:
+    """Whether `directory` holds a saved graph (and nothing that looks like somebody else's)."""
+    manifest = directory / MANIFEST
+    if not manifest.is_file():
+        return False
+    try:
+        content = _files.read_json(manifest)
+    except InputError:
+        return False
+    return isinstance(content, dict) and content.get("format") == FORMAT
+
+
+def read(directory: str | Path, *, verify: bool = False) -> dict[str, Any]:
+    """The parts of a saved graph: `nodes`, `edges`, `target`, `num_labels`, `label_names`, `cutoff`.
+
+    Sizes and types are always held against the manifest; with `verify` the checksums are too.
+    """
+    root = Path(directory)
+    manifest = _files.read_json(root / MANIFEST)
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise InputError(f"{root / MANIFEST} does not describe a graph; give a directory written by save().")
+    if manifest.get("version") != VERSION:
+        raise InputError(
+            f"{root} was saved in format version {manifest.get('version')!r}, this release reads version {VERSION}; "
+            f"save the graph again with this release."
+        )
+    try:
+        parts = _parts(root, manifest, verify)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{root / MANIFEST} is damaged ({error!r}); save the graph again.") from None
+    return parts
+
+
+def _parts(root: Path, manifest: dict[str, Any], verify: bool) -> dict[str, Any]:
+    arrays = {}
+    for name, entry in manifest["arrays"].items():
+        path = root / name
+        if ".." in Path(name).parts or Path(name).is_absolute():
+            raise InputError(
+                f"{root / MANIFEST} points outside its directory ({name}); it cannot be trusted."
+            )
+        values = _files.open_array(path)
+        if list(values.shape) != entry["shape"] or values.dtype.str != entry["dtype"]:
+            raise InputError(
+                f"{path} holds {values.dtype.str} {list(values.shape)}, the manifest says {entry['dtype']} "
+                f"{entry['shape']}; restore the file or save the graph again."
+            )
+        if verify and _files.checksum(path) != entry["sha256"]:
+            raise InputError(f"{path} has changed since it was saved (its checksum differs); restore it.")
+        arrays[name] = values
+    nodes = {
+        kind: {"num_nodes": entry["num_nodes"], **_under(arrays, entry["folder"], NODE_ARRAYS)}
+        for kind, entry in manifest["nodes"].items()
+    }
+    edges = {}
+    for entry in manifest["relations"]:
+        found = _under(arrays, entry["folder"], EDGE_ARRAYS)
+        if "edge_index" not in found:
+            raise InputError(
+                f"{root} has no edges for relation {listing(entry['triple'])}; save the graph again."
+            )
+        edges[tuple(entry["triple"])] = (found["edge_index"], found.get("weight"))
+    keep = ("target", "num_labels", "label_names", "cutoff")
+    return {"nodes": nodes, "edges": edges, **{name: manifest[name] for name in keep}}
+
+
+def _under(arrays: dict[str, np.ndarray], folder: str, names: tuple[str, ...]) -> dict[str, np.ndarray]:
+    return {name: arrays[f"{folder}/{name}.npy"] for name in names if f"{folder}/{name}.npy" in arrays}

@@ -1,0 +1,586 @@
+"""`TemporalGraph`: nodes with a time, labels for the past, relations between them; checked once, then frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from impact_gnn import checks
+from impact_gnn._array import smallest_unsigned
+from impact_gnn.checks import InputError, listing
+from impact_gnn.graph import saved
+from impact_gnn.graph.csr import CSR, build_csr
+
+Triple: TypeAlias = tuple[str, str, str]
+"""A relation's name: source type, relation, target type."""
+
+HOMOGENEOUS: Triple = ("node", "to", "node")
+"""The only relation of a homogeneous graph."""
+
+NODE_FIELDS = ("x", "y", "time", "ids", "num_nodes")
+TIME_MISSING = "time is missing; give one whole number per node."
+
+
+@dataclass(frozen=True, eq=False)
+class Nodes:
+    """The nodes of one type. Anything but the number may be missing; `ids` are the user's own names."""
+
+    num_nodes: int
+    x: np.ndarray | None = None
+    y: np.ndarray | None = None
+    time: np.ndarray | None = None
+    ids: np.ndarray | None = None
+
+    def take(self, keep: np.ndarray) -> Nodes:
+        """The nodes at positions `keep`, remembering where they came from in `ids`."""
+        parts = {name: None if (a := getattr(self, name)) is None else a[keep] for name in ("x", "y", "time")}
+        return Nodes(len(keep), ids=keep if self.ids is None else self.ids[keep], **parts)
+
+
+@dataclass(frozen=True, eq=False)
+class Relation:
+    """Edges source → target as positions [2, E], with one weight each if `weight` is given."""
+
+    edge_index: np.ndarray
+    weight: np.ndarray | None = None
+
+    @property
+    def num_edges(self) -> int:
+        """Number of edges."""
+        return self.edge_index.shape[1]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a person wants to know before anything is run; `print` it, or `asdict` it for a machine."""
+
+    num_nodes: dict[str, int]
+    num_edges: dict[str, int]
+    num_features: int | None
+    target: str
+    times: list[int]
+    nodes_per_time: list[int]
+    labelled_per_time: list[int]
+    label_counts: list[int]
+    cutoff: int | None
+    cross_time_share: dict[str, float] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        nodes = ", ".join(f"{count:,} {kind}" for kind, count in self.num_nodes.items())
+        lines = [f"nodes     {nodes}"]
+        for name, count in self.num_edges.items():
+            share = self.cross_time_share.get(name)
+            across = "" if share is None else f", {share:.1%} of them between different times"
+            lines.append(f"edges     {count:,} {name}{across}")
+        lines.append(f"features  {'none' if self.num_features is None else self.num_features}")
+        labelled, total = sum(self.labelled_per_time), sum(self.nodes_per_time)
+        present = sum(count > 0 for count in self.label_counts)
+        lines.append(
+            f"labels    {len(self.label_counts)} classes ({present} seen), {labelled:,} of {total:,} nodes"
+        )
+        lines.append(f"periods   {len(self.times)}, from {self.times[0]} to {self.times[-1]}")
+        if self.cutoff is not None:
+            lines.append(f"cutoff    {self.cutoff} (labels at or after it are hidden)")
+        lines.append(f"{'time':>12} {'nodes':>10} {'labelled':>10}")
+        rows = list(zip(self.times, self.nodes_per_time, self.labelled_per_time, strict=True))
+        shown = rows if len(rows) <= 14 else [*rows[:3], None, *rows[-10:]]
+        lines += [
+            "         ..." if row is None else f"{row[0]:>12} {row[1]:>10,} {row[2]:>10,}" for row in shown
+        ]
+        return "\n".join(lines)
+
+
+class TemporalGraph:
+    """A graph whose nodes carry a time; homogeneous, or `TemporalGraph.hetero`.
+
+    Everything is checked here, once. Arrays are kept as they are (numpy arrays or memory maps, never copied
+    needlessly) and shown read-only. Methods never see labels at or after a cutoff: they are given the view
+    `masked(cutoff)`, which does not hold them.
+
+    Args:
+        x: Features [N, f], or None.
+        y: Labels [N], −1 where unknown, or None.
+        time: Integer time [N]; any integers, gaps allowed.
+        edge_index: Edges source → target [2, E].
+        edge_weight: One non-negative weight per edge [E], or None.
+        num_labels: Number of classes; by default the largest label plus one.
+        ids: The user's own node names [N], carried through to predictions.
+        label_names: The user's own coding of labels 0, 1, 2, ...
+
+    Example:
+        >>> g = TemporalGraph(x=np.eye(3), y=[0, 1, -1], time=[2019, 2020, 2021], edge_index=[[0, 1], [1, 2]])
+        >>> g
+        TemporalGraph(3 nodes, 2 edges, 3 features, 2 classes, times 2019..2021)
+        >>> g.upto(2020).num_nodes
+        2
+    """
+
+    nodes: Mapping[str, Nodes]
+    relations: Mapping[Triple, Relation]
+    target: str
+    num_labels: int
+    label_names: Sequence[Any] | None
+    cutoff: int | None
+
+    def __init__(
+        self,
+        *,
+        x: Any = None,
+        y: Any = None,
+        time: Any,
+        edge_index: Any,
+        edge_weight: Any = None,
+        num_labels: int | None = None,
+        ids: Any = None,
+        label_names: Sequence[Any] | None = None,
+    ) -> None:
+        nodes = {"node": _checked_nodes("", {"x": x, "y": y, "time": time, "ids": ids}, num_labels)}
+        relations = {
+            HOMOGENEOUS: _checked_relation("edge_index", edge_index, edge_weight, nodes, HOMOGENEOUS)
+        }
+        self._set(
+            nodes, relations, "node", _class_count(nodes["node"], num_labels, label_names), label_names, None
+        )
+
+    @classmethod
+    def hetero(
+        cls,
+        *,
+        nodes: Mapping[str, Mapping[str, Any]],
+        edges: Mapping[Triple, Any],
+        target: str,
+        num_labels: int | None = None,
+        label_names: Sequence[Any] | None = None,
+    ) -> TemporalGraph:
+        """A graph of several node types.
+
+        Args:
+            nodes: For each type a mapping with any of `x`, `y`, `time`, `ids`, `num_nodes`.
+            edges: For each relation (source type, name, target type) its `edge_index`, or (`edge_index`, weight).
+            target: The type to classify; it needs a time.
+            num_labels: Number of classes of the target type.
+            label_names: The user's own coding of labels 0, 1, 2, ...
+
+        Example:
+            >>> g = TemporalGraph.hetero(
+            ...     nodes={"paper": dict(x=np.ones((2, 4)), y=[0, -1], time=[0, 1]), "author": dict(num_nodes=1)},
+            ...     edges={("author", "writes", "paper"): [[0, 0], [0, 1]]}, target="paper")
+            >>> g
+            TemporalGraph(2 paper (target), 1 author, 2 author-writes-paper, 4 features, 1 classes, times 0..1)
+        """
+        if not isinstance(nodes, Mapping) or not nodes:
+            raise InputError("nodes is empty; give one entry per node type.")
+        if target not in nodes:
+            raise InputError(f"target={target!r} is not a node type; choose one of {listing(list(nodes))}.")
+        checked = {
+            kind: _checked_nodes(kind, part, num_labels if kind == target else None)
+            for kind, part in nodes.items()
+        }
+        if checked[target].time is None:
+            raise InputError(f"the target type {target!r} has no time; give nodes[{target!r}]['time'].")
+        relations = {}
+        for triple, given in edges.items():
+            if not (
+                isinstance(triple, tuple) and len(triple) == 3 and triple[0] in nodes and triple[2] in nodes
+            ):
+                raise InputError(
+                    f"{triple!r} does not name a relation; write (source type, name, target type) with types "
+                    f"among {listing(list(nodes))}."
+                )
+            edge_index, weight = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
+            relations[triple] = _checked_relation("-".join(triple), edge_index, weight, checked, triple)
+        if not relations:
+            raise InputError("edges is empty; give at least one relation.")
+        count = _class_count(checked[target], num_labels, label_names)
+        return cls._made(checked, relations, target, count, label_names, None)
+
+    # -- what is in it -------------------------------------------------------------------------------------
+
+    @property
+    def x(self) -> np.ndarray | None:
+        """Features of the target type [N, f]."""
+        return self.nodes[self.target].x
+
+    @property
+    def y(self) -> np.ndarray | None:
+        """Labels of the target type [N], −1 unknown."""
+        return self.nodes[self.target].y
+
+    @property
+    def time(self) -> np.ndarray:
+        """Times of the target type [N]."""
+        time = self.nodes[self.target].time
+        assert time is not None  # checked at the door
+        return time
+
+    @property
+    def ids(self) -> np.ndarray:
+        """The user's names of the target nodes; their positions where none were given."""
+        ids = self.nodes[self.target].ids
+        return np.arange(self.num_nodes) if ids is None else ids
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of nodes of the target type."""
+        return self.nodes[self.target].num_nodes
+
+    @property
+    def is_hetero(self) -> bool:
+        """Whether there is more than the one type and relation of a homogeneous graph."""
+        return tuple(self.relations) != (HOMOGENEOUS,)
+
+    @property
+    def edge_index(self) -> np.ndarray:
+        """Edges of a homogeneous graph [2, E]."""
+        return self._only().edge_index
+
+    @property
+    def edge_weight(self) -> np.ndarray | None:
+        """Edge weights of a homogeneous graph [E], or None."""
+        return self._only().weight
+
+    @cached_property
+    def times(self) -> np.ndarray:
+        """The sorted distinct times of all types that have one."""
+        return np.unique(
+            np.concatenate([np.unique(n.time) for n in self.nodes.values() if n.time is not None])
+        )
+
+    @cached_property
+    def period(self) -> np.ndarray:
+        """For every target node the position of its time in `times`."""
+        return self.period_of(self.target)
+
+    @cached_property
+    def counts(self) -> np.ndarray:
+        """Nodes of the target type per time."""
+        return np.bincount(self.period, minlength=len(self.times))
+
+    def period_of(self, kind: str) -> np.ndarray:
+        """For every node of a timed type the position of its time in `times`, in the smallest unsigned type."""
+        time = self.nodes[kind].time
+        if time is None:
+            raise InputError(f"nodes of type {kind!r} have no time; give one or leave the type unweighted.")
+        return np.searchsorted(self.times, time).astype(smallest_unsigned(len(self.times)))
+
+    def csr(self, relation: Triple | None = None) -> CSR:
+        """The relation's edges grouped by target; computed once. `None` means the only relation."""
+        relation = self._name(relation)
+        if relation not in self._csr:
+            part = self.relations[relation]
+            sizes = self.nodes[relation[0]].num_nodes, self.nodes[relation[2]].num_nodes
+            self._csr[relation] = build_csr(part.edge_index[0], part.edge_index[1], *sizes, part.weight)
+        return self._csr[relation]
+
+    def summary(self) -> Summary:
+        """Sizes, periods, labels per period and the share of edges between different times."""
+        labels = np.full(self.num_nodes, -1) if self.y is None else self.y
+        cross = {}
+        for triple, relation in self.relations.items():
+            source, target = self.nodes[triple[0]].time, self.nodes[triple[2]].time
+            if source is not None and target is not None and relation.num_edges:
+                unequal = source[relation.edge_index[0]] != target[relation.edge_index[1]]
+                cross["-".join(triple)] = float(unequal.mean())
+        return Summary(
+            num_nodes={kind: part.num_nodes for kind, part in self.nodes.items()},
+            num_edges={"-".join(triple): part.num_edges for triple, part in self.relations.items()},
+            num_features=None if self.x is None else self.x.shape[1],
+            target=self.target,
+            times=[int(t) for t in self.times],
+            nodes_per_time=[int(n) for n in self.counts],
+            labelled_per_time=[
+                int(n) for n in np.bincount(self.period[labels >= 0], minlength=len(self.times))
+            ],
+            label_counts=[int(n) for n in np.bincount(labels[labels >= 0], minlength=self.num_labels)],
+            cutoff=self.cutoff,
+            cross_time_share=cross,
+        )
+
+    # -- views ---------------------------------------------------------------------------------------------
+
+    def upto(self, t: int) -> TemporalGraph:
+        """The graph as it was at the end of time `t`, inclusive: nodes up to then and the edges among them.
+
+        Nodes without a time are kept. `ids` holds the nodes' names, or their positions in this graph.
+        """
+        keep = {
+            kind: None if part.time is None else np.flatnonzero(part.time <= t)
+            for kind, part in self.nodes.items()
+        }
+        kept = keep[self.target]
+        if kept is None or len(kept) == 0:
+            raise InputError(f"there is no node up to time {t}; the first time is {self.times[0]}.")
+        nodes = {
+            kind: part if (k := keep[kind]) is None else part.take(k) for kind, part in self.nodes.items()
+        }
+        relations = {}
+        for triple, part in self.relations.items():
+            ends = [_renumbering(keep[kind], self.nodes[kind].num_nodes) for kind in (triple[0], triple[2])]
+            moved = [
+                row if number is None else number[row]
+                for row, number in zip(part.edge_index, ends, strict=True)
+            ]
+            alive = np.flatnonzero((moved[0] >= 0) & (moved[1] >= 0))
+            weight = None if part.weight is None else part.weight[alive]
+            relations[triple] = Relation(np.stack([moved[0][alive], moved[1][alive]]), weight)
+        return self._made(nodes, relations, self.target, self.num_labels, self.label_names, self.cutoff)
+
+    def masked(self, cutoff: int) -> TemporalGraph:
+        """The view that methods are given: labels at or after `cutoff` are −1 in it and nowhere else to be found.
+
+        Refuses a split that cannot be learned from (one period, no labelled past, no target nodes).
+        """
+        checks.chronology(self.time, self.y, cutoff)
+        nodes = {
+            kind: part
+            if part.y is None or part.time is None
+            else replace(part, y=_frozen(np.where(part.time < cutoff, part.y, -1)))
+            for kind, part in self.nodes.items()
+        }
+        view = self._made(
+            nodes, dict(self.relations), self.target, self.num_labels, self.label_names, int(cutoff)
+        )
+        object.__setattr__(view, "_csr", self._csr)  # the same edges
+        return view
+
+    def targets(self, cutoff: int | None = None) -> np.ndarray:
+        """Mask of the nodes to predict: time at or after the cutoff (by default the view's own)."""
+        cutoff = self.cutoff if cutoff is None else cutoff
+        if cutoff is None:
+            raise InputError("this graph has no cutoff; pass one or use masked(cutoff).")
+        return self.time >= cutoff
+
+    def infer_cutoff(self) -> int:
+        """The natural cutoff: the first time after the last label; the last time where every period has labels.
+
+        Example:
+            >>> g = TemporalGraph(y=[0, 1, -1], time=[5, 6, 9], edge_index=np.zeros((2, 0), dtype=int))
+            >>> g.infer_cutoff()
+            9
+        """
+        if self.y is None or not (self.y >= 0).any():
+            raise InputError("no node has a label, so no cutoff can be found; give labels for the past.")
+        last_label = int(self.time[self.y >= 0].max())
+        later = self.times[self.times > last_label]
+        return int(later[0] if len(later) else self.time.max())
+
+    def undirected(self, *, merge: bool = True) -> TemporalGraph:
+        """The graph with every edge in both directions; between two types, a relation `rev_...` is added.
+
+        Args:
+            merge: Keep one edge per ordered pair (weights are added up). Without it an edge that was given in
+                both directions counts twice.
+        """
+        relations: dict[Triple, Relation] = {}
+        for triple, part in self.relations.items():
+            if triple[0] != triple[2]:
+                relations[triple] = part
+                back = (triple[2], f"rev_{triple[1]}", triple[0])
+                if back not in self.relations:
+                    relations[back] = Relation(part.edge_index[::-1], part.weight)
+                continue
+            loop = part.edge_index[0] == part.edge_index[1]
+            both = np.concatenate([part.edge_index, part.edge_index[::-1, ~loop]], axis=1)
+            weight = None if part.weight is None else np.concatenate([part.weight, part.weight[~loop]])
+            relations[triple] = (
+                _merged(both, weight, self.nodes[triple[0]].num_nodes) if merge else Relation(both, weight)
+            )
+        return self._made(
+            dict(self.nodes), relations, self.target, self.num_labels, self.label_names, self.cutoff
+        )
+
+    def with_features(self, x: Any) -> TemporalGraph:
+        """The same graph with other features for the target type, such as precomputed embeddings."""
+        part = replace(self.nodes[self.target], x=_frozen(checks.features("x", x, self.num_nodes)))
+        nodes = {kind: part if kind == self.target else other for kind, other in self.nodes.items()}
+        made = self._made(
+            nodes, dict(self.relations), self.target, self.num_labels, self.label_names, self.cutoff
+        )
+        object.__setattr__(made, "_csr", self._csr)
+        return made
+
+    def save(self, directory: str | Path) -> None:
+        """Writes the graph as a directory of `.npy` files with a manifest, atomically; `load` maps it back."""
+        names = None if self.label_names is None else [_plain(name) for name in self.label_names]
+        with saved.writing(
+            directory, target=self.target, num_labels=self.num_labels, label_names=names, cutoff=self.cutoff
+        ) as writer:
+            for kind, part in self.nodes.items():
+                writer.nodes(kind, part.num_nodes, {name: getattr(part, name) for name in saved.NODE_ARRAYS})
+            for triple, relation in self.relations.items():
+                writer.relation(triple, {"edge_index": relation.edge_index, "weight": relation.weight})
+
+    # -- inside --------------------------------------------------------------------------------------------
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a TemporalGraph is frozen; make a new one to change {name}.")
+
+    def __repr__(self) -> str:
+        return f"TemporalGraph({self._sizes()})"
+
+    def _sizes(self) -> str:
+        if self.is_hetero:
+            mark = {self.target: " (target)"}
+            parts = [f"{part.num_nodes:,} {kind}{mark.get(kind, '')}" for kind, part in self.nodes.items()]
+            parts += [f"{part.num_edges:,} {'-'.join(triple)}" for triple, part in self.relations.items()]
+        else:
+            parts = [f"{self.num_nodes:,} nodes", f"{self.edge_index.shape[1]:,} edges"]
+        parts += [
+            "no features" if self.x is None else f"{self.x.shape[1]} features",
+            f"{self.num_labels} classes",
+        ]
+        parts.append(f"times {self.times[0]}..{self.times[-1]}")
+        if self.cutoff is not None:
+            parts.append(f"cutoff {self.cutoff}")
+        return ", ".join(parts)
+
+    def _name(self, relation: Triple | None) -> Triple:
+        if relation is None:
+            if len(self.relations) > 1:
+                raise InputError(
+                    f"name a relation; there are {listing(['-'.join(t) for t in self.relations])}."
+                )
+            return next(iter(self.relations))
+        if relation not in self.relations:
+            known = listing(["-".join(t) for t in self.relations])
+            raise InputError(f"there is no relation {relation!r}; choose one of {known}.")
+        return relation
+
+    def _only(self) -> Relation:
+        return self.relations[self._name(None)]
+
+    def _set(
+        self,
+        nodes: dict[str, Nodes],
+        relations: dict[Triple, Relation],
+        target: str,
+        num_labels: int,
+        label_names: Sequence[Any] | None,
+        cutoff: int | None,
+    ) -> None:
+        values: dict[str, Any] = {
+            "nodes": MappingProxyType(nodes),
+            "relations": MappingProxyType(relations),
+            "target": target,
+            "num_labels": num_labels,
+            "label_names": None if label_names is None else tuple(label_names),
+            "cutoff": cutoff,
+            "_csr": {},
+        }
+        self.__dict__.update(values)
+
+    _csr: dict[Triple, CSR]
+
+    @classmethod
+    def _made(
+        cls,
+        nodes: dict[str, Nodes],
+        relations: dict[Triple, Relation],
+        target: str,
+        num_labels: int,
+        label_names: Sequence[Any] | None,
+        cutoff: int | None,
+    ) -> TemporalGraph:
+        """A graph from parts that were checked before."""
+        graph = cls.__new__(cls)
+        graph._set(nodes, relations, target, num_labels, label_names, cutoff)
+        return graph
+
+
+def _checked_nodes(kind: str, given: Mapping[str, Any], num_labels: int | None) -> Nodes:
+    where = f"{kind}." if kind else ""
+    if not isinstance(given, Mapping):
+        raise InputError(
+            f"nodes[{kind!r}] is a {type(given).__name__}; give a mapping with x, y, time or num_nodes."
+        )
+    unknown = [name for name in given if name not in NODE_FIELDS]
+    if unknown:
+        raise InputError(
+            f"nodes[{kind!r}] has unknown entries {listing(unknown)}; use {listing(NODE_FIELDS)}."
+        )
+    count = given.get("num_nodes")
+    if count is None:
+        sized = next((given[name] for name in ("time", "x", "y") if given.get(name) is not None), None)
+        if sized is None:
+            missing = f"nodes[{kind!r}] has no size; give num_nodes, x or time." if kind else TIME_MISSING
+            raise InputError(missing)
+        shape = checks.array(f"{where}time", sized).shape
+        count = shape[0] if shape else 0
+    count = int(checks.whole_numbers(f"{where}num_nodes", [count])[0])
+    if count <= 0:
+        raise InputError(f"the graph has no nodes{f' of type {kind!r}' if kind else ''}; give at least one.")
+    x, y, time, ids = (given.get(name) for name in ("x", "y", "time", "ids"))
+    if time is None and not kind:
+        raise InputError(TIME_MISSING)
+    if ids is not None:
+        ids = checks.array(f"{where}ids", ids)
+        if ids.shape != (count,):
+            raise InputError(f"{where}ids has shape {ids.shape} for {count} nodes; give one id per node.")
+        checks.distinct(f"{where}ids", ids)
+    return Nodes(
+        count,
+        None if x is None else _frozen(checks.features(f"{where}x", x, count)),
+        None if y is None else _frozen(checks.labels(f"{where}y", y, count, num_labels)),
+        None if time is None else _frozen(checks.node_times(f"{where}time", time, count)),
+        None if ids is None else _frozen(ids),
+    )
+
+
+def _checked_relation(
+    name: str, edge_index: Any, weight: Any, nodes: Mapping[str, Nodes], triple: Triple
+) -> Relation:
+    edges = checks.edges(name, edge_index, nodes[triple[0]].num_nodes, nodes[triple[2]].num_nodes)
+    if weight is not None:
+        weight = _frozen(checks.edge_weights(f"weight of {name}", weight, edges.shape[1]))
+    return Relation(_frozen(edges), weight)
+
+
+def _class_count(nodes: Nodes, num_labels: int | None, label_names: Sequence[Any] | None) -> int:
+    largest = -1 if nodes.y is None else int(nodes.y.max())
+    if label_names is not None and num_labels is None:
+        num_labels = len(label_names)
+    if label_names is not None and num_labels != len(label_names):
+        raise InputError(
+            f"label_names has {len(label_names)} names for {num_labels} classes; give one per class."
+        )
+    if num_labels is None:
+        return largest + 1
+    if largest >= num_labels:
+        raise InputError(
+            f"y holds {largest}, but there are {num_labels} classes; labels run from 0 to {num_labels - 1}."
+        )
+    return int(num_labels)
+
+
+def _frozen(values: np.ndarray) -> np.ndarray:
+    view = values.view()
+    view.flags.writeable = False
+    return view
+
+
+def _renumbering(keep: np.ndarray | None, size: int) -> np.ndarray | None:
+    if keep is None:
+        return None
+    number = np.full(size, -1, np.int64)
+    number[keep] = np.arange(len(keep))
+    return number
+
+
+def _merged(edge_index: np.ndarray, weight: np.ndarray | None, size: int) -> Relation:
+    key = edge_index[1].astype(np.int64) * size + edge_index[0]
+    if weight is None:
+        unique = np.unique(key)
+        return Relation(np.stack([unique % size, unique // size]))
+    unique, index = np.unique(key, return_inverse=True)
+    total = np.bincount(index, weight, len(unique)).astype(weight.dtype)
+    return Relation(np.stack([unique % size, unique // size]), total)
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value

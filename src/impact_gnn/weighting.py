@@ -1,0 +1,196 @@
+"""First-moment methods as tables: what an edge counts depends only on the two times.
+
+Every method of the paper multiplies the edge source → target by Ω[t_target, t_source], so each *is* a small
+table, float64 [T, T], over the sorted distinct times. The message is the weighted mean
+M_v = Σ_u Ω[t_v,t_u]·a_vu·x_u / Σ_u Ω[t_v,t_u]·a_vu, and a node with no weight left gets zeros.
+
+To add a method: write its function here, one line in `METHODS`, and its loop in `tests/paper.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import numpy as np
+
+from impact_gnn import checks
+from impact_gnn._array import Array, is_torch, lookup, to_numpy, xp
+from impact_gnn.checks import InputError
+
+
+def plain(times: Array) -> np.ndarray:
+    """The uncorrected mean: Ω = 1.
+
+    Example:
+        >>> plain([0, 1])
+        array([[1., 1.],
+               [1., 1.]])
+    """
+    times = checks.sorted_times("times", times)
+    return np.ones((len(times), len(times)))
+
+
+def mmp(times: Array) -> np.ndarray:
+    """Mono-directional message passing: Ω[t, t̃] = 1 if t̃ ≤ t, else 0 (Definition 4.2).
+
+    A node listens to its past and present only. One whose neighbours are all newer receives no message.
+
+    Example:
+        >>> mmp([2019, 2020, 2021])
+        array([[1., 0., 0.],
+               [1., 1., 0.],
+               [1., 1., 1.]])
+    """
+    times = checks.sorted_times("times", times)
+    return (times[None, :] <= times[:, None]).astype(np.float64)
+
+
+def pmp(times: Array, *, same_time: str = "single", border: str = "both") -> np.ndarray:
+    """Persistent message passing: neighbours at a time distance that only one side can offer count double.
+
+    Algorithms 1 and 2 (the default): Ω[t, t̃] = 2 if |t̃−t| > min(t_max−t, t−t_min), else 1.
+    Definition 4.1 (`same_time="double", border="upper"`): Ω = 2 if |t̃−t| > t_max−t or t̃ = t, else 1.
+
+    Args:
+        times: The sorted distinct times; gaps and any origin are allowed.
+        same_time: "single" gives neighbours of the same time weight 1, "double" weight 2.
+        border: "both" looks at both ends of the time line, "upper" at t_max only.
+
+    Example:
+        >>> pmp([0, 1, 2])
+        array([[1., 2., 2.],
+               [1., 1., 1.],
+               [2., 2., 1.]])
+    """
+    times = checks.sorted_times("times", times)
+    checks.choice("same_time", same_time, ("single", "double"))
+    checks.choice("border", border, ("both", "upper"))
+    reach = times[-1] - times
+    if border == "both":
+        reach = np.minimum(reach, times - times[0])
+    distance = _distance(times)
+    doubled = distance > reach[:, None]
+    if same_time == "double":
+        doubled |= distance == 0
+    return np.where(doubled, 2.0, 1.0)
+
+
+def genpmp(times: Array, counts: Array, *, cap: float | None = None) -> np.ndarray:
+    """Generalised PMP: Ω[t, t̃] = P_tmax(Δ) / P_t(Δ) with Δ = |t̃−t|.
+
+    P_s(Δ) is the share of D[s][Δ] among all Δ. On the node basis D[s][Δ] is the number of nodes at time
+    distance Δ from s; on the edge basis it is the number of observed edges into time s at distance Δ.
+    Where nothing was counted at (t, Δ) there is nothing to correct and Ω = 1.
+
+    Args:
+        times: The sorted distinct times.
+        counts: Nodes per time [T] (node basis), or edges per target and source time [T, T] (edge basis).
+        cap: Largest ratio allowed. Thin periods make ratios explode, and the variance of the message grows
+            with their square; `num_capped` says how many entries a cap touches.
+
+    Example:
+        >>> genpmp([0, 1, 2], [1, 1, 2])
+        array([[2.        , 1.        , 0.5       ],
+               [0.33333333, 2.        , 0.33333333],
+               [1.        , 1.        , 1.        ]])
+    """
+    times = checks.sorted_times("times", times)
+    counted = checks.array("counts", counts).astype(np.float64)
+    size = len(times)
+    if counted.shape not in ((size,), (size, size)) or not np.isfinite(counted).all() or counted.min() < 0:
+        raise InputError(
+            f"counts has shape {counted.shape} for {size} times; give the non-negative number of nodes per time [T], "
+            f"or of edges per target and source time [T, T]."
+        )
+    if cap is not None and not cap > 0:
+        raise InputError(f"cap={cap} must be above zero, or None for no cap.")
+    distance = _distance(times)
+    deltas, index = np.unique(distance, return_inverse=True)
+    index = index.reshape(distance.shape)
+    if counted.ndim == 1:
+        counted = np.broadcast_to(counted, (size, size))
+    by_distance = np.zeros((size, len(deltas)))
+    np.add.at(by_distance, (np.arange(size)[:, None], index), counted)
+    total = by_distance.sum(1, keepdims=True)
+    if total[-1] == 0:
+        raise InputError(
+            f"counts has nothing for the last time ({times[-1]}), which GenPMP takes as its goal; "
+            f"give counts that reach it or use PMP."
+        )
+    share = np.divide(by_distance, total, out=np.zeros_like(by_distance), where=total > 0)
+    here = np.take_along_axis(share, index, axis=1)
+    table = np.divide(share[-1][index], here, out=np.ones_like(here), where=here > 0)
+    return table if cap is None else np.minimum(table, cap)
+
+
+def num_capped(times: Array, counts: Array, cap: float) -> int:
+    """How many entries of the GenPMP table lie above `cap` and would be cut down to it.
+
+    Example:
+        >>> num_capped([0, 1, 2], [1, 1, 2], cap=1.5)
+        2
+    """
+    return int((genpmp(times, counts) > cap).sum())
+
+
+METHODS: Mapping[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = MappingProxyType(
+    {
+        "plain": lambda times, counts: plain(times),
+        "mmp": lambda times, counts: mmp(times),
+        "pmp": lambda times, counts: pmp(times),
+        "pmp-definition": lambda times, counts: pmp(times, same_time="double", border="upper"),
+        "genpmp": lambda times, counts: genpmp(times, counts),
+    }
+)
+"""Every first-moment method by name: (times, nodes per time) → table."""
+
+
+def table(method: str, times: Array, counts: Array) -> np.ndarray:
+    """The table of the method called `method`; an unknown name is answered with the choices.
+
+    Example:
+        >>> table("mmp", [0, 1], [10, 12])
+        array([[1., 0.],
+               [1., 1.]])
+    """
+    return METHODS[checks.choice("weighting", method, METHODS)](times, counts)
+
+
+def edge_weight(table: np.ndarray, edge_index: Array, source_period: Array, target_period: Array) -> Array:
+    """Ω for every edge, float32: `table[target_period[target], source_period[source]]`.
+
+    Args:
+        table: A table over the sorted distinct times.
+        edge_index: Edges source → target, [2, E]; numpy or torch.
+        source_period: Position of each source node's time among the times.
+        target_period: The same for target nodes (the same array where source and target share a type).
+
+    Example:
+        >>> period = np.array([0, 2], dtype=np.uint8)
+        >>> edge_weight(pmp([0, 1, 2]), np.array([[0, 1], [1, 0]]), period, period)
+        array([2., 2.], dtype=float32)
+    """
+    return lookup(table, target_period, source_period, edge_index[1], edge_index[0])
+
+
+def normalize_rows(weight: Array, target: Array, num_targets: int) -> Array:
+    """`weight` divided by the sum over all edges into the same target, so that a *sum* is the weighted mean.
+
+    Example:
+        >>> normalize_rows(np.array([2.0, 1.0, 1.0], dtype=np.float32), np.array([0, 0, 1]), 2)
+        array([0.6666667 , 0.33333334, 1.        ], dtype=float32)
+    """
+    if is_torch(weight) and weight.device.type != "cpu":
+        total = xp(weight).zeros(num_targets, dtype=weight.dtype, device=weight.device)
+        total.index_add_(0, target.long(), weight)
+    else:
+        sums = np.bincount(to_numpy(target), to_numpy(weight), num_targets).astype(np.float32)
+        total = xp(weight).from_numpy(sums) if is_torch(weight) else sums
+    total[total == 0] = 1
+    return weight / total[target]
+
+
+def _distance(times: np.ndarray) -> np.ndarray:
+    """Δ[t, t̃] = |t̃ − t|."""
+    return np.abs(times[None, :] - times[:, None])
