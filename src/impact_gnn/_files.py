@@ -78,21 +78,22 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror}); check the path.") from None
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # bad bytes, bad JSON, numbers of absurd length
         raise InputError(f"{path} is not valid JSON ({error}); restore it or write it again.") from None
 
 
 def open_array(path: Path, *, in_memory: bool = False) -> np.ndarray:
     """The array in a `.npy` file, memory-mapped unless `in_memory`; pickled objects are refused."""
     try:
-        return np.load(path, mmap_mode=None if in_memory else "r", allow_pickle=False)
+        values = np.load(path, mmap_mode=None if in_memory else "r", allow_pickle=False)
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror or error}); check the path.") from None
     except Exception as error:  # numpy's header parser raises many kinds on damaged files
         reason = " ".join(str(error).split())[:200]
-        raise InputError(
-            f"{path} is not a usable .npy array ({reason}); restore it or write it again."
-        ) from None
+        raise InputError(f"{path} is not a usable .npy array ({reason}); restore it or write it again.") from None
+    if not isinstance(values, np.ndarray):  # numpy also opens .npz archives
+        raise InputError(f"{path} is not a usable .npy array (it is an archive); restore it or write it again.")
+    return values
 
 
 def create_array(path: Path, dtype: np.dtype | type, shape: tuple[int, ...]) -> np.memmap:

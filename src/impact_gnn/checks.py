@@ -31,13 +31,19 @@ def choice(name: str, value: object, allowed: Iterable[str]) -> str:
 
 def array(name: str, value: Any) -> np.ndarray:
     """`value` as a numpy array that holds numbers, text or booleans, never Python objects."""
+    if value is None:
+        raise InputError(f"{name} is missing; give an array.")
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise InputError(f"{name} has {np.ma.count_masked(value)} masked entries; fill or drop them first.")
     try:
         out = to_numpy(value)
-    except (TypeError, ValueError) as error:
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever __array__, numpy or torch make of what came
         raise InputError(f"{name} cannot be read as an array ({_one_line(error)}); give a numpy array.") from None
     if out.dtype.hasobject:
         raise InputError(f"{name} is an array of Python objects; convert it to numbers or text with .astype first.")
-    return out
+    return out if out.dtype.isnative else out.astype(out.dtype.newbyteorder("="))
 
 
 def whole_numbers(name: str, value: Any, *, ndim: int = 1) -> np.ndarray:
@@ -67,6 +73,14 @@ def whole_numbers(name: str, value: Any, *, ndim: int = 1) -> np.ndarray:
     elif out.dtype.kind == "u":
         _fits_int64(name, int(out.max(initial=0)))
     return out.astype(np.int64, copy=False)
+
+
+def whole_number(name: str, value: Any) -> int:
+    """`value` as one int, refusing fractions, text and whatever else is no single whole number."""
+    out = array(name, value)
+    if out.ndim or out.dtype.kind not in "iuf" or out != out or out in (np.inf, -np.inf) or int(out) != out:
+        raise InputError(f"{name}={value!r} is not a whole number; give an integer.")
+    return int(out)
 
 
 def features(name: str, value: Any, num_rows: int | None) -> np.ndarray:
@@ -136,15 +150,14 @@ MAX_LABELS = 1 << 24
 """Class numbers beyond this are taken for ids that were passed as labels by mistake."""
 
 
-def node_times(name: str, value: Any, num_rows: int) -> np.ndarray:
+def node_times(name: str, value: Any, num_rows: int | None = None) -> np.ndarray:
     """One whole-number time per node."""
     out = whole_numbers(name, value)
-    if len(out) != num_rows:
+    if num_rows is not None and len(out) != num_rows:
         raise InputError(f"{name} has {len(out)} entries for {num_rows} nodes; give one time per node.")
-    if len(out) and int(out.max()) - int(out.min()) > MAX_SPAN:
-        raise InputError(
-            f"{name} runs from {out.min()} to {out.max()}, too far apart to subtract safely; bin it first."
-        )
+    if len(out) == 0:
+        raise InputError(f"{name} is empty; give at least one node.")
+    _refuse_span(name, out)
     return out
 
 
@@ -170,9 +183,7 @@ def edges(name: str, value: Any, num_source: int, num_target: int) -> np.ndarray
                 f"{name} points outside the graph: edge {at} has {side} {out[row, at]}, but there are {size} "
                 f"such nodes (0 to {size - 1}); remove the edge or add the node."
             )
-    if out.dtype.kind == "u":
-        out = out.astype(np.int64)
-    return out
+    return out if out.dtype in (np.int32, np.int64) else out.astype(np.int64)
 
 
 def edge_weights(name: str, value: Any, num_edges: int) -> np.ndarray:
@@ -184,8 +195,8 @@ def edge_weights(name: str, value: Any, num_edges: int) -> np.ndarray:
         raise InputError(f"{name} has shape {out.shape} for {num_edges} edges; give one weight per edge.")
     if out.dtype.kind not in "iufb":
         raise InputError(f"{name} is of type {out.dtype}; give numbers.")
-    if out.dtype.kind != "f":
-        out = out.astype(np.float32)
+    if out.dtype not in (np.float32, np.float64):
+        out = out.astype(np.float64 if out.dtype.itemsize > 8 else np.float32)
     finite(name, out)
     if out.min(initial=0.0) < 0:
         at = int(np.flatnonzero(out < 0)[0])
@@ -208,9 +219,18 @@ def sorted_times(name: str, value: Any) -> np.ndarray:
     out = whole_numbers(name, value)
     if len(out) == 0:
         raise InputError(f"{name} is empty; give the distinct times of the graph in increasing order.")
-    if len(out) > 1 and (np.diff(out) <= 0).any():
+    if (out[1:] <= out[:-1]).any():
         raise InputError(f"{name} must be distinct and increasing; pass numpy.unique(time).")
+    _refuse_span(name, out)
     return out
+
+
+def class_count(value: Any) -> int:
+    """A number of classes, from 0 to `MAX_LABELS`."""
+    count = whole_number("num_labels", value)
+    if not 0 <= count <= MAX_LABELS:
+        raise InputError(f"num_labels={count} is out of range; give the number of classes, at most {MAX_LABELS}.")
+    return count
 
 
 def chronology(time: np.ndarray, label: np.ndarray | None, cutoff: int) -> None:
@@ -248,6 +268,13 @@ def listing(values: Sequence[object], most: int = 5) -> str:
     """`values` for a sentence: the first few, and how many more."""
     shown = ", ".join(str(value) for value in values[:most])
     return shown + (f" and {len(values) - most} more" if len(values) > most else "")
+
+
+def _refuse_span(name: str, times: np.ndarray) -> None:
+    if int(times.max()) - int(times.min()) > MAX_SPAN:
+        raise InputError(
+            f"{name} runs from {times.min()} to {times.max()}, too far apart to subtract safely; bin it first."
+        )
 
 
 def _fits_int64(name: str, largest: float | int) -> None:

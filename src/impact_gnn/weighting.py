@@ -15,7 +15,7 @@ from types import MappingProxyType
 import numpy as np
 
 from impact_gnn import checks
-from impact_gnn._array import Array, is_torch, lookup, to_numpy, xp
+from impact_gnn._array import Array, is_torch, like, lookup, to_numpy, where, xp
 from impact_gnn.checks import InputError
 
 
@@ -96,12 +96,13 @@ def genpmp(times: Array, counts: Array, *, cap: float | None = None) -> np.ndarr
                [1.        , 1.        , 1.        ]])
     """
     times = checks.sorted_times("times", times)
-    counted = checks.array("counts", counts).astype(np.float64)
+    counted = checks.array("counts", counts)
     size = len(times)
-    if counted.shape not in ((size,), (size, size)) or not np.isfinite(counted).all() or counted.min() < 0:
+    numbers = counted.dtype.kind in "iuf" and bool(np.isfinite(counted).all()) and counted.min(initial=0) >= 0
+    if not numbers or counted.shape not in ((size,), (size, size)):
         raise InputError(
-            f"counts has shape {counted.shape} for {size} times; give the non-negative number of nodes per time [T], "
-            f"or of edges per target and source time [T, T]."
+            f"counts has shape {counted.shape} and type {counted.dtype} for {size} times; give the non-negative "
+            f"number of nodes per time [T], or of edges per target and source time [T, T]."
         )
     if cap is not None and not cap > 0:
         raise InputError(f"cap={cap} must be above zero, or None for no cap.")
@@ -181,14 +182,13 @@ def normalize_rows(weight: Array, target: Array, num_targets: int) -> Array:
         >>> normalize_rows(np.array([2.0, 1.0, 1.0], dtype=np.float32), np.array([0, 0, 1]), 2)
         array([0.6666667 , 0.33333334, 1.        ], dtype=float32)
     """
-    if is_torch(weight) and weight.device.type != "cpu":
-        total = xp(weight).zeros(num_targets, dtype=weight.dtype, device=weight.device)
-        total.index_add_(0, target.long(), weight)
+    if is_torch(weight) and (weight.requires_grad or weight.device.type != "cpu"):
+        empty = xp(weight).zeros(num_targets, dtype=weight.dtype, device=weight.device)
+        total = empty.index_add(0, target.long(), weight)
     else:
-        sums = np.bincount(to_numpy(target), to_numpy(weight), num_targets).astype(np.float32)
-        total = xp(weight).from_numpy(sums) if is_torch(weight) else sums
-    total[total == 0] = 1
-    return weight / total[target]
+        values = to_numpy(weight)
+        total = like(np.bincount(to_numpy(target), values, num_targets).astype(values.dtype, copy=False), weight)
+    return weight / where(total == 0, 1.0, total)[target]
 
 
 def _distance(times: np.ndarray) -> np.ndarray:

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from impact_gnn._array import kernels
+from impact_gnn._array import kernels, matrices
 
 Array: TypeAlias = Any
 """A numpy array or a torch tensor."""
@@ -49,6 +49,17 @@ def cast(value: Array, reference: Array) -> Array:
     return value.to(reference.dtype) if is_torch(value) else value.astype(reference.dtype, copy=False)
 
 
+def where(condition: Array, value: Array, other: Array) -> Array:
+    """`value` where the condition holds, `other` elsewhere; either may be a number."""
+    return xp(condition).where(condition, value, other)
+
+
+def clipped_sqrt(value: Array) -> Array:
+    """√max(value, 0), with gradient zero (not NaN) where it is clipped."""
+    positive = value > 0
+    return where(positive, xp(value).sqrt(where(positive, value, 1.0)), 0.0)
+
+
 def periods(time: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The sorted distinct times, and for every entry its position among them in the smallest unsigned type.
 
@@ -60,7 +71,7 @@ def periods(time: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     low, high = int(time.min()), int(time.max())
     if high - low < max(65536, 2 * len(time)):  # a table over the whole range beats a sort
         present = np.zeros(high - low + 1, dtype=bool)
-        offset = time - low
+        offset = np.subtract(time, low, dtype=np.int64)  # small types would wrap around
         present[offset] = True
         times = np.flatnonzero(present) + low
         position = (np.cumsum(present) - 1).astype(smallest_unsigned(len(times)))
@@ -99,6 +110,27 @@ def group_affine(values: Array, group: Array, origin: Array, scale: Array, goal:
     return kernels.affine(values, group, origin, scale, goal)
 
 
+def group_scatter(values: Array, group: Array, num_groups: int) -> Array:
+    """Σ (x − mean_g)(x − mean_g)ᵀ over the rows of every group, [G, f, f] in float64; negative groups left out."""
+    if is_torch(values):
+        from impact_gnn._array import autograd
+
+        return autograd.group_scatter(values, group, num_groups)
+    return matrices.scatter(values, group, num_groups)
+
+
+def group_map(values: Array, group: Array, maps: Array, center: Array) -> Array:
+    """`A_g (x − center_g) + center_g` row by row; rows with a negative group pass unchanged.
+
+    `maps` is [G, f, f], `center` [G, f]. The result has the dtype of `values`.
+    """
+    if is_torch(values):
+        from impact_gnn._array import autograd
+
+        return autograd.group_map(values, group, maps, center)
+    return matrices.apply(values, group, maps, center)
+
+
 def lookup(table: np.ndarray, row: Array, column: Array, target: Array, source: Array) -> Array:
     """`table[row[target[e]], column[source[e]]]` for every edge e, as float32."""
     if is_torch(source) and source.device.type != "cpu":
@@ -108,16 +140,16 @@ def lookup(table: np.ndarray, row: Array, column: Array, target: Array, source: 
     return like(out, source)
 
 
-def spd_roots(matrices: Array, floor: Array) -> tuple[Array, Array]:
+def spd_roots(batch: Array, floor: Array) -> tuple[Array, Array]:
     """Square root and inverse square root of symmetric matrices [..., f, f], eigenvalues raised to `floor`.
 
     `floor` has the shape of the batch. Differentiable in torch, also where eigenvalues coincide.
     """
-    if is_torch(matrices):
+    if is_torch(batch):
         from impact_gnn._array import autograd
 
-        return autograd.spd_roots(matrices, floor)
-    values, vectors = np.linalg.eigh(matrices)
+        return autograd.spd_roots(batch, floor)
+    values, vectors = np.linalg.eigh(batch)
     root = np.sqrt(np.maximum(values, floor[..., None]))[..., None, :]
     turned = np.swapaxes(vectors, -1, -2)
     return (vectors * root) @ turned, (vectors / root) @ turned

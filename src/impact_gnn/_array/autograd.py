@@ -13,7 +13,10 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from impact_gnn._array import kernels
+from impact_gnn._array import kernels, matrices
+
+GATHERED = 1 << 22
+"""Elements of maps that may be gathered row by row: one batched product beats a loop over small groups."""
 
 
 def group_moments(values: Tensor, group: Tensor, num_groups: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -34,9 +37,33 @@ def group_affine(values: Tensor, group: Tensor, origin: Tensor, scale: Tensor, g
     return _Affine.apply(values, group, origin, scale, goal)
 
 
-def spd_roots(matrices: Tensor, floor: Tensor) -> tuple[Tensor, Tensor]:
+def group_scatter(values: Tensor, group: Tensor, num_groups: int) -> Tensor:
+    """See `impact_gnn._array.group_scatter`."""
+    if _shares_memory(values):
+        return _Scatter.apply(values, group, num_groups)
+    total = torch.zeros(num_groups, values.shape[1], values.shape[1], dtype=torch.float64, device=values.device)
+    _, mean, _ = _group_moments_on_device(values, group, num_groups)
+    for g in torch.unique(group[group >= 0]).tolist():
+        deviation = values[group == g].double() - mean[g]
+        total[g] = deviation.mT @ deviation
+    return total
+
+
+def group_map(values: Tensor, group: Tensor, maps: Tensor, center: Tensor) -> Tensor:
+    """See `impact_gnn._array.group_map`."""
+    small = len(values) * values.shape[1] ** 2 <= GATHERED
+    if small or not _shares_memory(values):
+        row = group.clamp(min=0).long()
+        work = values.dtype if values.dtype.itemsize >= 4 else torch.float32
+        deviation = (values - center[row]).to(work)  # subtracted in float64: a mean may be far from zero
+        moved = torch.bmm(maps.to(work)[row], deviation[:, :, None])[:, :, 0] + center[row]
+        return torch.where((group >= 0)[:, None], moved.to(values.dtype), values)
+    return _Map.apply(values, group, maps, center)
+
+
+def spd_roots(batch: Tensor, floor: Tensor) -> tuple[Tensor, Tensor]:
     """See `impact_gnn._array.spd_roots`."""
-    return _Roots.apply(matrices, floor)
+    return _Roots.apply(batch, floor)
 
 
 def _shares_memory(values: Tensor) -> bool:
@@ -79,9 +106,7 @@ class _Affine(Function):
     """(x − origin[g])·scale[g] + goal[g], with gradients for all four."""
 
     @staticmethod
-    def forward(
-        ctx: Any, values: Tensor, group: Tensor, origin: Tensor, scale: Tensor, goal: Tensor
-    ) -> Tensor:
+    def forward(ctx: Any, values: Tensor, group: Tensor, origin: Tensor, scale: Tensor, goal: Tensor) -> Tensor:
         ctx.save_for_backward(values, group, origin, scale)
         tables = (table.detach().double().numpy() for table in (origin, scale, goal))
         return torch.from_numpy(kernels.affine(values.detach().numpy(), group.numpy(), *tables))
@@ -109,6 +134,41 @@ class _Affine(Function):
         )
 
 
+class _Scatter(Function):
+    """Scatter matrices about the group means."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, group: Tensor, num_groups: int) -> Tensor:
+        ctx.save_for_backward(values, group)
+        ctx.num_groups = num_groups
+        return torch.from_numpy(matrices.scatter(values.detach().numpy(), group.numpy(), num_groups))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        values, group = ctx.saved_tensors
+        array = values.detach().numpy()
+        _, mean, _ = kernels.moments(array, group.numpy(), ctx.num_groups)
+        return torch.from_numpy(matrices.scatter_gradient(array, group.numpy(), mean, grad.numpy())), None, None
+
+
+class _Map(Function):
+    """One linear map per group about the group's centre."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, group: Tensor, maps: Tensor, center: Tensor) -> Tensor:
+        ctx.save_for_backward(values, group, maps, center)
+        arrays = (part.detach().numpy() for part in (values, group, maps, center))
+        return torch.from_numpy(matrices.apply(*arrays))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        arrays = (part.detach().numpy() for part in ctx.saved_tensors)
+        back, grad_maps, grad_center = (torch.from_numpy(a) for a in matrices.apply_gradient(grad.numpy(), *arrays))
+        return back, None, grad_maps.to(ctx.saved_tensors[2].dtype), grad_center.to(ctx.saved_tensors[3].dtype)
+
+
 class _Roots(Function):
     """Symmetric square root and inverse square root, differentiable where eigenvalues coincide.
 
@@ -117,8 +177,8 @@ class _Roots(Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, matrices: Tensor, floor: Tensor) -> tuple[Tensor, Tensor]:
-        values, vectors = torch.linalg.eigh(matrices)
+    def forward(ctx: Any, batch: Tensor, floor: Tensor) -> tuple[Tensor, Tensor]:
+        values, vectors = torch.linalg.eigh(batch)
         raised = torch.maximum(values, floor[..., None])
         ctx.save_for_backward(values, raised, vectors)
         root = raised.sqrt()[..., None, :]

@@ -13,7 +13,7 @@ COLUMNS = 64
 """Columns that one thread accumulates at a time: a row's piece fills whole cache lines."""
 
 
-def moments(values: np.ndarray, group: np.ndarray, num_groups: int) -> tuple[np.ndarray, ...]:
+def moments(values: np.ndarray, group: np.ndarray, num_groups: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Count, mean and sum of squared deviations of the rows of each group (see `_array.group_moments`)."""
     values = np.asarray(values)
     count, first = _first_rows(group, num_groups)

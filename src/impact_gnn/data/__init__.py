@@ -1,1 +1,1 @@
-"""Where graphs come from: the temporal stochastic block model, files and other libraries."""
+"""Where graphs come from: the temporal stochastic block model, files and PyTorch Geometric."""

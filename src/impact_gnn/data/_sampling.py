@@ -53,7 +53,7 @@ def pieces(sizes: np.ndarray, probability: np.ndarray, *, ordered: bool) -> Piec
     np.fill_diagonal(pairs, sizes * (sizes - 1) // (1 if ordered else 2))
     pairs = pairs.ravel()
     chance = np.asarray(probability, dtype=np.float64).ravel()
-    keep = (pairs > 0) & (chance > 0)
+    keep = (pairs > 0) & (chance >= np.finfo(np.float64).tiny)
     if not ordered:
         keep &= row <= column
     row, column, pairs, chance = row[keep], column[keep], pairs[keep], chance[keep]
@@ -87,13 +87,13 @@ def draw_edges(
         ordered: As in `pieces`.
         seed: As in `count_edges`.
     """
-    end = np.cumsum(count[first:last])
-    out = np.empty((2, 2 * int(end[-1]) if len(end) else 0), members.dtype)
-    _draw(work.row, work.column, work.start, work.stop, work.probability, first, end, members, offset, ordered, seed, out)
+    place = np.concatenate([[0], np.cumsum(count[first:last])])
+    out = np.empty((2, 2 * place[-1]), members.dtype)
+    _draw(work.row, work.column, work.start, work.probability, first, place, members, offset, ordered, seed, out)
     return out
 
 
-@njit(inline="always")
+@njit(cache=True)
 def _scramble(state):  # type: ignore[no-untyped-def]
     # The finishing step of the "splitmix" generator: a bijection of 64 bits that looks random.
     bits = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -101,19 +101,19 @@ def _scramble(state):  # type: ignore[no-untyped-def]
     return bits ^ (bits >> np.uint64(31))
 
 
-@njit(inline="always")
+@njit(cache=True)
 def _first_state(seed, piece):  # type: ignore[no-untyped-def]
     return _scramble(seed + _scramble(np.uint64(piece) + np.uint64(1)))
 
 
-@njit(inline="always")
+@njit(cache=True)
 def _jump(state, scale):  # type: ignore[no-untyped-def]
     # Pairs passed over before the next edge; a float, because it may be larger than any integer.
     uniform = np.float64(_scramble(state) >> np.uint64(11)) * 2.0**-53
     return np.floor(np.log(1.0 - uniform) * scale)
 
 
-@njit(inline="always")
+@njit(cache=True)
 def _pair(number, columns, within, ordered):  # type: ignore[no-untyped-def]
     # The two nodes, counted within their blocks, of a pair number.
     if not within:
@@ -132,41 +132,49 @@ def _pair(number, columns, within, ordered):  # type: ignore[no-untyped-def]
     return i, number - i * (i - 1) // 2
 
 
+@njit(cache=True)
+def _count_piece(pairs, probability, state):  # type: ignore[no-untyped-def]
+    scale = 1.0 / np.log1p(-probability)
+    found = 0
+    left = pairs
+    while True:
+        state += WEYL
+        jump = _jump(state, scale)
+        if jump >= left:
+            return found
+        left -= np.int64(jump) + 1
+        found += 1
+
+
+@njit(cache=True)
+def _draw_piece(number, probability, state, rows, columns, within, ordered, out):  # type: ignore[no-untyped-def]
+    scale = 1.0 / np.log1p(-probability)
+    for place in range(0, out.shape[1], 2):
+        state += WEYL
+        number += np.int64(_jump(state, scale))
+        i, j = _pair(number, len(columns), within, ordered)
+        out[0, place] = rows[i]
+        out[1, place] = columns[j]
+        out[0, place + 1] = columns[j]
+        out[1, place + 1] = rows[i]
+        number += 1
+
+
 @njit(parallel=True, cache=True)
 def _count(start, stop, probability, seed):  # type: ignore[no-untyped-def]
     count = np.zeros(len(start), np.int64)
     for piece in prange(len(start)):
-        state = _first_state(seed, piece)
-        scale = 1.0 / np.log1p(-probability[piece])
-        left = stop[piece] - start[piece]
-        found = 0
-        while True:
-            state += WEYL
-            jump = _jump(state, scale)
-            if jump >= left:
-                break
-            left -= np.int64(jump) + 1
-            found += 1
-        count[piece] = found
+        count[piece] = _count_piece(stop[piece] - start[piece], probability[piece], _first_state(seed, piece))
     return count
 
 
 @njit(parallel=True, cache=True)
-def _draw(row, column, start, stop, probability, first, end, members, offset, ordered, seed, out):  # type: ignore[no-untyped-def]
-    for k in prange(len(end)):
+def _draw(row, column, start, probability, first, place, members, offset, ordered, seed, out):  # type: ignore[no-untyped-def]
+    for k in prange(len(place) - 1):
         piece = first + k
-        state = _first_state(seed, piece)
-        scale = 1.0 / np.log1p(-probability[piece])
         a, b = row[piece], column[piece]
-        columns = offset[b + 1] - offset[b]
-        number = start[piece]
-        place = 2 * (end[k - 1] if k > 0 else 0)
-        while place < 2 * end[k]:
-            state += WEYL
-            number += np.int64(_jump(state, scale))
-            i, j = _pair(number, columns, a == b, ordered)
-            u, v = members[offset[a] + i], members[offset[b] + j]
-            out[0, place], out[1, place] = u, v
-            out[0, place + 1], out[1, place + 1] = v, u
-            place += 2
-            number += 1
+        _draw_piece(
+            start[piece], probability[piece], _first_state(seed, piece),
+            members[offset[a] : offset[a + 1]], members[offset[b] : offset[b + 1]], a == b, ordered,
+            out[:, 2 * place[k] : 2 * place[k + 1]],
+        )  # fmt: skip

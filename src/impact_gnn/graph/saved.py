@@ -48,9 +48,7 @@ class Writer:
         self.manifest["relations"].append({"triple": list(triple), "folder": folder})
         self._save(folder, arrays)
 
-    def empty(
-        self, kind: str | tuple[str, str, str], name: str, dtype: Any, shape: tuple[int, ...]
-    ) -> np.memmap:
+    def empty(self, kind: str | tuple[str, str, str], name: str, dtype: Any, shape: tuple[int, ...]) -> np.memmap:
         """An array of a type or relation already added, on disk, to be filled by the caller."""
         return _files.create_array(self.directory / self._folder_of(kind) / f"{name}.npy", dtype, shape)
 
@@ -134,9 +132,7 @@ def _parts(root: Path, manifest: dict[str, Any], verify: bool) -> dict[str, Any]
     for name, entry in manifest["arrays"].items():
         path = root / name
         if ".." in Path(name).parts or Path(name).is_absolute():
-            raise InputError(
-                f"{root / MANIFEST} points outside its directory ({name}); it cannot be trusted."
-            )
+            raise InputError(f"{root / MANIFEST} points outside its directory ({name}); it cannot be trusted.")
         values = _files.open_array(path)
         if list(values.shape) != entry["shape"] or values.dtype.str != entry["dtype"]:
             raise InputError(
@@ -154,9 +150,7 @@ def _parts(root: Path, manifest: dict[str, Any], verify: bool) -> dict[str, Any]
     for entry in manifest["relations"]:
         found = _under(arrays, entry["folder"], EDGE_ARRAYS)
         if "edge_index" not in found:
-            raise InputError(
-                f"{root} has no edges for relation {listing(entry['triple'])}; save the graph again."
-            )
+            raise InputError(f"{root} has no edges for relation {listing(entry['triple'])}; save the graph again.")
         edges[tuple(entry["triple"])] = (found["edge_index"], found.get("weight"))
     keep = ("target", "num_labels", "label_names", "cutoff")
     return {"nodes": nodes, "edges": edges, **{name: manifest[name] for name in keep}}

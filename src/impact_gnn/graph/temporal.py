@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -37,6 +37,9 @@ class Nodes:
     time: np.ndarray | None = None
     ids: np.ndarray | None = None
 
+    def __post_init__(self) -> None:
+        _show_read_only(self, "x", "y", "time", "ids")
+
     def take(self, keep: np.ndarray) -> Nodes:
         """The nodes at positions `keep`, remembering where they came from in `ids`."""
         parts = {name: None if (a := getattr(self, name)) is None else a[keep] for name in ("x", "y", "time")}
@@ -49,6 +52,9 @@ class Relation:
 
     edge_index: np.ndarray
     weight: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        _show_read_only(self, "edge_index", "weight")
 
     @property
     def num_edges(self) -> int:
@@ -81,18 +87,14 @@ class Summary:
         lines.append(f"features  {'none' if self.num_features is None else self.num_features}")
         labelled, total = sum(self.labelled_per_time), sum(self.nodes_per_time)
         present = sum(count > 0 for count in self.label_counts)
-        lines.append(
-            f"labels    {len(self.label_counts)} classes ({present} seen), {labelled:,} of {total:,} nodes"
-        )
+        lines.append(f"labels    {len(self.label_counts)} classes ({present} seen), {labelled:,} of {total:,} nodes")
         lines.append(f"periods   {len(self.times)}, from {self.times[0]} to {self.times[-1]}")
         if self.cutoff is not None:
             lines.append(f"cutoff    {self.cutoff} (labels at or after it are hidden)")
         lines.append(f"{'time':>12} {'nodes':>10} {'labelled':>10}")
         rows = list(zip(self.times, self.nodes_per_time, self.labelled_per_time, strict=True))
         shown = rows if len(rows) <= 14 else [*rows[:3], None, *rows[-10:]]
-        lines += [
-            "         ..." if row is None else f"{row[0]:>12} {row[1]:>10,} {row[2]:>10,}" for row in shown
-        ]
+        lines += ["         ..." if row is None else f"{row[0]:>12} {row[1]:>10,} {row[2]:>10,}" for row in shown]
         return "\n".join(lines)
 
 
@@ -140,13 +142,10 @@ class TemporalGraph:
         ids: Any = None,
         label_names: Sequence[Any] | None = None,
     ) -> None:
+        num_labels = None if num_labels is None else checks.class_count(num_labels)
         nodes = {"node": _checked_nodes("", {"x": x, "y": y, "time": time, "ids": ids}, num_labels)}
-        relations = {
-            HOMOGENEOUS: _checked_relation("edge_index", edge_index, edge_weight, nodes, HOMOGENEOUS)
-        }
-        self._set(
-            nodes, relations, "node", _class_count(nodes["node"], num_labels, label_names), label_names, None
-        )
+        relations = {HOMOGENEOUS: _checked_relation("edge_index", edge_index, edge_weight, nodes, HOMOGENEOUS)}
+        self._set(nodes, relations, "node", _class_count(nodes["node"], num_labels, label_names), label_names, None)
 
     @classmethod
     def hetero(
@@ -174,29 +173,28 @@ class TemporalGraph:
             >>> g
             TemporalGraph(2 paper (target), 1 author, 2 author-writes-paper, 4 features, 1 classes, times 0..1)
         """
-        if not isinstance(nodes, Mapping) or not nodes:
-            raise InputError("nodes is empty; give one entry per node type.")
-        if target not in nodes:
+        if not isinstance(nodes, Mapping) or not nodes or not all(isinstance(kind, str) and kind for kind in nodes):
+            raise InputError("nodes must be a mapping from the name of each node type to its arrays; give one or more.")
+        if not isinstance(edges, Mapping) or not edges:
+            raise InputError("edges is empty; give at least one relation {(source type, name, target type): edges}.")
+        num_labels = None if num_labels is None else checks.class_count(num_labels)
+        if not isinstance(target, str) or target not in nodes:
             raise InputError(f"target={target!r} is not a node type; choose one of {listing(list(nodes))}.")
         checked = {
-            kind: _checked_nodes(kind, part, num_labels if kind == target else None)
-            for kind, part in nodes.items()
+            kind: _checked_nodes(kind, part, num_labels if kind == target else None) for kind, part in nodes.items()
         }
         if checked[target].time is None:
             raise InputError(f"the target type {target!r} has no time; give nodes[{target!r}]['time'].")
         relations = {}
         for triple, given in edges.items():
-            if not (
-                isinstance(triple, tuple) and len(triple) == 3 and triple[0] in nodes and triple[2] in nodes
-            ):
+            names = isinstance(triple, tuple) and len(triple) == 3 and all(isinstance(part, str) for part in triple)
+            if not names or triple[0] not in nodes or triple[2] not in nodes:
                 raise InputError(
                     f"{triple!r} does not name a relation; write (source type, name, target type) with types "
                     f"among {listing(list(nodes))}."
                 )
             edge_index, weight = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
             relations[triple] = _checked_relation("-".join(triple), edge_index, weight, checked, triple)
-        if not relations:
-            raise InputError("edges is empty; give at least one relation.")
         count = _class_count(checked[target], num_labels, label_names)
         return cls._made(checked, relations, target, count, label_names, None)
 
@@ -248,9 +246,7 @@ class TemporalGraph:
     @cached_property
     def times(self) -> np.ndarray:
         """The sorted distinct times of all types that have one."""
-        return np.unique(
-            np.concatenate([np.unique(n.time) for n in self.nodes.values() if n.time is not None])
-        )
+        return np.unique(np.concatenate([np.unique(n.time) for n in self.nodes.values() if n.time is not None]))
 
     @cached_property
     def period(self) -> np.ndarray:
@@ -294,9 +290,7 @@ class TemporalGraph:
             target=self.target,
             times=[int(t) for t in self.times],
             nodes_per_time=[int(n) for n in self.counts],
-            labelled_per_time=[
-                int(n) for n in np.bincount(self.period[labels >= 0], minlength=len(self.times))
-            ],
+            labelled_per_time=[int(n) for n in np.bincount(self.period[labels >= 0], minlength=len(self.times))],
             label_counts=[int(n) for n in np.bincount(labels[labels >= 0], minlength=self.num_labels)],
             cutoff=self.cutoff,
             cross_time_share=cross,
@@ -309,23 +303,18 @@ class TemporalGraph:
 
         Nodes without a time are kept. `ids` holds the nodes' names, or their positions in this graph.
         """
+        t = checks.whole_number("t", t)
         keep = {
-            kind: None if part.time is None else np.flatnonzero(part.time <= t)
-            for kind, part in self.nodes.items()
+            kind: None if part.time is None else np.flatnonzero(part.time <= t) for kind, part in self.nodes.items()
         }
         kept = keep[self.target]
         if kept is None or len(kept) == 0:
             raise InputError(f"there is no node up to time {t}; the first time is {self.times[0]}.")
-        nodes = {
-            kind: part if (k := keep[kind]) is None else part.take(k) for kind, part in self.nodes.items()
-        }
+        nodes = {kind: part if (k := keep[kind]) is None else part.take(k) for kind, part in self.nodes.items()}
         relations = {}
         for triple, part in self.relations.items():
             ends = [_renumbering(keep[kind], self.nodes[kind].num_nodes) for kind in (triple[0], triple[2])]
-            moved = [
-                row if number is None else number[row]
-                for row, number in zip(part.edge_index, ends, strict=True)
-            ]
+            moved = [row if number is None else number[row] for row, number in zip(part.edge_index, ends, strict=True)]
             alive = np.flatnonzero((moved[0] >= 0) & (moved[1] >= 0))
             weight = None if part.weight is None else part.weight[alive]
             relations[triple] = Relation(np.stack([moved[0][alive], moved[1][alive]]), weight)
@@ -336,16 +325,15 @@ class TemporalGraph:
 
         Refuses a split that cannot be learned from (one period, no labelled past, no target nodes).
         """
+        cutoff = checks.whole_number("cutoff", cutoff)
         checks.chronology(self.time, self.y, cutoff)
         nodes = {
             kind: part
             if part.y is None or part.time is None
-            else replace(part, y=_frozen(np.where(part.time < cutoff, part.y, -1)))
+            else replace(part, y=np.where(part.time < cutoff, part.y, -1))
             for kind, part in self.nodes.items()
         }
-        view = self._made(
-            nodes, dict(self.relations), self.target, self.num_labels, self.label_names, int(cutoff)
-        )
+        view = self._made(nodes, dict(self.relations), self.target, self.num_labels, self.label_names, cutoff)
         object.__setattr__(view, "_csr", self._csr)  # the same edges
         return view
 
@@ -354,7 +342,7 @@ class TemporalGraph:
         cutoff = self.cutoff if cutoff is None else cutoff
         if cutoff is None:
             raise InputError("this graph has no cutoff; pass one or use masked(cutoff).")
-        return self.time >= cutoff
+        return self.time >= checks.whole_number("cutoff", cutoff)
 
     def infer_cutoff(self) -> int:
         """The natural cutoff: the first time after the last label; the last time where every period has labels.
@@ -367,8 +355,8 @@ class TemporalGraph:
         if self.y is None or not (self.y >= 0).any():
             raise InputError("no node has a label, so no cutoff can be found; give labels for the past.")
         last_label = int(self.time[self.y >= 0].max())
-        later = self.times[self.times > last_label]
-        return int(later[0] if len(later) else self.time.max())
+        later = self.time[self.time > last_label]  # the target type's own times: another type may be newer
+        return int(later.min() if len(later) else last_label)
 
     def undirected(self, *, merge: bool = True) -> TemporalGraph:
         """The graph with every edge in both directions; between two types, a relation `rev_...` is added.
@@ -382,7 +370,8 @@ class TemporalGraph:
             if triple[0] != triple[2]:
                 relations[triple] = part
                 back = (triple[2], f"rev_{triple[1]}", triple[0])
-                if back not in self.relations:
+                is_back = triple[1].startswith("rev_") and (triple[2], triple[1][4:], triple[0]) in self.relations
+                if back not in self.relations and not is_back:
                     relations[back] = Relation(part.edge_index[::-1], part.weight)
                 continue
             loop = part.edge_index[0] == part.edge_index[1]
@@ -391,17 +380,13 @@ class TemporalGraph:
             relations[triple] = (
                 _merged(both, weight, self.nodes[triple[0]].num_nodes) if merge else Relation(both, weight)
             )
-        return self._made(
-            dict(self.nodes), relations, self.target, self.num_labels, self.label_names, self.cutoff
-        )
+        return self._made(dict(self.nodes), relations, self.target, self.num_labels, self.label_names, self.cutoff)
 
     def with_features(self, x: Any) -> TemporalGraph:
         """The same graph with other features for the target type, such as precomputed embeddings."""
-        part = replace(self.nodes[self.target], x=_frozen(checks.features("x", x, self.num_nodes)))
+        part = replace(self.nodes[self.target], x=checks.features("x", x, self.num_nodes))
         nodes = {kind: part if kind == self.target else other for kind, other in self.nodes.items()}
-        made = self._made(
-            nodes, dict(self.relations), self.target, self.num_labels, self.label_names, self.cutoff
-        )
+        made = self._made(nodes, dict(self.relations), self.target, self.num_labels, self.label_names, self.cutoff)
         object.__setattr__(made, "_csr", self._csr)
         return made
 
@@ -443,9 +428,7 @@ class TemporalGraph:
     def _name(self, relation: Triple | None) -> Triple:
         if relation is None:
             if len(self.relations) > 1:
-                raise InputError(
-                    f"name a relation; there are {listing(['-'.join(t) for t in self.relations])}."
-                )
+                raise InputError(f"name a relation; there are {listing(['-'.join(t) for t in self.relations])}.")
             return next(iter(self.relations))
         if relation not in self.relations:
             known = listing(["-".join(t) for t in self.relations])
@@ -496,23 +479,21 @@ class TemporalGraph:
 def _checked_nodes(kind: str, given: Mapping[str, Any], num_labels: int | None) -> Nodes:
     where = f"{kind}." if kind else ""
     if not isinstance(given, Mapping):
-        raise InputError(
-            f"nodes[{kind!r}] is a {type(given).__name__}; give a mapping with x, y, time or num_nodes."
-        )
+        raise InputError(f"nodes[{kind!r}] is a {type(given).__name__}; give a mapping with x, y, time or num_nodes.")
     unknown = [name for name in given if name not in NODE_FIELDS]
     if unknown:
-        raise InputError(
-            f"nodes[{kind!r}] has unknown entries {listing(unknown)}; use {listing(NODE_FIELDS)}."
-        )
+        raise InputError(f"nodes[{kind!r}] has unknown entries {listing(unknown)}; use {listing(NODE_FIELDS)}.")
     count = given.get("num_nodes")
     if count is None:
-        sized = next((given[name] for name in ("time", "x", "y") if given.get(name) is not None), None)
+        sized = next((name for name in ("time", "x", "y") if given.get(name) is not None), None)
         if sized is None:
             missing = f"nodes[{kind!r}] has no size; give num_nodes, x or time." if kind else TIME_MISSING
             raise InputError(missing)
-        shape = checks.array(f"{where}time", sized).shape
-        count = shape[0] if shape else 0
-    count = int(checks.whole_numbers(f"{where}num_nodes", [count])[0])
+        shape = checks.array(f"{where}{sized}", given[sized]).shape
+        if not shape:
+            raise InputError(f"{where}{sized} is a single value; give one entry per node.")
+        count = shape[0]
+    count = checks.whole_number(f"{where}num_nodes", count)
     if count <= 0:
         raise InputError(f"the graph has no nodes{f' of type {kind!r}' if kind else ''}; give at least one.")
     x, y, time, ids = (given.get(name) for name in ("x", "y", "time", "ids"))
@@ -525,43 +506,44 @@ def _checked_nodes(kind: str, given: Mapping[str, Any], num_labels: int | None) 
         checks.distinct(f"{where}ids", ids)
     return Nodes(
         count,
-        None if x is None else _frozen(checks.features(f"{where}x", x, count)),
-        None if y is None else _frozen(checks.labels(f"{where}y", y, count, num_labels)),
-        None if time is None else _frozen(checks.node_times(f"{where}time", time, count)),
-        None if ids is None else _frozen(ids),
+        None if x is None else checks.features(f"{where}x", x, count),
+        None if y is None else checks.labels(f"{where}y", y, count, num_labels),
+        None if time is None else checks.node_times(f"{where}time", time, count),
+        ids,
     )
 
 
-def _checked_relation(
-    name: str, edge_index: Any, weight: Any, nodes: Mapping[str, Nodes], triple: Triple
-) -> Relation:
+def _checked_relation(name: str, edge_index: Any, weight: Any, nodes: Mapping[str, Nodes], triple: Triple) -> Relation:
     edges = checks.edges(name, edge_index, nodes[triple[0]].num_nodes, nodes[triple[2]].num_nodes)
     if weight is not None:
-        weight = _frozen(checks.edge_weights(f"weight of {name}", weight, edges.shape[1]))
-    return Relation(_frozen(edges), weight)
+        weight = checks.edge_weights(f"weight of {name}", weight, edges.shape[1])
+    return Relation(edges, weight)
 
 
 def _class_count(nodes: Nodes, num_labels: int | None, label_names: Sequence[Any] | None) -> int:
     largest = -1 if nodes.y is None else int(nodes.y.max())
+    if label_names is not None and (isinstance(label_names, str) or not isinstance(label_names, Collection)):
+        raise InputError(f"label_names is a {type(label_names).__name__}; give a list with one name per class.")
     if label_names is not None and num_labels is None:
         num_labels = len(label_names)
     if label_names is not None and num_labels != len(label_names):
-        raise InputError(
-            f"label_names has {len(label_names)} names for {num_labels} classes; give one per class."
-        )
+        raise InputError(f"label_names has {len(label_names)} names for {num_labels} classes; give one per class.")
     if num_labels is None:
         return largest + 1
     if largest >= num_labels:
         raise InputError(
             f"y holds {largest}, but there are {num_labels} classes; labels run from 0 to {num_labels - 1}."
         )
-    return int(num_labels)
+    return num_labels
 
 
-def _frozen(values: np.ndarray) -> np.ndarray:
-    view = values.view()
-    view.flags.writeable = False
-    return view
+def _show_read_only(part: object, *names: str) -> None:
+    for name in names:
+        values = getattr(part, name)
+        if values is not None:
+            view = values.view()
+            view.flags.writeable = False
+            object.__setattr__(part, name, view)
 
 
 def _renumbering(keep: np.ndarray | None, size: int) -> np.ndarray | None:

@@ -1,0 +1,52 @@
+# Two commands matter: `make run` and `make test`. Each sets up everything it needs in .venv first.
+PYTHON ?= python3
+VENV := .venv
+LIGHT := .venv-light
+BIN := $(VENV)/bin
+PIP := -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: run test test-without-torch docs bench clean
+
+run: $(VENV)/.run
+	$(BIN)/python examples/compare_corrections.py
+
+test: $(VENV)/.test
+	$(BIN)/ruff check src tests examples benchmarks
+	$(BIN)/ruff format --check src tests examples benchmarks
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest -n auto
+
+# The array floor must import and work where torch is not installed.
+test-without-torch: $(LIGHT)/.ready
+	$(LIGHT)/bin/python tests/without_torch.py
+
+docs: $(VENV)/.docs
+	$(BIN)/mkdocs build --strict
+
+bench: $(VENV)/.test
+	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.run: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/python $(PIP) --editable .
+	touch $@
+
+$(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/python $(PIP) --editable ".[test]"
+	touch $@ $(VENV)/.run
+
+$(VENV)/.docs: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/python $(PIP) --editable ".[docs]"
+	touch $@ $(VENV)/.run
+
+$(LIGHT)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(LIGHT)
+	$(LIGHT)/bin/python $(PIP) numpy scipy numba pyarrow
+	$(LIGHT)/bin/python $(PIP) --no-deps --editable .
+	touch $@
+
+clean:
+	rm -rf $(VENV) $(LIGHT) build dist site out src/*.egg-info

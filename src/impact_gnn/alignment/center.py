@@ -1,0 +1,75 @@
+"""Centring and standardising per period: no labels needed, everybody is moved."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from impact_gnn import checks
+from impact_gnn._array import Array, clipped_sqrt, group_affine, like, periods, where
+from impact_gnn.alignment.sums import Moments, as_message
+
+
+def center(message: Array, time: Array) -> Array:
+    """Every period's mean message is replaced by the overall mean.
+
+    M_v ← M_v − mean_t + mean. Justified where the label mix is the same in every period (Assumption 1), which
+    makes all period means estimates of one number. A period with a single node moves to the overall mean.
+
+    Example:
+        >>> center(np.array([[0.0], [2.0], [10.0], [12.0]]), [0, 0, 1, 1])
+        array([[5.],
+               [7.],
+               [5.],
+               [7.]])
+    """
+    return center_by(message, *by_period(message, time))
+
+
+def standardize(message: Array, time: Array) -> Array:
+    """`center`, and every column of a period is scaled to the standard deviation it has within periods overall.
+
+    A column that is constant in a period, and a period with one node, keep their scale.
+
+    Example:
+        >>> standardize(np.array([[0.0], [2.0], [10.0], [18.0]]), [0, 0, 1, 1]).round(2)
+        array([[ 4.58],
+               [10.42],
+               [ 4.58],
+               [10.42]])
+    """
+    return standardize_by(message, *by_period(message, time))
+
+
+def by_period(message: Array, time: Array) -> tuple[Array, int]:
+    """The period of every row and the number of periods, checked."""
+    when = checks.node_times("time", time)
+    as_message(message, len(when))
+    times, period = periods(when)
+    return like(period.astype(np.int32), message), len(times)
+
+
+def center_by(message: Array, period: Array, num_periods: int) -> Array:
+    """`center` with the periods made before."""
+    return apply_center(message, period, Moments.of(message, period, num_periods))
+
+
+def standardize_by(message: Array, period: Array, num_periods: int) -> Array:
+    """`standardize` with the periods made before."""
+    return apply_standardize(message, period, Moments.of(message, period, num_periods))
+
+
+def apply_center(message: Array, period: Array, moments: Moments) -> Array:
+    """Moves rows to the overall mean by given moments per period: the second pass of `center`."""
+    everywhere = moments.mean * 0 + moments.overall()
+    return group_affine(message, period, moments.mean, moments.count * 0 + 1, everywhere)
+
+
+def apply_standardize(message: Array, period: Array, moments: Moments) -> Array:
+    """Moves and scales rows by given moments per period: the second pass of `standardize`."""
+    freedom = where(moments.count > 1, moments.count - 1, 0.0)
+    total = freedom.sum()
+    goal = moments.squares.sum(0) / where(total > 0, total, 1.0)
+    own = moments.squares / where(freedom > 0, freedom, 1.0)[:, None]
+    scale = where(own > 0, clipped_sqrt(goal / where(own > 0, own, 1.0)), 1.0)
+    everywhere = moments.mean * 0 + moments.overall()
+    return group_affine(message, period, moments.mean, scale, everywhere)

@@ -1,0 +1,106 @@
+"""JJnorm: one number per period that makes the spread of labelled messages fit the target period's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from impact_gnn._array import Array, clipped_sqrt, group_affine, like, to_numpy, where
+from impact_gnn.alignment.sums import Communities, Moments, as_message
+
+
+@dataclass(frozen=True, eq=False)
+class JJSums:
+    """What JJnorm needs of a message, summed over its columns: merge the sums of column blocks, then `compute`.
+
+    `within` and `between` are Σ‖M_v−μ_yt‖² and Σ n_yt‖μ_yt−μ_t‖² per period, `spread` is Σ‖M_v−mean‖² over the
+    targets; `count` and `num_targets` are the numbers of rows behind them.
+    """
+
+    count: Array
+    within: Array
+    between: Array
+    num_targets: Array
+    spread: Array
+
+    @classmethod
+    def of(cls, moments: Moments, num_labels: int) -> JJSums:
+        """The sums of a block of columns from the moments of all its rows, grouped as in `Communities`."""
+        size = moments.count[:-1].reshape(-1, num_labels)
+        mean = moments.mean[:-1].reshape(len(size), num_labels, -1)
+        count = size.sum(1)
+        middle = (size[:, :, None] * mean).sum(1) / where(count > 0, count, 1.0)[:, None]
+        apart = ((mean - middle[:, None]) ** 2).sum(2)
+        within = moments.squares[:-1].reshape(len(size), -1).sum(1)
+        return cls(count, within, (size * apart).sum(1), moments.count[-1], moments.squares[-1].sum())
+
+    def merge(self, other: JJSums) -> JJSums:
+        """The sums of two blocks of columns of the same rows."""
+        within, between = self.within + other.within, self.between + other.between
+        return JJSums(self.count, within, between, self.num_targets, self.spread + other.spread)
+
+    def compute(self) -> Array:
+        """α per period: α² = (σ²_target − ν²_t)/σ²_t, zero where that is negative, 1 where it is undefined.
+
+        It is undefined for a period with fewer than two labelled nodes or no spread within its communities,
+        and everywhere when there are fewer than two targets.
+        """
+        measurable = (self.count > 1) & (self.within > 0) & (self.num_targets > 1)
+        goal = self.spread / where(self.num_targets > 1, self.num_targets - 1, 1.0)
+        freedom = where(self.count > 1, self.count - 1, 1.0)
+        square = (goal - self.between / freedom) / where(measurable, self.within / freedom, 1.0)
+        return where(measurable, clipped_sqrt(square), 1.0)
+
+
+def jjnorm(message: Array, label: Array, time: Array, *, target: Array) -> Array:
+    """Every labelled community is shrunk or stretched about its mean until its period's spread fits the target's.
+
+    M_v ← μ_yt + α_t (M_v − μ_yt), α_t² = (σ²_target − ν²_t) / σ²_t, with σ²_target the total variance of the
+    messages of all target nodes (no labels), ν²_t and σ²_t the variances between and within the communities of
+    period t. Target nodes and unlabelled nodes pass unchanged; so do periods whose α is undefined (`JJSums`).
+
+    Args:
+        message: Messages [N, f]; numpy or torch (then differentiable).
+        label: Labels [N], −1 unknown; labels of target nodes are not looked at.
+        time: Integer time [N].
+        target: Mask of the target nodes [N].
+
+    Example:
+        >>> message = np.array([[0.0], [2.0], [10.0], [14.0]])
+        >>> jjnorm(message, [0, 0, -1, -1], [1, 1, 2, 2], target=np.array([False, False, True, True]))
+        array([[-1.],
+               [ 3.],
+               [10.],
+               [14.]])
+    """
+    communities = Communities.of(label, time, target, message)
+    return jjnorm_by(as_message(message, len(communities.group)), communities)
+
+
+def jjnorm_by(message: Array, communities: Communities) -> Array:
+    """`jjnorm` with the grouping made before."""
+    moments = communities.moments(message)
+    return apply_jjnorm(message, communities, moments, JJSums.of(moments, communities.num_labels).compute())
+
+
+def apply_jjnorm(message: Array, communities: Communities, moments: Moments, scale: Array) -> Array:
+    """Moves rows by given moments and scales: the second pass over a message that does not fit in memory."""
+    spread_out = scale[:, None] + like(np.zeros((1, communities.num_labels)), scale)
+    means = moments.mean[:-1]
+    return group_affine(message, communities.labelled, means, spread_out.reshape(-1), means)
+
+
+def jj_scales(message: Array, label: Array, time: Array, *, target: Array) -> dict[int, float]:
+    """JJnorm's α for every period that has labelled nodes.
+
+    Example:
+        >>> message = np.array([[0.0], [2.0], [10.0], [14.0]])
+        >>> jj_scales(message, [0, 0, -1, -1], [1, 1, 2, 2], target=np.array([False, False, True, True]))
+        {1: 2.0}
+    """
+    communities = Communities.of(label, time, target, message)
+    moments = communities.moments(as_message(message, len(communities.group)))
+    sums = JJSums.of(moments, communities.num_labels)
+    found = zip(communities.times, to_numpy(sums.compute()), to_numpy(sums.count), strict=True)
+    return {int(t): float(alpha) for t, alpha, count in found if count > 0}

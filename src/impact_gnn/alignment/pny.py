@@ -1,0 +1,201 @@
+"""PNY: one linear map per community that gives its messages the covariance its label should have at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Protocol
+
+import numpy as np
+
+from impact_gnn import checks
+from impact_gnn._array import Array, group_map, group_scatter, like, spd_roots, to_numpy, where, xp
+from impact_gnn.alignment.sums import Communities, Moments, as_message
+from impact_gnn.checks import InputError
+
+EIGENVALUE_FLOOR = 1e-6
+"""Smallest eigenvalue of a covariance, as a share of its mean eigenvalue: a singular one must not give NaN."""
+
+MOST_BYTES = 2 << 30
+"""Most memory the covariances of all communities may take."""
+
+
+class Connectivity(Protocol):
+    """What PNY asks of a relative connectivity: `impact_gnn.connectivity` estimates one."""
+
+    @property
+    def times(self) -> np.ndarray:
+        """The sorted distinct times."""
+
+    @property
+    def num_labels(self) -> int:
+        """The number of classes."""
+
+    def label_mass(self, table: np.ndarray) -> np.ndarray:
+        """Σ_t̃ table[t, t̃]·P(y, t, ỹ, t̃) as [Y, T, Y]."""
+
+
+def pny(
+    message: Array,
+    previous: Array,
+    label: Array,
+    time: Array,
+    *,
+    target: Array,
+    connectivity: Connectivity,
+    degree: Array | None = None,
+    table: np.ndarray | None = None,
+    map: str = "transport",
+) -> Array:
+    """Maps the covariance of every labelled community to the one its label should have at the last time.
+
+    M_v ← A_yt (M_v − μ_y) + μ_y with A_yt Σ(y,t) A_ytᵀ = Σ(y,t_max) and μ_y the mean message of the label. The
+    covariances follow from what was aggregated: Σ(y,t) = Σ_ỹ c(y,t,ỹ) Σ_XX(ỹ), c = Σ_t̃ Ω²P / ((ΣΩP)²|N_yt|), with
+    Σ_XX(ỹ) the covariance of `previous` per label over labelled nodes. No target label is used. Target nodes,
+    unlabelled nodes and communities whose covariance is unknown pass unchanged.
+
+    Args:
+        message: Messages [N, f]; numpy or torch (then differentiable).
+        previous: The representation that was aggregated [N, f].
+        label: Labels [N], −1 unknown.
+        time: Integer time [N].
+        target: Mask of the target nodes [N].
+        connectivity: The estimated relative connectivity (`connectivity.relative_connectivity`).
+        degree: Number of neighbours of every node [N]; by default equal for all.
+        table: The weighting table the message was made with; by default plain.
+        map: "transport" moves messages least (the optimal transport map between Gaussians, unique); "eigen" is
+            the paper's U_max Λ_max^½ Λ_t^-½ U_tᵀ with order and signs of the eigenvectors fixed.
+    """
+    communities = Communities.of(label, time, target, message)
+    as_message(message, len(communities.group))
+    if as_message(previous, len(communities.group), "previous").shape != message.shape:
+        raise InputError(
+            f"previous has shape {tuple(previous.shape)}, message {tuple(message.shape)}; give the representation "
+            f"that was aggregated into the message."
+        )
+    weights = coefficients(communities, connectivity, degree, table)
+    return pny_by(message, previous, communities, weights, map=map)
+
+
+def coefficients(
+    communities: Communities, connectivity: Connectivity, degree: Array | None = None, table: np.ndarray | None = None
+) -> np.ndarray:
+    """c[y, t, ỹ], the weight of each label's covariance in a community's message; 0 where nothing is known.
+
+    They depend on the graph only, so a model computes them once. |N_yt| is the mean degree of the community; at
+    times without labels it is the targets' mean degree times how much more (or less) connected the label is.
+    """
+    times, num_labels = communities.times, connectivity.num_labels
+    if not np.array_equal(connectivity.times, times):
+        raise InputError("connectivity was estimated for other times than the messages have; estimate it anew.")
+    if communities.num_labels > num_labels:
+        raise InputError(
+            f"label has {communities.num_labels} classes but connectivity only {num_labels}; estimate it with all."
+        )
+    size = len(times)
+    weights = np.ones((size, size)) if table is None else checks.array("table", table)
+    if weights.shape != (size, size) or weights.dtype.kind not in "iuf":
+        raise InputError(f"table has shape {weights.shape} for {size} times; give one row and column per time.")
+    weights = weights.astype(np.float64)
+    first, second = connectivity.label_mass(weights), connectivity.label_mass(weights**2)
+    scale = (first.sum(2) ** 2 * _mean_degree(communities, num_labels, degree))[:, :, None]
+    return np.divide(second, scale, out=np.zeros_like(second), where=scale > 0)
+
+
+def pny_by(
+    message: Array, previous: Array, communities: Communities, weights: np.ndarray, *, map: str = "transport"
+) -> Array:
+    """`pny` with grouping and coefficients made before."""
+    checks.choice("map", map, MAPS)
+    labels, seen, num_times, width = len(weights), communities.num_labels, weights.shape[1], previous.shape[1]
+    refuse_unless_fits(labels, num_times, width)
+    by_label = where(communities.labelled < 0, communities.labelled, communities.labelled % seen)
+    covariance = label_covariances(previous, by_label, labels)
+    mixed = like(weights.reshape(-1, labels), message) @ covariance.reshape(labels, -1)
+    maps = MAPS[map](mixed.reshape(labels, num_times, width, width))
+    # Group t·seen + y of the communities is entry (y, t) of the maps.
+    order = (np.arange(seen)[None, :] * num_times + np.arange(num_times)[:, None]).reshape(-1)
+    means = Moments.of(message, by_label, labels).mean[like(np.tile(np.arange(seen), num_times), message)]
+    return group_map(message, communities.labelled, maps.reshape(-1, width, width)[like(order, message)], means)
+
+
+def label_covariances(previous: Array, by_label: Array, num_labels: int) -> Array:
+    """Covariance of the labelled rows of every label about that label's mean [Y, f, f]; zero below two rows."""
+    counts = np.bincount(to_numpy(by_label)[to_numpy(by_label) >= 0], minlength=num_labels)
+    share = np.where(counts > 1, 1.0 / np.maximum(counts - 1, 1), 0.0)
+    return group_scatter(previous, by_label, num_labels) * like(share[:, None, None], previous)
+
+
+def refuse_unless_fits(num_labels: int, num_times: int, width: int) -> None:
+    """Refuses covariances that would not fit in memory, saying what would."""
+    size = 8 * num_labels * num_times * width**2
+    if size > MOST_BYTES:
+        raise InputError(
+            f"PNY would hold {num_labels}·{num_times} covariances of {width}x{width}, {size / 2**30:.1f} GiB, more "
+            f"than its limit of {MOST_BYTES / 2**30:.0f} GiB; use jjnorm, or project the features to fewer columns."
+        )
+
+
+def transport(mixed: Array) -> Array:
+    """Σ_t^-½ (Σ_t^½ Σ_max Σ_t^½)^½ Σ_t^-½ for every [y, t]: the symmetric map, which moves messages least."""
+    filled, known, size = _filled(mixed)
+    root, inverse = spd_roots(filled, size * EIGENVALUE_FLOOR)
+    middle = root @ filled[:, -1:] @ root
+    middle_root, _ = spd_roots(middle, size * size[:, -1:] * EIGENVALUE_FLOOR**2)
+    return _identity_unless(known, inverse @ middle_root @ inverse)
+
+
+def eigen(mixed: Array) -> Array:
+    """U_max Λ_max^½ Λ_t^-½ U_tᵀ for every [y, t]: eigenvalues ascending, largest entry of a vector positive."""
+    filled, known, size = _filled(mixed)
+    lib = xp(filled)
+    values, vectors = lib.linalg.eigh(filled)
+    top = lib.abs(vectors).argmax(-2)[..., None, :]
+    picked = np.take_along_axis(vectors, top, -2) if lib is np else vectors.gather(-2, top)
+    vectors = vectors * lib.sign(picked)
+    floor = (size * EIGENVALUE_FLOOR)[..., None]
+    root = lib.sqrt(where(values > floor, values, floor))
+    scaled = vectors[:, -1:] * (root[:, -1:] / root)[..., None, :]
+    return _identity_unless(known, scaled @ lib.swapaxes(vectors, -1, -2))
+
+
+MAPS: Mapping[str, Callable[[Array], Array]] = MappingProxyType({"transport": transport, "eigen": eigen})
+"""Maps between covariances by name: Σ[y, t] → A[y, t] with A Σ_t Aᵀ = Σ at the last time."""
+
+
+def _filled(mixed: Array) -> tuple[Array, Array, Array]:
+    """The covariances (the identity where one is unknown), which are known at both ends, and mean eigenvalues."""
+    width = mixed.shape[-1]
+    unit = like(np.eye(width), mixed)
+    size = (mixed * unit).sum((-1, -2)) / max(width, 1)
+    known = (size > 0) & (size[:, -1:] > 0)
+    filled = where(known[..., None, None], mixed, unit)
+    return filled, known, where(known, size, 1.0)
+
+
+def _identity_unless(known: Array, maps: Array) -> Array:
+    return where(known[..., None, None], maps, like(np.eye(maps.shape[-1]), maps))
+
+
+def _mean_degree(communities: Communities, num_labels: int, degree: Array | None) -> np.ndarray:
+    """|N_yt| as [Y, T]."""
+    group, seen, num_times = to_numpy(communities.group), communities.num_labels, len(communities.times)
+    if degree is None:
+        return np.ones((num_labels, num_times))
+    given = checks.array("degree", degree)
+    if given.shape != group.shape or given.dtype.kind not in "iuf":
+        raise InputError(f"degree has shape {given.shape} for {len(group)} nodes; give one number per node.")
+    given = given.astype(np.float64)
+    inside = group >= 0
+    count = np.bincount(group[inside], minlength=communities.num_groups).astype(np.float64)
+    total = np.bincount(group[inside], given[inside], communities.num_groups)
+    count_yt, total_yt = count[:-1].reshape(num_times, seen).T, total[:-1].reshape(num_times, seen).T
+    by_time = total_yt.sum(0) / np.maximum(count_yt.sum(0), 1)
+    expected = (count_yt * by_time).sum(1)
+    factor = np.ones(num_labels)
+    factor[:seen] = np.divide(total_yt.sum(1), expected, out=np.ones(seen), where=expected > 0)
+    at_target = total[-1] / max(count[-1], 1)
+    out = np.where(count_yt.sum(0) > 0, by_time, at_target)[None, :] * factor[:, None]
+    seen_part = out[:seen]
+    np.divide(total_yt, count_yt, out=seen_part, where=count_yt > 0)
+    return out

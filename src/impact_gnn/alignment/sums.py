@@ -1,0 +1,107 @@
+"""Who belongs together (`Communities`) and what is known of them (`Moments`): sums that add up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from impact_gnn import checks
+from impact_gnn._array import Array, group_moments, is_torch, like, periods, where
+from impact_gnn.checks import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class Communities:
+    """Nodes of one label and time, and the target nodes as a group of their own.
+
+    `group` is period·num_labels + label for labelled nodes that are no targets, one last group for the targets,
+    −1 for the rest. Made once from labels and times, then used for every message.
+    """
+
+    times: np.ndarray
+    num_labels: int
+    group: Array
+    labelled: Array
+    """`group` with the targets left out."""
+
+    @classmethod
+    def of(cls, label: Array, time: Array, target: Array, reference: Array | None = None) -> Communities:
+        """The grouping; labels of target nodes are never looked at. Arrays come in the library of `reference`."""
+        when = checks.node_times("time", time)
+        marked = checks.mask("target", target, len(when))
+        if not marked.any():
+            raise InputError("target marks no node; mark the nodes at or after the cutoff.")
+        given = checks.array("label", label)
+        if given.dtype.kind in "iuf" and given.size == len(when):  # blanked before anything reads them
+            given = np.where(marked, given.dtype.type(0), given.reshape(-1))
+        known = np.where(marked, -1, checks.labels("label", given, len(when)))
+        times, period = periods(when)
+        num_labels = max(int(known.max()) + 1, 1)
+        if len(times) * num_labels >= np.iinfo(np.int32).max:
+            raise InputError(
+                f"{len(times)} times and {num_labels} labels make too many communities; bin the times or merge labels."
+            )
+        labelled = np.where(known >= 0, period.astype(np.int64) * num_labels + known, -1).astype(np.int32)
+        group = np.where(marked, np.int32(len(times) * num_labels), labelled)
+        like_what = time if reference is None else reference
+        return cls(times, num_labels, like(group, like_what), like(labelled, like_what))
+
+    @property
+    def num_groups(self) -> int:
+        """Number of groups, the targets included."""
+        return len(self.times) * self.num_labels + 1
+
+    def moments(self, message: Array) -> Moments:
+        """The moments of a message by group."""
+        return Moments.of(message, self.group, self.num_groups)
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Count [G], mean [G, f] and sum of squared deviations [G, f] of groups of rows, in float64.
+
+    Example:
+        >>> x = np.arange(8.0).reshape(4, 2)
+        >>> group = np.array([0, 0, 1, 0])
+        >>> whole = Moments.of(x, group, 2)
+        >>> parts = Moments.of(x[:2], group[:2], 2).update(x[2:], group[2:])
+        >>> bool(np.allclose(whole.mean, parts.mean) and np.allclose(whole.squares, parts.squares))
+        True
+    """
+
+    count: Array
+    mean: Array
+    squares: Array
+
+    @classmethod
+    def of(cls, values: Array, group: Array, num_groups: int) -> Moments:
+        """The moments of the rows of every group; negative groups are left out."""
+        return cls(*group_moments(values, group, num_groups))
+
+    def update(self, values: Array, group: Array) -> Moments:
+        """The moments after more rows."""
+        return self.merge(Moments.of(values, group, len(self.count)))
+
+    def merge(self, other: Moments) -> Moments:
+        """The moments of both sets of rows together."""
+        count = self.count + other.count
+        share = (other.count / where(count > 0, count, 1.0))[:, None]
+        step = other.mean - self.mean
+        squares = self.squares + other.squares + step * step * self.count[:, None] * share
+        return Moments(count, self.mean + step * share, squares)
+
+    def overall(self) -> Array:
+        """Mean [f] over all rows of all groups."""
+        total = self.count.sum()
+        return (self.count[:, None] * self.mean).sum(0) / where(total > 0, total, 1.0)
+
+
+def as_message(message: Array, num_nodes: int, name: str = "message") -> Array:
+    """`message` if it is a matrix of floats with one row per node."""
+    shape = tuple(getattr(message, "shape", ()))
+    if len(shape) != 2 or shape[0] != num_nodes:
+        raise InputError(f"{name} has shape {shape} for {num_nodes} nodes; give one row per node [N, f].")
+    if not (message.is_floating_point() if is_torch(message) else message.dtype in (np.float32, np.float64)):
+        raise InputError(f"{name} is of type {message.dtype}; give float32 or float64.")
+    return message

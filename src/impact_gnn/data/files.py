@@ -1,0 +1,248 @@
+"""Graphs from files: a folder of CSV or Parquet tables, an `.npz` archive, or a saved graph directory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet
+
+from impact_gnn import _files
+from impact_gnn.checks import InputError, distinct, features, listing
+from impact_gnn.graph import HOMOGENEOUS, TemporalGraph, saved
+
+ARCHIVE_NAMES = ("x", "y", "time", "edge_index", "edge_weight", "ids", "label_names")
+"""Arrays an `.npz` archive may hold; others are ignored. `time` and `edge_index` are needed."""
+
+
+def load(path: str | Path, *, verify: bool = False) -> TemporalGraph:
+    """The graph in a file or folder.
+
+    Understood are
+    - a folder with `nodes.csv` or `nodes.parquet` (columns `id`, `time`, optionally `label`, and one column per
+      feature, or a `features.npy` beside it) and `edges.csv` or `edges.parquet` (`source`, `target`, optionally
+      `weight`); ids and labels may be numbers or text, an empty label is unknown;
+    - an `.npz` archive with `time`, `edge_index` and optionally `x`, `y`, `edge_weight`, `ids`, `label_names`;
+    - a directory written by `TemporalGraph.save`, whose arrays are mapped into memory, not read.
+
+    Args:
+        path: The file or folder.
+        verify: Hold the checksums of a saved directory against its files.
+    """
+    path = Path(path)
+    if path.is_dir():
+        if (path / saved.MANIFEST).exists():
+            return _from_saved(path, verify)
+        return _from_tables(path)
+    if not path.exists():
+        raise InputError(f"{path} does not exist; give a folder with nodes.csv and edges.csv, or an .npz file.")
+    if path.suffix == ".npz":
+        return _from_archive(path)
+    raise InputError(f"{path} is not a graph that can be read; give a folder, or an .npz file.")
+
+
+def _from_saved(path: Path, verify: bool) -> TemporalGraph:
+    parts = saved.read(path, verify=verify)
+    common = {"num_labels": parts["num_labels"], "label_names": parts["label_names"]}
+    if list(parts["edges"]) == [HOMOGENEOUS] and list(parts["nodes"]) == ["node"]:
+        edge_index, weight = parts["edges"][HOMOGENEOUS]
+        arrays = {name: value for name, value in parts["nodes"]["node"].items() if name != "num_nodes"}
+        graph = TemporalGraph(**{"time": None, **arrays}, edge_index=edge_index, edge_weight=weight, **common)
+    else:
+        graph = TemporalGraph.hetero(nodes=parts["nodes"], edges=parts["edges"], target=parts["target"], **common)
+    return graph if parts["cutoff"] is None else graph.masked(parts["cutoff"])
+
+
+def _from_archive(path: Path) -> TemporalGraph:
+    def read() -> dict[str, np.ndarray]:
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in ARCHIVE_NAMES if name in archive.files}
+
+    found = _guarded(path, read)
+    missing = [name for name in ("time", "edge_index") if name not in found]
+    if missing:
+        raise InputError(f"{path} has no array called {listing(missing)}; an archive needs time and edge_index.")
+    names = found.pop("label_names", None)
+    if names is not None:
+        if names.ndim != 1:
+            raise InputError(f"{path}: label_names has shape {names.shape}; give one name per class.")
+        names = names.tolist()
+    return TemporalGraph(**found, label_names=names)
+
+
+def _from_tables(folder: Path) -> TemporalGraph:
+    nodes, edges = _table(folder, "nodes"), _table(folder, "edges")
+    nodes_file, edges_file = (_table_file(folder, name).name for name in ("nodes", "edges"))
+    _need(nodes, nodes_file, ("id", "time"))
+    _need(edges, edges_file, ("source", "target"))
+    if nodes.num_rows == 0:
+        raise InputError(f"{nodes_file} has no rows; give at least one node.")
+    ids = nodes.column("id").combine_chunks()
+    _no_gaps(ids, nodes_file, "id", "give every node an id")
+    plain_ids = _numpy(ids, nodes_file, "id")
+    distinct(f"column 'id' of {nodes_file}", plain_ids)
+    y, names = _labels(nodes, nodes_file)
+    edge_index = np.stack([_positions(edges, side, edges_file, ids, nodes_file) for side in ("source", "target")])
+    weight = _number_column(edges, "weight", edges_file) if "weight" in edges.column_names else None
+    return TemporalGraph(
+        x=_features(folder, nodes, nodes_file),
+        y=y,
+        time=_number_column(nodes, "time", nodes_file),
+        edge_index=edge_index,
+        edge_weight=weight,
+        ids=plain_ids,
+        label_names=names,
+    )
+
+
+def _table_file(folder: Path, name: str) -> Path:
+    found = [folder / f"{name}.{suffix}" for suffix in ("csv", "parquet") if (folder / f"{name}.{suffix}").exists()]
+    if not found:
+        raise InputError(
+            f"{folder} holds neither {name}.csv nor {name}.parquet; a graph folder needs nodes and edges, "
+            f"or the manifest.json of a saved graph."
+        )
+    if len(found) > 1:
+        raise InputError(f"{folder} holds both {found[0].name} and {found[1].name}; keep one of them.")
+    return found[0]
+
+
+def _table(folder: Path, name: str) -> pa.Table:
+    file = _table_file(folder, name)
+
+    def read() -> pa.Table:
+        if file.suffix == ".parquet":
+            table = pyarrow.parquet.read_table(file, memory_map=True)
+        else:
+            options = pyarrow.csv.ConvertOptions(null_values=[""], strings_can_be_null=True)
+            table = pyarrow.csv.read_csv(file, convert_options=options)
+        table.validate(full=True)  # text that is not UTF-8 would otherwise come up later
+        return table.rename_columns(table.column_names)
+
+    return _guarded(file, read)
+
+
+def _guarded(path: Path, read: Callable[[], Any]) -> Any:
+    """What `read` gives; whatever a damaged file makes a reader raise becomes one sentence."""
+    try:
+        return read()
+    except MemoryError:
+        raise InputError(f"{path} does not fit into memory, or its header is damaged; restore it.") from None
+    except Exception as error:  # readers of zip, npy, csv and parquet raise dozens of kinds
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise InputError(f"{path} cannot be read ({reason}); restore it or write it again.") from None
+
+
+def _need(table: pa.Table, file: str, columns: tuple[str, ...]) -> None:
+    repeated = sorted({name for name in table.column_names if table.column_names.count(name) > 1})
+    if repeated:
+        raise InputError(f"{file} has several columns called {listing(repeated)}; rename them.")
+    missing = [name for name in columns if name not in table.column_names]
+    if missing:
+        raise InputError(
+            f"{file} has no column {listing(missing)}; it has {listing(table.column_names)}. Rename a column or add it."
+        )
+
+
+def _no_gaps(column: pa.Array | pa.ChunkedArray, file: str, name: str, mend: str) -> None:
+    if column.null_count:
+        row = pc.index(pc.is_null(column), True).as_py()
+        raise InputError(
+            f"column '{name}' of {file} is empty in {column.null_count} rows, first in row {row + 1}; {mend}."
+        )
+
+
+def _numpy(column: pa.Array | pa.ChunkedArray, file: str, name: str) -> np.ndarray:
+    """A column of numbers, booleans or text as numpy; text as fixed-width characters, never objects."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column = pc.cast(column, kind.value_type)
+        kind = column.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return np.array(column.to_pylist(), dtype=str)
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
+        return column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else column.to_numpy()
+    raise InputError(f"column '{name}' of {file} holds {kind}; give numbers or text.")
+
+
+def _number_column(table: pa.Table, name: str, file: str) -> np.ndarray:
+    column = table.column(name)
+    _no_gaps(column, file, name, "fill it in")
+    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+        example = column[0].as_py() if len(column) else ""
+        raise InputError(f"column '{name}' of {file} holds {column.type} such as {example!r}; give numbers.")
+    return column.to_numpy()
+
+
+def _labels(nodes: pa.Table, file: str) -> tuple[np.ndarray | None, list[Any] | None]:
+    """Labels as 0, 1, 2, ... with −1 for unknown, and the user's own names for them in sorted order."""
+    if "label" not in nodes.column_names:
+        return None, None
+    column = nodes.column("label").combine_chunks()
+    if column.null_count == len(column):
+        return np.full(len(column), -1), []
+    known = ~np.asarray(pc.is_null(column, nan_is_null=True))
+    values = _numpy(column.filter(pa.array(known)), file, "label")
+    if values.dtype.kind == "f" and (values == np.floor(values)).all() and np.abs(values).max(initial=0) < 2**53:
+        values = values.astype(np.int64)  # whole numbers that became floats because some labels are empty
+    if values.dtype.kind == "i":  # −1 is the customary mark for unknown
+        known[np.flatnonzero(known)[values == -1]] = False
+        values = values[values != -1]
+    names, code = np.unique(values, return_inverse=True)
+    out = np.full(len(column), -1)
+    out[known] = code
+    return out, names.tolist()
+
+
+def _positions(edges: pa.Table, side: str, file: str, ids: pa.Array, nodes_file: str) -> np.ndarray:
+    """Positions of the nodes that a column of edge ends names."""
+    column = edges.column(side).combine_chunks()
+    _no_gaps(column, file, side, "name a node")
+    if column.type != ids.type:
+        try:
+            column = pc.cast(column, ids.type)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            raise InputError(
+                f"column '{side}' of {file} holds {column.type}, the ids of {nodes_file} are {ids.type}; "
+                f"write ids the same way in both files."
+            ) from None
+    found = pc.index_in(column, value_set=ids)
+    if found.null_count:
+        row = pc.index(pc.is_null(found), True).as_py()
+        raise InputError(
+            f"{file} names {found.null_count} times a {side} that is not in {nodes_file}, "
+            f"first {column[row].as_py()!r} in row {row + 1}; add the node or remove the edge."
+        )
+    return found.to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def _features(folder: Path, nodes: pa.Table, file: str) -> np.ndarray | None:
+    beside = folder / "features.npy"
+    if beside.exists():
+        return features("features.npy", _files.open_array(beside), nodes.num_rows)
+    names = [name for name in nodes.column_names if name not in ("id", "time", "label")]
+    if not names:
+        return None
+    out = np.empty((nodes.num_rows, len(names)), np.float32)
+    for position, name in enumerate(names):
+        column = nodes.column(name)
+        kind = column.type
+        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
+            raise InputError(
+                f"column '{name}' of {file} holds {kind}, features must be numbers; remove or encode the column."
+            )
+        _no_gaps(column, file, name, "fill or drop them")
+        with np.errstate(over="ignore"):
+            out[:, position] = column.to_numpy()
+        wrong = ~np.isfinite(out[:, position])
+        if wrong.any():
+            raise InputError(
+                f"column '{name}' of {file} holds {int(wrong.sum())} NaN or infinite values, first in row "
+                f"{int(np.flatnonzero(wrong)[0]) + 1}; fill or drop them."
+            )
+    return out

@@ -1,0 +1,145 @@
+"""Graphs from and to PyTorch Geometric: `Data`, `HeteroData`, and OGB's variant with dictionaries inside `Data`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch_geometric.data import Data, HeteroData
+
+from impact_gnn._array import to_numpy
+from impact_gnn.checks import InputError, listing
+from impact_gnn.graph import TemporalGraph, Triple
+
+
+def from_pyg(
+    data: Data | HeteroData, *, time: str | Any = "time", label: str = "y", target: str | None = None
+) -> TemporalGraph:
+    """The graph in a PyG object; tensors in CPU memory are shared, not copied.
+
+    Args:
+        data: A `Data` (homogeneous, or OGB's form with `edge_index_dict` and the like) or `HeteroData`.
+        time: Name of the time attribute (`"time"`, `"node_year"`, ...), or the times themselves: a tensor [N] or
+            [N, 1], or a dictionary of such by node type.
+        label: Name of the label attribute.
+        target: The type to classify; needed only if several types have labels and time.
+
+    Example:
+        >>> data = Data(x=torch.eye(2), y=torch.tensor([0, 1]), edge_index=torch.tensor([[0], [1]]),
+        ...             node_year=torch.tensor([[2019], [2020]]))
+        >>> from_pyg(data, time="node_year")
+        TemporalGraph(2 nodes, 1 edges, 2 features, 2 classes, times 2019..2020)
+    """
+    if isinstance(data, HeteroData):
+        stores = {kind: dict(data[kind].items()) for kind in data.node_types}
+        edges = {triple: dict(data[triple].items()) for triple in data.edge_types}
+        sizes = {kind: data[kind].num_nodes for kind in data.node_types}
+        return _hetero(stores, edges, sizes, time, label, target)
+    if not isinstance(data, Data):
+        raise InputError(f"data is a {type(data).__name__}; give a torch_geometric Data or HeteroData.")
+    if isinstance(getattr(data, "edge_index_dict", None), Mapping):
+        return _from_dictionaries(data, time, label, target)
+    edge_index = data.edge_index
+    if edge_index is None:
+        raise InputError("data has no edge_index; give edges as data.edge_index [2, E].")
+    return TemporalGraph(
+        x=_array(data.x),
+        y=_array(data.get(label)),
+        time=_time_of(data.to_dict(), time, "data"),
+        edge_index=_array(edge_index),
+        edge_weight=_array(data.get("edge_weight")),
+    )
+
+
+def to_pyg(graph: TemporalGraph) -> Data | HeteroData:
+    """The graph as PyG `Data`, or `HeteroData` where it has several types; arrays are copied.
+
+    Node attributes are `x`, `y`, `time` where the graph has them, edges `edge_index` and `edge_weight`.
+    """
+    if not graph.is_hetero:
+        data: Data | HeteroData = Data(num_nodes=graph.num_nodes)
+        stores: dict[str, Any] = {"node": data}
+        edge_stores: dict[Triple, Any] = {next(iter(graph.relations)): data}
+    else:
+        data = HeteroData()
+        stores = {kind: data[kind] for kind in graph.nodes}
+        edge_stores = {triple: data[triple] for triple in graph.relations}
+    for kind, part in graph.nodes.items():
+        stores[kind].num_nodes = part.num_nodes
+        for name in ("x", "y", "time"):
+            values = getattr(part, name)
+            if values is not None:
+                stores[kind][name] = _tensor(values)
+    for triple, relation in graph.relations.items():
+        edge_stores[triple].edge_index = _tensor(relation.edge_index).long()
+        if relation.weight is not None:
+            edge_stores[triple].edge_weight = _tensor(relation.weight)
+    return data
+
+
+def _from_dictionaries(data: Data, time: Any, label: str, target: str | None) -> TemporalGraph:
+    """OGB's heterogeneous `Data`: x_dict, y_dict, node_year, num_nodes_dict, edge_index_dict."""
+    sizes = dict(data.num_nodes_dict) if "num_nodes_dict" in data else {}
+    given = {"x": data.get("x_dict"), label: data.get(f"{label}_dict")}
+    if isinstance(time, str):
+        found = data.get(time) if data.get(time) is not None else data.get(f"{time}_dict")
+        if not isinstance(found, Mapping):
+            raise InputError(f"data has no dictionary called {time!r}; pass the name of the one that holds times.")
+        time = found
+    edges = {triple: {"edge_index": value} for triple, value in data.edge_index_dict.items()}
+    kinds = list(dict.fromkeys([*sizes, *(kind for triple in edges for kind in (triple[0], triple[2]))]))
+    stores: dict[str, dict[str, Any]] = {kind: {} for kind in kinds}
+    for name, by_kind in given.items():
+        for kind, values in (by_kind or {}).items():
+            stores.setdefault(kind, {})[name] = values
+    return _hetero(stores, edges, sizes, time, label, target)
+
+
+def _hetero(
+    stores: Mapping[str, Mapping[str, Any]],
+    edges: Mapping[Triple, Mapping[str, Any]],
+    sizes: Mapping[str, int | None],
+    time: Any,
+    label: str,
+    target: str | None,
+) -> TemporalGraph:
+    nodes: dict[str, dict[str, Any]] = {}
+    for kind, store in stores.items():
+        when = time.get(kind) if isinstance(time, Mapping) else store.get(time) if isinstance(time, str) else None
+        nodes[kind] = {
+            "x": _array(store.get("x")),
+            "y": _array(store.get(label)),
+            "time": _array(when),
+            "num_nodes": sizes.get(kind),
+        }
+    if target is None:
+        able = [kind for kind, part in nodes.items() if part["y"] is not None and part["time"] is not None]
+        if len(able) != 1:
+            found = f"{listing(able)} all have them" if able else "no type has both"
+            raise InputError(f"the type to classify needs labels and time, but {found}; pass target=... and time=...")
+        target = able[0]
+    relations = {}
+    for triple, store in edges.items():
+        if store.get("edge_index") is None:
+            raise InputError(f"relation {'-'.join(triple)} has no edge_index; give its edges as [2, E].")
+        relations[triple] = (_array(store["edge_index"]), _array(store.get("edge_weight")))
+    return TemporalGraph.hetero(nodes=nodes, edges=relations, target=target)
+
+
+def _time_of(store: Mapping[str, Any], time: Any, where: str) -> np.ndarray:
+    if not isinstance(time, str):
+        return _array(time)
+    if store.get(time) is None:
+        names = [name for name, value in store.items() if isinstance(value, torch.Tensor)]
+        raise InputError(f"{where} has no attribute {time!r}; pass time=... as one of {listing(names)}.")
+    return _array(store[time])
+
+
+def _array(value: Any) -> Any:
+    return None if value is None else to_numpy(value)
+
+
+def _tensor(values: np.ndarray) -> torch.Tensor:
+    return torch.from_numpy(np.array(values))

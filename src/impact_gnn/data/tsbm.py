@@ -1,0 +1,406 @@
+"""The temporal stochastic block model: random graphs in time for which the truth is known.
+
+A node has a label y and a time t, independent of each other; its features are x = μ(y) + k_y·Z with Z
+standard normal. Two nodes are linked with a probability that decays with their distance in time,
+
+    P(y, t, ỹ, t̃) = base(y, ỹ) · γ(y, ỹ)^|t − t̃|.
+
+Two protocols, which give clearly different graphs (see `docs/paper-to-code.md`):
+
+- `"text"`, as the paper describes it: base probabilities uniform in [0, same] and [0, different] per label
+  pair, noise k_y uniform in [0, 8], (label, time) blocks of equal size, every unordered pair drawn once.
+- `"released"`, as its table was made: base probabilities exactly `same` and `different`, noise 4, labels and
+  times drawn independently for every node, every *ordered* pair drawn and the result symmetrised. A pair may
+  thus be linked once or twice; twice is kept as two parallel edges in each direction.
+
+Nodes are numbered in order of time (neighbours are near in time, so this keeps them near in memory) and in
+random order of label within a time. Every edge is stored in both directions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from impact_gnn import _files, checks
+from impact_gnn.checks import InputError
+from impact_gnn.data._draw import Draw
+from impact_gnn.graph import TemporalGraph
+
+PROTOCOLS = ("text", "released")
+RANDOM_DECAYS = ("random", "random-zero-diagonal")
+DECAY_RANGE = (0.4, 0.7)
+MOST_NOISE = 8.0
+RELEASED_NOISE = 4.0
+CHUNK = 1 << 22
+"""Edges written in one go, where memory allows."""
+
+
+@dataclass(frozen=True, eq=False)
+class TSBM:
+    """A temporal stochastic block model whose parameters have been drawn; `sample` gives graphs.
+
+    Args:
+        mean: Mean feature vector of every label [Y, f].
+        std: Standard deviation of the features of every label [Y].
+        base: Probability of an edge at the same time, by label pair [Y, Y]; symmetric.
+        decay: Factor γ per step in time, by label pair [Y, Y]; symmetric.
+        num_nodes: Nodes of a graph.
+        num_times: Number of consecutive times.
+        protocol: "text" (equal blocks, unordered pairs) or "released" (independent labels and times, ordered
+            pairs); see the module.
+        start: The first time.
+        seed: Default seed of `sample`.
+
+    Example:
+        >>> model = tsbm_model(num_nodes=200, num_times=4, num_labels=2, decay=0.5)
+        >>> model.probability.shape
+        (2, 4, 2, 4)
+        >>> model.sample(seed=1)
+        TemporalGraph(200 nodes, ... edges, 5 features, 2 classes, times 0..3)
+    """
+
+    mean: np.ndarray
+    std: np.ndarray
+    base: np.ndarray
+    decay: np.ndarray
+    num_nodes: int
+    num_times: int
+    protocol: str = "text"
+    start: int = 0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        checks.choice("protocol", self.protocol, PROTOCOLS)
+        _at_least("num_nodes", self.num_nodes, 1)
+        _at_least("num_times", self.num_times, 1)
+        _at_least("seed", self.seed, 0)
+        labels = len(self.mean)
+        for name, shape in (("std", (labels,)), ("base", (labels, labels)), ("decay", (labels, labels))):
+            values = getattr(self, name)
+            if np.shape(values) != shape:
+                raise InputError(f"{name} has shape {np.shape(values)} for {labels} labels; give shape {shape}.")
+        for name in ("base", "decay"):
+            values = getattr(self, name)
+            if not (np.all(values >= 0) and np.all(values <= 1)):
+                raise InputError(
+                    f"{name} runs from {np.min(values):.4g} to {np.max(values):.4g}; give numbers between 0 and 1."
+                )
+            if not np.array_equal(values, values.T):
+                raise InputError(f"{name} is not symmetric; the order of two labels must not matter.")
+
+    @property
+    def num_labels(self) -> int:
+        """Number of labels Y."""
+        return len(self.mean)
+
+    @property
+    def num_features(self) -> int:
+        """Number of features f."""
+        return self.mean.shape[1]
+
+    @property
+    def times(self) -> np.ndarray:
+        """The consecutive times of the model [T]."""
+        return self.start + np.arange(self.num_times)
+
+    @property
+    def ordered(self) -> bool:
+        """Whether (i, j) and (j, i) are drawn separately, so that a pair can be linked twice."""
+        return self.protocol == "released"
+
+    @cached_property
+    def probability(self) -> np.ndarray:
+        """True probability of one draw, base·γ^|Δ|, by label and time of both ends [Y, T, Y, T].
+
+        The expected number of edges between two nodes is this in protocol "text" and twice this in "released".
+        Only a column that calls itself an oracle may use it.
+        """
+        distance = np.abs(np.subtract.outer(np.arange(self.num_times), np.arange(self.num_times)))
+        decayed = self.decay[:, None, :, None] ** distance[None, :, None, :]  # 0⁰ = 1: the same time is kept
+        return self.base[:, None, :, None] * decayed
+
+    @property
+    def expected_edges(self) -> float:
+        """Expected number of stored edges: both directions, with multiplicity."""
+        block = self.block_probability()
+        across, within = _expected_pairs(self)
+        total = across * (block.sum() - np.trace(block)) + within * np.trace(block)
+        return float(total * (2 if self.ordered else 1))
+
+    @property
+    def relative_connectivity(self) -> np.ndarray:
+        """True share of neighbours of label ỹ and time t̃ of a node of label y and time t [Y, T, Y, T].
+
+        For blocks of expected size; `connectivity_given` takes the sizes of one graph. For oracles only.
+        """
+        across, within = _expected_pairs(self)
+        pairs = np.full((self.num_labels * self.num_times,) * 2, across)
+        np.fill_diagonal(pairs, within)
+        return self._shares(pairs)
+
+    def connectivity_given(self, sizes: np.ndarray) -> np.ndarray:
+        """`relative_connectivity` for blocks of the given sizes [Y, T], counted with `block_sizes`."""
+        sizes = checks.array("sizes", sizes)
+        if sizes.shape != (self.num_labels, self.num_times):
+            raise InputError(
+                f"sizes has shape {sizes.shape}; give nodes per label and time "
+                f"({self.num_labels}, {self.num_times})."
+            )
+        # A node is not its own neighbour.
+        return self._shares(np.maximum(sizes.T.ravel()[None, :] - np.eye(sizes.size), 0.0))
+
+    def block_sizes(self, label: np.ndarray, time: np.ndarray) -> np.ndarray:
+        """Nodes of every label and time of the model [Y, T]."""
+        key = np.asarray(label, np.int64) * self.num_times + (np.asarray(time) - self.start)
+        return np.bincount(key, minlength=self.num_labels * self.num_times).reshape(self.num_labels, -1)
+
+    def sample(self, seed: int | None = None) -> TemporalGraph:
+        """A graph with all its true labels; hide those to be predicted with `graph.masked(cutoff)`.
+
+        Takes time proportional to the edges. The same seed gives the same graph.
+        """
+        draw = Draw(self, self._seed(seed), np.dtype(np.int64))  # the type PyTorch wants for positions
+        x = np.empty((self.num_nodes, self.num_features), np.float32)
+        first = 0
+        for rows in draw.feature_chunks():
+            x[first : first + len(rows)] = rows
+            first += len(rows)
+        return TemporalGraph(
+            x=x,
+            y=draw.label.astype(np.int64),
+            time=self.start + draw.period.astype(np.int64),
+            edge_index=draw.edges(),
+            num_labels=self.num_labels,
+        )
+
+    def edge_chunks(self, seed: int | None = None, *, size: int = CHUNK) -> Iterator[np.ndarray]:
+        """The edges of `sample(seed)` in the same order, in chunks [2, ·] of about `size` at most.
+
+        A chunk never has more than `size` edges unless a single piece of work has (about 130,000 at most).
+        """
+        return Draw(self, self._seed(seed)).edge_chunks(size)
+
+    def _seed(self, seed: int | None) -> int:
+        seed = self.seed if seed is None else seed
+        _at_least("seed", seed, 0)
+        return int(seed)
+
+    def block_probability(self) -> np.ndarray:
+        """`probability` as a matrix [T·Y, T·Y] over blocks, numbered by time, then label, as the nodes are."""
+        blocks = self.num_labels * self.num_times
+        return self.probability.transpose(1, 0, 3, 2).reshape(blocks, blocks)
+
+    def _shares(self, pairs: np.ndarray) -> np.ndarray:
+        expected = self.block_probability() * pairs
+        total = expected.sum(1, keepdims=True)
+        shares = np.divide(expected, total, out=np.zeros_like(expected), where=total > 0)
+        shape = (self.num_times, self.num_labels) * 2
+        return shares.reshape(shape).transpose(1, 0, 3, 2).copy()
+
+
+def tsbm_model(
+    num_nodes: int = 2000,
+    num_times: int = 10,
+    num_labels: int = 10,
+    num_features: int = 5,
+    *,
+    decay: float | str = 0.6,
+    protocol: str = "text",
+    seed: int = 0,
+    feature_std: float | str | None = None,
+    same: float = 0.6,
+    different: float = 0.24,
+    mean_degree: float | None = None,
+    start: int = 0,
+) -> TSBM:
+    """Draws the parameters of a temporal stochastic block model; the arguments are those of `tsbm`.
+
+    Example:
+        >>> tsbm_model(num_labels=2, protocol="released").base
+        array([[0.6 , 0.24],
+               [0.24, 0.6 ]])
+    """
+    checks.choice("protocol", protocol, PROTOCOLS)
+    sizes = {"num_nodes": num_nodes, "num_times": num_times, "num_labels": num_labels, "num_features": num_features}
+    for name, value in sizes.items():
+        _at_least(name, value, 1)
+    _at_least("seed", seed, 0)
+    _at_least("start", start, None)
+    _fraction("same", same)
+    _fraction("different", different)
+
+    rng = np.random.default_rng(np.random.SeedSequence(int(seed)).spawn(1)[0])
+    mean = rng.standard_normal((num_labels, num_features))
+    # Drawn whether used or not: with one seed, graphs of different decay differ in their edges only.
+    random_std = rng.uniform(0, MOST_NOISE, num_labels)
+    random_base = _symmetric(rng.uniform(0, 1, (num_labels, num_labels)))
+    random_decay = _symmetric(rng.uniform(*DECAY_RANGE, (num_labels, num_labels)))
+
+    base = np.where(np.eye(num_labels, dtype=bool), float(same), float(different))
+    if protocol == "text":
+        base = base * random_base
+    std = _chosen_std(feature_std, protocol, random_std)
+    gamma = _chosen_decay(decay, random_decay)
+    model = TSBM(mean, std, base, gamma, num_nodes, num_times, protocol, start, seed)
+    return model if mean_degree is None else _with_mean_degree(model, mean_degree)
+
+
+def tsbm(
+    num_nodes: int = 2000,
+    num_times: int = 10,
+    num_labels: int = 10,
+    num_features: int = 5,
+    *,
+    decay: float | str = 0.6,
+    protocol: str = "text",
+    seed: int = 0,
+    feature_std: float | str | None = None,
+    same: float = 0.6,
+    different: float = 0.24,
+    mean_degree: float | None = None,
+    start: int = 0,
+) -> TemporalGraph:
+    """A graph of the temporal stochastic block model, with all its true labels.
+
+    P(edge) = base(y, ỹ)·γ(y, ỹ)^|t − t̃| and x = μ(y) + k_y·Z. Hide the labels to be predicted with
+    `graph.masked(cutoff)`.
+
+    Args:
+        num_nodes: Number of nodes N.
+        num_times: Number of consecutive times T.
+        num_labels: Number of labels Y.
+        num_features: Number of features f.
+        decay: γ for all label pairs; "random": uniform in [.4, .7] for each pair of labels;
+            "random-zero-diagonal": so, but 0 within a label, whose nodes are then linked at equal times only.
+        protocol: "text" or "released"; see the module.
+        seed: Seed of parameters and graph.
+        feature_std: Noise k_y of all labels, or "uniform": in [0, 8] for each label; by default "uniform" in
+            protocol "text" and 4 in "released".
+        same: Base probability within a label (its largest value in protocol "text").
+        different: Base probability between labels (its largest value in protocol "text").
+        mean_degree: Scale all probabilities so that nodes have this many edges on average.
+        start: The first time.
+
+    Example:
+        >>> g = tsbm(num_nodes=1000, num_times=5, num_labels=4, decay=0.5, mean_degree=8, start=2015)
+        >>> g
+        TemporalGraph(1,000 nodes, ... edges, 5 features, 4 classes, times 2015..2019)
+        >>> int((g.masked(2018).y >= 0).sum())
+        600
+    """
+    return tsbm_model(
+        num_nodes, num_times, num_labels, num_features, decay=decay, protocol=protocol, seed=seed,
+        feature_std=feature_std, same=same, different=different, mean_degree=mean_degree, start=start,
+    ).sample()  # fmt: skip
+
+
+def write_tsbm(
+    directory: str | Path,
+    model: TSBM,
+    *,
+    seed: int | None = None,
+    memory: str | int = "2GB",
+    progress: Callable[[int, int], None] | None = None,
+) -> None:
+    """Writes the graph `model.sample(seed)` to a directory that `load` opens, without ever holding its edges.
+
+    The arrays in memory are a few bytes per node, a few per pair of blocks, and one chunk of edges. The
+    directory appears under its name when it is complete. Edges are stored in 32 bits where nodes allow it.
+
+    Args:
+        directory: Goal; new, empty, or a saved graph to be replaced.
+        model: From `tsbm_model`; large graphs want its `mean_degree`.
+        seed: Seed of the graph; by default the model's.
+        memory: Bound on the arrays held at any moment, such as "2GB".
+        progress: Called with edges written so far and edges in all.
+
+    Example:
+        >>> import tempfile
+        >>> model = tsbm_model(num_nodes=3000, mean_degree=10)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     write_tsbm(folder + "/graph", model, memory="100MB")
+        ...     sorted(path.name for path in Path(folder, "graph").iterdir())
+        ['edges', 'manifest.json', 'nodes']
+    """
+    cap = _files.byte_size(memory)
+    fixed = Draw.memory_needed(model)
+    if cap < fixed:
+        raise InputError(
+            f"memory={memory!r} is too little for {model.num_nodes:,} nodes in "
+            f"{model.num_labels * model.num_times:,} blocks; give at least {_files.readable_size(fixed)}."
+        )
+    draw = Draw(model, model._seed(seed))
+    draw.write(Path(directory), chunk=min(CHUNK, (cap - fixed) // (2 * draw.dtype.itemsize)), progress=progress)
+
+
+def _expected_pairs(model: TSBM) -> tuple[float, float]:
+    """Expected ordered pairs of nodes of two different blocks, and of one block: E[n_a·n_b] and E[n(n−1)]."""
+    blocks, nodes = model.num_labels * model.num_times, model.num_nodes
+    if model.protocol == "released":
+        return (nodes * (nodes - 1) / blocks**2,) * 2
+    size, extra = divmod(nodes, blocks)  # `extra` blocks, chosen at random, have one node more
+    both = extra * (extra - 1) / (blocks * (blocks - 1)) if blocks > 1 else 0.0
+    return size * size + 2 * size * extra / blocks + both, size * (size - 1) + 2 * size * extra / blocks
+
+
+def _with_mean_degree(model: TSBM, mean_degree: float) -> TSBM:
+    if not (_is_number(mean_degree) and mean_degree > 0):
+        raise InputError(f"mean_degree={mean_degree!r} is not a positive number; give the edges a node should have.")
+    now = model.expected_edges / model.num_nodes
+    if now == 0:
+        raise InputError(
+            "mean_degree cannot be reached because no edge is possible; give more nodes, or probabilities above 0."
+        )
+    scale = mean_degree / now
+    if model.base.max() * scale > 1:
+        raise InputError(
+            f"mean_degree={mean_degree:g} needs an edge probability of {model.base.max() * scale:.3g}; "
+            f"give at most {now / model.base.max():.4g}, or more nodes."
+        )
+    return replace(model, base=model.base * scale)
+
+
+def _chosen_std(feature_std: float | str | None, protocol: str, random_std: np.ndarray) -> np.ndarray:
+    if feature_std is None:
+        feature_std = "uniform" if protocol == "text" else RELEASED_NOISE
+    if isinstance(feature_std, str) and feature_std == "uniform":
+        return random_std
+    if not (_is_number(feature_std) and float(feature_std) >= 0):
+        raise InputError(f"feature_std={feature_std!r} is not known; give a number of at least 0, or 'uniform'.")
+    return np.full(len(random_std), float(feature_std))
+
+
+def _chosen_decay(decay: float | str, random_decay: np.ndarray) -> np.ndarray:
+    if isinstance(decay, str):
+        checks.choice("decay", decay, RANDOM_DECAYS)
+        if decay == "random-zero-diagonal":
+            np.fill_diagonal(random_decay, 0.0)
+        return random_decay
+    if not (_is_number(decay) and 0 <= decay <= 1):
+        raise InputError(f"decay={decay!r} is not known; give a number from 0 to 1, 'random' or 'random-zero-diagonal'.")
+    return np.full(random_decay.shape, float(decay))
+
+
+def _symmetric(values: np.ndarray) -> np.ndarray:
+    upper = np.triu(values)
+    return upper + np.triu(upper, 1).T
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool) and bool(np.isfinite(value))
+
+
+def _fraction(name: str, value: float) -> None:
+    if not (_is_number(value) and 0 <= value <= 1):
+        raise InputError(f"{name}={value!r} is not a probability; give a number from 0 to 1.")
+
+
+def _at_least(name: str, value: int, least: int | None) -> None:
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or (least is not None and value < least):
+        bound = "" if least is None else f" of at least {least}"
+        raise InputError(f"{name}={value!r} is not possible; give a whole number{bound}.")

@@ -1,0 +1,27 @@
+"""PyTorch Geometric transforms: time weights in one line, for `Data` and `HeteroData`.
+
+`MMP`, `PMP` and `GenPMP` write what an edge counts, `ChronologicalSplit` writes the masks, `check_delivery`
+says which layers of a model would ignore the weights, and `time_attention` lets GAT layers take them exactly.
+"""
+
+from impact_gnn.transforms.attention import TimeGATConv, TimeGATv2Conv, time_attention
+from impact_gnn.transforms.check import DeliveryWarning, Finding, check_delivery
+from impact_gnn.transforms.split import ChronologicalSplit
+from impact_gnn.transforms.summary import RelationSummary, Summary
+from impact_gnn.transforms.weights import MMP, PMP, GenPMP, TimeWeights
+
+__all__ = [
+    "MMP",
+    "PMP",
+    "ChronologicalSplit",
+    "DeliveryWarning",
+    "Finding",
+    "GenPMP",
+    "RelationSummary",
+    "Summary",
+    "TimeGATConv",
+    "TimeGATv2Conv",
+    "TimeWeights",
+    "check_delivery",
+    "time_attention",
+]

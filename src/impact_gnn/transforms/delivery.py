@@ -1,0 +1,96 @@
+"""Four ways to hand a weight per edge to a layer, for layers that take weights and layers that do not.
+
+| deliver | what is written | exact for |
+|---|---|---|
+| "weight" | `edge_weight` | layers that take it and sum; with `normalize=True` the sum is the weighted mean |
+| "drop" | edges of weight 0 are removed | every layer (only for weights 0 and 1) |
+| "duplicate" | an edge of weight k is there k times | sums, means, softmax attention (only for whole weights) |
+| "attention" | log-weight as last column of `edge_attr`, edges of weight 0 removed | `time_attention(model)` |
+
+Duplicates carry one proviso: dropout on attention draws for each copy on its own, so under training the two
+deliveries agree in distribution's mean, not draw by draw. A maximum or minimum does not see duplicates at all.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.utils import select
+
+from impact_gnn import checks, weighting
+from impact_gnn.checks import InputError
+from impact_gnn.transforms.door import Flow, Store, plain_tensor
+
+DELIVERIES = ("weight", "drop", "duplicate", "attention")
+
+
+def deliver(flow: Flow, omega: Tensor, how: str, *, normalize: bool) -> None:
+    """Writes `omega` [E] into the storage of `flow` in the way called `how`."""
+    if how == "weight":
+        weight = combined(flow, omega)
+        if normalize:
+            weight = weighting.normalize_rows(weight, flow.edge_index[1], len(flow.target_period))
+        flow.store["edge_weight"] = weight
+    elif how == "drop":
+        keep_edges(flow.store, omega.nonzero().view(-1))
+    elif how == "duplicate":
+        position = torch.arange(len(omega), device=omega.device)
+        keep_edges(flow.store, position.repeat_interleave(omega.round().long()))
+    else:
+        weight = combined(flow, omega)
+        kept = weight.nonzero().view(-1)
+        keep_edges(flow.store, kept)
+        flow.store["edge_attr"] = _with_column(flow, weight[kept].log())
+
+
+def combined(flow: Flow, omega: Tensor) -> Tensor:
+    """Ω·a: `omega` times the weights that the edges already have."""
+    own = flow.store.get("edge_weight")
+    if own is None:
+        return omega
+    checks.edge_weights(f"edge_weight of {'-'.join(flow.relation)}", own, len(omega))
+    own = torch.as_tensor(own, device=omega.device).view(-1)
+    return omega.to(own.dtype) * own if own.is_floating_point() else omega * own
+
+
+def keep_edges(store: Store, index: Tensor) -> None:
+    """Replaces the edges of `store` by those at `index` (repeats allowed); all edge-level attributes follow."""
+    keys = edge_level(store)  # asked before anything changes: PyG tells edge attributes by the number of edges
+    for key in keys:
+        value = store[key]
+        if isinstance(value, np.ndarray):
+            store[key] = value[index.cpu().numpy()]
+        elif key == "edge_index":
+            store[key] = plain_tensor(value).index_select(1, index)  # its order or symmetry may be lost
+        else:
+            store[key] = select(value, index, dim=0)
+
+
+def edge_level(store: Store) -> list[str]:
+    """Names of the attributes with one entry per edge, by PyG's own rule.
+
+    Where a graph has as many edges as nodes PyG decides by the name: edge-level if it contains "edge". It
+    forgets to do so for lists, which would cut the nodes' lists short; here the rule holds for them too.
+    """
+    keys = store.edge_attrs()
+    if "num_nodes" in store or "x" in store:  # nodes and edges share this storage
+        nodes, edges = store.num_nodes, store.num_edges
+        keys = [key for key in keys if nodes != edges or "edge" in key]
+    return keys
+
+
+def _with_column(flow: Flow, column: Tensor) -> Tensor:
+    attributes: Any = flow.store.get("edge_attr")
+    if attributes is None:
+        return column.view(-1, 1)
+    if not isinstance(attributes, Tensor) or attributes.dim() > 2 or len(attributes) != len(column):
+        raise InputError(
+            f"edge_attr of {'-'.join(flow.relation)} must be a tensor [E] or [E, d] to take the log-weight "
+            f"as one more column; reshape it or use another delivery."
+        )
+    attributes = attributes.view(len(column), -1)
+    dtype = attributes.dtype if attributes.is_floating_point() else column.dtype
+    return torch.cat([attributes.to(dtype), column.view(-1, 1).to(dtype)], dim=1)

@@ -1,0 +1,181 @@
+"""Reading times and edges off a PyG object, checked once; behind this door nothing is checked again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch_geometric import EdgeIndex
+from torch_geometric.data import Data, HeteroData
+
+from impact_gnn import checks
+from impact_gnn._array import like, periods
+from impact_gnn.checks import InputError
+
+Store: TypeAlias = Any
+"""A PyG storage: the one of a `Data`, or that of a node or edge type of a `HeteroData`."""
+
+Relation: TypeAlias = tuple[str, str, str]
+
+HOMOGENEOUS: Relation = ("node", "to", "node")
+"""How the only relation of a `Data` is called in sentences and summaries."""
+
+MAX_TIMES = 1 << 13
+"""More distinct times than this are taken for time stamps: the table over them would be above half a gigabyte."""
+
+
+@dataclass(frozen=True)
+class Flow:
+    """One relation whose both ends have a time.
+
+    Attributes:
+        relation: Source type, name and target type.
+        store: Where PyG keeps the edges of the relation.
+        edge_index: Edges source → target, [2, E], a plain tensor.
+        times: The sorted distinct times of all node types together.
+        source_period: Position in `times` of every node of the source type.
+        target_period: The same for the target type.
+    """
+
+    relation: Relation
+    store: Store
+    edge_index: torch.Tensor
+    times: np.ndarray
+    source_period: np.ndarray
+    target_period: np.ndarray
+
+    @property
+    def device_periods(self) -> tuple[Any, Any]:
+        """Both periods where `weighting.edge_weight` wants them: beside `edge_index`."""
+        if self.edge_index.device.type == "cpu":
+            return self.source_period, self.target_period
+        return (
+            like(self.source_period.astype(np.int64), self.edge_index),
+            like(self.target_period.astype(np.int64), self.edge_index),
+        )
+
+    def nodes_per_time(self) -> np.ndarray:
+        """Nodes of the source type at each time, [T]."""
+        return np.bincount(self.source_period, minlength=len(self.times))
+
+    def edges_per_time(self) -> np.ndarray:
+        """Edges per target and source time, [T, T]."""
+        size = len(self.times)
+        source, target = self.edge_index.cpu().numpy()
+        key = self.target_period[target].astype(np.int64) * size + self.source_period[source]
+        return np.bincount(key, minlength=size * size).reshape(size, size)
+
+
+def flows(owner: str, data: Data | HeteroData, time: str) -> tuple[list[Flow], dict[Relation, str]]:
+    """The relations of `data` that can be weighted, and for each other relation the reason why not.
+
+    A `num_nodes` is written where nothing but the time tells it, so that edges may be removed safely.
+    """
+    pyg_object(owner, data)
+    stores = node_stores(data)
+    timed = {kind: store for kind, store in stores.items() if store.get(time) is not None}
+    if not timed:
+        raise InputError(f"no nodes carry {time!r}; {_instead(stores, time)}.")
+    values = {kind: _times(kind, store, time) for kind, store in timed.items()}
+    joined = np.concatenate(list(values.values()))
+    if not len(joined):
+        raise InputError(f"{time!r} is empty; the graph needs at least one node.")
+    times, period = periods(joined)
+    if len(times) > MAX_TIMES:
+        raise InputError(
+            f"{time!r} has {len(times)} distinct values, more than the {MAX_TIMES} a table of times can hold; "
+            f"bin it first, for example by month or year."
+        )
+    ends = np.cumsum([len(value) for value in values.values()])[:-1]
+    period_of = dict(zip(values, np.split(period, ends), strict=True))
+    usable, untouched = [], {}
+    for relation, store in edge_stores(data).items():
+        missing = [kind for kind in (relation[0], relation[2]) if kind not in timed]
+        if missing:
+            untouched[relation] = f"{' and '.join(dict.fromkeys(missing))} without {time!r}"
+            continue
+        source, target = period_of[relation[0]], period_of[relation[2]]
+        edge_index = _edge_index(relation, store, len(source), len(target))
+        usable.append(Flow(relation, store, edge_index, times, source, target))
+    if not usable:
+        shown = checks.listing([f"{'-'.join(relation)} ({reason})" for relation, reason in untouched.items()])
+        raise InputError(f"no relation has {time!r} at both ends ({shown}); add times to the other types.")
+    return usable, untouched
+
+
+def pyg_object(owner: str, data: object) -> None:
+    """Refuses anything but `Data` and `HeteroData`."""
+    if not isinstance(data, Data | HeteroData):
+        raise InputError(f"{owner} takes a torch_geometric Data or HeteroData, not {type(data).__name__}.")
+
+
+def node_stores(data: Data | HeteroData) -> dict[str, Store]:
+    """Node storages by type; the only type of a `Data` is called "node"."""
+    if isinstance(data, HeteroData):
+        return {kind: data[kind] for kind in data.node_types}
+    return {"node": data.node_stores[0]}
+
+
+def edge_stores(data: Data | HeteroData) -> dict[Relation, Store]:
+    """Edge storages by relation; the only relation of a `Data` is `HOMOGENEOUS`."""
+    if isinstance(data, HeteroData):
+        return {relation: data[relation] for relation in data.edge_types}
+    return {HOMOGENEOUS: data.edge_stores[0]}
+
+
+def node_times(kind: str, store: Store, time: str) -> np.ndarray:
+    """The checked times of one node type."""
+    value = store[time]
+    if isinstance(value, dict):
+        raise InputError(
+            f"{time!r} is a dict by node type; make a HeteroData and store each type's times as data[type].{time}."
+        )
+    name = f"{time!r} of {kind!r}"
+    values = checks.whole_numbers(name, value)
+    size = len(store["x"]) if "x" in store else store["num_nodes"] if "num_nodes" in store else len(values)
+    return checks.node_times(name, values, size)
+
+
+def plain_tensor(edge_index: torch.Tensor) -> torch.Tensor:
+    """`edge_index` without what an `EdgeIndex` promises about its order and symmetry."""
+    return edge_index.as_tensor() if isinstance(edge_index, EdgeIndex) else edge_index
+
+
+def constructor_call(transform: Any) -> str:
+    """`Name(option=value)` with the options that differ from their defaults: what to type to get it again."""
+    shown = [
+        f"{field.name}={getattr(transform, field.name)!r}"
+        for field in fields(transform)
+        if getattr(transform, field.name) != field.default
+    ]
+    return f"{type(transform).__name__}({', '.join(shown)})"
+
+
+def _times(kind: str, store: Store, time: str) -> np.ndarray:
+    values = node_times(kind, store, time)
+    if "x" not in store and "num_nodes" not in store:
+        store["num_nodes"] = len(values)
+    return values
+
+
+def _edge_index(relation: Relation, store: Store, num_source: int, num_target: int) -> torch.Tensor:
+    name = f"edge_index of {'-'.join(relation)}"
+    value = store.get("edge_index")
+    if value is None and (store.get("adj_t") is not None or store.get("adj") is not None):
+        raise InputError(f"{name} was turned into a sparse matrix; apply this transform before ToSparseTensor.")
+    if not isinstance(value, torch.Tensor):
+        raise InputError(f"{name} is {type(value).__name__}; give a torch tensor [2, E].")
+    checks.edges(name, plain_tensor(value), num_source, num_target)
+    return plain_tensor(value)
+
+
+def _instead(stores: dict[str, Store], time: str) -> str:
+    """What to do about a missing time, naming attributes that look like one."""
+    like_time = [
+        key for store in stores.values() for key in store if "time" in key.lower() or "year" in key.lower()
+    ]
+    if like_time:
+        return f"pass time={like_time[0]!r}, which is there"
+    return f"store one whole number per node as data.{time} or pass time= with the name of the attribute"

@@ -1,0 +1,205 @@
+"""`MMP`, `PMP` and `GenPMP` as PyG transforms: a table of `impact_gnn.weighting`, looked up for every edge."""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, TypeVar
+
+import numpy as np
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.data.datapipes import functional_transform
+from torch_geometric.transforms import BaseTransform
+
+from impact_gnn import checks, weighting
+from impact_gnn.checks import InputError
+from impact_gnn.transforms.delivery import DELIVERIES, deliver
+from impact_gnn.transforms.door import Flow, constructor_call, flows
+from impact_gnn.transforms.summary import Summary, summarize
+
+Graph = TypeVar("Graph", Data, HeteroData)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class TimeWeights(BaseTransform):
+    """Multiplies every edge source → target by Ω[t_target, t_source]; the base of `MMP`, `PMP` and `GenPMP`.
+
+    On `HeteroData` each relation whose two ends have a time is weighted and the others stay as they are;
+    `summary(data)` lists both. All timed node types share one time line: t_min and t_max are the first and
+    last time of any of them. Apply it to the whole graph, before sampling: a mini-batch may not hold t_max.
+    The object given to the transform is not changed.
+
+    Args:
+        time: Name of the attribute with one whole number per node, [N] or OGB's [N, 1].
+        normalize: Divide by the sum of weights into each target, per relation, so that a *sum* over edges
+            is the weighted mean. Only for `deliver="weight"`.
+        deliver: "weight" writes `edge_weight`, times the one that is there; "drop" removes edges of weight
+            zero; "duplicate" repeats edges; "attention" writes the log-weight as last column of `edge_attr`.
+            The page of `impact_gnn.transforms.delivery` says what each is exact for.
+    """
+
+    time: str = "time"
+    normalize: bool = False
+    deliver: str = "weight"
+
+    impossible: ClassVar[dict[str, str]] = {}
+    """Deliveries that cannot carry the weights of the method, each with the reason."""
+
+    def __post_init__(self) -> None:
+        checks.choice("deliver", self.deliver, DELIVERIES)
+        if self.deliver in self.impossible:
+            can = [repr(how) for how in DELIVERIES if how not in self.impossible]
+            raise InputError(
+                f"{type(self).__name__} cannot use deliver={self.deliver!r}: {self.impossible[self.deliver]}; "
+                f"use {' or '.join(can)}."
+            )
+        if self.normalize and self.deliver != "weight":
+            raise InputError(
+                f"normalize=True has no effect with deliver={self.deliver!r}, which leaves the mean to the layer; "
+                f"use deliver='weight' or normalize=False."
+            )
+
+    def forward(self, data: Graph) -> Graph:
+        """Writes the weights into `data` itself; calling the transform does so on a copy."""
+        for flow in flows(type(self).__name__, data, self.time)[0]:
+            deliver(flow, self._omega(flow), self.deliver, normalize=self.normalize)
+        return data
+
+    def summary(self, data: Data | HeteroData) -> Summary:
+        """What the weights are on `data`, by relation, and which relations stay untouched.
+
+        Example:
+            >>> import torch
+            >>> data = Data(edge_index=torch.tensor([[0, 1], [1, 0]]), time=torch.tensor([2019, 2020]))
+            >>> print(MMP().summary(data))
+            MMP(): 2 times from 2019 to 2020
+              node-to-node: 2 edges, weight 0 to 1 (mean 0.5), 1 of weight zero, 1 nodes left without a message
+        """
+        usable, untouched = flows(type(self).__name__, copy.copy(data), self.time)
+        weighted = tuple(summarize(flow, self._omega(flow), self._num_capped(flow)) for flow in usable)
+        return Summary(repr(self), tuple(usable[0].times.tolist()), weighted, untouched)
+
+    def __repr__(self) -> str:
+        return constructor_call(self)
+
+    @abstractmethod
+    def _table(self, flow: Flow) -> np.ndarray:
+        """Ω[t_target, t_source] for one relation."""
+
+    def _num_capped(self, flow: Flow) -> int:
+        return 0
+
+    def _omega(self, flow: Flow) -> Tensor:
+        return weighting.edge_weight(self._table(flow), flow.edge_index, *flow.device_periods)
+
+
+@functional_transform("mmp")
+@dataclass(frozen=True, kw_only=True, repr=False)
+class MMP(TimeWeights):
+    """Mono-directional message passing (functional name: `mmp`): Ω = 1 if t_source ≤ t_target, else 0.
+
+    `deliver="drop"` removes the edges that point back in time, which every layer understands.
+
+    Args:
+        time: As in `TimeWeights`, and so are `normalize` and `deliver`.
+
+    Example:
+        >>> import torch
+        >>> data = Data(edge_index=torch.tensor([[0, 1], [1, 0]]), time=torch.tensor([2019, 2020]))
+        >>> MMP()(data).edge_weight
+        tensor([1., 0.])
+        >>> MMP(deliver="drop")(data).edge_index
+        tensor([[0], [1]])
+    """
+
+    def _table(self, flow: Flow) -> np.ndarray:
+        return weighting.mmp(flow.times)
+
+
+@functional_transform("pmp")
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PMP(TimeWeights):
+    """Persistent message passing (functional name: `pmp`): Ω = 2 where only one side of the time line can offer.
+
+    The weights are 1 and 2, so that `deliver="duplicate"` is possible.
+
+    Args:
+        same_time: "single" or "double", see `weighting.pmp`.
+        border: "both" or "upper", see `weighting.pmp`.
+        time: As in `TimeWeights`, and so are `normalize` and `deliver`.
+
+    Example:
+        >>> import torch
+        >>> edge_index = torch.tensor([[0, 1, 2], [1, 2, 1]])
+        >>> data = Data(edge_index=edge_index, node_year=torch.tensor([[2019], [2020], [2021]]))
+        >>> PMP(time="node_year")(data).edge_weight
+        tensor([1., 2., 1.])
+    """
+
+    same_time: str = "single"
+    border: str = "both"
+
+    impossible: ClassVar[dict[str, str]] = {"drop": "its weights are 1 and 2, and dropping an edge can only say 0"}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        weighting.pmp([0, 1], same_time=self.same_time, border=self.border)  # refuses unknown options here, not later
+
+    def _table(self, flow: Flow) -> np.ndarray:
+        return weighting.pmp(flow.times, same_time=self.same_time, border=self.border)
+
+
+@functional_transform("gen_pmp")
+@dataclass(frozen=True, kw_only=True, repr=False)
+class GenPMP(TimeWeights):
+    """Generalised PMP (functional name: `gen_pmp`): Ω = P_tmax(Δ) / P_t(Δ), see `weighting.genpmp`.
+
+    Args:
+        basis: "nodes" takes P from the number of nodes of the source type at each time, "edges" from the
+            edges of the relation by target and source time.
+        cap: Largest ratio allowed, or None.
+        time: As in `TimeWeights`, and so are `normalize` and `deliver`.
+
+    Example:
+        >>> import torch
+        >>> edge_index = torch.tensor([[0, 1, 2], [1, 2, 1]])
+        >>> data = Data(edge_index=edge_index, time=torch.tensor([0, 1, 2, 2]))
+        >>> GenPMP(cap=0.5)(data).edge_weight
+        tensor([0.3333, 0.5000, 0.3333])
+    """
+
+    basis: str = "nodes"
+    cap: float | None = None
+
+    impossible: ClassVar[dict[str, str]] = {
+        "drop": "its weights are ratios, and dropping an edge can only say 0",
+        "duplicate": "its weights are ratios, and an edge can only be repeated a whole number of times",
+    }
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.choice("basis", self.basis, ("nodes", "edges"))
+        weighting.genpmp([0, 1], [1, 1], cap=self.cap)  # refuses a bad cap here, not later
+
+    def _table(self, flow: Flow) -> np.ndarray:
+        if not flow.edge_index.shape[1]:
+            return weighting.plain(flow.times)  # nothing to weight, and perhaps nothing to count
+        return weighting.genpmp(flow.times, self._counts(flow), cap=self.cap)
+
+    def _counts(self, flow: Flow) -> np.ndarray:
+        if self.basis == "nodes":
+            return flow.nodes_per_time()
+        counts = flow.edges_per_time()
+        if not counts[-1].any():
+            raise InputError(
+                f"no edge of {'-'.join(flow.relation)} points at the last time ({flow.times[-1]}), whose edges "
+                f"GenPMP(basis='edges') takes as its goal; use basis='nodes' or PMP."
+            )
+        return counts
+
+    def _num_capped(self, flow: Flow) -> int:
+        if self.cap is None or not flow.edge_index.shape[1]:
+            return 0
+        return weighting.num_capped(flow.times, self._counts(flow), self.cap)

@@ -1,0 +1,309 @@
+"""The door for files: what is read, what is refused and in which words, and that damage never escapes otherwise."""
+
+import json
+import mmap
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import impact_gnn as ig
+from impact_gnn.checks import InputError
+
+NODES = "id,time,label,a,b\nn1,2019,cat,1,2\nn2,2020,dog,3,4\nn3,2021,,5,6\n"
+EDGES = "source,target,weight\nn1,n2,1.5\nn3,n1,2\n"
+
+
+def folder(path, nodes=NODES, edges=EDGES):
+    (path / "nodes.csv").write_text(nodes)
+    (path / "edges.csv").write_text(edges)
+    return path
+
+
+def small_graph(hetero=False):
+    rng = np.random.default_rng(0)
+    x, y, time = rng.normal(size=(20, 3)).astype(np.float32), rng.integers(-1, 4, 20), rng.integers(5, 9, 20)
+    edges = rng.integers(0, 20, (2, 50))
+    if not hetero:
+        return ig.TemporalGraph(x=x, y=y, time=time, edge_index=edges, edge_weight=rng.random(50), num_labels=5)
+    return ig.TemporalGraph.hetero(
+        nodes={"paper": {"x": x, "y": y, "time": time}, "the author": {"num_nodes": 20}},
+        edges={("paper", "cites", "paper"): edges, ("the author", "writes/has", "paper"): (edges, rng.random(50))},
+        target="paper",
+    )
+
+
+def mapped(values):
+    while values is not None and not isinstance(values, mmap.mmap):
+        values = getattr(values, "base", None)
+    return values is not None
+
+
+def same(a, b):
+    assert list(a.nodes) == list(b.nodes)
+    assert list(a.relations) == list(b.relations)
+    for kind in a.nodes:
+        for name in ("x", "y", "time", "ids"):
+            left, right = getattr(a.nodes[kind], name), getattr(b.nodes[kind], name)
+            assert (left is None) == (right is None)
+            assert left is None or np.array_equal(left, right)
+            assert left is None or left.dtype == right.dtype
+    for triple in a.relations:
+        assert np.array_equal(a.relations[triple].edge_index, b.relations[triple].edge_index)
+        weights = a.relations[triple].weight, b.relations[triple].weight
+        assert weights[0] is weights[1] is None or np.array_equal(*weights)
+    assert (a.target, a.num_labels, a.label_names, a.cutoff) == (b.target, b.num_labels, b.label_names, b.cutoff)
+
+
+def test_csv_folder(tmp_path):
+    g = ig.load(folder(tmp_path))
+    assert g.ids.tolist() == ["n1", "n2", "n3"]
+    assert g.y.tolist() == [0, 1, -1]
+    assert g.label_names == ("cat", "dog")
+    assert g.time.tolist() == [2019, 2020, 2021]
+    assert g.x.tolist() == [[1, 2], [3, 4], [5, 6]]
+    assert g.edge_index.tolist() == [[0, 2], [1, 0]]
+    assert g.edge_weight.tolist() == [1.5, 2]
+
+
+def test_parquet_folder_equals_csv(tmp_path):
+    (tmp_path / "csv").mkdir()
+    (tmp_path / "parquet").mkdir()
+    g = ig.load(folder(tmp_path / "csv"))
+    for name in ("nodes", "edges"):
+        options = pyarrow.csv.ConvertOptions(null_values=[""], strings_can_be_null=True)
+        table = pyarrow.csv.read_csv(tmp_path / "csv" / f"{name}.csv", convert_options=options)
+        pyarrow.parquet.write_table(table, tmp_path / "parquet" / f"{name}.parquet")
+    same(g, ig.load(tmp_path / "parquet"))
+
+
+def test_features_beside_the_table_win(tmp_path):
+    np.save(tmp_path / "features.npy", np.eye(3))
+    assert ig.load(folder(tmp_path, nodes=NODES.replace(",1,2", ",x,y"))).x.tolist() == np.eye(3).tolist()
+
+
+@pytest.mark.parametrize(
+    ("labels", "y", "names"),
+    [
+        (["5", "", "7"], [0, -1, 1], (5, 7)),
+        (["-1", "3", "3"], [-1, 0, 0], (3,)),
+        (["true", "false", ""], [1, 0, -1], (False, True)),
+        (["1.0", "2.0", ""], [0, 1, -1], (1, 2)),
+        (["0.5", "2.0", ""], [0, 1, -1], (0.5, 2.0)),
+        (["", "", ""], [-1, -1, -1], ()),
+    ],
+)
+def test_labels_of_any_type(tmp_path, labels, y, names):
+    rows = "".join(f"{i},{i},{label}\n" for i, label in enumerate(labels))
+    g = ig.load(folder(tmp_path, nodes="id,time,label\n" + rows, edges="source,target\n0,1\n"))
+    assert g.y.tolist() == y
+    assert g.label_names == names
+
+
+@pytest.mark.parametrize("hetero", [False, True])
+def test_saved_graph_returns_unchanged_and_mapped(tmp_path, hetero):
+    g = small_graph(hetero)
+    g.save(tmp_path / "g")
+    back = ig.load(tmp_path / "g", verify=True)
+    same(g, back)
+    assert mapped(back.x)
+    assert mapped(back.relations[next(iter(back.relations))].edge_index)
+    view = g.masked(8)
+    view.save(tmp_path / "g")  # a saved graph may be replaced by another
+    same(view, ig.load(tmp_path / "g"))
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["g"]
+
+
+def test_save_spares_what_is_not_a_graph(tmp_path):
+    (tmp_path / "precious.txt").write_text("mine")
+    with pytest.raises(InputError, match="holds other files; choose a new or an empty directory"):
+        small_graph().save(tmp_path)
+    assert (tmp_path / "precious.txt").read_text() == "mine"
+
+
+def test_a_failing_save_leaves_the_old_graph(tmp_path, monkeypatch):
+    g = small_graph()
+    g.save(tmp_path / "g")
+    monkeypatch.setattr("impact_gnn._files.write_json", lambda *_: (_ for _ in ()).throw(OSError(28, "disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        g.upto(6).save(tmp_path / "g")
+    monkeypatch.undo()
+    same(g, ig.load(tmp_path / "g", verify=True))
+    assert [p.name for p in tmp_path.iterdir()] == ["g"]
+
+
+def test_archive(tmp_path):
+    g = small_graph()
+    np.savez(tmp_path / "g.npz", x=g.x, y=g.y, time=g.time, edge_index=g.edge_index, split=np.zeros(3))
+    back = ig.load(tmp_path / "g.npz")
+    assert np.array_equal(back.edge_index, g.edge_index)
+    assert np.array_equal(back.x, g.x)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "edges", "sentence"),
+    [
+        (NODES.replace("n2", "n1"), EDGES, "column 'id' of nodes.csv has 1 repeated ids, first n1 .2 times."),
+        (
+            NODES,
+            EDGES.replace("n3", "n9"),
+            "edges.csv names 1 times a source that is not in nodes.csv, first 'n9' in row 2",
+        ),
+        (NODES.replace("2020", ""), EDGES, "column 'time' of nodes.csv is empty in 1 rows, first in row 2"),
+        (NODES.replace("2020", "2020.5"), EDGES, "time must be whole numbers, but position 1 holds 2020.5"),
+        (
+            NODES.replace("2020", "2020-01-02"),
+            EDGES,
+            "column 'time' of nodes.csv holds string such as '2019'",
+        ),
+        (NODES.replace("3,4", "3,dog"), EDGES, "column 'b' of nodes.csv holds string, features must be numbers"),
+        (
+            NODES.replace("3,4", "3,inf"),
+            EDGES,
+            "column 'b' of nodes.csv holds 1 NaN or infinite values",
+        ),
+        (NODES.replace("3,4", "3,"), EDGES, "column 'b' of nodes.csv is empty in 1 rows, first in row 2"),
+        (NODES.replace("id,", "name,"), EDGES, "nodes.csv has no column id; it has name, time, label"),
+        (NODES, EDGES.replace("source", "from"), "edges.csv has no column source; it has from, target, weight"),
+        (NODES.replace("a,b", "a,a"), EDGES, "nodes.csv has several columns called a"),
+        ("id,time,label\n", EDGES, "nodes.csv has no rows"),
+        (NODES, "source,target\n1,2\n", "edges.csv names 2? ?.*not in nodes.csv|write ids the same way"),
+        (NODES, EDGES.replace("1.5", "-1"), "negative .-1.* at edge 0; weights must be zero or more"),
+        (NODES + "n4,1\n", EDGES, "nodes.csv cannot be read"),
+    ],
+)
+def test_bad_tables_get_one_sentence(tmp_path, nodes, edges, sentence):
+    with pytest.raises(InputError, match=sentence) as caught:
+        ig.load(folder(tmp_path, nodes, edges))
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_paths(tmp_path):
+    with pytest.raises(InputError, match="does not exist; give a folder"):
+        ig.load(tmp_path / "nothing")
+    with pytest.raises(InputError, match=r"holds neither nodes\.csv nor nodes\.parquet"):
+        ig.load(tmp_path)
+    (tmp_path / "g.txt").write_text("hello")
+    with pytest.raises(InputError, match="is not a graph that can be read"):
+        ig.load(tmp_path / "g.txt")
+    np.savez(tmp_path / "g.npz", x=np.eye(2))
+    with pytest.raises(InputError, match="has no array called time, edge_index"):
+        ig.load(tmp_path / "g.npz")
+
+
+class Trap:
+    """Unpickling this would leave a file behind."""
+
+    def __init__(self, where):
+        self.where = where
+
+    def __reduce__(self):
+        return open, (str(self.where), "w")
+
+
+def test_no_pickle_is_ever_loaded(tmp_path):
+    sprung = tmp_path / "sprung"
+    evil = np.array([Trap(sprung)], dtype=object)
+    np.savez(tmp_path / "evil.npz", time=evil, edge_index=np.zeros((2, 0), int))
+    small_graph().save(tmp_path / "g")
+    file = next((tmp_path / "g").rglob("x.npy"))
+    np.save(file, evil, allow_pickle=True)
+    (tmp_path / "tables").mkdir()
+    np.save(folder(tmp_path / "tables") / "features.npy", evil, allow_pickle=True)
+    for path in ("evil.npz", "g", "tables"):
+        with pytest.raises(InputError):
+            ig.load(tmp_path / path)
+    assert not sprung.exists()
+
+
+def test_manifest_is_held_against_the_files(tmp_path):
+    small_graph().save(tmp_path / "g")
+    file = next((tmp_path / "g").rglob("x.npy"))
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-1] + b"\x01")
+    ig.load(tmp_path / "g")
+    with pytest.raises(InputError, match="has changed since it was saved"):
+        ig.load(tmp_path / "g", verify=True)
+    np.save(file, np.zeros((3, 3)))
+    with pytest.raises(InputError, match="the manifest says"):
+        ig.load(tmp_path / "g")
+    manifest = tmp_path / "g" / "manifest.json"
+    content = json.loads(manifest.read_text())
+    manifest.write_text(json.dumps(content | {"version": 99}))
+    with pytest.raises(InputError, match="format version 99, this release reads version 1"):
+        ig.load(tmp_path / "g")
+    outside = {"../x.npy": next(iter(content["arrays"].values()))}
+    manifest.write_text(json.dumps(content | {"arrays": outside}))
+    with pytest.raises(InputError, match="points outside its directory"):
+        ig.load(tmp_path / "g")
+
+
+class Originals(dict):
+    """Files by name, with a repr that does not fill the screen when hypothesis shows it."""
+
+    def __repr__(self):
+        return "originals"
+
+
+@pytest.fixture(scope="module")
+def originals(tmp_path_factory):
+    """One of each kind of graph on disk, as bytes by file name."""
+    root = tmp_path_factory.mktemp("originals")
+    small_graph().save(root / "saved")
+    g = small_graph()
+    (root / "archive").mkdir()
+    np.savez(root / "archive" / "g.npz", x=g.x, y=g.y, time=g.time, edge_index=g.edge_index)
+    (root / "csv").mkdir()
+    folder(root / "csv")
+    (root / "parquet").mkdir()
+    for name, text in (("nodes", NODES), ("edges", EDGES)):
+        table = pyarrow.csv.read_csv(pa.BufferReader(text.encode()))
+        pyarrow.parquet.write_table(table, root / "parquet" / f"{name}.parquet")
+    files = [p for p in sorted(root.rglob("*")) if p.is_file()]
+    return Originals({p.relative_to(root): p.read_bytes() for p in files})
+
+
+@given(data=st.data())
+def test_damaged_files_raise_only_input_errors(originals, tmp_path_factory, data):
+    victim = data.draw(st.sampled_from(sorted(originals)))
+    content = bytearray(originals[victim])
+    kind = data.draw(st.sampled_from(["cut", "flip", "insert", "empty"]))
+    position = data.draw(st.integers(0, len(content) - 1))
+    if kind == "cut":
+        content = content[:position]
+    elif kind == "flip":
+        content[position] ^= data.draw(st.integers(1, 255))
+    elif kind == "insert":
+        content[position:position] = data.draw(st.binary(min_size=1, max_size=20))
+    else:
+        content = bytearray()
+    root = tmp_path_factory.mktemp("damaged")
+    for name, original in originals.items():
+        if name.parts[0] == victim.parts[0]:
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_bytes(bytes(content) if name == victim else original)
+    path = root / victim.parts[0]
+    try:
+        ig.load(path / "g.npz" if victim.parts[0] == "archive" else path)
+    except InputError as error:
+        sentence = str(error)
+    else:
+        sentence = ""
+    assert "\n" not in sentence
+
+
+def test_killed_while_saving_leaves_nothing_half_written(tmp_path):
+    code = (
+        "import sys, os, numpy as np, impact_gnn as ig, impact_gnn._files as f\n"
+        "f.checksum = lambda path: os.kill(os.getpid(), 9)\n"
+        "ig.TemporalGraph(time=[0, 1], edge_index=[[0], [1]]).save(sys.argv[1])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "g")], check=False)
+    assert done.returncode == -9
+    assert not (tmp_path / "g").exists()

@@ -1,0 +1,115 @@
+"""From PyG and back: Data, HeteroData and OGB's dictionaries, with time by any name."""
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Data, HeteroData
+
+import impact_gnn as ig
+
+
+def homogeneous():
+    return Data(
+        x=torch.randn(4, 3),
+        y=torch.tensor([[0], [1], [-1], [2]]),
+        edge_index=torch.tensor([[0, 1, 2], [1, 2, 3]]),
+        edge_weight=torch.tensor([1.0, 2.0, 0.5]),
+        node_year=torch.tensor([[2019], [2020], [2021], [2020]]),
+    )
+
+
+def heterogeneous():
+    data = HeteroData()
+    data["paper"].x = torch.randn(3, 2)
+    data["paper"].y = torch.tensor([0, 1, -1])
+    data["paper"].time = torch.tensor([1, 2, 3])
+    data["author"].num_nodes = 2
+    data["author", "writes", "paper"].edge_index = torch.tensor([[0, 1], [0, 2]])
+    data["paper", "cites", "paper"].edge_index = torch.tensor([[1, 2], [0, 0]])
+    data["paper", "cites", "paper"].edge_weight = torch.tensor([1.0, 3.0])
+    return data
+
+
+def test_data_round_trip():
+    data = homogeneous()
+    g = ig.from_pyg(data, time="node_year")
+    assert g.y.tolist() == [0, 1, -1, 2]
+    assert g.time.tolist() == [2019, 2020, 2021, 2020]
+    back = ig.to_pyg(g)
+    assert torch.equal(back.x, data.x)
+    assert torch.equal(back.edge_index, data.edge_index)
+    assert torch.equal(back.edge_weight, data.edge_weight)
+    assert torch.equal(back.y, data.y.flatten())
+    assert torch.equal(back.time, data.node_year.flatten())
+    assert back.validate()
+
+
+def test_memory_is_shared_one_way_and_copied_back():
+    data = homogeneous()
+    g = ig.from_pyg(data, time="node_year")
+    assert np.shares_memory(g.x, data.x.numpy())
+    ig.to_pyg(g).x.zero_()
+    assert data.x.abs().sum() > 0
+
+
+def test_hetero_round_trip():
+    data = heterogeneous()
+    g = ig.from_pyg(data)
+    assert (g.target, g.num_nodes) == ("paper", 3)
+    assert g.nodes["author"].time is None
+    back = ig.to_pyg(g)
+    assert back.node_types == data.node_types
+    assert back.edge_types == data.edge_types
+    assert torch.equal(back["paper"].time, data["paper"].time)
+    assert back["author"].num_nodes == 2
+    weight = back["paper", "cites", "paper"].edge_weight
+    assert torch.equal(weight, data["paper", "cites", "paper"].edge_weight)
+
+
+def test_ogb_dictionaries():
+    data = Data(
+        x_dict={"paper": torch.randn(3, 2)},
+        y_dict={"paper": torch.tensor([[0], [1], [1]])},
+        node_year={"paper": torch.tensor([[2010], [2011], [2012]])},
+        num_nodes_dict={"paper": 3, "author": 2},
+        edge_index_dict={("author", "writes", "paper"): torch.tensor([[0, 1], [0, 2]])},
+    )
+    g = ig.from_pyg(data, time="node_year")
+    assert g.time.tolist() == [2010, 2011, 2012]
+    assert g.nodes["author"].num_nodes == 2
+    assert g.relations["author", "writes", "paper"].num_edges == 2
+
+
+def test_time_may_be_given_directly():
+    data = homogeneous()
+    assert ig.from_pyg(data, time=torch.tensor([1, 2, 3, 4])).times.tolist() == [1, 2, 3, 4]
+    hetero = heterogeneous()
+    g = ig.from_pyg(hetero, time={"paper": torch.tensor([[7], [8], [9]]), "author": torch.tensor([7, 8])})
+    assert g.nodes["author"].time.tolist() == [7, 8]
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"node_year": None}, "data has no attribute 'node_year'; pass time="),
+        ({"edge_index": None}, "data has no edge_index"),
+        ({"node_year": torch.tensor([1.5, 1, 1, 1])}, "time must be whole numbers"),
+        ({"y": torch.eye(4)}, "y has shape .4, 4.; give 1 dimension"),
+    ],
+)
+def test_refusals(change, sentence):
+    fields = homogeneous().to_dict() | change
+    with pytest.raises(ig.InputError, match=sentence):
+        ig.from_pyg(Data(**fields), time="node_year")
+
+
+def test_hetero_refusals():
+    data = heterogeneous()
+    with pytest.raises(ig.InputError, match="no type has both; pass target"):
+        ig.from_pyg(data, time="year")
+    data["author"].y, data["author"].time = torch.tensor([0, 1]), torch.tensor([0, 1])
+    with pytest.raises(ig.InputError, match="paper, author all have them; pass target"):
+        ig.from_pyg(data)
+    assert ig.from_pyg(data, target="author").target == "author"
+    with pytest.raises(ig.InputError, match="data is a dict; give a torch_geometric Data or HeteroData"):
+        ig.from_pyg({})

@@ -1,0 +1,36 @@
+"""Run by `make test-without-torch` in an environment that has no torch: the array floor imports and works there."""
+
+import importlib
+import importlib.util
+import pkgutil
+import sys
+
+import numpy as np
+
+import impact_gnn as ig
+
+NEED_TORCH = ("impact_gnn.nn", "impact_gnn.transforms", "impact_gnn.data.pyg", "impact_gnn._array.autograd")
+"""Everything else must import without torch."""
+
+assert importlib.util.find_spec("torch") is None, "torch is installed here, so this proves nothing"
+
+modules = [m.name for m in pkgutil.walk_packages(ig.__path__, "impact_gnn.") if not m.name.startswith(NEED_TORCH)]
+for name in modules:
+    importlib.import_module(name)
+assert "torch" not in sys.modules
+
+g = ig.tsbm(num_nodes=300, num_times=5, num_labels=3, seed=0).masked(4)
+table = ig.weighting.pmp(g.times)
+weight = ig.weighting.edge_weight(table, g.edge_index, g.period, g.period)
+found = ig.connectivity.relative_connectivity(g.edge_index, g.y, g.time, num_labels=g.num_labels, cutoff=4)
+aligned = ig.alignment.jjnorm(ig.alignment.center(g.x, g.time), g.y, g.time, target=g.targets())
+assert np.isfinite(aligned).all()
+assert np.isfinite(found.g).all()
+assert weight.shape == (g.edge_index.shape[1],)
+try:
+    _ = ig.nn
+except ImportError:
+    pass
+else:
+    raise AssertionError("impact_gnn.nn should need torch")
+print(f"{len(modules)} passed, 0 failed")
