@@ -49,7 +49,7 @@ def main() -> None:
     time_attention(model)
     warned(model, biased)
     by_attention = model(biased.x, biased.edge_index, edge_attr=biased.edge_attr)
-    print(f"  largest difference to duplicates {float((by_attention - by_copies).abs().max()):.1e}")
+    print(f"  largest difference to duplicates {(by_attention - by_copies).abs().max().item():.1e}")
     print(f"  with {biased.num_edges} edges instead of {copies.num_edges}")
 
 

@@ -1,11 +1,11 @@
-"""What many tests share: the two array libraries, small random graphs, and one hypothesis profile."""
+"""What many tests share: the two array libraries and one hypothesis profile."""
 
 import os
-from dataclasses import dataclass
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
+
+from libraries import Library
 
 collect_ignore = ["without_torch.py"]  # a script for an environment that has no torch
 
@@ -14,24 +14,6 @@ settings.register_profile(
 )
 settings.register_profile("deep", settings.get_profile("tests"), max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "tests"))
-
-
-@dataclass(frozen=True)
-class Library:
-    """An array library under test."""
-
-    name: str
-
-    def array(self, values, dtype=None):
-        values = np.array(values, dtype=dtype)  # a copy of its own
-        if self.name == "numpy":
-            return values
-        import torch
-
-        return torch.from_numpy(values)
-
-    def owns(self, values):
-        return type(values).__module__.split(".")[0] == self.name
 
 
 @pytest.fixture(params=["numpy", "torch"])

@@ -338,8 +338,25 @@ LAYERS = {
     "TransformerConv": lambda: pyg.TransformerConv(F, 6, edge_dim=1),
     "WLConvContinuous": lambda: pyg.WLConvContinuous(),
 }
-TAKE_WEIGHT = """APPNP ARMAConv ChebConv DNAConv FAConv GCN2Conv GCNConv GatedGraphConv GraphConv LEConv LGConv
-    MixHopConv SGConv SSGConv SimpleConv TAGConv WLConvContinuous""".split()
+TAKE_WEIGHT = [
+    "APPNP",
+    "ARMAConv",
+    "ChebConv",
+    "DNAConv",
+    "FAConv",
+    "GCN2Conv",
+    "GCNConv",
+    "GatedGraphConv",
+    "GraphConv",
+    "LEConv",
+    "LGConv",
+    "MixHopConv",
+    "SGConv",
+    "SSGConv",
+    "SimpleConv",
+    "TAGConv",
+    "WLConvContinuous",
+]
 
 
 def run(conv, data):
@@ -572,6 +589,33 @@ def test_hetero_layers_of_unweighted_relations_are_not_blamed():
     assert "cites" in blamed[0].layer
     sage = pyg.to_hetero(pyg.GraphSAGE(F, 6, 1), data.metadata(), aggr="sum")
     assert [finding.layer for finding in quiet(sage, data)] == ["convs.0.paper__cites__paper"]
+
+
+@pytest.mark.filterwarnings("ignore:There exist node types")
+def test_a_relation_is_known_by_its_whole_name():
+    """The name of a relation without weights may end that of one with weights."""
+    data = HeteroData()
+    data["paper"].x, data["newspaper"].x = torch.randn(N, F), torch.randn(N, F)
+    data["newspaper"].time = torch.arange(N) % 5
+    data["newspaper", "to", "newspaper"].edge_index = torch.randint(0, N, (2, E))
+    data["paper", "to", "newspaper"].edge_index = torch.randint(0, N, (2, E))
+    model = pyg.HeteroConv({relation: pyg.SAGEConv(F, 6) for relation in data.edge_types})
+    assert [finding.layer for finding in quiet(model, PMP()(data))] == ["convs.<newspaper___to___newspaper>"]
+
+
+@pytest.mark.parametrize(("make", "how"), [(MMP, "drop"), (MMP, "duplicate"), (PMP, "duplicate"), (PMP, "attention")])
+def test_hetero_deliveries_change_weighted_relations_only(make, how):
+    data = hetero()
+    out, weight = make(deliver=how)(data), make()(data)["paper", "cites", "paper"].edge_weight
+    cites, writes = out["paper", "cites", "paper"], out["author", "writes", "paper"]
+    assert cites.num_edges == (E if how == "attention" else int(weight.sum()))
+    assert writes.edge_index is data["author", "writes", "paper"].edge_index
+    assert list(writes.keys()) == ["edge_index"]
+
+
+def test_own_whole_number_attributes_are_not_taken_for_log_weights():
+    data = PMP(deliver="duplicate")(graph(edge_attr=torch.zeros(E, dtype=torch.long)))
+    assert check_delivery(pyg.SAGEConv(F, 6), data) == []
 
 
 def test_hgt_ignores_weights_and_hears_repeated_edges():

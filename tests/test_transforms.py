@@ -314,7 +314,7 @@ def spoiled(**change):
         (spoiled(edge_index=None, adj_t=torch.eye(40).to_sparse()), "apply this transform before ToSparseTensor"),
         (spoiled(edge_weight=torch.ones(299)), "edge_weight of node-to-node has shape (299,) for 300 edges"),
         (spoiled(edge_weight=-torch.ones(300)), "is negative (-1.0) at edge 0"),
-        (Data(x=torch.ones(0, 1), time=torch.ones(0)), "'time' is empty"),
+        (Data(x=torch.ones(0, 1), time=torch.ones(0)), "'time' of 'node' is empty"),
         (
             Data(time=torch.arange(9000), edge_index=torch.tensor([[0], [1]])),
             "'time' has 9000 distinct values, more than the 8192",

@@ -18,14 +18,17 @@ BLOCK = 1 << 22
 
 
 class InputError(ValueError):
-    """What a user brought cannot be used; the message is one sentence that says how to mend it."""
+    """What a user brought cannot be used; the message is one sentence on one line that says how to mend it."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(" ".join(sentence.splitlines()))
 
 
 def choice(name: str, value: object, allowed: Iterable[str]) -> str:
     """`value` if it is one of `allowed`, otherwise an `InputError` that lists them."""
     options = list(allowed)
     if not isinstance(value, str) or value not in options:
-        raise InputError(f"{name}={value!r} is not known; choose one of {', '.join(map(repr, options))}.")
+        raise InputError(f"{name}={shown(value)} is not known; choose one of {', '.join(map(repr, options))}.")
     return value
 
 
@@ -79,7 +82,7 @@ def whole_number(name: str, value: Any) -> int:
     """`value` as one int, refusing fractions, text and whatever else is no single whole number."""
     out = array(name, value)
     if out.ndim or out.dtype.kind not in "iuf" or out != out or out in (np.inf, -np.inf) or int(out) != out:
-        raise InputError(f"{name}={value!r} is not a whole number; give an integer.")
+        raise InputError(f"{name}={shown(value)} is not a whole number; give an integer.")
     return int(out)
 
 
@@ -262,6 +265,12 @@ def distinct(name: str, values: np.ndarray) -> None:
             f"{name} has {len(values) - len(unique)} repeated ids, first {unique[at]!s} ({count[at]} times); "
             f"keep one row per node."
         )
+
+
+def shown(value: object) -> str:
+    """`value` for a sentence: its repr on one line, shortened."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def listing(values: Sequence[object], most: int = 5) -> str:

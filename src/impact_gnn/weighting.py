@@ -79,7 +79,7 @@ def pmp(times: Array, *, same_time: str = "single", border: str = "both") -> np.
 def genpmp(times: Array, counts: Array, *, cap: float | None = None) -> np.ndarray:
     """Generalised PMP: Ω[t, t̃] = P_tmax(Δ) / P_t(Δ) with Δ = |t̃−t|.
 
-    P_s(Δ) is the share of D[s][Δ] among all Δ. On the node basis D[s][Δ] is the number of nodes at time
+    P_s(Δ) is the share of D[s, Δ] among all Δ. On the node basis D[s, Δ] is the number of nodes at time
     distance Δ from s; on the edge basis it is the number of observed edges into time s at distance Δ.
     Where nothing was counted at (t, Δ) there is nothing to correct and Ω = 1.
 

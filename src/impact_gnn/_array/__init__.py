@@ -10,6 +10,7 @@ imported from here unless a tensor came in.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any, TypeAlias
 
@@ -110,6 +111,25 @@ def group_affine(values: Array, group: Array, origin: Array, scale: Array, goal:
     return kernels.affine(values, group, origin, scale, goal)
 
 
+def group_renormalize(
+    values: Array,
+    group: Array,
+    moved: Array,
+    num_groups: int,
+    tables: Callable[[Array, Array, Array], tuple[Array, Array, Array]],
+) -> Array:
+    """`group_affine` by tables that are made of the values' own moments: one operation, cheaper to differentiate.
+
+    `tables` takes the count, mean and squared deviations of every `group` and returns origin, scale and goal of
+    every group; a row is moved by the entry of `moved`, and passes unchanged where that is negative.
+    """
+    if is_torch(values):
+        from impact_gnn._array import autograd
+
+        return autograd.group_renormalize(values, group, moved, num_groups, tables)
+    return kernels.affine(values, moved, *tables(*kernels.moments(values, group, num_groups)))
+
+
 def group_scatter(values: Array, group: Array, num_groups: int) -> Array:
     """Σ (x − mean_g)(x − mean_g)ᵀ over the rows of every group, [G, f, f] in float64; negative groups left out."""
     if is_torch(values):
@@ -153,3 +173,16 @@ def spd_roots(batch: Array, floor: Array) -> tuple[Array, Array]:
     root = np.sqrt(np.maximum(values, floor[..., None]))[..., None, :]
     turned = np.swapaxes(vectors, -1, -2)
     return (vectors * root) @ turned, (vectors / root) @ turned
+
+
+def spd_transport(source: Array, goal: Array, source_floor: Array, goal_floor: Array) -> Array:
+    """The symmetric positive maps A with A Σ A = Γ for Σ in `source` [..., K, f, f] and Γ in `goal` [..., f, f].
+
+    A = Σ^-½ (Σ^½ Γ Σ^½)^½ Σ^-½, the optimal transport map between centred Gaussians. Eigenvalues of Γ are raised
+    to `goal_floor` [...], those of Σ count as `source_floor` [..., K] at least. Differentiable in torch.
+    """
+    if is_torch(source):
+        from impact_gnn._array import autograd
+
+        return autograd.spd_transport(source, goal, source_floor, goal_floor)
+    return matrices.transport(np, np.linalg.eigh, source, goal, source_floor, goal_floor)[0]

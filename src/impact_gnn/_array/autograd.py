@@ -6,7 +6,9 @@ Tensors in CPU memory share it with numpy, so forward and backward both run the 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -16,7 +18,12 @@ from torch.autograd.function import once_differentiable
 from impact_gnn._array import kernels, matrices
 
 GATHERED = 1 << 22
-"""Elements of maps that may be gathered row by row: one batched product beats a loop over small groups."""
+"""Elements of maps that may be gathered row by row on a device: one batched product beats a loop over groups."""
+
+ALONE = 64
+"""Columns from which an eigendecomposition is a thread's work."""
+
+Tables: TypeAlias = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 
 
 def group_moments(values: Tensor, group: Tensor, num_groups: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -51,19 +58,37 @@ def group_scatter(values: Tensor, group: Tensor, num_groups: int) -> Tensor:
 
 def group_map(values: Tensor, group: Tensor, maps: Tensor, center: Tensor) -> Tensor:
     """See `impact_gnn._array.group_map`."""
-    small = len(values) * values.shape[1] ** 2 <= GATHERED
-    if small or not _shares_memory(values):
-        row = group.clamp(min=0).long()
-        work = values.dtype if values.dtype.itemsize >= 4 else torch.float32
-        deviation = (values - center[row]).to(work)  # subtracted in float64: a mean may be far from zero
-        moved = torch.bmm(maps.to(work)[row], deviation[:, :, None])[:, :, 0] + center[row]
-        return torch.where((group >= 0)[:, None], moved.to(values.dtype), values)
-    return _Map.apply(values, group, maps, center)
+    if _shares_memory(values):
+        return _Map.apply(values, group, maps, center)
+    row = group.clamp(min=0).long()
+    work = values.dtype if values.dtype.itemsize >= 4 else torch.float32
+    deviation = (values - center[row]).to(work)  # subtracted in float64: a mean may be far from zero
+    if len(values) * values.shape[1] ** 2 <= GATHERED:
+        turned = torch.bmm(maps.to(work)[row], deviation[:, :, None])[:, :, 0]
+    else:
+        turned = torch.zeros_like(deviation)
+        for g in torch.unique(group[group >= 0]).tolist():
+            rows = torch.nonzero(group == g)[:, 0]
+            turned = turned.index_copy(0, rows, deviation[rows] @ maps[g].to(work).mT)
+    moved = turned + center[row]
+    return torch.where((group >= 0)[:, None], moved.to(values.dtype), values)
+
+
+def group_renormalize(values: Tensor, group: Tensor, moved: Tensor, num_groups: int, tables: Tables) -> Tensor:
+    """See `impact_gnn._array.group_renormalize`."""
+    if not _shares_memory(values):
+        return group_affine(values, moved, *tables(*group_moments(values, group, num_groups)))
+    return _Renormalize.apply(values, group, moved, num_groups, tables)
 
 
 def spd_roots(batch: Tensor, floor: Tensor) -> tuple[Tensor, Tensor]:
     """See `impact_gnn._array.spd_roots`."""
     return _Roots.apply(batch, floor)
+
+
+def spd_transport(source: Tensor, goal: Tensor, source_floor: Tensor, goal_floor: Tensor) -> Tensor:
+    """See `impact_gnn._array.spd_transport`."""
+    return _Transport.apply(source, goal, source_floor, goal_floor)
 
 
 def _shares_memory(values: Tensor) -> bool:
@@ -134,22 +159,60 @@ class _Affine(Function):
         )
 
 
+class _Renormalize(Function):
+    """Moments, tables made of them, and the affine map by the tables: backward in two passes over the rows.
+
+    The tables are differentiated by torch itself; they are as small as the number of groups.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, group: Tensor, moved: Tensor, num_groups: int, tables: Tables) -> Tensor:
+        array = values.detach().numpy()
+        count, mean, squares = (torch.from_numpy(part) for part in kernels.moments(array, group.numpy(), num_groups))
+        with torch.enable_grad():
+            inputs = mean.requires_grad_(), squares.requires_grad_()
+            made = tables(count, *inputs)
+        origin, scale, goal = (table.detach().double() for table in made)
+        scale = scale[:, None] if scale.dim() == 1 else scale
+        ctx.save_for_backward(values, group, moved)
+        ctx.tables = count, inputs, made, origin, scale
+        return torch.from_numpy(kernels.affine(array, moved.numpy(), origin.numpy(), scale.numpy(), goal.numpy()))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        values, group, moved = ctx.saved_tensors
+        count, inputs, made, origin, scale = ctx.tables
+        array, upstream = values.detach().numpy(), grad.contiguous().numpy()
+        total, dot = map(torch.from_numpy, kernels.group_dot(upstream, array, moved.numpy(), origin.numpy()))
+        by_scale = dot.sum(1, keepdim=True) if scale.shape[1] == 1 else dot
+        received = (-scale * total, by_scale, total)
+        used = [(table, g.reshape(table.shape)) for table, g in zip(made, received, strict=True) if table.requires_grad]
+        found = torch.autograd.grad(
+            [table for table, _ in used], inputs, [g for _, g in used], allow_unused=True, retain_graph=True
+        )
+        by_mean, by_squares = (torch.zeros_like(x) if g is None else g for g, x in zip(found, inputs, strict=True))
+        share = by_mean / count.clamp(min=1)[:, None]
+        parts = (scale, group, inputs[0].detach(), 2 * by_squares, share)
+        back = kernels.affine_gradient(upstream, array, moved.numpy(), *(part.numpy() for part in parts))
+        return torch.from_numpy(back), None, None, None, None
+
+
 class _Scatter(Function):
     """Scatter matrices about the group means."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, group: Tensor, num_groups: int) -> Tensor:
-        ctx.save_for_backward(values, group)
-        ctx.num_groups = num_groups
-        return torch.from_numpy(matrices.scatter(values.detach().numpy(), group.numpy(), num_groups))
+        array = values.detach().numpy()
+        _, mean = kernels.means(array, group.numpy(), num_groups)
+        ctx.save_for_backward(values, group, torch.from_numpy(mean))
+        return torch.from_numpy(matrices.scatter_about(array, group.numpy(), mean))
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        values, group = ctx.saved_tensors
-        array = values.detach().numpy()
-        _, mean, _ = kernels.moments(array, group.numpy(), ctx.num_groups)
-        return torch.from_numpy(matrices.scatter_gradient(array, group.numpy(), mean, grad.numpy())), None, None
+        values, group, mean = (part.detach().numpy() for part in ctx.saved_tensors)
+        return torch.from_numpy(matrices.scatter_gradient(values, group, mean, grad.numpy())), None, None
 
 
 class _Map(Function):
@@ -164,9 +227,39 @@ class _Map(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        arrays = (part.detach().numpy() for part in ctx.saved_tensors)
-        back, grad_maps, grad_center = (torch.from_numpy(a) for a in matrices.apply_gradient(grad.numpy(), *arrays))
-        return back, None, grad_maps.to(ctx.saved_tensors[2].dtype), grad_center.to(ctx.saved_tensors[3].dtype)
+        values, group, maps, center = ctx.saved_tensors
+        arrays = (part.detach().numpy() for part in (grad.contiguous(), *ctx.saved_tensors))
+        back, by_maps, by_center = matrices.apply_gradient(*arrays, for_maps=ctx.needs_input_grad[2])
+        for_maps = None if by_maps is None else torch.from_numpy(by_maps).to(maps.dtype)
+        return torch.from_numpy(back), None, for_maps, torch.from_numpy(by_center).to(center.dtype)
+
+
+class _Transport(Function):
+    """The symmetric map A with A Σ A = Γ.
+
+    With Γ = L Lᵀ and Lᵀ Σ L = V diag(γ) Vᵀ, the columns of F = L V diagonalise both at once: Γ = F Fᵀ,
+    Σ = F⁻ᵀ diag(γ) F⁻¹ and A = F diag(γ^-½) Fᵀ. Differentiating A Σ A = Γ then needs no more than divisions by
+    γ_i^½ + γ_j^½ in the basis F, which are never 0/0.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, source: Tensor, goal: Tensor, source_floor: Tensor, goal_floor: Tensor) -> Tensor:
+        maps, parts = matrices.transport(torch, eigh, source, goal, source_floor, goal_floor)
+        ctx.save_for_backward(*parts)
+        return maps
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        values, raised, basis, inner, gamma, frame, follows = ctx.saved_tensors
+        root = gamma.sqrt()
+        turned = frame.mT @ (0.5 * (grad + grad.mT)) @ frame / (root[..., :, None] + root[..., None, :])
+        scaled = frame / root[..., None, :]
+        kept = follows.to(turned.dtype)
+        by_source = -(scaled @ (turned * kept[..., :, None] * kept[..., None, :]) @ scaled.mT)
+        whole = (inner @ turned @ inner.mT).sum(-3) / (raised[..., :, None] * raised[..., None, :]).sqrt()
+        by_goal = basis @ (whole * _ratio(values, raised)) @ basis.mT
+        return by_source, by_goal, None, None
 
 
 class _Roots(Function):
@@ -178,7 +271,7 @@ class _Roots(Function):
 
     @staticmethod
     def forward(ctx: Any, batch: Tensor, floor: Tensor) -> tuple[Tensor, Tensor]:
-        values, vectors = torch.linalg.eigh(batch)
+        values, vectors = eigh(batch)
         raised = torch.maximum(values, floor[..., None])
         ctx.save_for_backward(values, raised, vectors)
         root = raised.sqrt()[..., None, :]
@@ -191,13 +284,42 @@ class _Roots(Function):
         root = raised.sqrt()
         pair_sum = root[..., :, None] + root[..., None, :]
         pair_product = root[..., :, None] * root[..., None, :]
-        # How far raised eigenvalues still follow the given ones: 1 above the floor, 0 below, a quotient across.
-        step = values[..., :, None] - values[..., None, :]
-        raised_step = raised[..., :, None] - raised[..., None, :]
-        follows = (raised == values).to(values.dtype)
-        both = 0.5 * (follows[..., :, None] + follows[..., None, :])
-        ratio = torch.where(step == 0, both, raised_step / torch.where(step == 0, torch.ones_like(step), step))
+        ratio = _ratio(values, raised)
         first = vectors.mT @ grad_root @ vectors * (ratio / pair_sum)
         second = vectors.mT @ grad_inverse @ vectors * (-ratio / (pair_sum * pair_product))
         grad = vectors @ (first + second) @ vectors.mT
         return 0.5 * (grad + grad.mT), None
+
+
+def eigh(batch: Tensor) -> tuple[Tensor, Tensor]:
+    """`torch.linalg.eigh`; large matrices in CPU memory are shared among threads, one matrix to a thread.
+
+    A thread to a matrix scales; many threads on one matrix of a few hundred columns mostly wait for each other.
+    """
+    flat = batch.reshape(-1, *batch.shape[-2:])
+    workers = min(torch.get_num_threads(), len(flat))
+    if batch.device.type != "cpu" or batch.shape[-1] < ALONE or workers < 2:
+        return torch.linalg.eigh(batch)
+    before = torch.get_num_threads()
+    values, vectors = flat.new_empty(flat.shape[:-1]), torch.empty_like(flat)
+
+    def decompose(part: slice) -> None:
+        torch.set_num_threads(1)  # of this worker
+        values[part], vectors[part] = torch.linalg.eigh(flat[part])
+
+    borders = [len(flat) * k // workers for k in range(workers + 1)]
+    try:
+        with ThreadPoolExecutor(workers) as pool:
+            list(pool.map(decompose, map(slice, borders[:-1], borders[1:])))
+    finally:
+        torch.set_num_threads(before)
+    return values.reshape(batch.shape[:-1]), vectors.reshape(batch.shape)
+
+
+def _ratio(values: Tensor, raised: Tensor) -> Tensor:
+    """How far raised eigenvalues still follow the given ones: 1 above the floor, 0 below, a quotient across."""
+    step = values[..., :, None] - values[..., None, :]
+    raised_step = raised[..., :, None] - raised[..., None, :]
+    follows = (raised == values).to(values.dtype)
+    both = 0.5 * (follows[..., :, None] + follows[..., None, :])
+    return torch.where(step == 0, both, raised_step / torch.where(step == 0, torch.ones_like(step), step))

@@ -1,7 +1,8 @@
 """Numba kernels behind `impact_gnn._array`: numpy arrays in, numpy arrays out.
 
-All are deterministic: threads share columns or rows, never a sum, so the number of threads does not
-change a bit of the result. Sums are kept in float64 whatever the storage type.
+All are deterministic: rows are cut into parts by the shape alone and the parts' sums are added in order, so the
+number of threads does not change a bit of the result. Sums are kept in float64 whatever the storage type.
+Positions are unsigned inside loops: numba would otherwise test each for being negative, and not vectorise.
 """
 
 from __future__ import annotations
@@ -9,8 +10,11 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, prange
 
-COLUMNS = 64
-"""Columns that one thread accumulates at a time: a row's piece fills whole cache lines."""
+MOST_PARTS = 16
+"""Parts of rows that can be summed at the same time."""
+
+PART = 1 << 16
+"""Elements below which a part is not worth a thread."""
 
 
 def moments(values: np.ndarray, group: np.ndarray, num_groups: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -20,9 +24,17 @@ def moments(values: np.ndarray, group: np.ndarray, num_groups: int) -> tuple[np.
     pivot = np.zeros((num_groups, values.shape[1]))
     filled = count > 0
     pivot[filled] = values[first[filled]]
-    total, square = _moment_sums(values, group, pivot, COLUMNS)
+    total, square = _moment_sums(values, group, pivot, _parts(values, num_groups)).sum(1)
     size = np.maximum(count, 1)[:, None]
     return count.astype(np.float64), pivot + total / size, np.maximum(square - total * total / size, 0.0)
+
+
+def means(values: np.ndarray, group: np.ndarray, num_groups: int) -> tuple[np.ndarray, np.ndarray]:
+    """Count [G] and mean [G, f] of the rows of each group, in float64; zero where a group is empty."""
+    values = np.asarray(values)
+    count, _ = _first_rows(group, num_groups)
+    total = _sums(values, group, num_groups, _parts(values, num_groups)).sum(0)
+    return count.astype(np.float64), total / np.maximum(count, 1)[:, None]
 
 
 def affine(
@@ -37,9 +49,34 @@ def affine(
     return out
 
 
+def affine_gradient(
+    grad: np.ndarray,
+    values: np.ndarray,
+    moved: np.ndarray,
+    scale: np.ndarray,
+    group: np.ndarray,
+    mean: np.ndarray,
+    slope: np.ndarray,
+    share: np.ndarray,
+) -> np.ndarray:
+    """`grad·scale[moved] + slope[group]·(values − mean[group]) + share[group]`: one pass where both parts meet.
+
+    A row with negative `moved` has scale 1, one with negative `group` only the first part.
+    """
+    out = np.empty(values.shape, values.dtype)
+    _affine_gradient(grad, values, moved, np.ascontiguousarray(scale), group, mean, slope, share, out)
+    return out
+
+
 def group_dot(left: np.ndarray, right: np.ndarray, group: np.ndarray, origin: np.ndarray) -> tuple[np.ndarray, ...]:
     """Per group: the sum of `left` and the sum of `left · (right − origin[g])`, both [G, f] in float64."""
-    return _group_dot(left, right, group, origin, COLUMNS)
+    total, dot = _group_dot(left, right, group, origin, _parts(left, len(origin))).sum(1)
+    return total, dot
+
+
+def _parts(values: np.ndarray, num_groups: int) -> int:
+    """Into how many parts rows are cut: the sums of all parts stay smaller than the values themselves."""
+    return int(np.clip(min(len(values) // (16 * max(num_groups, 1)), values.size // PART), 1, MOST_PARTS))
 
 
 def lookup(
@@ -65,49 +102,59 @@ def _first_rows(group, num_groups):  # type: ignore[no-untyped-def]
 
 
 @njit(parallel=True, cache=True)
-def _moment_sums(values, group, pivot, width):  # type: ignore[no-untyped-def]
+def _moment_sums(values, group, pivot, parts):  # type: ignore[no-untyped-def]
     # Deviations from a row of the same group: no cancellation when the mean is far from zero.
-    columns = values.shape[1]
-    total = np.zeros(pivot.shape)
-    square = np.zeros(pivot.shape)
-    for block in prange((columns + width - 1) // width):
-        low = block * width
-        high = min(columns, low + width)
-        for i in range(values.shape[0]):
-            g = group[i]
-            if g >= 0:
-                for j in range(low, high):
+    rows, columns = values.shape[0], np.uint64(values.shape[1])
+    sums = np.zeros((2, parts, *pivot.shape))
+    for part in prange(parts):
+        total, square = sums[0, part], sums[1, part]
+        for i in range(rows * part // parts, rows * (part + 1) // parts):
+            if group[i] >= 0:
+                g = np.uint64(group[i])
+                for j in range(columns):
                     deviation = np.float64(values[i, j]) - pivot[g, j]
                     total[g, j] += deviation
                     square[g, j] += deviation * deviation
-    return total, square
+    return sums
 
 
 @njit(parallel=True, cache=True)
-def _group_dot(left, right, group, origin, width):  # type: ignore[no-untyped-def]
-    columns = left.shape[1]
-    total = np.zeros(origin.shape)
-    dot = np.zeros(origin.shape)
-    for block in prange((columns + width - 1) // width):
-        low = block * width
-        high = min(columns, low + width)
-        for i in range(left.shape[0]):
-            g = group[i]
-            if g >= 0:
-                for j in range(low, high):
+def _sums(values, group, num_groups, parts):  # type: ignore[no-untyped-def]
+    rows, columns = values.shape[0], np.uint64(values.shape[1])
+    sums = np.zeros((parts, num_groups, values.shape[1]))
+    for part in prange(parts):
+        total = sums[part]
+        for i in range(rows * part // parts, rows * (part + 1) // parts):
+            if group[i] >= 0:
+                g = np.uint64(group[i])
+                for j in range(columns):
+                    total[g, j] += values[i, j]
+    return sums
+
+
+@njit(parallel=True, cache=True)
+def _group_dot(left, right, group, origin, parts):  # type: ignore[no-untyped-def]
+    rows, columns = left.shape[0], np.uint64(left.shape[1])
+    sums = np.zeros((2, parts, *origin.shape))
+    for part in prange(parts):
+        total, dot = sums[0, part], sums[1, part]
+        for i in range(rows * part // parts, rows * (part + 1) // parts):
+            if group[i] >= 0:
+                g = np.uint64(group[i])
+                for j in range(columns):
                     value = np.float64(left[i, j])
                     total[g, j] += value
                     dot[g, j] += value * (right[i, j] - origin[g, j])
-    return total, dot
+    return sums
 
 
 @njit(parallel=True, cache=True)
 def _affine(values, group, origin, scale, goal, out):  # type: ignore[no-untyped-def]
-    columns = values.shape[1]
+    columns = np.uint64(values.shape[1])
     shared = scale.shape[1] == 1
     for i in prange(values.shape[0]):
-        g = group[i]
-        if g < 0:
+        g = np.uint64(max(group[i], 0))
+        if group[i] < 0:
             for j in range(columns):
                 out[i, j] = values[i, j]
         elif shared:
@@ -117,6 +164,30 @@ def _affine(values, group, origin, scale, goal, out):  # type: ignore[no-untyped
         else:
             for j in range(columns):
                 out[i, j] = (values[i, j] - origin[g, j]) * scale[g, j] + goal[g, j]
+
+
+@njit(parallel=True, cache=True)
+def _affine_gradient(grad, values, moved, scale, group, mean, slope, share, out):  # type: ignore[no-untyped-def]
+    columns = np.uint64(values.shape[1])
+    shared = scale.shape[1] == 1
+    for i in prange(values.shape[0]):
+        g, m = np.uint64(max(group[i], 0)), np.uint64(max(moved[i], 0))
+        if moved[i] < 0 and group[i] < 0:
+            for j in range(columns):
+                out[i, j] = grad[i, j]
+        elif group[i] < 0:
+            for j in range(columns):
+                out[i, j] = grad[i, j] * (scale[m, 0] if shared else scale[m, j])
+        elif moved[i] < 0:
+            for j in range(columns):
+                out[i, j] = grad[i, j] + (slope[g, j] * (values[i, j] - mean[g, j]) + share[g, j])
+        elif shared:
+            factor = scale[m, 0]
+            for j in range(columns):
+                out[i, j] = grad[i, j] * factor + (slope[g, j] * (values[i, j] - mean[g, j]) + share[g, j])
+        else:
+            for j in range(columns):
+                out[i, j] = grad[i, j] * scale[m, j] + (slope[g, j] * (values[i, j] - mean[g, j]) + share[g, j])
 
 
 @njit(parallel=True, cache=True)

@@ -1,19 +1,26 @@
 """Grouped matrix products in numpy: scatter matrices, and one linear map per group.
 
-Rows are brought together by group, so that each group is one call of BLAS; products are made on deviations
-from the group's own mean and added up in float64 block by block, so float32 storage loses nothing that counts.
+Wide rows are brought together by group, so that each group is a few calls of BLAS; rows too narrow for BLAS to be
+worth a call go through one kernel for all groups. Products are made on deviations, subtracted in float64, and added
+up in float64 block by block, so float32 storage loses nothing that counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
 
 import numpy as np
+from numba import njit, prange
 
 from impact_gnn._array import kernels
 
 BLOCK = 8192
 """Rows whose products are summed in the storage type before they go into the float64 total."""
+
+NARROW = 32
+"""Columns up to which plain loops beat a call of BLAS for every group."""
 
 
 def segments(group: np.ndarray, num_groups: int) -> tuple[np.ndarray, np.ndarray]:
@@ -33,44 +40,159 @@ def pieces(group: np.ndarray, num_groups: int) -> Iterator[tuple[int, np.ndarray
 
 def scatter(values: np.ndarray, group: np.ndarray, num_groups: int) -> np.ndarray:
     """See `_array.group_scatter`."""
-    _, mean, _ = kernels.moments(values, group, num_groups)
-    total = np.zeros((num_groups, values.shape[1], values.shape[1]))
-    for g, rows in pieces(group, num_groups):
-        deviation = (values[rows] - mean[g]).astype(values.dtype, copy=False)
+    _, mean = kernels.means(values, group, num_groups)
+    return scatter_about(values, group, mean)
+
+
+def scatter_about(values: np.ndarray, group: np.ndarray, mean: np.ndarray) -> np.ndarray:
+    """Σ (x − mean_g)(x − mean_g)ᵀ of every group [G, f, f]."""
+    width = values.shape[1]
+    total = np.zeros((len(mean), width, width))
+    if width <= NARROW:
+        _narrow_outer(values, mean, values, *segments(group, len(mean)), mean, total)
+        return total
+    work = _Workspace(values)
+    for g, rows in pieces(group, len(mean)):
+        deviation = work.deviations(0, values, rows, mean[g])
         total[g] += deviation.T @ deviation
     return total
 
 
 def scatter_gradient(values: np.ndarray, group: np.ndarray, mean: np.ndarray, grad: np.ndarray) -> np.ndarray:
     """dL/dx of `scatter`: (G_g + G_gᵀ)(x − mean_g); the mean's own share adds up to nothing."""
-    out = np.zeros(values.shape, values.dtype)
-    both = (grad + np.swapaxes(grad, 1, 2)).astype(values.dtype, copy=False)
-    for g, rows in pieces(group, len(mean)):
-        out[rows] = (values[rows] - mean[g]).astype(values.dtype, copy=False) @ both[g]
-    return out
+    both = grad + np.swapaxes(grad, 1, 2)
+    nothing = np.zeros(mean.shape)
+    return _mapped(values, group, both, mean, nothing, np.zeros(values.shape, values.dtype))
 
 
 def apply(values: np.ndarray, group: np.ndarray, maps: np.ndarray, center: np.ndarray) -> np.ndarray:
     """See `_array.group_map`."""
-    out = np.array(values, copy=True)
-    turned = np.swapaxes(maps, 1, 2).astype(values.dtype, copy=False)
-    for g, rows in pieces(group, len(maps)):
-        deviation = (values[rows] - center[g]).astype(values.dtype, copy=False)
-        out[rows] = deviation @ turned[g] + center[g]
-    return out
+    return _mapped(values, group, maps, center, center, _where_left_out(values, group))
 
 
 def apply_gradient(
-    grad: np.ndarray, values: np.ndarray, group: np.ndarray, maps: np.ndarray, center: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Gradients of `apply` for its values, maps and centres."""
-    back = np.array(grad, copy=True)
-    straight = maps.astype(values.dtype, copy=False)
-    grad_maps, grad_center = np.zeros(maps.shape), np.zeros(center.shape)
+    grad: np.ndarray, values: np.ndarray, group: np.ndarray, maps: np.ndarray, center: np.ndarray,
+    *, for_maps: bool = True,
+) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:  # fmt: skip
+    """Gradients of `apply` for its values, maps (None unless wanted) and centres."""
+    turned = np.swapaxes(maps, 1, 2)
+    nothing = np.zeros(center.shape)
+    back = _mapped(grad, group, turned, nothing, nothing, _where_left_out(grad, group))
+    total = kernels.means(grad, group, len(maps))
+    summed = total[1] * total[0][:, None]
+    grad_center = summed - np.einsum("gi,gij->gj", summed, maps)
+    return back, outer(grad, values, group, center) if for_maps else None, grad_center
+
+
+def outer(left: np.ndarray, right: np.ndarray, group: np.ndarray, center: np.ndarray) -> np.ndarray:
+    """Σ left (right − center_g)ᵀ of every group [G, f, f]."""
+    width = left.shape[1]
+    total = np.zeros((len(center), width, width))
+    nothing = np.zeros(center.shape)
+    if width <= NARROW:
+        _narrow_outer(left, nothing, right, *segments(group, len(center)), center, total)
+        return total
+    work = _Workspace(left)
+    for g, rows in pieces(group, len(center)):
+        total[g] += work.deviations(0, left, rows, nothing[g]).T @ work.deviations(1, right, rows, center[g])
+    return total
+
+
+def transport(
+    lib: ModuleType, eigh: Callable[[Any], tuple[Any, Any]], source: Any, goal: Any, source_floor: Any, goal_floor: Any
+) -> tuple[Any, tuple[Any, ...]]:
+    """The maps of `_array.spd_transport`, and what their gradient needs; `lib` is numpy or torch."""
+    values, basis = eigh(goal)
+    raised = lib.maximum(values, goal_floor[..., None])
+    half = basis * lib.sqrt(raised)[..., None, :]
+    turned = lib.swapaxes(half, -1, -2)[..., None, :, :] @ source @ half[..., None, :, :]
+    gamma, inner = eigh(turned)
+    frame = half[..., None, :, :] @ inner
+    # γ_k = f_kᵀ Σ f_k is at least floor·‖f_k‖² where the eigenvalues of Σ are at least floor.
+    least = source_floor[..., None] * (frame * frame).sum(-2)
+    follows = gamma >= least
+    gamma = lib.maximum(gamma, least)
+    scaled = frame / (gamma**0.25)[..., None, :]
+    maps = scaled @ lib.swapaxes(scaled, -1, -2)
+    return maps, (values, raised, basis, inner, gamma, frame, follows)
+
+
+class _Workspace:
+    """Room for two blocks of rows, used again and again: fresh memory costs more than filling it."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        self.room = np.empty((2, min(BLOCK, len(values)), values.shape[1]), values.dtype)
+
+    def deviations(self, slot: int, values: np.ndarray, rows: np.ndarray, center: np.ndarray) -> np.ndarray:
+        """values[rows] − center, in the slot."""
+        out = self.room[slot, : len(rows)]
+        _take(values, rows, center, out)
+        return out
+
+
+def _mapped(
+    values: np.ndarray, group: np.ndarray, maps: np.ndarray, origin: np.ndarray, goal: np.ndarray, out: np.ndarray
+) -> np.ndarray:
+    """Writes A_g (x − origin_g) + goal_g into the rows of `out` that have a group."""
+    if values.shape[1] <= NARROW:
+        _narrow_map(values, group, np.ascontiguousarray(maps, np.float64), origin, goal, out)
+        return out
+    work = _Workspace(values)
+    turned = np.swapaxes(maps, 1, 2).astype(values.dtype, copy=False)
     for g, rows in pieces(group, len(maps)):
-        piece = grad[rows]
-        through = piece @ straight[g]
-        back[rows] = through
-        grad_maps[g] += piece.T @ (values[rows] - center[g]).astype(values.dtype, copy=False)
-        grad_center[g] += piece.sum(0, dtype=np.float64) - through.sum(0, dtype=np.float64)
-    return back, grad_maps, grad_center
+        deviation = work.deviations(0, values, rows, origin[g])
+        _put(np.matmul(deviation, turned[g], out=work.room[1, : len(rows)]), rows, goal[g], out)
+    return out
+
+
+def _where_left_out(values: np.ndarray, group: np.ndarray) -> np.ndarray:
+    """A new array that holds the rows with a negative group; the others are to be filled."""
+    out = np.empty(values.shape, values.dtype)
+    rows = np.flatnonzero(group < 0)
+    _put(values, rows, np.zeros(values.shape[1]), out, True)
+    return out
+
+
+@njit(parallel=True, cache=True)
+def _take(values, rows, center, out):  # type: ignore[no-untyped-def]
+    columns = np.uint64(values.shape[1])
+    for i in prange(len(rows)):
+        row = np.uint64(rows[i])
+        for j in range(columns):
+            out[i, j] = values[row, j] - center[j]
+
+
+@njit(parallel=True, cache=True)
+def _put(block, rows, goal, out, by_row=False):  # type: ignore[no-untyped-def]
+    # Row i of the block, or (by_row) the block's own row of the same number.
+    columns = np.uint64(out.shape[1])
+    for i in prange(len(rows)):
+        row = np.uint64(rows[i])
+        start = row if by_row else np.uint64(i)
+        for j in range(columns):
+            out[row, j] = block[start, j] + goal[j]
+
+
+@njit(parallel=True, cache=True)
+def _narrow_map(values, group, maps, origin, goal, out):  # type: ignore[no-untyped-def]
+    width = np.uint64(values.shape[1])
+    for i in prange(values.shape[0]):
+        if group[i] >= 0:
+            g = np.uint64(group[i])
+            for a in range(width):
+                total = 0.0
+                for b in range(width):
+                    total += maps[g, a, b] * (values[i, b] - origin[g, b])
+                out[i, a] = total + goal[g, a]
+
+
+@njit(parallel=True, cache=True)
+def _narrow_outer(left, left_origin, right, order, starts, right_origin, total):  # type: ignore[no-untyped-def]
+    width = np.uint64(left.shape[1])
+    for g in prange(total.shape[0]):
+        for e in range(starts[g], starts[g + 1]):
+            i = np.uint64(order[e])
+            for a in range(width):
+                value = np.float64(left[i, a]) - left_origin[g, a]
+                for b in range(width):
+                    total[g, a, b] += value * (right[i, b] - right_origin[g, b])

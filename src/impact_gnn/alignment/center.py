@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from impact_gnn import checks
-from impact_gnn._array import Array, clipped_sqrt, group_affine, like, periods, where
+from impact_gnn._array import Array, clipped_sqrt, group_affine, group_renormalize, like, periods, where
 from impact_gnn.alignment.sums import Moments, as_message
 
 
@@ -50,26 +50,34 @@ def by_period(message: Array, time: Array) -> tuple[Array, int]:
 
 def center_by(message: Array, period: Array, num_periods: int) -> Array:
     """`center` with the periods made before."""
-    return apply_center(message, period, Moments.of(message, period, num_periods))
+    return group_renormalize(message, period, period, num_periods, lambda *found: _center_tables(Moments(*found)))
 
 
 def standardize_by(message: Array, period: Array, num_periods: int) -> Array:
     """`standardize` with the periods made before."""
-    return apply_standardize(message, period, Moments.of(message, period, num_periods))
+    return group_renormalize(message, period, period, num_periods, lambda *found: _standard_tables(Moments(*found)))
 
 
 def apply_center(message: Array, period: Array, moments: Moments) -> Array:
     """Moves rows to the overall mean by given moments per period: the second pass of `center`."""
-    everywhere = moments.mean * 0 + moments.overall()
-    return group_affine(message, period, moments.mean, moments.count * 0 + 1, everywhere)
+    return group_affine(message, period, *_center_tables(moments))
 
 
 def apply_standardize(message: Array, period: Array, moments: Moments) -> Array:
     """Moves and scales rows by given moments per period: the second pass of `standardize`."""
+    return group_affine(message, period, *_standard_tables(moments))
+
+
+def _center_tables(moments: Moments) -> tuple[Array, Array, Array]:
+    """Origin, scale and goal of every period."""
+    return moments.mean, moments.count * 0 + 1, moments.mean * 0 + moments.overall()
+
+
+def _standard_tables(moments: Moments) -> tuple[Array, Array, Array]:
+    """Origin, scale and goal of every period."""
     freedom = where(moments.count > 1, moments.count - 1, 0.0)
     total = freedom.sum()
     goal = moments.squares.sum(0) / where(total > 0, total, 1.0)
     own = moments.squares / where(freedom > 0, freedom, 1.0)[:, None]
     scale = where(own > 0, clipped_sqrt(goal / where(own > 0, own, 1.0)), 1.0)
-    everywhere = moments.mean * 0 + moments.overall()
-    return group_affine(message, period, moments.mean, scale, everywhere)
+    return moments.mean, scale, moments.mean * 0 + moments.overall()

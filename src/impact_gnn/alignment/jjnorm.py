@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from impact_gnn._array import Array, clipped_sqrt, group_affine, like, to_numpy, where
+from impact_gnn._array import Array, clipped_sqrt, group_affine, group_renormalize, like, to_numpy, where
 from impact_gnn.alignment.sums import Communities, Moments, as_message
 
 
@@ -64,7 +64,7 @@ def jjnorm(message: Array, label: Array, time: Array, *, target: Array) -> Array
         message: Messages [N, f]; numpy or torch (then differentiable).
         label: Labels [N], −1 unknown; labels of target nodes are not looked at.
         time: Integer time [N].
-        target: Mask of the target nodes [N].
+        target: Mask of the target nodes [N]; without any it is an `InputError`.
 
     Example:
         >>> message = np.array([[0.0], [2.0], [10.0], [14.0]])
@@ -80,15 +80,23 @@ def jjnorm(message: Array, label: Array, time: Array, *, target: Array) -> Array
 
 def jjnorm_by(message: Array, communities: Communities) -> Array:
     """`jjnorm` with the grouping made before."""
-    moments = communities.moments(message)
-    return apply_jjnorm(message, communities, moments, JJSums.of(moments, communities.num_labels).compute())
+    def tables(*found: Array) -> tuple[Array, Array, Array]:
+        moments = Moments(*found)
+        return _tables(moments, JJSums.of(moments, communities.num_labels).compute(), communities.num_labels)
+
+    return group_renormalize(message, communities.group, communities.labelled, communities.num_groups, tables)
 
 
 def apply_jjnorm(message: Array, communities: Communities, moments: Moments, scale: Array) -> Array:
     """Moves rows by given moments and scales: the second pass over a message that does not fit in memory."""
-    spread_out = scale[:, None] + like(np.zeros((1, communities.num_labels)), scale)
+    return group_affine(message, communities.labelled, *_tables(moments, scale, communities.num_labels))
+
+
+def _tables(moments: Moments, scale: Array, num_labels: int) -> tuple[Array, Array, Array]:
+    """Origin, scale and goal of every community."""
+    spread_out = scale[:, None] + like(np.zeros((1, num_labels)), scale)
     means = moments.mean[:-1]
-    return group_affine(message, communities.labelled, means, spread_out.reshape(-1), means)
+    return means, spread_out.reshape(-1), means
 
 
 def jj_scales(message: Array, label: Array, time: Array, *, target: Array) -> dict[int, float]:

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from impact_gnn import checks
-from impact_gnn._array import Array, group_map, group_scatter, like, spd_roots, to_numpy, where, xp
+from impact_gnn._array import Array, group_map, group_scatter, is_torch, like, spd_transport, to_numpy, where, xp
 from impact_gnn.alignment.sums import Communities, Moments, as_message
 from impact_gnn.checks import InputError
 
@@ -52,7 +52,8 @@ def pny(
     M_v ← A_yt (M_v − μ_y) + μ_y with A_yt Σ(y,t) A_ytᵀ = Σ(y,t_max) and μ_y the mean message of the label. The
     covariances follow from what was aggregated: Σ(y,t) = Σ_ỹ c(y,t,ỹ) Σ_XX(ỹ), c = Σ_t̃ Ω²P / ((ΣΩP)²|N_yt|), with
     Σ_XX(ỹ) the covariance of `previous` per label over labelled nodes. No target label is used. Target nodes,
-    unlabelled nodes and communities whose covariance is unknown pass unchanged.
+    unlabelled nodes and communities whose covariance is unknown, at their own time or at the last (a label below two
+    labelled nodes among all neighbours, no spread, no counted neighbours), pass unchanged. Eigenvalues are floored.
 
     Args:
         message: Messages [N, f]; numpy or torch (then differentiable).
@@ -103,19 +104,36 @@ def coefficients(
 
 
 def pny_by(
-    message: Array, previous: Array, communities: Communities, weights: np.ndarray, *, map: str = "transport"
+    message: Array,
+    previous: Array,
+    communities: Communities,
+    weights: np.ndarray,
+    *,
+    map: str = "transport",
+    exact_gradient: bool = True,
 ) -> Array:
-    """`pny` with grouping and coefficients made before."""
+    """`pny` with grouping and coefficients made before.
+
+    `exact_gradient=False` takes the maps for constants when gradients are computed: no gradient flows into
+    `previous` from here, and the backward pass costs a fraction.
+    """
     checks.choice("map", map, MAPS)
     labels, seen, num_times, width = len(weights), communities.num_labels, weights.shape[1], previous.shape[1]
     refuse_unless_fits(labels, num_times, width)
+    if not exact_gradient and is_torch(previous):
+        previous = previous.detach()
     by_label = where(communities.labelled < 0, communities.labelled, communities.labelled % seen)
     covariance = label_covariances(previous, by_label, labels)
-    mixed = like(weights.reshape(-1, labels), message) @ covariance.reshape(labels, -1)
-    maps = MAPS[map](mixed.reshape(labels, num_times, width, width))
-    # Group t·seen + y of the communities is entry (y, t) of the maps.
-    order = (np.arange(seen)[None, :] * num_times + np.arange(num_times)[:, None]).reshape(-1)
-    means = Moments.of(message, by_label, labels).mean[like(np.tile(np.arange(seen), num_times), message)]
+    # Maps are made for the periods that have labelled nodes; the last time is their goal.
+    labelled = to_numpy(communities.labelled)
+    needed = np.flatnonzero(np.bincount(labelled[labelled >= 0] // seen, minlength=num_times))
+    periods = np.append(needed, num_times - 1)
+    mixed = like(weights[:seen, periods].reshape(-1, labels), message) @ covariance.reshape(labels, -1)
+    maps = MAPS[map](mixed.reshape(seen, len(periods), width, width))
+    # Group t·seen + y of the communities takes map (y, position of t).
+    position = np.searchsorted(needed, np.arange(num_times))
+    order = (np.arange(seen)[None, :] * len(periods) + position[:, None]).reshape(-1)
+    means = Moments.of(message, by_label, seen).mean[like(np.tile(np.arange(seen), num_times), message)]
     return group_map(message, communities.labelled, maps.reshape(-1, width, width)[like(order, message)], means)
 
 
@@ -139,10 +157,8 @@ def refuse_unless_fits(num_labels: int, num_times: int, width: int) -> None:
 def transport(mixed: Array) -> Array:
     """Σ_t^-½ (Σ_t^½ Σ_max Σ_t^½)^½ Σ_t^-½ for every [y, t]: the symmetric map, which moves messages least."""
     filled, known, size = _filled(mixed)
-    root, inverse = spd_roots(filled, size * EIGENVALUE_FLOOR)
-    middle = root @ filled[:, -1:] @ root
-    middle_root, _ = spd_roots(middle, size * size[:, -1:] * EIGENVALUE_FLOOR**2)
-    return _identity_unless(known, inverse @ middle_root @ inverse)
+    floor = size * EIGENVALUE_FLOOR
+    return _identity_unless(known, spd_transport(filled, filled[:, -1], floor, floor[:, -1]))
 
 
 def eigen(mixed: Array) -> Array:

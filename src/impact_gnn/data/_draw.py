@@ -44,7 +44,7 @@ class Draw:
         _, nodes, self._features, edges = np.random.SeedSequence(seed).spawn(4)
         self.label, self.period = draw_nodes(model, np.random.default_rng(nodes))
         blocks = model.num_labels * model.num_times
-        block = self.period.astype(smallest_unsigned(blocks))
+        block = self.period.astype(smallest_unsigned(blocks + 1))  # small types are sorted by radix
         block *= block.dtype.type(model.num_labels)
         block += self.label
         sizes = np.bincount(block, minlength=blocks)
@@ -108,7 +108,7 @@ class Draw:
             writer.relation(HOMOGENEOUS, {})
             edges = writer.empty(HOMOGENEOUS, "edge_index", self.dtype, (2, total))
             done = 0
-            with open(edges.filename, "r+b") as file:
+            with open(str(edges.filename), "r+b") as file:
                 for part in self.edge_chunks(chunk):
                     for row in (0, 1):
                         file.seek(edges.offset + (row * total + done) * self.dtype.itemsize)
@@ -152,7 +152,7 @@ def _wide(values: np.ndarray, start: int) -> Iterator[np.ndarray]:
 
 def _fill(array: np.memmap, parts: Iterator[np.ndarray]) -> None:
     # Ordinary writes: pages of a memory map would count as ours, and a full disk would kill the process.
-    with open(array.filename, "r+b") as file:
+    with open(str(array.filename), "r+b") as file:
         file.seek(array.offset)
         for part in parts:
             file.write(part.data)

@@ -11,14 +11,20 @@ the output into chunks can change an edge.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit, prange
+from numba import get_num_threads, njit
 
 EDGES_PER_PIECE = 1 << 16
 """Expected edges of the largest piece: small enough to share out and to stream, large enough to be fast."""
 
+
+SHARED = 1 << 20
+"""Edges from which threads are worth starting; small graphs are often drawn by many processes at once."""
 
 WEYL = np.uint64(0x9E3779B97F4A7C15)
 """Step of the counter behind the random numbers: odd, so that it visits all 64-bit values."""
@@ -68,13 +74,22 @@ def pieces(sizes: np.ndarray, probability: np.ndarray, *, ordered: bool) -> Piec
 
 def count_edges(work: Pieces, seed: np.uint64) -> np.ndarray:
     """Edges that each piece will draw [P]: the same random walk as `draw_edges`, without the writing."""
-    return _count(work.start, work.stop, work.probability, seed)
+    count = np.zeros(len(work.start), np.int64)
+    pairs = work.stop - work.start
+    _share_out(pairs * work.probability, lambda low, high: _count(pairs, work.probability, seed, low, high, count))
+    return count
 
 
 def draw_edges(
-    work: Pieces, count: np.ndarray, first: int, last: int, members: np.ndarray, offset: np.ndarray,
-    ordered: bool, seed: np.uint64,
-) -> np.ndarray:  # fmt: skip
+    work: Pieces,
+    count: np.ndarray,
+    first: int,
+    last: int,
+    members: np.ndarray,
+    offset: np.ndarray,
+    ordered: bool,
+    seed: np.uint64,
+) -> np.ndarray:
     """The edges [2, 2·E] of the pieces first .. last−1, each drawn pair in both directions, side by side.
 
     Args:
@@ -89,8 +104,29 @@ def draw_edges(
     """
     place = np.concatenate([[0], np.cumsum(count[first:last])])
     out = np.empty((2, 2 * place[-1]), members.dtype)
-    _draw(work.row, work.column, work.start, work.probability, first, place, members, offset, ordered, seed, out)
+
+    def draw(low: int, high: int) -> None:
+        _draw(
+            work.row, work.column, work.start, work.probability, first, place, members, offset, ordered, seed,
+            low, high, out,
+        )  # fmt: skip
+
+    _share_out(count[first:last], draw)
     return out
+
+
+def _share_out(work: np.ndarray, task: Callable[[int, int], None]) -> None:
+    """Calls `task(low, high)` on ranges of pieces of equal work, in threads if there is much of it."""
+    total = np.cumsum(work)
+    threads = get_num_threads()
+    if len(work) == 0 or threads == 1 or total[-1] < SHARED:
+        task(0, len(work))
+        return
+    cuts = np.searchsorted(total, total[-1] * np.arange(1, threads) / threads)
+    bounds = [0, *(int(cut) for cut in cuts), len(work)]
+    with ThreadPoolExecutor(threads) as pool:  # the kernels run without the interpreter's lock
+        for done in [pool.submit(task, low, high) for low, high in pairwise(bounds)]:
+            done.result()
 
 
 @njit(cache=True)
@@ -160,17 +196,15 @@ def _draw_piece(number, probability, state, rows, columns, within, ordered, out)
         number += 1
 
 
-@njit(parallel=True, cache=True)
-def _count(start, stop, probability, seed):  # type: ignore[no-untyped-def]
-    count = np.zeros(len(start), np.int64)
-    for piece in prange(len(start)):
-        count[piece] = _count_piece(stop[piece] - start[piece], probability[piece], _first_state(seed, piece))
-    return count
+@njit(cache=True, nogil=True)
+def _count(pairs, probability, seed, low, high, count):  # type: ignore[no-untyped-def]
+    for piece in range(low, high):
+        count[piece] = _count_piece(pairs[piece], probability[piece], _first_state(seed, piece))
 
 
-@njit(parallel=True, cache=True)
-def _draw(row, column, start, probability, first, place, members, offset, ordered, seed, out):  # type: ignore[no-untyped-def]
-    for k in prange(len(place) - 1):
+@njit(cache=True, nogil=True)
+def _draw(row, column, start, probability, first, place, members, offset, ordered, seed, low, high, out):  # type: ignore[no-untyped-def]
+    for k in range(low, high):
         piece = first + k
         a, b = row[piece], column[piece]
         _draw_piece(

@@ -36,6 +36,7 @@ RANDOM_DECAYS = ("random", "random-zero-diagonal")
 DECAY_RANGE = (0.4, 0.7)
 MOST_NOISE = 8.0
 RELEASED_NOISE = 4.0
+MAX_TIME = 1 << 60
 CHUNK = 1 << 22
 """Edges written in one go, where memory allows."""
 
@@ -58,6 +59,8 @@ class TSBM:
 
     Example:
         >>> model = tsbm_model(num_nodes=200, num_times=4, num_labels=2, decay=0.5)
+        >>> model
+        TSBM(200 nodes, 4 times from 0, 2 labels, 5 features, protocol 'text', seed 0)
         >>> model.probability.shape
         (2, 4, 2, 4)
         >>> model.sample(seed=1)
@@ -76,22 +79,33 @@ class TSBM:
 
     def __post_init__(self) -> None:
         checks.choice("protocol", self.protocol, PROTOCOLS)
-        _at_least("num_nodes", self.num_nodes, 1)
-        _at_least("num_times", self.num_times, 1)
-        _at_least("seed", self.seed, 0)
-        labels = len(self.mean)
+        for number, least in (("num_nodes", 1), ("num_times", 1), ("seed", 0), ("start", -MAX_TIME)):
+            _at_least(number, getattr(self, number), least)
+        if self.start > MAX_TIME:
+            raise InputError(f"start={self.start} is too large for 64-bit times; give at most {MAX_TIME}.")
+        mean = checks.features("mean", self.mean, None)
+        labels = len(mean)
+        arrays = {"mean": mean}
         for name, shape in (("std", (labels,)), ("base", (labels, labels)), ("decay", (labels, labels))):
-            values = getattr(self, name)
-            if np.shape(values) != shape:
-                raise InputError(f"{name} has shape {np.shape(values)} for {labels} labels; give shape {shape}.")
-        for name in ("base", "decay"):
-            values = getattr(self, name)
-            if not (np.all(values >= 0) and np.all(values <= 1)):
-                raise InputError(
-                    f"{name} runs from {np.min(values):.4g} to {np.max(values):.4g}; give numbers between 0 and 1."
-                )
-            if not np.array_equal(values, values.T):
-                raise InputError(f"{name} is not symmetric; the order of two labels must not matter.")
+            values = arrays[name] = checks.array(name, getattr(self, name)).astype(np.float64)
+            if values.shape != shape:
+                raise InputError(f"{name} has shape {values.shape} for {labels} labels; give shape {shape}.")
+            most = np.inf if name == "std" else 1.0
+            if not (np.isfinite(values).all() and values.min() >= 0 and values.max() <= most):
+                bound = "of at least 0" if name == "std" else "from 0 to 1"
+                raise InputError(f"{name} runs from {values.min():.4g} to {values.max():.4g}; give numbers {bound}.")
+            if values.ndim == 2 and not np.array_equal(values, values.T):
+                raise InputError(f"{name} is not symmetric; give the same value for both orders of two labels.")
+        for name, values in arrays.items():
+            values = values.view()
+            values.flags.writeable = False
+            object.__setattr__(self, name, values)
+
+    def __repr__(self) -> str:
+        return (
+            f"TSBM({self.num_nodes:,} nodes, {self.num_times} times from {self.start}, {self.num_labels} labels, "
+            f"{self.num_features} features, protocol {self.protocol!r}, seed {self.seed})"
+        )
 
     @property
     def num_labels(self) -> int:
@@ -230,7 +244,6 @@ def tsbm_model(
     for name, value in sizes.items():
         _at_least(name, value, 1)
     _at_least("seed", seed, 0)
-    _at_least("start", start, None)
     _fraction("same", same)
     _fraction("different", different)
 
@@ -382,7 +395,8 @@ def _chosen_decay(decay: float | str, random_decay: np.ndarray) -> np.ndarray:
             np.fill_diagonal(random_decay, 0.0)
         return random_decay
     if not (_is_number(decay) and 0 <= decay <= 1):
-        raise InputError(f"decay={decay!r} is not known; give a number from 0 to 1, 'random' or 'random-zero-diagonal'.")
+        names = " or ".join(map(repr, RANDOM_DECAYS))
+        raise InputError(f"decay={decay!r} is not known; give a number from 0 to 1, {names}.")
     return np.full(random_decay.shape, float(decay))
 
 
@@ -400,7 +414,6 @@ def _fraction(name: str, value: float) -> None:
         raise InputError(f"{name}={value!r} is not a probability; give a number from 0 to 1.")
 
 
-def _at_least(name: str, value: int, least: int | None) -> None:
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or (least is not None and value < least):
-        bound = "" if least is None else f" of at least {least}"
-        raise InputError(f"{name}={value!r} is not possible; give a whole number{bound}.")
+def _at_least(name: str, value: int, least: int) -> None:
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
+        raise InputError(f"{name}={value!r} is not possible; give a whole number of at least {least}.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -179,7 +179,7 @@ class TemporalGraph:
             raise InputError("edges is empty; give at least one relation {(source type, name, target type): edges}.")
         num_labels = None if num_labels is None else checks.class_count(num_labels)
         if not isinstance(target, str) or target not in nodes:
-            raise InputError(f"target={target!r} is not a node type; choose one of {listing(list(nodes))}.")
+            raise InputError(f"target={checks.shown(target)} is not a node type; choose one of {listing(list(nodes))}.")
         checked = {
             kind: _checked_nodes(kind, part, num_labels if kind == target else None) for kind, part in nodes.items()
         }
@@ -190,8 +190,8 @@ class TemporalGraph:
             names = isinstance(triple, tuple) and len(triple) == 3 and all(isinstance(part, str) for part in triple)
             if not names or triple[0] not in nodes or triple[2] not in nodes:
                 raise InputError(
-                    f"{triple!r} does not name a relation; write (source type, name, target type) with types "
-                    f"among {listing(list(nodes))}."
+                    f"{checks.shown(triple)} does not name a relation; write (source type, name, target type) with "
+                    f"types among {listing(list(nodes))}."
                 )
             edge_index, weight = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
             relations[triple] = _checked_relation("-".join(triple), edge_index, weight, checked, triple)
@@ -384,10 +384,16 @@ class TemporalGraph:
 
     def with_features(self, x: Any) -> TemporalGraph:
         """The same graph with other features for the target type, such as precomputed embeddings."""
-        part = replace(self.nodes[self.target], x=checks.features("x", x, self.num_nodes))
+        return self._with(replace(self.nodes[self.target], x=checks.features("x", x, self.num_nodes)))
+
+    def with_labels(self, y: Any) -> TemporalGraph:
+        """The same graph with other labels for the target type, −1 where unknown."""
+        return self._with(replace(self.nodes[self.target], y=checks.labels("y", y, self.num_nodes, self.num_labels)))
+
+    def _with(self, part: Nodes) -> TemporalGraph:
         nodes = {kind: part if kind == self.target else other for kind, other in self.nodes.items()}
         made = self._made(nodes, dict(self.relations), self.target, self.num_labels, self.label_names, self.cutoff)
-        object.__setattr__(made, "_csr", self._csr)
+        object.__setattr__(made, "_csr", self._csr)  # the same edges
         return made
 
     def save(self, directory: str | Path) -> None:
@@ -522,7 +528,8 @@ def _checked_relation(name: str, edge_index: Any, weight: Any, nodes: Mapping[st
 
 def _class_count(nodes: Nodes, num_labels: int | None, label_names: Sequence[Any] | None) -> int:
     largest = -1 if nodes.y is None else int(nodes.y.max())
-    if label_names is not None and (isinstance(label_names, str) or not isinstance(label_names, Collection)):
+    is_row = isinstance(label_names, list | tuple) or (isinstance(label_names, np.ndarray) and label_names.ndim == 1)
+    if label_names is not None and not is_row:
         raise InputError(f"label_names is a {type(label_names).__name__}; give a list with one name per class.")
     if label_names is not None and num_labels is None:
         num_labels = len(label_names)

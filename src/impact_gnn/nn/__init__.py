@@ -1,5 +1,54 @@
-"""Layers and models for PyTorch Geometric that know about time."""
+"""Layers, models and training for graphs in time.
+
+Decoupled models (`SGC`, `SIGN`, `GAMLP`) read precomputed hops of any rows; spatial ones (`GCN`, `SAGE`, `GAT`,
+`RevGAT`, `LinearRevGAT`) read features and a `Propagation`, and take an alignment for every layer's message.
+`fit` trains either kind.
+"""
 
 from impact_gnn.nn.alignment import PNY, JJNorm, TimeCenter, TimeStandardize
+from impact_gnn.nn.gamlp import GAMLP
+from impact_gnn.nn.gat import GAT
+from impact_gnn.nn.gcn import GCN
+from impact_gnn.nn.messages import ALIGNMENTS, Align, Message, align_layer
+from impact_gnn.nn.revgat import LinearRevGAT, RevGAT
+from impact_gnn.nn.sage import SAGE
+from impact_gnn.nn.sgc import SGC
+from impact_gnn.nn.sign import SIGN
+from impact_gnn.nn.sparse import Propagation
+from impact_gnn.nn.stages import Reliable, StageResult, fit_stages
+from impact_gnn.nn.tasks import GraphTask, HopTask, Split, Task, split_rows
+from impact_gnn.nn.training import Diverged, Epoch, Result, Training, fit, predict
 
-__all__ = ["PNY", "JJNorm", "TimeCenter", "TimeStandardize"]
+__all__ = [
+    "ALIGNMENTS",
+    "GAMLP",
+    "GAT",
+    "GCN",
+    "PNY",
+    "SAGE",
+    "SGC",
+    "SIGN",
+    "Align",
+    "Diverged",
+    "Epoch",
+    "GraphTask",
+    "HopTask",
+    "JJNorm",
+    "LinearRevGAT",
+    "Message",
+    "Propagation",
+    "Reliable",
+    "Result",
+    "RevGAT",
+    "Split",
+    "StageResult",
+    "Task",
+    "TimeCenter",
+    "TimeStandardize",
+    "Training",
+    "align_layer",
+    "fit",
+    "fit_stages",
+    "predict",
+    "split_rows",
+]

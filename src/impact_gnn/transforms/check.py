@@ -71,7 +71,9 @@ def check_delivery(
         model: Any module with PyG layers inside.
         data: The graph as the transform left it.
         call: Runs the model on a graph, for example `lambda d: model(d.x, d.edge_index, d.edge_weight)`.
-        deliver: How the weights were delivered; found from `data` where left out.
+        deliver: How the weights were delivered. Where left out it is found from `data`: "weight" if there is
+            an `edge_weight`, else "attention" if there is a float `edge_attr`, else "duplicate" if an edge is
+            there twice. Say so if the graph has edge attributes of its own.
 
     Returns:
         All findings; the serious ones were also raised as `DeliveryWarning`.
@@ -119,13 +121,19 @@ _NO_WEIGHTS = (
 
 def _how_delivered(data: Data | HeteroData) -> str | None:
     stores = list(edge_stores(data).values())
-    for how, key in CARRIER.items():
-        if any(store.get(key) is not None for store in stores):
-            return how
-    for store in stores:
-        if store.get("edge_index") is not None and store.edge_index.unique(dim=1).shape[1] < store.num_edges:
-            return "duplicate"
-    return None
+    if any(store.get("edge_weight") is not None for store in stores):
+        return "weight"
+    attributes = [store.get("edge_attr") for store in stores]
+    if any(isinstance(value, torch.Tensor) and value.is_floating_point() for value in attributes):
+        return "attention"
+    return "duplicate" if any(_repeats(store.get("edge_index")) for store in stores) else None
+
+
+def _repeats(edge_index: torch.Tensor | None) -> bool:
+    if edge_index is None or not edge_index.numel():
+        return False
+    source, target = edge_index.long()
+    return len((source * (target.max() + 1) + target).unique()) < len(source)
 
 
 def _layers(model: Module, data: Data | HeteroData, deliver: str) -> Iterator[tuple[str, MessagePassing]]:
@@ -141,7 +149,7 @@ def _layers(model: Module, data: Data | HeteroData, deliver: str) -> Iterator[tu
         if (
             isinstance(module, MessagePassing)
             and not any(isinstance(child, MessagePassing) for child in inner)
-            and not any(relation in name for relation in bare)
+            and not any(part.strip("<>") in bare for part in name.split("."))
         ):
             yield name or type(module).__name__, module
 
@@ -180,9 +188,7 @@ def _observed(
         yield Finding(name, "not run", f"{called} was not run by call, so nothing is known about it.", serious=False)
     elif not answered and deliver in CARRIER:
         cure = f"pass {carrier}=data.{carrier} to it" if carrier in takes else _cure(takes)
-        yield Finding(
-            name, "ignored", f"{called} ignores the time weights: its output stays when they change; {cure}."
-        )
+        yield Finding(name, "ignored", f"{called} ignores the time weights: its output stays when they change; {cure}.")
     elif not answered:
         yield Finding(
             name,

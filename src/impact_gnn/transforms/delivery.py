@@ -7,8 +7,10 @@
 | "duplicate" | an edge of weight k is there k times | sums, means, softmax attention (only for whole weights) |
 | "attention" | log-weight as last column of `edge_attr`, edges of weight 0 removed | `time_attention(model)` |
 
-Duplicates carry one proviso: dropout on attention draws for each copy on its own, so under training the two
-deliveries agree in distribution's mean, not draw by draw. A maximum or minimum does not see duplicates at all.
+Weights that the edges already have stay with them ("drop", "duplicate") or are multiplied in ("weight",
+"attention"). Where duplicates differ from weights: dropout on attention draws for each copy on its own, a
+maximum or minimum does not see copies at all, and layers that add self-loops (GCNConv, GATConv) put one loop of
+weight 1 in the place of all copies of a loop that the graph has itself.
 """
 
 from __future__ import annotations

@@ -79,10 +79,7 @@ def flows(owner: str, data: Data | HeteroData, time: str) -> tuple[list[Flow], d
     if not timed:
         raise InputError(f"no nodes carry {time!r}; {_instead(stores, time)}.")
     values = {kind: _times(kind, store, time) for kind, store in timed.items()}
-    joined = np.concatenate(list(values.values()))
-    if not len(joined):
-        raise InputError(f"{time!r} is empty; the graph needs at least one node.")
-    times, period = periods(joined)
+    times, period = periods(np.concatenate(list(values.values())))
     if len(times) > MAX_TIMES:
         raise InputError(
             f"{time!r} has {len(times)} distinct values, more than the {MAX_TIMES} a table of times can hold; "
@@ -173,9 +170,7 @@ def _edge_index(relation: Relation, store: Store, num_source: int, num_target: i
 
 def _instead(stores: dict[str, Store], time: str) -> str:
     """What to do about a missing time, naming attributes that look like one."""
-    like_time = [
-        key for store in stores.values() for key in store if "time" in key.lower() or "year" in key.lower()
-    ]
+    like_time = [key for store in stores.values() for key in store if "time" in key.lower() or "year" in key.lower()]
     if like_time:
         return f"pass time={like_time[0]!r}, which is there"
     return f"store one whole number per node as data.{time} or pass time= with the name of the attribute"

@@ -96,7 +96,7 @@ def _varied(data: Data | HeteroData, deliver: str) -> Data | HeteroData:
             weight = store.edge_weight
             store["edge_weight"] = weight * _factors(weight, generator)
         elif deliver == "attention" and store.get("edge_attr") is not None:
-            attributes = store.edge_attr.clone()
+            attributes = store.edge_attr.clone() if store.edge_attr.is_floating_point() else store.edge_attr.float()
             column = attributes if attributes.dim() == 1 else attributes[:, -1]
             column += _factors(column, generator).log()
             store["edge_attr"] = attributes

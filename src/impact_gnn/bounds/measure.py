@@ -1,0 +1,249 @@
+"""How far messages of two periods are apart: W1 exactly in one dimension, over random directions for vectors."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from impact_gnn import checks
+from impact_gnn._array import Array, periods
+from impact_gnn.bounds.theory import equal_means, theorem_4_3, theorem_4_4
+from impact_gnn.checks import InputError
+
+
+def w1(a: Array, b: Array) -> float:
+    """The exact Wasserstein-1 distance of two samples of numbers: ∫ |F_a(x) − F_b(x)| dx.
+
+    Example:
+        >>> w1([0.0, 1.0], [0.0, 1.0, 2.0])
+        0.5
+    """
+    return _w1(np.sort(_sample("a", a, 1)), np.sort(_sample("b", b, 1)))
+
+
+def sliced_w1(a: Array, b: Array, *, num_slices: int = 64, seed: int = 0) -> float:
+    """The mean of W1 over random directions on which both samples of vectors [n, f] are projected.
+
+    Never above W1 of the vectors, zero only for equal distributions (with enough directions), and exact if f = 1.
+
+    Example:
+        >>> sliced_w1([[0.0], [1.0]], [[2.0], [3.0]])
+        2.0
+    """
+    left, right = _sample("a", a, 2), _sample("b", b, 2)
+    if left.shape[1] != right.shape[1]:
+        raise InputError(f"a has {left.shape[1]} columns and b {right.shape[1]}; give vectors of the same length.")
+    directions = _directions(left.shape[1], num_slices, seed)
+    return float(np.mean(_w1_columns(_sorted_projections(left, directions), _sorted_projections(right, directions))))
+
+
+@dataclass(frozen=True, eq=False)
+class Shift:
+    """Distance of every period's messages from the reference period's, all in the unit of the messages.
+
+    Attributes:
+        times: The periods, [T].
+        reference: The time that the others are compared with.
+        count: Nodes per period; a distance between small samples is mostly noise.
+        mean: ‖μ_t − μ_ref‖, [T].
+        second: Bures distance between the covariances, √tr(A + B − 2(A^½BA^½)^½), [T]. For normal messages
+            mean² + second² is the squared Wasserstein-2 distance.
+        sliced: Sliced W1, [T].
+    """
+
+    times: np.ndarray
+    reference: int
+    count: np.ndarray
+    mean: np.ndarray
+    second: np.ndarray
+    sliced: np.ndarray
+
+
+def shift(
+    message: Array, time: Array, *, reference: int | None = None, num_slices: int = 64, seed: int = 0
+) -> Shift:
+    """Measures how far each period's messages lie from those of one period; needs no labels.
+
+    Args:
+        message: [N, f], or [N] for scalar messages.
+        time: Per node its time.
+        reference: The time to compare with; the last if not given.
+        num_slices: Directions for sliced W1.
+        seed: Seed of the directions.
+
+    Example:
+        >>> found = shift([[0.0], [2.0], [1.0], [3.0]], [0, 0, 1, 1])
+        >>> found.mean, found.second, found.sliced
+        (array([1., 0.]), array([0., 0.]), array([1., 0.]))
+    """
+    values = _sample("message", message, 2)
+    moment = checks.node_times("time", time, len(values))
+    times, period = periods(moment)
+    goal = len(times) - 1 if reference is None else _position(times, reference)
+    directions = _directions(values.shape[1], num_slices, seed)
+    theirs = values[period == goal].astype(np.float64)
+    centre, root, spread = theirs.mean(0), _root(_covariance(theirs)), theirs.var(0).sum()
+    lines = _sorted_projections(theirs, directions)
+    mean, second, sliced = np.zeros(len(times)), np.zeros(len(times)), np.zeros(len(times))
+    for t in range(len(times)):
+        if t == goal:
+            continue
+        mine = values[period == t].astype(np.float64)
+        covariance = _covariance(mine)
+        overlap = np.sqrt(np.linalg.eigvalsh(root @ covariance @ root).clip(0)).sum()
+        mean[t] = np.linalg.norm(mine.mean(0) - centre)
+        second[t] = math.sqrt(max(np.trace(covariance) + spread - 2 * overlap, 0.0))
+        sliced[t] = np.mean(_w1_columns(_sorted_projections(mine, directions), lines))
+    return Shift(times, int(times[goal]), np.bincount(period, minlength=len(times)), mean, second, sliced)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Measured distance of one label's messages between two periods, beside what the theory allows.
+
+    All are means over the same directions. `measured` cannot exceed `mean_gap + equal_means`; the bounds
+    by themselves hold if the means agree (`mean_gap` = 0), which is the premise of the theory.
+
+    Attributes:
+        label: The label.
+        time: The period compared with the reference.
+        measured: W1.
+        mean_gap: |mean − mean of the reference|.
+        trivial: 2C.
+        theorem_4_3: Theorem 4.3 with C and V as found in the two samples.
+        theorem_4_4: Theorem 4.4, scale-free, if τ was given.
+        equal_means: √(2V).
+    """
+
+    label: int
+    time: int
+    measured: float
+    mean_gap: float
+    trivial: float
+    theorem_4_3: float
+    theorem_4_4: float | None
+    equal_means: float
+
+
+def compare(
+    message: Array,
+    label: Array,
+    time: Array,
+    *,
+    reference: int | None = None,
+    tau: float | None = None,
+    num_slices: int = 16,
+    seed: int = 0,
+) -> list[Comparison]:
+    """Bound and measurement side by side, for every label and period against the label's reference period.
+
+    The theory is about scalar messages; vectors are projected on random directions, each a scalar message.
+
+    Args:
+        message: [N, f], or [N] for scalar messages.
+        label: Per node its class; nodes with −1 are left out, so pass labels masked at the cutoff.
+        time: Per node its time.
+        reference: The time to compare with; the last one that has labels if not given.
+        tau: Sub-Gaussian constant of the scalar messages, if known.
+        num_slices: Directions.
+        seed: Seed of the directions.
+
+    Example:
+        >>> for row in compare([0.0, 2.0, -1.0, 3.0], [0, 0, 0, 0], [0, 0, 1, 1]):
+        ...     print(row.time, row.measured, row.mean_gap, round(row.equal_means, 3), row.theorem_4_3)
+        0 1.0 0.0 2.828 6.0
+    """
+    values = _sample("message", message, 2)
+    known = checks.labels("label", label, len(values))
+    moment = checks.node_times("time", time, len(values))
+    if not (known >= 0).any():
+        raise InputError("label is -1 for every node, so there is no label to compare; give the labels of the past.")
+    goal = int(moment[known >= 0].max()) if reference is None else reference
+    _position(np.unique(moment[known >= 0]), goal)
+    directions = _directions(values.shape[1], num_slices, seed)
+    found = []
+    for y in np.unique(known[known >= 0]):
+        groups = {int(t): np.flatnonzero((known == y) & (moment == t)) for t in np.unique(moment[known == y])}
+        lines = {t: _sorted_projections(values[rows], directions) for t, rows in groups.items()}
+        if goal in lines:
+            found += [_comparison(int(y), t, lines[t], lines[goal], tau) for t in lines if t != goal]
+    return found
+
+
+def _comparison(label: int, time: int, mine: np.ndarray, theirs: np.ndarray, tau: float | None) -> Comparison:
+    largest = np.maximum(np.abs(mine).max(0), np.abs(theirs).max(0)).clip(np.finfo(float).tiny)
+    variance = np.maximum(mine.var(0), theirs.var(0))
+    pairs = list(zip(largest.tolist(), variance.tolist(), strict=True))
+    subgaussian = None
+    if tau is not None:
+        subgaussian = float(np.mean([theorem_4_4(C, tau, form="scale-free") for C, _ in pairs]))
+    return Comparison(
+        label=label,
+        time=time,
+        measured=float(np.mean(_w1_columns(mine, theirs))),
+        mean_gap=float(np.abs(mine.mean(0) - theirs.mean(0)).mean()),
+        trivial=float(2 * largest.mean()),
+        theorem_4_3=float(np.mean([theorem_4_3(C, V) for C, V in pairs])),
+        theorem_4_4=subgaussian,
+        equal_means=float(np.mean([equal_means(V) for _, V in pairs])),
+    )
+
+
+def _w1(a: np.ndarray, b: np.ndarray) -> float:
+    """W1 of two sorted samples."""
+    if len(a) == len(b):  # the best coupling joins equal ranks
+        return float(np.abs(a - b).mean())
+    steps = np.sort(np.concatenate([a, b]))
+    below = np.searchsorted(a, steps[:-1], "right") / len(a) - np.searchsorted(b, steps[:-1], "right") / len(b)
+    return float(np.abs(below) @ np.diff(steps))
+
+
+def _w1_columns(a: np.ndarray, b: np.ndarray) -> list[float]:
+    return [_w1(a[:, j], b[:, j]) for j in range(a.shape[1])]
+
+
+def _directions(columns: int, num_slices: int, seed: int) -> np.ndarray:
+    """Unit vectors as columns [f, num_slices]; for scalars the one direction there is."""
+    if num_slices < 1:
+        raise InputError(f"num_slices={num_slices} gives no direction; ask for at least one.")
+    if columns == 1:
+        return np.ones((1, 1))
+    drawn = np.random.default_rng(seed).standard_normal((columns, num_slices))
+    return drawn / np.linalg.norm(drawn, axis=0)
+
+
+def _sorted_projections(values: np.ndarray, directions: np.ndarray) -> np.ndarray:
+    """Every column sorted, and contiguous."""
+    return np.sort((values.astype(np.float64, copy=False) @ directions).T, axis=1).T
+
+
+def _covariance(values: np.ndarray) -> np.ndarray:
+    around = values - values.mean(0)
+    return around.T @ around / len(values)
+
+
+def _root(covariance: np.ndarray) -> np.ndarray:
+    values, vectors = np.linalg.eigh(covariance)
+    return (vectors * np.sqrt(values.clip(0))) @ vectors.T
+
+
+def _sample(name: str, value: Array, ndim: int) -> np.ndarray:
+    """A sample of numbers [n] or vectors [n, f] that is finite and not empty; [n] and [n, 1] stand for each other."""
+    out = checks.array(name, value)
+    if out.ndim == 1:
+        out = out[:, None]
+    out = checks.features(name, out, None)
+    if ndim == 1 and out.shape[1] != 1:
+        raise InputError(f"{name} has {out.shape[1]} columns; give numbers [n], or use sliced_w1 for vectors.")
+    if out.size == 0:
+        raise InputError(f"{name} is empty; give at least one value.")
+    return out[:, 0].astype(np.float64) if ndim == 1 else out
+
+
+def _position(times: np.ndarray, time: int) -> int:
+    at = np.flatnonzero(times == time)
+    if len(at) == 0:
+        raise InputError(f"reference={time} is not a time of these nodes, which have {checks.listing(list(times))}.")
+    return int(at[0])

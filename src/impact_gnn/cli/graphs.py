@@ -1,0 +1,92 @@
+"""Commands about graphs as such: `check`, `convert`, `generate`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from impact_gnn.cli.common import console, guarded, progress_bar, write_json
+from impact_gnn.data.files import load
+from impact_gnn.data.tsbm import tsbm_model, write_tsbm
+from impact_gnn.graph import TemporalGraph
+
+Graph = Annotated[
+    str, typer.Argument(help="A folder with nodes and edges, an .npz file, or a saved graph.", show_default=False)
+]
+Json = Annotated[Path | None, typer.Option("--json", help="Also write the result here, for machines.")]
+Features = Annotated[Path | None, typer.Option(help="A .npy file whose rows replace the features (embeddings).")]
+
+
+def opened(graph: str, features: Path | None = None) -> TemporalGraph:
+    """The graph at a path, with other features if given."""
+    from impact_gnn import _files
+
+    found = load(graph)
+    return found if features is None else found.with_features(_files.open_array(features))
+
+
+def check(
+    graph: Graph,
+    cutoff: Annotated[int | None, typer.Option(help="Labels are known before it.")] = None,
+    json: Json = None,
+) -> None:
+    """Check a graph at the door and print what is in it."""
+
+    def work() -> None:
+        found = opened(graph)
+        at = found.infer_cutoff() if cutoff is None and found.y is not None and (found.y >= 0).any() else cutoff
+        if at is not None:
+            found.masked(at)
+        summary = found.summary()
+        console.print(str(summary))
+        if at is not None:
+            console.print(f"to predict {int(found.targets(at).sum()):,} nodes at or after time {at}")
+        write_json(json, asdict(summary) | {"inferred_cutoff": at})
+
+    guarded(work)
+
+
+def convert(
+    graph: Graph,
+    out: Annotated[Path, typer.Option(help="Directory of the saved graph.", show_default=False)],
+) -> None:
+    """Write a graph as a saved directory, which opens at once however large it is."""
+
+    def work() -> None:
+        found = opened(graph)
+        found.save(out)
+        console.print(f"{found} saved to {out}")
+
+    guarded(work)
+
+
+def generate(
+    out: Annotated[Path, typer.Option(help="Directory of the saved graph.", show_default=False)],
+    nodes: Annotated[int, typer.Option(help="Number of nodes.")] = 2000,
+    times: Annotated[int, typer.Option(help="Number of periods.")] = 10,
+    labels: Annotated[int, typer.Option(help="Number of classes.")] = 10,
+    features: Annotated[int, typer.Option(help="Number of features.")] = 5,
+    decay: Annotated[str, typer.Option(help="A number, 'random' or 'random-zero-diagonal'.")] = "0.6",
+    protocol: Annotated[str, typer.Option(help="'text' or 'released'.")] = "text",
+    mean_degree: Annotated[float | None, typer.Option(help="Expected neighbours per node.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed.")] = 0,
+    memory: Annotated[str, typer.Option(help="Memory to stay within.")] = "2GB",
+) -> None:
+    """Generate a graph of the temporal stochastic block model, however large."""
+
+    def work() -> None:
+        try:
+            step: float | str = float(decay)
+        except ValueError:
+            step = decay
+        model = tsbm_model(
+            nodes, times, labels, features, decay=step, protocol=protocol, mean_degree=mean_degree, seed=seed
+        )
+        with progress_bar("edges") as update:
+            write_tsbm(out, model, memory=memory, progress=update)
+        console.print(f"{load(out)} saved to {out}")
+
+    guarded(work)

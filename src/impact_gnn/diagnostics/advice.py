@@ -1,0 +1,239 @@
+"""From evidence to candidates: which corrections are worth a back-test, the most promising first.
+
+Advice orders, it does not decide: everything that can be computed stays on the list, and `plain` always does. What
+pays is found by back-testing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from impact_gnn.diagnostics.diagnosis import Diagnosis
+from impact_gnn.diagnostics.finding import CANNOT_TELL, DOUBTFUL, FAILS, HOLDS
+from impact_gnn.graph import TemporalGraph
+
+ASYMMETRIC = 0.1
+"""From this share on, past and future neighbours count as different."""
+
+UNEVEN = 0.05
+"""How much more the sizes of periods must explain to count."""
+
+LEAST_SHIFT, STILL_APART = 0.05, 0.9
+"""A smaller shift of messages needs no correction; a correction must keep so much of the classes' separation."""
+
+PER_PART = 0.15
+"""What every part of a method must be worth: of two equals the simpler one comes first."""
+
+PNY_COLUMNS, PNY_NUMBERS = 128, 1 << 24
+"""PNY inverts one matrix of features by features for every class and period; beyond these sizes it is left out."""
+
+GRAPH = (
+    "labels", "pmp", "genpmp", "mmp", "snapshot", "snapshot+labels", "labels+recency", "pmp+labels", "genpmp+labels",
+)  # fmt: skip
+ALIGNED = (
+    "center", "standardize", "jjnorm", "pmp+center", "pmp+jjnorm", "center+jjnorm", "genpmp+center", "center+labels",
+    "standardize+labels", "jjnorm+labels", "pmp+center+labels", "snapshot+center",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A method worth a back-test, what speaks for it (more is better) and why."""
+
+    method: str
+    score: float
+    reason: str
+
+
+@dataclass(frozen=True)
+class Advice:
+    """Candidates, the most promising first, and the choice in words.
+
+    Example:
+        >>> advice = Advice((Candidate("labels", 1.5, "why"), Candidate("plain", 0.0, "the baseline")), "Try labels.")
+        >>> advice.methods
+        ['labels', 'plain']
+    """
+
+    candidates: tuple[Candidate, ...]
+    explanation: str
+
+    @property
+    def methods(self) -> list[str]:
+        """The methods in order."""
+        return [candidate.method for candidate in self.candidates]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        rows = [{"method": c.method, "score": round(c.score, 3), "reason": c.reason} for c in self.candidates]
+        return {"candidates": rows, "explanation": self.explanation}
+
+    def __str__(self) -> str:
+        rows = [f"{c.method:22}{c.score:>6.2f}  {c.reason}" for c in self.candidates]
+        return "\n".join([self.explanation, "", f"{'candidate':22}{'score':>6}  why", *rows])
+
+
+def advise(diagnosis: Diagnosis, graph: TemporalGraph) -> Advice:
+    """Candidates for the back-test, ranked by the evidence.
+
+    A method is the sum of its parts, less a little for each; plain is 0. What the parts are worth:
+
+    | part | evidence | worth |
+    |---|---|---|
+    | labels | there are edges and labels: won .5 on the paper's synthetic graphs and .018 on ogbn-arxiv | 1.5 |
+    | center | label mix holds / doubtful / cannot tell / fails (lost .011 on ogbn-arxiv) | 1.5 / 0 / .3 / −1.5 |
+    | standardize | as center; and features drift | 1.4 / −.1 / .2 / −1.6; +.2 |
+    | jjnorm | label mix holds / doubtful / cannot tell / fails (lost .023 on ogbn-arxiv) | .5 / −.1 / .1 / −1.5 |
+    | jjnorm | decay is common / is not | +.2 / −.2 |
+    | pmp | connectivity separable / doubtful / cannot tell / not: the paper's first choice | .8 / .4 / .3 / 0 |
+    | genpmp | as pmp; and periods weighed by their nodes explain clearly more / do not | +.4 / −.3 |
+    | mmp | the paper advises against it: it hears half of the neighbours | −.6 |
+    | pny | connectivity separable / otherwise; only on small graphs | .6 / 0 |
+    | snapshot | past and future neighbours differ / do not: won .04 on one graph, lost .036, .045 on two | .4 / −.4 |
+    | recency | label mix or features change / both hold: nothing to forget | .5 / −.3 |
+    | features | no edges at all / connectivity fails / otherwise | 1 / −.6 / −1 |
+    | any | it removes the share s of the measured shift of messages and keeps the classes apart | +.5·s |
+
+    Left out is only what cannot differ from another candidate or cannot be computed: time weights where no edge has
+    a time at both ends, alignments without features, label hops without edges, PNY on large or mixed graphs.
+
+    Args:
+        diagnosis: From `diagnose`.
+        graph: The graph that was diagnosed; only its sizes are looked at.
+
+    Example:
+        >>> from impact_gnn.data.tsbm import tsbm
+        >>> from impact_gnn.diagnostics import diagnose
+        >>> g = tsbm(num_nodes=1000, num_labels=4, feature_std=1, seed=0)
+        >>> advise(diagnose(g, 8), g).methods[0]
+        '...labels'
+    """
+    worth = dict(_worth(diagnosis, graph))
+    candidates = []
+    for method in _possible(diagnosis, graph):
+        parts = [] if method == "plain" else method.split("+")
+        score = sum(worth[part][0] - PER_PART for part in parts)
+        reason = "; ".join(worth[part][1] for part in parts) if parts else "the baseline that all others are held against"
+        candidates.append(Candidate(method, round(score, 6), reason))
+    candidates.sort(key=lambda c: (-c.score, c.method.count("+"), c.method != "plain"))
+    return Advice(tuple(candidates), _explanation(candidates, diagnosis))
+
+
+def _possible(diagnosis: Diagnosis, graph: TemporalGraph) -> list[str]:
+    """What can be computed on this graph, simple methods first."""
+    edges = any(part.num_edges for triple, part in graph.relations.items() if graph.target in (triple[0], triple[2]))
+    features = graph.x is not None
+    found = ["plain", "recency"]
+    if features:
+        found.append("features")
+    if edges:
+        found += GRAPH
+    if edges and features:
+        found += ALIGNED
+        if _small(graph):
+            found += ["pmp+pny", "pmp+center+pny"]
+    timed = any(
+        part.num_edges and graph.nodes[triple[0]].time is not None and graph.nodes[triple[2]].time is not None
+        for triple, part in graph.relations.items()
+    )
+    dated = {"pmp", "genpmp", "mmp", "snapshot"}
+    return found if timed else [method for method in found if not dated & set(method.split("+"))]
+
+
+def _small(graph: TemporalGraph) -> bool:
+    if graph.is_hetero or graph.x is None or graph.x.shape[1] > PNY_COLUMNS:
+        return False
+    return graph.num_labels * len(graph.times) * graph.x.shape[1] ** 2 <= PNY_NUMBERS
+
+
+def _worth(diagnosis: Diagnosis, graph: TemporalGraph) -> Iterator[tuple[str, tuple[float, str]]]:
+    """Every part with what it is worth and why: the table of `advise`, row by row."""
+    mix, drift = diagnosis.label_mix.verdict, diagnosis.feature_drift.verdict
+    separable, common = diagnosis.separability.verdict, diagnosis.decay.verdict
+    measured = _removed(diagnosis)
+
+    def part(name: str, worth: float, why: str) -> tuple[str, tuple[float, str]]:
+        if name not in measured:
+            return name, (worth, why)
+        share, apart = measured[name]
+        what = f"removes {share:.0%} of the shift" if share >= 0 else f"adds {-share:.0%} to the shift"
+        if not apart:
+            what += " but mixes the classes"
+        return name, (worth + 0.5 * (share if apart else min(share, 0.0)), f"{why} ({what})")
+
+    yield part("labels", 1.5, "known labels of neighbours are the strongest evidence on most graphs")
+    by_mix = {HOLDS: 1.5, DOUBTFUL: 0.0, CANNOT_TELL: 0.3, FAILS: -1.5}[mix]
+    stable = {
+        HOLDS: "the label mix is stable, so period means may be removed",
+        DOUBTFUL: "the label mix moves, so period means hold information",
+        CANNOT_TELL: "whether the label mix is stable cannot be seen",
+        FAILS: "the label mix changes, so period means hold information",
+    }[mix]
+    yield part("center", by_mix, stable)
+    drifting = drift in (FAILS, DOUBTFUL)
+    yield part("standardize", by_mix - 0.1 + (0.2 if drifting else 0), stable)
+    scaled = {HOLDS: 0.5, DOUBTFUL: -0.1, CANNOT_TELL: 0.1, FAILS: -1.5}[mix]
+    scaled += {HOLDS: 0.2, FAILS: -0.2}.get(common, 0)
+    yield part("jjnorm", scaled, f"label mix: {mix}, common decay: {common}")
+    first = {HOLDS: 0.8, DOUBTFUL: 0.4, CANNOT_TELL: 0.3, FAILS: 0.0}[separable]
+    yield part("pmp", first, f"separable connectivity: {separable}")
+    uneven = _uneven(diagnosis)
+    gain = "explain" if uneven else "do not explain"
+    yield part("genpmp", first + (0.4 if uneven else -0.3), f"sizes of periods {gain} more of the connections")
+    yield part("mmp", -0.6, "hears older neighbours only")
+    yield part("pny", 0.6 if separable == HOLDS else 0.0, f"separable connectivity: {separable}")
+    sided = _asymmetric(diagnosis)
+    words = "past and future neighbours differ" if sided else "past and future neighbours are alike"
+    yield part("snapshot", 0.4 if sided else -0.4, words)
+    moving = FAILS in (mix, drift) or DOUBTFUL in (mix, drift)
+    why = "labels or features change, so recent nodes tell more" if moving else "nothing changes that should be forgotten"
+    yield part("recency", 0.5 if moving else -0.3, why)
+    bare = not any(relation.num_edges for relation in graph.relations.values())
+    alone = 1.0 if bare else -0.6 if separable == FAILS else -1.0
+    yield part("features", alone, "there are no edges" if bare else "leaves the neighbours out")
+
+
+def _removed(diagnosis: Diagnosis) -> dict[str, tuple[float, bool]]:
+    """Share of the measured shift that a method removes, at least −1, and whether classes stay as far apart."""
+    if diagnosis.shift is None:
+        return {}
+    found = diagnosis.shift.methods
+    plain = found["plain"]
+    if not plain["overall"] or plain["overall"] < LEAST_SHIFT:
+        return {}
+    return {
+        name: (
+            max(-1.0, 1 - one["overall"] / plain["overall"]),
+            not plain["separation"] or one["separation"] >= STILL_APART * plain["separation"],
+        )
+        for name, one in found.items()
+        if name != "plain" and one["overall"] is not None and one["separation"] is not None
+    }
+
+
+def _uneven(diagnosis: Diagnosis) -> bool:
+    """Whether counting per node of the neighbours' period explains clearly more."""
+    finding = diagnosis.separability
+    per_node = finding.series.get("per_node")
+    return per_node is not None and finding.statistic is not None and per_node[1] > finding.statistic + UNEVEN
+
+
+def _asymmetric(diagnosis: Diagnosis) -> bool:
+    symmetry = diagnosis.separability.series.get("symmetry")
+    return symmetry is not None and symmetry[2] < 1 - ASYMMETRIC
+
+
+def _explanation(candidates: list[Candidate], diagnosis: Diagnosis) -> str:
+    best = candidates[0]
+    verdicts = ", ".join(f"{finding.name} {_said(finding.verdict)}" for finding in diagnosis.findings)
+    if best.method == "plain":
+        start = "Nothing found speaks for a correction, so plain comes first."
+    else:
+        start = f"{best.method} comes first: {best.reason}."
+    return f"{start} Evidence: {verdicts}. The order says what to back-test first; only the back-test decides."
+
+
+def _said(verdict: str) -> str:
+    return {HOLDS: "holds", DOUBTFUL: "is doubtful", FAILS: "fails", CANNOT_TELL: "cannot be told"}[verdict]

@@ -1,0 +1,124 @@
+"""Nodes of one class and period: where their means lie, how noisy those are, how far they drift."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from impact_gnn._array import group_moments
+
+LEAST = 2
+"""Nodes that it takes to know how noisy their mean is; smaller cells are left out."""
+
+LEAST_VARIANCE = 0.1
+"""Smallest variance within a class, as a share of the usual one: a class without noise must not decide alone."""
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Cells in the order of class, then period. C is their number.
+
+    Attributes:
+        label: Class of every cell [C].
+        period: Its period [C].
+        count: Its nodes [C].
+        weight: What a node counts: one over the variance within its class, usual variance 1 [C].
+        mean: Mean features [C, f].
+        noise: Expected ‖mean − true mean‖² [C].
+        again: What drawing the nodes once more adds to it [C].
+        values: The features in the order of the cells [n, f].
+        start: Where each cell begins in `values` [C].
+
+    Example:
+        >>> values = np.array([[0.0], [2.0], [4.0], [6.0]])
+        >>> cells = Cells.of(np.array([0, 0, 0, 0]), np.array([0, 0, 1, 1]), values)
+        >>> cells.mean.ravel(), cells.noise
+        (array([1., 5.]), array([1., 1.]))
+        >>> cells.drift(cells.mean, cells.noise, first=0)  # (5 − 1)², less the noise of both means
+        14.0
+    """
+
+    label: np.ndarray
+    period: np.ndarray
+    count: np.ndarray
+    weight: np.ndarray
+    mean: np.ndarray
+    noise: np.ndarray
+    again: np.ndarray
+    values: np.ndarray
+    start: np.ndarray
+
+    @classmethod
+    def of(cls, label: np.ndarray, period: np.ndarray, values: np.ndarray) -> Cells:
+        """The cells of at least `LEAST` nodes."""
+        size = int(period.max()) + 1
+        code, index, count = np.unique(label.astype(np.int64) * size + period, return_inverse=True, return_counts=True)
+        kept = count >= LEAST
+        number = np.where(kept, np.cumsum(kept) - 1, -1)[index]
+        code, count = code[kept], count[kept]
+        order = np.argsort(number, kind="stable")[np.count_nonzero(number < 0) :]
+        values = np.ascontiguousarray(values[order])
+        start = np.concatenate([[0], np.cumsum(count)[:-1]]).astype(np.int64)[: len(count)]
+        _, mean, squares = group_moments(values, number[order].astype(np.int32), len(count))
+        total, own = squares.sum(1), code // size
+        pooled = max(total.sum() / max((count - 1).sum(), 1), 1e-300)
+        within = np.bincount(own, total) / np.maximum(np.bincount(own, count - 1), 1)
+        weight = 1 / np.maximum(within / pooled, LEAST_VARIANCE)[own]
+        return cls(
+            own, code % size, count, weight, mean, total / count / (count - 1), total / count**2, values, start
+        )
+
+    def redrawn(self, rng: np.random.Generator) -> np.ndarray:
+        """Means of the cells after drawing their nodes again with replacement."""
+        size = np.repeat(self.count, self.count)
+        picked = np.repeat(self.start, self.count) + (rng.random(len(size)) * size).astype(np.int64)
+        return np.add.reduceat(self.values[picked], self.start, axis=0, dtype=np.float64) / self.count[:, None]
+
+    def classes(self, mean: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Mean [Y, f], share of the weight [Y] and noise [Y] of every class that has cells."""
+        _, own = np.unique(self.label, return_inverse=True)
+        part = self.count / np.bincount(own, self.count)[own]
+        middle = np.zeros((own.max() + 1, mean.shape[1]))
+        np.add.at(middle, own, part[:, None] * mean)
+        share = np.bincount(own, self.count * self.weight)
+        return middle, share / share.sum(), np.bincount(own, part**2 * noise)
+
+    def distance(self, mean: np.ndarray, noise: np.ndarray) -> float:
+        """Mean squared distance of the classes from their common mean, noise taken out."""
+        middle, share, unsure = self.classes(mean, noise)
+        square = ((middle - share @ middle) ** 2).sum(1)
+        return float((share * (square - unsure * (1 - 2 * share) - (share**2 * unsure).sum())).sum())
+
+    def followed(self, first: int) -> bool:
+        """Whether some class has a cell in period `first` or later and an earlier one."""
+        again = np.concatenate([[False], self.label[1:] == self.label[:-1]])
+        return bool((again & (self.period >= first)).any())
+
+    def drift(self, mean: np.ndarray, noise: np.ndarray, first: int) -> float:
+        """Mean squared distance of cells from the past of their class, over periods from `first` on."""
+        square, weight = self._to_past(mean, noise)
+        weight = np.where(self.period >= first, weight, 0)
+        return float((weight * square).sum() / max(weight.sum(), 1e-300))
+
+    def by_period(self, num_periods: int) -> np.ndarray:
+        """Root mean squared distance from the past in every period; NaN where no class has a past."""
+        square, weight = self._to_past(self.mean, self.noise)
+        total = np.bincount(self.period, weight, num_periods)
+        found = np.bincount(self.period, weight * square, num_periods)
+        return np.sqrt(np.maximum(np.divide(found, total, out=np.full(num_periods, np.nan), where=total > 0), 0))
+
+    def _to_past(self, mean: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """‖μ_yt − μ_y,<t‖² less its noise, and what it counts: nothing where a class has no past."""
+        before = self._running(self.count)
+        many = np.maximum(before, 1)
+        past = self._running(self.count[:, None] * mean) / many[:, None]
+        unsure = self._running(self.count**2 * noise) / many**2
+        square = ((mean - past) ** 2).sum(1) - noise - unsure
+        return square, np.where(before > 0, self.count * self.weight, 0)
+
+    def _running(self, values: np.ndarray) -> np.ndarray:
+        """Sums over the earlier cells of the same class."""
+        total = np.cumsum(values, axis=0) - values
+        begins = np.concatenate([[True], self.label[1:] != self.label[:-1]])
+        return total - total[np.maximum.accumulate(np.where(begins, np.arange(len(begins)), 0))]

@@ -1,0 +1,67 @@
+"""`Diagnosis`: all evidence about a graph in one value that can be printed and saved as JSON."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from impact_gnn.diagnostics.finding import Finding, plain
+from impact_gnn.diagnostics.shift import MessageShift
+
+WIDTH = 110
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What was found about a graph before anything is trained.
+
+    Attributes:
+        cutoff: Labels at or after it were not read.
+        label_mix: Assumption 1.
+        feature_drift: Assumption 2.
+        separability: Assumption 3.
+        decay: Assumption 4.
+        shift: Messages of the past against those of the targets; None where there are none.
+        feature_map: Two coordinates for a sample of nodes and for the means of classes; empty without features.
+        notes: How the graph was looked at, in sentences.
+    """
+
+    cutoff: int
+    label_mix: Finding
+    feature_drift: Finding
+    separability: Finding
+    decay: Finding
+    shift: MessageShift | None
+    feature_map: Mapping[str, Any] = field(repr=False)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The findings about assumptions 1 to 4."""
+        return self.label_mix, self.feature_drift, self.separability, self.decay
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "cutoff": self.cutoff,
+            "findings": [finding.as_dict() for finding in self.findings],
+            "shift": None if self.shift is None else self.shift.as_dict(),
+            "feature_map": plain(self.feature_map),
+            "notes": list(self.notes),
+        }
+
+    def __str__(self) -> str:
+        lines = [f"{'assumption':26}{'verdict':13}{'statistic':>10}  95 % interval"]
+        for finding in self.findings:
+            value = "" if finding.statistic is None else f"{finding.statistic:.3f}"
+            around = "" if finding.interval is None else f"{finding.interval[0]:.3f} to {finding.interval[1]:.3f}"
+            head = f"{finding.assumption} {finding.name}"
+            lines.append(f"{head:26}{finding.verdict:13}{value:>10}  {around}".rstrip())
+            lines += textwrap.wrap(finding.sentence, WIDTH, initial_indent="    ", subsequent_indent="    ")
+        if self.shift is not None:
+            lines += ["", f"shift of the labelled past to the targets ({self.shift.path})", str(self.shift)]
+        for note in self.notes:
+            lines += textwrap.wrap(f"Note: {note}", WIDTH)
+        return "\n".join(lines)

@@ -1,0 +1,55 @@
+"""GraphSAGE: the node itself and the message have a linear map each."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+from torch.nn.functional import dropout, relu
+
+from impact_gnn.nn.messages import Message
+from impact_gnn.nn.sparse import Propagation
+
+
+class SAGE(nn.Module):
+    """GraphSAGE: X ← σ(X W_root + align(M X) W + b), M the (time-weighted) mean of the neighbours.
+
+    Args:
+        in_channels: Columns of the features.
+        num_labels: Number of classes.
+        hidden: Width of the hidden layers.
+        num_layers: Number of layers.
+        dropout: Share of hidden units left out in training.
+        align: Alignment of every layer's message, such as `TimeCenter`, `JJNorm` or `PNY`.
+
+    Example:
+        >>> import torch
+        >>> from impact_gnn.data.tsbm import tsbm
+        >>> g = tsbm(num_nodes=100, num_times=4, num_labels=2, seed=0)
+        >>> SAGE(5, 2)(torch.tensor(g.x), Propagation.of(g, weighting="mmp")).shape
+        torch.Size([100, 2])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        num_labels: int,
+        hidden: int = 16,
+        *,
+        num_layers: int = 2,
+        dropout: float = 0.5,
+        align: nn.Module | None = None,
+    ) -> None:
+        super().__init__()
+        widths = [in_channels, *[hidden] * (num_layers - 1), num_labels]
+        steps = list(zip(widths[:-1], widths[1:], strict=True))
+        self.dropout = dropout
+        self.messages = nn.ModuleList(Message(align, keep=k == 0) for k in range(num_layers))
+        self.roots = nn.ModuleList(nn.Linear(a, b, bias=False) for a, b in steps)
+        self.linears = nn.ModuleList(nn.Linear(a, b) for a, b in steps)
+
+    def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
+        """Logits [N, num_labels] of all nodes."""
+        for k, (message, root, linear) in enumerate(zip(self.messages, self.roots, self.linears, strict=True)):
+            if k:
+                x = dropout(relu(x), self.dropout, self.training)
+            x = root(x) + linear(message(x, propagation))
+        return x

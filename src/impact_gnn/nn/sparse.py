@@ -1,0 +1,167 @@
+"""The sparse product as a differentiable operation: forward M x, backward Mᵀ g.
+
+In CPU memory both directions run the kernels of `propagation`, which share memory with the tensors and compute
+the time weights from one small integer per node. On other devices the normalised weights are written out once.
+Nothing is transposed or rebuilt while a model trains.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+from impact_gnn.checks import InputError
+from impact_gnn.graph import TemporalGraph, Triple
+from impact_gnn.propagation.hops import operator as operator_of
+from impact_gnn.propagation.operator import Operator
+
+
+class Propagation:
+    """What spatial models are given in place of `edge_index`: `propagation(x)` is the message of every node.
+
+    Args:
+        operator: From the nodes of one type to themselves.
+
+    Example:
+        >>> from impact_gnn.data.tsbm import tsbm
+        >>> g = tsbm(num_nodes=100, num_times=4, num_labels=2, num_features=3, seed=0)
+        >>> propagation = Propagation.of(g, weighting="pmp")
+        >>> propagation(torch.randn(100, 3, requires_grad=True))
+        tensor([[...]], grad_fn=<_ProductBackward>)
+    """
+
+    def __init__(self, operator: Operator) -> None:
+        if operator.csr.num_sources != operator.csr.num_targets:
+            raise InputError(
+                f"the operator leads from {operator.csr.num_sources} to {operator.csr.num_targets} nodes; layers "
+                f"need one from the nodes of a type to themselves."
+            )
+        self.operator = operator
+        self._on_device: dict[torch.device, _Edges] = {}
+
+    @classmethod
+    def of(
+        cls,
+        graph: TemporalGraph,
+        relation: Triple | None = None,
+        *,
+        weighting: str | np.ndarray = "plain",
+        norm: str = "mean",
+        self_loop: bool = False,
+    ) -> Propagation:
+        """The propagation along a relation of a graph; arguments as in `propagation.operator`."""
+        return cls(operator_of(graph, relation, weighting=weighting, norm=norm, self_loop=self_loop))
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of nodes."""
+        return self.operator.csr.num_targets
+
+    @property
+    def table(self) -> np.ndarray:
+        """The weighting table Ω [T, T]."""
+        return self.operator.table
+
+    @property
+    def period(self) -> np.ndarray:
+        """Position of every node's time among the times of the table [N]."""
+        return self.operator.target_period
+
+    @cached_property
+    def edge_index(self) -> Tensor:
+        """Edges source → target of positive weight [2, E], grouped by target, then the loops if there are any."""
+        return torch.from_numpy(np.stack(self._edge_list[:2]))
+
+    @cached_property
+    def edge_weight(self) -> Tensor:
+        """Ω·a of every edge in `edge_index`, not normalised [E] float32."""
+        return torch.from_numpy(self._edge_list[2])
+
+    def edges(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """`edge_index` and the log-weights [E, 1] that attention adds to its scores, on a device."""
+        kept = self._kept(device)
+        return kept.edge_index, kept.log_weight
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """The message M x [N, f], in the type of x where that is float32 or float64, else float32."""
+        if x.dtype not in (torch.float32, torch.float64):  # the kernels know no half precision
+            x = x.float()
+        if x.device.type == "cpu":
+            return _Product.apply(x, self.operator)
+        return _EdgeProduct.apply(x, self._kept(x.device))
+
+    def __repr__(self) -> str:
+        loops = ", self_loop=True" if self.operator.self_loop else ""
+        return f"Propagation({self.num_nodes} nodes, {self.operator.csr.num_edges} edges, {self.operator.norm!r}{loops})"
+
+    @cached_property
+    def _edge_list(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        csr, one = self.operator.csr, self.operator
+        target = np.repeat(np.arange(csr.num_targets), np.diff(csr.indptr))
+        source = csr.indices.astype(np.int64)
+        weight = one.table[one.target_period[target], one.source_period[source]].astype(np.float32)
+        if csr.weight is not None:
+            weight = weight * csr.weight.astype(np.float32)
+        keep = weight > 0
+        if not keep.all():
+            source, target, weight = source[keep], target[keep], weight[keep]
+        if one.self_loop:
+            loop = np.arange(csr.num_targets)
+            source, target = np.concatenate([source, loop]), np.concatenate([target, loop])
+            weight = np.concatenate([weight, np.ones(len(loop), np.float32)])
+        return source, target, weight
+
+    def _kept(self, device: torch.device) -> _Edges:
+        if device not in self._on_device:
+            self._on_device[device] = _Edges(self, device)
+        return self._on_device[device]
+
+
+class _Edges:
+    """The edges and their weights, written out on one device."""
+
+    def __init__(self, propagation: Propagation, device: torch.device) -> None:
+        self.edge_index = propagation.edge_index.to(device)
+        self.log_weight = propagation.edge_weight.log()[:, None].to(device)
+        one, (source, target) = propagation.operator, propagation.edge_index.numpy()
+        scaled = one.row_scale[target] * propagation.edge_weight.numpy() * one.column_scale[source]
+        self.normalised = torch.from_numpy(scaled.astype(np.float32)).to(device)
+
+    def product(self, x: Tensor, *, transposed: bool) -> Tensor:
+        """Σ over edges; in the backward direction messages flow from targets to sources."""
+        source, target = self.edge_index.flip(0) if transposed else self.edge_index
+        return torch.zeros_like(x).index_add(0, target, x[source] * self.normalised[:, None].to(x.dtype))
+
+
+class _Product(Function):
+    """M x by the kernels, which read and write the tensors' own memory."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, operator: Operator) -> Tensor:
+        ctx.operator = operator
+        return torch.from_numpy(operator.apply(x.detach().contiguous().numpy()))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return torch.from_numpy(ctx.operator.transpose_apply(grad.contiguous().numpy())), None
+
+
+class _EdgeProduct(Function):
+    """M x by summing over edges, without keeping what every edge carried."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, edges: _Edges) -> Tensor:
+        ctx.edges = edges
+        return edges.product(x, transposed=False)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return ctx.edges.product(grad, transposed=True), None

@@ -1,0 +1,203 @@
+"""What is trained on: hops of rows for decoupled models, a whole graph for spatial ones, and who may be seen."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from impact_gnn import checks
+from impact_gnn.checks import InputError
+from impact_gnn.graph import TemporalGraph
+from impact_gnn.nn.sparse import Propagation
+
+SAMPLED_ROWS = 64
+"""Rows that go into a fingerprint."""
+
+
+class Task(Protocol):
+    """How a model is asked for the logits of some rows."""
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows there are."""
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether rows can be computed apart from each other, so that mini batches save work."""
+
+    def to(self, device: torch.device) -> Task:
+        """The same on a device."""
+
+    def logits(self, model: nn.Module, rows: Tensor) -> Tensor:
+        """Logits of the rows [n, num_labels]."""
+
+    def fingerprint(self) -> str:
+        """A short text that differs for different inputs, so that a checkpoint is not resumed with others."""
+
+
+class HopTask:
+    """Decoupled models: `model(hops of the rows, label hops of the rows)`.
+
+    Args:
+        hops: Matrices [N, f_k], hop 0 (the features themselves) first; arrays, memory maps or tensors. Memory
+            maps stay on disk, and a batch reads its own rows.
+        label_hops: Label hops [N, num_labels], or nothing.
+
+    Example:
+        >>> from impact_gnn.nn import SGC
+        >>> task = HopTask([np.ones((4, 3), np.float32)])
+        >>> task.logits(SGC(3, 2), torch.tensor([0, 2])).shape
+        torch.Size([2, 2])
+    """
+
+    by_rows = True
+
+    def __init__(
+        self, hops: Sequence[np.ndarray | Tensor], label_hops: Sequence[np.ndarray | Tensor] = (),
+        device: torch.device | None = None,
+    ) -> None:  # fmt: skip
+        if not hops:
+            raise InputError("hops is empty; give at least the features [N, f].")
+        sizes = {len(values) for values in (*hops, *label_hops)}
+        if len(sizes) > 1:
+            raise InputError(f"hops and label_hops have {sorted(sizes)} rows; give one row per node in each.")
+        self.device = torch.device("cpu") if device is None else device
+        self.hops = [_placed(values, self.device) for values in hops]
+        self.label_hops = [_placed(values, self.device) for values in label_hops]
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows."""
+        return len(self.hops[0])
+
+    @property
+    def in_channels(self) -> list[int]:
+        """Columns of every hop, as models want to be told."""
+        return [values.shape[1] for values in self.hops]
+
+    @property
+    def label_channels(self) -> list[int]:
+        """Columns of every label hop."""
+        return [values.shape[1] for values in self.label_hops]
+
+    def to(self, device: torch.device) -> HopTask:
+        """The same task whose batches arrive on `device`."""
+        return self if device == self.device else HopTask(self.hops, self.label_hops, device)
+
+    def logits(self, model: nn.Module, rows: Tensor) -> Tensor:
+        """Logits of the rows."""
+        picked = ([_rows(values, rows, self.device) for values in part] for part in (self.hops, self.label_hops))
+        return model(*picked)
+
+    def fingerprint(self) -> str:
+        """Shapes and a hash of some rows of every hop."""
+        return _fingerprint([*self.hops, *self.label_hops])
+
+
+class GraphTask:
+    """Spatial models: `model(x, propagation)`, all nodes at once.
+
+    Example:
+        >>> from impact_gnn.data.tsbm import tsbm
+        >>> from impact_gnn.nn import GCN
+        >>> g = tsbm(num_nodes=100, num_times=4, num_labels=2, seed=0)
+        >>> task = GraphTask(g.x, Propagation.of(g))
+        >>> task.logits(GCN(5, 2), torch.arange(7)).shape
+        torch.Size([7, 2])
+    """
+
+    by_rows = False
+
+    def __init__(self, x: np.ndarray | Tensor, propagation: Propagation) -> None:
+        if len(x) != propagation.num_nodes:
+            raise InputError(f"x has {len(x)} rows, the propagation {propagation.num_nodes} nodes; they must agree.")
+        self.x = x.float() if isinstance(x, Tensor) else torch.tensor(np.asarray(x, np.float32))
+        self.propagation = propagation
+
+    @property
+    def num_rows(self) -> int:
+        """Number of nodes."""
+        return len(self.x)
+
+    def to(self, device: torch.device) -> GraphTask:
+        """The same task on `device`."""
+        return self if device == self.x.device else GraphTask(self.x.to(device), self.propagation)
+
+    def logits(self, model: nn.Module, rows: Tensor) -> Tensor:
+        """Logits of the rows, computed with those of all nodes."""
+        return model(self.x, self.propagation)[rows]
+
+    def fingerprint(self) -> str:
+        """Shapes and a hash of some rows, with the operator's table."""
+        return f"{_fingerprint([self.x, self.propagation.table])} {self.propagation!r}"
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Rows to train on and rows to choose by (row numbers); never a row at or after the cutoff."""
+
+    train: np.ndarray
+    valid: np.ndarray
+
+    @property
+    def all(self) -> np.ndarray:
+        """Every labelled row."""
+        return np.concatenate([self.train, self.valid])
+
+
+def split_rows(graph: TemporalGraph, *, valid: int = 1) -> Split:
+    """Labelled rows of a view: the last `valid` labelled periods before its cutoff to choose by, the rest to train on.
+
+    Args:
+        graph: A view made by `masked(cutoff)`.
+        valid: Number of periods held out; 0 for none.
+
+    Example:
+        >>> g = TemporalGraph(y=[0, 1, 0, 1, -1], time=[1, 1, 2, 4, 5], edge_index=np.zeros((2, 0), dtype=int))
+        >>> split = split_rows(g.masked(5))
+        >>> split.train, split.valid
+        (array([0, 1, 2]), array([3]))
+    """
+    valid = checks.whole_number("valid", valid)
+    if graph.cutoff is None or graph.y is None:
+        raise InputError("a split needs a view that hides the labels to predict; pass graph.masked(cutoff).")
+    rows = np.flatnonzero((graph.y >= 0) & (graph.time < graph.cutoff))
+    when = graph.time[rows]
+    periods = np.unique(when)
+    if not 0 <= valid < len(periods):
+        raise InputError(
+            f"valid={valid} of {len(periods)} labelled periods before the cutoff {graph.cutoff} leaves none to train "
+            f"on; choose from 0 to {len(periods) - 1}."
+        )
+    first = periods[len(periods) - valid] if valid else graph.cutoff
+    return Split(rows[when < first], rows[when >= first])
+
+
+def _placed(values: np.ndarray | Tensor, device: torch.device) -> np.ndarray | Tensor:
+    """Tensors on the device; memory maps as they are."""
+    if isinstance(values, Tensor):
+        return values.float().to(device)
+    if isinstance(values, np.memmap) or isinstance(values.base, np.memmap):
+        return values
+    return torch.tensor(np.asarray(values, np.float32)).to(device)
+
+
+def _rows(values: np.ndarray | Tensor, rows: Tensor, device: torch.device) -> Tensor:
+    if isinstance(values, Tensor):
+        return values[rows]
+    return torch.from_numpy(np.asarray(values[rows.cpu().numpy()], np.float32)).to(device)
+
+
+def _fingerprint(arrays: Sequence[np.ndarray | Tensor]) -> str:
+    digest = hashlib.sha256()
+    for values in arrays:
+        some = torch.linspace(0, max(len(values) - 1, 0), min(SAMPLED_ROWS, len(values))).long()
+        digest.update(repr(tuple(values.shape)).encode())
+        digest.update(_rows(values, some.to(getattr(values, "device", "cpu")), torch.device("cpu")).cpu().numpy().tobytes())
+    return digest.hexdigest()[:16]

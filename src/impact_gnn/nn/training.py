@@ -1,0 +1,353 @@
+"""The one training loop: full batch and mini batch, early stopping, resuming, refitting.
+
+The loop is given labels in which everything it must not see is −1, rows to train on and rows to choose by; it
+reads no other label. The epoch is chosen on the rows to choose by, which `split_rows` takes from the last
+labelled periods: the best stand-in for the future that the past has.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from impact_gnn import checks
+from impact_gnn.checks import InputError
+from impact_gnn.nn import checkpoint as files
+from impact_gnn.nn.tasks import Split, Task
+
+DEVICES = ("auto", "cpu", "cuda", "mps")
+PRECISIONS = ("float32", "mixed")
+VIEW = 65536
+"""Rows whose logits are computed in one go when nothing is learned from them."""
+
+
+class Diverged(RuntimeError):
+    """Training has left the finite numbers; the message says when."""
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """What happened in one epoch: mean loss, score on the rows to choose by (NaN without any), seconds since start."""
+
+    epoch: int
+    loss: float
+    score: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Training:
+    """How to train.
+
+    Args:
+        epochs: Most epochs.
+        lr: Learning rate of Adam.
+        weight_decay: Weight decay of Adam.
+        batch_size: Rows in a step; None for all at once. Models on whole graphs take no batches.
+        patience: Stop after so many epochs without a better score; None to use all epochs.
+        seed: Seed of initial weights, batches and dropout. On CPU the same seed gives the same bits.
+        device: "auto" (CUDA, then MPS, then CPU), "cpu", "cuda" or "mps".
+        precision: "float32", or "mixed": bfloat16 where the device knows it to be safe.
+        refit: Train anew on all labelled rows, for as many epochs as were chosen.
+        checkpoint: File to resume from if it exists and to write to; None for none.
+        checkpoint_every: Epochs between two writings.
+        progress: Called after every epoch.
+    """
+
+    epochs: int = 200
+    lr: float = 0.01
+    weight_decay: float = 5e-4
+    batch_size: int | None = None
+    patience: int | None = None
+    seed: int = 0
+    device: str = "auto"
+    precision: str = "float32"
+    refit: bool = False
+    checkpoint: Path | None = None
+    checkpoint_every: int = 10
+    progress: Callable[[Epoch], None] | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        checks.choice("device", self.device, DEVICES)
+        checks.choice("precision", self.precision, PRECISIONS)
+        for name in ("epochs", "batch_size", "patience", "checkpoint_every"):
+            value = getattr(self, name)
+            if value is not None and checks.whole_number(name, value) < 1:
+                raise InputError(f"{name}={value} must be at least 1.")
+        for name, least in (("lr", 0.0), ("weight_decay", 0.0)):
+            if not getattr(self, name) >= least:
+                raise InputError(f"{name}={getattr(self, name)} must be at least {least:g}.")
+
+    def chosen_device(self) -> torch.device:
+        """The device that "auto" stands for here."""
+        if self.device != "auto":
+            return torch.device(self.device)
+        if torch.cuda.is_available():
+            return torch.device("cuda", torch.cuda.current_device())
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """A trained model: the weights of the best epoch (on the CPU), how good it was, and all epochs before and after.
+
+    After a refit the weights are those of the refit; `best_epoch`, `valid_score` and `history` tell how the number
+    of epochs was chosen.
+    """
+
+    model: nn.Module
+    state: dict[str, Tensor]
+    best_epoch: int
+    valid_score: float
+    history: list[Epoch]
+
+
+def fit(
+    build: Callable[[], nn.Module],
+    task: Task,
+    labels: np.ndarray,
+    split: Split,
+    training: Training | None = None,
+    *,
+    sample_weight: np.ndarray | None = None,
+) -> Result:
+    """Trains a model and returns it as it was at its best epoch.
+
+    Minimises Σ w·cross-entropy / Σ w over the rows to train on with Adam. Without rows to choose by, the last
+    epoch is the best one.
+
+    Args:
+        build: Makes the untrained model; called after the seed is set, and again for a refit.
+        task: `HopTask` for decoupled models, `GraphTask` for spatial ones.
+        labels: Labels [N]; −1 for everything that must not be seen.
+        split: Rows to train on and rows to choose by.
+        training: Options.
+        sample_weight: What every row counts in the loss [N]; by default all the same.
+
+    Example:
+        >>> from impact_gnn.data.tsbm import tsbm
+        >>> from impact_gnn.nn import SGC, HopTask, split_rows
+        >>> view = tsbm(num_nodes=300, num_times=5, num_labels=2, seed=0).masked(4)
+        >>> task = HopTask([view.x])
+        >>> result = fit(lambda: SGC(5, 2), task, view.y, split_rows(view), Training(epochs=5, device="cpu"))
+        >>> len(result.history), predict(result.model, task).shape
+        (5, (300, 2))
+    """
+    training = Training() if training is None else training
+    labels = checks.labels("labels", labels, task.num_rows)
+    _check(labels, split, task, training)
+    weight = _weights(sample_weight, task.num_rows)
+    result = _Run(build, task, labels, split, training, weight).result()
+    if not training.refit or not len(split.valid):
+        return result
+    where = None if training.checkpoint is None else training.checkpoint.with_name(training.checkpoint.name + ".refit")
+    again = replace(training, epochs=result.best_epoch, patience=None, checkpoint=where)
+    everything = Split(split.all, np.empty(0, np.int64))
+    final = _Run(build, task, labels, everything, again, weight).result()
+    return replace(result, model=final.model, state=final.state)
+
+
+def predict(model: nn.Module, task: Task, rows: np.ndarray | None = None, *, batch_size: int = VIEW) -> np.ndarray:
+    """Probabilities [n, num_labels] of the rows (all by default), float32; `model` stays on its device."""
+    parameter = next(model.parameters(), None)
+    device = torch.device("cpu") if parameter is None else parameter.device
+    task = task.to(device)
+    wanted = np.arange(task.num_rows) if rows is None else np.asarray(rows)
+    logits = _evaluated(model, task, torch.from_numpy(wanted).to(device), batch_size)
+    return torch.softmax(logits.float(), dim=1).cpu().numpy()
+
+
+class _Run:
+    """One training from the seed (or a checkpoint) to the last epoch."""
+
+    def __init__(
+        self,
+        build: Callable[[], nn.Module],
+        task: Task,
+        labels: np.ndarray,
+        split: Split,
+        training: Training,
+        weight: np.ndarray | None,
+    ) -> None:
+        self.build, self.split, self.training = build, split, training
+        self.device = training.chosen_device()
+        self.task = task.to(self.device)
+        seen = np.where(np.isin(np.arange(len(labels)), split.all), labels, -1)  # nothing else is within reach
+        self.labels = torch.from_numpy(seen).to(self.device)
+        self.weight = None if weight is None else torch.from_numpy(weight).to(self.device)
+        self.train_rows, self.valid_rows = (torch.from_numpy(rows).to(self.device) for rows in (split.train, split.valid))
+        self.history: list[Epoch] = []
+        self.best_epoch, self.best_score, self.best_state = 0, -math.inf, {}  # type: int, float, dict[str, Tensor]
+
+    def result(self) -> Result:
+        """Trains; the caller's random state is left as it was."""
+        cuda = [self.device] if self.device.type == "cuda" else []
+        with torch.random.fork_rng(devices=cuda):
+            torch.manual_seed(self.training.seed)
+            self.model = self.build().to(self.device)
+            self.optimizer = torch.optim.Adam(
+                self.model.parameters(), lr=self.training.lr, weight_decay=self.training.weight_decay
+            )
+            self.resume()
+            self.loop()
+        self.model.load_state_dict(self.best_state)
+        self.model.eval()
+        state = {name: value.cpu() for name, value in self.best_state.items()}
+        score = self.best_score if len(self.valid_rows) else math.nan
+        return Result(self.model, state, self.best_epoch, score, self.history)
+
+    def loop(self) -> None:
+        """All epochs that are still to do."""
+        training = self.training
+        before = self.history[-1].seconds if self.history else 0.0
+        start = time.perf_counter()
+        while len(self.history) < training.epochs and not self.exhausted():
+            epoch = len(self.history) + 1
+            loss = self.one_epoch(epoch)
+            score = self.score(epoch)
+            self.history.append(Epoch(epoch, loss, score, before + time.perf_counter() - start))
+            # Without rows to choose by every epoch is the best so far, but only the last one need be kept.
+            last = epoch == training.epochs
+            if score > self.best_score or (not len(self.valid_rows) and last):
+                self.best_epoch, self.best_score = epoch, score
+                self.best_state = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
+            if training.checkpoint and (last or self.exhausted() or epoch % training.checkpoint_every == 0):
+                self.save(training.checkpoint)
+            if training.progress:
+                training.progress(self.history[-1])
+
+    def exhausted(self) -> bool:
+        """Whether patience has run out."""
+        patience = self.training.patience
+        return patience is not None and len(self.valid_rows) > 0 and len(self.history) - self.best_epoch >= patience
+
+    def one_epoch(self, epoch: int) -> float:
+        """One pass over the rows to train on; the mean loss."""
+        self.model.train()
+        total = weights = torch.zeros((), device=self.device)
+        for rows in self.batches():
+            self.optimizer.zero_grad(set_to_none=True)
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.training.precision == "mixed"):
+                logits = self.task.logits(self.model, rows)
+            each = cross_entropy(logits.float(), self.labels[rows], reduction="none")
+            weight = torch.ones_like(each) if self.weight is None else self.weight[rows]
+            loss_sum, weight_sum = (weight * each).sum(), weight.sum()
+            (loss_sum / weight_sum.clamp(min=1e-12)).backward()
+            self.optimizer.step()
+            total, weights = total + loss_sum.detach(), weights + weight_sum
+        loss = float(total / weights.clamp(min=1e-12))
+        if not math.isfinite(loss):
+            raise Diverged(f"the loss became {loss} in epoch {epoch}; lower lr ({self.training.lr:g}) or scale the features.")
+        return loss
+
+    def batches(self) -> Iterator[Tensor]:
+        """The rows to train on: all at once, or in random order and pieces."""
+        size = self.training.batch_size
+        if size is None or (size >= len(self.train_rows) and not self.task.by_rows):
+            yield self.train_rows
+            return
+        order = torch.randperm(len(self.train_rows)).to(self.device)
+        yield from self.train_rows[order].split(size)
+
+    def score(self, epoch: int) -> float:
+        """Accuracy on the rows to choose by."""
+        if not len(self.valid_rows):
+            return math.nan
+        logits = _evaluated(self.model, self.task, self.valid_rows, VIEW)
+        if not bool(torch.isfinite(logits).all()):
+            raise Diverged(f"the logits are not finite after epoch {epoch}; lower lr ({self.training.lr:g}).")
+        return float((logits.argmax(1) == self.labels[self.valid_rows]).float().mean())
+
+    # -- checkpoints ---------------------------------------------------------------------------------------
+
+    def fingerprint(self) -> str:
+        """What must be the same for a checkpoint to be resumed."""
+        options = asdict(replace(self.training, progress=None))
+        for free in ("epochs", "progress", "checkpoint", "checkpoint_every", "refit", "patience", "device"):
+            options.pop(free)
+        digest = hashlib.sha256(repr(sorted(options.items())).encode())
+        shapes = [(name, tuple(value.shape)) for name, value in self.model.state_dict().items()]
+        digest.update(repr((shapes, self.task.fingerprint())).encode())
+        weight = torch.empty(0) if self.weight is None else self.weight
+        for values in (self.labels, self.train_rows, self.valid_rows, weight):
+            digest.update(values.cpu().numpy().tobytes())
+        return digest.hexdigest()
+
+    def save(self, path: Path) -> None:
+        """Writes everything that the rest of the training depends on."""
+        tensors = {
+            **files.named("model", self.model.state_dict()),
+            **files.named("best", self.best_state),
+            **files.named("optimizer", files.flat_optimizer(self.optimizer)),
+            "random/cpu": torch.get_rng_state(),
+        }
+        if self.device.type == "cuda":
+            tensors["random/cuda"] = torch.cuda.get_rng_state(self.device)
+        best = None if math.isinf(self.best_score) or math.isnan(self.best_score) else self.best_score
+        epochs = [[e.epoch, e.loss, None if math.isnan(e.score) else e.score, e.seconds] for e in self.history]
+        note = {"run": self.fingerprint(), "best_epoch": self.best_epoch, "best_score": best, "history": epochs}
+        files.save(path, tensors, note)
+
+    def resume(self) -> None:
+        """Takes up where a checkpoint left off, if there is one."""
+        path = self.training.checkpoint
+        if path is None or not path.exists():
+            return
+        tensors, note = files.load(path)
+        if note["run"] != self.fingerprint():
+            raise InputError(
+                f"checkpoint {path} belongs to another training (other data, model or options); delete it or name "
+                f"another file."
+            )
+        if len(note["history"]) > self.training.epochs and not len(self.valid_rows):
+            raise InputError(
+                f"checkpoint {path} has already run {len(note['history'])} epochs, more than the {self.training.epochs} "
+                f"asked for; delete it or name another file."
+            )
+        self.model.load_state_dict(files.under("model", tensors))
+        self.best_state = {name: value.to(self.device) for name, value in files.under("best", tensors).items()}
+        files.restore_optimizer(self.optimizer, files.under("optimizer", tensors))
+        self.best_epoch = note["best_epoch"]
+        self.best_score = -math.inf if note["best_score"] is None else note["best_score"]
+        self.history = [Epoch(e, loss, math.nan if score is None else score, s) for e, loss, score, s in note["history"]]
+        torch.set_rng_state(tensors["random/cpu"])
+        if "random/cuda" in tensors and self.device.type == "cuda":
+            torch.cuda.set_rng_state(tensors["random/cuda"], self.device)
+
+
+def _evaluated(model: nn.Module, task: Task, rows: Tensor, size: int) -> Tensor:
+    """Logits of rows without learning from them; the model is left in evaluation mode."""
+    model.eval()
+    with torch.no_grad():
+        pieces = rows.split(size) if task.by_rows else [rows]
+        return torch.cat([task.logits(model, piece) for piece in pieces])
+
+
+def _check(labels: np.ndarray, split: Split, task: Task, training: Training) -> None:
+    if not len(split.train):
+        raise InputError("there is no row to train on; give labels for the past.")
+    hidden = np.flatnonzero(labels[split.all] < 0)
+    if len(hidden):
+        raise InputError(f"row {split.all[hidden[0]]} of the split has no label; split labelled rows only.")
+    if len(np.intersect1d(split.train, split.valid)):
+        raise InputError("rows to train on and rows to choose by overlap; keep them apart.")
+    if training.batch_size is not None and not task.by_rows:
+        raise InputError("batch_size does not go with a model on a whole graph; leave it out, or use a decoupled model.")
+
+
+def _weights(given: np.ndarray | None, num_rows: int) -> np.ndarray | None:
+    if given is None:
+        return None
+    weight = np.asarray(given, np.float32)
+    if weight.shape != (num_rows,) or not np.isfinite(weight).all() or weight.min() < 0:
+        raise InputError(f"sample_weight must be {num_rows} finite numbers of zero or more, one per row.")
+    return weight

@@ -1,0 +1,73 @@
+"""What is done about the shift, as one line of text: "pmp+center+labels"."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from impact_gnn.checks import InputError
+from impact_gnn.weighting import METHODS
+
+ALIGNMENTS = ("center", "standardize", "jjnorm", "pny")
+"""Alignments in the order in which they are applied."""
+
+EXTRAS = ("labels", "snapshot", "recency", "features")
+
+
+@dataclass(frozen=True)
+class Method:
+    """A correction: how edges are weighted, how messages are aligned, and what else is done.
+
+    Args:
+        weighting: A name of `weighting.METHODS`.
+        alignment: Names of alignments, applied to every hop in the order center, standardize, jjnorm, pny.
+        labels: Adds label hops: the neighbours' known labels, the own one excluded.
+        snapshot: Represents every labelled node on the graph as it was at its own time.
+        recency: Lets recent labels count more in the loss.
+        features: Uses the features only, no graph.
+
+    Example:
+        >>> Method.parse("pmp+center+labels")
+        Method(pmp+center+labels)
+        >>> str(Method())
+        'plain'
+    """
+
+    weighting: str = "plain"
+    alignment: tuple[str, ...] = ()
+    labels: bool = False
+    snapshot: bool = False
+    recency: bool = False
+    features: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> Method:
+        """The method that a line of parts joined by "+" describes, in any order."""
+        parts = [part.strip() for part in str(text).lower().split("+")]
+        known = [*METHODS, *ALIGNMENTS, *EXTRAS]
+        for part in parts:
+            if part not in known:
+                raise InputError(
+                    f"method {text!r} has an unknown part {part!r}; join any of {', '.join(known)} by '+'."
+                )
+            if parts.count(part) > 1:
+                raise InputError(f"method {text!r} names {part!r} twice; name it once.")
+        weightings = [part for part in parts if part in METHODS]
+        if len(weightings) > 1:
+            raise InputError(f"method {text!r} has two weightings, {' and '.join(weightings)}; choose one.")
+        chosen = tuple(name for name in ALIGNMENTS if name in parts)
+        if "center" in chosen and "standardize" in chosen:
+            raise InputError(f"method {text!r} centres twice; 'standardize' includes 'center'.")
+        extras = {name: name in parts for name in EXTRAS}
+        if extras["features"] and (
+            chosen or weightings not in ([], ["plain"]) or extras["labels"] or extras["snapshot"]
+        ):
+            raise InputError(f"method {text!r} corrects messages it does not use; 'features' goes with 'recency' only.")
+        return cls(weightings[0] if weightings else "plain", chosen, **extras)
+
+    def __str__(self) -> str:
+        extras = [name for name in EXTRAS if getattr(self, name)]
+        head = [] if self.weighting == "plain" and (self.alignment or extras) else [self.weighting]
+        return "+".join([*head, *self.alignment, *extras])
+
+    def __repr__(self) -> str:
+        return f"Method({self})"

@@ -1,0 +1,348 @@
+"""`Pipeline`: from a graph with labels for the past to predictions for the recent nodes, and back from disk."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.numpy
+import torch
+from torch import nn
+
+import impact_gnn
+from impact_gnn import _files, checks
+from impact_gnn.checks import InputError
+from impact_gnn.graph import TemporalGraph
+from impact_gnn.nn import GAMLP, SGC, SIGN, Epoch, HopTask, Split, Training, fit, predict, split_rows
+from impact_gnn.pipeline.inputs import Inputs
+from impact_gnn.pipeline.method import Method
+from impact_gnn.propagation.engine import Engine
+
+FORMAT = "impact-gnn pipeline"
+VERSION = 1
+
+MODELS: dict[str, Callable[[list[int], int, int, list[int], float], nn.Module]] = {
+    "sgc": lambda inputs, count, hidden, labels, dropout: SGC(
+        inputs, count, hidden, label_channels=labels, dropout=dropout
+    ),
+    "sign": lambda inputs, count, hidden, labels, dropout: SIGN(
+        inputs, count, hidden, label_channels=labels, dropout=dropout
+    ),
+    "gamlp": lambda inputs, count, hidden, labels, dropout: GAMLP(
+        inputs, count, hidden, label_channels=labels, dropout=dropout
+    ),
+}
+"""Models by name: (columns of every hop, classes, width, columns of every label hop, dropout) → model."""
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """What fitting leaves behind: the trained model, how inputs are scaled, and what the graph was like."""
+
+    model: nn.Module
+    scales: list[tuple[np.ndarray, np.ndarray]]
+    channels: tuple[list[int], list[int]]
+    cutoff: int
+    t_max: int
+    num_labels: int
+    label_names: tuple[Any, ...] | None
+    best_epoch: int
+    valid_score: float
+
+
+class Pipeline:
+    """Weights, hops, alignment, model and training in one object with scikit-learn's verbs.
+
+    `fit` chooses the number of epochs on the last labelled period (as if it had to be predicted), then trains on
+    all labelled periods. No label at or after the cutoff is ever within its reach.
+
+    Args:
+        model: "sign", "sgc" or "gamlp".
+        method: What is done about the shift, for example "plain", "pmp+center" or "labels" (see `Method`).
+        cutoff: Labels are known before it; by default the graph tells (`TemporalGraph.infer_cutoff`).
+        hops: Steps along the edges.
+        undirected: Let messages run in both directions of every edge.
+        hidden: Width of the model.
+        dropout: Share of hidden units left out in training.
+        epochs: Most epochs; by default as many as a fixed amount of work allows.
+        lr: Learning rate.
+        weight_decay: Weight decay.
+        half_life: With "recency", labels this much older than the newest count half; in units of time.
+        refit: Train on all labelled periods in the end, the one chosen by included.
+        seed: Seed of everything random.
+        device: "auto", "cpu", "cuda" or "mps".
+
+    Example:
+        >>> from impact_gnn.data.tsbm import tsbm
+        >>> g = tsbm(num_nodes=400, num_times=5, num_labels=2, seed=0)
+        >>> p = Pipeline(method="center+labels", cutoff=4, hidden=8, epochs=5).fit(g)
+        >>> p.predict(g).shape == (80,), p.predict_proba(g).shape
+        (True, (80, 2))
+    """
+
+    def __init__(
+        self,
+        model: str = "sign",
+        method: str = "plain",
+        cutoff: int | None = None,
+        *,
+        hops: int = 2,
+        undirected: bool = True,
+        hidden: int = 128,
+        dropout: float = 0.5,
+        epochs: int | None = None,
+        lr: float = 0.005,
+        weight_decay: float = 5e-4,
+        half_life: float | None = None,
+        refit: bool = True,
+        seed: int = 0,
+        device: str = "auto",
+    ) -> None:
+        self.model = checks.choice("model", model, MODELS)
+        self.method = str(Method.parse(method))
+        self.cutoff = cutoff
+        self.hops = hops
+        self.undirected = undirected
+        self.hidden = hidden
+        self.dropout = dropout
+        self.epochs = epochs
+        self.lr = lr
+        self.weight_decay = weight_decay
+        self.half_life = half_life
+        self.refit = refit
+        self.seed = seed
+        self.device = device
+        self.fitted: Fitted | None = None
+
+    # -- scikit-learn's verbs --------------------------------------------------------------------------------
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The options this pipeline was made with."""
+        return {name: value for name, value in vars(self).items() if name != "fitted"}
+
+    def fit(
+        self,
+        graph: TemporalGraph,
+        *,
+        inputs: Inputs | None = None,
+        engine: Engine | None = None,
+        progress: Callable[[Epoch], None] | None = None,
+    ) -> Pipeline:
+        """Trains on the labels before the cutoff.
+
+        Args:
+            graph: The graph; labels at or after the cutoff are hidden before anything looks at them.
+            inputs: Hops made before, of this graph and these options, to share work between pipelines.
+            engine: Where to propagate.
+            progress: Called after every epoch.
+        """
+        cutoff = graph.infer_cutoff() if self.cutoff is None else self.cutoff
+        view = graph.masked(cutoff)
+        assert view.y is not None
+        inputs = self.inputs(view, engine) if inputs is None else inputs
+        method = Method.parse(self.method)
+        labelled = np.unique(view.time[view.y >= 0])
+        training = self._training(int((view.y >= 0).sum()), progress)
+        weight = self._recency(view) if method.recency else None
+        best_epoch, valid_score = training.epochs, math.nan
+        if len(labelled) > 1:
+            split = split_rows(view, valid=1)
+            # Rows to choose by must look like targets, so inputs are made as if their labels were unknown.
+            task, _ = self._task(inputs, method, int(labelled[-1]), split.train)
+            chosen = fit(self._build(task, view.num_labels), task, view.y, split, training, sample_weight=weight)
+            best_epoch, valid_score, model = chosen.best_epoch, chosen.valid_score, chosen.model
+        rows = np.flatnonzero(view.y >= 0)
+        task, scales = self._task(inputs, method, cutoff, rows)
+        if self.refit or len(labelled) == 1:
+            everything = Split(rows, np.empty(0, np.int64))
+            last = replace(training, epochs=best_epoch, patience=None)
+            model = fit(self._build(task, view.num_labels), task, view.y, everything, last, sample_weight=weight).model
+        names = None if graph.label_names is None else tuple(graph.label_names)
+        channels = (task.in_channels, task.label_channels)
+        sizes = (int(view.times[-1]), view.num_labels)
+        self.fitted = Fitted(model, scales, channels, cutoff, *sizes, names, best_epoch, valid_score)
+        return self
+
+    def predict_proba(
+        self, graph: TemporalGraph, *, cutoff: int | None = None, inputs: Inputs | None = None,
+        engine: Engine | None = None,
+    ) -> np.ndarray:  # fmt: skip
+        """Probabilities [n, num_labels] of the target nodes, in the order of `targets(graph)`.
+
+        The graph may have grown since the fit: weights follow its new last time, and with a later `cutoff` the
+        labels that have become known since are used by label hops and alignments.
+        """
+        fitted = self._fitted()
+        at = fitted.cutoff if cutoff is None else cutoff
+        if graph.num_labels > fitted.num_labels:
+            raise InputError(
+                f"the graph has {graph.num_labels} classes, the model was fitted with {fitted.num_labels}; fit again."
+            )
+        view = graph.masked(at)
+        inputs = self.inputs(view, engine) if inputs is None else inputs
+        hops, label_hops = inputs.shown(Method.parse(self.method), at)
+        widths = [values.shape[1] for values in hops], [values.shape[1] for values in label_hops]
+        if widths != fitted.channels:
+            raise InputError(
+                f"the model was fitted with inputs of widths {fitted.channels}, this graph gives {widths}."
+            )
+        task = HopTask(_scaled(hops, fitted.scales), label_hops)
+        return predict(fitted.model, task, self.targets(graph, cutoff=at))
+
+    def predict(self, graph: TemporalGraph, *, cutoff: int | None = None) -> np.ndarray:
+        """The most probable label (0, 1, 2, ...) of every target node."""
+        return self.predict_proba(graph, cutoff=cutoff).argmax(1)
+
+    def score(self, graph: TemporalGraph, *, cutoff: int | None = None) -> float:
+        """Accuracy on the target nodes whose true label the graph holds."""
+        rows = self.targets(graph, cutoff=cutoff)
+        truth = np.full(len(rows), -1) if graph.y is None else graph.y[rows]
+        if not (truth >= 0).any():
+            raise InputError("no target node has a label in this graph, so there is nothing to score against.")
+        known = truth >= 0
+        return float((self.predict(graph, cutoff=cutoff)[known] == truth[known]).mean())
+
+    def targets(self, graph: TemporalGraph, *, cutoff: int | None = None) -> np.ndarray:
+        """Positions of the nodes to predict: time at or after the cutoff."""
+        at = self._fitted().cutoff if cutoff is None else cutoff
+        return np.flatnonzero(graph.time >= at)
+
+    def stale(self, graph: TemporalGraph) -> str | None:
+        """A sentence if the graph has periods that the fit had not seen, otherwise None."""
+        newer = graph.times[graph.times > self._fitted().t_max]
+        if len(newer) == 0:
+            return None
+        return (
+            f"{len(newer)} periods ({checks.listing([int(t) for t in newer])}) are newer than the fit, which knew time "
+            f"up to {self._fitted().t_max}; the choice of method was made without them, so back-test again."
+        )
+
+    # -- disk ------------------------------------------------------------------------------------------------
+
+    def save(self, directory: str | Path) -> None:
+        """Writes weights (safetensors) and everything else (JSON), atomically; `load` gives the same predictions."""
+        fitted = self._fitted()
+        arrays = {f"model.{name}": value.cpu().numpy() for name, value in fitted.model.state_dict().items()}
+        for k, (mean, std) in enumerate(fitted.scales):
+            arrays |= {f"scale.{k}.mean": mean, f"scale.{k}.std": std}
+        content = {
+            "format": FORMAT,
+            "version": VERSION,
+            "impact_gnn": impact_gnn.__version__,
+            "torch": torch.__version__,
+            "params": self.get_params(),
+            "channels": list(fitted.channels),
+            "cutoff": fitted.cutoff,
+            "t_max": fitted.t_max,
+            "num_labels": fitted.num_labels,
+            "label_names": None if fitted.label_names is None else [_plain(name) for name in fitted.label_names],
+            "best_epoch": fitted.best_epoch,
+            "valid_score": None if math.isnan(fitted.valid_score) else fitted.valid_score,
+        }
+        with _files.atomic_directory(Path(directory), may_replace=_is_saved) as temporary:
+            weights = temporary / "weights.safetensors"
+            safetensors.numpy.save_file({name: np.ascontiguousarray(a) for name, a in arrays.items()}, weights)
+            _files.write_json(temporary / "pipeline.json", content | {"sha256": _files.checksum(weights)})
+
+    @classmethod
+    def load(cls, directory: str | Path) -> Pipeline:
+        """The pipeline that `save` wrote."""
+        root = Path(directory)
+        content = _files.read_json(root / "pipeline.json")
+        if not isinstance(content, dict) or content.get("format") != FORMAT:
+            raise InputError(f"{root} does not hold a pipeline; give a directory written by Pipeline.save.")
+        if content.get("version") != VERSION:
+            raise InputError(f"{root} has format version {content.get('version')!r}, this release reads {VERSION}.")
+        weights = root / "weights.safetensors"
+        if not weights.is_file() or _files.checksum(weights) != content.get("sha256"):
+            raise InputError(f"{weights} is missing or has changed since it was saved; restore it or fit again.")
+        arrays = safetensors.numpy.load_file(weights)
+        made = cls(**content["params"])
+        channels = (content["channels"][0], content["channels"][1])
+        model = MODELS[made.model](channels[0], content["num_labels"], made.hidden, channels[1], made.dropout)
+        prefix = "model."
+        state = {k.removeprefix(prefix): torch.from_numpy(v) for k, v in arrays.items() if k.startswith(prefix)}
+        model.load_state_dict(state)
+        model.eval()
+        count = sum(name.endswith(".mean") and name.startswith("scale.") for name in arrays)
+        scales = [(arrays[f"scale.{k}.mean"], arrays[f"scale.{k}.std"]) for k in range(count)]
+        names = content["label_names"]
+        score = math.nan if content["valid_score"] is None else content["valid_score"]
+        made.fitted = Fitted(
+            model, scales, channels, content["cutoff"], content["t_max"], content["num_labels"],
+            None if names is None else tuple(names), content["best_epoch"], score,
+        )  # fmt: skip
+        return made
+
+    # -- inside ----------------------------------------------------------------------------------------------
+
+    def inputs(self, graph: TemporalGraph, engine: Engine | None = None) -> Inputs:
+        """The hops of a graph as this pipeline makes them; may be shared by pipelines that differ in method only."""
+        return Inputs(graph, hops=self.hops, undirected=self.undirected, engine=engine)
+
+    def __repr__(self) -> str:
+        state = "" if self.fitted is None else f", fitted up to time {self.fitted.t_max}"
+        return f"Pipeline(model={self.model!r}, method={self.method!r}{state})"
+
+    def _fitted(self) -> Fitted:
+        if self.fitted is None:
+            raise InputError("this pipeline has not been fitted; call fit(graph) first.")
+        return self.fitted
+
+    def _training(self, num_rows: int, progress: Callable[[Epoch], None] | None) -> Training:
+        batch = None if num_rows <= FULL_BATCH else BATCH
+        steps = 1 if batch is None else math.ceil(num_rows / batch)
+        epochs = max(LEAST_EPOCHS, STEPS // steps) if self.epochs is None else self.epochs
+        return Training(
+            epochs=epochs, lr=self.lr, weight_decay=self.weight_decay, batch_size=batch, seed=self.seed,
+            patience=max(5, epochs // 4), device=self.device, progress=progress,
+        )  # fmt: skip
+
+    def _task(
+        self, inputs: Inputs, method: Method, cutoff: int, rows: np.ndarray
+    ) -> tuple[HopTask, list[tuple[np.ndarray, np.ndarray]]]:
+        hops, label_hops = inputs.shown(method, cutoff)
+        scales = [_scale(values[rows]) for values in hops]
+        return HopTask(_scaled(hops, scales), label_hops), scales
+
+    def _build(self, task: HopTask, num_labels: int) -> Callable[[], nn.Module]:
+        make = MODELS[self.model]
+        return lambda: make(task.in_channels, num_labels, self.hidden, task.label_channels, self.dropout)
+
+    def _recency(self, view: TemporalGraph) -> np.ndarray:
+        assert view.y is not None
+        age = (view.time[view.y >= 0].max() - view.time).clip(0)
+        half_life = self.half_life
+        if half_life is None:  # a third of the labelled span
+            labelled = view.time[view.y >= 0]
+            half_life = max(1.0, float(labelled.max() - np.quantile(labelled, 0.05)) / 3)
+        return 0.5 ** (age / half_life)
+
+
+FULL_BATCH = 6000
+"""Labelled rows up to which all are used in every step."""
+
+BATCH = 4096
+STEPS = 300
+LEAST_EPOCHS = 12
+
+
+def _scale(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    std = values.std(0, dtype=np.float64)
+    return values.mean(0, dtype=np.float64).astype(np.float32), np.where(std > 1e-8, std, 1).astype(np.float32)
+
+
+def _scaled(hops: list[np.ndarray], scales: list[tuple[np.ndarray, np.ndarray]]) -> list[np.ndarray]:
+    return [(values - mean) / std for values, (mean, std) in zip(hops, scales, strict=True)]
+
+
+def _is_saved(directory: Path) -> bool:
+    return (directory / "pipeline.json").is_file()
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value

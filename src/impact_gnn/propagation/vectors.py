@@ -1,0 +1,170 @@
+"""A numba type for a run of columns that stays in CPU registers, and prefetching.
+
+Numba has no local arrays, so a sum over neighbours written as a loop over columns goes through memory for
+every edge. A value of type `Vector` is one LLVM vector: 64 columns of float32 are eight AVX2 or four AVX-512
+registers, and the compiler splits it to fit the machine. Rows stored as float16 (seen by numba as uint16)
+are widened by the CPU's own conversion while loading.
+
+Arrays are handled as `pointer`s: numba counts references of arrays, also inside loops, and it would do so for
+every row. Positions are in elements. Nothing is checked here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic, models, register_model
+
+CACHE_LINE = 64
+"""Bytes fetched from memory at a time."""
+
+_INT32 = ir.IntType(32)
+
+
+class Vector(types.Type):
+    """`width` sums in float32, or in float64 where `double`."""
+
+    def __init__(self, width: int, double: bool) -> None:
+        self.width = width
+        self.double = double
+        super().__init__(name=f"Vector({width}, {'float64' if double else 'float32'})")
+
+    def of(self, element: ir.Type | None = None) -> ir.VectorType:
+        """The LLVM vector of this width, of `element` or of the type of the sums."""
+        return ir.VectorType(element or (ir.DoubleType() if self.double else ir.FloatType()), self.width)
+
+
+@register_model(Vector)
+class _VectorModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, fe_type: Vector) -> None:
+        super().__init__(manager, fe_type, fe_type.of())
+
+
+@intrinsic
+def pointer(typing, array):  # type: ignore[no-untyped-def]
+    """Where the elements of a contiguous `array` begin; it must be kept alive by the caller."""
+
+    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        return cgutils.create_struct_proxy(array)(context, builder, args[0]).data
+
+    return types.CPointer(array.dtype)(array), generate
+
+
+@intrinsic
+def keep(typing, first, second):  # type: ignore[no-untyped-def]
+    """Does nothing, but arrays that are named in it live until here."""
+
+    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        return context.get_dummy_value()
+
+    return types.void(first, second), generate
+
+
+@intrinsic(prefer_literal=True)
+def zeros(typing, width, array):  # type: ignore[no-untyped-def]
+    """A `Vector` of `width` (a literal) zeros that can sum rows of `array`."""
+    vector = Vector(width.literal_value, array.dtype == types.float64)
+
+    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        return ir.Constant(vector.of(), None)
+
+    return vector(width, array), generate
+
+
+@intrinsic
+def add(typing, total, array, position):  # type: ignore[no-untyped-def]
+    """`total + array[position : position + width]`."""
+
+    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        return builder.fadd(args[0], _load(builder, total, array, args[1], args[2]))
+
+    return total(total, array, types.int64), generate
+
+
+@intrinsic
+def multiply_add(typing, total, factor, array, position):  # type: ignore[no-untyped-def]
+    """`total + factor · array[position : position + width]`, rounded once where the CPU can."""
+    scalar = types.float64 if total.double else types.float32
+
+    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        row = _load(builder, total, array, args[2], args[3])
+        kind = ir.FunctionType(total.of(), [total.of()] * 3)
+        name = f"llvm.fmuladd.v{total.width}f{scalar.bitwidth}"
+        fused = cgutils.get_or_insert_function(builder.module, kind, name)
+        return builder.call(fused, [_repeat(builder, total, args[1]), row, args[0]])
+
+    return total(total, scalar, array, types.int64), generate
+
+
+@intrinsic
+def store(typing, array, position, total, factor):  # type: ignore[no-untyped-def]
+    """Writes `factor · total` to `array[position : position + width]`, narrowing to the type of `array`."""
+    scalar = types.float64 if total.double else types.float32
+
+    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        value = builder.fmul(args[2], _repeat(builder, total, args[3]))
+        if array.dtype != types.float64 and total.double:
+            value = builder.fptrunc(value, total.of(ir.FloatType()))
+        if array.dtype == types.uint16:
+            value = builder.fptrunc(value, total.of(ir.HalfType()))
+        elif array.dtype == types.float64 and not total.double:
+            value = builder.fpext(value, total.of(ir.DoubleType()))
+        where = _address(builder, args[0], args[1], value.type)
+        builder.store(value, where).align = array.dtype.bitwidth // 8
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, total, scalar), generate
+
+
+@intrinsic
+def widened(typing, total, array, position):  # type: ignore[no-untyped-def]
+    """`total + array[position : position + width]` in float64, `array` being of that type."""
+    double = Vector(total.width, True)
+
+    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        value = args[0] if total.double else builder.fpext(args[0], double.of())
+        return builder.fadd(value, _load(builder, double, array, args[1], args[2]))
+
+    return double(total, array, types.int64), generate
+
+
+@intrinsic
+def prefetch(typing, array, position, total):  # type: ignore[no-untyped-def]
+    """Asks for all cache lines of `array[position : position + width of total]`; never faults."""
+
+    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        size = array.dtype.bitwidth // 8
+        steps = {*range(0, total.width, CACHE_LINE // size), total.width - 1}  # the last: rows may straddle lines
+        for step in sorted(steps):
+            at = builder.add(args[1], ir.Constant(args[1].type, step))
+            _prefetch(builder, _address(builder, args[0], at))
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, total), generate
+
+
+def _address(builder, value, position, to=None):  # type: ignore[no-untyped-def]
+    return builder.bitcast(builder.gep(value, [position]), (to or ir.IntType(8)).as_pointer())
+
+
+def _load(builder, total, array, value, position):  # type: ignore[no-untyped-def]
+    stored = {types.uint16: ir.HalfType(), types.float32: ir.FloatType(), types.float64: ir.DoubleType()}[array.dtype]
+    row = builder.load(_address(builder, value, position, total.of(stored)))
+    row.align = array.dtype.bitwidth // 8  # rows start anywhere
+    return row if row.type == total.of() else builder.fpext(row, total.of())
+
+
+def _repeat(builder, total, scalar):  # type: ignore[no-untyped-def]
+    nothing = ir.Constant(total.of(), ir.Undefined)
+    first = builder.insert_element(nothing, scalar, ir.Constant(_INT32, 0))
+    return builder.shuffle_vector(first, nothing, ir.Constant(ir.VectorType(_INT32, total.width), None))
+
+
+def _prefetch(builder, address):  # type: ignore[no-untyped-def]
+    kind = ir.FunctionType(ir.VoidType(), [address.type, _INT32, _INT32, _INT32])
+    function = builder.module.declare_intrinsic("llvm.prefetch", [address.type], kind)
+    read, keep, data = (ir.Constant(_INT32, number) for number in (0, 3, 1))
+    builder.call(function, [address, read, keep, data])

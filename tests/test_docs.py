@@ -1,0 +1,129 @@
+"""The prose is held against the code: snippets run, printed output fits, names and paths exist, examples finish."""
+
+import ast
+import contextlib
+import importlib
+import io
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import impact_gnn
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PROSE = [*PAGES, ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def name_of(path):
+    return path.relative_to(ROOT).as_posix()
+
+
+def blocks(path):
+    """(line number, info string, content) of every fenced block."""
+    text = path.read_text(encoding="utf-8")
+    return [(text.count("\n", 0, m.start()) + 2, m.group(1).strip(), m.group(2)) for m in FENCE.finditer(text)]
+
+
+WITH_CODE = [page for page in PAGES if any(info == "python" for _, info, _ in blocks(page))]
+
+
+@pytest.mark.parametrize("page", WITH_CODE, ids=name_of)
+def test_snippets_run_and_print_what_the_page_shows(page, tmp_path, monkeypatch):
+    """All python blocks of a page in one namespace; a text block right after one is what it prints."""
+    monkeypatch.chdir(tmp_path)
+    namespace = {"__name__": "page"}
+    found = blocks(page)
+    for i, (line, info, content) in enumerate(found):
+        if info != "python":
+            continue
+        printed = io.StringIO()
+        code = compile("\n" * (line - 1) + content, str(page), "exec")
+        with contextlib.redirect_stdout(printed):
+            exec(code, namespace)
+        following = found[i + 1] if i + 1 < len(found) else (0, "", "")
+        if following[1] == "text" and following[0] == line + content.count("\n") + 3:  # one empty line between
+            assert printed.getvalue().strip() == following[2].strip(), f"{page.name}, line {following[0]}"
+
+
+def test_pages_with_code_are_found():
+    assert {"README.md", "docs/guide-start.md", "docs/guide-deliveries.md"} <= {name_of(page) for page in WITH_CODE}
+
+
+@pytest.mark.parametrize("page", PROSE, ids=name_of)
+def test_relative_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+        if "://" not in target:
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("page", PROSE, ids=name_of)
+def test_named_files_tests_and_objects_exist(page):
+    text = re.sub(FENCE, "", page.read_text(encoding="utf-8"))
+    for quoted in re.findall(r"`([^`\n]+)`", text):
+        file = re.fullmatch(r"((?:src|tests|docs|examples|benchmarks)/[\w./-]+)(?:::(\w+))?", quoted)
+        if file:
+            path = ROOT / file.group(1)
+            assert path.exists(), f"{page.name} names {quoted}"
+            if file.group(2):
+                tree = ast.parse(path.read_text(encoding="utf-8"))
+                assert file.group(2) in {getattr(node, "name", None) for node in ast.walk(tree)}, quoted
+        elif re.fullmatch(r"(?:ig|impact_gnn)(\.\w+)+", quoted):
+            assert resolved(quoted.replace("ig.", "impact_gnn.", 1) if quoted.startswith("ig.") else quoted)
+
+
+def resolved(dotted):
+    """The object a dotted name leads to, whether by modules or by attributes."""
+    first, *rest = dotted.split(".")
+    found = importlib.import_module(first)
+    for i, part in enumerate(rest):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            found = importlib.import_module(".".join([first, *rest[: i + 1]]))
+    return found
+
+
+def test_public_face_has_api_pages():
+    shown = {
+        found
+        for page in (ROOT / "docs" / "api").glob("*.md")
+        for found in re.findall(r"^::: ([\w.]+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    assert all(resolved(name).__doc__ for name in shown)
+    for name in impact_gnn.__all__:
+        home = getattr(resolved(f"impact_gnn.{name}"), "__module__", f"impact_gnn.{name}")
+        assert any(page == home or page.startswith(f"{home}.") for page in shown), f"{name} has no API page"
+
+
+def test_navigation_names_every_page_once():
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    listed = re.findall(r"([\w/-]+\.md)\s*$", text.split("\nnav:", 1)[1].split("\n\n", 1)[0], re.MULTILINE)
+    pages = [path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")]
+    assert sorted(listed) == sorted(pages)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=name_of)
+def test_example_is_short_and_runs(example, tmp_path):
+    assert len(example.read_text(encoding="utf-8").splitlines()) < 60
+    done = subprocess.run(
+        [sys.executable, str(example)],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONWARNINGS": "error::RuntimeWarning"},
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+
+
+def test_there_are_examples():
+    assert EXAMPLES

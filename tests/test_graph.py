@@ -1,0 +1,294 @@
+"""The graph: what is in it, its views, and that nobody can change it."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphs import CITES, WRITES, graph, hetero, parts
+from impact_gnn.checks import InputError
+from impact_gnn.graph import HOMOGENEOUS, TemporalGraph, build_csr
+
+
+def test_attributes():
+    g = graph(edge_weight=[1, 2, 3, 4, 5, 6], ids=list("abcdef"), label_names=["red", "green", "blue"])
+    assert (g.num_nodes, g.num_labels, g.target, g.cutoff, g.is_hetero) == (6, 3, "node", None, False)
+    assert g.times.tolist() == [1, 2, 4]
+    assert g.period.tolist() == [0, 0, 1, 1, 2, 2]
+    assert g.period.dtype == np.uint8
+    assert g.counts.tolist() == [2, 2, 2]
+    assert g.ids.tolist() == list("abcdef")
+    assert g.label_names == ("red", "green", "blue")
+    assert g.edge_weight.tolist() == [1, 2, 3, 4, 5, 6]
+    assert list(g.relations) == [HOMOGENEOUS]
+    assert repr(g) == "TemporalGraph(6 nodes, 6 edges, 2 features, 3 classes, times 1..4)"
+
+
+def test_a_graph_may_have_no_features_no_labels_and_no_edges():
+    g = TemporalGraph(time=[3, 1], edge_index=[[], []])
+    assert (g.x, g.y, g.num_labels, g.edge_weight) == (None, None, 0, None)
+    assert g.ids.tolist() == [0, 1]
+    assert g.csr().num_edges == 0
+    assert "no features, 0 classes" in repr(g)
+    assert "features  none" in str(g.summary())
+
+
+def test_times_of_all_types_count_and_untimed_types_say_so():
+    g = hetero()
+    assert g.is_hetero
+    assert g.times.tolist() == [1, 2, 3, 9]
+    assert g.period_of("author").tolist() == [0, 3]
+    assert g.counts.tolist() == [1, 1, 1, 0]
+    with pytest.raises(InputError, match=r"nodes of type 'venue' have no time; give one or leave the type unweighted"):
+        g.period_of("venue")
+    with pytest.raises(InputError, match=r"name a relation; there are author-writes-paper, paper-in-venue"):
+        _ = g.edge_index
+    with pytest.raises(InputError, match=r"there is no relation \('a', 'b', 'c'\); choose one of author-writes-paper"):
+        g.csr(("a", "b", "c"))
+
+
+def test_summary_counts():
+    summary = graph(y=[0, 1, 2, -1, -1, -1]).summary()
+    assert summary.nodes_per_time == [2, 2, 2]
+    assert summary.labelled_per_time == [2, 1, 0]
+    assert summary.label_counts == [1, 1, 1]
+    assert summary.cross_time_share == {"node-to-node": 0.5}
+    text = str(summary)
+    assert "edges     6 node-to-node, 50.0% of them between different times" in text
+    assert "labels    3 classes (3 seen), 3 of 6 nodes" in text
+    assert json.loads(json.dumps(summary.__dict__))["times"] == [1, 2, 4]
+
+
+def test_a_long_summary_is_shortened():
+    text = str(TemporalGraph(time=range(40), edge_index=[[], []]).summary())
+    assert "..." in text
+    assert len(text.splitlines()) < 24
+
+
+def test_a_graph_is_frozen():
+    given_parts = parts(edge_weight=np.ones(6), ids=np.arange(6))
+    g = TemporalGraph(**given_parts)
+    with pytest.raises(AttributeError, match=r"a TemporalGraph is frozen; make a new one to change target"):
+        g.target = "other"
+    with pytest.raises(TypeError):
+        g.nodes["node"] = None
+    with pytest.raises(TypeError):
+        g.relations[HOMOGENEOUS] = None
+    with pytest.raises(AttributeError):
+        g.nodes["node"].x = None
+    for view in (g, g.upto(2), g.masked(2), g.undirected(), g.with_features(np.ones((6, 1)))):
+        node, relation = view.nodes["node"], view.relations[HOMOGENEOUS]
+        for array in (node.x, node.y, node.time, node.ids, relation.edge_index, relation.weight):
+            assert not array.flags.writeable
+            with pytest.raises(ValueError, match="read-only"):
+                array[...] = 0
+    for value in given_parts.values():
+        assert value.flags.writeable  # the user's own arrays stay the user's
+
+
+@given(st.integers(1, 8), st.integers(0, 30), st.booleans(), st.integers(0, 10**6))
+def test_csr_holds_the_edges_in_their_order(num_nodes, num_edges, weighted, seed):
+    rng = np.random.default_rng(seed)
+    edge_index = rng.integers(0, num_nodes, (2, num_edges))
+    weight = rng.random(num_edges).astype(np.float32) if weighted else None
+    csr = build_csr(edge_index[0], edge_index[1], num_nodes, num_nodes, weight)
+    assert (csr.num_targets, csr.num_edges, csr.num_sources) == (num_nodes, num_edges, num_nodes)
+    assert csr.indices.dtype == np.int32
+    for v in range(num_nodes):
+        into = np.flatnonzero(edge_index[1] == v)
+        row = slice(csr.indptr[v], csr.indptr[v + 1])
+        assert csr.indices[row].tolist() == edge_index[0, into].tolist()
+        if weighted:
+            assert csr.weight[row].tolist() == weight[into].tolist()
+    assert (csr.weight is None) == (not weighted)
+
+
+def test_csr_is_made_once_and_shared_by_views_with_the_same_edges():
+    g = graph(edge_weight=np.ones(6, np.float16))
+    assert g.csr() is g.csr(HOMOGENEOUS)
+    assert g.masked(2).csr() is g.csr()
+    assert g.with_features(np.ones((6, 1))).csr() is g.csr()
+    assert g.upto(2).csr() is not g.csr()
+    assert g.csr().weight.dtype == np.float32
+
+
+# -- views -------------------------------------------------------------------------------------------------
+
+
+def test_upto_is_inclusive_and_keeps_names():
+    past = graph(edge_weight=[1, 2, 3, 4, 5, 6], num_labels=5).upto(2)
+    assert past.time.tolist() == [1, 1, 2, 2]
+    assert past.x.tolist() == parts()["x"][:4].tolist()
+    assert past.y.tolist() == [0, 1, 2, 0]
+    assert past.edge_index.tolist() == [[0, 1, 2], [1, 2, 0]]
+    assert past.edge_weight.tolist() == [1, 2, 3]
+    assert past.times.tolist() == [1, 2]
+    assert past.num_labels == 5
+    assert past.ids.tolist() == [0, 1, 2, 3]
+
+
+def test_upto_renumbers_and_remembers_positions_through_two_steps():
+    g = TemporalGraph(time=[5, 1, 3, 1], edge_index=[[1, 2, 3, 0], [2, 3, 1, 1]])
+    once = g.upto(3)
+    assert once.ids.tolist() == [1, 2, 3]
+    assert once.edge_index.tolist() == [[0, 1, 2], [1, 2, 0]]
+    twice = once.upto(1)
+    assert twice.ids.tolist() == [1, 3]
+    assert twice.edge_index.tolist() == [[1], [0]]
+    assert twice.ids.tolist() == g.upto(1).ids.tolist()
+    named = TemporalGraph(time=[5, 1], edge_index=[[], []], ids=["new", "old"]).upto(2)
+    assert named.ids.tolist() == ["old"]
+
+
+def test_upto_beyond_the_end_is_everything_and_before_the_start_is_refused():
+    assert graph().upto(99).edge_index.tolist() == parts()["edge_index"].tolist()
+    with pytest.raises(InputError, match=r"there is no node up to time 0; the first time is 1"):
+        graph().upto(0)
+    with pytest.raises(InputError, match=r"t='2' is not a whole number"):
+        graph().upto("2")
+
+
+def test_upto_keeps_untimed_types_and_cuts_timed_ones():
+    past = hetero().upto(2)
+    assert {kind: part.num_nodes for kind, part in past.nodes.items()} == {"paper": 2, "author": 1, "venue": 1}
+    assert past.relations[WRITES].edge_index.tolist() == [[0], [0]]
+    assert past.relations[("paper", "in", "venue")].edge_index.tolist() == [[0, 1], [0, 0]]
+    assert past.times.tolist() == [1, 2]
+
+
+def test_upto_may_leave_a_type_empty():
+    g = hetero(nodes={"paper": {"time": [1, 2]}, "author": {"time": [9]}}, edges={WRITES: [[0], [1]]})
+    past = g.upto(2)
+    assert past.nodes["author"].num_nodes == 0
+    assert past.csr(WRITES).num_edges == 0
+    assert past.times.tolist() == [1, 2]
+
+
+def test_masked_hides_labels_at_and_after_the_cutoff():
+    g = graph()
+    view = g.masked(2)
+    assert view.y.tolist() == [0, 1, -1, -1, -1, -1]
+    assert g.y.tolist() == [0, 1, 2, 0, 1, 1]
+    assert (view.cutoff, view.num_labels) == (2, 3)
+    assert view.targets().tolist() == [False, False, True, True, True, True]
+    assert "cutoff 2" in repr(view)
+    assert "cutoff    2" in str(view.summary())
+    assert view.masked(4).y.tolist() == view.y.tolist()  # what is hidden stays hidden
+    for kept in (view.undirected(), view.with_features(np.ones((6, 1))), view.upto(2)):
+        assert kept.cutoff == 2
+        assert (kept.y[kept.targets()] == -1).all()
+
+
+def test_the_truth_is_not_reachable_from_a_masked_view():
+    hidden = np.array([0, 0, 0, 0, 77, 77])
+    view = graph(y=hidden).masked(4)
+    seen, todo = set(), [view]
+    while todo:
+        thing = todo.pop()
+        if id(thing) in seen:
+            continue
+        seen.add(id(thing))
+        if isinstance(thing, np.ndarray):
+            assert not (thing == 77).any()
+            todo.append(thing.base)
+        elif hasattr(thing, "items"):
+            todo.extend(thing.values())
+        elif isinstance(thing, (list, tuple)):
+            todo.extend(thing)
+        elif hasattr(thing, "__dict__"):
+            todo.extend(vars(thing).values())
+    assert len(seen) > 8
+
+
+def test_masked_hides_labels_of_other_timed_types_too():
+    nodes = {"paper": {"y": [0, 1, 1], "time": [1, 2, 3]}, "author": {"y": [0, 1], "time": [1, 3]}}
+    view = hetero(nodes=nodes, edges={WRITES: [[0], [0]]}).masked(3)
+    assert view.nodes["author"].y.tolist() == [0, -1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "cutoff", "sentence"),
+    [
+        ({"time": [3] * 6}, 3, r"all nodes have the same time \(3\); a chronological split needs at least two periods"),
+        ({}, 5, r"no node is at or after cutoff=5 \(the last time is 4\), .* choose a cutoff of at most 4"),
+        ({}, 1, r"no node before cutoff=1 has a label, so there is nothing to learn from; choose a later cutoff"),
+        ({"y": [-1, -1, 0, 0, 0, 0]}, 2, r"no node before cutoff=2 has a label"),
+        ({"y": None}, 2, r"no node before cutoff=2 has a label"),
+        ({}, 2.5, r"cutoff=2.5 is not a whole number; give an integer"),
+        ({}, "2", r"cutoff='2' is not a whole number; give an integer"),
+        ({}, None, r"cutoff is missing"),
+    ],
+)
+def test_a_split_that_cannot_be_learned_from_is_refused(changes, cutoff, sentence):
+    with pytest.raises(InputError, match=sentence):
+        graph(**changes).masked(cutoff)
+
+
+def test_targets_need_a_cutoff():
+    assert graph().targets(4).tolist() == [False] * 4 + [True] * 2
+    with pytest.raises(InputError, match=r"this graph has no cutoff; pass one or use masked\(cutoff\)"):
+        graph().targets()
+
+
+@pytest.mark.parametrize(
+    ("label", "cutoff"),
+    [([0, 1, 2, 0, 1, 1], 4), ([0, 1, 2, 0, -1, -1], 4), ([0, 1, -1, -1, -1, -1], 2), ([-1, 0, -1, -1, 1, -1], 4)],
+)
+def test_infer_cutoff(label, cutoff):
+    assert graph(y=label).infer_cutoff() == cutoff
+    assert graph(y=label).masked(cutoff).targets().any()
+
+
+def test_infer_cutoff_looks_at_the_target_type_only():
+    nodes = {"paper": {"y": [0, 1, 1], "time": [1, 2, 3]}, "author": {"time": [9]}}
+    g = hetero(nodes=nodes, edges={WRITES: [[0], [0]]})
+    assert g.infer_cutoff() == 3
+    assert g.masked(g.infer_cutoff()).targets().sum() == 1
+
+
+@pytest.mark.parametrize("label", [None, [-1] * 6])
+def test_infer_cutoff_needs_labels(label):
+    with pytest.raises(InputError, match=r"no node has a label, so no cutoff can be found; give labels for the past"):
+        graph(y=label).infer_cutoff()
+
+
+def pairs(edge_index, weight=None):
+    weight = np.ones(edge_index.shape[1]) if weight is None else weight
+    return sorted(zip(*edge_index.tolist(), weight.tolist(), strict=True))
+
+
+def test_undirected_has_every_edge_once_in_both_directions():
+    g = TemporalGraph(time=[0, 1, 2], edge_index=[[0, 1, 1, 2], [1, 0, 2, 2]])
+    assert pairs(g.undirected().edge_index) == [(0, 1, 1), (1, 0, 1), (1, 2, 1), (2, 1, 1), (2, 2, 1)]
+    once = g.undirected()
+    assert pairs(once.undirected().edge_index) == pairs(once.edge_index)
+    both = pairs(g.undirected(merge=False).edge_index)
+    assert both == [(0, 1, 1), (0, 1, 1), (1, 0, 1), (1, 0, 1), (1, 2, 1), (2, 1, 1), (2, 2, 1)]
+
+
+def test_undirected_adds_weights_up():
+    weight = np.array([1, 2, 4, 8], np.float32)
+    g = TemporalGraph(time=[0, 1, 2], edge_index=[[0, 1, 1, 2], [1, 0, 2, 2]], edge_weight=weight)
+    found = g.undirected()
+    assert pairs(found.edge_index, found.edge_weight) == [(0, 1, 3), (1, 0, 3), (1, 2, 4), (2, 1, 4), (2, 2, 8)]
+    assert found.edge_weight.dtype == np.float32
+
+
+def test_undirected_between_types_adds_the_way_back_once():
+    found = hetero(edges={WRITES: [[0, 1, 1], [0, 1, 2]], CITES: [[0], [1]]}).undirected()
+    back = ("paper", "rev_writes", "author")
+    assert list(found.relations) == [WRITES, back, CITES]
+    assert found.relations[back].edge_index.tolist() == [[0, 1, 2], [0, 1, 1]]
+    assert found.relations[CITES].num_edges == 2
+    assert set(found.undirected().relations) == set(found.relations)
+
+
+def test_with_features_changes_the_target_type_only():
+    g = hetero()
+    found = g.with_features(np.zeros((3, 7), np.float32))
+    assert found.x.shape == (3, 7)
+    assert g.x.shape == (3, 2)
+    with pytest.raises(InputError, match=r"x has 2 rows for 3 nodes"):
+        g.with_features(np.zeros((2, 7)))

@@ -1,0 +1,100 @@
+"""Label hops: own label excluded exactly, targets' labels out of reach, rows that sum to what they should."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import impact_gnn as ig
+from impact_gnn.propagation.hops import operator
+from impact_gnn.propagation.labels import label_hops, label_path
+
+CUTOFF = 3
+
+
+def random_graph(seed, weighted=False):
+    rng = np.random.default_rng(seed)
+    n, e = 30, 120
+    time = rng.integers(0, 5, n)
+    time[:2], time[2:4] = 0, 4
+    edges = rng.integers(0, n, (2, e))
+    edges = np.concatenate([edges, edges[::-1, : e // 2], edges[:, :10]], axis=1)  # reverses, loops and duplicates
+    y = rng.integers(0, 3, n)
+    y[rng.random(n) < 0.2] = -1
+    y[0] = 1
+    weight = rng.random(edges.shape[1]) if weighted else None
+    return ig.TemporalGraph(y=y, time=time, edge_index=edges, edge_weight=weight, num_labels=3)
+
+
+def naive(view, method, norm, self_loop, hops, renormalize):
+    """A dense M; for every node its own label is removed from Y before its row is computed."""
+    made = operator(view, weighting=method, norm=norm, self_loop=self_loop)
+    dense = made.apply(np.eye(view.num_nodes))
+    power = np.linalg.matrix_power(dense, hops)
+    out = np.zeros((view.num_nodes, view.num_labels))
+    for v in range(view.num_nodes):
+        for u in range(view.num_nodes):
+            if u != v and view.y[u] >= 0:
+                out[v, view.y[u]] += power[v, u]
+        if renormalize and out[v].sum() > 1e-9:
+            out[v] /= out[v].sum()
+    return out
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    weighted=st.booleans(),
+    method=st.sampled_from(["plain", "mmp", "pmp", "genpmp"]),
+    norm=st.sampled_from(["mean", "sym", "sum"]),
+    self_loop=st.booleans(),
+    renormalize=st.booleans(),
+)
+def test_equals_leaving_the_own_label_out(seed, weighted, method, norm, self_loop, renormalize):
+    view = random_graph(seed, weighted).masked(CUTOFF)
+    options = {"norm": norm, "self_loop": self_loop, "renormalize": renormalize}
+    for hop, found in enumerate(label_hops(view, weighting=method, hops=2, **options), start=1):
+        expected = naive(view, method, norm, self_loop, hop, renormalize)
+        np.testing.assert_allclose(found, expected, rtol=2e-4, atol=2e-4)
+
+
+def test_flipping_the_own_label_changes_nothing_for_oneself():
+    g = random_graph(3)
+    for v in np.flatnonzero((g.time < CUTOFF) & (g.y >= 0)):
+        y = np.array(g.y)
+        y[v] = (y[v] + 1) % 3
+        other = ig.TemporalGraph(y=y, time=g.time, edge_index=g.edge_index, num_labels=3)
+        for a, b in zip(label_hops(g.masked(CUTOFF), hops=2), label_hops(other.masked(CUTOFF), hops=2), strict=True):
+            np.testing.assert_allclose(a[v], b[v], atol=1e-6)
+
+
+def test_target_labels_are_out_of_reach():
+    g = random_graph(4)
+    scrambled = np.where(g.time >= CUTOFF, np.random.default_rng(0).integers(0, 3, g.num_nodes), g.y)
+    other = ig.TemporalGraph(y=scrambled, time=g.time, edge_index=g.edge_index, num_labels=3)
+    for a, b in zip(label_hops(g.masked(CUTOFF), hops=2), label_hops(other.masked(CUTOFF), hops=2), strict=True):
+        assert np.array_equal(a, b)
+
+
+def test_path_through_another_type_leaves_the_own_label_out():
+    rng = np.random.default_rng(0)
+    writes = np.stack([rng.integers(0, 8, 60), rng.integers(0, 20, 60)])
+    y = rng.integers(0, 3, 20)
+    g = ig.TemporalGraph.hetero(
+        nodes={"paper": {"y": y, "time": np.arange(20) % 5}, "author": {"num_nodes": 8}},
+        edges={("author", "writes", "paper"): writes},
+        target="paper",
+    ).undirected()
+    steps = [operator(g, ("paper", "rev_writes", "author")), operator(g, ("author", "writes", "paper"))]
+    dense = steps[1].apply(np.eye(8)) @ steps[0].apply(np.eye(20))
+    np.fill_diagonal(dense, 0)
+    expected = dense @ np.eye(3)[y]
+    found = label_path(steps, y, 3, renormalize=False)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_refusals():
+    g = random_graph(5)
+    with pytest.raises(ig.InputError, match="need a view that hides the labels to predict"):
+        label_hops(g)
+    with pytest.raises(ig.InputError, match="hops=3 must be 1 or 2"):
+        label_hops(g.masked(CUTOFF), hops=3)

@@ -1,0 +1,101 @@
+"""The project as a whole: both commands are in sight, CI runs them, and some things are nowhere."""
+
+import ast
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+import impact_gnn
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = sorted((ROOT / "src" / "impact_gnn").rglob("*.py"))
+UNKEPT = {".git", "build", "dist", "site", "out", "__pycache__"}
+UNKEPT_STARTS = (".venv", ".pytest", ".mypy", ".ruff", ".hypothesis", ".import_linter", ".benchmarks")
+
+
+def name_of(path):
+    return path.relative_to(ROOT).as_posix()
+
+
+def kept_files():
+    """Files that belong to the project: all but environments, caches and built things (see .gitignore)."""
+    for folder, folders, files in os.walk(ROOT):
+        folders[:] = [
+            f for f in folders if f not in UNKEPT and not f.startswith(UNKEPT_STARTS) and not f.endswith(".egg-info")
+        ]
+        yield from (Path(folder, file) for file in files)
+
+
+def kept_text():
+    for path in kept_files():
+        try:
+            yield path, path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue
+
+
+def imported(tree):
+    """Top-level names of all modules a file imports."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module.split(".")[0]
+
+
+def test_readme_opens_with_both_commands_and_the_one_line():
+    first_screen = "\n".join((ROOT / "README.md").read_text(encoding="utf-8").splitlines()[:40])
+    assert re.search(r"^make run\b", first_screen, re.MULTILINE)
+    assert re.search(r"^make test\b", first_screen, re.MULTILINE)
+    assert "data = PMP()(data)" in first_screen
+
+
+def test_make_knows_what_the_prose_promises():
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    prose = "\n".join((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "CONTRIBUTING.md"))
+    promised = set(re.findall(r"(?:^|`)make ([a-z-]+)", prose, re.MULTILINE))
+    assert {"run", "test"} <= promised <= targets
+
+
+def test_ci_runs_the_test_command():
+    script = ROOT / ".ci" / "run"
+    lines = [line.strip() for line in script.read_text(encoding="utf-8").splitlines()]
+    assert "make test" in lines
+    assert os.access(script, os.X_OK)
+
+
+def test_version_is_one():
+    declared = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)
+    assert declared is not None
+    assert declared.group(1) == impact_gnn.__version__
+    assert impact_gnn.__version__ in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_no_registry_is_named():
+    """Where packages come from is the business of whoever installs them."""
+    hosts = ["pypi." + "org", "pythonhosted." + "org", "anaconda." + "org", "download.pytorch." + "org"]
+    found = [(name_of(path), host) for path, text in kept_text() for host in hosts if host in text]
+    assert found == []
+
+
+def test_no_path_of_a_single_machine():
+    place = re.compile(r"(?<![\w.])/" + r"work\b")
+    found = [name_of(p) for p, text in kept_text() if p.suffix == ".py" and place.search(text)]
+    assert found == []
+
+
+@pytest.mark.parametrize("path", SOURCE, ids=name_of)
+def test_module_says_what_it_is_and_reads_no_pickle(path):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    assert ast.get_docstring(tree), "no docstring"
+    assert not {"pickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"} & set(imported(tree))
+    allowed = [
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.keyword)
+        and node.arg == "allow_pickle"
+        and not (isinstance(node.value, ast.Constant) and node.value.value is False)
+    ]
+    assert allowed == []

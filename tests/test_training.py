@@ -1,0 +1,363 @@
+"""The training loop: nothing hidden is seen, resuming changes nothing, the best epoch is kept."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import impact_gnn as ig
+from impact_gnn.nn import (
+    GAMLP,
+    GCN,
+    SGC,
+    SIGN,
+    Diverged,
+    GraphTask,
+    HopTask,
+    Propagation,
+    Reliable,
+    Split,
+    Training,
+    fit,
+    fit_stages,
+    predict,
+    split_rows,
+)
+from impact_gnn.nn.stages import believed
+from impact_gnn.propagation.hops import propagate
+
+CUTOFF, LABELS = 4, 3
+CPU = Training(epochs=12, device="cpu", lr=0.05)
+
+
+def graph(scramble=False):
+    g = ig.tsbm(num_nodes=200, num_times=6, num_labels=LABELS, num_features=4, feature_std=1.0, seed=1)
+    y = np.array(g.y)
+    if scramble:
+        late = g.time >= CUTOFF
+        y[late] = np.random.default_rng(0).integers(0, LABELS, late.sum())
+    return ig.TemporalGraph(x=g.x, y=y, time=g.time, edge_index=g.edge_index, num_labels=LABELS).masked(CUTOFF)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """Tensors here are tiny, and other tests may run beside these."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def view():
+    return graph()
+
+
+@pytest.fixture(scope="module")
+def split(view):
+    return split_rows(view)
+
+
+def build():
+    return SIGN([4], LABELS, hidden=8)
+
+
+def graph_task(view):
+    return GraphTask(view.x, Propagation.of(view, weighting="pmp"))
+
+
+def gcn():
+    return GCN(4, LABELS, 8)
+
+
+def same(a, b):
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+# -- who may be seen -------------------------------------------------------------------------------------------
+
+
+def test_split_holds_out_the_last_labelled_periods_only(view):
+    for valid, first in ((0, 4), (1, 3), (2, 2)):
+        split = split_rows(view, valid=valid)
+        assert set(view.time[split.train]) == set(range(first))
+        assert set(view.time[split.valid]) == set(range(first, CUTOFF))
+        assert (view.y[split.all] >= 0).all()
+
+
+def test_split_skips_periods_without_labels():
+    g = ig.TemporalGraph(y=[0, 1, -1, 1, 0], time=[1, 2, 3, 5, 6], edge_index=np.zeros((2, 0), dtype=int))
+    split = split_rows(g.masked(5))  # period 3 has no label, 5 and 6 are hidden
+    assert split.train.tolist() == [0]
+    assert split.valid.tolist() == [1]
+    with pytest.raises(ig.InputError, match="valid=2 of 2 labelled periods before the cutoff 5 leaves none"):
+        split_rows(g.masked(5), valid=2)
+    with pytest.raises(ig.InputError, match="pass graph.masked"):
+        split_rows(g)
+
+
+@pytest.mark.parametrize("refit", [False, True])
+def test_true_labels_of_targets_change_nothing(view, refit):
+    other = graph(scramble=True)
+    training = replace(CPU, epochs=5, refit=refit)
+    a, b = (fit(gcn, graph_task(g), g.y, split_rows(g), training) for g in (view, other))
+    assert same(a.state, b.state)
+
+
+def test_labels_outside_the_split_change_nothing(view, split):
+    """Even if a caller passes them by mistake."""
+    leaked = np.array(view.y)
+    leaked[leaked < 0] = 1
+    task = HopTask([view.x])
+    a, b = (fit(build, task, y, split, CPU) for y in (view.y, leaked))
+    assert same(a.state, b.state)
+
+
+# -- the loop --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["hops", "batches", "graph"])
+def test_training_learns_and_repeats_bit_by_bit(view, split, kind):
+    task, make = (graph_task(view), gcn) if kind == "graph" else (HopTask([view.x]), build)
+    training = replace(CPU, batch_size=32 if kind == "batches" else None)
+    before = torch.get_rng_state()
+    result, again = (fit(make, task, view.y, split, training) for _ in range(2))
+    assert torch.equal(before, torch.get_rng_state())
+    assert same(result.state, again.state)
+    assert [e.loss for e in result.history] == [e.loss for e in again.history]
+    assert result.history[-1].loss < result.history[0].loss
+    assert result.valid_score == max(e.score for e in result.history)
+    assert result.history[result.best_epoch - 1].score == result.valid_score
+    other = fit(make, task, view.y, split, replace(training, seed=1))
+    assert not same(result.state, other.state)
+
+
+def test_result_is_the_model_of_the_best_epoch(view, split):
+    task = HopTask([view.x])
+    result = fit(build, task, view.y, split, CPU)
+    guessed = predict(result.model, task, split.valid).argmax(1)
+    assert (guessed == view.y[split.valid]).mean() == pytest.approx(result.valid_score)
+    fresh = build()
+    fresh.load_state_dict(result.state)
+    np.testing.assert_array_equal(predict(fresh, task), predict(result.model, task))
+    np.testing.assert_allclose(predict(result.model, task, batch_size=7), predict(result.model, task), rtol=1e-5)
+
+
+def test_patience_stops_early(view, split):
+    result = fit(build, HopTask([view.x]), view.y, split, replace(CPU, epochs=100, patience=3))
+    assert len(result.history) == result.best_epoch + 3 < 100
+
+
+def test_without_rows_to_choose_by_the_last_epoch_is_kept(view):
+    seen = []
+    training = replace(CPU, epochs=4, patience=1, progress=seen.append)
+    result = fit(build, HopTask([view.x]), view.y, split_rows(view, valid=0), training)
+    assert result.best_epoch == 4 == len(result.history)
+    assert math.isnan(result.valid_score)
+    assert [e.epoch for e in seen] == [1, 2, 3, 4]
+
+
+def test_refit_trains_on_all_labelled_rows_for_the_chosen_epochs(view, split):
+    task = HopTask([view.x])
+    result = fit(build, task, view.y, split, replace(CPU, refit=True))
+    nobody = np.empty(0, np.int64)
+    expected = fit(build, task, view.y, Split(split.all, nobody), replace(CPU, epochs=result.best_epoch))
+    assert same(result.state, expected.state)
+    assert result.valid_score == fit(build, task, view.y, split, CPU).valid_score
+
+
+def test_sample_weight_zero_is_the_same_as_leaving_out(view, split):
+    task = HopTask([view.x])
+    half = split.train[::2]
+    weight = np.zeros(view.num_nodes)
+    weight[half] = 3
+    a = fit(lambda: SGC(4, LABELS), task, view.y, split, CPU, sample_weight=weight)
+    b = fit(lambda: SGC(4, LABELS), task, view.y, Split(half, split.valid), CPU)
+    for name in a.state:
+        torch.testing.assert_close(a.state[name], b.state[name], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["hops", "graph"])
+def test_mixed_precision_comes_near(view, split, kind):
+    task, make = (graph_task(view), gcn) if kind == "graph" else (HopTask([view.x]), build)
+    full, mixed = (fit(make, task, view.y, split, replace(CPU, precision=p)) for p in ("float32", "mixed"))
+    assert not same(full.state, mixed.state)
+    assert all(value.dtype == torch.float32 for value in mixed.state.values())
+    assert mixed.history[-1].loss == pytest.approx(full.history[-1].loss, rel=0.1)
+
+
+def test_divergence_names_the_epoch(view, split):
+    huge = HopTask([np.array(view.x) * 1e30])
+    with pytest.raises(Diverged, match=r"epoch \d+; lower lr"):
+        fit(lambda: SGC(4, LABELS, hidden=8), huge, view.y, split, replace(CPU, lr=1e10))
+    assert issubclass(Diverged, RuntimeError)
+
+
+def test_memory_maps_are_read_by_rows(view, split, tmp_path):
+    np.save(tmp_path / "x.npy", view.x)
+    mapped = HopTask([np.load(tmp_path / "x.npy", mmap_mode="r")])
+    assert isinstance(mapped.hops[0], np.memmap)
+    assert mapped.fingerprint() == HopTask([view.x]).fingerprint()
+    training = replace(CPU, batch_size=50, epochs=3)
+    a, b = (fit(build, task, view.y, split, training) for task in (mapped, HopTask([view.x])))
+    assert same(a.state, b.state)
+
+
+# -- checkpoints -----------------------------------------------------------------------------------------------
+
+
+class Stop(Exception):  # noqa: N818 - it stands for Ctrl-C
+    pass
+
+
+@pytest.mark.parametrize("kind", ["batches", "graph"])
+@pytest.mark.parametrize("refit", [False, True])
+def test_interrupted_training_resumes_bit_by_bit(view, split, tmp_path, kind, refit):
+    task, make = (graph_task(view), gcn) if kind == "graph" else (HopTask([view.x]), build)
+    training = replace(CPU, batch_size=32 if kind == "batches" else None, refit=refit)
+    whole = fit(make, task, view.y, split, training)
+
+    count = 0
+
+    def interrupt(epoch):
+        nonlocal count
+        count += 1
+        if count % 5 == 0:
+            raise Stop
+
+    saved = replace(training, checkpoint=tmp_path / "run.safetensors", checkpoint_every=2, progress=interrupt)
+    stops = 0
+    while True:
+        try:
+            result = fit(make, task, view.y, split, saved)
+            break
+        except Stop:
+            stops += 1
+    assert stops >= 2
+    assert same(result.state, whole.state)
+    strip = [(e.epoch, e.loss, e.score) for e in result.history]
+    assert strip == [(e.epoch, e.loss, e.score) for e in whole.history]
+    assert result.best_epoch == whole.best_epoch
+    assert not [path for path in tmp_path.iterdir() if ".tmp" in path.name]
+    once_more = fit(make, task, view.y, split, saved)  # nothing left to do
+    assert same(once_more.state, whole.state)
+
+
+def test_a_longer_training_takes_up_a_shorter_one(view, split, tmp_path):
+    task = HopTask([view.x])
+    saved = replace(CPU, epochs=5, checkpoint=tmp_path / "run")
+    fit(build, task, view.y, split, saved)
+    longer = fit(build, task, view.y, split, replace(saved, epochs=12))
+    assert same(longer.state, fit(build, task, view.y, split, CPU).state)
+
+
+def test_foreign_and_broken_checkpoints_are_refused(view, split, tmp_path):
+    path = tmp_path / "run"
+    saved = replace(CPU, epochs=2, checkpoint=path)
+    fit(build, HopTask([view.x]), view.y, split, saved)
+    for task, training in (
+        (HopTask([np.array(view.x) + 1]), saved),
+        (HopTask([view.x]), replace(saved, seed=1)),
+        (HopTask([view.x]), replace(saved, lr=0.1)),
+    ):
+        with pytest.raises(ig.InputError, match="belongs to another training"):
+            fit(build, task, view.y, split, training)
+    no_choice = split_rows(view, valid=0)
+    path.unlink()
+    fit(build, HopTask([view.x]), view.y, no_choice, saved)
+    with pytest.raises(ig.InputError, match="has already run 2 epochs"):
+        fit(build, HopTask([view.x]), view.y, no_choice, replace(saved, epochs=1))
+    path.write_bytes(b"not this")
+    with pytest.raises(ig.InputError, match="is not a checkpoint of impact-gnn"):
+        fit(build, HopTask([view.x]), view.y, split, saved)
+
+
+# -- RLU -------------------------------------------------------------------------------------------------------
+
+
+def label_task(view, seen):
+    def make(soft):
+        seen.append(soft)
+        hop = propagate(view, x=soft, hops=1)[0]
+        return HopTask([view.x], [hop])
+
+    return make
+
+
+def gamlp():
+    return GAMLP([4], LABELS, hidden=8, label_channels=[LABELS])
+
+
+def test_stages_teach_confident_predictions_and_no_truth(view, split):
+    runs = []
+    for g in (view, graph(scramble=True)):
+        seen = []
+        staged = fit_stages(gamlp, label_task(g, seen), g.y, split, LABELS, CPU, Reliable(stages=3, threshold=0.7))
+        runs.append((staged, seen))
+    (staged, seen), (other, _) = runs
+    assert same(staged.result.state, other.result.state)
+    assert len(staged.stages) == len(seen) == 3
+    assert staged.result.valid_score == max(r.valid_score for r in staged.stages)
+    others = np.setdiff1d(np.arange(view.num_nodes), split.train)
+    assert not seen[0][others].any()  # stage 0 knows true labels only
+    first = predict(staged.stages[0].model, label_task(view, [])(seen[0]))
+    rows = believed(first, others, 0.7)
+    assert 0 < len(rows) < len(others)
+    np.testing.assert_array_equal(np.flatnonzero(seen[1][others].any(1)), np.searchsorted(others, rows))
+    np.testing.assert_allclose(seen[1][rows], first[rows], rtol=1e-5)
+    for soft in seen:
+        assert (soft[split.train].argmax(1) == view.y[split.train]).all()
+
+
+def test_stages_refit_on_all_labelled_rows(view, split):
+    seen = []
+    training = replace(CPU, epochs=4, refit=True)
+    staged = fit_stages(gamlp, label_task(view, seen), view.y, split, LABELS, training, Reliable(stages=2))
+    assert len(seen) == 2 + staged.stage + 1
+    assert (seen[-1][split.all].argmax(1) == view.y[split.all]).all()
+    assert predict(staged.result.model, staged.task).shape == (view.num_nodes, LABELS)
+
+
+def test_reliable_is_checked():
+    for wrong, words in (({"stages": 0}, "stages=0"), ({"threshold": 0.0}, "threshold=0.0"), ({"weight": -1.0}, "weight")):
+        with pytest.raises(ig.InputError, match=words):
+            Reliable(**wrong)
+
+
+# -- refusals --------------------------------------------------------------------------------------------------
+
+
+def test_options_are_checked():
+    for wrong, words in (
+        ({"device": "tpu"}, "device='tpu' is not known; choose one of 'auto'"),
+        ({"precision": "float8"}, "precision='float8' is not known"),
+        ({"epochs": 0}, "epochs=0 must be at least 1"),
+        ({"batch_size": 0}, "batch_size=0 must be at least 1"),
+        ({"lr": -1.0}, "lr=-1.0 must be at least 0"),
+        ({"lr": math.nan}, "lr=nan must be at least 0"),
+    ):
+        with pytest.raises(ig.InputError, match=words):
+            Training(**wrong)
+
+
+def test_inputs_are_checked(view, split):
+    task = HopTask([view.x])
+    nobody = np.empty(0, np.int64)
+    with pytest.raises(ig.InputError, match="no row to train on"):
+        fit(build, task, view.y, Split(nobody, nobody), CPU)
+    with pytest.raises(ig.InputError, match="of the split has no label"):
+        fit(build, task, view.y, Split(np.arange(view.num_nodes), nobody), CPU)
+    with pytest.raises(ig.InputError, match="overlap"):
+        fit(build, task, view.y, Split(split.train, split.train[:1]), CPU)
+    with pytest.raises(ig.InputError, match="batch_size does not go with a model on a whole graph"):
+        fit(gcn, graph_task(view), view.y, split, replace(CPU, batch_size=10))
+    with pytest.raises(ig.InputError, match="sample_weight must be 200 finite numbers"):
+        fit(build, task, view.y, split, CPU, sample_weight=np.ones(3))
+    with pytest.raises(ig.InputError, match=r"have \[2, 3\] rows"):
+        HopTask([np.ones((3, 1)), np.ones((2, 1))])
+    with pytest.raises(ig.InputError, match="hops is empty"):
+        HopTask([])
+    with pytest.raises(ig.InputError, match="x has 3 rows, the propagation 200 nodes"):
+        GraphTask(np.ones((3, 4)), graph_task(view).propagation)
