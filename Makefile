@@ -15,7 +15,7 @@ test: $(VENV)/.test
 	$(BIN)/ruff format --check src tests examples benchmarks
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -n auto
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto
 
 # The array floor must import and work where torch is not installed.
 test-without-torch: $(LIGHT)/.ready

@@ -12,9 +12,10 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=1_000_000)
     parser.add_argument("--edges", type=int, default=20_000_000)
     parser.add_argument("--widths", type=int, nargs="+", default=[16, 64, 128, 256])
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--growth-to", type=int, default=0, help="also time graphs up to this many edges")
     parser.add_argument("--order", action="store_true", help="also measure what sorting nodes by time brings")
+    parser.add_argument("--busy", action="store_true", help="one thread and its CPU time, on a machine in use")
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
@@ -22,8 +23,9 @@ def main() -> None:
         given.nodes,
         given.edges,
         given.widths,
-        rounds=given.rounds,
+        turns=given.turns,
         with_peers=not given.no_peers,
+        busy=given.busy,
         growth_to=given.growth_to,
         order=given.order,
     )

@@ -13,7 +13,7 @@ import impact_gnn as ig
 from impact_gnn.nn import JJNorm, TimeCenter
 from impact_gnn.transforms import MMP, PMP
 
-CUTOFF, GRAPHS, EPOCHS = 8, 5, 200
+CUTOFF, GRAPHS, EPOCHS = 8, 4, 150
 METHODS = {  # name: (weights, alignment)
     "plain": (None, None),
     "MMP": (MMP(normalize=True), None),
@@ -47,7 +47,7 @@ def accuracy(graph, transform, alignment, seed):
 
 scores = {name: [] for name in METHODS}
 for seed in range(GRAPHS):
-    graph = ig.tsbm(protocol="released", decay=0.6, seed=seed)
+    graph = ig.tsbm(num_nodes=1000, protocol="released", decay=0.6, seed=seed)
     for name, (transform, alignment) in METHODS.items():
         scores[name].append(accuracy(graph, transform, alignment, seed))
 

@@ -2,10 +2,16 @@
 
 import os
 
+import numba
 import pytest
+import torch
 from hypothesis import HealthCheck, settings
 
 from libraries import Library
+
+numba.set_num_threads(1)
+torch.set_num_threads(1)  # tests run side by side, and threads that wait for each other burn both cores
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the processes that tests start
 
 collect_ignore = ["without_torch.py"]  # a script for an environment that has no torch
 

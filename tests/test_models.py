@@ -320,5 +320,5 @@ def test_align_gives_previous_only_where_it_is_asked_for(view):
 def test_alignment_names_and_views_are_checked(view):
     with pytest.raises(ig.InputError, match="align='batchnorm' is not known; choose one of 'none', 'center'"):
         align_layer("batchnorm", view)
-    with pytest.raises(ig.InputError, match="pass graph.masked"):
+    with pytest.raises(ig.InputError, match=r"pass graph\.masked"):
         align_layer("center", ig.tsbm(num_nodes=50, seed=0))

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
-from paper_propagation import grouped_by_target, message_matrix
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from impact_gnn.checks import InputError
 from impact_gnn.graph import CSR
@@ -11,6 +11,7 @@ from impact_gnn.propagation import building, passes
 from impact_gnn.propagation.building import build_csr, transposed
 from impact_gnn.propagation.memory import Memory
 from impact_gnn.propagation.operator import NORMS, Operator
+from paper_propagation import grouped_by_target, message_matrix
 
 TOLERANCE = {np.float16: 2e-3, np.float32: 2e-6, np.float64: 1e-13}
 

@@ -94,7 +94,7 @@ def test_split_skips_periods_without_labels():
     assert split.valid.tolist() == [1]
     with pytest.raises(ig.InputError, match="valid=2 of 2 labelled periods before the cutoff 5 leaves none"):
         split_rows(g.masked(5), valid=2)
-    with pytest.raises(ig.InputError, match="pass graph.masked"):
+    with pytest.raises(ig.InputError, match=r"pass graph\.masked"):
         split_rows(g)
 
 
@@ -321,7 +321,11 @@ def test_stages_refit_on_all_labelled_rows(view, split):
 
 
 def test_reliable_is_checked():
-    for wrong, words in (({"stages": 0}, "stages=0"), ({"threshold": 0.0}, "threshold=0.0"), ({"weight": -1.0}, "weight")):
+    for wrong, words in (
+        ({"stages": 0}, "stages=0 must be at least 1"),
+        ({"threshold": 0.0}, "threshold=0.0 must be above 0"),
+        ({"weight": -1.0}, "weight=-1.0 must be at least 0"),
+    ):
         with pytest.raises(ig.InputError, match=words):
             Reliable(**wrong)
 

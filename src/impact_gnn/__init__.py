@@ -8,25 +8,40 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from impact_gnn._version import __version__ as __version__
+
 if TYPE_CHECKING:
-    from impact_gnn import alignment, bounds, connectivity, nn, transforms, weighting
+    from impact_gnn import alignment, audit, bounds, connectivity, engines, nn, transforms, weighting
+    from impact_gnn.audit import audit_leakage
+    from impact_gnn.backtesting import backtest
     from impact_gnn.checks import InputError
     from impact_gnn.data.files import load
     from impact_gnn.data.pyg import from_pyg, to_pyg
     from impact_gnn.data.tsbm import tsbm, tsbm_model
+    from impact_gnn.diagnostics import advise, diagnose
     from impact_gnn.graph import TemporalGraph
-
-__version__ = "0.1.0"
+    from impact_gnn.pipeline import Pipeline
+    from impact_gnn.propagation.hops import propagate
+    from impact_gnn.propagation.labels import label_hops
 
 __all__ = [
     "InputError",
+    "Pipeline",
     "TemporalGraph",
+    "advise",
     "alignment",
+    "audit",
+    "audit_leakage",
+    "backtest",
     "bounds",
     "connectivity",
+    "diagnose",
+    "engines",
     "from_pyg",
+    "label_hops",
     "load",
     "nn",
+    "propagate",
     "to_pyg",
     "transforms",
     "tsbm",
@@ -34,10 +49,17 @@ __all__ = [
     "weighting",
 ]
 
-_MODULES = ("alignment", "bounds", "connectivity", "nn", "transforms", "weighting")
+_MODULES = ("alignment", "audit", "bounds", "connectivity", "engines", "nn", "transforms", "weighting")
 _HOMES = {
     "InputError": "checks",
+    "Pipeline": "pipeline",
     "TemporalGraph": "graph",
+    "advise": "diagnostics",
+    "audit_leakage": "audit",
+    "backtest": "backtesting",
+    "diagnose": "diagnostics",
+    "label_hops": "propagation.labels",
+    "propagate": "propagation.hops",
     "from_pyg": "data.pyg",
     "load": "data.files",
     "to_pyg": "data.pyg",

@@ -151,6 +151,19 @@ def group_map(values: Array, group: Array, maps: Array, center: Array) -> Array:
     return matrices.apply(values, group, maps, center)
 
 
+def group_map_about_means(values: Array, group: Array, maps: Array, family: np.ndarray) -> Array:
+    """`group_map` about means that several groups share: the mean of all rows whose groups are of one family.
+
+    `family` [G] numbers the families from 0. One operation, cheaper to differentiate.
+    """
+    if is_torch(values):
+        from impact_gnn._array import autograd
+
+        return autograd.group_map_about_means(values, group, maps, family)
+    center = matrices.family_means(values, group, family)[1]
+    return matrices.apply(values, group, maps, center)
+
+
 def lookup(table: np.ndarray, row: Array, column: Array, target: Array, source: Array) -> Array:
     """`table[row[target[e]], column[source[e]]]` for every edge e, as float32."""
     if is_torch(source) and source.device.type != "cpu":
@@ -175,14 +188,19 @@ def spd_roots(batch: Array, floor: Array) -> tuple[Array, Array]:
     return (vectors * root) @ turned, (vectors / root) @ turned
 
 
-def spd_transport(source: Array, goal: Array, source_floor: Array, goal_floor: Array) -> Array:
+def spd_transport(
+    source: Array, goal: Array, source_floor: Array, goal_floor: Array, reference: Array | None = None
+) -> Array:
     """The symmetric positive maps A with A Σ A = Γ for Σ in `source` [..., K, f, f] and Γ in `goal` [..., f, f].
 
     A = Σ^-½ (Σ^½ Γ Σ^½)^½ Σ^-½, the optimal transport map between centred Gaussians. Eigenvalues of Γ are raised
-    to `goal_floor` [...], those of Σ count as `source_floor` [..., K] at least. Differentiable in torch.
+    to `goal_floor` [...], those of Σ count as `source_floor` [..., K] at least. Differentiable in torch. Eigenvalues
+    are found in the type of `source`, the maps and gradients computed in that of `reference` if it is given.
     """
+    work = source if reference is None else reference
     if is_torch(source):
         from impact_gnn._array import autograd
 
-        return autograd.spd_transport(source, goal, source_floor, goal_floor)
-    return matrices.transport(np, np.linalg.eigh, source, goal, source_floor, goal_floor)[0]
+        return autograd.spd_transport(source, goal, source_floor, goal_floor, work.dtype)
+    narrow = lambda values: values.astype(work.dtype, copy=False)  # noqa: E731
+    return matrices.transport(np, np.linalg.eigh, narrow, source, goal, source_floor, goal_floor)[0]

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd import Function
@@ -74,6 +75,16 @@ def group_map(values: Tensor, group: Tensor, maps: Tensor, center: Tensor) -> Te
     return torch.where((group >= 0)[:, None], moved.to(values.dtype), values)
 
 
+def group_map_about_means(values: Tensor, group: Tensor, maps: Tensor, family: np.ndarray) -> Tensor:
+    """See `impact_gnn._array.group_map_about_means`."""
+    if _shares_memory(values):
+        return _MapAboutMeans.apply(values, group, maps, family)
+    of_group = torch.from_numpy(family).to(values.device)
+    by_family = torch.where(group < 0, group, of_group[group.clamp(min=0).long()].to(group.dtype))
+    _, mean, _ = _group_moments_on_device(values, by_family, int(family.max()) + 1)
+    return group_map(values, group, maps, mean[of_group])
+
+
 def group_renormalize(values: Tensor, group: Tensor, moved: Tensor, num_groups: int, tables: Tables) -> Tensor:
     """See `impact_gnn._array.group_renormalize`."""
     if not _shares_memory(values):
@@ -86,9 +97,11 @@ def spd_roots(batch: Tensor, floor: Tensor) -> tuple[Tensor, Tensor]:
     return _Roots.apply(batch, floor)
 
 
-def spd_transport(source: Tensor, goal: Tensor, source_floor: Tensor, goal_floor: Tensor) -> Tensor:
+def spd_transport(
+    source: Tensor, goal: Tensor, source_floor: Tensor, goal_floor: Tensor, dtype: torch.dtype
+) -> Tensor:
     """See `impact_gnn._array.spd_transport`."""
-    return _Transport.apply(source, goal, source_floor, goal_floor)
+    return _Transport.apply(source, goal, source_floor, goal_floor, dtype)
 
 
 def _shares_memory(values: Tensor) -> bool:
@@ -227,11 +240,34 @@ class _Map(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        values, group, maps, center = ctx.saved_tensors
+        _, _, maps, center = ctx.saved_tensors
         arrays = (part.detach().numpy() for part in (grad.contiguous(), *ctx.saved_tensors))
         back, by_maps, by_center = matrices.apply_gradient(*arrays, for_maps=ctx.needs_input_grad[2])
         for_maps = None if by_maps is None else torch.from_numpy(by_maps).to(maps.dtype)
         return torch.from_numpy(back), None, for_maps, torch.from_numpy(by_center).to(center.dtype)
+
+
+class _MapAboutMeans(Function):
+    """One linear map per group about the mean of its family."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, group: Tensor, maps: Tensor, family: np.ndarray) -> Tensor:
+        array, where = values.detach().numpy(), group.numpy()
+        ctx.family = family
+        ctx.size, ctx.center = matrices.family_means(array, where, family)
+        ctx.save_for_backward(values, group, maps)
+        return torch.from_numpy(matrices.apply(array, where, maps.detach().numpy(), ctx.center))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        values, group, maps = (part.detach().numpy() for part in ctx.saved_tensors)
+        upstream = grad.contiguous().numpy()
+        back = torch.from_numpy(matrices.family_gradient(upstream, group, maps, ctx.family, ctx.size))
+        if not ctx.needs_input_grad[2]:
+            return back, None, None, None
+        by_maps = matrices.outer(upstream, values, group, ctx.center)
+        return back, None, torch.from_numpy(by_maps.astype(maps.dtype, copy=False)), None
 
 
 class _Transport(Function):
@@ -243,8 +279,13 @@ class _Transport(Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, source: Tensor, goal: Tensor, source_floor: Tensor, goal_floor: Tensor) -> Tensor:
-        maps, parts = matrices.transport(torch, eigh, source, goal, source_floor, goal_floor)
+    def forward(
+        ctx: Any, source: Tensor, goal: Tensor, source_floor: Tensor, goal_floor: Tensor, dtype: torch.dtype
+    ) -> Tensor:
+        def narrow(values: Tensor) -> Tensor:
+            return values.to(dtype)
+
+        maps, parts = matrices.transport(torch, eigh, narrow, source, goal, source_floor, goal_floor)
         ctx.save_for_backward(*parts)
         return maps
 
@@ -253,13 +294,13 @@ class _Transport(Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         values, raised, basis, inner, gamma, frame, follows = ctx.saved_tensors
         root = gamma.sqrt()
-        turned = frame.mT @ (0.5 * (grad + grad.mT)) @ frame / (root[..., :, None] + root[..., None, :])
-        scaled = frame / root[..., None, :]
-        kept = follows.to(turned.dtype)
-        by_source = -(scaled @ (turned * kept[..., :, None] * kept[..., None, :]) @ scaled.mT)
-        whole = (inner @ turned @ inner.mT).sum(-3) / (raised[..., :, None] * raised[..., None, :]).sqrt()
-        by_goal = basis @ (whole * _ratio(values, raised)) @ basis.mT
-        return by_source, by_goal, None, None
+        turned = frame.mT @ grad @ frame / (root[..., :, None] + root[..., None, :])
+        turned = 0.5 * (turned + turned.mT)
+        scaled = frame * (-follows / root)[..., None, :]
+        by_source = -(scaled @ turned @ scaled.mT).to(values.dtype)
+        whole = (inner @ turned @ inner.mT).sum(-3).to(values.dtype)
+        whole = whole * _ratio(values, raised) / (raised[..., :, None] * raised[..., None, :]).sqrt()
+        return by_source, basis @ whole @ basis.mT, None, None, None
 
 
 class _Roots(Function):

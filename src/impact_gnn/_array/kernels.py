@@ -105,7 +105,7 @@ def _first_rows(group, num_groups):  # type: ignore[no-untyped-def]
 def _moment_sums(values, group, pivot, parts):  # type: ignore[no-untyped-def]
     # Deviations from a row of the same group: no cancellation when the mean is far from zero.
     rows, columns = values.shape[0], np.uint64(values.shape[1])
-    sums = np.zeros((2, parts, *pivot.shape))
+    sums = np.zeros((2, parts, pivot.shape[0], pivot.shape[1]))
     for part in prange(parts):
         total, square = sums[0, part], sums[1, part]
         for i in range(rows * part // parts, rows * (part + 1) // parts):
@@ -135,7 +135,7 @@ def _sums(values, group, num_groups, parts):  # type: ignore[no-untyped-def]
 @njit(parallel=True, cache=True)
 def _group_dot(left, right, group, origin, parts):  # type: ignore[no-untyped-def]
     rows, columns = left.shape[0], np.uint64(left.shape[1])
-    sums = np.zeros((2, parts, *origin.shape))
+    sums = np.zeros((2, parts, origin.shape[0], origin.shape[1]))
     for part in prange(parts):
         total, dot = sums[0, part], sums[1, part]
         for i in range(rows * part // parts, rows * (part + 1) // parts):

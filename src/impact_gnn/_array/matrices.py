@@ -98,20 +98,53 @@ def outer(left: np.ndarray, right: np.ndarray, group: np.ndarray, center: np.nda
     return total
 
 
+def family_means(values: np.ndarray, group: np.ndarray, family: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Number of rows of every group's family [G], and their mean [G, f]."""
+    count, mean = kernels.means(values, group, len(family))
+    size, total = np.zeros(family.max() + 1), np.zeros((family.max() + 1, values.shape[1]))
+    np.add.at(size, family, count)
+    np.add.at(total, family, count[:, None] * mean)
+    return size[family], (total / np.maximum(size, 1)[:, None])[family]
+
+
+def family_gradient(
+    grad: np.ndarray, group: np.ndarray, maps: np.ndarray, family: np.ndarray, size: np.ndarray
+) -> np.ndarray:
+    """dL/dx of A_g (x − mean) + mean, the mean's own share spread over its family."""
+    count, mean = kernels.means(grad, group, len(maps))
+    summed = count[:, None] * mean
+    rest = np.zeros((family.max() + 1, grad.shape[1]))
+    np.add.at(rest, family, summed - np.einsum("gi,gij->gj", summed, maps))
+    share = rest[family] / np.maximum(size, 1)[:, None]
+    nothing = np.zeros(share.shape)
+    return _mapped(grad, group, np.swapaxes(maps, 1, 2), nothing, share, _where_left_out(grad, group))
+
+
 def transport(
-    lib: ModuleType, eigh: Callable[[Any], tuple[Any, Any]], source: Any, goal: Any, source_floor: Any, goal_floor: Any
+    lib: ModuleType,
+    eigh: Callable[[Any], tuple[Any, Any]],
+    narrow: Callable[[Any], Any],
+    source: Any,
+    goal: Any,
+    source_floor: Any,
+    goal_floor: Any,
 ) -> tuple[Any, tuple[Any, ...]]:
-    """The maps of `_array.spd_transport`, and what their gradient needs; `lib` is numpy or torch."""
+    """The maps of `_array.spd_transport`, and what their gradient needs; `lib` is numpy or torch.
+
+    `narrow` casts to the type of the maps. It comes after the eigenvalues: those of Lᵀ Σ L span twice as many
+    orders of magnitude as those of Σ, while the maps are sums of positive parts and lose nothing.
+    """
     values, basis = eigh(goal)
     raised = lib.maximum(values, goal_floor[..., None])
     half = basis * lib.sqrt(raised)[..., None, :]
     turned = lib.swapaxes(half, -1, -2)[..., None, :, :] @ source @ half[..., None, :, :]
     gamma, inner = eigh(turned)
-    frame = half[..., None, :, :] @ inner
+    inner = narrow(inner)
+    frame = narrow(half)[..., None, :, :] @ inner
     # γ_k = f_kᵀ Σ f_k is at least floor·‖f_k‖² where the eigenvalues of Σ are at least floor.
     least = source_floor[..., None] * (frame * frame).sum(-2)
-    follows = gamma >= least
-    gamma = lib.maximum(gamma, least)
+    follows = narrow(gamma >= least)
+    gamma = narrow(lib.maximum(gamma, least))
     scaled = frame / (gamma**0.25)[..., None, :]
     maps = scaled @ lib.swapaxes(scaled, -1, -2)
     return maps, (values, raised, basis, inner, gamma, frame, follows)

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Protocol
 
 import numpy as np
 
 from impact_gnn import checks
-from impact_gnn._array import Array, group_map, group_scatter, is_torch, like, spd_transport, to_numpy, where, xp
-from impact_gnn.alignment.sums import Communities, Moments, as_message
+from impact_gnn._array import (
+    Array,
+    cast,
+    group_map_about_means,
+    group_scatter,
+    is_torch,
+    like,
+    spd_transport,
+    to_numpy,
+    where,
+    xp,
+)
+from impact_gnn.alignment.sums import Communities, as_message
 from impact_gnn.checks import InputError
 
 EIGENVALUE_FLOOR = 1e-6
@@ -127,14 +139,17 @@ def pny_by(
     # Maps are made for the periods that have labelled nodes; the last time is their goal.
     labelled = to_numpy(communities.labelled)
     needed = np.flatnonzero(np.bincount(labelled[labelled >= 0] // seen, minlength=num_times))
+    if not len(needed):
+        return message + 0
     periods = np.append(needed, num_times - 1)
     mixed = like(weights[:seen, periods].reshape(-1, labels), message) @ covariance.reshape(labels, -1)
-    maps = MAPS[map](mixed.reshape(seen, len(periods), width, width))
+    mixed = mixed.reshape(seen, len(periods), width, width)
+    maps = MAPS[map](mixed[:, :-1], mixed[:, -1], message if message.dtype.itemsize >= 4 else None)
     # Group t·seen + y of the communities takes map (y, position of t).
-    position = np.searchsorted(needed, np.arange(num_times))
-    order = (np.arange(seen)[None, :] * len(periods) + position[:, None]).reshape(-1)
-    means = Moments.of(message, by_label, seen).mean[like(np.tile(np.arange(seen), num_times), message)]
-    return group_map(message, communities.labelled, maps.reshape(-1, width, width)[like(order, message)], means)
+    position = np.minimum(np.searchsorted(needed, np.arange(num_times)), len(needed) - 1)
+    order = (np.arange(seen)[None, :] * len(needed) + position[:, None]).reshape(-1)
+    maps = maps.reshape(-1, width, width)[like(order, message)]
+    return group_map_about_means(message, communities.labelled, maps, np.tile(np.arange(seen), num_times))
 
 
 def label_covariances(previous: Array, by_label: Array, num_labels: int) -> Array:
@@ -154,43 +169,69 @@ def refuse_unless_fits(num_labels: int, num_times: int, width: int) -> None:
         )
 
 
-def transport(mixed: Array) -> Array:
+def transport(mixed: Array, goal: Array | None = None, reference: Array | None = None) -> Array:
     """Σ_t^-½ (Σ_t^½ Σ_max Σ_t^½)^½ Σ_t^-½ for every [y, t]: the symmetric map, which moves messages least."""
-    filled, known, size = _filled(mixed)
-    floor = size * EIGENVALUE_FLOOR
-    return _identity_unless(known, spd_transport(filled, filled[:, -1], floor, floor[:, -1]))
+    ends = _Ends.of(mixed, goal)
+    floor, goal_floor = ends.size * EIGENVALUE_FLOOR, ends.goal_size * EIGENVALUE_FLOOR
+    return ends.identity_unless_known(spd_transport(ends.mixed, ends.goal, floor, goal_floor, reference))
 
 
-def eigen(mixed: Array) -> Array:
+def eigen(mixed: Array, goal: Array | None = None, reference: Array | None = None) -> Array:
     """U_max Λ_max^½ Λ_t^-½ U_tᵀ for every [y, t]: eigenvalues ascending, largest entry of a vector positive."""
-    filled, known, size = _filled(mixed)
-    lib = xp(filled)
-    values, vectors = lib.linalg.eigh(filled)
+    ends = _Ends.of(mixed, goal)
+    vectors, root = _signed_eigen(ends.mixed, ends.size * EIGENVALUE_FLOOR)
+    goal_vectors, goal_root = _signed_eigen(ends.goal, ends.goal_size * EIGENVALUE_FLOOR)
+    scaled = goal_vectors[:, None] * (goal_root[:, None] / root)[..., None, :]
+    maps = ends.identity_unless_known(scaled @ xp(vectors).swapaxes(vectors, -1, -2))
+    return maps if reference is None else cast(maps, reference)
+
+
+MAPS: Mapping[str, Callable[..., Array]] = MappingProxyType({"transport": transport, "eigen": eigen})
+"""Maps between covariances by name: (Σ[y, t], goal[y], reference) → A[y, t] with A Σ_t Aᵀ = goal.
+
+Without a goal it is Σ at the last time; with a reference the maps come in its type.
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class _Ends:
+    """Covariances to be mapped and their goals: the identity where either is unknown, and their mean eigenvalues."""
+
+    mixed: Array
+    goal: Array
+    size: Array
+    goal_size: Array
+    known: Array
+
+    @classmethod
+    def of(cls, mixed: Array, goal: Array | None) -> _Ends:
+        """Looks which covariances are known: those that are not zero."""
+        goal = mixed[:, -1] if goal is None else goal
+        width, lib = max(mixed.shape[-1], 1), xp(mixed)
+        size, goal_size = (lib.einsum("...ii->...", part) / width for part in (mixed, goal))
+        known, goal_known = (size > 0) & (goal_size[:, None] > 0), goal_size > 0
+        if bool(known.all()):
+            return cls(mixed, goal, size, goal_size, known)
+        unit = like(np.eye(mixed.shape[-1]), mixed)
+        filled, filled_goal = (
+            where(part_known[..., None, None], part, unit) for part_known, part in ((known, mixed), (goal_known, goal))
+        )
+        return cls(filled, filled_goal, where(known, size, 1.0), where(goal_known, goal_size, 1.0), known)
+
+    def identity_unless_known(self, maps: Array) -> Array:
+        """The maps, and the identity where an end is unknown."""
+        if bool(self.known.all()):
+            return maps
+        return where(self.known[..., None, None], maps, cast(like(np.eye(maps.shape[-1]), maps), maps))
+
+
+def _signed_eigen(batch: Array, floor: Array) -> tuple[Array, Array]:
+    """Eigenvectors with their largest entry positive, and roots of the eigenvalues raised to the floor."""
+    lib = xp(batch)
+    values, vectors = lib.linalg.eigh(batch)
     top = lib.abs(vectors).argmax(-2)[..., None, :]
     picked = np.take_along_axis(vectors, top, -2) if lib is np else vectors.gather(-2, top)
-    vectors = vectors * lib.sign(picked)
-    floor = (size * EIGENVALUE_FLOOR)[..., None]
-    root = lib.sqrt(where(values > floor, values, floor))
-    scaled = vectors[:, -1:] * (root[:, -1:] / root)[..., None, :]
-    return _identity_unless(known, scaled @ lib.swapaxes(vectors, -1, -2))
-
-
-MAPS: Mapping[str, Callable[[Array], Array]] = MappingProxyType({"transport": transport, "eigen": eigen})
-"""Maps between covariances by name: Σ[y, t] → A[y, t] with A Σ_t Aᵀ = Σ at the last time."""
-
-
-def _filled(mixed: Array) -> tuple[Array, Array, Array]:
-    """The covariances (the identity where one is unknown), which are known at both ends, and mean eigenvalues."""
-    width = mixed.shape[-1]
-    unit = like(np.eye(width), mixed)
-    size = (mixed * unit).sum((-1, -2)) / max(width, 1)
-    known = (size > 0) & (size[:, -1:] > 0)
-    filled = where(known[..., None, None], mixed, unit)
-    return filled, known, where(known, size, 1.0)
-
-
-def _identity_unless(known: Array, maps: Array) -> Array:
-    return where(known[..., None, None], maps, like(np.eye(maps.shape[-1]), maps))
+    return vectors * lib.sign(picked), lib.sqrt(where(values > floor[..., None], values, floor[..., None]))
 
 
 def _mean_degree(communities: Communities, num_labels: int, degree: Array | None) -> np.ndarray:

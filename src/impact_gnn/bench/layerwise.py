@@ -64,7 +64,8 @@ def run(
         setting.num_nodes, protocol="released", decay=decay, mean_degree=setting.mean_degree, seed=seed
     )  # fmt: skip
     view = graph.masked(int(graph.times[-2]))
-    task = GraphTask(_features(view), Propagation.of(view))
+    assert view.x is not None and view.y is not None  # noqa: PT018 - the TSBM has both
+    task = GraphTask(view.x, Propagation.of(view))
     found: dict[str, list[Result]] = {name: [] for name in methods}
     layers = {name: align_layer(name, view) for name in methods}
     for number in range(-1, setting.rounds):  # round -1 compiles and fills caches
@@ -92,11 +93,6 @@ def run(
         "ratio_of": key,
         "methods": rows,
     }
-
-
-def _features(view: TemporalGraph) -> np.ndarray:
-    assert view.x is not None  # the TSBM has features
-    return view.x
 
 
 def _row(results: list[Result], task: GraphTask, graph: TemporalGraph, target: np.ndarray) -> dict[str, Any]:

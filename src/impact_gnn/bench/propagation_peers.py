@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse
 
-from impact_gnn.propagation import threads as pool
 from impact_gnn.propagation.operator import Operator
 
 
@@ -20,17 +19,17 @@ class Peer(NamedTuple):
     same_as: Operator
 
 
-def peers(operator: Operator) -> dict[str, Peer]:
-    """All peers for an operator with norm "mean" and no self-loop.
+def peers(operator: Operator, threads: int) -> dict[str, Peer]:
+    """All peers, on `threads` cores, for an operator with norm "mean" and no self-loop.
 
     `T.SIGN` only knows the symmetric norm of the unweighted graph, and sorts the edges on each call.
     """
     import torch
-    import torch_geometric.transforms as T
     from torch_geometric import EdgeIndex
     from torch_geometric.data import Data
+    from torch_geometric.transforms import SIGN
 
-    torch.set_num_threads(pool.available())
+    torch.set_num_threads(threads)
     warnings.filterwarnings("ignore", message="Sparse (CSR tensor support is in beta|invariant checks)")
     csr = operator.csr
     target = np.repeat(np.arange(csr.num_targets, dtype=np.int32), np.diff(csr.indptr))
@@ -42,8 +41,8 @@ def peers(operator: Operator) -> dict[str, Peer]:
 
     for bits in (32, 64):
         kind = np.int32 if bits == 32 else np.int64
-        parts = (torch.from_numpy(part.astype(kind)) for part in (csr.indptr, csr.indices))
-        matrix = torch.sparse_csr_tensor(*parts, values, shape)
+        border, index = (torch.from_numpy(part.astype(kind)) for part in (csr.indptr, csr.indices))
+        matrix = torch.sparse_csr_tensor(border, index, values, shape)
         calls[f"torch CSR int{bits}"] = lambda x, matrix=matrix: (matrix @ torch.from_numpy(x)).numpy()  # type: ignore[misc]
 
     compressed = scipy.sparse.csr_matrix((weight, csr.indices, csr.indptr.astype(np.int32)), shape)
@@ -59,7 +58,7 @@ def peers(operator: Operator) -> dict[str, Peer]:
     both = torch.from_numpy(np.stack([csr.indices, target]).astype(np.int64))
 
     def sign(x: np.ndarray) -> np.ndarray:
-        return T.SIGN(1)(Data(x=torch.from_numpy(x), edge_index=both)).x1.numpy()
+        return SIGN(1)(Data(x=torch.from_numpy(x), edge_index=both)).x1.numpy()
 
     unweighted = np.ones(operator.table.shape)
     symmetric = Operator(csr, unweighted, operator.source_period, operator.target_period, norm="sym")

@@ -32,8 +32,8 @@ def guarded(work: Callable[[], None]) -> None:
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         errors.print(
-            f"[bold red]error:[/] {_escaped((error.strerror or str(error)) + where)}; what was finished is kept, run the "
-            f"command again to continue."
+            f"[bold red]error:[/] {_escaped((error.strerror or str(error)) + where)}; what was finished is kept, "
+            f"run the command again to continue."
         )
         sys.exit(BAD_INPUT)
     except KeyboardInterrupt:

@@ -86,7 +86,7 @@ def generate(
             nodes, times, labels, features, decay=step, protocol=protocol, mean_degree=mean_degree, seed=seed
         )
         with progress_bar("edges") as update:
-            write_tsbm(out, model, memory=memory, progress=update)
+            write_tsbm(out, model, memory=memory, progress=lambda done, total: update(done, total, ""))
         console.print(f"{load(out)} saved to {out}")
 
     guarded(work)

@@ -99,8 +99,8 @@ def backtest(
     """Try corrections on the graph's own past and say which one pays, with intervals."""
 
     def work() -> None:
-        from impact_gnn.backtest import CANDIDATES
-        from impact_gnn.backtest import backtest as test
+        from impact_gnn.backtesting import CANDIDATES
+        from impact_gnn.backtesting import backtest as test
         from impact_gnn.job import Options
 
         found = opened(graph, features)

@@ -20,8 +20,11 @@ ASYMMETRIC = 0.1
 UNEVEN = 0.05
 """How much more the sizes of periods must explain to count."""
 
-LEAST_SHIFT, STILL_APART = 0.05, 0.9
-"""A smaller shift of messages needs no correction; a correction must keep so much of the classes' separation."""
+LEAST_SHIFT = 0.05
+"""A smaller shift of messages needs no correction."""
+
+LEAST_SEPARATION, STILL_APART = 0.01, 0.9
+"""Where classes differ at least so much, a correction must keep this share of it."""
 
 PER_PART = 0.15
 """What every part of a method must be worth: of two equals the simpler one comes first."""
@@ -30,11 +33,11 @@ PNY_COLUMNS, PNY_NUMBERS = 128, 1 << 24
 """PNY inverts one matrix of features by features for every class and period; beyond these sizes it is left out."""
 
 GRAPH = (
-    "labels", "pmp", "genpmp", "mmp", "snapshot", "snapshot+labels", "labels+recency", "pmp+labels", "genpmp+labels",
+    "labels", "pmp", "genpmp", "mmp", "snapshot", "labels+snapshot", "labels+recency", "pmp+labels", "genpmp+labels",
 )  # fmt: skip
 ALIGNED = (
     "center", "standardize", "jjnorm", "pmp+center", "pmp+jjnorm", "center+jjnorm", "genpmp+center", "center+labels",
-    "standardize+labels", "jjnorm+labels", "pmp+center+labels", "snapshot+center",
+    "standardize+labels", "jjnorm+labels", "pmp+center+labels", "center+snapshot",
 )  # fmt: skip
 
 
@@ -87,8 +90,8 @@ def advise(diagnosis: Diagnosis, graph: TemporalGraph) -> Advice:
     | standardize | as center; and features drift | 1.4 / −.1 / .2 / −1.6; +.2 |
     | jjnorm | label mix holds / doubtful / cannot tell / fails (lost .023 on ogbn-arxiv) | .5 / −.1 / .1 / −1.5 |
     | jjnorm | decay is common / is not | +.2 / −.2 |
-    | pmp | connectivity separable / doubtful / cannot tell / not: the paper's first choice | .8 / .4 / .3 / 0 |
-    | genpmp | as pmp; and periods weighed by their nodes explain clearly more / do not | +.4 / −.3 |
+    | pmp | connectivity separable / doubtful / cannot tell / not: the paper's first choice | .8 / .3 / .3 / 0 |
+    | genpmp | as pmp; and periods weighed by their nodes explain clearly more / do not | +.2 / −.3 |
     | mmp | the paper advises against it: it hears half of the neighbours | −.6 |
     | pny | connectivity separable / otherwise; only on small graphs | .6 / 0 |
     | snapshot | past and future neighbours differ / do not: won .04 on one graph, lost .036, .045 on two | .4 / −.4 |
@@ -115,7 +118,7 @@ def advise(diagnosis: Diagnosis, graph: TemporalGraph) -> Advice:
     for method in _possible(diagnosis, graph):
         parts = [] if method == "plain" else method.split("+")
         score = sum(worth[part][0] - PER_PART for part in parts)
-        reason = "; ".join(worth[part][1] for part in parts) if parts else "the baseline that all others are held against"
+        reason = "; ".join(worth[part][1] for part in parts) if parts else "what all others are held against"
         candidates.append(Candidate(method, round(score, 6), reason))
     candidates.sort(key=lambda c: (-c.score, c.method.count("+"), c.method != "plain"))
     return Advice(tuple(candidates), _explanation(candidates, diagnosis))
@@ -163,7 +166,7 @@ def _worth(diagnosis: Diagnosis, graph: TemporalGraph) -> Iterator[tuple[str, tu
             what += " but mixes the classes"
         return name, (worth + 0.5 * (share if apart else min(share, 0.0)), f"{why} ({what})")
 
-    yield part("labels", 1.5, "known labels of neighbours are the strongest evidence on most graphs")
+    yield part("labels", 1.5, "neighbours' labels tell most on most graphs")
     by_mix = {HOLDS: 1.5, DOUBTFUL: 0.0, CANNOT_TELL: 0.3, FAILS: -1.5}[mix]
     stable = {
         HOLDS: "the label mix is stable, so period means may be removed",
@@ -177,18 +180,18 @@ def _worth(diagnosis: Diagnosis, graph: TemporalGraph) -> Iterator[tuple[str, tu
     scaled = {HOLDS: 0.5, DOUBTFUL: -0.1, CANNOT_TELL: 0.1, FAILS: -1.5}[mix]
     scaled += {HOLDS: 0.2, FAILS: -0.2}.get(common, 0)
     yield part("jjnorm", scaled, f"label mix: {mix}, common decay: {common}")
-    first = {HOLDS: 0.8, DOUBTFUL: 0.4, CANNOT_TELL: 0.3, FAILS: 0.0}[separable]
+    first = {HOLDS: 0.8, DOUBTFUL: 0.3, CANNOT_TELL: 0.3, FAILS: 0.0}[separable]
     yield part("pmp", first, f"separable connectivity: {separable}")
     uneven = _uneven(diagnosis)
     gain = "explain" if uneven else "do not explain"
-    yield part("genpmp", first + (0.4 if uneven else -0.3), f"sizes of periods {gain} more of the connections")
+    yield part("genpmp", first + (0.2 if uneven else -0.3), f"sizes of periods {gain} more of the connections")
     yield part("mmp", -0.6, "hears older neighbours only")
     yield part("pny", 0.6 if separable == HOLDS else 0.0, f"separable connectivity: {separable}")
     sided = _asymmetric(diagnosis)
     words = "past and future neighbours differ" if sided else "past and future neighbours are alike"
     yield part("snapshot", 0.4 if sided else -0.4, words)
     moving = FAILS in (mix, drift) or DOUBTFUL in (mix, drift)
-    why = "labels or features change, so recent nodes tell more" if moving else "nothing changes that should be forgotten"
+    why = "labels or features change, so recent nodes tell more" if moving else "nothing should be forgotten"
     yield part("recency", 0.5 if moving else -0.3, why)
     bare = not any(relation.num_edges for relation in graph.relations.values())
     alone = 1.0 if bare else -0.6 if separable == FAILS else -1.0
@@ -206,7 +209,7 @@ def _removed(diagnosis: Diagnosis) -> dict[str, tuple[float, bool]]:
     return {
         name: (
             max(-1.0, 1 - one["overall"] / plain["overall"]),
-            not plain["separation"] or one["separation"] >= STILL_APART * plain["separation"],
+            (plain["separation"] or 0) < LEAST_SEPARATION or one["separation"] >= STILL_APART * plain["separation"],
         )
         for name, one in found.items()
         if name != "plain" and one["overall"] is not None and one["separation"] is not None

@@ -44,7 +44,7 @@ def feature_drift(view: View, *, replicates: int = 60, seed: int = 0) -> Finding
     Example:
         >>> from impact_gnn.data.tsbm import tsbm
         >>> feature_drift(View.of(tsbm(num_nodes=1000, num_labels=4, feature_std=1, seed=0).masked(8)))
-        2 feature drift: holds, drift of class means, ... 0....
+        2 feature drift: holds, drift of class means, as a multiple of the distance between classes 0.1...
     """
     x = view.features
     if x is None:

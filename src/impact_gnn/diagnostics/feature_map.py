@@ -47,11 +47,11 @@ def feature_map(view: View, *, embedding: str = "pca", sample: int = 1500, seed:
     points *= np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)
     place, explained = _pca(points, size, 2 if embedding == "pca" else 30)
     if embedding == "tsne":
-        place, explained = _tsne(place, seed), None
+        place = _tsne(place, seed)
     return plain(
         {
             "embedding": embedding,
-            "explained": explained,
+            "explained": explained if embedding == "pca" else None,
             "nodes": {"place": place[:size], "label": view.label[rows], "time": view.masked.time[rows]},
             "means": {"place": place[size:], "label": label, "time": view.masked.times[period]},
         }

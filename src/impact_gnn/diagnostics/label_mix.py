@@ -36,8 +36,8 @@ def label_mix(view: View, *, replicates: int = 200, seed: int = 0) -> Finding:
     series = {"times": view.masked.times[known], "labelled": counts.sum(1), "mix": _shares(counts)}
     if len(known) < 2:
         return cannot_tell(NAME, 1, MEASURE, "Labels are known in one period only, so no change can be seen.", series)
-    if view.masked.num_labels < 2:
-        return cannot_tell(NAME, 1, MEASURE, "There is only one class, so there is no mix.", series)
+    if np.count_nonzero(counts.sum(0)) < 2:
+        return cannot_tell(NAME, 1, MEASURE, "Only one class is seen, so there is no mix.", series)
     rng = np.random.default_rng(seed)
     noise = _noise(counts, replicates, rng)
     value = _statistic(counts, noise, 1)

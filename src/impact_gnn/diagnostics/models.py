@@ -1,4 +1,4 @@
-"""Models of relative connectivity, fitted to counts, and how much of what is seen each of them explains.
+r"""Models of relative connectivity, fitted to counts, and how much of what is seen each of them explains.
 
 All are products, fitted by maximum likelihood of Poisson counts: every factor is set in turn to make its own margin
 fit. The margins are small, so a fit costs nothing; only the residuals look at every cell.
@@ -6,10 +6,10 @@ fit. The margins are small, so a fit costs nothing; only the residuals look at e
 | model | P(y, t, k, t̃) |
 |---|---|
 | `still` | f(y, t)·a(y, k): the same for all neighbours' times |
-| `decay` | f(y, t)·a(y, k)·h(\\|t̃−t\\|): Assumption 4 |
-| `separable` | f(y, t)·g(y, k, \\|t̃−t\\|): Assumption 3 |
+| `decay` | f(y, t)·a(y, k)·h(\|t̃−t\|): Assumption 4 |
+| `separable` | f(y, t)·g(y, k, \|t̃−t\|): Assumption 3 |
 | `sided` | f(y, t)·g(y, k, t̃−t): past and future may differ |
-| `sized` | f(y, t)·g(y, k, \\|t̃−t\\|)·n(t̃): separable for every single node of the neighbours' time |
+| `sized` | f(y, t)·g(y, k, \|t̃−t\|)·n(t̃): separable for every single node of the neighbours' time |
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ import numpy as np
 from impact_gnn.diagnostics.pairs import PairCounts
 
 MODELS = ("still", "decay", "separable", "sided", "sized")
-ROUNDS = 60
+ROUNDS, CLOSE = 200, 1e-6
+"""Rounds of fitting at most, and the largest relative change of a factor that ends them earlier."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,19 +149,21 @@ class Layout:
     def separable(
         self, counts: np.ndarray, index: np.ndarray | None = None, offset: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """f [Y, T] and g [Y, 3, D] of f(y, t)·g(y, k, index)·offset(t̃)."""
+        """Factors f [Y, T] and g [Y, 3, D] of f(y, t)·g(y, k, index)·offset(t̃)."""
         index = self.distance if index is None else index
         reach = self._reach(index, offset)
         rows, columns = counts.sum((1, 3)), self.by_distance(counts, index)
-        f = np.ones_like(rows)
+        f = rows
         for _ in range(ROUNDS):
             g = _ratio(columns, (f @ reach)[:, None, :])
-            f = _ratio(rows, g.sum(1) @ reach.T)
+            before, f = f, _ratio(rows, g.sum(1) @ reach.T)
+            if _settled(before, f):
+                break
         scale = np.maximum(g[..., 0].sum(1), 1e-300)[:, None] if index is self.distance else np.ones((len(f), 1))
         return f * scale, g / scale[:, None]
 
     def decay(self, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """f [Y, T], a [Y, 3] and h [D] of f(y, t)·a(y, k)·h(|t̃ − t|)."""
+        """Factors f [Y, T], a [Y, 3] and h [D] of f(y, t)·a(y, k)·h(|t̃ − t|)."""
         reach = self._reach(self.distance, None)
         rows, a = counts.sum((1, 3)), counts.sum((2, 3))
         columns = self.by_distance(counts).sum((0, 1))
@@ -168,7 +171,9 @@ class Layout:
         h = np.ones(len(self.distances))
         for _ in range(ROUNDS):
             f = _ratio(rows, np.broadcast_to(reach @ h, rows.shape))
-            h = _ratio(columns, f.sum(0) @ reach)
+            before, h = h, _ratio(columns, f.sum(0) @ reach)
+            if _settled(before, h):
+                break
         return _ratio(rows, np.broadcast_to(reach @ h, rows.shape)), a, h
 
     def by_distance(self, counts: np.ndarray, index: np.ndarray | None = None) -> np.ndarray:
@@ -189,3 +194,7 @@ class Layout:
 def _ratio(count: np.ndarray, expected: np.ndarray) -> np.ndarray:
     expected = np.broadcast_to(expected, count.shape)
     return np.divide(count, expected, out=np.zeros(count.shape), where=expected > 0)
+
+
+def _settled(before: np.ndarray, now: np.ndarray) -> bool:
+    return bool((np.abs(now - before) <= CLOSE * now.max(initial=0.0)).all())

@@ -1,4 +1,4 @@
-"""Connections counted for the models of relative connectivity: by class and period of a node, by group of its neighbour.
+"""Connections counted by class and period of a node, and by group and period of its neighbour.
 
 A neighbour's label is put into one of three groups: the node's own label, the label it meets most often otherwise,
 and the rest. What separability says of single labels it says of groups too, and with a tenth of the cells the noise

@@ -15,7 +15,7 @@ from impact_gnn.diagnostics.view import View
 
 NAME = "separable connectivity"
 MEASURE = "share of the time pattern of connections that f·g explains"
-SMALL, LARGE = 0.1, 0.3
+SMALL, LARGE = 0.05, 0.15
 """Up to `SMALL` left unexplained f·g counts as right, from `LARGE` on as wrong."""
 
 STILL = 0.02

@@ -23,7 +23,7 @@ WEIGHTINGS = ("plain", "mmp", "pmp", "genpmp")
 ALIGNMENTS = ("center", "standardize", "jjnorm")
 """Alignments are measured on plain messages."""
 
-MOST_VALUES, MOST_COLUMNS = 1 << 25, 128
+MOST_VALUES, MOST_COLUMNS = 1 << 25, 64
 """Numbers and columns a matrix of messages may have; of wider features a random choice of columns is taken."""
 
 MOST_PERIODS = 40
@@ -45,8 +45,8 @@ class MessageShift:
         noise: Sliced W1 that the targets would have to a sample of themselves of each period's size.
         methods: Per method, by period: `mean`, `second` (Bures distance of covariances), `sliced` (sliced W1); over
             all periods: `overall` (mean of sliced W1, noise taken out, weighted by nodes), `separation` (share of
-            the variance of labelled messages that lies between classes); and for classes against their last
-            labelled period `classes`: measured W1, gap of means, and the bounds of the theorems.
+            the variance of labelled messages that lies between classes, chance taken out); and for classes against
+            their last labelled period `classes`: measured W1, gap of means, and the bounds of the theorems.
     """
 
     path: str
@@ -101,7 +101,7 @@ def message_shift(view: View, *, hops: int = 1, seed: int = 0) -> MessageShift |
         message = along(steps * repeats, x)[-1]
         found[name] = sample.measure(message, seed)
         if name == "plain":
-            heard = message.any(1)
+            heard = np.asarray(message.any(1))
             noise = sample.noise(message, seed, rng)
             target = view.masked.targets()
             for other in ALIGNMENTS:
@@ -187,10 +187,11 @@ class Sample:
     def _separation(self, values: np.ndarray) -> float | None:
         labelled = self.group < len(self.everyone)
         part, label = values[labelled], self.label[labelled]
-        count, mean, _ = group_moments(part, label.astype(np.int32), int(label.max()) + 1)
-        total = ((part - part.mean(0)) ** 2).sum()
-        between = (count[:, None] * (mean - part.mean(0)) ** 2).sum()
-        return float(between / total) if total > 0 else None
+        count, mean, squares = group_moments(part, label.astype(np.int32), int(label.max()) + 1)
+        within = squares.sum() / max(len(part) - np.count_nonzero(count), 1)
+        between = (count[:, None] * (mean - part.mean(0)) ** 2).sum() - (np.count_nonzero(count) - 1) * within
+        total = ((part - part.mean(0)) ** 2).sum() + within
+        return float(max(between, 0.0) / total) if total > 0 else None
 
     def _classes(self, values: np.ndarray, seed: int) -> dict[str, float] | None:
         """Measured W1 of a class between its periods beside the bounds, averaged over the largest classes."""

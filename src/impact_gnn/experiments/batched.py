@@ -8,6 +8,7 @@ along the long axis.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -30,7 +31,7 @@ def classify(
     options: Options,
     sigmoid: bool = False,
 ) -> list[np.ndarray]:
-    """Trains an MLP of one hidden layer on every problem and predicts; returns the labels of every `test`.
+    """Trains an MLP of one hidden layer on every problem; returns the logits [m_b, num_labels] of every `test`.
 
     Args:
         train: Features of the rows to learn from, [n_b, f] for problem b.
@@ -56,7 +57,7 @@ def classify(
         (loss.sum(1) * share).sum().backward()
         adam.step()
     with torch.no_grad():
-        found = _forward(_padded(test)[0], weights).argmax(1).numpy()
+        found = _forward(_padded(test)[0], weights).mT.numpy()
     return [found[b, : len(rows)] for b, rows in enumerate(test)]
 
 
@@ -64,7 +65,7 @@ def initial(seed: int, sizes: tuple[int, int, int]) -> list[Tensor]:
     """Weights and biases as `nn.Linear` draws them, uniform within ±1/√(columns read): [out, in] and [out, 1]."""
     generator = torch.Generator().manual_seed(seed)
     out = []
-    for width_in, width_out in zip(sizes[:-1], sizes[1:], strict=True):
+    for width_in, width_out in pairwise(sizes):
         for width in (width_in, 1):
             out.append((torch.rand(width_out, width, generator=generator) * 2 - 1) / width_in**0.5)
     return out

@@ -98,7 +98,10 @@ def alignment(column: Column, sample: Sample, table: np.ndarray) -> Chain | None
     """The alignments of a column for the nodes of a graph; None where it has none."""
     if not column.align:
         return None
-    made = (_oracle(sample, table) if name == ORACLE else align_layer(name, sample.view, table=table) for name in column.align)
+    made = (
+        _oracle(sample, table) if name == ORACLE else align_layer(name, sample.view, table=table)
+        for name in column.align
+    )
     return Chain([layer for layer in made if layer is not None])
 
 

@@ -35,7 +35,7 @@ def predict(
 
 def train(networks: Networks, sample: Sample, protocol: Protocol, options: Options) -> Tensor:
     """Trains all columns; returns their logits for all nodes, [C, Y, N]."""
-    rows = torch.from_numpy(sample.train)
+    known = len(sample.train)
     label = torch.from_numpy(sample.known()).expand(networks.num_columns, -1)
     adam = torch.optim.Adam(networks.parameters(), lr=options.lr, weight_decay=options.weight_decay)
     generator = torch.Generator().manual_seed(sample.seed)
@@ -44,7 +44,7 @@ def train(networks: Networks, sample: Sample, protocol: Protocol, options: Optio
     for _ in range(options.epochs):
         if protocol.dropout:
             mask = torch.rand(sample.view.num_nodes, HIDDEN, generator=generator).lt_(kept).div_(kept)
-        loss = cross_entropy(networks(rows, mask), label, reduction="sum") / len(rows)  # columns do not meet
+        loss = cross_entropy(networks(known, mask), label, reduction="sum") / known  # columns do not meet
         adam.zero_grad()
         loss.backward()
         adam.step()
@@ -97,31 +97,26 @@ class Networks(nn.Module):
         more = draws.next(view.num_labels, view.num_labels) / read.sqrt()
         self.label_weight = nn.ParameterDict({str(c): nn.Parameter(more[c].clone()) for c in self.labels})
 
-    def forward(self, rows: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        """Logits [C, Y, n] of the rows (all by default); `mask` scales the hidden units that are kept."""
+    def forward(self, first: int | None = None, mask: Tensor | None = None) -> Tensor:
+        """Logits [C, Y, n] of the first n nodes (all by default); `mask` scales the hidden units that are kept."""
         hidden = torch.relu(torch.baddbmm(self.first_bias, self.message, self.first))
         if mask is not None:
             hidden = hidden * mask
-        message = self._aligned(self.product(hidden), hidden)
-        if rows is not None:
-            message = message[:, rows]
+        message = self._aligned(self.product(hidden), hidden)[:, :first]
         logits = torch.baddbmm(self.second_bias, self.second, message.mT)
         if not self.labels:
             return logits
         parts = list(logits.unbind())
         for c, labels in self.labels.items():
-            parts[c] = parts[c] + self.label_weight[str(c)] @ (labels if rows is None else labels[:, rows])
+            parts[c] = parts[c] + self.label_weight[str(c)] @ labels[:, :first]
         return torch.stack(parts)
 
     def _aligned(self, message: Tensor, hidden: Tensor) -> Tensor:
         if not any(self.aligns):
             return message
-        return torch.stack(
-            [
-                message[c] if align is None else align(message[c], hidden[c])
-                for c, align in enumerate(self.aligns)
-            ]
-        )
+        # Unbound once: the gradient of an index is a matrix of zeros as large as all columns together.
+        parts = zip(self.aligns, message.unbind(), hidden.unbind(), strict=True)
+        return torch.stack([one if align is None else align(one, previous) for align, one, previous in parts])
 
 
 class _Draws:

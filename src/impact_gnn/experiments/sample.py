@@ -27,7 +27,7 @@ class Sample:
 
     @cached_property
     def train(self) -> np.ndarray:
-        """Numbers of the labelled nodes."""
+        """Numbers of the labelled nodes, the first ones: nodes are numbered in order of time."""
         return np.flatnonzero(~self.view.targets())
 
     @cached_property

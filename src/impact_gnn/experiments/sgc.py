@@ -33,7 +33,7 @@ def predict(
     for width in sorted(set(widths.values())):  # a batch holds matrices of one width
         names = [name for name in widths if widths[name] == width]
         problems = [(name, b) for name in names for b in range(len(samples))]
-        labels = classify(
+        logits = classify(
             [inputs[name][b][samples[b].train] for name, b in problems],
             [samples[b].known() for _, b in problems],
             [inputs[name][b][samples[b].test] for name, b in problems],
@@ -41,7 +41,7 @@ def predict(
             num_labels=samples[0].view.num_labels, options=options, sigmoid=protocol.sigmoid,
         )  # fmt: skip
         for name in names:
-            found[name] = [labels[k] for k, problem in enumerate(problems) if problem[0] == name]
+            found[name] = [logits[k].argmax(1) for k, problem in enumerate(problems) if problem[0] == name]
     return found
 
 

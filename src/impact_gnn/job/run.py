@@ -15,9 +15,9 @@ import numpy as np
 import torch
 import torch_geometric
 
-import impact_gnn
 from impact_gnn import _files
-from impact_gnn.backtest import backtest
+from impact_gnn._version import __version__
+from impact_gnn.backtesting import backtest
 from impact_gnn.checks import InputError
 from impact_gnn.diagnostics import advise, diagnose
 from impact_gnn.graph import TemporalGraph
@@ -165,7 +165,7 @@ def _fit(
 
 def _versions() -> dict[str, str]:
     return {
-        "impact_gnn": impact_gnn.__version__,
+        "impact_gnn": __version__,
         "python": platform.python_version(),
         "numpy": np.__version__,
         "torch": torch.__version__,

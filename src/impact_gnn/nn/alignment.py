@@ -72,6 +72,7 @@ class PNY(_Grouped):
         degree: Number of neighbours of every node [N]; by default equal for all.
         table: The weighting table the messages are made with; by default plain.
         map: "transport" or "eigen".
+        exact_gradient: Differentiate the maps too; otherwise they count as constants, which is cheaper.
     """
 
     def __init__(
@@ -84,14 +85,18 @@ class PNY(_Grouped):
         degree: Tensor | None = None,
         table: np.ndarray | None = None,
         map: str = "transport",
+        exact_gradient: bool = True,
     ) -> None:
         super().__init__(label, time, target)
+        self.exact_gradient = exact_gradient
         self.weights = alignment.coefficients(self.communities, connectivity, degree, table)
         self.map = map
 
     def forward(self, message: Tensor, previous: Tensor) -> Tensor:
         """The message with every community's covariance mapped to the last time's; `previous` was aggregated."""
-        return alignment.pny_by(message, previous, self.communities, self.weights, map=self.map)
+        return alignment.pny_by(
+            message, previous, self.communities, self.weights, map=self.map, exact_gradient=self.exact_gradient
+        )
 
 
 class TimeCenter(nn.Module):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, elu
@@ -93,7 +95,7 @@ class GAT(nn.Module):
         self.dropout = dropout
         self.layers = nn.ModuleList(
             GATLayer(a, b, heads=heads, concat=k < num_layers - 1, dropout=dropout, align=align)
-            for k, (a, b) in enumerate(zip(widths[:-1], widths[1:], strict=True))
+            for k, (a, b) in enumerate(pairwise(widths))
         )
 
     def forward(self, x: Tensor, propagation: Propagation) -> Tensor:

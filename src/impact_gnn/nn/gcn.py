@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from torch import Tensor, nn
 from torch.nn.functional import dropout, relu
 
@@ -46,7 +48,7 @@ class GCN(nn.Module):
         widths = [in_channels, *[hidden] * (num_layers - 1), num_labels]
         self.dropout = dropout
         self.messages = nn.ModuleList(Message(align, keep=k == 0) for k in range(num_layers))
-        self.linears = nn.ModuleList(nn.Linear(a, b) for a, b in zip(widths[:-1], widths[1:], strict=True))
+        self.linears = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(widths))
 
     def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
         """Logits [N, num_labels] of all nodes."""

@@ -61,7 +61,7 @@ class _Reversible(nn.Module):
         if num_groups < 2:
             raise InputError(f"num_groups={num_groups} must be at least 2: one group cannot be inverted.")
         self.dropout = dropout
-        width = hidden // num_groups
+        self.width = width = hidden // num_groups
         self.encode = nn.Linear(in_channels, hidden)
         self.blocks = nn.ModuleList(
             GroupAddRev(nn.ModuleList(_Block(width, make_layer(width)) for _ in range(num_groups)))
@@ -75,15 +75,15 @@ class _Reversible(nn.Module):
         x = self.encode(x)
         for block in self.blocks:
             # Inputs are recomputed from outputs in the backward pass, which mixed precision would do inexactly.
-            block.disable = torch.is_autocast_enabled(x.device.type)
-            x = block(x, propagation, self._mask(x, block.num_groups))
+            block.disable = torch.is_autocast_enabled(x.device.type)  # type: ignore[assignment]
+            x = block(x, propagation, self._mask(x))
         return self.classify(relu(self.norm(x)))
 
-    def _mask(self, x: Tensor, num_groups: int) -> Tensor | None:
+    def _mask(self, x: Tensor) -> Tensor | None:
         if not self.training or self.dropout == 0:
             return None
         kept = 1 - self.dropout
-        return torch.empty_like(x[:, : x.shape[1] // num_groups], requires_grad=False).bernoulli_(kept).div_(kept)
+        return torch.empty(len(x), self.width, dtype=x.dtype, device=x.device).bernoulli_(kept).div_(kept)
 
 
 class RevGAT(_Reversible):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from torch import Tensor, nn
 from torch.nn.functional import dropout, relu
 
@@ -40,7 +42,7 @@ class SAGE(nn.Module):
     ) -> None:
         super().__init__()
         widths = [in_channels, *[hidden] * (num_layers - 1), num_labels]
-        steps = list(zip(widths[:-1], widths[1:], strict=True))
+        steps = list(pairwise(widths))
         self.dropout = dropout
         self.messages = nn.ModuleList(Message(align, keep=k == 0) for k in range(num_layers))
         self.roots = nn.ModuleList(nn.Linear(a, b, bias=False) for a, b in steps)

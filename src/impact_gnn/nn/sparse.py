@@ -97,8 +97,9 @@ class Propagation:
         return _EdgeProduct.apply(x, self._kept(x.device))
 
     def __repr__(self) -> str:
-        loops = ", self_loop=True" if self.operator.self_loop else ""
-        return f"Propagation({self.num_nodes} nodes, {self.operator.csr.num_edges} edges, {self.operator.norm!r}{loops})"
+        one = self.operator
+        loops = ", self_loop=True" if one.self_loop else ""
+        return f"Propagation({self.num_nodes} nodes, {one.csr.num_edges} edges, {one.norm!r}{loops})"
 
     @cached_property
     def _edge_list(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

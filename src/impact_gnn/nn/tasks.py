@@ -199,5 +199,6 @@ def _fingerprint(arrays: Sequence[np.ndarray | Tensor]) -> str:
     for values in arrays:
         some = torch.linspace(0, max(len(values) - 1, 0), min(SAMPLED_ROWS, len(values))).long()
         digest.update(repr(tuple(values.shape)).encode())
-        digest.update(_rows(values, some.to(getattr(values, "device", "cpu")), torch.device("cpu")).cpu().numpy().tobytes())
+        on = getattr(values, "device", torch.device("cpu"))
+        digest.update(_rows(values, some.to(on), on).cpu().numpy().tobytes())
     return digest.hexdigest()[:16]

@@ -30,7 +30,7 @@ VIEW = 65536
 """Rows whose logits are computed in one go when nothing is learned from them."""
 
 
-class Diverged(RuntimeError):
+class Diverged(RuntimeError):  # noqa: N818 - it reads as a sentence: fit(...) Diverged
     """Training has left the finite numbers; the message says when."""
 
 
@@ -184,7 +184,8 @@ class _Run:
         seen = np.where(np.isin(np.arange(len(labels)), split.all), labels, -1)  # nothing else is within reach
         self.labels = torch.from_numpy(seen).to(self.device)
         self.weight = None if weight is None else torch.from_numpy(weight).to(self.device)
-        self.train_rows, self.valid_rows = (torch.from_numpy(rows).to(self.device) for rows in (split.train, split.valid))
+        self.train_rows = torch.from_numpy(split.train).to(self.device)
+        self.valid_rows = torch.from_numpy(split.valid).to(self.device)
         self.history: list[Epoch] = []
         self.best_epoch, self.best_score, self.best_state = 0, -math.inf, {}  # type: int, float, dict[str, Tensor]
 
@@ -246,7 +247,9 @@ class _Run:
             total, weights = total + loss_sum.detach(), weights + weight_sum
         loss = float(total / weights.clamp(min=1e-12))
         if not math.isfinite(loss):
-            raise Diverged(f"the loss became {loss} in epoch {epoch}; lower lr ({self.training.lr:g}) or scale the features.")
+            raise Diverged(
+                f"the loss became {loss} in epoch {epoch}; lower lr ({self.training.lr:g}) or scale the features."
+            )
         return loss
 
     def batches(self) -> Iterator[Tensor]:
@@ -310,15 +313,18 @@ class _Run:
             )
         if len(note["history"]) > self.training.epochs and not len(self.valid_rows):
             raise InputError(
-                f"checkpoint {path} has already run {len(note['history'])} epochs, more than the {self.training.epochs} "
-                f"asked for; delete it or name another file."
+                f"checkpoint {path} has already run {len(note['history'])} epochs, more than the "
+                f"{self.training.epochs} asked for; delete it or name another file."
             )
         self.model.load_state_dict(files.under("model", tensors))
         self.best_state = {name: value.to(self.device) for name, value in files.under("best", tensors).items()}
         files.restore_optimizer(self.optimizer, files.under("optimizer", tensors))
         self.best_epoch = note["best_epoch"]
         self.best_score = -math.inf if note["best_score"] is None else note["best_score"]
-        self.history = [Epoch(e, loss, math.nan if score is None else score, s) for e, loss, score, s in note["history"]]
+        self.history = [
+            Epoch(number, loss, math.nan if score is None else score, seconds)
+            for number, loss, score, seconds in note["history"]
+        ]
         torch.set_rng_state(tensors["random/cpu"])
         if "random/cuda" in tensors and self.device.type == "cuda":
             torch.cuda.set_rng_state(tensors["random/cuda"], self.device)
@@ -341,7 +347,9 @@ def _check(labels: np.ndarray, split: Split, task: Task, training: Training) -> 
     if len(np.intersect1d(split.train, split.valid)):
         raise InputError("rows to train on and rows to choose by overlap; keep them apart.")
     if training.batch_size is not None and not task.by_rows:
-        raise InputError("batch_size does not go with a model on a whole graph; leave it out, or use a decoupled model.")
+        raise InputError(
+            "batch_size does not go with a model on a whole graph; leave it out, or use a decoupled model."
+        )
 
 
 def _weights(given: np.ndarray | None, num_rows: int) -> np.ndarray | None:

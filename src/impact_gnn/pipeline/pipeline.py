@@ -13,8 +13,8 @@ import safetensors.numpy
 import torch
 from torch import nn
 
-import impact_gnn
 from impact_gnn import _files, checks
+from impact_gnn._version import __version__
 from impact_gnn.checks import InputError
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.nn import GAMLP, SGC, SIGN, Epoch, HopTask, Split, Training, fit, predict, split_rows
@@ -232,7 +232,7 @@ class Pipeline:
         content = {
             "format": FORMAT,
             "version": VERSION,
-            "impact_gnn": impact_gnn.__version__,
+            "impact_gnn": __version__,
             "torch": torch.__version__,
             "params": self.get_params(),
             "channels": list(fitted.channels),
@@ -299,7 +299,7 @@ class Pipeline:
         epochs = max(LEAST_EPOCHS, STEPS // steps) if self.epochs is None else self.epochs
         return Training(
             epochs=epochs, lr=self.lr, weight_decay=self.weight_decay, batch_size=batch, seed=self.seed,
-            patience=max(5, epochs // 4), device=self.device, progress=progress,
+            patience=max(5, epochs // 10), device=self.device, progress=progress,
         )  # fmt: skip
 
     def _task(

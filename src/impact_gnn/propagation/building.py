@@ -150,10 +150,7 @@ def _settle(begin, end, indptr, indices, low, placed):  # type: ignore[no-untype
         indptr[row + 1] = place[row + 1]
     unsorted = indices[begin:end].copy()
     weighted = len(placed) > 0
-    if weighted:
-        weights = placed[begin:end].copy()
-    else:
-        weights = placed
+    weights = placed[begin:end].copy() if weighted else placed
     for e in range(begin, end):
         at = place[low[e]]
         place[low[e]] = at + 1

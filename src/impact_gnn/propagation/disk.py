@@ -16,12 +16,14 @@ from impact_gnn.graph import TemporalGraph, Triple
 from impact_gnn.propagation import job
 from impact_gnn.propagation.disk_operator import DiskOperator, open_saved, time_part
 from impact_gnn.propagation.edge_files import EdgeArrays, edges_of
+from impact_gnn.propagation.executors import Local
 from impact_gnn.propagation.external import sort_edges
-from impact_gnn.propagation.job import Job, Local
+from impact_gnn.propagation.job import Job
 from impact_gnn.propagation.manifest import held
 from impact_gnn.propagation.operator import Operator
 from impact_gnn.propagation.plan import Needs
 from impact_gnn.propagation.progress import Watcher
+from impact_gnn.propagation.room import nothing_lost, refuse_unless_room
 from impact_gnn.propagation.stored_csr import StoredCSR
 
 STORAGE = ("float16", "float32", "float64")
@@ -139,13 +141,13 @@ class Disk:
         return self._sorted(edges_of(files, weight), sizes, undirected, name)
 
     def within(self, name: str) -> Disk:
-        """The same engine in a directory of its own, inside this one's `aligned`-free neighbour `directory-name`."""
+        """The same engine in a directory of its own, `<directory>-<name>`: for another X or other operations."""
         return Disk(Path(f"{self.directory}-{name}"), self.memory, self.storage, self.threads, self.progress)
 
     def _sorted(self, edges: Any, sizes: tuple[int, int], undirected: bool, name: str) -> StoredCSR:
         directory = Path(self.directory)
         place = directory / "edges" / re.sub("[^A-Za-z0-9_-]", "_", name)[:80]
-        with held(directory), job.nothing_lost(directory):
+        with held(directory), nothing_lost(directory):
             return sort_edges(
                 edges,
                 *sizes,
@@ -153,7 +155,7 @@ class Disk:
                 memory=_files.byte_size(self.memory),
                 undirected=undirected,
                 threads=self.threads,
-                room=lambda size: job.refuse_unless_room(directory, size),
+                room=lambda size: refuse_unless_room(directory, size),
             )
 
     def _job(self, operators: Sequence[Operator | DiskOperator], x: Any) -> Job:

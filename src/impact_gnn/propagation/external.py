@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numba import njit
 
 from impact_gnn import _files, checks
 from impact_gnn.checks import InputError
-from impact_gnn.propagation import paging, stored_csr
+from impact_gnn.propagation import counting, paging, stored_csr
 from impact_gnn.propagation import threads as pool
 from impact_gnn.propagation.edge_files import CHUNK, Chunk, Edges
 from impact_gnn.propagation.paging import Open
@@ -165,8 +164,8 @@ class Sorter:
     def _spread(self, back: bool, chunk: Chunk) -> tuple[bool, np.ndarray, dict[str, np.ndarray]]:
         """The edges of a chunk in the order of their buckets, and where each bucket begins among them."""
         source, target, weight = chunk
-        key = _bucket_of(plain_view(source), plain_view(target), self.buckets.of_bin, self.buckets.shift, back)
-        start, order = _order(key, len(self.buckets.end))
+        key = counting.bucket_of(plain_view(source), plain_view(target), self.buckets.of_bin, self.buckets.shift, back)
+        start, order = counting.order(key, len(self.buckets.end))
         key, target = key[order], target[order]
         columns = {"row": target - self.buckets.first_row[key], "indices": source[order]}
         if weight is not None:
@@ -180,12 +179,12 @@ class Sorter:
         if end - begin > self.buckets.most:
             return self._settle_large(begin, end, int(first), int(last), spills, outs, borders)
         row = spills["row"].read(begin, end)
-        start = _starts(row, last - first)
+        start = counting.starts(row, last - first)
         borders.write(int(first) + 1, start[1:] + begin)
         for name, out in outs.items():
             values = spills[name].read(begin, end)
             placed = np.empty_like(values)
-            _place(row, values, start[:-1].copy(), placed)
+            counting.place(row, values, start[:-1].copy(), placed)
             out.write(begin, placed)
         return int(np.diff(start).max(initial=0))
 
@@ -196,11 +195,11 @@ class Sorter:
         pieces = [(a, min(a + CHUNK, end)) for a in range(begin, end, CHUNK)]
         start = np.zeros(last - first + 1, np.int64)
         for piece in pieces:
-            start += _starts(spills["row"].read(*piece), last - first)
+            start += counting.starts(spills["row"].read(*piece), last - first)
         borders.write(first + 1, start[1:] + begin)
         place = start[:-1] + begin
         for piece in pieces:
-            local, order = _order(spills["row"].read(*piece).astype(np.int32), last - first)
+            local, order = counting.order(spills["row"].read(*piece).astype(np.int32), last - first)
             _append(outs, {name: spills[name].read(*piece)[order] for name in outs}, local, place)
         return int(np.diff(start).max(initial=0))
 
@@ -214,7 +213,7 @@ def _tally(edges: Edges, num_sources: int, num_targets: int, undirected: bool, t
     def look(source: np.ndarray, target: np.ndarray, weight: np.ndarray | None) -> tuple[np.ndarray, int, bytes, str]:
         count = np.zeros((2, bins), np.int64)
         ends = plain_view(source), plain_view(target)
-        wrong = _count(*ends, num_sources, num_targets, shift, undirected, count)
+        wrong = counting.count(*ends, num_sources, num_targets, shift, undirected, count)
         parts = [source, target]
         if weight is not None:
             parts.append(checks.edge_weights("weight", weight, len(source)))
@@ -276,62 +275,3 @@ def _append(files: dict[str, Open], columns: dict[str, np.ndarray], start: np.nd
         for name, file in files.items():
             file.write(int(place[group]), columns[name][start[group] : start[group + 1]])
     place += sizes
-
-
-@njit(nogil=True, cache=True)
-def _count(source, target, num_sources, num_targets, shift, undirected, count):  # type: ignore[no-untyped-def]
-    """Adds edges to the bins of their ends; the first edge that points outside is returned, or −1."""
-    for e in range(len(source)):
-        if source[e] < 0 or source[e] >= num_sources or target[e] < 0 or target[e] >= num_targets:
-            return e
-        count[0, target[e] >> shift] += 1
-        if undirected and source[e] != target[e]:
-            count[1, source[e] >> shift] += 1
-    return -1
-
-
-@njit(nogil=True, cache=True)
-def _bucket_of(source, target, of_bin, shift, skip_loops):  # type: ignore[no-untyped-def]
-    """The bucket of every edge, −1 for edges to be left out."""
-    out = np.empty(len(target), np.int32)
-    for e in range(len(target)):
-        out[e] = -1 if skip_loops and source[e] == target[e] else of_bin[target[e] >> shift]
-    return out
-
-
-@njit(nogil=True, cache=True)
-def _order(key, num_groups):  # type: ignore[no-untyped-def]
-    """Positions in the order of their keys (0 or more), and where each key begins among them; stable."""
-    start = np.zeros(num_groups + 1, np.int64)
-    for e in range(len(key)):
-        if key[e] >= 0:
-            start[key[e] + 1] += 1
-    for g in range(num_groups):
-        start[g + 1] += start[g]
-    order = np.empty(start[num_groups], np.int32)
-    place = start.copy()
-    for e in range(len(key)):
-        if key[e] >= 0:
-            order[place[key[e]]] = e
-            place[key[e]] += 1
-    return start, order
-
-
-@njit(nogil=True, cache=True)
-def _starts(row, num_rows):  # type: ignore[no-untyped-def]
-    """Where each row begins once the edges are sorted."""
-    start = np.zeros(num_rows + 1, np.int64)
-    for e in range(len(row)):
-        start[np.int64(row[e]) + 1] += 1
-    for r in range(num_rows):
-        start[r + 1] += start[r]
-    return start
-
-
-@njit(nogil=True, cache=True)
-def _place(row, values, place, out):  # type: ignore[no-untyped-def]
-    """Puts every value where its row is, in order."""
-    for e in range(len(row)):
-        at = place[row[e]]
-        out[at] = values[e]
-        place[row[e]] = at + 1

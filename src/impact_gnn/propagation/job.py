@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -22,59 +20,14 @@ from impact_gnn.propagation import paging, slices, steps, stored_csr
 from impact_gnn.propagation import plan as planning
 from impact_gnn.propagation import threads as pool
 from impact_gnn.propagation.disk_operator import DiskOperator
+from impact_gnn.propagation.executors import Executor, Tick
 from impact_gnn.propagation.manifest import Manifest, held
 from impact_gnn.propagation.operator import Operator
-from impact_gnn.propagation.paging import Stored
 from impact_gnn.propagation.passes import FLOATS
 from impact_gnn.propagation.plan import Needs, Plan
 from impact_gnn.propagation.progress import Progress, Watcher
+from impact_gnn.propagation.room import nothing_lost, refuse_unless_room
 from impact_gnn.propagation.stored_csr import StoredCSR
-from impact_gnn.propagation.streaming import in_order
-
-Tick: TypeAlias = Callable[[float], None]
-Complete: TypeAlias = Callable[[int, int, Path | None], None]
-"""Is told a slice, a hop, and the file if it has not been flushed to disk."""
-
-
-class Executor(Protocol):
-    """Who does the tasks of `slices`."""
-
-    def cut(self, plan: Plan, x: np.ndarray, tick: Tick) -> list[bytes]:
-        """Cuts X into slices; the checksums of its blocks."""
-
-    def slices(self, plan: Plan, todo: list[tuple[int, int]], complete: Complete, tick: Tick) -> None:
-        """Takes slices (number, last complete hop) to the end and tells `complete` of every slice of a hop."""
-
-    def join(self, plan: Plan, hop: int, target: Stored, tick: Tick) -> None:
-        """Joins the slices of a hop in the file `target`."""
-
-
-@dataclass(frozen=True)
-class Local:
-    """The threads of this process."""
-
-    threads: int | None = None
-
-    def cut(self, plan: Plan, x: np.ndarray, tick: Tick) -> list[bytes]:
-        """Blocks of rows, shared among threads."""
-        ranges = slices.row_ranges(len(x), paging.block_rows(x))
-        digests: list[bytes] = []
-        for found in in_order(slices.cut_rows, ((plan, x, *each) for each in ranges), self.threads):
-            digests += found
-            tick(1 / len(ranges))
-        return digests
-
-    def slices(self, plan: Plan, todo: list[tuple[int, int]], complete: Complete, tick: Tick) -> None:
-        """One slice after the other, each shared among threads."""
-        for number, done in todo:
-            for hop in slices.run_slice(plan, number, done, self.threads, tick):
-                complete(number, hop, plan.slice_file(hop, number))
-
-    def join(self, plan: Plan, hop: int, target: Stored, tick: Tick) -> None:
-        """Blocks of rows, shared among threads."""
-        ranges = slices.row_ranges(target.shape[0], paging.block_rows(target))
-        for _ in in_order(slices.join_rows, ((plan, hop, target, *each) for each in ranges), self.threads):
-            tick(1 / len(ranges))
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,6 +70,9 @@ class Job:
             missing = [hop for hop in hops if not _is_whole(plan.hop_file(hop), plan.hop_shape(hop))]
             if missing:
                 self._go_on(plan, manifest, missing, executor, watcher)
+            if not manifest.finished:
+                shutil.rmtree(self.directory / "slices", ignore_errors=True)
+                manifest.finish()
             return [_files.open_array(plan.hop_file(hop)) for hop in hops]
 
     def _go_on(self, plan: Plan, manifest: Manifest, missing: list[int], executor: Executor, watcher: Watcher) -> None:
@@ -144,8 +100,6 @@ class Job:
             for hop in missing:
                 progress.stage(f"joining hop {hop}")
                 self._join(plan, hop, executor, lambda share: progress.advance(share * moved[hop]))  # noqa: B023
-            manifest.finish()
-            shutil.rmtree(self.directory / "slices", ignore_errors=True)
 
     def _cut(self, plan: Plan, manifest: Manifest, executor: Executor, tick: Tick) -> None:
         files = [
@@ -245,29 +199,6 @@ def features(x: Any) -> np.ndarray:
     return x
 
 
-def refuse_unless_room(directory: Path, need: int) -> None:
-    """Refuses to begin what will not fit on the disk."""
-    free = shutil.disk_usage(directory).free
-    if need > free:
-        raise InputError(
-            f"{directory} needs {readable_size(need)} more of disk, but {readable_size(free)} are free; "
-            f"make room or choose another disk."
-        )
-
-
-@contextlib.contextmanager
-def nothing_lost(directory: Path) -> Iterator[None]:
-    """Turns a full disk into one sentence; what is complete stays."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        raise InputError(
-            f"the disk of {directory} is full; what is complete is kept: make room and run the same again to go on."
-        ) from error
-
-
 def default_threads(threads: int | None) -> int:
     """The number of threads, all cores by default."""
     return pool.available() if threads is None else threads
@@ -279,7 +210,11 @@ def _own_files(directory: Path) -> Iterator[Path]:
 
 
 def _is_whole(path: Path, shape: tuple[int, int]) -> bool:
-    return path.exists() and paging.find(path).shape == shape
+    """Whether an array of that shape is in a file; a damaged one is not, and will be made again."""
+    try:
+        return path.exists() and paging.find(path).shape == shape
+    except InputError:
+        return False
 
 
 def _has_slice(plan: Plan, hop: int, number: int) -> bool:

@@ -2,8 +2,7 @@
 
 How it goes fast: the sums of up to 64 columns stay in registers over all edges of a row (`vectors`); rows of X
 are asked for some edges before they are needed; an edge costs its source and nothing else, its weight being
-looked up from the period of its source. What an edge counts is worked out for `TILE` edges at a time, before
-the columns are touched, so a weighted sum costs hardly more than a plain one.
+looked up from the period of its source while the first columns are summed, and kept for the others.
 
 Deterministic: a number of the result is computed by one thread, in an order fixed by the graph alone. It does
 not depend on the threads, nor on which other columns are computed with it. Sums of float16 and float32 rows are
@@ -14,7 +13,7 @@ after a fork. Arguments are always of the same types (an empty array where there
 compiles the whole kernel again for every new combination.
 """
 
-# mypy: disallow-untyped-defs=False
+# mypy: disallow-untyped-defs=False, check-untyped-defs=False
 from __future__ import annotations
 
 import numpy as np
@@ -23,7 +22,10 @@ from numba import njit
 from impact_gnn.propagation.vectors import add, keep, multiply_add, pointer, prefetch, store, widened, zeros
 
 TILE = 256
-"""Edges whose weights are worked out together; also the longest sum in float32."""
+"""Edges of a row handled together; also the longest sum in float32."""
+
+PLAIN, LOOK_UP, KNOWN = 0, 1, 2
+"""What the edges of a tile count: one each; to be looked up; in `factors`, looked up before."""
 
 
 @njit(nogil=True, cache=True)
@@ -44,50 +46,48 @@ def gather(rows, columns, csr, table, periods, row_scale, column_scale, self_loo
         ahead: How many edges before its use a row is asked for.
     """
     indptr, indices, weight = csr
-    given = len(weight) > 0, len(table) > 0, len(column_scale) > 0
-    plain = not (given[0] or given[1] or given[2])
-    factor = np.empty(TILE, table.dtype)
+    factor, wide = np.empty(TILE, table.dtype), np.empty(columns[1])
     one = table.dtype.type(1)
-    wide = np.empty(columns[1])
-    last_edge = len(indices) - 1
+    num_edges = len(indices)
+    given = len(weight) > 0, len(table) > 0, len(column_scale) > 0
+    kind = LOOK_UP if given[0] or given[1] or given[2] else PLAIN
     # From here on only pointers, see `vectors`.
-    parts = pointer(weight), pointer(table), pointer(column_scale)
-    at, edge_source, factors, sums = pointer(indptr), pointer(indices), pointer(factor), pointer(wide)
-    source_period, target_period, num_periods = pointer(periods[0]), pointer(periods[1]), periods[2]
-    rows_in, rows_out = (pointer(x[0]), x[1]), (pointer(out[0]), out[1])
-    scales = pointer(row_scale)
+    sums, factors = pointer(wide), pointer(factor)
+    parts = pointer(weight), pointer(table), pointer(column_scale), pointer(periods[0]), factors, sums
+    borders, target_period, scales = pointer(indptr), pointer(periods[1]), pointer(row_scale)
+    values, result = (pointer(x[0]), x[1]), (pointer(out[0]), out[1])
+    source = pointer(indices)
     for v in range(rows[0], rows[1]):
-        first, end = at[v], at[v + 1]
-        own = one if self_loop else one - one
-        if self_loop and given[2]:
-            own = parts[2][v]
+        first, end = borders[v], borders[v + 1]
         heavy = end - first > TILE
         if heavy:
             for c in range(columns[0], columns[1]):
                 sums[c] = 0
-        begun = True
-        while begun or first < end:
+        own = parts[2][v] if given[2] else one
+        base = target_period[v] * periods[2]
+        while True:
             last = min(first + TILE, end)
-            if not plain:
-                base = target_period[v] * num_periods
-                _factors(factors, first, last, edge_source, given, parts, source_period, base, one)
-            edges = (first, last, v, plain, heavy, last == end, self_loop, ahead, last_edge)
-            numbers = (own, scales[v], one)
-            c = columns[0]
-            while c + 64 <= columns[1]:
-                _block(zeros(64, rows_in[0]), c, edges, numbers, edge_source, factors, rows_in, rows_out, sums)
-                c += 64
-            while c + 16 <= columns[1]:
-                _block(zeros(16, rows_in[0]), c, edges, numbers, edge_source, factors, rows_in, rows_out, sums)
-                c += 16
-            while c + 4 <= columns[1]:
-                _block(zeros(4, rows_in[0]), c, edges, numbers, edge_source, factors, rows_in, rows_out, sums)
-                c += 4
+            step = ahead if last + ahead <= num_edges else 0
+            edges = first, last, v, heavy, last == end, self_loop, step, base
+            scale = one, own, scales[v]
+            how, c = kind, columns[0]
             while c < columns[1]:
-                _block(zeros(1, rows_in[0]), c, edges, numbers, edge_source, factors, rows_in, rows_out, sums)
-                c += 1
+                if c + 64 <= columns[1]:
+                    _block(zeros(64, values[0]), how, c, edges, scale, source, given, parts, values, result)
+                    c += 64
+                elif c + 16 <= columns[1]:
+                    _block(zeros(16, values[0]), how, c, edges, scale, source, given, parts, values, result)
+                    c += 16
+                elif c + 4 <= columns[1]:
+                    _block(zeros(4, values[0]), how, c, edges, scale, source, given, parts, values, result)
+                    c += 4
+                else:
+                    _block(zeros(1, values[0]), how, c, edges, scale, source, given, parts, values, result)
+                    c += 1
+                how = KNOWN if how == LOOK_UP else how
             first = last
-            begun = False
+            if first == end:
+                break
     keep(factor, wide)
 
 
@@ -106,43 +106,37 @@ def row_sums(rows, csr, table, periods, out):
 
 
 @njit(forceinline=True)
-def _factors(factors, first, last, edge_source, given, parts, source_period, base, one):
-    """What each edge of the tile counts: Ω[t_v, t_u] · a_vu · c_u."""
-    weight, table, column_scale = parts
-    if given[1]:
-        for e in range(first, last):
-            factors[e - first] = table[base + source_period[edge_source[e]]]
-    else:
-        for e in range(first, last):
-            factors[e - first] = one
-    if given[0]:
-        for e in range(first, last):
-            factors[e - first] *= weight[e]
-    if given[2]:
-        for e in range(first, last):
-            factors[e - first] *= column_scale[edge_source[e]]
-
-
-@njit(forceinline=True)
-def _block(total, c, edges, numbers, edge_source, factors, rows_in, rows_out, sums):
+def _block(total, how, c, edges, scale, source, given, parts, x, out):
     """One tile of one row in the columns c, c + 1, ... that `total` holds."""
-    first, last, v, plain, heavy, finished, self_loop, ahead, last_edge = edges
-    own, scale, one = numbers
-    values, stride = rows_in
-    if plain:
+    first, last, v, heavy, finished, self_loop, step, base = edges
+    weight, table, column_scale, source_period, factors, sums = parts
+    one, own, row_scale = scale
+    values, stride = x
+    if how == PLAIN:
         for e in range(first, last):
-            prefetch(values, np.int64(edge_source[min(e + ahead, last_edge)]) * stride + c, total)
-            total = add(total, values, np.int64(edge_source[e]) * stride + c)
+            prefetch(values, np.int64(source[e + step]) * stride + c, total)
+            total = add(total, values, np.int64(source[e]) * stride + c)
+    elif how == LOOK_UP:
+        for e in range(first, last):
+            u, later = np.int64(source[e]), np.int64(source[e + step])
+            prefetch(values, later * stride + c, total)
+            factor = table[base + source_period[u]] if given[1] else one
+            if given[0]:
+                factor *= weight[e]
+            if given[2]:
+                factor *= column_scale[u]
+            factors[e - first] = factor
+            total = multiply_add(total, factor, values, u * stride + c)
     else:
         for e in range(first, last):
-            prefetch(values, np.int64(edge_source[min(e + ahead, last_edge)]) * stride + c, total)
-            total = multiply_add(total, factors[e - first], values, np.int64(edge_source[e]) * stride + c)
+            prefetch(values, np.int64(source[e + step]) * stride + c, total)
+            total = multiply_add(total, factors[e - first], values, np.int64(source[e]) * stride + c)
     if self_loop and finished:
         total = multiply_add(total, own, values, v * stride + c)
-    where = v * rows_out[1] + c
+    where = v * out[1] + c
     if not heavy:
-        store(rows_out[0], where, total, scale)
+        store(out[0], where, total, row_scale)
     elif finished:
-        store(rows_out[0], where, widened(total, sums, c), scale)
+        store(out[0], where, widened(total, sums, c), row_scale)
     else:
         store(sums, c, widened(total, sums, c), 1.0)

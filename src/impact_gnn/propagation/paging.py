@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import mmap
 import os
 from collections.abc import Iterator
@@ -43,7 +44,7 @@ class Stored:
     @property
     def row_bytes(self) -> int:
         """Bytes of one row."""
-        return int(np.prod(self.shape[1:], dtype=np.int64)) * self.dtype.itemsize
+        return math.prod(self.shape[1:]) * self.dtype.itemsize
 
     @property
     def nbytes(self) -> int:
@@ -79,10 +80,7 @@ class Open:
         """Rows first .. last−1, into the beginning of `out` (contiguous, of the same type) if given."""
         array = self.array
         shape = (last - first, *array.shape[1:])
-        if out is None:
-            out = np.empty(shape, array.dtype)
-        else:
-            out = out.reshape(-1)[: int(np.prod(shape, dtype=np.int64))].reshape(shape)
+        out = np.empty(shape, array.dtype) if out is None else out.reshape(-1)[: math.prod(shape)].reshape(shape)
         room = memoryview(_bytes(out))
         position, done = array.position + first * array.row_bytes, 0
         while done < len(room):
@@ -173,7 +171,7 @@ def reading(array: np.ndarray | Stored) -> Iterator[Open | InMemory]:
 
 def block_rows(array: np.ndarray | Stored) -> int:
     """Rows of about `BLOCK` bytes: a power of two that depends on the length of a row alone."""
-    row = int(np.prod(array.shape[1:], dtype=np.int64)) * array.dtype.itemsize
+    row = math.prod(array.shape[1:]) * array.dtype.itemsize
     return 1 << max(0, (BLOCK // max(row, 1)).bit_length() - 1) if row < BLOCK else 1
 
 

@@ -7,12 +7,11 @@ each block as if the whole were there (`seen_from`), so the numbers are the same
 from __future__ import annotations
 
 import contextlib
-import ctypes
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -151,10 +150,17 @@ def seen_from(values: np.ndarray, first: int) -> np.ndarray:
         >>> int(seen_from(np.array([5, 6, 7]), 100)[102])
         7
     """
-    begin = values.__array_interface__["data"][0] - first * values.itemsize
-    memory: Any = (ctypes.c_char * ((first + values.size) * values.itemsize)).from_address(begin)
-    memory._owner = values  # keeps it alive as long as the view
-    return np.ndarray((first + values.size,), values.dtype, buffer=memory)
+    return np.asarray(_Window(values, first))
+
+
+class _Window:
+    """What numpy needs to make an array of memory it does not own; it keeps this, and so `values`, alive."""
+
+    def __init__(self, values: np.ndarray, first: int) -> None:
+        self.values = values
+        place = values.__array_interface__["data"][0] - first * values.itemsize
+        shape, kind = (first + values.size,), values.dtype.str
+        self.__array_interface__ = {"data": (place, False), "shape": shape, "typestr": kind, "version": 3}
 
 
 def prepare(operator: Operator | DiskOperator, step: Step, most_rows: int = ROWS) -> None:

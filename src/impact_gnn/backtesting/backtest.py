@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from impact_gnn.backtest.folds import Fold, fold_at, fold_times
-from impact_gnn.backtest.scores import PLAIN, Scores, Unit, ranked
+from impact_gnn.backtesting.folds import Fold, fold_at, fold_times
+from impact_gnn.backtesting.scores import PLAIN, Scores, Unit, ranked
 from impact_gnn.checks import InputError
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.nn import Diverged
@@ -208,19 +208,11 @@ class _Run:
         better = {m: d for m, d in judged.items() if d is not None and d.low > 0}
         if better:
             choice = max(better, key=lambda m: better[m].value)
-            gain = better[choice]
-            why = (
-                f"Chosen: {choice}, {gain.value:+.1%} points over plain (between {gain.low:+.1%} and {gain.high:+.1%}) in "
-                f"{len(self.times)} back-tested periods."
-            )
+            why = f"Chosen: {choice}, {_points(better[choice])} over plain in {len(self.times)} back-tested periods."
         elif judged:
-            best = max(judged, key=lambda m: judged[m].value)  # type: ignore[union-attr]
-            shown = judged[best]
-            why = (
-                f"Chosen: plain. No correction is better with confidence; the best, {best}, differs by "
-                f"{shown.value:+.1%} points (between {shown.low:+.1%} and {shown.high:+.1%})."  # type: ignore[union-attr]
-            )
+            best, gain = max(((m, d) for m, d in judged.items() if d is not None), key=lambda pair: pair[1].value)
             choice = PLAIN
+            why = f"Chosen: plain. No correction is better with confidence; the best, {best}, is {_points(gain)} off."
         else:
             choice, why = PLAIN, "Chosen: plain. Time ran out before any correction was tried on every fold."
         rows = [self.row(method) for method in ranked(self.scores, self.methods)]
@@ -234,3 +226,7 @@ class _Run:
         by_fold = {fold: self.scores.fold_difference(method, fold) for fold in folds}
         status = self.dropped[method] or ("" if fits else "not tried: out of time")
         return Row(method, self.scores.accuracy(method), difference, by_fold, fits, status)
+
+
+def _points(gain: Estimate) -> str:
+    return f"{100 * gain.value:+.1f} points (between {100 * gain.low:+.1f} and {100 * gain.high:+.1f})"

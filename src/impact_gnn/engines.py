@@ -1,0 +1,8 @@
+"""Where hops are computed: `Memory`, `Disk` or `Dask`; all give the same numbers."""
+
+from __future__ import annotations
+
+from impact_gnn.propagation.disk import Disk
+from impact_gnn.propagation.memory import Memory
+
+__all__ = ["Disk", "Memory"]

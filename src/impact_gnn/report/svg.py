@@ -1,0 +1,134 @@
+"""Matplotlib figures as inline SVG whose colours come from the page, so that they follow light and dark mode.
+
+Figures are drawn in colours that stand for style-sheet variables; text stays text and takes the page's font.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import html
+import io
+import re
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec
+
+import matplotlib as mpl
+from markupsafe import Markup
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+INK, FAINT, LINE = "#010101", "#020202", "#030303"
+PALETTE = tuple(f"#04040{number}" for number in range(6))
+"""Colours that tell things apart, also for people who are colour-blind; the page defines them."""
+
+VARIABLES = {INK: "currentColor", FAINT: "var(--faint)", LINE: "var(--line)"} | {
+    colour: f"var(--c{number})" for number, colour in enumerate(PALETTE)
+}
+
+STYLE: Any = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "impact-gnn",
+    "text.parse_math": False,
+    "font.size": 10.5,
+    "axes.titlesize": 10.5,
+    "xtick.labelsize": 10,
+    "ytick.labelsize": 10,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": FAINT,
+    "xtick.color": FAINT,
+    "ytick.color": FAINT,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": LINE,
+    "grid.linewidth": 0.7,
+    "lines.linewidth": 1.8,
+    "path.simplify": False,
+}
+
+STEPS = [1, 2, 2.5, 5, 10]
+"""Distances of ticks."""
+
+NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+
+P = ParamSpec("P")
+
+
+def inline(
+    title: str, *, width: float = 360, height: float = 220
+) -> Callable[[Callable[Concatenate[Axes, P], None]], Callable[P, Markup]]:
+    """Makes a function that draws on axes into one that returns an inline SVG.
+
+    Args:
+        title: What the figure shows, for those who cannot see it.
+        width: In units of which a letter is about 10 high; the page scales it.
+        height: In the same units.
+    """
+
+    def decorate(draw: Callable[Concatenate[Axes, P], None]) -> Callable[P, Markup]:
+        @functools.wraps(draw)
+        def drawn(*args: P.args, **kwargs: P.kwargs) -> Markup:
+            with mpl.rc_context(STYLE):
+                figure = Figure(figsize=(width / 72, height / 72), layout="constrained")
+                draw(figure.add_subplot(), *args, **kwargs)
+                file = io.StringIO()
+                figure.savefig(file, format="svg", transparent=True, metadata=NO_METADATA)
+            return clean(file.getvalue(), title)
+
+        return drawn
+
+    return decorate
+
+
+def clean(text: str, title: str) -> Markup:
+    """Matplotlib's SVG as part of a page: no addresses, no fonts, no styles of its own, few digits, unique names."""
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", text, flags=re.S)
+    text = re.sub(r"<!--.*?-->", "", text, flags=re.S)
+    text = re.sub(r"\s*\n\s*", " ", text)
+    unique = hashlib.sha256(text.encode()).hexdigest()[:8]
+    text = re.sub(r"<[^>]*>", lambda tag: _clean_tag(tag[0], unique), text)  # what stands between tags is kept
+    box = re.search(r'viewBox="[^"]*"', text)
+    assert box is not None  # matplotlib always writes one
+    head = f'<svg {box[0]} role="img" aria-label="{html.escape(title)}">'
+    return Markup(head + text[text.index(">") + 1 :].strip())  # matplotlib has escaped all text
+
+
+def _clean_tag(tag: str, unique: str) -> str:
+    """One tag of matplotlib's; `unique` tells the names of this figure from those of others on the page."""
+    tag = re.sub(r' id="(?![mpC][0-9a-f_]{6,})[^"]*"', "", tag)
+    tag = re.sub(r'(id="|#)([mpC][0-9a-f_]{6,})', rf"\g<1>f{unique}\g<2>", tag)
+    tag = re.sub(r"font-family: [^;\"]+;? ?", "", tag)
+    tag = re.sub(r"\d+\.\d{3,}", lambda found: f"{float(found[0]):.2f}", tag)
+    for colour, variable in VARIABLES.items():
+        tag = tag.replace(colour, variable)
+    return tag
+
+
+def whole_ticks(ax: Axes, most: int = 6) -> None:
+    """Times on the x axis: whole numbers, written out."""
+    ax.ticklabel_format(axis="x", useOffset=False, style="plain")
+    ax.xaxis.set_major_locator(MaxNLocator(most, steps=STEPS, integer=True))
+
+
+def from_zero(ax: Axes, top: float | None = None, ticks: int = 5) -> None:
+    """The y axis begins at zero; a flat line of zeros still gets some height."""
+    highest = ax.get_ylim()[1] if top is None else top
+    ax.set_ylim(0, highest if highest > 1e-9 else 1.0)
+    ax.yaxis.set_major_locator(MaxNLocator(ticks, steps=STEPS))
+
+
+def in_percent(ax: Axes) -> None:
+    """Shares on the y axis as percent, with no more digits than they need."""
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{round(100 * share, 3):g}%"))
+
+
+def line(points: int) -> dict[str, Any]:
+    """Markers where there are few points."""
+    return {"marker": "o", "markersize": 3.5} if points <= 25 else {}

@@ -1,0 +1,150 @@
+"""The command as a person meets it: what it prints, what it leaves behind, how it refuses."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import impact_gnn as ig
+from impact_gnn.cli.common import seconds
+
+QUICK = ["--candidates", "plain,center", "--folds", "2", "--seeds", "1", "--budget", "2m"]
+
+
+def impact(*arguments, cwd=None, **options):
+    command = [sys.executable, "-m", "impact_gnn", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False, timeout=300, **options)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    where = tmp_path_factory.mktemp("graphs") / "g"
+    g = ig.tsbm(num_nodes=300, num_times=6, num_labels=2, num_features=3, mean_degree=10, seed=0, start=2010)
+    names = ["<b>cat</b>", "dog"]
+    ig.TemporalGraph(
+        x=g.x, y=g.y, time=g.time, edge_index=g.edge_index, ids=[f"n{i}" for i in range(300)], label_names=names
+    ).save(where)
+    return where
+
+
+@pytest.fixture(scope="module")
+def finished(saved, tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "out"
+    done = impact("run", saved, "--out", out, *QUICK)
+    return out, done
+
+
+def test_run_leaves_everything_and_three_lines(finished):
+    out, done = finished
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    last = done.stdout.strip().splitlines()[-3:]
+    assert last[0].startswith("Chosen: ")
+    assert last[1].startswith("Predicted: 50 nodes at or after 2015")
+    assert last[2].startswith("Report: ")
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["choice"] in ("plain", "center")
+    assert {row["method"] for row in summary["backtest"]["rows"]} == {"plain", "center"}
+    header, *rows = (out / "predictions.csv").read_text().splitlines()
+    assert header.replace('"', "").split(",") == [
+        "id", "time", "label", "probability", "second_label", "second_probability",
+    ]  # fmt: skip
+    assert len(rows) == 50
+    assert {row.replace('"', "").split(",")[2] for row in rows} <= {"<b>cat</b>", "dog"}
+    assert "<b>cat</b>" not in (out / "report.html").read_text()
+    assert ig.Pipeline.load(out / "model").fitted.cutoff == 2015
+
+
+def test_a_second_run_reads_what_is_finished(finished, saved):
+    out, _ = finished
+    before = (out / "work" / "backtest.json").stat().st_mtime_ns
+    again = impact("run", saved, "--out", out, *QUICK)
+    assert again.returncode == 0
+    assert (out / "work" / "backtest.json").stat().st_mtime_ns == before
+
+
+def test_another_run_is_refused(finished, saved):
+    out, _ = finished
+    done = impact("run", saved, "--out", out, *QUICK, "--cutoff", "2014")
+    assert done.returncode == 2
+    assert "holds the results of another graph or other options; choose another --out" in done.stderr
+
+
+def test_predict_when_the_graph_has_grown(finished, tmp_path):
+    out, _ = finished
+    g = ig.tsbm(num_nodes=350, num_times=7, num_labels=2, num_features=3, mean_degree=10, seed=0, start=2010)
+    g.save(tmp_path / "grown")
+    done = impact("predict", out / "model", tmp_path / "grown", "--out", tmp_path / "p.parquet", "--cutoff", "2016")
+    assert done.returncode == 0, done.stderr
+    assert "1 periods (2016) are newer than the fit" in done.stdout
+    assert "50 predictions" in done.stdout
+    assert (tmp_path / "p.parquet").exists()
+
+
+def test_killed_and_started_again_gives_the_same(saved, finished, tmp_path):
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "impact_gnn", "run", str(saved), "--out", str(out), *QUICK]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    limit = time.time() + 120
+    while not list(out.glob("work/fits/*.npy")) and process.poll() is None and time.time() < limit:
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    done = impact("run", saved, "--out", out, *QUICK)
+    assert done.returncode == 0, done.stderr
+    assert (out / "predictions.csv").read_text() == (finished[0] / "predictions.csv").read_text()
+    assert not [p for p in out.rglob("*.tmp-*") if p.suffix != ".npy" and "fits" not in p.parts]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["check", "nowhere"], "nowhere does not exist; give a folder"),
+        (["run", "GRAPH", "--out", "x", "--cutoff", "1900"], "no node before cutoff=1900 has a label"),
+        (["run", "GRAPH", "--out", "x", "--cutoff", "3000"], "so there is nothing to predict"),
+        (["run", "GRAPH", "--out", "x", "--model", "gtn"], "model='gtn' is not known; choose one of"),
+        (["run", "GRAPH", "--out", "x", "--budget", "soon"], "'soon' is not a duration"),
+        (["run", "GRAPH", "--out", "x", "--candidates", "pmq"], "unknown part 'pmq'"),
+        (["run", "GRAPH", "--out", "x", "--table", "xls"], "choose csv or parquet"),
+        (["run", "GRAPH", "--out", "FILE/x"], "cannot be "),
+        (["predict", "GRAPH", "GRAPH"], "pipeline.json cannot be read"),
+        (["audit", "GRAPH", "nothing:there"], "cannot be imported"),
+        (["generate", "--out", "x", "--decay", "fast"], "decay='fast'"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(saved, tmp_path, arguments, sentence):
+    (tmp_path / "file").write_text("")
+    swap = {"GRAPH": str(saved), "FILE/x": str(tmp_path / "file" / "x")}
+    done = impact(*(swap.get(a, a) for a in arguments), cwd=tmp_path)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert sentence in done.stderr
+    assert done.stderr.strip().count("\n") == 0
+    assert not (tmp_path / "x").exists()
+
+
+def test_check_convert_generate(tmp_path):
+    made = impact("generate", "--out", tmp_path / "g", "--nodes", 200, "--times", 4, "--labels", 2, "--mean-degree", 5)
+    assert made.returncode == 0, made.stderr
+    checked = impact("check", tmp_path / "g", "--json", tmp_path / "c.json")
+    assert "periods   4, from 0 to 3" in checked.stdout
+    assert json.loads((tmp_path / "c.json").read_text())["inferred_cutoff"] == 3
+    done = impact("convert", tmp_path / "g", "--out", tmp_path / "h")
+    assert done.returncode == 0, done.stderr
+    assert np.array_equal(ig.load(tmp_path / "g").edge_index, ig.load(tmp_path / "h").edge_index)
+
+
+def test_audit_finds_a_leak(saved, tmp_path):
+    (tmp_path / "leaky.py").write_text("def train(g):\n    return g.y[g.time >= 2015]\n")
+    done = impact("audit", saved, "leaky:train", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "Leak: 100.0% of 50 predictions changed" in done.stdout
+
+
+@pytest.mark.parametrize(("text", "expected"), [("10m", 600), ("90s", 90), ("2h", 7200), ("5", 5), (" 1.5m ", 90)])
+def test_durations(text, expected):
+    assert seconds(text) == expected

@@ -1,0 +1,544 @@
+"""Diagnostics: planted violations flip their own verdict, hidden labels change nothing, thin graphs give no crash."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from impact_gnn.checks import InputError
+from impact_gnn.data.tsbm import tsbm
+from impact_gnn.diagnostics import VERDICTS, advise, diagnose
+from impact_gnn.diagnostics.cells import Cells
+from impact_gnn.diagnostics.feature_drift import feature_drift
+from impact_gnn.diagnostics.feature_map import feature_map
+from impact_gnn.diagnostics.finding import cannot_tell, judge, plain
+from impact_gnn.diagnostics.label_mix import label_mix
+from impact_gnn.diagnostics.models import MODELS, Layout, fit_models
+from impact_gnn.diagnostics.pairs import PairCounts
+from impact_gnn.diagnostics.view import View
+from impact_gnn.graph import TemporalGraph
+from impact_gnn.pipeline.method import Method
+
+CUTOFF = 8
+
+
+def sound(seed=0, **changes):
+    """A graph on which every assumption holds, by construction."""
+    return tsbm(**{"num_nodes": 1600, "num_labels": 4, "feature_std": 1.0, "mean_degree": 30, "seed": seed, **changes})
+
+
+def rebuilt(graph, **changes):
+    parts = {"x": graph.x, "y": graph.y, "time": graph.time, "edge_index": graph.edge_index}
+    return TemporalGraph(**{**parts, **changes}, num_labels=graph.num_labels)
+
+
+def verdicts(diagnosis):
+    return [finding.verdict for finding in diagnosis.findings]
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return sound()
+
+
+@pytest.fixture(scope="module")
+def diagnosis(graph):
+    return diagnose(graph, CUTOFF)
+
+
+# -- the assumptions ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("protocol", ["text", "released"])
+def test_a_graph_made_by_the_assumptions_passes_all_of_them(protocol):
+    found = diagnose(sound(seed=3, protocol=protocol), CUTOFF)
+    assert verdicts(found) == ["holds"] * 4
+
+
+def test_label_mix_that_drifts_is_seen(graph):
+    rng = np.random.default_rng(0)
+    later = graph.time / 9
+    y = np.where(rng.random(graph.num_nodes) < 0.7 * later, 0, graph.y)
+    found = label_mix(View.of(rebuilt(graph, y=y).masked(CUTOFF)))
+    assert found.verdict == "fails"
+    assert found.statistic == pytest.approx(_true_distance(later), abs=0.06)
+    assert found.interval[0] < found.statistic < found.interval[1]
+    assert found.series["p"] < 1e-6
+    assert found.series["cramers_v"] > 0.1
+
+
+def _true_distance(later):
+    """Mean over periods 3 .. 7 of the distance between the mix of t and of all before, four equal labels at first."""
+    first = [0.25 + 0.75 * 0.7 * later[t * 160] for t in range(8)]
+    return np.mean([first[t] - np.mean(first[:t]) for t in range(3, 8)])
+
+
+def test_feature_drift_is_seen_and_measured(graph):
+    direction = np.ones(graph.x.shape[1]) / np.sqrt(graph.x.shape[1])
+    moved = graph.x + np.outer(graph.time.astype(float), direction)
+    found = feature_drift(View.of(rebuilt(graph, x=moved).masked(CUTOFF)))
+    assert found.verdict == "fails"
+    assert found.interval[0] > 0.7
+    assert (np.diff(np.array(found.series["drift"][1:], float)) > 0).all()  # the longer the past, the farther away
+
+
+def test_drift_across_the_classes_is_told_from_drift_along_them(graph):
+    extra = np.random.default_rng(0).normal(size=(graph.num_nodes, 1)) + graph.time[:, None]  # says nothing of classes
+    found = feature_drift(View.of(rebuilt(graph, x=np.hstack([graph.x, extra])).masked(CUTOFF)))
+    assert found.series["along_classes"] < 0.5 * found.statistic
+
+
+def test_neighbours_that_depend_on_the_direction_of_time_are_seen():
+    graph = sound(seed=5, same=0.24, different=0.6)
+    source, target = graph.edge_index
+    # A label meets higher labels in its future and lower ones in its past, which no g(y, ỹ, |Δ|) can say.
+    step = (graph.time[source] - graph.time[target]) * (graph.y[source] - graph.y[target])
+    sided = rebuilt(graph, edge_index=graph.edge_index[:, step >= 0])
+    before, after = diagnose(graph, CUTOFF), diagnose(sided, CUTOFF)
+    assert before.separability.verdict == "holds"
+    assert before.separability.series["symmetry"][0] > 0.99
+    assert after.separability.verdict == "fails"
+    assert after.separability.series["symmetry"][2] < 0.9
+    assert after.separability.series["with_sides"][0] > 0.97
+    assert "if past and future may differ" in after.separability.sentence
+    assert verdicts(after)[:2] == ["holds", "holds"]
+    first, then = advise(before, graph).methods, advise(after, sided).methods
+    assert then.index("snapshot") < first.index("snapshot")
+
+
+def test_connections_that_change_with_the_period_fail_separability(graph):
+    # Late nodes are linked at their own time only, early ones as before.
+    source, target = graph.edge_index
+    late = np.maximum(graph.time[source], graph.time[target]) >= 4
+    kept = ~late | (graph.time[source] == graph.time[target])
+    found = diagnose(rebuilt(graph, edge_index=graph.edge_index[:, kept]), CUTOFF).separability
+    assert found.verdict == "fails"
+
+
+def test_growth_is_explained_by_the_sizes_of_periods():
+    graph = sound(num_nodes=3000)
+    rng = np.random.default_rng(1)
+    keep = np.flatnonzero(rng.random(graph.num_nodes) < 0.6 ** (9 - graph.time))
+    position = np.full(graph.num_nodes, -1)
+    position[keep] = np.arange(len(keep))
+    edges = position[graph.edge_index]
+    edges = edges[:, (edges >= 0).all(0)]
+    small = TemporalGraph(x=graph.x[keep], y=graph.y[keep], time=graph.time[keep], edge_index=edges)
+    found = diagnose(small, CUTOFF)
+    assert found.separability.verdict in ("doubtful", "fails")
+    assert found.separability.series["per_node"][0] > found.separability.statistic + 0.05
+    ranked = advise(replace(found, shift=None), small).methods
+    assert ranked.index("genpmp") < ranked.index("pmp")
+
+
+@pytest.mark.parametrize(("decay", "expected"), [(0.6, "holds"), ("random-zero-diagonal", "fails")])
+def test_labels_that_fade_differently_are_seen(decay, expected):
+    found = diagnose(tsbm(num_nodes=1500, protocol="released", feature_std=1.0, decay=decay, seed=2), CUTOFF)
+    assert found.decay.verdict == expected
+    assert found.separability.verdict == "holds"
+
+
+def test_only_the_planted_violation_flips(graph, diagnosis):
+    rng = np.random.default_rng(0)
+    y = np.where(rng.random(graph.num_nodes) < 0.08 * graph.time, 0, graph.y)
+    # Features follow the new labels, so that Assumption 2 keeps holding.
+    means = np.stack([graph.x[graph.y == label].mean(0) for label in range(4)])
+    x = means[y] + rng.normal(size=graph.x.shape)
+    assert verdicts(diagnosis)[:2] == ["holds", "holds"]
+    assert verdicts(diagnose(rebuilt(graph, x=x, y=y), CUTOFF))[:2] == ["fails", "holds"]
+
+
+# -- the numbers behind them -------------------------------------------------------------------------------------
+
+
+def test_decay_of_the_generator_is_recovered():
+    fits = fit_models(PairCounts.of(View.of(sound(decay=0.6, num_nodes=3000).masked(CUTOFF))))
+    np.testing.assert_allclose(fits.h[:5], 0.6 ** np.arange(5), atol=0.03)
+
+
+def test_fitted_models_reproduce_their_margins(graph):
+    pairs = PairCounts.of(View.of(graph.masked(CUTOFF)))
+    layout = Layout.of(pairs)
+    for model in MODELS:
+        expected = layout.expected(model, pairs.counts)
+        np.testing.assert_allclose(expected.sum((1, 3)), pairs.counts.sum((1, 3)), rtol=1e-4)
+    near = layout.by_distance(layout.expected("separable", pairs.counts))
+    np.testing.assert_allclose(near, layout.by_distance(pairs.counts), rtol=1e-3)
+
+
+def test_pair_counts_equal_a_loop_over_the_edges():
+    graph = sound(num_nodes=200, mean_degree=5).masked(CUTOFF)
+    pairs = PairCounts.of(View.of(graph))
+    counts = np.zeros((4, 3, 8, 8))
+    for source, target in graph.edge_index.T:
+        own, other = graph.y[target], graph.y[source]
+        if own < 0 or other < 0:
+            continue
+        group = 0 if own == other else 1 if other == pairs.strongest[own] else 2
+        counts[own, group, graph.time[target], graph.time[source]] += 1
+    np.testing.assert_array_equal(pairs.counts, counts)
+
+
+def test_neighbours_without_a_label_are_shared_out(graph):
+    hidden = np.where(np.random.default_rng(0).random(graph.num_nodes) < 0.4, -1, graph.y)
+    pairs = PairCounts.of(View.of(rebuilt(graph, y=hidden).masked(CUTOFF)))
+    inside = (hidden[graph.edge_index[1]] >= 0) & (graph.time[graph.edge_index] < CUTOFF).all(0)
+    assert pairs.counts.sum() == pytest.approx(inside.sum())
+    assert fit_models(pairs).share("separable")[0] > 0.97
+
+
+def test_many_periods_are_drawn_together():
+    graph = sound(num_times=100, num_nodes=2000, decay=0.95)
+    pairs = PairCounts.of(View.of(graph.masked(90)))
+    assert len(pairs.steps) <= 40
+    assert pairs.width == 3
+    assert (np.diff(pairs.steps) == 3).all()
+
+
+def test_drift_of_cells_equals_a_loop():
+    rng = np.random.default_rng(0)
+    label, period = rng.integers(0, 3, 300), rng.integers(0, 4, 300)
+    values = rng.normal(size=(300, 2)) + label[:, None] + 0.5 * period[:, None]
+    cells = Cells.of(label, period, values)
+    flat = replace(cells, weight=np.ones(len(cells.count)))
+    total = nodes = 0.0
+    for y in range(3):
+        for t in range(1, 4):
+            new, old = values[(label == y) & (period == t)], values[(label == y) & (period < t)]
+            groups = [values[(label == y) & (period == s)] for s in range(t)]
+            noise = new.var(0, ddof=1).sum() / len(new)
+            noise += sum(len(g) * g.var(0, ddof=1).sum() for g in groups) / len(old) ** 2
+            total += len(new) * (((new.mean(0) - old.mean(0)) ** 2).sum() - noise)
+            nodes += len(new)
+    assert flat.drift(flat.mean, flat.noise, 0) == pytest.approx(total / nodes)
+
+
+def test_noise_is_taken_out_of_drift_and_distance():
+    rng = np.random.default_rng(1)
+    drifts, distances = [], []
+    for _ in range(80):
+        label, period = rng.integers(0, 3, 150), rng.integers(0, 4, 150)
+        cells = Cells.of(label, period, rng.normal(size=(150, 3)))
+        drifts.append(cells.drift(cells.mean, cells.noise, 0))
+        distances.append(cells.distance(cells.mean, cells.noise))
+    for found in (drifts, distances):  # no drift, no classes: zero on average
+        assert abs(np.mean(found)) < 4 * np.std(found) / np.sqrt(len(found))
+
+
+def test_intervals_cover_the_truth_of_no_change():
+    covered = sum(label_mix(_random_labels(seed)).interval[0] <= 0.03 for seed in range(30))
+    assert covered >= 27
+
+
+def _random_labels(seed):
+    rng = np.random.default_rng(seed)
+    y, time = rng.integers(0, 3, 3000), rng.integers(0, 9, 3000)
+    return View.of(TemporalGraph(y=y, time=time, edge_index=np.zeros((2, 0), int)).masked(8))
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "expected"),
+    [
+        (0.0, 0.0, 0.04, "holds"),
+        (0.04, 0.0, 0.11, "holds"),
+        (0.08, 0.06, 0.11, "doubtful"),
+        (0.3, 0.06, 0.5, "fails"),
+        (0.3, 0.0, 0.5, "cannot tell"),
+    ],
+)
+def test_verdicts(value, low, high, expected):
+    assert judge(value, low, high, small=0.05, large=0.12) == expected
+
+
+# -- messages ----------------------------------------------------------------------------------------------------
+
+
+def test_centring_removes_the_shift_of_means(diagnosis):
+    methods = diagnosis.shift.methods
+    assert list(methods) == ["plain", "mmp", "pmp", "genpmp", "center", "standardize", "jjnorm"]
+    assert np.max(methods["center"]["mean"]) < 0.1 * np.max(methods["plain"]["mean"]) + 0.02
+    assert methods["center"]["overall"] <= methods["plain"]["overall"]
+
+
+def test_measured_class_distances_stay_below_the_bounds(diagnosis):
+    for found in diagnosis.shift.methods.values():
+        theory = found["classes"]
+        assert theory["measured"] <= theory["mean_gap"] + theory["equal_means"] + 1e-9
+        assert theory["equal_means"] <= theory["theorem_4_3"] <= theory["trivial"]
+
+
+def test_nodes_without_a_message_are_counted(graph):
+    lonely = graph.edge_index[:, (graph.time[graph.edge_index] != 3).all(0)]
+    shift = diagnose(rebuilt(graph, edge_index=lonely), CUTOFF).shift
+    assert shift.silent[3] == 1.0
+    assert len(shift.silent) == len(shift.times) + 1
+
+
+# -- laws --------------------------------------------------------------------------------------------------------
+
+
+def test_hidden_labels_change_nothing(graph, diagnosis):
+    rng = np.random.default_rng(0)
+    scrambled = rebuilt(graph, y=np.where(graph.time >= CUTOFF, rng.permutation(graph.y), graph.y))
+    other = diagnose(scrambled, CUTOFF)
+    assert json.dumps(other.as_dict()) == json.dumps(diagnosis.as_dict())
+    assert advise(other, scrambled) == advise(diagnosis, graph)
+
+
+def test_known_labels_do_change_something(graph, diagnosis):
+    y = np.where(graph.time < CUTOFF, np.random.default_rng(0).permutation(graph.y), graph.y)
+    assert json.dumps(diagnose(rebuilt(graph, y=y), CUTOFF).as_dict()) != json.dumps(diagnosis.as_dict())
+
+
+def test_the_same_seed_gives_the_same_result(graph, diagnosis):
+    assert diagnose(graph, CUTOFF).as_dict() == diagnosis.as_dict()
+
+
+def test_direction_of_edges_does_not_matter_and_is_told(graph, diagnosis):
+    forward = graph.edge_index[:, graph.edge_index[0] < graph.edge_index[1]]  # nodes are in order of time
+    found = diagnose(rebuilt(graph, edge_index=forward), CUTOFF)
+    assert found.separability.statistic == pytest.approx(diagnosis.separability.statistic, abs=0.01)
+    assert any("direction" in note for note in found.notes)
+    assert not diagnosis.notes
+    assert found.separability.series["from_past"] == 1.0
+    assert diagnosis.separability.series["from_past"] == 0.5
+
+
+def test_times_may_be_shifted(graph, diagnosis):
+    found = diagnose(rebuilt(graph, time=graph.time + 2000), CUTOFF + 2000)
+    assert [f.statistic for f in found.findings] == [f.statistic for f in diagnosis.findings]
+
+
+def test_cutoff_comes_from_the_graph(graph):
+    masked = graph.masked(6)
+    assert diagnose(masked).cutoff == 6
+    assert diagnose(rebuilt(graph, y=np.where(graph.time < 5, graph.y, -1))).cutoff == 5
+
+
+def test_everything_is_json(diagnosis, graph):
+    text = json.dumps(diagnosis.as_dict(), allow_nan=False)
+    assert json.loads(text)["cutoff"] == CUTOFF
+    assert json.loads(json.dumps(advise(diagnosis, graph).as_dict()))["candidates"]
+
+
+def test_text_names_every_assumption_and_method(diagnosis):
+    text = str(diagnosis)
+    for finding in diagnosis.findings:
+        assert f"{finding.assumption} {finding.name}" in text
+        assert finding.verdict in VERDICTS
+        assert finding.sentence.endswith(".")
+    assert "jjnorm" in text
+    assert max(map(len, text.splitlines())) <= 110
+
+
+def test_plain_makes_json_of_numpy():
+    found = plain({"a": np.array([1.0, np.nan]), 2: (np.int64(3), np.inf), "b": "word"})
+    assert found == {"a": [1.0, None], "2": [3, None], "b": "word"}
+
+
+def test_progress_reaches_the_end(graph):
+    seen = []
+    diagnose(graph, CUTOFF, progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(k, 6) for k in range(1, 7)]
+
+
+# -- thin graphs -------------------------------------------------------------------------------------------------
+
+
+def test_no_edges(graph):
+    found = diagnose(rebuilt(graph, edge_index=np.zeros((2, 0), int)), CUTOFF)
+    assert verdicts(found) == ["holds", "holds", "cannot tell", "cannot tell"]
+    assert found.shift is None
+    assert "no edges" in found.separability.sentence
+
+
+def test_loops_only(graph):
+    loops = np.tile(np.arange(graph.num_nodes), (2, 1))
+    assert verdicts(diagnose(rebuilt(graph, edge_index=loops), CUTOFF))[2:] == ["cannot tell", "cannot tell"]
+
+
+def test_no_features(graph):
+    found = diagnose(rebuilt(graph, x=None), CUTOFF)
+    assert found.feature_drift.verdict == "cannot tell"
+    assert found.feature_map == {}
+    assert found.shift is None
+    assert found.separability.verdict == "holds"
+    assert "plain" in advise(found, rebuilt(graph, x=None)).methods
+
+
+@pytest.mark.parametrize("labelled", [(7,), (3, 7)])
+def test_few_labelled_periods(graph, labelled):
+    y = np.where(np.isin(graph.time, labelled), graph.y, -1)
+    found = diagnose(rebuilt(graph, y=y), CUTOFF)
+    assert verdicts(found)[2:] == ["cannot tell", "cannot tell"]
+    assert verdicts(found)[:2] == (["cannot tell"] * 2 if len(labelled) == 1 else ["holds"] * 2)
+    assert found.shift is not None
+
+
+def test_one_class(graph):
+    found = diagnose(rebuilt(graph, y=np.zeros(graph.num_nodes, int)), CUTOFF)
+    assert verdicts(found)[:2] == ["cannot tell", "cannot tell"]
+
+
+def test_a_handful_of_nodes():
+    rng = np.random.default_rng(0)
+    for seed in range(8):
+        size = int(rng.integers(3, 12))
+        time = np.arange(size) % 4
+        graph = TemporalGraph(
+            x=rng.normal(size=(size, int(rng.integers(1, 4)))),
+            y=rng.integers(-1, 3, size).clip(0 if size < 5 else -1),
+            time=time,
+            edge_index=rng.integers(0, size, (2, int(rng.integers(0, 20)))),
+        )
+        found = diagnose(graph, int(time.max()), seed=seed)
+        assert all(verdict in VERDICTS for verdict in verdicts(found))
+        json.dumps(found.as_dict(), allow_nan=False)
+        assert "plain" in advise(found, graph).methods
+
+
+def test_constant_and_half_precision_features(graph):
+    flat = diagnose(rebuilt(graph, x=np.ones((graph.num_nodes, 2))), CUTOFF)
+    assert flat.feature_drift.verdict == "cannot tell"
+    json.dumps(flat.as_dict(), allow_nan=False)
+    half = diagnose(rebuilt(graph, x=graph.x.astype(np.float16)), CUTOFF)
+    assert half.feature_drift.verdict == "holds"
+
+
+def test_a_graph_of_one_period_is_refused(graph):
+    with pytest.raises(InputError, match="at least two periods"):
+        diagnose(rebuilt(graph, time=np.zeros(graph.num_nodes, int)), 1)
+
+
+def test_an_unknown_embedding_is_refused(graph):
+    with pytest.raises(InputError, match="embedding='umap' is not known; choose one of 'pca', 'tsne'"):
+        diagnose(graph, CUTOFF, embedding="umap")
+
+
+# -- several types -----------------------------------------------------------------------------------------------
+
+
+def hetero(graph, own):
+    authors = 300
+    rng = np.random.default_rng(0)
+    writes = np.stack([rng.integers(0, authors, 2 * graph.num_nodes), np.repeat(np.arange(graph.num_nodes), 2)])
+    edges = {("author", "writes", "paper"): writes}
+    if own:
+        edges[("paper", "cites", "paper")] = graph.edge_index
+    nodes = {"paper": {"x": graph.x, "y": graph.y, "time": graph.time}, "author": {"num_nodes": authors}}
+    return TemporalGraph.hetero(nodes=nodes, edges=edges, target="paper", num_labels=graph.num_labels)
+
+
+def test_own_relations_of_a_hetero_graph_are_used(graph, diagnosis):
+    found = diagnose(hetero(graph, own=True), CUTOFF)
+    assert found.separability.statistic == diagnosis.separability.statistic
+    assert any("Left out: author-writes-paper" in note for note in found.notes)
+
+
+def test_without_own_relations_connectivity_cannot_be_told(graph):
+    mixed = hetero(graph, own=False)
+    found = diagnose(mixed, CUTOFF)
+    assert verdicts(found) == ["holds", "holds", "cannot tell", "cannot tell"]
+    assert list(found.shift.methods) == ["plain", "center", "standardize", "jjnorm"]
+    assert "author" in found.shift.path
+    methods = advise(found, mixed).methods
+    assert "center+labels" in methods
+    assert not any("pmp" in method or "snapshot" in method for method in methods)  # they would equal others
+
+
+# -- map ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_map_shows_nodes_and_means_of_classes(graph, diagnosis):
+    found = diagnosis.feature_map
+    assert np.shape(found["nodes"]["place"]) == (1500, 2)
+    assert np.shape(found["means"]["place"]) == (4 * CUTOFF, 2)
+    hidden = np.array(found["nodes"]["time"]) >= CUTOFF
+    assert (np.array(found["nodes"]["label"])[hidden] == -1).all()
+    assert 0 < found["explained"][1] <= found["explained"][0] < 1
+
+
+def test_tsne_is_an_option():
+    pytest.importorskip("sklearn")
+    found = feature_map(View.of(sound(num_nodes=200, mean_degree=5).masked(CUTOFF)), embedding="tsne", sample=40)
+    assert found["embedding"] == "tsne"
+    assert np.isfinite(found["nodes"]["place"]).all()
+
+
+# -- advice ------------------------------------------------------------------------------------------------------
+
+
+def told(diagnosis, **given):
+    """`diagnosis` with some verdicts replaced, and no measured shift."""
+    changed = {name: replace(getattr(diagnosis, name), verdict=verdict) for name, verdict in given.items()}
+    return replace(diagnosis, shift=None, **changed)
+
+
+def test_every_candidate_is_a_method_and_plain_is_one(diagnosis, graph):
+    methods = advise(diagnosis, graph).methods
+    assert "plain" in methods
+    assert len(set(methods)) == len(methods)
+    for method in methods:
+        assert str(Method.parse(method)) == method
+
+
+def test_centring_leads_where_the_mix_is_stable_and_trails_where_it_changes(diagnosis, graph):
+    stable = advise(told(diagnosis, label_mix="holds"), graph).methods
+    changing = advise(told(diagnosis, label_mix="fails"), graph).methods
+    assert stable.index("center") < stable.index("plain") < changing.index("center")
+    assert stable.index("center+labels") < stable.index("labels")
+    assert changing.index("labels") < changing.index("center+labels")
+    assert changing.index("plain") < changing.index("jjnorm")
+    assert changing.index("labels") < changing.index("plain")
+    assert changing.index("recency") < changing.index("plain") < stable.index("recency")
+    assert set(stable) == set(changing)  # evidence orders, it does not prune
+
+
+def test_snapshots_rank_higher_where_past_and_future_differ(diagnosis, graph):
+    finding = diagnosis.separability
+    sided = replace(finding, series={**finding.series, "symmetry": [0.7, 0.65, 0.75]})
+    alike = advise(diagnosis, graph).methods
+    differ = advise(replace(diagnosis, separability=sided), graph).methods
+    assert differ.index("snapshot") < alike.index("snapshot")
+    assert differ.index("snapshot") < differ.index("plain") < alike.index("snapshot")
+
+
+def test_nothing_known_ranks_the_paper_s_first_choice_above_plain(diagnosis, graph):
+    names = ("label_mix", "feature_drift", "separability", "decay")
+    unknown = {name: cannot_tell(name, k, "", "Nobody knows.") for k, name in enumerate(names, 1)}
+    methods = advise(replace(diagnosis, shift=None, **unknown), graph).methods
+    assert methods.index("pmp") < methods.index("plain") < methods.index("mmp")
+
+
+def test_a_correction_that_mixes_classes_gets_no_credit(diagnosis, graph):
+    methods = {name: dict(found) for name, found in diagnosis.shift.methods.items()}
+    methods["plain"].update(overall=0.5, separation=0.4)
+    methods["pmp"].update(overall=0.1, separation=0.4)
+    methods["genpmp"].update(overall=0.1, separation=0.1)
+    advice = advise(replace(diagnosis, shift=replace(diagnosis.shift, methods=methods)), graph)
+    reasons = {candidate.method: candidate.reason for candidate in advice.candidates}
+    assert "removes 80% of the shift" in reasons["pmp"]
+    assert "mixes the classes" in reasons["genpmp"]
+    assert "mixes" not in reasons["pmp"]
+
+
+def test_the_choice_is_explained(diagnosis, graph):
+    advice = advise(diagnosis, graph)
+    assert advice.explanation.startswith(f"{advice.methods[0]} comes first: ")
+    assert "only the back-test decides" in advice.explanation
+    assert "label mix holds" in advice.explanation
+    assert str(advice).count("\n") == len(advice.candidates) + 2
+
+
+def test_without_edges_features_lead(graph):
+    bare = rebuilt(graph, edge_index=np.zeros((2, 0), int))
+    methods = advise(diagnose(bare, CUTOFF), bare).methods
+    assert set(methods) == {"plain", "features", "recency"}
+    assert methods[0] == "features"
+
+
+def test_pny_is_for_small_graphs_only(diagnosis, graph):
+    wide = rebuilt(graph, x=np.zeros((graph.num_nodes, 500), np.float32))
+    assert "pmp+pny" in advise(diagnosis, graph).methods
+    assert not any("pny" in method for method in advise(diagnosis, wide).methods)

@@ -1,0 +1,138 @@
+"""Pipelines: the grammar of methods, no leak, predictions that survive saving, graphs that have grown."""
+
+import numpy as np
+import pytest
+
+import impact_gnn as ig
+from impact_gnn.pipeline import Inputs, Method, Pipeline
+
+CUTOFF = 5
+QUICK = {"cutoff": CUTOFF, "hidden": 8, "epochs": 8, "device": "cpu"}
+METHODS = ["plain", "pmp", "mmp", "genpmp", "center", "pmp+standardize", "jjnorm", "pny", "labels", "snapshot",
+           "snapshot+labels", "recency", "features", "pmp+center+jjnorm+labels"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return ig.tsbm(num_nodes=300, num_times=6, num_labels=3, num_features=4, mean_degree=12, seed=0)
+
+
+@pytest.fixture(scope="module")
+def shared(graph):
+    return Inputs(graph.masked(CUTOFF))
+
+
+def hetero(seed=0):
+    rng = np.random.default_rng(seed)
+    n = 120
+    return ig.TemporalGraph.hetero(
+        nodes={
+            "paper": {"x": rng.normal(size=(n, 3)), "y": rng.integers(0, 2, n), "time": np.arange(n) % 6},
+            "author": {"num_nodes": 20},
+        },
+        edges={("author", "writes", "paper"): np.stack([rng.integers(0, 20, 200), rng.integers(0, n, 200)])},
+        target="paper",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("PMP + center", "pmp+center"),
+        ("plain+labels", "labels"),
+        ("jjnorm+center", "center+jjnorm"),
+        ("plain", "plain"),
+    ],
+)
+def test_methods_are_read_in_any_order(text, same):
+    assert str(Method.parse(text)) == same
+    assert Method.parse(same) == Method.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("pmq", "unknown part 'pmq'; join any of plain, mmp, pmp"),
+        ("pmp+mmp", "two weightings, pmp and mmp"),
+        ("pmp+pmp", "names 'pmp' twice"),
+        ("center+standardize", "centres twice"),
+        ("features+labels", "corrects messages it does not use"),
+        ("", "unknown part ''"),
+    ],
+)
+def test_bad_methods(text, sentence):
+    with pytest.raises(ig.InputError, match=sentence):
+        Pipeline(method=text)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_target_labels_are_out_of_reach(graph, shared, method):
+    """The law: scrambled labels at or after the cutoff change no bit of any prediction."""
+    scrambled = ig.audit.scrambled(graph, CUTOFF)
+    found = [
+        Pipeline(method=method, **QUICK).fit(g, inputs=inputs).predict_proba(g, inputs=inputs)
+        for g, inputs in ((graph, shared), (scrambled, Inputs(scrambled.masked(CUTOFF))))
+    ]
+    assert np.array_equal(*found)
+    assert np.isfinite(found[0]).all()
+    np.testing.assert_allclose(found[0].sum(1), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize("model", ["sgc", "sign", "gamlp"])
+def test_saved_pipelines_predict_the_same_bits(graph, tmp_path, model):
+    p = Pipeline(model, "pmp+center+labels", **QUICK).fit(graph)
+    p.save(tmp_path / "model")
+    back = Pipeline.load(tmp_path / "model")
+    assert np.array_equal(p.predict_proba(graph), back.predict_proba(graph))
+    assert back.get_params() == p.get_params()
+    weights = tmp_path / "model" / "weights.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\x07")
+    with pytest.raises(ig.InputError, match="missing or has changed since it was saved"):
+        Pipeline.load(tmp_path / "model")
+
+
+def test_score_uses_only_labelled_targets(graph):
+    p = Pipeline(**QUICK).fit(graph)
+    rows = p.targets(graph)
+    assert np.array_equal(rows, np.flatnonzero(graph.time >= CUTOFF))
+    expected = (p.predict(graph) == graph.y[rows]).mean()
+    assert p.score(graph) == pytest.approx(expected)
+    with pytest.raises(ig.InputError, match="no target node has a label"):
+        p.score(graph.masked(CUTOFF))
+
+
+def test_a_grown_graph_is_predicted_and_called_stale(graph):
+    past = graph.upto(4)
+    p = Pipeline(method="pmp", **(QUICK | {"cutoff": 4})).fit(past)
+    assert p.stale(past) is None
+    assert "1 periods (5) are newer than the fit" in p.stale(graph)
+    assert len(p.predict(graph)) == (graph.time >= 4).sum()
+    assert len(p.predict(graph, cutoff=5)) == (graph.time >= 5).sum()
+
+
+def test_snapshots_show_every_node_the_graph_of_its_time(graph):
+    inputs = Inputs(graph.masked(CUTOFF), hops=2)
+    hops, _ = inputs.shown(Method.parse("pmp+snapshot"), CUTOFF)
+    for t in graph.times:
+        then = graph.upto(int(t))
+        expected = ig.propagate(then.undirected(), weighting="pmp", hops=2)
+        rows = np.flatnonzero(graph.time == t)
+        for hop, wanted in zip(hops[1:], expected, strict=True):
+            np.testing.assert_allclose(hop[rows], wanted[then.time == t], rtol=1e-4, atol=1e-5)
+
+
+def test_one_hop_through_another_type():
+    g = hetero()
+    p = Pipeline(method="center+labels", **QUICK).fit(g)
+    assert p.predict_proba(g).shape == ((g.time >= CUTOFF).sum(), 2)
+    assert p.inputs(g.masked(CUTOFF)).paths() == [(("paper", "rev_writes", "author"), ("author", "writes", "paper"))]
+
+
+def test_refusals(graph):
+    with pytest.raises(ig.InputError, match="has not been fitted"):
+        Pipeline().predict(graph)
+    with pytest.raises(ig.InputError, match="model='gtn' is not known; choose one of 'sgc', 'sign', 'gamlp'"):
+        Pipeline("gtn")
+    p = Pipeline(**QUICK).fit(graph)
+    with pytest.raises(ig.InputError, match="was fitted with inputs of widths"):
+        p.predict(graph.with_features(np.ones((300, 2))))
