@@ -214,6 +214,9 @@ def test_a_complete_run_is_only_opened(place):
     same_hops(again.hops([operator(graph)], graph.x), Memory().hops([operator(graph)], graph.x))
     assert (place / "hop-1.npy").stat().st_mtime_ns == stamp
     assert not said
+    (place / "hop-1.npy").unlink()
+    same_hops(disk.hops([operator(graph)], graph.x), Memory().hops([operator(graph)], graph.x))
+    assert not (place / "slices").exists()
 
 
 @pytest.mark.parametrize(

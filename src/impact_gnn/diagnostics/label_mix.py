@@ -22,9 +22,9 @@ SMALL, LARGE = 0.05, 0.12
 def label_mix(view: View, *, replicates: int = 200, seed: int = 0) -> Finding:
     """Distance between the label mix of a period and that of all earlier ones.
 
-    TV_t = ½ Σ_y |p_t(y) − p_<t(y)|, of which the part that sampling alone would give is taken out,
-    √(TV² − TV₀²); averaged over the last labelled periods, weighted by their labels. The interval is a bootstrap of
-    the labels within periods. `series` also holds χ² and Cramér's V of the table of periods by labels.
+    TV_t = ½ Σ_y |p_t(y) − p_<t(y)|, squared and less what sampling adds to it; averaged over
+    the last labelled periods, weighted by their labels, and the root taken. Noise and interval come from a bootstrap
+    of the labels within periods. `series` also holds χ² and Cramér's V of the table of periods by labels.
 
     Example:
         >>> from impact_gnn.data.tsbm import tsbm
@@ -38,15 +38,15 @@ def label_mix(view: View, *, replicates: int = 200, seed: int = 0) -> Finding:
         return cannot_tell(NAME, 1, MEASURE, "Labels are known in one period only, so no change can be seen.", series)
     if np.count_nonzero(counts.sum(0)) < 2:
         return cannot_tell(NAME, 1, MEASURE, "Only one class is seen, so there is no mix.", series)
-    rng = np.random.default_rng(seed)
-    noise = _noise(counts, replicates, rng)
+    size = (replicates, len(counts))
+    drawn = np.random.default_rng(seed).multinomial(counts.sum(1), _shares(counts), size=size)
+    noise = _noise(counts, drawn)
     value = _statistic(counts, noise, 1)
     # A replicate carries the noise of the graph and its own.
-    drawn = [_statistic(_redrawn(counts, rng), noise, 2) for _ in range(replicates)]
-    low, high = (float(v) for v in np.quantile(drawn, [0.025, 0.975]))
+    low, high = (float(v) for v in np.quantile([_statistic(one, noise, 2) for one in drawn], [0.025, 0.975]))
     low, high = min(low, value), max(high, value)
     verdict = judge(value, low, high, small=SMALL, large=LARGE)
-    series |= _to_last(counts) | {"to_past": _to_past(counts), "noise": noise} | _chi_square(counts)
+    series |= _to_last(counts) | {"to_past": _to_past(counts), "noise": np.sqrt(noise)} | _chi_square(counts)
     return Finding(NAME, 1, MEASURE, value, (low, high), verdict, _sentence(verdict, value), plain(series))
 
 
@@ -68,24 +68,18 @@ def _to_past(counts: np.ndarray) -> np.ndarray:
     return 0.5 * np.abs(_shares(counts[..., 1:, :]) - before).sum(-1)
 
 
-def _noise(counts: np.ndarray, replicates: int, rng: np.random.Generator) -> np.ndarray:
-    """What TV to the past would be if all periods had one mix, root mean square, [T − 1]."""
-    common = counts.sum(0) / counts.sum()
-    drawn = rng.multinomial(counts.sum(1), common, size=(replicates, len(counts)))
-    return np.sqrt((_to_past(drawn) ** 2).mean(0))
+def _noise(counts: np.ndarray, drawn: np.ndarray) -> np.ndarray:
+    """What sampling adds to TV² to the past, [T − 1]: as much as drawing the labels again adds once more."""
+    return np.maximum((_to_past(drawn) ** 2).mean(0) - _to_past(counts) ** 2, 0)
 
 
 def _statistic(counts: np.ndarray, noise: np.ndarray, times: int) -> float:
     """The mean over recent periods of TV to the past, with the noise taken out as often as it went in."""
     last = slice(-recent(len(noise)), None)
-    square = _to_past(counts)[last] ** 2 - times * noise[last] ** 2
+    square = _to_past(counts)[last] ** 2 - times * noise[last]
     weight = counts.sum(1)[1:][last]
     # Averaged before the root, so that noise of both signs cancels.
     return float(np.sqrt(max(0.0, (weight * square).sum() / weight.sum())))
-
-
-def _redrawn(counts: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    return rng.multinomial(counts.sum(1), _shares(counts))
 
 
 def _to_last(counts: np.ndarray) -> dict[str, np.ndarray]:

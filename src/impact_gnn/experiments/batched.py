@@ -49,7 +49,7 @@ def classify(
     share = 1.0 / counts
     sizes = inputs.shape[1], HIDDEN, num_labels
     weights = [torch.stack(part).requires_grad_() for part in zip(*(initial(s, sizes) for s in seed), strict=True)]
-    adam = torch.optim.Adam(weights, lr=options.lr, weight_decay=options.weight_decay)
+    adam = torch.optim.Adam(weights, lr=options.lr, weight_decay=options.weight_decay, fused=True)
     for _ in range(options.epochs):
         logits = _forward(inputs, weights)
         loss = cross_entropy(logits.sigmoid() if sigmoid else logits, target, ignore_index=PAD, reduction="none")

@@ -37,7 +37,7 @@ def train(networks: Networks, sample: Sample, protocol: Protocol, options: Optio
     """Trains all columns; returns their logits for all nodes, [C, Y, N]."""
     known = len(sample.train)
     label = torch.from_numpy(sample.known()).expand(networks.num_columns, -1)
-    adam = torch.optim.Adam(networks.parameters(), lr=options.lr, weight_decay=options.weight_decay)
+    adam = torch.optim.Adam(networks.parameters(), lr=options.lr, weight_decay=options.weight_decay, fused=True)
     generator = torch.Generator().manual_seed(sample.seed)
     kept = 1.0 - protocol.dropout
     mask = None

@@ -75,13 +75,13 @@ def tasks(
     protocols: Sequence[str], rows: Sequence[Row], models: Sequence[str], columns: Sequence[str], graphs: int,
     options: Options,
 ) -> list[Task]:  # fmt: skip
-    """All tasks of a study."""
+    """All tasks of a study, rows in turns: one that is stopped has about as many graphs of each."""
     return [
         Task(protocol, row, model, tuple(columns), first, min(first + CHUNK[model], graphs), options)
         for model in models
+        for first in range(0, graphs, CHUNK[model])
         for protocol in protocols
         for row in rows
-        for first in range(0, graphs, CHUNK[model])
     ]
 
 

@@ -12,6 +12,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -99,7 +100,7 @@ def sort_edges(
 class Buckets:
     """Runs of neighbouring bins: for every bin its bucket; for every bucket its first row and where it begins.
 
-    `begin` [2, buckets + 1] are positions in the spill file: of the edges as given, and of those turned round.
+    `begin` [2, buckets] are positions in the spill file: of the edges as given, and of those turned round.
     """
 
     of_bin: np.ndarray
@@ -111,8 +112,8 @@ class Buckets:
 
     @classmethod
     def of(cls, tally: Tally, num_targets: int, most: int) -> Buckets:
-        """Buckets of at most `most` edges, except where one bin has more."""
-        total = tally.count.sum(0)
+        """Buckets of at most `most` edges, except where one bin has more; a row takes the memory of two edges."""
+        total = tally.count.sum(0) + (2 << tally.shift)
         of_bin = np.zeros(len(total), np.int32)
         bucket, held = 0, 0
         for number, size in enumerate(total):
@@ -207,34 +208,31 @@ class Sorter:
 def _tally(edges: Edges, num_sources: int, num_targets: int, undirected: bool, threads: int | None) -> Tally:
     shift = max(0, (max(num_targets, 1) - 1).bit_length() - BINS)
     bins = (max(num_targets, 1) - 1 >> shift) + 1
-    total, digests, position = np.zeros((2, bins), np.int64), [], 0
-    types = "none"
+    total, digests, types = np.zeros((2, bins), np.int64), [], "none"
 
-    def look(source: np.ndarray, target: np.ndarray, weight: np.ndarray | None) -> tuple[np.ndarray, int, bytes, str]:
+    def look(begin: int, source: np.ndarray, target: np.ndarray, weight: np.ndarray | None) -> tuple[Any, ...]:
         count = np.zeros((2, bins), np.int64)
-        ends = plain_view(source), plain_view(target)
-        wrong = counting.count(*ends, num_sources, num_targets, shift, undirected, count)
+        source, target = _plain(source), _plain(target)
+        wrong = counting.count(
+            plain_view(source), plain_view(target), num_sources, num_targets, shift, undirected, count
+        )
+        if wrong >= 0:
+            raise InputError(
+                f"edge {begin + wrong} runs from {source[wrong]} to {target[wrong]}, but there are {num_sources} sources "
+                f"and {num_targets} targets (from 0); remove the edge or add the node."
+            )
         parts = [source, target]
         if weight is not None:
-            parts.append(checks.edge_weights("weight", weight, len(source)))
-        kinds = ", ".join(part.dtype.str for part in parts)
-        return count, wrong, b"".join(paging.digest(part) for part in parts), kinds
+            name = "weight" if begin == 0 else f"weight (counted from edge {begin})"
+            parts.append(checks.edge_weights(name, weight, len(source)))
+        return count, b"".join(paging.digest(part) for part in parts), [part.dtype.str for part in parts]
 
-    for (count, wrong, digest, kinds), size in _with_sizes(edges, look, threads):
-        if wrong >= 0:
-            _refuse_edge(edges, position + wrong, num_sources, num_targets)
+    pieces = ((number * CHUNK, *chunk) for number, chunk in enumerate(edges.chunks()))
+    for count, digest, kinds in in_order(look, pieces, threads):
         total += count
         digests.append(digest)
         types = kinds
-        position += size
     return Tally(total, paging.combined(digests, types, num_sources, num_targets, undirected), shift)
-
-
-def _with_sizes(edges: Edges, look: Callable, threads: int | None) -> Iterator[tuple]:
-    def sized(source: np.ndarray, target: np.ndarray, weight: np.ndarray | None) -> tuple:
-        return look(_plain(source), _plain(target), weight), len(source)
-
-    return in_order(sized, edges.chunks(), threads)
 
 
 def _turned(edges: Edges, undirected: bool) -> Iterator[tuple[bool, Chunk]]:
@@ -248,17 +246,6 @@ def _turned(edges: Edges, undirected: bool) -> Iterator[tuple[bool, Chunk]]:
 
 def _plain(ends: np.ndarray) -> np.ndarray:
     return ends if ends.dtype in (np.int32, np.int64) else ends.astype(np.int64)
-
-
-def _refuse_edge(edges: Edges, position: int, num_sources: int, num_targets: int) -> None:
-    at = position
-    for source, target, _ in edges.chunks():
-        if at < len(source):
-            raise InputError(
-                f"edge {position} runs from {source[at]} to {target[at]}, but there are {num_sources} sources and "
-                f"{num_targets} targets (from 0); remove the edge or add the node."
-            )
-        at -= len(source)
 
 
 @contextlib.contextmanager

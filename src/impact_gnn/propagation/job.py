@@ -70,7 +70,7 @@ class Job:
             missing = [hop for hop in hops if not _is_whole(plan.hop_file(hop), plan.hop_shape(hop))]
             if missing:
                 self._go_on(plan, manifest, missing, executor, watcher)
-            if not manifest.finished:
+            if missing or not manifest.finished:
                 shutil.rmtree(self.directory / "slices", ignore_errors=True)
                 manifest.finish()
             return [_files.open_array(plan.hop_file(hop)) for hop in hops]
