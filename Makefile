@@ -7,8 +7,10 @@ PIP := -m pip install --quiet --disable-pip-version-check --constraint constrain
 
 .PHONY: run test test-without-torch docs bench clean
 
+# The main job on a generated graph with a known shift; the second time it only shows what was found.
 run: $(VENV)/.run
-	$(BIN)/python examples/compare_corrections.py
+	test -d out/example-graph || $(BIN)/impact generate --out out/example-graph --protocol released --decay 0.6
+	$(BIN)/impact run out/example-graph --out out/example --cutoff 8 --budget 60s
 
 test: $(VENV)/.test
 	$(BIN)/ruff check src tests examples benchmarks

@@ -9,16 +9,26 @@ import time
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import impact_gnn as ig
+from impact_gnn.cli import app
 from impact_gnn.cli.common import seconds
 
 QUICK = ["--candidates", "plain,center", "--folds", "2", "--seeds", "1", "--budget", "2m"]
 
 
-def impact(*arguments, cwd=None, **options):
+def impact(*arguments):
+    """The command in a process of its own."""
     command = [sys.executable, "-m", "impact_gnn", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False, timeout=300, **options)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+
+
+def here(*arguments):
+    """The command in this process, which is quicker."""
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done
 
 
 @pytest.fixture(scope="module")
@@ -63,15 +73,15 @@ def test_run_leaves_everything_and_three_lines(finished):
 def test_a_second_run_reads_what_is_finished(finished, saved):
     out, _ = finished
     before = (out / "work" / "backtest.json").stat().st_mtime_ns
-    again = impact("run", saved, "--out", out, *QUICK)
-    assert again.returncode == 0
+    again = here("run", saved, "--out", out, *QUICK)
+    assert again.exit_code == 0
     assert (out / "work" / "backtest.json").stat().st_mtime_ns == before
 
 
 def test_another_run_is_refused(finished, saved):
     out, _ = finished
-    done = impact("run", saved, "--out", out, *QUICK, "--cutoff", "2014")
-    assert done.returncode == 2
+    done = here("run", saved, "--out", out, *QUICK, "--cutoff", "2014")
+    assert done.exit_code == 2
     assert "holds the results of another graph or other options; choose another --out" in done.stderr
 
 
@@ -79,8 +89,8 @@ def test_predict_when_the_graph_has_grown(finished, tmp_path):
     out, _ = finished
     g = ig.tsbm(num_nodes=350, num_times=7, num_labels=2, num_features=3, mean_degree=10, seed=0, start=2010)
     g.save(tmp_path / "grown")
-    done = impact("predict", out / "model", tmp_path / "grown", "--out", tmp_path / "p.parquet", "--cutoff", "2016")
-    assert done.returncode == 0, done.stderr
+    done = here("predict", out / "model", tmp_path / "grown", "--out", tmp_path / "p.parquet", "--cutoff", "2016")
+    assert done.exit_code == 0, done.stderr
     assert "1 periods (2016) are newer than the fit" in done.stdout
     assert "50 predictions" in done.stdout
     assert (tmp_path / "p.parquet").exists()
@@ -117,32 +127,40 @@ def test_killed_and_started_again_gives_the_same(saved, finished, tmp_path):
         (["generate", "--out", "x", "--decay", "fast"], "decay='fast'"),
     ],
 )
-def test_bad_input_is_one_sentence_and_exit_code_2(saved, tmp_path, arguments, sentence):
+def test_bad_input_is_one_sentence_and_exit_code_2(saved, tmp_path, monkeypatch, arguments, sentence):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("")
     swap = {"GRAPH": str(saved), "FILE/x": str(tmp_path / "file" / "x")}
-    done = impact(*(swap.get(a, a) for a in arguments), cwd=tmp_path)
-    assert done.returncode == 2, done.stdout + done.stderr
+    done = here(*(swap.get(a, a) for a in arguments))
+    assert done.exit_code == 2, done.stdout + done.stderr
     assert sentence in done.stderr
     assert done.stderr.strip().count("\n") == 0
     assert not (tmp_path / "x").exists()
 
 
 def test_check_convert_generate(tmp_path):
-    made = impact("generate", "--out", tmp_path / "g", "--nodes", 200, "--times", 4, "--labels", 2, "--mean-degree", 5)
-    assert made.returncode == 0, made.stderr
-    checked = impact("check", tmp_path / "g", "--json", tmp_path / "c.json")
+    made = here("generate", "--out", tmp_path / "g", "--nodes", 200, "--times", 4, "--labels", 2, "--mean-degree", 5)
+    assert made.exit_code == 0, made.stderr
+    checked = here("check", tmp_path / "g", "--json", tmp_path / "c.json")
     assert "periods   4, from 0 to 3" in checked.stdout
     assert json.loads((tmp_path / "c.json").read_text())["inferred_cutoff"] == 3
-    done = impact("convert", tmp_path / "g", "--out", tmp_path / "h")
-    assert done.returncode == 0, done.stderr
+    done = here("convert", tmp_path / "g", "--out", tmp_path / "h")
+    assert done.exit_code == 0, done.stderr
     assert np.array_equal(ig.load(tmp_path / "g").edge_index, ig.load(tmp_path / "h").edge_index)
 
 
-def test_audit_finds_a_leak(saved, tmp_path):
-    (tmp_path / "leaky.py").write_text("def train(g):\n    return g.y[g.time >= 2015]\n")
-    done = impact("audit", saved, "leaky:train", cwd=tmp_path)
-    assert done.returncode == 1
+def test_audit_finds_a_leak(saved, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "leaky_trainer.py").write_text("def train(g):\n    return g.y[g.time >= 2015]\n")
+    done = here("audit", saved, "leaky_trainer:train")
+    assert done.exit_code == 1
     assert "Leak: 100.0% of 50 predictions changed" in done.stdout
+
+
+def test_a_bug_is_not_hidden_behind_the_sentence(saved, monkeypatch):
+    """Only what a user can mend becomes exit code 2; anything else keeps its traceback."""
+    monkeypatch.setattr("impact_gnn.cli.graphs.load", lambda path: 1 / 0)
+    assert isinstance(CliRunner().invoke(app, ["check", str(saved)]).exception, ZeroDivisionError)
 
 
 @pytest.mark.parametrize(("text", "expected"), [("10m", 600), ("90s", 90), ("2h", 7200), ("5", 5), (" 1.5m ", 90)])

@@ -6,6 +6,7 @@ import torch
 from torch_geometric.nn import GroupAddRev
 
 import impact_gnn as ig
+from impact_gnn._array import autograd, matrices
 from impact_gnn.nn import (
     ALIGNMENTS,
     GAMLP,
@@ -322,3 +323,75 @@ def test_alignment_names_and_views_are_checked(view):
         align_layer("batchnorm", view)
     with pytest.raises(ig.InputError, match=r"pass graph\.masked"):
         align_layer("center", ig.tsbm(num_nodes=50, seed=0))
+
+
+# -- alignment as layers need it: fast, and with the right gradients ------------------------------------------
+
+
+def pny_layer(view, x, width, dtype, **options):
+    """A message, what was aggregated, and the layer; wide enough to matter, on few nodes."""
+    rng = np.random.default_rng(0)
+    mixing = rng.normal(size=(x.shape[1], width)) / 2
+    previous = torch.tensor(np.tanh(view.x @ mixing) + 0.1 * rng.normal(size=(len(x), width)), dtype=dtype)
+    layer = align_layer("pny", view)
+    for name, value in options.items():
+        setattr(layer, name, value)
+    return layer, previous
+
+
+def gradients(layer, previous, propagation):
+    message = propagation(previous)
+    message, previous = message.detach().requires_grad_(), previous.clone().requires_grad_()
+    out = layer(message, previous)
+    upstream = torch.from_numpy(np.random.default_rng(1).normal(size=out.shape)).to(out.dtype)
+    return out.detach(), torch.autograd.grad(out, (message, previous), upstream, allow_unused=True)
+
+
+@pytest.mark.parametrize("width", [5, 40])
+def test_pny_is_the_same_by_loops_and_by_blas(view, x, monkeypatch, width):
+    found = []
+    for narrow in (0, 64):
+        monkeypatch.setattr(matrices, "NARROW", narrow)
+        monkeypatch.setattr(matrices, "BLOCK", 16)
+        layer, previous = pny_layer(view, x, width, torch.float64)
+        found.append(gradients(layer, previous, Propagation.of(view)))
+    (by_blas, blas_grads), (by_loops, loop_grads) = found
+    torch.testing.assert_close(by_blas, by_loops)
+    for a, b in zip(blas_grads, loop_grads, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_pny_in_float32_comes_near_float64(view, x):
+    """The spectrum spans five orders of magnitude, as that of hidden layers does."""
+    results = []
+    for dtype in (torch.float32, torch.float64):
+        layer, previous = pny_layer(view, x, 40, dtype)
+        results.append(gradients(layer, previous, Propagation.of(view)))
+    (single, single_grads), (double, double_grads) = results
+    assert (single - double).norm() < 1e-4 * double.norm()
+    for a, b in zip(single_grads, double_grads, strict=True):
+        assert (a - b).norm() < 1e-3 * b.norm()
+
+
+def test_constant_maps_change_the_gradient_only(view, x):
+    propagation = Propagation.of(view)
+    exact, constant = (
+        gradients(*pny_layer(view, x, 6, torch.float64, exact_gradient=flag), propagation) for flag in (True, False)
+    )
+    assert torch.equal(exact[0], constant[0])
+    torch.testing.assert_close(exact[1][0], constant[1][0])  # maps do not depend on the message itself
+    assert exact[1][1].abs().max() > 0
+    assert constant[1][1] is None
+
+
+def test_large_eigendecompositions_are_shared_among_threads():
+    half = torch.randn(5, 70, 70, dtype=torch.float64)
+    batch = half @ half.mT
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        values, vectors = autograd.eigh(batch)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+    torch.testing.assert_close(vectors * values[:, None] @ vectors.mT, batch)

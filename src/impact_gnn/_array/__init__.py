@@ -116,17 +116,20 @@ def group_renormalize(
     group: Array,
     moved: Array,
     num_groups: int,
-    tables: Callable[[Array, Array, Array], tuple[Array, Array, Array]],
+    tables: Callable[..., tuple[Array, Array, Array]],
+    pullback: Callable[..., tuple[np.ndarray, np.ndarray]],
 ) -> Array:
-    """`group_affine` by tables that are made of the values' own moments: one operation, cheaper to differentiate.
+    """`group_affine` by tables that are made of the values' own moments: one operation, cheap to differentiate.
 
     `tables` takes the count, mean and squared deviations of every `group` and returns origin, scale and goal of
-    every group; a row is moved by the entry of `moved`, and passes unchanged where that is negative.
+    every group; a row is moved by the entry of `moved`, and passes unchanged where that is negative. `pullback`
+    takes the same three and the gradients of origin, scale and goal, all numpy, and returns those of mean and
+    squared deviations: a hundred tiny operations of torch would cost more than the rows.
     """
     if is_torch(values):
         from impact_gnn._array import autograd
 
-        return autograd.group_renormalize(values, group, moved, num_groups, tables)
+        return autograd.group_renormalize(values, group, moved, num_groups, tables, pullback)
     return kernels.affine(values, moved, *tables(*kernels.moments(values, group, num_groups)))
 
 

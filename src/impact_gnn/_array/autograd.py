@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,8 +23,6 @@ GATHERED = 1 << 22
 
 ALONE = 64
 """Columns from which an eigendecomposition is a thread's work."""
-
-Tables: TypeAlias = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 
 
 def group_moments(values: Tensor, group: Tensor, num_groups: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -85,11 +83,18 @@ def group_map_about_means(values: Tensor, group: Tensor, maps: Tensor, family: n
     return group_map(values, group, maps, mean[of_group])
 
 
-def group_renormalize(values: Tensor, group: Tensor, moved: Tensor, num_groups: int, tables: Tables) -> Tensor:
+def group_renormalize(
+    values: Tensor,
+    group: Tensor,
+    moved: Tensor,
+    num_groups: int,
+    tables: Callable[..., tuple[Any, Any, Any]],
+    pullback: Callable[..., tuple[np.ndarray, np.ndarray]],
+) -> Tensor:
     """See `impact_gnn._array.group_renormalize`."""
     if not _shares_memory(values):
         return group_affine(values, moved, *tables(*group_moments(values, group, num_groups)))
-    return _Renormalize.apply(values, group, moved, num_groups, tables)
+    return _Renormalize.apply(values, group, moved, num_groups, tables, pullback)
 
 
 def spd_roots(batch: Tensor, floor: Tensor) -> tuple[Tensor, Tensor]:
@@ -173,42 +178,31 @@ class _Affine(Function):
 
 
 class _Renormalize(Function):
-    """Moments, tables made of them, and the affine map by the tables: backward in two passes over the rows.
-
-    The tables are differentiated by torch itself; they are as small as the number of groups.
-    """
+    """Moments, tables made of them, and the affine map by the tables: two passes forward, two backward."""
 
     @staticmethod
-    def forward(ctx: Any, values: Tensor, group: Tensor, moved: Tensor, num_groups: int, tables: Tables) -> Tensor:
-        array = values.detach().numpy()
-        count, mean, squares = (torch.from_numpy(part) for part in kernels.moments(array, group.numpy(), num_groups))
-        with torch.enable_grad():
-            inputs = mean.requires_grad_(), squares.requires_grad_()
-            made = tables(count, *inputs)
-        origin, scale, goal = (table.detach().double() for table in made)
-        scale = scale[:, None] if scale.dim() == 1 else scale
+    def forward(
+        ctx: Any, values: Tensor, group: Tensor, moved: Tensor, num_groups: int, tables: Any, pullback: Any
+    ) -> Tensor:
+        array, where = values.detach().numpy(), moved.numpy()
+        ctx.moments = kernels.moments(array, group.numpy(), num_groups)
+        origin, scale, goal = tables(*ctx.moments)
+        ctx.origin, ctx.scale, ctx.pullback = origin, scale[:, None] if scale.ndim == 1 else scale, pullback
         ctx.save_for_backward(values, group, moved)
-        ctx.tables = count, inputs, made, origin, scale
-        return torch.from_numpy(kernels.affine(array, moved.numpy(), origin.numpy(), scale.numpy(), goal.numpy()))
+        return torch.from_numpy(kernels.affine(array, where, origin, scale, goal))
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        values, group, moved = ctx.saved_tensors
-        count, inputs, made, origin, scale = ctx.tables
-        array, upstream = values.detach().numpy(), grad.contiguous().numpy()
-        total, dot = map(torch.from_numpy, kernels.group_dot(upstream, array, moved.numpy(), origin.numpy()))
-        by_scale = dot.sum(1, keepdim=True) if scale.shape[1] == 1 else dot
-        received = (-scale * total, by_scale, total)
-        used = [(table, g.reshape(table.shape)) for table, g in zip(made, received, strict=True) if table.requires_grad]
-        found = torch.autograd.grad(
-            [table for table, _ in used], inputs, [g for _, g in used], allow_unused=True, retain_graph=True
-        )
-        by_mean, by_squares = (torch.zeros_like(x) if g is None else g for g, x in zip(found, inputs, strict=True))
-        share = by_mean / count.clamp(min=1)[:, None]
-        parts = (scale, group, inputs[0].detach(), 2 * by_squares, share)
-        back = kernels.affine_gradient(upstream, array, moved.numpy(), *(part.numpy() for part in parts))
-        return torch.from_numpy(back), None, None, None, None
+        values, group, moved = (part.detach().numpy() for part in ctx.saved_tensors)
+        upstream = grad.contiguous().numpy()
+        total, dot = kernels.group_dot(upstream, values, moved, ctx.origin)
+        by_scale = dot.sum(1) if ctx.scale.shape[1] == 1 else dot
+        by_mean, by_squares = ctx.pullback(*ctx.moments, -ctx.scale * total, by_scale, total)
+        count, mean, _ = ctx.moments
+        share = by_mean / np.maximum(count, 1)[:, None]
+        back = kernels.affine_gradient(upstream, values, moved, ctx.scale, group, mean, 2 * by_squares, share)
+        return torch.from_numpy(back), None, None, None, None, None
 
 
 class _Scatter(Function):

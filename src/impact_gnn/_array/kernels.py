@@ -20,21 +20,13 @@ PART = 1 << 16
 def moments(values: np.ndarray, group: np.ndarray, num_groups: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Count, mean and sum of squared deviations of the rows of each group (see `_array.group_moments`)."""
     values = np.asarray(values)
-    count, first = _first_rows(group, num_groups)
-    pivot = np.zeros((num_groups, values.shape[1]))
-    filled = count > 0
-    pivot[filled] = values[first[filled]]
-    total, square = _moment_sums(values, group, pivot, _parts(values, num_groups)).sum(1)
-    size = np.maximum(count, 1)[:, None]
-    return count.astype(np.float64), pivot + total / size, np.maximum(square - total * total / size, 0.0)
+    return _moments(values, group, num_groups, _parts(values, num_groups))
 
 
 def means(values: np.ndarray, group: np.ndarray, num_groups: int) -> tuple[np.ndarray, np.ndarray]:
     """Count [G] and mean [G, f] of the rows of each group, in float64; zero where a group is empty."""
     values = np.asarray(values)
-    count, _ = _first_rows(group, num_groups)
-    total = _sums(values, group, num_groups, _parts(values, num_groups)).sum(0)
-    return count.astype(np.float64), total / np.maximum(count, 1)[:, None]
+    return _means(values, group, num_groups, _parts(values, num_groups))
 
 
 def affine(
@@ -70,13 +62,12 @@ def affine_gradient(
 
 def group_dot(left: np.ndarray, right: np.ndarray, group: np.ndarray, origin: np.ndarray) -> tuple[np.ndarray, ...]:
     """Per group: the sum of `left` and the sum of `left · (right − origin[g])`, both [G, f] in float64."""
-    total, dot = _group_dot(left, right, group, origin, _parts(left, len(origin))).sum(1)
-    return total, dot
+    return _group_dot(left, right, group, origin, _parts(left, len(origin)))
 
 
 def _parts(values: np.ndarray, num_groups: int) -> int:
     """Into how many parts rows are cut: the sums of all parts stay smaller than the values themselves."""
-    return int(np.clip(min(len(values) // (16 * max(num_groups, 1)), values.size // PART), 1, MOST_PARTS))
+    return max(1, min(MOST_PARTS, len(values) // (16 * max(num_groups, 1)), values.size // PART))
 
 
 def lookup(
@@ -102,34 +93,50 @@ def _first_rows(group, num_groups):  # type: ignore[no-untyped-def]
 
 
 @njit(parallel=True, cache=True)
-def _moment_sums(values, group, pivot, parts):  # type: ignore[no-untyped-def]
-    # Deviations from a row of the same group: no cancellation when the mean is far from zero.
+def _moments(values, group, num_groups, parts):  # type: ignore[no-untyped-def]
     rows, columns = values.shape[0], np.uint64(values.shape[1])
-    sums = np.zeros((2, parts, pivot.shape[0], pivot.shape[1]))
+    count, first = _first_rows(group, num_groups)
+    # Deviations from a row of the same group: no cancellation when the mean is far from zero.
+    pivot = np.zeros((num_groups, values.shape[1]))
+    for g in range(num_groups):
+        if count[g]:
+            pivot[g] = values[first[g]]
+    sums = np.zeros((2, parts, num_groups, values.shape[1]))
     for part in prange(parts):
         total, square = sums[0, part], sums[1, part]
         for i in range(rows * part // parts, rows * (part + 1) // parts):
             if group[i] >= 0:
-                g = np.uint64(group[i])
+                h = np.uint64(group[i])
                 for j in range(columns):
-                    deviation = np.float64(values[i, j]) - pivot[g, j]
-                    total[g, j] += deviation
-                    square[g, j] += deviation * deviation
-    return sums
+                    deviation = np.float64(values[i, j]) - pivot[h, j]
+                    total[h, j] += deviation
+                    square[h, j] += deviation * deviation
+    _add_up(sums)
+    for g in range(num_groups):
+        size = max(count[g], 1)
+        for j in range(values.shape[1]):
+            whole = sums[0, 0, g, j]
+            pivot[g, j] += whole / size
+            sums[1, 0, g, j] = max(sums[1, 0, g, j] - whole * whole / size, 0.0)
+    return count.astype(np.float64), pivot, sums[1, 0]
 
 
 @njit(parallel=True, cache=True)
-def _sums(values, group, num_groups, parts):  # type: ignore[no-untyped-def]
+def _means(values, group, num_groups, parts):  # type: ignore[no-untyped-def]
     rows, columns = values.shape[0], np.uint64(values.shape[1])
-    sums = np.zeros((parts, num_groups, values.shape[1]))
+    count, _ = _first_rows(group, num_groups)
+    sums = np.zeros((1, parts, num_groups, values.shape[1]))
     for part in prange(parts):
-        total = sums[part]
+        total = sums[0, part]
         for i in range(rows * part // parts, rows * (part + 1) // parts):
             if group[i] >= 0:
-                g = np.uint64(group[i])
+                h = np.uint64(group[i])
                 for j in range(columns):
-                    total[g, j] += values[i, j]
-    return sums
+                    total[h, j] += values[i, j]
+    _add_up(sums)
+    for g in range(num_groups):
+        sums[0, 0, g] /= max(count[g], 1)
+    return count.astype(np.float64), sums[0, 0]
 
 
 @njit(parallel=True, cache=True)
@@ -140,12 +147,21 @@ def _group_dot(left, right, group, origin, parts):  # type: ignore[no-untyped-de
         total, dot = sums[0, part], sums[1, part]
         for i in range(rows * part // parts, rows * (part + 1) // parts):
             if group[i] >= 0:
-                g = np.uint64(group[i])
+                h = np.uint64(group[i])
                 for j in range(columns):
                     value = np.float64(left[i, j])
-                    total[g, j] += value
-                    dot[g, j] += value * (right[i, j] - origin[g, j])
-    return sums
+                    total[h, j] += value
+                    dot[h, j] += value * (right[i, j] - origin[h, j])
+    _add_up(sums)
+    return sums[0, 0], sums[1, 0]
+
+
+@njit(cache=True)
+def _add_up(sums):  # type: ignore[no-untyped-def]
+    """Adds the parts [:, 1:] to the first, in order."""
+    for kind in range(sums.shape[0]):
+        for part in range(1, sums.shape[1]):
+            sums[kind, 0] += sums[kind, part]
 
 
 @njit(parallel=True, cache=True)

@@ -167,11 +167,12 @@ def _mapped(
     values: np.ndarray, group: np.ndarray, maps: np.ndarray, origin: np.ndarray, goal: np.ndarray, out: np.ndarray
 ) -> np.ndarray:
     """Writes A_g (x − origin_g) + goal_g into the rows of `out` that have a group."""
+    turned = np.swapaxes(maps, 1, 2)
     if values.shape[1] <= NARROW:
-        _narrow_map(values, group, np.ascontiguousarray(maps, np.float64), origin, goal, out)
+        _narrow_map(values, group, np.ascontiguousarray(turned, np.float64), origin, goal, out)
         return out
     work = _Workspace(values)
-    turned = np.swapaxes(maps, 1, 2).astype(values.dtype, copy=False)
+    turned = turned.astype(values.dtype, copy=False)
     for g, rows in pieces(group, len(maps)):
         deviation = work.deviations(0, values, rows, origin[g])
         _put(np.matmul(deviation, turned[g], out=work.room[1, : len(rows)]), rows, goal[g], out)
@@ -207,25 +208,35 @@ def _put(block, rows, goal, out, by_row=False):  # type: ignore[no-untyped-def]
 
 
 @njit(parallel=True, cache=True)
-def _narrow_map(values, group, maps, origin, goal, out):  # type: ignore[no-untyped-def]
-    width = np.uint64(values.shape[1])
-    for i in prange(values.shape[0]):
-        if group[i] >= 0:
-            g = np.uint64(group[i])
-            for a in range(width):
-                total = 0.0
+def _narrow_map(values, group, turned, origin, goal, out):  # type: ignore[no-untyped-def]
+    # Columns of the maps are added up, so that the inner loop is over neighbours in memory and vectorises.
+    rows, width, parts = values.shape[0], np.uint64(values.shape[1]), kernels.MOST_PARTS
+    for part in prange(parts):
+        total = np.empty(values.shape[1])
+        for i in range(rows * part // parts, rows * (part + 1) // parts):
+            if group[i] >= 0:
+                g = np.uint64(group[i])
+                for a in range(width):
+                    total[a] = goal[g, a]
                 for b in range(width):
-                    total += maps[g, a, b] * (values[i, b] - origin[g, b])
-                out[i, a] = total + goal[g, a]
+                    deviation = values[i, b] - origin[g, b]
+                    for a in range(width):
+                        total[a] += deviation * turned[g, b, a]
+                for a in range(width):
+                    out[i, a] = total[a]
 
 
 @njit(parallel=True, cache=True)
 def _narrow_outer(left, left_origin, right, order, starts, right_origin, total):  # type: ignore[no-untyped-def]
     width = np.uint64(left.shape[1])
     for g in prange(total.shape[0]):
+        h = np.uint64(g)
+        deviation = np.empty(left.shape[1])
         for e in range(starts[g], starts[g + 1]):
             i = np.uint64(order[e])
+            for b in range(width):
+                deviation[b] = right[i, b] - right_origin[h, b]
             for a in range(width):
-                value = np.float64(left[i, a]) - left_origin[g, a]
+                value = left[i, a] - left_origin[h, a]
                 for b in range(width):
-                    total[g, a, b] += value * (right[i, b] - right_origin[g, b])
+                    total[h, a, b] += value * deviation[b]

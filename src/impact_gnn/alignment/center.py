@@ -50,34 +50,63 @@ def by_period(message: Array, time: Array) -> tuple[Array, int]:
 
 def center_by(message: Array, period: Array, num_periods: int) -> Array:
     """`center` with the periods made before."""
-    return group_renormalize(message, period, period, num_periods, lambda *found: _center_tables(Moments(*found)))
+    return group_renormalize(message, period, period, num_periods, _center_tables, _center_pullback)
 
 
 def standardize_by(message: Array, period: Array, num_periods: int) -> Array:
     """`standardize` with the periods made before."""
-    return group_renormalize(message, period, period, num_periods, lambda *found: _standard_tables(Moments(*found)))
+    return group_renormalize(message, period, period, num_periods, _standard_tables, _standard_pullback)
 
 
 def apply_center(message: Array, period: Array, moments: Moments) -> Array:
     """Moves rows to the overall mean by given moments per period: the second pass of `center`."""
-    return group_affine(message, period, *_center_tables(moments))
+    return group_affine(message, period, *_center_tables(moments.count, moments.mean, moments.squares))
 
 
 def apply_standardize(message: Array, period: Array, moments: Moments) -> Array:
     """Moves and scales rows by given moments per period: the second pass of `standardize`."""
-    return group_affine(message, period, *_standard_tables(moments))
+    return group_affine(message, period, *_standard_tables(moments.count, moments.mean, moments.squares))
 
 
-def _center_tables(moments: Moments) -> tuple[Array, Array, Array]:
+def _center_tables(count: Array, mean: Array, squares: Array) -> tuple[Array, Array, Array]:
     """Origin, scale and goal of every period."""
-    return moments.mean, moments.count * 0 + 1, moments.mean * 0 + moments.overall()
+    return mean, count * 0 + 1, mean * 0 + Moments(count, mean, squares).overall()
 
 
-def _standard_tables(moments: Moments) -> tuple[Array, Array, Array]:
-    """Origin, scale and goal of every period."""
-    freedom = where(moments.count > 1, moments.count - 1, 0.0)
+def _center_pullback(
+    count: np.ndarray, mean: np.ndarray, squares: np.ndarray, by_origin: np.ndarray, _: np.ndarray, by_goal: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Gradients of mean and squares from those of the tables."""
+    return by_origin + count[:, None] / max(count.sum(), 1) * by_goal.sum(0), np.zeros_like(squares)
+
+
+def _standard_tables(count: Array, mean: Array, squares: Array) -> tuple[Array, Array, Array]:
+    """Origin, scale and goal of every period; the scale is √(pooled variance / own variance)."""
+    pooled, own = _variances(count, squares)
+    scale = where(own > 0, clipped_sqrt(pooled / where(own > 0, own, 1.0)), 1.0)
+    return mean, scale, mean * 0 + Moments(count, mean, squares).overall()
+
+
+def _standard_pullback(
+    count: np.ndarray,
+    mean: np.ndarray,
+    squares: np.ndarray,
+    by_origin: np.ndarray,
+    by_scale: np.ndarray,
+    by_goal: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Gradients of mean and squares from those of the tables."""
+    by_mean, _ = _center_pullback(count, mean, squares, by_origin, by_scale, by_goal)
+    pooled, own = _variances(count, squares)
+    scaled = own > 0
+    half = 0.5 * np.where(scaled, by_scale * np.sqrt(pooled / np.where(scaled, own, 1.0)), 0.0)
+    freedom = np.maximum(count - 1, 0.0).sum()
+    by_pooled = half.sum(0) / np.where(pooled > 0, pooled * freedom, 1.0)
+    return by_mean, by_pooled - half / np.where(scaled, squares, 1.0)
+
+
+def _variances(count: Array, squares: Array) -> tuple[Array, Array]:
+    """Variance of every column within periods overall [f], and in each period [T, f]."""
+    freedom = where(count > 1, count - 1, 0.0)
     total = freedom.sum()
-    goal = moments.squares.sum(0) / where(total > 0, total, 1.0)
-    own = moments.squares / where(freedom > 0, freedom, 1.0)[:, None]
-    scale = where(own > 0, clipped_sqrt(goal / where(own > 0, own, 1.0)), 1.0)
-    return moments.mean, scale, moments.mean * 0 + moments.overall()
+    return squares.sum(0) / where(total > 0, total, 1.0), squares / where(freedom > 0, freedom, 1.0)[:, None]

@@ -80,11 +80,15 @@ def jjnorm(message: Array, label: Array, time: Array, *, target: Array) -> Array
 
 def jjnorm_by(message: Array, communities: Communities) -> Array:
     """`jjnorm` with the grouping made before."""
-    def tables(*found: Array) -> tuple[Array, Array, Array]:
-        moments = Moments(*found)
-        return _tables(moments, JJSums.of(moments, communities.num_labels).compute(), communities.num_labels)
+    num_labels = communities.num_labels
 
-    return group_renormalize(message, communities.group, communities.labelled, communities.num_groups, tables)
+    def tables(*found: Array) -> tuple[Array, Array, Array]:
+        return _tables(Moments(*found), JJSums.of(Moments(*found), num_labels).compute(), num_labels)
+
+    def pullback(*found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return _pullback(Moments(*found[:3]), *found[3:], num_labels=num_labels)
+
+    return group_renormalize(message, communities.group, communities.labelled, communities.num_groups, tables, pullback)
 
 
 def apply_jjnorm(message: Array, communities: Communities, moments: Moments, scale: Array) -> Array:
@@ -97,6 +101,27 @@ def _tables(moments: Moments, scale: Array, num_labels: int) -> tuple[Array, Arr
     spread_out = scale[:, None] + like(np.zeros((1, num_labels)), scale)
     means = moments.mean[:-1]
     return means, spread_out.reshape(-1), means
+
+
+def _pullback(
+    moments: Moments, by_origin: np.ndarray, by_scale: np.ndarray, by_goal: np.ndarray, *, num_labels: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Gradients of the moments from those of the tables, through α² = (σ²_target·(n_t−1) − between)/within."""
+    sums = JJSums.of(moments, num_labels)
+    alpha = sums.compute()
+    freedom = np.maximum(sums.count - 1, 0.0)
+    moving = (alpha > 0) & (freedom > 0) & (sums.within > 0) & (sums.num_targets > 1)
+    slope = by_scale.reshape(-1, num_labels).sum(1) / np.where(moving, 2 * alpha * sums.within, 1.0)
+    slope = np.where(moving, slope, 0.0)
+    by_squares = np.empty_like(moments.squares)
+    by_squares[:-1] = np.repeat(-slope * alpha**2, num_labels)[:, None]
+    by_squares[-1] = (slope * freedom).sum() / max(sums.num_targets - 1, 1)
+    size = moments.count[:-1].reshape(-1, num_labels, 1)
+    mean = moments.mean[:-1].reshape(*size.shape[:2], -1)
+    apart = mean - (size * mean).sum(1, keepdims=True) / np.maximum(sums.count, 1)[:, None, None]
+    by_mean = np.zeros_like(moments.mean)
+    by_mean[:-1] = by_origin + by_goal - (2 * slope[:, None, None] * size * apart).reshape(by_origin.shape)
+    return by_mean, by_squares
 
 
 def jj_scales(message: Array, label: Array, time: Array, *, target: Array) -> dict[int, float]:

@@ -6,6 +6,7 @@ import time as clock
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from impact_gnn.backtesting.folds import Fold, fold_at, fold_times
@@ -135,7 +136,7 @@ class _Run:
         self.alive, self.dropped = list(self.methods), dict.fromkeys(self.methods, "")
         self.seeds, self.pipeline, self.budget, self.progress = seeds, pipeline, budget, progress
         self.scores = Scores(store)
-        self.start, self.longest, self.done, self.out_of_time = clock.monotonic(), 0.0, 0, False
+        self.start, self.took, self.done, self.out_of_time = clock.monotonic(), [0.0], 0, False
 
     def outcome(self) -> Backtest:
         rounds = [[(self.times[-1], 0)]]
@@ -172,8 +173,8 @@ class _Run:
 
     def attempt(self, unit: Unit, fold: Fold, inputs: Inputs) -> None:
         """One fit, unless there is no time left for it; a candidate that fails is dropped, the others go on."""
-        elapsed = clock.monotonic() - self.start
-        if self.budget is not None and elapsed + self.longest > self.budget and self.scores.hits:
+        expected = clock.monotonic() - self.start + median(self.took)
+        if self.budget is not None and expected > self.budget and self.scores.hits:
             self.out_of_time = True
             return
         begun = clock.monotonic()
@@ -190,7 +191,7 @@ class _Run:
         place = {row: k for k, row in enumerate(fitted.targets(fold.graph))}
         predicted = probability.argmax(1)[[place[row] for row in fold.rows]]
         self.scores.put(unit, predicted == fold.truth)
-        self.longest = max(self.longest, clock.monotonic() - begun)
+        self.took.append(clock.monotonic() - begun)
 
     def halve(self, number: int) -> None:
         """Drops the worse half of what is left, never plain, never below three."""

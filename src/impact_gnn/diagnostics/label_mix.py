@@ -18,6 +18,9 @@ MEASURE = "share of labels that changes from the past to a new period"
 SMALL, LARGE = 0.05, 0.12
 """Up to `SMALL` the mix counts as stable, from `LARGE` on as changing."""
 
+MOST_NUMBERS = 1 << 22
+"""Size of the bootstrap; with very many periods and labels it has fewer replicates."""
+
 
 def label_mix(view: View, *, replicates: int = 200, seed: int = 0) -> Finding:
     """Distance between the label mix of a period and that of all earlier ones.
@@ -38,7 +41,7 @@ def label_mix(view: View, *, replicates: int = 200, seed: int = 0) -> Finding:
         return cannot_tell(NAME, 1, MEASURE, "Labels are known in one period only, so no change can be seen.", series)
     if np.count_nonzero(counts.sum(0)) < 2:
         return cannot_tell(NAME, 1, MEASURE, "Only one class is seen, so there is no mix.", series)
-    size = (replicates, len(counts))
+    size = (min(replicates, max(50, MOST_NUMBERS // counts.size)), len(counts))
     drawn = np.random.default_rng(seed).multinomial(counts.sum(1), _shares(counts), size=size)
     noise = _noise(counts, drawn)
     value = _statistic(counts, noise, 1)

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from impact_gnn import checks
 from impact_gnn.experiments.sample import Sample
 from impact_gnn.nn import PNY, Align, align_layer
+from impact_gnn.propagation.labels import label_hops
 
 ORACLE = "pny-oracle"
 
@@ -92,6 +93,14 @@ class Chain(nn.Module):
         for layer in self.layers:
             message = layer(message, previous)
         return message
+
+
+def label_features(column: Column, sample: Sample) -> np.ndarray:
+    """Known labels of the neighbours, own label excluded, as multiples of an even share [N, Y]: 1 says nothing.
+
+    Shares themselves are of the order of 1/Y, too small for 200 epochs beside features of order 1.
+    """
+    return label_hops(sample.view, weighting=column.weighting)[0] * sample.view.num_labels
 
 
 def alignment(column: Column, sample: Sample, table: np.ndarray) -> Chain | None:

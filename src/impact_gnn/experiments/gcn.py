@@ -13,12 +13,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from impact_gnn.experiments.columns import Chain, Column, alignment
+from impact_gnn.experiments.columns import Chain, Column, alignment, label_features
 from impact_gnn.experiments.sample import Sample
 from impact_gnn.experiments.segments import Product, Segments
 from impact_gnn.experiments.setting import HIDDEN, Options, Protocol
 from impact_gnn.propagation.hops import operator
-from impact_gnn.propagation.labels import label_hops
 
 
 def predict(
@@ -82,7 +81,7 @@ class Networks(nn.Module):
         self.product = Product(Segments.of(view), operators)
         self.message = torch.stack(messages)
         self.labels = {
-            c: torch.from_numpy(label_hops(view, weighting=column.weighting)[0].T.copy())
+            c: torch.from_numpy(label_features(column, sample).T.copy())
             for c, column in enumerate(columns)
             if column.label_hop
         }

@@ -12,6 +12,7 @@ import json
 import multiprocessing
 import os
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -36,7 +37,7 @@ Progress = Callable[[int, int, str], None]
 CHUNK = {"sgc": 8, "gcn": 4}
 """Graphs of one task: enough to be worth a batch, few enough to lose little when interrupted."""
 
-FORMAT = 1
+FORMAT = 2
 """Raised when results of earlier versions must not be taken up."""
 
 PREDICT = {"sgc": sgc.predict, "gcn": gcn.predict}
@@ -135,13 +136,25 @@ def _results(open_tasks: Sequence[Task], directory: Path, workers: int) -> Itera
         return
     # Not forked: the threads of numba and torch would not survive it.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=context) as pool:
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=_end_with_parent) as pool:
         running = {pool.submit(_run_and_keep, task, directory): task for task in open_tasks}
         try:
             for future in as_completed(running):
                 yield running[future], future.result()
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def _end_with_parent() -> None:
+    """A process of the pool would outlive a parent that was killed, and go on writing."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None  # this runs in a child
+
+    def wait() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def _run_and_keep(task: Task, directory: Path) -> dict[str, Any]:

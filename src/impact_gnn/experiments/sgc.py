@@ -8,11 +8,10 @@ import numpy as np
 import torch
 
 from impact_gnn.experiments.batched import classify
-from impact_gnn.experiments.columns import Column, alignment
+from impact_gnn.experiments.columns import Column, alignment, label_features
 from impact_gnn.experiments.sample import Sample
 from impact_gnn.experiments.setting import Options, Protocol
 from impact_gnn.propagation.hops import operator
-from impact_gnn.propagation.labels import label_hops
 from impact_gnn.propagation.operator import Operator
 
 HOPS = 2
@@ -59,7 +58,7 @@ def features(sample: Sample, columns: Sequence[Column], protocol: Protocol) -> d
             hops[column.weighting] = _hops(made, sample.x)
         message = _aligned(column, sample, operators[column.weighting], hops[column.weighting])
         if column.label_hop:
-            message = np.hstack([message, *label_hops(sample.view, weighting=column.weighting)])
+            message = np.hstack([message, label_features(column, sample)])
         out[column.name] = message
     return out
 

@@ -80,7 +80,8 @@ def run(
     options, watch, out = options or Options(), watch or Watch(), Path(out)
     cutoff = graph.infer_cutoff() if options.cutoff is None else options.cutoff
     view = graph.masked(cutoff)
-    options.pipeline(cutoff)  # refuses bad options before any work
+    for method in ("plain", *(options.candidates or ())):  # refuses bad options before any work
+        options.pipeline(cutoff, method)
     asked = {k: v for k, v in asdict(options).items() if k not in ("budget", "table")} | {"cutoff": cutoff}
     stages = Stages.open(out, fingerprint(view, asked))
     begun = clock.monotonic()

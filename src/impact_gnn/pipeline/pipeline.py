@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -142,6 +143,19 @@ class Pipeline:
         """
         cutoff = graph.infer_cutoff() if self.cutoff is None else self.cutoff
         view = graph.masked(cutoff)
+        assert view.y is not None
+        with _suitable_threads(min(int((view.y >= 0).sum()), FULL_BATCH) * self.hidden):
+            return self._fit(graph, view, cutoff, inputs, engine, progress)
+
+    def _fit(
+        self,
+        graph: TemporalGraph,
+        view: TemporalGraph,
+        cutoff: int,
+        inputs: Inputs | None,
+        engine: Engine | None,
+        progress: Callable[[Epoch], None] | None,
+    ) -> Pipeline:
         assert view.y is not None
         inputs = self.inputs(view, engine) if inputs is None else inputs
         method = Method.parse(self.method)
@@ -329,6 +343,20 @@ FULL_BATCH = 6000
 BATCH = 4096
 STEPS = 300
 LEAST_EPOCHS = 12
+
+
+ONE_THREAD = 300_000
+"""Hidden units in a step up to which one thread is quicker: below, threads mostly wait for each other."""
+
+
+@contextmanager
+def _suitable_threads(units: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1 if units <= ONE_THREAD else before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _scale(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

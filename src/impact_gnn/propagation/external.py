@@ -218,8 +218,8 @@ def _tally(edges: Edges, num_sources: int, num_targets: int, undirected: bool, t
         )
         if wrong >= 0:
             raise InputError(
-                f"edge {begin + wrong} runs from {source[wrong]} to {target[wrong]}, but there are {num_sources} sources "
-                f"and {num_targets} targets (from 0); remove the edge or add the node."
+                f"edge {begin + wrong} runs from {source[wrong]} to {target[wrong]}, but there are {num_sources} "
+                f"sources and {num_targets} targets (from 0); remove the edge or add the node."
             )
         parts = [source, target]
         if weight is not None:

@@ -205,11 +205,11 @@ def shift(found: Mapping[str, Any]) -> list[Figure]:
     """A panel per correction: shift by period, plain and corrected."""
     methods, times = found.get("methods") or {}, array(found.get("times"))
     noise = array(found.get("noise"))
-    lines = {name: array(one.get("sliced")) for name, one in methods.items()}
+    lines = {name: array((one or {}).get("sliced")) for name, one in methods.items()}
     lines = {name: values for name, values in lines.items() if len(values) == len(times)}
     if "plain" not in lines or not len(times) or len(noise) != len(times):
         return []
-    top = 1.08 * max([float(np.nanmax(v)) for v in (*lines.values(), noise) if np.isfinite(v).any()], default=1.0)
+    top = 1.08 * max(float(np.nan_to_num(values).max()) for values in (*lines.values(), noise))
     before, out = methods["plain"].get("overall"), []
     for name, values in lines.items():
         if name != "plain":
@@ -230,7 +230,7 @@ def feature_map(found: Mapping[str, Any], names: Sequence[str], order: Sequence[
     """Nodes and the paths of class means in two dimensions."""
     nodes, means = found.get("nodes") or {}, found.get("means") or {}
     places, label = grid(nodes.get("place")), array(nodes.get("label"))
-    if places.ndim != 2 or places.shape[1:] != (2,) or len(places) != len(label) or not len(label):
+    if places.shape != (len(label), 2) or not np.isfinite(places).all():
         return None
     kept = np.unique(np.linspace(0, len(places) - 1, min(len(places), MOST_DOTS)).astype(int))
     places, label = places[kept], label[kept]
@@ -241,7 +241,7 @@ def feature_map(found: Mapping[str, Any], names: Sequence[str], order: Sequence[
         dots.insert(0, (places[rest], FAINT))
     where, whose, when = grid(means.get("place")), array(means.get("label")), array(means.get("time"))
     paths = []
-    if where.shape == (len(whose), 2) and len(when) == len(whose):
+    if where.shape == (len(whose), 2) and len(when) == len(whose) and np.isfinite(where).all():
         for one, shade in colour.items():
             mine = np.flatnonzero(whose == one)
             if len(mine):
@@ -264,7 +264,7 @@ def _axes(found: Mapping[str, Any]) -> tuple[tuple[str, str], str]:
 
 def histogram(counts: Any) -> Figure | None:
     """Predictions by probability."""
-    found = array(counts)
-    if not len(found) or not np.nansum(found):
+    found = np.nan_to_num(array(counts))
+    if not found.sum() > 0:
         return None
-    return Figure(plots.histogram(np.nan_to_num(found)), "Predictions by the probability of the predicted label.")
+    return Figure(plots.histogram(found), "Predictions by the probability of the predicted label.")

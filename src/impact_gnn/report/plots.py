@@ -134,7 +134,7 @@ def sides(ax: Axes, offsets: np.ndarray, same: np.ndarray, different: np.ndarray
     ax.set_ylabel("relative to the strongest")
 
 
-@inline("Where the neighbours of a label are in time", width=190, height=160)
+@inline("Where the neighbours of a label are in time", width=172, height=150)
 def pair_curves(ax: Axes, own: np.ndarray, neighbour: np.ndarray, share: np.ndarray) -> None:
     """One curve per own time: share of neighbours by their distance in time; early blue, late orange."""
     for row, time in enumerate(own):
@@ -149,7 +149,7 @@ def pair_curves(ax: Axes, own: np.ndarray, neighbour: np.ndarray, share: np.ndar
     ax.set_xlabel("neighbour's time − own")
 
 
-@inline("Shift of messages by period, before and after a correction", width=190, height=150)
+@inline("Shift of messages by period, before and after a correction", width=172, height=140)
 def shift(
     ax: Axes, times: np.ndarray, plain: np.ndarray, corrected: np.ndarray, noise: np.ndarray, top: float
 ) -> None:
@@ -176,8 +176,8 @@ def feature_map(
         ax.plot(*places[0], "o", color=colour, markersize=5.5, markerfacecolor="none", markeredgewidth=1.5)
         ax.plot(*places[-1], "o", color=colour, markersize=6, markeredgecolor=INK, markeredgewidth=0.7)
     every = np.concatenate([places for places, _ in (*nodes, *means)])
-    # Without the few that lie far out the others would be seen better.
-    low, high = np.nanquantile(every, [0.005, 0.995], axis=0)
+    # Without the few that lie far out the others are seen better.
+    low, high = np.quantile(every, [0.005, 0.995], axis=0)
     margin = np.maximum(0.06 * (high - low), 1e-9)
     ax.set_xlim(low[0] - margin[0], high[0] + margin[0])
     ax.set_ylim(low[1] - margin[1], high[1] + margin[1])

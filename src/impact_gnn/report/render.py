@@ -84,7 +84,7 @@ def page(summary: Mapping[str, Any]) -> dict[str, Any]:
         "worries": worries(summary),
         "advice": {key: (summary.get("advice") or {}).get(key) for key in ("candidates", "explanation")},
         "command": words.command(summary),
-        "options": sorted((summary.get("options") or {}).items()),
+        "options": words.options_of(summary),
         "versions": sorted((summary.get("versions") or {}).items()),
         "cost": summary.get("cost") or {},
         "fit": summary.get("fit") or {},
@@ -192,7 +192,7 @@ def _shift(found: Mapping[str, Any] | None) -> dict[str, Any] | None:
         return None
     count = figures.array(found.get("count"))
     rows = []
-    for name, one in found["methods"].items():
+    for name, one in ((name, one or {}) for name, one in found["methods"].items()):
         classes = one.get("classes") or {}
         rows.append(
             {

@@ -132,8 +132,9 @@ def close_rivals(summary: Mapping[str, Any]) -> list[str]:
     if value is None:
         return []
     others = [row for row in rows_of(summary) if row.get("method") not in (summary.get("choice"), PLAIN)]
-    tried = [(row["method"], finite((row.get("difference") or {}).get("high"))) for row in others if not row.get("status")]
-    return [method for method, high in tried if high is not None and high >= value]
+    tried = {row["method"]: row.get("difference") or {} for row in others if not row.get("status")}
+    reach = {method: finite(difference.get("high")) for method, difference in tried.items()}
+    return [method for method, high in reach.items() if high is not None and high >= value]
 
 
 def _advised(summary: Mapping[str, Any], method: str) -> list[str]:
@@ -156,7 +157,8 @@ def shift(found: Mapping[str, Any]) -> list[str]:
             f"Messages of the labelled past lie {number(before, 2)} standard deviations from those of the targets "
             f"(sliced Wasserstein distance, sampling noise taken out; {found.get('path', 'messages')})."
         )
-        rest = {k: after for k, v in methods.items() if k != PLAIN and (after := finite(v.get("overall"))) is not None}
+        left = {name: finite((one or {}).get("overall")) for name, one in methods.items() if name != PLAIN}
+        rest = {name: after for name, after in left.items() if after is not None}
         if rest:
             best = min(rest, key=lambda name: rest[name])
             out.append(
@@ -212,11 +214,22 @@ def command(summary: Mapping[str, Any]) -> str:
         words += ["--cutoff", str(summary["cutoff"])]
     for name in ("model", "candidates", "folds", "seeds", "budget", "seed"):
         value = options.get(name)
-        if value is not None:
+        if value is not None and value != float("inf"):
             words += [f"--{name}", _option(name, value)]
     if options.get("undirected") is False:
         words.append("--directed")
     return shlex.join(words)
+
+
+def options_of(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Names and values of all options."""
+    return [(name, _shown(value)) for name, value in sorted((summary.get("options") or {}).items())]
+
+
+def _shown(value: Any) -> str:
+    if value is None or (isinstance(value, float) and finite(value) is None):
+        return "none given"
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _option(name: str, value: Any) -> str:
