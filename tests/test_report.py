@@ -142,7 +142,7 @@ def whole():
                     "seed": 7, "cutoff": CUTOFF, "budget": 600.0},
         "diagnosis": diagnosis(),
         "advice": {"candidates": [{"method": "labels", "score": 1.5, "reason": "why not"},
-                                  {"method": "pmp+center+labels", "score": 1.2, "reason": "a good reason"}],
+                                  {"method": "center+labels+pmp", "score": 1.2, "reason": "a good reason"}],
                    "explanation": "labels comes first."},
         "backtest": backtest,
         "choice": backtest["choice"],
@@ -366,6 +366,18 @@ def test_a_back_test_that_could_not_be_made(whole):
     assert "no candidate could be back-tested" in words
     assert "Nothing could be back-tested, so neither the accuracy" in words
     assert "Time ran out" not in words
+
+
+@pytest.mark.usefixtures("without_plots")
+def test_time_that_ran_out_before_any_correction_was_tried_in_full(whole):
+    summary = copy.deepcopy(whole)
+    summary["choice"], summary["why"] = "plain", "Chosen: plain. Time ran out."
+    for row in summary["backtest"]["rows"][:3]:
+        del row["by_fold"]["2005"]
+    words = Page(render(summary)).words
+    assert "labels 66.0% +5.0 +2.0 to +8.0 1 of 2 6 tried on 2 of 3 periods" in words
+    assert "None was, so plain stays" in words
+    assert "tried in full" not in words
 
 
 def test_worries_are_drawn_from_the_evidence(whole):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from impact_gnn.propagation.cluster import Dask
 from impact_gnn.propagation.disk import Disk
 from impact_gnn.propagation.memory import Memory
 
-__all__ = ["Disk", "Memory"]
+__all__ = ["Dask", "Disk", "Memory"]

@@ -23,6 +23,9 @@ CANDIDATES = (
 )  # fmt: skip
 """Candidates of a back-test unless others are named."""
 
+LEAST_LEFT = 3
+"""Candidates, plain included, that no round goes below."""
+
 LEVEL = 0.95
 """Confidence with which the chosen method must be better than plain, all finalists together."""
 
@@ -136,7 +139,8 @@ class _Run:
         self.alive, self.dropped = list(self.methods), dict.fromkeys(self.methods, "")
         self.seeds, self.pipeline, self.budget, self.progress = seeds, pipeline, budget, progress
         self.scores = Scores(store)
-        self.start, self.took, self.done, self.out_of_time = clock.monotonic(), [0.0], 0, False
+        self.took: list[float] = []
+        self.start, self.done, self.out_of_time = clock.monotonic(), 0, False
 
     def outcome(self) -> Backtest:
         rounds = [[(self.times[-1], 0)]]
@@ -148,7 +152,7 @@ class _Run:
             if self.out_of_time:
                 break
             if number < len(rounds) - 1:
-                self.halve(number + 1)
+                self.halve(number + 1, len(rounds[number + 1]))
         return self.verdict()
 
     def round(self, units: list[tuple[int, int]], later: list[list[tuple[int, int]]]) -> None:
@@ -162,6 +166,10 @@ class _Run:
             fold, inputs = None, None
             for method in list(self.alive):
                 unit = Unit(method, fold_time, seed)
+                if self.scores.get(unit) is None and later and self.over_half():
+                    self.alive.remove(method)  # what is left of the budget belongs to those tried already
+                    self.dropped[method] = "not tried: out of time"
+                    continue
                 if self.scores.get(unit) is None and not self.out_of_time:
                     if fold is None or inputs is None:
                         fold = fold_at(self.view, fold_time)
@@ -173,7 +181,7 @@ class _Run:
 
     def attempt(self, unit: Unit, fold: Fold, inputs: Inputs) -> None:
         """One fit, unless there is no time left for it; a candidate that fails is dropped, the others go on."""
-        expected = clock.monotonic() - self.start + median(self.took)
+        expected = clock.monotonic() - self.start + self.usual()
         if self.budget is not None and expected > self.budget and self.scores.hits:
             self.out_of_time = True
             return
@@ -193,11 +201,24 @@ class _Run:
         self.scores.put(unit, predicted == fold.truth)
         self.took.append(clock.monotonic() - begun)
 
-    def halve(self, number: int) -> None:
-        """Drops the worse half of what is left, never plain, never below three."""
-        order = ranked(self.scores, self.alive)
-        keep = max(3, (len(order) + 1) // 2)
-        survivors = {PLAIN, *order[:keep]}
+    def usual(self) -> float:
+        """Seconds that a fit usually takes."""
+        return median(self.took) if self.took else 0.0
+
+    def over_half(self) -> bool:
+        """Whether half of the budget is used up and there is something to choose from."""
+        used = clock.monotonic() - self.start
+        tried = len({unit.method for unit in self.scores.hits})
+        return self.budget is not None and used > self.budget / 2 and tried >= LEAST_LEFT
+
+    def halve(self, number: int, next_fits: int) -> None:
+        """Drops the worse half of what is left, or more if the time left is too short; never plain."""
+        order = [method for method in ranked(self.scores, self.alive) if method != PLAIN]
+        keep = (len(order) + 1) // 2
+        if self.budget is not None:
+            left = self.budget - (clock.monotonic() - self.start)
+            keep = min(keep, int(left / max(self.usual() * next_fits, 1e-9)) - 1)
+        survivors = {PLAIN, *order[: max(LEAST_LEFT - 1, keep)]}
         for method in [m for m in self.alive if m not in survivors]:
             self.alive.remove(method)
             self.dropped[method] = f"dropped after round {number}"

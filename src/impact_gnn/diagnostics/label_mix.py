@@ -8,7 +8,7 @@ nobody knows, is the next in this row.
 from __future__ import annotations
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from impact_gnn.diagnostics.finding import CANNOT_TELL, DOUBTFUL, FAILS, HOLDS, Finding, cannot_tell, judge, plain
 from impact_gnn.diagnostics.view import View, recent
@@ -104,7 +104,7 @@ def _chi_square(counts: np.ndarray) -> dict[str, float]:
     return {
         "chi2": chi2,
         "freedom": freedom,
-        "p": float(stats.chi2.sf(chi2, freedom)),
+        "p": float(special.chdtrc(freedom, chi2)),
         "cramers_v": float(np.sqrt(min(1.0, excess / min(rows - 1, columns - 1)))),
     }
 

@@ -96,7 +96,9 @@ def propagate(
     if hops < 1:
         raise InputError(f"hops={hops} must be at least 1.")
     relation = own_relation(graph, relation)
-    made = operator(graph, relation, weighting=weighting, norm=norm, self_loop=self_loop)
+    # An engine that works on files describes the operation without loading its edges.
+    make = getattr(engine, "operator", operator)
+    made = make(graph, relation, weighting=weighting, norm=norm, self_loop=self_loop)
     return along([made] * hops, _features(graph, x), engine=engine)
 
 

@@ -92,24 +92,27 @@ def page(summary: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _backtest(tested: Mapping[str, Any], choice: str) -> dict[str, Any]:
-    rows = list(tested.get("rows") or [])
-    full = [row for row in rows if not row.get("status")] or rows
-    rest = [row for row in rows if row not in full]
+    rows, folds = list(tested.get("rows") or []), len(tested.get("folds") or ())
+    full = words.full_rows(tested)
+    # With nothing but plain tried in full, everything that was not dropped is shown at once.
+    first = full if len(full) > 1 else [row for row in rows if not row.get("status")] or rows
+    rest = [row for row in rows if row not in first]
     return {
-        "forest": figures.forest(full, choice),
-        "full": [_row(row, choice) for row in full],
+        "forest": figures.forest(first, choice),
+        "first": [_row(row, choice, folds) for row in first],
         "forest_rest": figures.forest(rest, choice),
-        "rest": [_row(row, choice) for row in rest],
+        "rest": [_row(row, choice, folds) for row in rest],
         "folds": [str(fold) for fold in tested.get("folds") or []],
         "seconds": tested.get("seconds"),
         "finished": tested.get("finished"),
     }
 
 
-def _row(row: Mapping[str, Any], choice: str) -> dict[str, Any]:
+def _row(row: Mapping[str, Any], choice: str, folds: int) -> dict[str, Any]:
     difference, by_fold = row.get("difference") or {}, row.get("by_fold") or {}
     known = [value for value in by_fold.values() if numbers.finite(value) is not None]
     method = row.get("method", numbers.NONE)
+    tried = "tried in full" if len(by_fold) >= folds else f"tried on {len(by_fold)} of {folds} periods"
     return {
         "method": method,
         "chosen": method == choice,
@@ -122,7 +125,7 @@ def _row(row: Mapping[str, Any], choice: str) -> dict[str, Any]:
         "folds": len(known),
         "by_fold": by_fold,
         "fits": row.get("fits"),
-        "status": row.get("status") or "tried in full",
+        "status": row.get("status") or tried,
     }
 
 

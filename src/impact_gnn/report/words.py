@@ -44,6 +44,13 @@ def row_of(summary: Mapping[str, Any], method: str | None) -> dict[str, Any] | N
     return next((row for row in rows_of(summary) if row.get("method") == method), None)
 
 
+def full_rows(tested: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Rows of the candidates that were tried on every period and neither dropped nor failed."""
+    folds = len(tested.get("folds") or ())
+    rows = tested.get("rows") or []
+    return [row for row in rows if not row.get("status") and len(row.get("by_fold") or ()) >= folds]
+
+
 def headline(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The three lines that matter: what was chosen and why, what was predicted, how sure that is."""
     return [("Chosen", chosen(summary)), ("Predicted", predicted(summary)), ("How sure", how_sure(summary))]
@@ -103,7 +110,12 @@ def choice(summary: Mapping[str, Any]) -> list[str]:
     if not rows:
         return [chosen(summary)]
     out = []
-    if method == PLAIN:
+    if method == PLAIN and not [row for row in full_rows(summary["backtest"]) if row.get("method") != PLAIN]:
+        out.append(
+            "A correction is taken only after it was tried on every period of the back-test. None was, so plain stays, "
+            "whatever the differences above look like."
+        )
+    elif method == PLAIN:
         out.append(
             "A correction is taken only if its difference to plain lies above zero with its whole interval, widened "
             "for the number of candidates in the last round. None did, and a correction that does not pay for "
@@ -131,18 +143,19 @@ def close_rivals(summary: Mapping[str, Any]) -> list[str]:
     value = finite(((row or {}).get("difference") or {}).get("value"))
     if value is None:
         return []
-    others = [row for row in rows_of(summary) if row.get("method") not in (summary.get("choice"), PLAIN)]
-    tried = {row["method"]: row.get("difference") or {} for row in others if not row.get("status")}
-    reach = {method: finite(difference.get("high")) for method, difference in tried.items()}
-    return [method for method, high in reach.items() if high is not None and high >= value]
+    tried = {row.get("method"): row.get("difference") or {} for row in full_rows(summary["backtest"])}
+    reach = {str(method): finite(difference.get("high")) for method, difference in tried.items()}
+    others = [method for method in reach if method not in (summary.get("choice"), PLAIN)]
+    return [method for method in others if (high := reach[method]) is not None and high >= value]
 
 
 def _advised(summary: Mapping[str, Any], method: str) -> list[str]:
     candidates = (summary.get("advice") or {}).get("candidates") or []
-    order = [candidate.get("method") for candidate in candidates]
-    if method not in order:
+    order = [set(str(candidate.get("method")).split("+")) for candidate in candidates]
+    wanted = set(method.split("+"))  # the same parts may be written in another order
+    if wanted not in order:
         return []
-    place, reason = order.index(method) + 1, candidates[order.index(method)].get("reason")
+    place, reason = order.index(wanted) + 1, candidates[order.index(wanted)].get("reason")
     because = f": {reason}" if reason and method != PLAIN else ""
     return [f"The diagnosis, made before anything was trained, had put it at place {place} of {len(order)}{because}."]
 
