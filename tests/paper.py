@@ -153,9 +153,7 @@ def jjnorm(message, label, time, target):
     for v in range(len(message)):
         if label[v] >= 0 and not target[v]:
             community = [
-                message[u]
-                for u in range(len(message))
-                if label[u] == label[v] and time[u] == time[v] and not target[u]
+                message[u] for u in range(len(message)) if label[u] == label[v] and time[u] == time[v] and not target[u]
             ]
             mean = sum(community) / len(community)
             out[v] = mean + scales[int(time[v])] * (message[v] - mean)

@@ -421,9 +421,7 @@ def test_on_a_simulated_graph_messages_get_the_covariance_of_the_last_time(name)
     target = time == 3
     label = np.where(target, -1, truth)
     found = relative_connectivity(edge_index, label, time, num_labels=2, cutoff=3)
-    moved = alignment.pny(
-        message, previous, label, time, target=target, connectivity=found, degree=degree, map=name
-    )
+    moved = alignment.pny(message, previous, label, time, target=target, connectivity=found, degree=degree, map=name)
     for y in range(2):
         goal = np.cov(message[target & (truth == y)].T)  # the truth, which no method sees
         size = np.linalg.norm(goal)

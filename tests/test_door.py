@@ -152,16 +152,20 @@ def valid_or_refused(make):
 
 
 @settings(max_examples=300)
-@given(st.fixed_dictionaries({
-    "x": or_garbage(parts()["x"]),
-    "y": or_garbage(parts()["y"]),
-    "time": or_garbage(parts()["time"]),
-    "edge_index": or_garbage(parts()["edge_index"]),
-    "edge_weight": or_garbage(None),
-    "num_labels": or_garbage(None),
-    "ids": or_garbage(None),
-    "label_names": or_garbage(None),
-}))
+@given(
+    st.fixed_dictionaries(
+        {
+            "x": or_garbage(parts()["x"]),
+            "y": or_garbage(parts()["y"]),
+            "time": or_garbage(parts()["time"]),
+            "edge_index": or_garbage(parts()["edge_index"]),
+            "edge_weight": or_garbage(None),
+            "num_labels": or_garbage(None),
+            "ids": or_garbage(None),
+            "label_names": or_garbage(None),
+        }
+    )
+)
 def test_garbage_gives_a_graph_or_a_refusal(given_parts):
     valid_or_refused(lambda: TemporalGraph(**given_parts))
 

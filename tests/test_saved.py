@@ -15,6 +15,7 @@ from impact_gnn.graph import TemporalGraph, saved
 
 PAPER = {"time": [1, 2, 3]}
 
+
 def reread(directory, **options):
     found = saved.read(directory, **options)
     return TemporalGraph.hetero(

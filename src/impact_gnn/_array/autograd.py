@@ -102,9 +102,7 @@ def spd_roots(batch: Tensor, floor: Tensor) -> tuple[Tensor, Tensor]:
     return _Roots.apply(batch, floor)
 
 
-def spd_transport(
-    source: Tensor, goal: Tensor, source_floor: Tensor, goal_floor: Tensor, dtype: torch.dtype
-) -> Tensor:
+def spd_transport(source: Tensor, goal: Tensor, source_floor: Tensor, goal_floor: Tensor, dtype: torch.dtype) -> Tensor:
     """See `impact_gnn._array.spd_transport`."""
     return _Transport.apply(source, goal, source_floor, goal_floor, dtype)
 

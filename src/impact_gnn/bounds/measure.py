@@ -61,9 +61,7 @@ class Shift:
     sliced: np.ndarray
 
 
-def shift(
-    message: Array, time: Array, *, reference: int | None = None, num_slices: int = 64, seed: int = 0
-) -> Shift:
+def shift(message: Array, time: Array, *, reference: int | None = None, num_slices: int = 64, seed: int = 0) -> Shift:
     """Measures how far each period's messages lie from those of one period; needs no labels.
 
     Args:

@@ -83,6 +83,4 @@ def relative_connectivity(
             f"no edge joins two nodes whose labels are known before cutoff={cutoff}, so there is nothing to count; "
             f"choose a later cutoff or add labels."
         )
-    return RelativeConnectivity(
-        times=times, num_labels=num_labels, num_known=num_known, form=form, pairs=pairs
-    )
+    return RelativeConnectivity(times=times, num_labels=num_labels, num_known=num_known, form=form, pairs=pairs)

@@ -76,9 +76,7 @@ def count_pairs(edge_index: Array, code: np.ndarray, num_states: int, num_times:
     )
 
 
-def _count_sparsely(
-    source: np.ndarray, target: np.ndarray, code: np.ndarray, num_states: int, num_times: int
-) -> Pairs:
+def _count_sparsely(source: np.ndarray, target: np.ndarray, code: np.ndarray, num_states: int, num_times: int) -> Pairs:
     total = sparse.csr_array((num_states, num_states + num_times), dtype=np.int64)
     for start in range(0, len(source), EDGE_BLOCK):
         row, column = code[target[start : start + EDGE_BLOCK]], code[source[start : start + EDGE_BLOCK]]

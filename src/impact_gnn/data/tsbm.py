@@ -162,8 +162,7 @@ class TSBM:
         sizes = checks.array("sizes", sizes)
         if sizes.shape != (self.num_labels, self.num_times):
             raise InputError(
-                f"sizes has shape {sizes.shape}; give nodes per label and time "
-                f"({self.num_labels}, {self.num_times})."
+                f"sizes has shape {sizes.shape}; give nodes per label and time ({self.num_labels}, {self.num_times})."
             )
         # A node is not its own neighbour.
         return self._shares(np.maximum(sizes.T.ravel()[None, :] - np.eye(sizes.size), 0.0))

@@ -65,9 +65,7 @@ class Cells:
         pooled = max(total.sum() / max((count - 1).sum(), 1), 1e-300)
         within = np.bincount(own, total) / np.maximum(np.bincount(own, count - 1), 1)
         weight = 1 / np.maximum(within / pooled, LEAST_VARIANCE)[own]
-        return cls(
-            own, code % size, count, weight, mean, total / count / (count - 1), total / count**2, values, start
-        )
+        return cls(own, code % size, count, weight, mean, total / count / (count - 1), total / count**2, values, start)
 
     def redrawn(self, rng: np.random.Generator) -> np.ndarray:
         """Means of the cells after drawing their nodes again with replacement."""

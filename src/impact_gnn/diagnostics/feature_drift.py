@@ -90,9 +90,7 @@ def feature_drift(view: View, *, replicates: int = 60, seed: int = 0) -> Finding
     return Finding(NAME, 2, MEASURE, value, (low, high), verdict, sentence, plain(series))
 
 
-def _along_classes(
-    label: np.ndarray, period: np.ndarray, cells: Cells, scaled: np.ndarray, first: int
-) -> float | None:
+def _along_classes(label: np.ndarray, period: np.ndarray, cells: Cells, scaled: np.ndarray, first: int) -> float | None:
     """The statistic in the subspace of linear discriminant analysis: drift that a linear model would notice."""
     around = cells.values - np.repeat(cells.mean, cells.count, axis=0).astype(np.float32)
     within = (around.T @ around / max(len(around) - len(cells.count), 1)).astype(np.float64)

@@ -85,7 +85,7 @@ class Networks(nn.Module):
             for c, column in enumerate(columns)
             if column.label_hop
         }
-        draws = _Draws(sample.seed, len(columns), view.num_labels)
+        draws = _Draws(sample.seed, len(columns))
         read = torch.full((len(columns), 1, 1), float(HIDDEN))
         for c in self.labels:
             read[c] += view.num_labels
@@ -121,7 +121,7 @@ class Networks(nn.Module):
 class _Draws:
     """Numbers uniform in ±1, the same for every column."""
 
-    def __init__(self, seed: int, num_columns: int, num_labels: int) -> None:
+    def __init__(self, seed: int, num_columns: int) -> None:
         self.generator = torch.Generator().manual_seed(seed)
         self.num_columns = num_columns
 

@@ -18,7 +18,7 @@ def table3(result: Mapping[str, Any]) -> str:
         "# Table 3: accuracy on graphs of the temporal stochastic block model",
         "",
         f"{settings['graphs']} graphs of {settings['num_nodes']} nodes per row, {settings['epochs']} epochs; trained "
-        f"on times 0-7, scored on times 8 and 9. {ERRORS} \"Oracle\" columns are told true labels and probabilities. "
+        f'on times 0-7, scored on times 8 and 9. {ERRORS} "Oracle" columns are told true labels and probabilities. '
         f"All of it took {result['seconds']:.0f} seconds of one core.",
     ]
     for protocol, about in settings["protocols"].items():

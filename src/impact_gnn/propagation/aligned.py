@@ -162,9 +162,7 @@ def move_rows(
             file.write(begin, moved)
 
 
-def _moved(
-    rows: Rows, block: np.ndarray, group: np.ndarray, moments: Moments, scale: np.ndarray | None
-) -> np.ndarray:
+def _moved(rows: Rows, block: np.ndarray, group: np.ndarray, moments: Moments, scale: np.ndarray | None) -> np.ndarray:
     if rows.method == "center":
         return apply_center(block, group, moments)
     if rows.method == "standardize":

@@ -68,9 +68,7 @@ def build_csr(
         weights = plain_view(given.astype(np.float32) if given.dtype.itemsize < 4 else given)
 
     runs = [(*ends, False), (*ends[::-1], True)] if undirected else [(*ends, False)]
-    pieces = [
-        (begin, min(begin + PIECE, len(run[0])), *run) for run in runs for begin in range(0, len(run[0]), PIECE)
-    ]
+    pieces = [(begin, min(begin + PIECE, len(run[0])), *run) for run in runs for begin in range(0, len(run[0]), PIECE)]
     bits = min(BUCKET_BITS, (sum(len(run[0]) for run in runs) >> BUCKET_EDGES).bit_length())
     shift = min(16, max(0, (max(num_targets, 1) - 1).bit_length() - bits))
     buckets = (max(num_targets, 1) - 1 >> shift) + 1

@@ -150,9 +150,7 @@ def pair_curves(ax: Axes, own: np.ndarray, neighbour: np.ndarray, share: np.ndar
 
 
 @inline("Shift of messages by period, before and after a correction", width=172, height=140)
-def shift(
-    ax: Axes, times: np.ndarray, plain: np.ndarray, corrected: np.ndarray, noise: np.ndarray, top: float
-) -> None:
+def shift(ax: Axes, times: np.ndarray, plain: np.ndarray, corrected: np.ndarray, noise: np.ndarray, top: float) -> None:
     """Distance to the targets' messages: plain faint, corrected in colour, above what sampling alone gives."""
     ax.fill_between(times, noise, color=FAINT, alpha=0.25, linewidth=0)
     ax.plot(times, plain, color=INK, linewidth=1.2, dashes=DASHES[1])
