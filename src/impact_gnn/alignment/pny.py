@@ -141,15 +141,15 @@ def pny_by(
     needed = np.flatnonzero(np.bincount(labelled[labelled >= 0] // seen, minlength=num_times))
     if not len(needed):
         return message + 0
-    periods = np.append(needed, num_times - 1)
-    mixed = like(weights[:seen, periods].reshape(-1, labels), message) @ covariance.reshape(labels, -1)
-    mixed = mixed.reshape(seen, len(periods), width, width)
-    maps = MAPS[map](mixed[:, :-1], mixed[:, -1], message if message.dtype.itemsize >= 4 else None)
-    # Group t·seen + y of the communities takes map (y, position of t).
-    position = np.minimum(np.searchsorted(needed, np.arange(num_times)), len(needed) - 1)
-    order = (np.arange(seen)[None, :] * len(needed) + position[:, None]).reshape(-1)
-    maps = maps.reshape(-1, width, width)[like(order, message)]
-    return group_map_about_means(message, communities.labelled, maps, np.tile(np.arange(seen), num_times))
+    flat = covariance.reshape(labels, -1)
+    mixed = (like(weights[:seen, needed].reshape(-1, labels), message) @ flat).reshape(seen, -1, width, width)
+    goal = (like(weights[:seen, -1], message) @ flat).reshape(seen, width, width)
+    maps = MAPS[map](mixed, goal, message if message.dtype.itemsize >= 4 else None)
+    # Community t·seen + y takes map (y, position of t among the needed).
+    position = np.searchsorted(needed, np.arange(num_times))[:, None] + len(needed) * np.arange(seen)
+    group = np.where(labelled < 0, -1, position.reshape(-1)[labelled]).astype(np.int32)
+    family = np.repeat(np.arange(seen), len(needed))
+    return group_map_about_means(message, like(group, message), maps.reshape(-1, width, width), family)
 
 
 def label_covariances(previous: Array, by_label: Array, num_labels: int) -> Array:
