@@ -9,12 +9,29 @@ import numpy as np
 
 import impact_gnn as ig
 
-NEED_TORCH = ("impact_gnn.nn", "impact_gnn.transforms", "impact_gnn.data.pyg", "impact_gnn._array.autograd")
-"""Everything else must import without torch."""
+NEED_TORCH = (
+    "nn",
+    "transforms",
+    "data.pyg",
+    "_array.autograd",
+    "pipeline",
+    "backtesting",
+    "experiments",
+    "bench",
+    "job",
+)
+"""These, and the command line with its report, may need torch; everything else must import without it."""
+
+COMMAND_LINE = ("cli", "__main__", "report")
 
 assert importlib.util.find_spec("torch") is None, "torch is installed here, so this proves nothing"
 
-modules = [m.name for m in pkgutil.walk_packages(ig.__path__, "impact_gnn.") if not m.name.startswith(NEED_TORCH)]
+heavy = tuple(f"impact_gnn.{name}" for name in (*NEED_TORCH, *COMMAND_LINE))
+modules = [
+    m.name
+    for m in pkgutil.walk_packages(ig.__path__, "impact_gnn.", onerror=lambda name: None)
+    if not m.name.startswith(heavy)
+]
 for name in modules:
     importlib.import_module(name)
 assert "torch" not in sys.modules

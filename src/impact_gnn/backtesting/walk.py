@@ -246,7 +246,9 @@ class _Run:
         fits = sum(unit.method == method for unit in self.scores.hits)
         difference = None if not folds or method == PLAIN else self.scores.difference(method)
         by_fold = {fold: self.scores.fold_difference(method, fold) for fold in folds}
-        status = self.dropped[method] or ("" if fits else "not tried: out of time")
+        status = self.dropped[method]
+        if not status and folds != self.times:
+            status = "stopped: out of time" if fits else "not tried: out of time"
         return Row(method, self.scores.accuracy(method), difference, by_fold, fits, status)
 
 
