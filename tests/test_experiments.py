@@ -322,14 +322,17 @@ def test_options_refuse():
 
 
 def test_agreement_weighs_both_errors():
-    # Errors .05/√50 and .05/√200: 2·√(.05²/50 + .05²/200) = .0158.
-    inside = published.agreement(0.20, 0.215, 0.05, 50)
-    outside = published.agreement(0.20, 0.217, 0.05, 50)
+    # 2·√(.006² + .05²/200) = .01393.
+    inside = published.agreement(0.20, 0.213, error=0.006, spread=0.05)
+    outside = published.agreement(0.20, 0.215, error=0.006, spread=0.05)
     assert (inside.agrees, outside.agrees) == (True, False)
-    assert inside.allowed == pytest.approx(0.015811, abs=1e-6)
-    assert outside.sentence.startswith("published 0.2000, measured 0.2170: differs (+0.0170")
-    assert published.agreement(0.20, 0.217, 0.05, 50, columns=2).agrees  # differences are noisier
-    assert published.agreement(0.20, 0.183, 0.05, 50).agrees is False  # from either side
+    assert inside.allowed == pytest.approx(0.013928, abs=1e-6)
+    assert outside.sentence == (
+        "published 0.2000, measured 0.2150: differs (+0.0150, 2 standard errors are 0.0139)"
+    )
+    assert published.agreement(0.20, 0.215, error=0.006, spread=0.05, columns=2).agrees  # differences are noisier
+    assert not published.agreement(0.20, 0.185, error=0.006, spread=0.05).agrees  # from either side
+    assert not published.agreement(0.20, 0.215, error=0.0, spread=0.05).agrees
 
 
 def test_every_published_number_of_a_row_has_its_sentence():

@@ -26,6 +26,9 @@ CANDIDATES = (
 LEAST_LEFT = 3
 """Candidates, plain included, that no round goes below."""
 
+MARGIN = 1.4
+"""How much longer than on average so far the fits of the next round are taken to last."""
+
 LEVEL = 0.95
 """Confidence with which the chosen method must be better than plain, all finalists together."""
 
@@ -148,14 +151,14 @@ class _Run:
             rounds.append([(fold, 0) for fold in self.times[-2::-1]])
         rounds += [[(fold, seed) for fold in reversed(self.times)] for seed in range(1, self.seeds)]
         for number, units in enumerate(rounds):
-            self.round(units, later=rounds[number + 1 :])
+            self.round(units, later=rounds[number + 1 :], first=number == 0)
             if self.out_of_time:
                 break
             if number < len(rounds) - 1:
                 self.halve(number + 1, len(rounds[number + 1]))
         return self.verdict()
 
-    def round(self, units: list[tuple[int, int]], later: list[list[tuple[int, int]]]) -> None:
+    def round(self, units: list[tuple[int, int]], later: list[list[tuple[int, int]]], first: bool) -> None:
         """Fits every candidate that is left on some folds and seeds; the hops of a fold are made once."""
         expected = self.done + len(units) * len(self.alive)
         left = len(self.alive)
@@ -166,7 +169,7 @@ class _Run:
             fold, inputs = None, None
             for method in list(self.alive):
                 unit = Unit(method, fold_time, seed)
-                if self.scores.get(unit) is None and later and self.over_half():
+                if self.scores.get(unit) is None and first and method != PLAIN and self.over_half():
                     self.alive.remove(method)  # what is left of the budget belongs to those tried already
                     self.dropped[method] = "not tried: out of time"
                     continue
@@ -217,7 +220,8 @@ class _Run:
         keep = (len(order) + 1) // 2
         if self.budget is not None:
             left = self.budget - (clock.monotonic() - self.start)
-            keep = min(keep, int(left / max(self.usual() * next_fits, 1e-9)) - 1)
+            each = MARGIN * next_fits * sum(self.took) / max(len(self.took), 1)
+            keep = min(keep, int(left / max(each, 1e-9)) - 1)
         survivors = {PLAIN, *order[: max(LEAST_LEFT - 1, keep)]}
         for method in [m for m in self.alive if m not in survivors]:
             self.alive.remove(method)
@@ -234,7 +238,9 @@ class _Run:
         elif judged:
             best, gain = max(((m, d) for m, d in judged.items() if d is not None), key=lambda pair: pair[1].value)
             choice = PLAIN
-            why = f"Chosen: plain. No correction is better with confidence; the best, {best}, is {_points(gain)} off."
+            why = (
+                f"Chosen: plain. No correction is better with confidence; the best, {best}, differs by {_points(gain)}."
+            )
         else:
             choice, why = PLAIN, "Chosen: plain. Time ran out before any correction was tried on every fold."
         rows = [self.row(method) for method in ranked(self.scores, self.methods)]

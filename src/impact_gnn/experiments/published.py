@@ -73,23 +73,21 @@ class Agreement:
         )
 
 
-def agreement(published: float, measured: float, spread: float, graphs: int, *, columns: int = 1) -> Agreement:
+def agreement(published: float, measured: float, *, error: float, spread: float, columns: int = 1) -> Agreement:
     """Whether two means agree within `ERRORS` standard errors of their difference.
 
     Args:
-        published: The paper's number.
-        measured: Our mean.
-        spread: Standard deviation between graphs of what was measured.
-        graphs: Number of our graphs.
-        columns: 2 where the number is a difference of two columns, which the paper drew on different graphs; then
-            `spread` is that of one column, and our own pairs are taken to be no better than that.
+        published: The paper's number, an accuracy or a difference of two.
+        measured: Ours.
+        error: Standard error of ours.
+        spread: Standard deviation of an accuracy between graphs, from which the paper's error is taken.
+        columns: 2 where the number is a difference of two columns, which the paper drew on different graphs.
 
     Example:
-        >>> print(agreement(0.2243, 0.2212, spread=0.086, graphs=20).sentence)
-        published 0.2243, measured 0.2212: agrees (-0.0031, 2 standard errors are 0.0403)
-        >>> agreement(0.50, 0.60, spread=0.05, graphs=200).agrees
+        >>> print(agreement(0.2243, 0.2189, error=0.0104, spread=0.078).sentence)
+        published 0.2243, measured 0.2189: agrees (-0.0054, 2 standard errors are 0.0235)
+        >>> agreement(0.50, 0.60, error=0.01, spread=0.05).agrees
         False
     """
-    error = spread * math.sqrt(columns * (1 / graphs + 1 / GRAPHS))
-    allowed = ERRORS * error
+    allowed = ERRORS * math.hypot(error, spread * math.sqrt(columns / GRAPHS))
     return Agreement(published, measured, allowed, abs(measured - published) <= allowed)

@@ -170,14 +170,16 @@ def agreements(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         theirs = published.table3(row["row"], row["model"])
         for name, cell in row["columns"].items():
             if name in theirs:
-                one = published.agreement(theirs[name], cell["mean"], cell["sd"], cell["graphs"])
+                one = published.agreement(theirs[name], cell["mean"], error=cell["se"], spread=cell["sd"])
                 found.append(_agreement(row, COLUMNS[name].title, one))
         for contrast in row["contrasts"]:
             ours, base = contrast["column"], contrast["against"]
             if ours in theirs and base in theirs:
                 gain = theirs[ours] - theirs[base]
-                cell = row["columns"][base]
-                one = published.agreement(gain, contrast["difference"], cell["sd"], cell["graphs"], columns=2)
+                one = published.agreement(
+                    gain, contrast["difference"], error=contrast["difference_se"], spread=row["columns"][base]["sd"],
+                    columns=2,
+                )  # fmt: skip
                 found.append(_agreement(row, f"{COLUMNS[ours].title} over {COLUMNS[base].title}", one))
     return found
 

@@ -93,10 +93,10 @@ class Pipeline:
         *,
         hops: int = 2,
         undirected: bool = True,
-        hidden: int = 128,
+        hidden: int = 64,
         dropout: float = 0.5,
         epochs: int | None = None,
-        lr: float = 0.005,
+        lr: float = 0.01,
         weight_decay: float = 5e-4,
         half_life: float | None = None,
         refit: bool = True,
@@ -313,7 +313,7 @@ class Pipeline:
         epochs = max(LEAST_EPOCHS, STEPS // steps) if self.epochs is None else self.epochs
         return Training(
             epochs=epochs, lr=self.lr, weight_decay=self.weight_decay, batch_size=batch, seed=self.seed,
-            patience=max(5, epochs // 10), device=self.device, progress=progress,
+            patience=max(5, epochs // 12), device=self.device, progress=progress,
         )  # fmt: skip
 
     def _task(
