@@ -95,8 +95,9 @@ def backtest(
 
     Each fold is the graph up to one of the last labelled periods, with that period's labels hidden; the score is
     the accuracy on it. Candidates are tried in rounds (the last fold; all folds; all folds with further seeds), and
-    after each round the worse half is dropped, never plain. A correction is chosen only if it was tried on every
-    fold and its difference to plain, with an interval widened for the number of finalists, lies above zero.
+    after each round the worse half is dropped, never plain. A correction is chosen only if it was tried on
+    two folds at least and its difference to plain, with an interval widened for the number of finalists, lies above
+    zero.
 
     Args:
         graph: The graph.
@@ -228,13 +229,15 @@ class _Run:
             self.dropped[method] = f"dropped after round {number}"
 
     def verdict(self) -> Backtest:
-        finalists = [m for m in self.alive if m != PLAIN and self.scores.folds(m) == self.times]
+        enough = min(2, len(self.times))
+        finalists = [m for m in self.alive if m != PLAIN and len(self.scores.folds(m)) >= enough]
         level = 1 - (1 - LEVEL) / max(len(finalists), 1)
         judged = {m: self.scores.difference(m, level=level) for m in finalists}
         better = {m: d for m, d in judged.items() if d is not None and d.low > 0}
         if better:
             choice = max(better, key=lambda m: better[m].value)
-            why = f"Chosen: {choice}, {_points(better[choice])} over plain in {len(self.times)} back-tested periods."
+            count = len(self.scores.folds(choice))
+            why = f"Chosen: {choice}, {_points(better[choice])} over plain in {count} back-tested periods."
         elif judged:
             best, gain = max(((m, d) for m, d in judged.items() if d is not None), key=lambda pair: pair[1].value)
             choice = PLAIN
@@ -242,7 +245,7 @@ class _Run:
                 f"Chosen: plain. No correction is better with confidence; the best, {best}, differs by {_points(gain)}."
             )
         else:
-            choice, why = PLAIN, "Chosen: plain. Time ran out before any correction was tried on every fold."
+            choice, why = PLAIN, "Chosen: plain. Time ran out before any correction was tried on two periods."
         rows = [self.row(method) for method in ranked(self.scores, self.methods)]
         seconds = clock.monotonic() - self.start
         return Backtest(rows, choice, why, self.times, seconds, not self.out_of_time)
