@@ -5,12 +5,14 @@ import itertools
 import numpy as np
 import pytest
 
+from impact_gnn.checks import InputError
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.propagation.aligned import aligned
 from impact_gnn.propagation.building import build_csr
 from impact_gnn.propagation.cluster import Dask
 from impact_gnn.propagation.disk import Disk
 from impact_gnn.propagation.hops import operator
+from impact_gnn.propagation.labels import label_hops
 from impact_gnn.propagation.memory import Memory
 from impact_gnn.propagation.operator import Operator
 from places import quick_directory
@@ -158,3 +160,42 @@ def test_alignment_refuses_what_it_cannot_do():
         aligned(Memory(), message, "jjnorm", [0, 0, 1, 1])
     with quick_directory() as place, pytest.raises(ValueError, match="message has 4 rows for 3 nodes"):
         aligned(Disk(place), message, "center", [0, 0, 1])
+
+
+@pytest.mark.parametrize(
+    ("norm", "self_loop", "weighted"), [("mean", False, False), ("sym", True, True), ("sum", True, False)]
+)
+@pytest.mark.parametrize("renormalize", [True, False])
+def test_label_hops_are_the_same(on_files, norm, self_loop, weighted, renormalize):
+    """Own shares are added up in another order, so the last bits may differ."""
+    rng = np.random.default_rng(5)
+    source, target = edges()
+    both = np.concatenate([[source, target], [target, source]], axis=1)  # every edge leads back, some are loops
+    weight = rng.random(both.shape[1]) if weighted else None
+    time, label = rng.integers(0, 5, NODES), rng.integers(-1, 4, NODES)
+    graph = TemporalGraph(y=label, time=time, edge_index=both, edge_weight=weight, num_labels=4).masked(3)
+    options = {"weighting": "pmp", "hops": 2, "norm": norm, "self_loop": self_loop, "renormalize": renormalize}
+    for _ in range(2):  # the second time files are found
+        found = label_hops(graph, engine=on_files, **options)
+        for a, b in zip(found, label_hops(graph, **options), strict=True):
+            assert isinstance(a, np.memmap)
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6 * np.abs(b).max())
+
+
+def test_label_hops_in_ranges_of_few_edges(tmp_path, monkeypatch):
+    """A range of targets holds a few hundred edges, so return paths lead out of the range and back."""
+    rng = np.random.default_rng(6)
+    source, target = edges()
+    both = np.concatenate([[source, target], [target, source]], axis=1)
+    graph = TemporalGraph(y=rng.integers(0, 4, NODES), time=rng.integers(0, 5, NODES), edge_index=both).masked(3)
+    monkeypatch.setattr("impact_gnn.propagation.steps.EDGES", 100)
+    engine = Disk(tmp_path / "work", memory="8kB")
+    for a, b in zip(label_hops(graph, engine=engine, hops=2), label_hops(graph, hops=2), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_label_hops_of_other_labels_are_refused(tmp_path):
+    graph = TemporalGraph(y=[0, 1, 0, 1], time=[0, 0, 1, 2], edge_index=[[0, 1, 2], [1, 2, 3]])
+    label_hops(graph.masked(2), engine=Disk(tmp_path / "work"))
+    with pytest.raises(InputError, match="another x"):
+        label_hops(graph.masked(1), engine=Disk(tmp_path / "work"))

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from impact_gnn.bench import propagation as bench
+from impact_gnn.bench.propagation_growth import draw_growth
 from impact_gnn.checks import InputError
 from impact_gnn.graph import CSR
 from impact_gnn.propagation import building, passes
@@ -309,7 +310,7 @@ def test_build_csr_refuses():
         build_csr(np.array([0.5]), np.array([0]), 2, 2)
 
 
-def test_benchmark_runs_small(monkeypatch):
+def test_benchmark_runs_small(monkeypatch, tmp_path):
     monkeypatch.setattr(bench, "keep_memory", lambda: None)
     result = bench.run(500, 4000, (16, 128), turns=1, growth_to=10**6, with_peers=True)
     again = json.loads(json.dumps(result))
@@ -320,6 +321,8 @@ def test_benchmark_runs_small(monkeypatch):
     assert 1e-5 < again["widths"]["128"]["float16_error"] < 1e-3
     assert [row["edges"] for row in again["growth"]] == [10**6]
     printed = io.StringIO()
+    draw_growth(again["growth"], tmp_path / "growth.png")
+    assert (tmp_path / "growth.png").read_bytes().startswith(b"\x89PNG")
     bench.show(again, Console(file=printed, width=120))
     assert "float16 against float32, f = 128" in printed.getvalue()
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
 import numpy as np
 
+from impact_gnn import _files
 from impact_gnn.bench.graphs import near_in_time, power_law, random_matrix
 from impact_gnn.bench.timing import rounds, timed
+from impact_gnn.checks import InputError
 from impact_gnn.propagation.building import build_csr
 from impact_gnn.propagation.operator import Operator
 from impact_gnn.weighting import pmp
@@ -26,6 +32,22 @@ def growth(most: int, *, width: int = 16, turns: int = 3, seed: int = 0) -> list
         times = [timed(lambda: operator.apply(x, out)) for _ in range(turns + 1)]  # noqa: B023
         found.append({"edges": edges, "nodes": nodes, "width": width, "ns_per_edge": min(times) / edges * 1e9})
     return found
+
+
+def draw_growth(rows: Sequence[dict[str, float]], path: Path) -> None:
+    """Nanoseconds per edge against the size of the graph, as a plot in `path` (.png or .svg)."""
+    if find_spec("matplotlib") is None:
+        raise InputError("a plot needs matplotlib; pip install matplotlib.")
+    from matplotlib.figure import Figure  # no pyplot: it keeps figures alive and asks for a display
+
+    figure = Figure(figsize=(6, 3.4), layout="constrained")
+    axis = figure.subplots()
+    axis.plot([row["edges"] for row in rows], [row["ns_per_edge"] for row in rows], marker="o", color="tab:blue")
+    axis.set(xscale="log", xlabel="edges", ylabel="ns per edge", ylim=(0, None))
+    axis.set_title(f"One hop with PMP weights, {rows[0]['width']:.0f} columns, {DEGREE} edges a node", fontsize=10)
+    axis.grid(alpha=0.3)
+    with _files.atomic_file(path) as temporary:
+        figure.savefig(temporary, format=path.suffix[1:] or "png", dpi=130)
 
 
 def node_order(nodes: int, edges: int, *, width: int = 128, turns: int = 5, seed: int = 0) -> list[dict[str, float]]:

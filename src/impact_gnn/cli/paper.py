@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from impact_gnn.checks import InputError
 from impact_gnn.cli.common import console, guarded, progress_bar, write_json
 from impact_gnn.cli.graphs import Json
 
@@ -78,15 +79,22 @@ def propagation(
     nodes: Annotated[int, typer.Option(help="Nodes.")] = 1_000_000,
     widths: Annotated[str, typer.Option(help="Feature columns, separated by commas.")] = "16,64,128,256",
     growth_to: Annotated[int, typer.Option(help="Also time graphs up to this many edges.")] = 0,
+    order: Annotated[bool, typer.Option("--order", help="Also measure what sorting nodes by time brings.")] = False,
+    plot: Annotated[Path | None, typer.Option(help="Draw the growth into this .png or .svg.")] = None,
     json: Json = None,
 ) -> None:
     """The propagation kernel against torch, scipy and PyG, and against a gather-only roofline."""
     from impact_gnn.bench import propagation as it
+    from impact_gnn.bench.propagation_growth import draw_growth
 
     def work() -> None:
-        found = it.run(nodes, edges, [int(width) for width in widths.split(",")], growth_to=growth_to)
+        if plot is not None and not growth_to:
+            raise InputError("--plot draws the growth, but none is measured; add --growth-to 200000000.")
+        found = it.run(nodes, edges, [int(width) for width in widths.split(",")], growth_to=growth_to, order=order)
         it.show(found)
         write_json(json, found)
+        if plot is not None:
+            draw_growth(found["growth"], plot)
 
     guarded(work)
 

@@ -33,6 +33,9 @@ from impact_gnn.propagation.stored_csr import StoredCSR
 SLICES_PER_THREAD = 2
 """At least so many slices for every thread of the cluster, where there are enough columns: they end together."""
 
+RANGES_PER_THREAD = 4
+"""Into so many ranges of rows per thread the copying is divided."""
+
 
 @dataclass(frozen=True, eq=False)
 class Dask:
@@ -164,8 +167,7 @@ class Cluster:
         if stored is None or not all(self.client.run(_sees, stored.path.absolute()).values()):
             return Local().cut(plan, x, tick)
         stored = Stored(stored.path.absolute(), stored.dtype, stored.shape, stored.position)
-        ranges = slices.row_ranges(len(x), paging.block_rows(x))
-        found = self._all(slices.cut_rows, [(plan, stored, *each) for each in ranges], tick)
+        found = self._all(slices.cut_rows, [(plan, stored, *each, True) for each in self._ranges(stored)], tick)
         return [digest for each in found for digest in each]
 
     def slices(self, plan: Plan, todo: list[tuple[int, int]], complete: Complete, tick: Tick) -> None:
@@ -178,12 +180,16 @@ class Cluster:
 
     def join(self, plan: Plan, hop: int, target: Stored, tick: Tick) -> None:
         """One task per range of rows."""
-        ranges = slices.row_ranges(target.shape[0], paging.block_rows(target))
-        self._all(slices.join_rows, [(plan, hop, target, *each) for each in ranges], tick)
+        self._all(slices.join_rows, [(plan, hop, target, *each, True) for each in self._ranges(target)], tick)
 
     def map(self, function: Callable[..., Any], tasks: list[tuple[Any, ...]]) -> list[Any]:
         """`function(*task)` for every task, in order."""
         return self._all(function, tasks, lambda share: None)
+
+    def _ranges(self, stored: Stored) -> list[tuple[int, int]]:
+        """A few ranges of rows for every thread."""
+        most = RANGES_PER_THREAD * sum(self.client.nthreads().values())
+        return slices.row_ranges(stored.shape[0], paging.block_rows(stored), most)
 
     def _all(self, function: Callable[..., Any], tasks: list[tuple[Any, ...]], tick: Tick) -> list[Any]:
         found: list[Any] = [None] * len(tasks)

@@ -20,14 +20,25 @@ from impact_gnn.propagation.passes import aligned_empty
 from impact_gnn.propagation.plan import Plan
 
 
-def row_ranges(size: int, step: int) -> list[tuple[int, int]]:
-    """Ranges of rows for tasks: whole steps, and whole pages of any file, so that no two tasks write to one page."""
-    step = 4 * max(step, PAGE)  # powers of two
+def row_ranges(size: int, step: int, most: int | None = None) -> list[tuple[int, int]]:
+    """Ranges of rows for tasks: whole steps, and whole pages of any file, so that no two tasks write to one page.
+
+    Example:
+        >>> row_ranges(100_000, 8192)
+        [(0, 32768), (32768, 65536), (65536, 98304), (98304, 100000)]
+        >>> row_ranges(100_000, 8192, most=2)
+        [(0, 57344), (57344, 100000)]
+    """
+    unit = max(step, PAGE)  # both are powers of two
+    step = unit * max(4, 0 if most is None else -(-size // (unit * most)))
     return [(first, min(first + step, size)) for first in range(0, size, step)]
 
 
-def cut_rows(plan: Plan, x: np.ndarray | Stored, first: int, last: int) -> list[bytes]:
-    """Copies rows of X into the files of the slices; the checksums of the blocks are returned."""
+def cut_rows(plan: Plan, x: np.ndarray | Stored, first: int, last: int, durable: bool = False) -> list[bytes]:
+    """Copies rows of X into the files of the slices; the checksums of the blocks are returned.
+
+    With `durable` the task also waits for the disk, while others go on.
+    """
     step = paging.block_rows(x)
     digests = []
     with ExitStack() as stack:
@@ -41,6 +52,8 @@ def cut_rows(plan: Plan, x: np.ndarray | Stored, first: int, last: int) -> list[
             digests.append(paging.digest(rows))
             for number, each in enumerate(out):
                 each.write(begin, rows[:, plan.columns[number] : plan.columns[number + 1]])
+        for each in out if durable else ():
+            os.fsync(each.handle)
     return digests
 
 
@@ -72,7 +85,7 @@ def whole_slice(plan: Plan, number: int, done: int, threads: int) -> int:
     return number
 
 
-def join_rows(plan: Plan, hop: int, target: Stored, first: int, last: int) -> None:
+def join_rows(plan: Plan, hop: int, target: Stored, first: int, last: int, durable: bool = False) -> None:
     """Puts rows of all slices of a hop side by side into the file `target`."""
     step = paging.block_rows(target)
     with ExitStack() as stack:
@@ -86,6 +99,8 @@ def join_rows(plan: Plan, hop: int, target: Stored, first: int, last: int) -> No
             for number, part in enumerate(parts):
                 whole[: end - begin, plan.columns[number] : plan.columns[number + 1]] = part.read(begin, end)
             out.write(begin, whole[: end - begin])
+        if durable:
+            os.fsync(out.handle)
 
 
 def flush(path: Path) -> None:
