@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn import MLP
 
 from impact_gnn import checks
+from impact_gnn.nn.blocks import Dropout, mlp
 
 ATTENTIONS = ("recursive", "jk")
 
@@ -52,16 +52,14 @@ class GAMLP(nn.Module):
         super().__init__()
         checks.choice("attention", attention, ATTENTIONS)
         self.encode = nn.ModuleList(
-            nn.Sequential(nn.Linear(width, hidden), nn.LayerNorm(hidden), nn.PReLU(), nn.Dropout(dropout))
+            nn.Sequential(nn.Linear(width, hidden), nn.LayerNorm(hidden), nn.PReLU(), Dropout(dropout))
             for width in in_channels
         )
         kind = RecursiveAttention if attention == "recursive" else JumpingAttention
         self.attend = kind(len(in_channels), hidden)
         self.residual = nn.Linear(in_channels[0], hidden) if residual else None
-        self.classify = nn.Sequential(
-            nn.PReLU(), nn.Dropout(dropout), _mlp(hidden, hidden, num_labels, num_layers, dropout)
-        )
-        self.label_branch = _mlp(sum(label_channels), hidden, num_labels, 2, dropout) if label_channels else None
+        self.classify = nn.Sequential(nn.PReLU(), Dropout(dropout), mlp([*[hidden] * num_layers, num_labels], dropout))
+        self.label_branch = mlp([sum(label_channels), hidden, num_labels], dropout) if label_channels else None
 
     def forward(self, hops: Sequence[Tensor], label_hops: Sequence[Tensor] = ()) -> Tensor:
         """Logits [n, num_labels] of any rows."""
@@ -96,7 +94,7 @@ class JumpingAttention(nn.Module):
 
     def __init__(self, num_hops: int, width: int) -> None:
         super().__init__()
-        self.reference = MLP([num_hops * width, width, width], norm=None)
+        self.reference = mlp([num_hops * width, width, width], norm=False)
         self.score = nn.Linear(2 * width, 1)
 
     def forward(self, hops: Sequence[Tensor]) -> Tensor:
@@ -110,9 +108,3 @@ def weighted_mean(scores: Sequence[Tensor], hops: Sequence[Tensor]) -> Tensor:
     """Σ_k softmax(scores)_k · hop_k."""
     share = torch.softmax(torch.cat([*scores], dim=1), dim=1)
     return torch.einsum("nk,nkf->nf", share, torch.stack([*hops], dim=1))
-
-
-def _mlp(width: int, hidden: int, out: int, num_layers: int, dropout: float) -> MLP:
-    return MLP(
-        [width, *[hidden] * (num_layers - 1), out], dropout=dropout, norm="layer_norm", norm_kwargs={"mode": "node"}
-    )

@@ -6,9 +6,10 @@ from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import dropout, elu
+from torch.nn.functional import elu
 
 from impact_gnn.checks import InputError
+from impact_gnn.nn.blocks import dropout
 from impact_gnn.nn.messages import Align
 from impact_gnn.nn.sparse import Propagation
 from impact_gnn.transforms.attention import TimeGATConv

@@ -10,6 +10,7 @@ from torch.nn.functional import relu
 from torch_geometric.nn import GroupAddRev
 
 from impact_gnn.checks import InputError
+from impact_gnn.nn.blocks import dropout
 from impact_gnn.nn.gat import GATLayer
 from impact_gnn.nn.messages import Message
 from impact_gnn.nn.sparse import Propagation
@@ -82,8 +83,7 @@ class _Reversible(nn.Module):
     def _mask(self, x: Tensor) -> Tensor | None:
         if not self.training or self.dropout == 0:
             return None
-        kept = 1 - self.dropout
-        return torch.empty(len(x), self.width, dtype=x.dtype, device=x.device).bernoulli_(kept).div_(kept)
+        return dropout(torch.ones(len(x), self.width, dtype=x.dtype, device=x.device), self.dropout, True)
 
 
 class RevGAT(_Reversible):

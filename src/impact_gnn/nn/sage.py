@@ -5,8 +5,9 @@ from __future__ import annotations
 from itertools import pairwise
 
 from torch import Tensor, nn
-from torch.nn.functional import dropout, relu
+from torch.nn.functional import relu
 
+from impact_gnn.nn.blocks import dropout
 from impact_gnn.nn.messages import Message
 from impact_gnn.nn.sparse import Propagation
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn import MLP
+
+from impact_gnn.nn.blocks import mlp
 
 
 class SGC(nn.Module):
@@ -39,7 +40,7 @@ class SGC(nn.Module):
         super().__init__()
         width = (in_channels if isinstance(in_channels, int) else in_channels[-1]) + sum(label_channels)
         middle = [] if hidden is None else [hidden] * (num_layers - 1)
-        self.classify = MLP([width, *middle, num_labels], dropout=dropout, norm=None)
+        self.classify = mlp([width, *middle, num_labels], dropout, norm=False)
 
     def forward(self, hops: Sequence[Tensor], label_hops: Sequence[Tensor] = ()) -> Tensor:
         """Logits [n, num_labels] of any rows."""

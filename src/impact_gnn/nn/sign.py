@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn import MLP
+
+from impact_gnn.nn.blocks import Dropout, mlp
 
 
 class SIGN(nn.Module):
@@ -40,13 +41,10 @@ class SIGN(nn.Module):
         super().__init__()
         widths = [*in_channels, *label_channels]
         self.branches = nn.ModuleList(
-            nn.Sequential(nn.Linear(width, hidden), nn.LayerNorm(hidden), nn.PReLU(), nn.Dropout(dropout))
+            nn.Sequential(nn.Linear(width, hidden), nn.LayerNorm(hidden), nn.PReLU(), Dropout(dropout))
             for width in widths
         )
-        self.classify = MLP(
-            [hidden * len(widths), *[hidden] * (num_layers - 1), num_labels], dropout=dropout, norm="layer_norm",
-            norm_kwargs={"mode": "node"},
-        )  # fmt: skip
+        self.classify = mlp([hidden * len(widths), *[hidden] * (num_layers - 1), num_labels], dropout)
 
     def forward(self, hops: Sequence[Tensor], label_hops: Sequence[Tensor] = ()) -> Tensor:
         """Logits [n, num_labels] of any rows."""
