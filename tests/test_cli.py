@@ -111,9 +111,69 @@ def test_killed_and_started_again_gives_the_same(saved, finished, tmp_path):
     assert not [p for p in out.rglob("*.tmp-*") if p.suffix != ".npy" and "fits" not in p.parts]
 
 
+def test_stopped_by_hand_keeps_what_is_finished(saved, tmp_path):
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "impact_gnn", "run", str(saved), "--out", str(out), *QUICK]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    limit = time.time() + 120
+    while not (out / "work" / "diagnosis.json").exists() and process.poll() is None and time.time() < limit:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "stopped; what was finished is kept, run the command again to continue." in said
+    assert "Traceback" not in said
+    assert (out / "work" / "diagnosis.json").exists()
+    assert not (out / "summary.json").exists()
+
+
+def test_a_full_disk_is_one_sentence_and_the_rest_can_be_made_later(saved, tmp_path):
+    """Files may not grow beyond a few kilobytes: as on a full disk, writing fails half way."""
+    limited = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (9000, resource.RLIM_INFINITY));"
+        "from impact_gnn.cli import app; app()"
+    )
+    out = tmp_path / "out"
+    command = [sys.executable, "-B", "-c", limited, "run", str(saved), "--out", str(out), *QUICK]
+    environment = os.environ | {"NUMBA_DISABLE_CACHING": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, env=environment)
+    assert done.returncode == 2, done.stderr
+    assert "File too large" in done.stderr
+    assert "what was finished is kept, run the command again to continue." in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (out / "summary.json").exists()
+    again = here("run", saved, "--out", out, *QUICK)
+    assert again.exit_code == 0, again.stderr
+    assert (out / "report.html").exists()
+
+
+def test_a_graph_with_one_labelled_period_is_predicted_without_a_back_test(tmp_path):
+    g = ig.tsbm(num_nodes=120, num_times=2, num_labels=2, num_features=3, mean_degree=8, seed=0)
+    g.save(tmp_path / "g")
+    done = here("run", tmp_path / "g", "--out", tmp_path / "out", "--cutoff", "1", "--budget", "1m")
+    assert done.exit_code == 0, done.stderr
+    assert "Chosen: plain. The past is too short for a back-test" in done.stdout
+    assert len((tmp_path / "out" / "predictions.csv").read_text().splitlines()) == 1 + int((g.time == 1).sum())
+
+
+def test_a_graph_with_one_period_is_refused(tmp_path):
+    g = ig.TemporalGraph(x=np.ones((4, 2)), y=[0, 1, 0, 1], time=[3, 3, 3, 3], edge_index=[[0, 1], [1, 2]])
+    g.save(tmp_path / "g")
+    done = here("run", tmp_path / "g", "--out", tmp_path / "out")
+    assert done.exit_code == 2
+    assert "period" in done.stderr or "cutoff" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_report_shows_the_command_as_it_was_typed(finished, saved):
+    out, _ = finished
+    assert f"run {saved} --out {out}" in json.loads((out / "summary.json").read_text())["command"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
+        (["run", "GRAPH", "--out", "x", "--hops", "0"], "hops=0 must be at least 1"),
         (["check", "nowhere"], "nowhere does not exist; give a folder"),
         (["run", "GRAPH", "--out", "x", "--cutoff", "1900"], "no node before cutoff=1900 has a label"),
         (["run", "GRAPH", "--out", "x", "--cutoff", "3000"], "so there is nothing to predict"),

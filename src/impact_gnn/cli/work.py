@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +18,7 @@ Candidates = Annotated[str | None, typer.Option(help="Methods to try, separated 
 Folds = Annotated[int, typer.Option(help="Past periods to predict in the back-test.")]
 Budget = Annotated[str, typer.Option(help="Time for the back-test: 90s, 10m, 2h.")]
 Model = Annotated[str, typer.Option(help="auto, sign, sgc or gamlp.")]
+Hops = Annotated[int, typer.Option(help="Steps along the edges.")]
 Out = Annotated[Path, typer.Option("--out", help="Directory for the results.", show_default=False)]
 Directed = Annotated[bool, typer.Option("--directed", help="Let messages run along the edges only, not back.")]
 
@@ -29,6 +32,7 @@ def run(
     folds: Folds = 3,
     seeds: Annotated[int, typer.Option(help="Most seeds per fold.")] = 2,
     budget: Budget = "10m",
+    hops: Hops = 2,
     features: Features = None,
     directed: Directed = False,
     table: Annotated[str, typer.Option(help="csv or parquet.")] = "csv",
@@ -47,7 +51,7 @@ def run(
         found = opened(graph, features)
         options = Options(
             cutoff=cutoff, model=model, candidates=_methods(candidates), folds=folds, seeds=seeds,
-            budget=seconds(budget), undirected=not directed, seed=seed, table=table,
+            budget=seconds(budget), hops=hops, undirected=not directed, seed=seed, table=table,
         )  # fmt: skip
         with progress_bar("back-test") as update:
 
@@ -55,7 +59,8 @@ def run(
                 if stage == "back-test":
                     update(done, total, now)
 
-            summary = job(found, out, options, Watch(console.print, progress))
+            command = shlex.join(["impact", *sys.argv[1:]])
+            summary = job(found, out, options, Watch(console.print, progress), command=command)
         write_json(json, summary)
         count = summary["predictions"]["count"]
         console.print(f"\n{summary['why']}")
@@ -92,6 +97,7 @@ def backtest(
     folds: Folds = 3,
     seeds: Annotated[int, typer.Option(help="Most seeds per fold.")] = 2,
     budget: Budget = "10m",
+    hops: Hops = 2,
     features: Features = None,
     directed: Directed = False,
     json: Json = None,
@@ -105,7 +111,7 @@ def backtest(
 
         found = opened(graph, features)
         at = found.infer_cutoff() if cutoff is None else cutoff
-        pipeline = Options(model=model, undirected=not directed).pipeline(at)
+        pipeline = Options(model=model, hops=hops, undirected=not directed).pipeline(at)
         chosen = _methods(candidates) or CANDIDATES
         with progress_bar("back-test") as update:
             outcome = test(

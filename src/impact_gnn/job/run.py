@@ -70,14 +70,21 @@ class Watch:
 
 
 def run(
-    graph: TemporalGraph, out: str | Path, options: Options | None = None, watch: Watch | None = None
+    graph: TemporalGraph,
+    out: str | Path,
+    options: Options | None = None,
+    watch: Watch | None = None,
+    *,
+    command: str | None = None,
 ) -> dict[str, Any]:
     """Check, diagnose, back-test, fit, predict, explain; writes everything into `out` and returns the summary.
 
     A stage that is finished is kept in `out/work`; a run that was cut off and is started again with the same graph
-    and options goes on from there.
+    and options goes on from there. `command` is what was typed, for the report.
     """
     options, watch, out = options or Options(), watch or Watch(), Path(out)
+    if options.hops < 1:
+        raise InputError(f"hops={options.hops} must be at least 1.")
     cutoff = graph.infer_cutoff() if options.cutoff is None else options.cutoff
     view = graph.masked(cutoff)
     for method in ("plain", *(options.candidates or ())):  # refuses bad options before any work
@@ -96,7 +103,8 @@ def run(
     summary = {
         "graph": asdict(view.summary()),
         "cutoff": cutoff,
-        "options": asked | {"budget": options.budget},
+        "command": command,
+        "options": asked | {"budget": options.budget, "table": options.table},
         "diagnosis": found["diagnosis"],
         "advice": found["advice"],
         "backtest": tested,
