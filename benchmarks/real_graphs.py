@@ -39,7 +39,7 @@ def one(name: str, root: Path, out: Path, options: Options, seeds: int) -> dict:
 
 
 def score(graph: ig.TemporalGraph, cutoff: int, choice: str, options: Options, seeds: int) -> dict:
-    scores, view = Scores(), graph.masked(cutoff)
+    scores, view, options = Scores(), graph.masked(cutoff), options.settled(graph)
     inputs = options.pipeline(cutoff).inputs(view)
     for method in dict.fromkeys(["plain", choice]):
         for seed in range(seeds):

@@ -9,6 +9,7 @@ import pytest
 from impact_gnn.checks import InputError
 from impact_gnn.data.tsbm import tsbm
 from impact_gnn.diagnostics import VERDICTS, advise, diagnose
+from impact_gnn.diagnostics.advice import THROUGH
 from impact_gnn.diagnostics.cells import Cells
 from impact_gnn.diagnostics.feature_drift import feature_drift
 from impact_gnn.diagnostics.feature_map import feature_map
@@ -444,7 +445,9 @@ def test_without_own_relations_connectivity_cannot_be_told(graph):
     assert "author" in found.shift.path
     methods = advise(found, mixed).methods
     assert "center+labels" in methods
-    assert not any("pmp" in method or "snapshot" in method for method in methods)  # they would equal others
+    assert {method for method in methods if "mp" in method} == set(THROUGH)  # weights by edge would change nothing
+    assert "snapshot" in methods  # papers of one author come and go
+    assert not any("ends" in method for method in advise(found, graph).methods)
 
 
 # -- map ---------------------------------------------------------------------------------------------------------

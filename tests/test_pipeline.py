@@ -9,7 +9,7 @@ from impact_gnn.pipeline import Inputs, Method, Pipeline
 CUTOFF = 5
 QUICK = {"cutoff": CUTOFF, "hidden": 8, "epochs": 8, "device": "cpu"}
 METHODS = ["plain", "pmp", "mmp", "genpmp", "center", "pmp+standardize", "jjnorm", "pny", "labels", "snapshot",
-           "snapshot+labels", "recency", "features", "pmp+center+jjnorm+labels"]  # fmt: skip
+           "snapshot+labels", "snapshot+lags+labels", "recency", "features", "pmp+center+jjnorm+labels"]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +57,7 @@ def test_methods_are_read_in_any_order(text, same):
         ("pmp+pmp", "names 'pmp' twice"),
         ("center+standardize", "centres twice"),
         ("features+labels", "corrects messages it does not use"),
+        ("pmp+lags", "'lags' without 'snapshot'"),
         ("", "unknown part ''"),
     ],
 )
@@ -119,6 +120,27 @@ def test_snapshots_show_every_node_the_graph_of_its_time(graph):
         rows = np.flatnonzero(graph.time == t)
         for hop, wanted in zip(hops[1:], expected, strict=True):
             np.testing.assert_allclose(hop[rows], wanted[then.time == t], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("hetero_graph", [False, True])
+def test_with_lags_the_past_is_seen_as_late_as_targets_are_today(graph, hetero_graph):
+    """Targets of two periods are seen 0 or 1 period after their own: so is the past, with the labels known then."""
+    g = hetero() if hetero_graph else graph
+    inputs = Inputs(g.masked(4), hops=2)
+    hops, labels = inputs.shown(Method.parse("snapshot+lags+labels"), 4)
+    seen = inputs._seen_at(4)
+    assert (seen[g.time >= 4] == 5).all()
+    assert set(seen[g.time < 4] - g.period[g.time < 4]) == {0, 1}
+    for last in g.times:
+        then = g.upto(int(last))
+        known = np.where(then.time < last - 1, then.y, -1)
+        if not (known >= 0).any():
+            continue
+        today = Inputs(then.with_labels(known), hops=2)
+        wanted, wanted_labels = today.shown(Method.parse("labels"), int(last))
+        rows, among = np.flatnonzero(seen == last), np.flatnonzero(seen[g.time <= last] == last)
+        for whole, part in zip([*hops, *labels], [*wanted, *wanted_labels], strict=True):
+            np.testing.assert_allclose(whole[rows], part[among], rtol=1e-4, atol=1e-5)
 
 
 def test_one_hop_through_another_type():

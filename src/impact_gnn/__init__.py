@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from impact_gnn.backtesting import backtest
     from impact_gnn.checks import InputError
     from impact_gnn.data.files import load
+    from impact_gnn.data.hetero_tsbm import hetero_tsbm
+    from impact_gnn.data.ogb import load_ogb
     from impact_gnn.data.pyg import from_pyg, to_pyg
     from impact_gnn.data.tsbm import tsbm, tsbm_model
     from impact_gnn.diagnostics import advise, diagnose
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from impact_gnn.pipeline import Pipeline
     from impact_gnn.propagation.hops import propagate
     from impact_gnn.propagation.labels import label_hops
+    from impact_gnn.propagation.metapaths import metapath_hops, metapath_label_hops, metapaths
+    from impact_gnn.propagation.squashing import squash
 
 __all__ = [
     "InputError",
@@ -38,10 +42,16 @@ __all__ = [
     "diagnose",
     "engines",
     "from_pyg",
+    "hetero_tsbm",
     "label_hops",
     "load",
+    "load_ogb",
+    "metapath_hops",
+    "metapath_label_hops",
+    "metapaths",
     "nn",
     "propagate",
+    "squash",
     "to_pyg",
     "transforms",
     "tsbm",
@@ -59,9 +69,15 @@ _HOMES = {
     "backtest": "backtesting",
     "diagnose": "diagnostics",
     "label_hops": "propagation.labels",
+    "metapath_hops": "propagation.metapaths",
+    "metapath_label_hops": "propagation.metapaths",
+    "metapaths": "propagation.metapaths",
+    "squash": "propagation.squashing",
+    "hetero_tsbm": "data.hetero_tsbm",
     "propagate": "propagation.hops",
     "from_pyg": "data.pyg",
     "load": "data.files",
+    "load_ogb": "data.ogb",
     "to_pyg": "data.pyg",
     "tsbm": "data.tsbm",
     "tsbm_model": "data.tsbm",

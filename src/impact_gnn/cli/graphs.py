@@ -8,8 +8,12 @@ from typing import Annotated
 
 import typer
 
+from impact_gnn import checks
+from impact_gnn.checks import InputError
 from impact_gnn.cli.common import console, guarded, progress_bar, write_json
 from impact_gnn.data.files import load
+from impact_gnn.data.hetero_tsbm import PRESETS, hetero_tsbm, scaled
+from impact_gnn.data.ogb import load_ogb
 from impact_gnn.data.tsbm import tsbm_model, write_tsbm
 from impact_gnn.graph import TemporalGraph
 
@@ -50,13 +54,26 @@ def check(
 
 
 def convert(
-    graph: Graph,
     out: Annotated[Path, typer.Option(help="Directory of the saved graph.", show_default=False)],
+    graph: Annotated[
+        str | None, typer.Argument(help="A folder with nodes and edges, an .npz file, or a saved graph.")
+    ] = None,
+    ogb: Annotated[str | None, typer.Option(help="Instead: ogbn-arxiv, ogbn-mag or ogbn-papers100M.")] = None,
+    root: Annotated[Path | None, typer.Option(help="The folder in which OGB keeps it.")] = None,
 ) -> None:
     """Write a graph as a saved directory, which opens at once however large it is."""
 
     def work() -> None:
-        found = opened(graph)
+        if (graph is None) == (ogb is None) or (ogb is None) != (root is None):
+            raise InputError("name what to convert: a graph, or a data set of OGB with --ogb NAME --root DIR.")
+        if ogb is None or root is None:
+            found = opened(str(graph))
+        else:
+            official = load_ogb(ogb, root)
+            found = official.graph
+            console.print(
+                f"the official split: labels are known before {official.cutoff}; use --cutoff {official.cutoff}"
+            )
         found.save(out)
         console.print(f"{found} saved to {out}")
 
@@ -74,10 +91,20 @@ def generate(
     mean_degree: Annotated[float | None, typer.Option(help="Expected neighbours per node.")] = None,
     seed: Annotated[int, typer.Option(help="Seed.")] = 0,
     memory: Annotated[str, typer.Option(help="Memory to stay within.")] = "2GB",
+    preset: Annotated[
+        str | None, typer.Option(help="Papers, authors, fields and institutions instead, of the sizes of: mag.")
+    ] = None,
+    scale: Annotated[float, typer.Option(help="With --preset: nodes and edges in units of its sizes.")] = 1.0,
 ) -> None:
     """Generate a graph of the temporal stochastic block model, however large."""
 
     def work() -> None:
+        if preset is not None:
+            sizes = scaled(PRESETS[checks.choice("preset", preset, PRESETS)], scale)
+            made = hetero_tsbm(**sizes, seed=seed)
+            made.save(out)
+            console.print(f"{made} saved to {out}")
+            return
         try:
             step: float | str = float(decay)
         except ValueError:

@@ -17,7 +17,7 @@ Cutoff = Annotated[int | None, typer.Option(help="Labels are known before this t
 Candidates = Annotated[str | None, typer.Option(help="Methods to try, separated by commas: plain,pmp+center,labels.")]
 Folds = Annotated[int, typer.Option(help="Past periods to predict in the back-test.")]
 Budget = Annotated[str, typer.Option(help="Time for the back-test: 90s, 10m, 2h.")]
-Model = Annotated[str, typer.Option(help="auto, sign, sgc or gamlp.")]
+Model = Annotated[str, typer.Option(help="auto, sign, sgc, gamlp, sehgnn or rphgnn.")]
 Hops = Annotated[int, typer.Option(help="Steps along the edges.")]
 Out = Annotated[Path, typer.Option("--out", help="Directory for the results.", show_default=False)]
 Directed = Annotated[bool, typer.Option("--directed", help="Let messages run along the edges only, not back.")]
@@ -111,7 +111,7 @@ def backtest(
 
         found = opened(graph, features)
         at = found.infer_cutoff() if cutoff is None else cutoff
-        pipeline = Options(model=model, hops=hops, undirected=not directed).pipeline(at)
+        pipeline = Options(model=model, hops=hops, undirected=not directed).settled(found).pipeline(at)
         chosen = _methods(candidates) or CANDIDATES
         with progress_bar("back-test") as update:
             outcome = test(

@@ -1,1 +1,1 @@
-"""Where graphs come from: the temporal stochastic block model, files and PyTorch Geometric."""
+"""Where graphs come from: temporal stochastic block models, files and PyTorch Geometric."""

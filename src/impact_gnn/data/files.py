@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,9 @@ import pyarrow.parquet
 
 from impact_gnn import _files
 from impact_gnn.checks import InputError, distinct, features, listing
+from impact_gnn.data import _archive
+from impact_gnn.data._reading import guarded
 from impact_gnn.graph import HOMOGENEOUS, TemporalGraph, saved
-
-ARCHIVE_NAMES = ("x", "y", "time", "edge_index", "edge_weight", "ids", "label_names")
-"""Arrays an `.npz` archive may hold; others are ignored. `time` and `edge_index` are needed."""
 
 
 def load(path: str | Path, *, verify: bool = False) -> TemporalGraph:
@@ -28,6 +26,8 @@ def load(path: str | Path, *, verify: bool = False) -> TemporalGraph:
       feature, or a `features.npy` beside it) and `edges.csv` or `edges.parquet` (`source`, `target`, optionally
       `weight`); ids and labels may be numbers or text, an empty label is unknown;
     - an `.npz` archive with `time`, `edge_index` and optionally `x`, `y`, `edge_weight`, `ids`, `label_names`;
+    - an `.npz` archive of several node types: `paper_time`, `paper_x`, `paper_y`, `num_authors`, and one array
+      `author_writes_paper` per relation; the type with labels is the one to classify;
     - a directory written by `TemporalGraph.save`, whose arrays are mapped into memory, not read.
 
     Args:
@@ -59,20 +59,15 @@ def _from_saved(path: Path, verify: bool) -> TemporalGraph:
 
 
 def _from_archive(path: Path) -> TemporalGraph:
-    def read() -> dict[str, np.ndarray]:
+    def names() -> list[str]:
         with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in ARCHIVE_NAMES if name in archive.files}
+            return list(archive.files)
 
-    found = _guarded(path, read)
-    missing = [name for name in ("time", "edge_index") if name not in found]
-    if missing:
-        raise InputError(f"{path} has no array called {listing(missing)}; an archive needs time and edge_index.")
-    names = found.pop("label_names", None)
-    if names is not None:
-        if names.ndim != 1:
-            raise InputError(f"{path}: label_names has shape {names.shape}; give one name per class.")
-        names = names.tolist()
-    return TemporalGraph(**found, label_names=names)
+    def read(wanted: list[str]) -> dict[str, np.ndarray]:
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in wanted}
+
+    return _archive.graph_of(str(path), guarded(path, names), lambda wanted: guarded(path, lambda: read(wanted)))
 
 
 def _from_tables(folder: Path) -> TemporalGraph:
@@ -124,18 +119,7 @@ def _table(folder: Path, name: str) -> pa.Table:
         table.validate(full=True)  # text that is not UTF-8 would otherwise come up later
         return table.rename_columns(table.column_names)
 
-    return _guarded(file, read)
-
-
-def _guarded(path: Path, read: Callable[[], Any]) -> Any:
-    """What `read` gives; whatever a damaged file makes a reader raise becomes one sentence."""
-    try:
-        return read()
-    except MemoryError:
-        raise InputError(f"{path} does not fit into memory, or its header is damaged; restore it.") from None
-    except Exception as error:  # readers of zip, npy, csv and parquet raise dozens of kinds
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise InputError(f"{path} cannot be read ({reason}); restore it or write it again.") from None
+    return guarded(file, read)
 
 
 def _need(table: pa.Table, file: str, columns: tuple[str, ...]) -> None:

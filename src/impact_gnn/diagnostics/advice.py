@@ -39,6 +39,8 @@ ALIGNED = (
     "center", "standardize", "jjnorm", "pmp+center", "pmp+jjnorm", "center+jjnorm", "genpmp+center", "center+labels",
     "standardize+labels", "jjnorm+labels", "pmp+center+labels", "center+snapshot",
 )  # fmt: skip
+THROUGH = ("pmp+ends", "pmp+labels+ends", "pmp+center+ends")
+"""What is worth a try where target nodes meet through nodes that have no time."""
 
 
 @dataclass(frozen=True)
@@ -95,12 +97,13 @@ def advise(diagnosis: Diagnosis, graph: TemporalGraph) -> Advice:
     | mmp | the paper advises against it: it hears half of the neighbours | −.6 |
     | pny | connectivity separable / otherwise; only on small graphs | .6 / 0 |
     | snapshot | past and future neighbours differ / do not: won .04 on one graph, lost .036, .045 on two | .4 / −.4 |
+    | ends | target nodes meet through nodes without a time, where weights by edge do nothing: judgement | .2 |
     | recency | label mix or features change / both hold: nothing to forget | .5 / −.3 |
     | features | no edges at all / connectivity fails / otherwise | 1 / −.6 / −1 |
     | any | it removes the share s of the measured shift of messages and keeps the classes apart | +.5·s |
 
-    Left out is only what cannot differ from another candidate or cannot be computed: time weights where no edge has
-    a time at both ends, alignments without features, label hops without edges, PNY on large or mixed graphs.
+    Left out is only what cannot differ from another candidate or cannot be computed: time weights by edge where no edge
+    has a time at both ends, alignments without features, label hops without edges, PNY on large or mixed graphs.
 
     Args:
         diagnosis: From `diagnose`.
@@ -141,8 +144,17 @@ def _possible(diagnosis: Diagnosis, graph: TemporalGraph) -> list[str]:
         part.num_edges and graph.nodes[triple[0]].time is not None and graph.nodes[triple[2]].time is not None
         for triple, part in graph.relations.items()
     )
-    dated = {"pmp", "genpmp", "mmp", "snapshot"}
-    return found if timed else [method for method in found if not dated & set(method.split("+"))]
+    through = any(
+        part.num_edges and graph.nodes[kind].time is None
+        for (source, _, end), part in graph.relations.items()
+        for kind in ({source, end} - {graph.target} if graph.target in (source, end) else ())
+    )
+    if through and features:
+        found += THROUGH
+    if timed:
+        return found
+    dated = {"pmp", "genpmp", "mmp"} | (set() if through else {"snapshot"})
+    return [method for method in found if "ends" in method.split("+") or not dated & set(method.split("+"))]
 
 
 def _small(graph: TemporalGraph) -> bool:
@@ -190,6 +202,7 @@ def _worth(diagnosis: Diagnosis, graph: TemporalGraph) -> Iterator[tuple[str, tu
     sided = _asymmetric(diagnosis)
     words = "past and future neighbours differ" if sided else "past and future neighbours are alike"
     yield part("snapshot", 0.4 if sided else -0.4, words)
+    yield part("ends", 0.2, "nodes meet through nodes without a time")
     moving = FAILS in (mix, drift) or DOUBTFUL in (mix, drift)
     why = "labels or features change, so recent nodes tell more" if moving else "nothing should be forgotten"
     yield part("recency", 0.5 if moving else -0.3, why)

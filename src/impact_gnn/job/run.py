@@ -7,7 +7,7 @@ import resource
 import sys
 import time as clock
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ class Options:
 
     Args:
         cutoff: Labels are known before it; by default the graph tells.
-        model: "auto" (SIGN), or a name of `pipeline.MODELS`.
+        model: "auto" (SIGN, or SeHGNN where there are several node types), or a name of `pipeline.MODELS`.
         candidates: Methods to back-test; by default those that the diagnosis advises.
         folds: Past periods to predict in the back-test.
         seeds: Most seeds per fold.
@@ -55,10 +55,13 @@ class Options:
     seed: int = 0
     table: str = "csv"
 
+    def settled(self, graph: TemporalGraph) -> Options:
+        """The same options with the model that "auto" stands for on this graph."""
+        return replace(self, model="sehgnn" if graph.is_hetero else "sign") if self.model == "auto" else self
+
     def pipeline(self, cutoff: int, method: str = "plain") -> Pipeline:
-        """The pipeline that these options describe."""
-        model = "sign" if self.model == "auto" else self.model
-        return Pipeline(model, method, cutoff, hops=self.hops, undirected=self.undirected, seed=self.seed)
+        """The pipeline that settled options describe."""
+        return Pipeline(self.model, method, cutoff, hops=self.hops, undirected=self.undirected, seed=self.seed)
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,7 @@ def run(
     A stage that is finished is kept in `out/work`; a run that was cut off and is started again with the same graph
     and options goes on from there. `command` is what was typed, for the report.
     """
-    options, watch, out = options or Options(), watch or Watch(), Path(out)
+    options, watch, out = (options or Options()).settled(graph), watch or Watch(), Path(out)
     if options.hops < 1:
         raise InputError(f"hops={options.hops} must be at least 1.")
     cutoff = graph.infer_cutoff() if options.cutoff is None else options.cutoff

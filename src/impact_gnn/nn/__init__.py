@@ -1,17 +1,20 @@
 """Layers, models and training for graphs in time.
 
-Decoupled models (`SGC`, `SIGN`, `GAMLP`) read precomputed hops of any rows; spatial ones (`GCN`, `SAGE`, `GAT`,
-`RevGAT`, `LinearRevGAT`) read features and a `Propagation`, and take an alignment for every layer's message.
-`fit` trains either kind.
+Decoupled models (`SGC`, `SIGN`, `GAMLP`, and for several node types `SeHGNN`, `RpHGNN`) read precomputed hops of any
+rows; spatial ones (`GCN`, `SAGE`, `GAT`, `RevGAT`, `LinearRevGAT`) read features and a `Propagation`, and take an
+alignment for every layer's message. `fit` trains either kind.
 """
 
 from impact_gnn.nn.alignment import PNY, JJNorm, TimeCenter, TimeStandardize
+from impact_gnn.nn.curriculum import Curriculum
 from impact_gnn.nn.gamlp import GAMLP
 from impact_gnn.nn.gat import GAT
 from impact_gnn.nn.gcn import GCN
 from impact_gnn.nn.messages import ALIGNMENTS, Align, Message, align_layer
 from impact_gnn.nn.revgat import LinearRevGAT, RevGAT
+from impact_gnn.nn.rphgnn import RpHGNN
 from impact_gnn.nn.sage import SAGE
+from impact_gnn.nn.sehgnn import SeHGNN
 from impact_gnn.nn.sgc import SGC
 from impact_gnn.nn.sign import SIGN
 from impact_gnn.nn.sparse import Propagation
@@ -29,6 +32,7 @@ __all__ = [
     "SGC",
     "SIGN",
     "Align",
+    "Curriculum",
     "Diverged",
     "Epoch",
     "GraphTask",
@@ -40,6 +44,8 @@ __all__ = [
     "Reliable",
     "Result",
     "RevGAT",
+    "RpHGNN",
+    "SeHGNN",
     "Split",
     "StageResult",
     "Task",

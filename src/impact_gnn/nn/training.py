@@ -22,6 +22,7 @@ from torch.nn.functional import cross_entropy
 from impact_gnn import checks
 from impact_gnn.checks import InputError
 from impact_gnn.nn import checkpoint as files
+from impact_gnn.nn.curriculum import Curriculum
 from impact_gnn.nn.tasks import Split, Task
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
@@ -58,6 +59,7 @@ class Training:
         device: "auto" (CUDA, then MPS, then CPU), "cpu", "cuda" or "mps".
         precision: "float32", or "mixed": bfloat16 where the device knows it to be safe.
         refit: Train anew on all labelled rows, for as many epochs as were chosen.
+        curriculum: Easy rows first; None for all rows from the beginning.
         checkpoint: File to resume from if it exists and to write to; None for none.
         checkpoint_every: Epochs between two writings.
         progress: Called after every epoch.
@@ -72,6 +74,7 @@ class Training:
     device: str = "auto"
     precision: str = "float32"
     refit: bool = False
+    curriculum: Curriculum | None = None
     checkpoint: Path | None = None
     checkpoint_every: int = 10
     progress: Callable[[Epoch], None] | None = field(default=None, compare=False)
@@ -241,6 +244,8 @@ class _Run:
                 logits = self.task.logits(self.model, rows)
             each = cross_entropy(logits.float(), self.labels[rows], reduction="none")
             weight = torch.ones_like(each) if self.weight is None else self.weight[rows]
+            if self.training.curriculum is not None:
+                weight = weight * self.training.curriculum.weights(each, epoch)
             loss_sum, weight_sum = (weight * each).sum(), weight.sum()
             (loss_sum / weight_sum.clamp(min=1e-12)).backward()
             self.optimizer.step()

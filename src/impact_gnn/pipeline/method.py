@@ -10,7 +10,7 @@ from impact_gnn.weighting import METHODS
 ALIGNMENTS = ("center", "standardize", "jjnorm", "pny")
 """Alignments in the order in which they are applied."""
 
-EXTRAS = ("labels", "snapshot", "recency", "features")
+EXTRAS = ("labels", "snapshot", "lags", "ends", "recency", "curriculum", "features")
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,10 @@ class Method:
         alignment: Names of alignments, applied to every hop in the order center, standardize, jjnorm, pny.
         labels: Adds label hops: the neighbours' known labels, the own one excluded.
         snapshot: Represents every labelled node on the graph as it was at its own time.
+        lags: With `snapshot`: every labelled node is seen as long after its own time as some target node is today.
+        ends: Weights a path through other node types by the times of its two ends, not edge by edge.
         recency: Lets recent labels count more in the loss.
+        curriculum: Trains on easy labels first.
         features: Uses the features only, no graph.
 
     Example:
@@ -36,7 +39,10 @@ class Method:
     alignment: tuple[str, ...] = ()
     labels: bool = False
     snapshot: bool = False
+    lags: bool = False
+    ends: bool = False
     recency: bool = False
+    curriculum: bool = False
     features: bool = False
 
     @classmethod
@@ -58,10 +64,18 @@ class Method:
         if "center" in chosen and "standardize" in chosen:
             raise InputError(f"method {text!r} centres twice; 'standardize' includes 'center'.")
         extras = {name: name in parts for name in EXTRAS}
-        if extras["features"] and (
-            chosen or weightings not in ([], ["plain"]) or extras["labels"] or extras["snapshot"]
-        ):
-            raise InputError(f"method {text!r} corrects messages it does not use; 'features' goes with 'recency' only.")
+        messages = chosen or weightings not in ([], ["plain"]) or extras["labels"] or extras["snapshot"]
+        if extras["features"] and (messages or extras["ends"]):
+            raise InputError(
+                f"method {text!r} corrects messages it does not use; 'features' goes with 'recency' and 'curriculum' "
+                f"only."
+            )
+        if extras["lags"] and not extras["snapshot"]:
+            raise InputError(f"method {text!r} has 'lags' without 'snapshot'; write 'snapshot+lags'.")
+        if extras["ends"] and weightings in ([], ["plain"]):
+            raise InputError(f"method {text!r} has no weights for 'ends'; add a weighting such as 'pmp'.")
+        if extras["ends"] and "pny" in chosen:
+            raise InputError(f"method {text!r} joins 'ends' with 'pny', which takes weights by edge; drop one.")
         return cls(weightings[0] if weightings else "plain", chosen, **extras)
 
     def __str__(self) -> str:

@@ -18,7 +18,21 @@ from impact_gnn import _files, checks
 from impact_gnn._version import __version__
 from impact_gnn.checks import InputError
 from impact_gnn.graph import TemporalGraph
-from impact_gnn.nn import GAMLP, SGC, SIGN, Epoch, HopTask, Split, Training, fit, predict, split_rows
+from impact_gnn.nn import (
+    GAMLP,
+    SGC,
+    SIGN,
+    Curriculum,
+    Epoch,
+    HopTask,
+    RpHGNN,
+    SeHGNN,
+    Split,
+    Training,
+    fit,
+    predict,
+    split_rows,
+)
 from impact_gnn.pipeline.inputs import Inputs
 from impact_gnn.pipeline.method import Method
 from impact_gnn.propagation.engine import Engine
@@ -26,18 +40,24 @@ from impact_gnn.propagation.engine import Engine
 FORMAT = "impact-gnn pipeline"
 VERSION = 1
 
-MODELS: dict[str, Callable[[list[int], int, int, list[int], float], nn.Module]] = {
-    "sgc": lambda inputs, count, hidden, labels, dropout: SGC(
+MODELS: dict[str, Callable[[list[int], int, int, list[int], float, list[int]], nn.Module]] = {
+    "sgc": lambda inputs, count, hidden, labels, dropout, groups: SGC(
         inputs, count, hidden, label_channels=labels, dropout=dropout
     ),
-    "sign": lambda inputs, count, hidden, labels, dropout: SIGN(
+    "sign": lambda inputs, count, hidden, labels, dropout, groups: SIGN(
         inputs, count, hidden, label_channels=labels, dropout=dropout
     ),
-    "gamlp": lambda inputs, count, hidden, labels, dropout: GAMLP(
+    "gamlp": lambda inputs, count, hidden, labels, dropout, groups: GAMLP(
         inputs, count, hidden, label_channels=labels, dropout=dropout
+    ),
+    "sehgnn": lambda inputs, count, hidden, labels, dropout, groups: SeHGNN(
+        inputs, count, hidden, label_channels=labels, dropout=dropout
+    ),
+    "rphgnn": lambda inputs, count, hidden, labels, dropout, groups: RpHGNN(
+        inputs, count, hidden, groups=groups, label_channels=labels, dropout=dropout
     ),
 }
-"""Models by name: (columns of every hop, classes, width, columns of every label hop, dropout) → model."""
+"""Models by name: (columns of every hop, classes, width, columns of every label hop, dropout, hops per relation)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +67,7 @@ class Fitted:
     model: nn.Module
     scales: list[tuple[np.ndarray, np.ndarray]]
     channels: tuple[list[int], list[int]]
+    groups: list[int]
     cutoff: int
     t_max: int
     num_labels: int
@@ -62,10 +83,10 @@ class Pipeline:
     all labelled periods. No label at or after the cutoff is ever within its reach.
 
     Args:
-        model: "sign", "sgc" or "gamlp".
+        model: "sign", "sgc", "gamlp", "sehgnn" or "rphgnn".
         method: What is done about the shift, for example "plain", "pmp+center" or "labels" (see `Method`).
         cutoff: Labels are known before it; by default the graph tells (`TemporalGraph.infer_cutoff`).
-        hops: Steps along the edges.
+        hops: Steps along the edges; with several node types the longest metapath, at least in and back.
         undirected: Let messages run in both directions of every edge.
         hidden: Width of the model.
         dropout: Share of hidden units left out in training.
@@ -160,25 +181,30 @@ class Pipeline:
         inputs = self.inputs(view, engine) if inputs is None else inputs
         method = Method.parse(self.method)
         labelled = np.unique(view.time[view.y >= 0])
-        training = self._training(int((view.y >= 0).sum()), progress)
+        training = self._training(int((view.y >= 0).sum()), progress, method.curriculum)
+        groups = inputs.groups(method)
         weight = self._recency(view) if method.recency else None
         best_epoch, valid_score = training.epochs, math.nan
         if len(labelled) > 1:
             split = split_rows(view, valid=1)
             # Rows to choose by must look like targets, so inputs are made as if their labels were unknown.
             task, _ = self._task(inputs, method, int(labelled[-1]), split.train)
-            chosen = fit(self._build(task, view.num_labels), task, view.y, split, training, sample_weight=weight)
+            chosen = fit(
+                self._build(task, view.num_labels, groups), task, view.y, split, training, sample_weight=weight
+            )
             best_epoch, valid_score, model = chosen.best_epoch, chosen.valid_score, chosen.model
         rows = np.flatnonzero(view.y >= 0)
         task, scales = self._task(inputs, method, cutoff, rows)
         if self.refit or len(labelled) == 1:
             everything = Split(rows, np.empty(0, np.int64))
             last = replace(training, epochs=best_epoch, patience=None)
-            model = fit(self._build(task, view.num_labels), task, view.y, everything, last, sample_weight=weight).model
+            model = fit(
+                self._build(task, view.num_labels, groups), task, view.y, everything, last, sample_weight=weight
+            ).model
         names = None if graph.label_names is None else tuple(graph.label_names)
         channels = (task.in_channels, task.label_channels)
         sizes = (int(view.times[-1]), view.num_labels)
-        self.fitted = Fitted(model, scales, channels, cutoff, *sizes, names, best_epoch, valid_score)
+        self.fitted = Fitted(model, scales, channels, groups, cutoff, *sizes, names, best_epoch, valid_score)
         return self
 
     def predict_proba(
@@ -250,6 +276,7 @@ class Pipeline:
             "torch": torch.__version__,
             "params": self.get_params(),
             "channels": list(fitted.channels),
+            "groups": fitted.groups,
             "cutoff": fitted.cutoff,
             "t_max": fitted.t_max,
             "num_labels": fitted.num_labels,
@@ -277,7 +304,9 @@ class Pipeline:
         arrays = safetensors.numpy.load_file(weights)
         made = cls(**content["params"])
         channels = (content["channels"][0], content["channels"][1])
-        model = MODELS[made.model](channels[0], content["num_labels"], made.hidden, channels[1], made.dropout)
+        groups = content.get("groups", [len(channels[0])])  # written before there were groups
+        sizes = content["num_labels"], made.hidden
+        model = MODELS[made.model](channels[0], *sizes, channels[1], made.dropout, groups)
         prefix = "model."
         state = {k.removeprefix(prefix): torch.from_numpy(v) for k, v in arrays.items() if k.startswith(prefix)}
         model.load_state_dict(state)
@@ -287,7 +316,7 @@ class Pipeline:
         names = content["label_names"]
         score = math.nan if content["valid_score"] is None else content["valid_score"]
         made.fitted = Fitted(
-            model, scales, channels, content["cutoff"], content["t_max"], content["num_labels"],
+            model, scales, channels, groups, content["cutoff"], content["t_max"], content["num_labels"],
             None if names is None else tuple(names), content["best_epoch"], score,
         )  # fmt: skip
         return made
@@ -296,7 +325,8 @@ class Pipeline:
 
     def inputs(self, graph: TemporalGraph, engine: Engine | None = None) -> Inputs:
         """The hops of a graph as this pipeline makes them; may be shared by pipelines that differ in method only."""
-        return Inputs(graph, hops=self.hops, undirected=self.undirected, engine=engine)
+        squashed = self.model == "rphgnn"
+        return Inputs(graph, hops=self.hops, undirected=self.undirected, engine=engine, squashed=squashed)
 
     def __repr__(self) -> str:
         state = "" if self.fitted is None else f", fitted up to time {self.fitted.t_max}"
@@ -307,13 +337,14 @@ class Pipeline:
             raise InputError("this pipeline has not been fitted; call fit(graph) first.")
         return self.fitted
 
-    def _training(self, num_rows: int, progress: Callable[[Epoch], None] | None) -> Training:
+    def _training(self, num_rows: int, progress: Callable[[Epoch], None] | None, curriculum: bool) -> Training:
         batch = None if num_rows <= FULL_BATCH else BATCH
         steps = 1 if batch is None else math.ceil(num_rows / batch)
         epochs = max(LEAST_EPOCHS, STEPS // steps) if self.epochs is None else self.epochs
         return Training(
             epochs=epochs, lr=self.lr, weight_decay=self.weight_decay, batch_size=batch, seed=self.seed,
             patience=max(5, epochs // 12), device=self.device, progress=progress,
+            curriculum=Curriculum(epochs=max(1, epochs // 4)) if curriculum else None,
         )  # fmt: skip
 
     def _task(
@@ -323,9 +354,9 @@ class Pipeline:
         scales = [_scale(values[rows]) for values in hops]
         return HopTask(_scaled(hops, scales), label_hops), scales
 
-    def _build(self, task: HopTask, num_labels: int) -> Callable[[], nn.Module]:
+    def _build(self, task: HopTask, num_labels: int, groups: list[int]) -> Callable[[], nn.Module]:
         make = MODELS[self.model]
-        return lambda: make(task.in_channels, num_labels, self.hidden, task.label_channels, self.dropout)
+        return lambda: make(task.in_channels, num_labels, self.hidden, task.label_channels, self.dropout, groups)
 
     def _recency(self, view: TemporalGraph) -> np.ndarray:
         assert view.y is not None

@@ -22,7 +22,10 @@ PARTS = {
     "pny": "messages of every class and period are turned so that their covariance is that of the newest period",
     "labels": "known labels of neighbours are passed along as further features (never a node's own)",
     "snapshot": "every labelled node is seen on the graph as it was at its own time",
+    "lags": "and as long after its own time as the nodes to predict are seen after theirs",
+    "ends": "the weights go by the two ends of a path through nodes that have no time",
     "recency": "recent labels count more in training",
+    "curriculum": "training begins with the labels that are easy to learn",
     "features": "the edges are not used at all",
 }
 

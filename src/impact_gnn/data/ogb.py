@@ -1,0 +1,186 @@
+"""The time-stamped node data sets of OGB, read from where OGB's own package keeps them; nothing is downloaded.
+
+`ogbn-arxiv` and `ogbn-mag` come from the compressed tables in `raw`, `ogbn-papers100M` from `raw/data.npz`, whose
+features and edges stay where they are and are mapped into memory. The `ogb` package is not needed for reading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from impact_gnn import checks
+from impact_gnn.checks import InputError
+from impact_gnn.data import _csv, _npz
+from impact_gnn.graph import TemporalGraph, Triple
+
+DATASETS: Mapping[str, str] = MappingProxyType(
+    {"ogbn-arxiv": "arxiv", "ogbn-mag": "mag", "ogbn-papers100M": "papers100M-bin"}
+)
+"""Names of data sets, and of the folders in their zip files."""
+
+FIELDS: Mapping[str, tuple[str, type]] = MappingProxyType(
+    {
+        "x": ("node-feat/{}/node-feat.csv.gz", np.float32),
+        "time": ("node-feat/{}/node_year.csv.gz", np.int64),
+        "y": ("node-label/{}/node-label.csv.gz", np.float64),
+    }
+)
+"""Where a type's arrays are, and as what they are read; labels may be missing (NaN)."""
+
+PYG_FILE = Path("processed") / "geometric_data_processed.pt"
+
+
+@dataclass(frozen=True, eq=False)
+class Official:
+    """A data set with the split that its leaderboard uses.
+
+    Args:
+        graph: The graph, with all labels: give methods `view()`.
+        train: Rows of the target type to learn from.
+        valid: Rows to choose by.
+        test: Rows to be scored.
+        cutoff: The first time of the test rows: labels are known before it.
+    """
+
+    graph: TemporalGraph
+    train: np.ndarray
+    valid: np.ndarray
+    test: np.ndarray
+    cutoff: int
+
+    def view(self) -> TemporalGraph:
+        """The graph without the labels of the test period."""
+        return self.graph.masked(self.cutoff)
+
+
+def load_ogb(name: str, root: str | Path) -> Official:
+    """A data set of OGB from a local folder, with its official split by time.
+
+    Read are OGB's raw files; where only PyG's processed file is there, it is opened by torch's restricted reader,
+    which makes tensors and PyG's own containers and runs nothing. Other processed files are refused.
+
+    Args:
+        name: "ogbn-arxiv", "ogbn-mag" or "ogbn-papers100M".
+        root: The folder given to OGB as `root`, or the data set's own folder in it.
+
+    Example:
+        >>> load_ogb("ogbn-arxiv", "nowhere")
+        Traceback (most recent call last):
+        ...
+        impact_gnn.checks.InputError: nowhere holds no ogbn-arxiv (looked for ogbn_arxiv/raw); ...
+    """
+    checks.choice("name", name, DATASETS)
+    folder = _folder(name, Path(root))
+    raw = folder / "raw"
+    if (raw / "data.npz").is_file():
+        graph = _from_arrays(raw)
+    elif (raw / "triplet-type-list.csv.gz").is_file():
+        graph = _from_relations(raw)
+    elif (raw / "edge.csv.gz").is_file():
+        graph = _from_tables(raw)
+    else:
+        graph = _from_processed(name, folder)
+    place = folder / "split" / "time"
+    place = place / graph.target if (place / graph.target).is_dir() else place
+    train, valid, test = (_rows(place / f"{part}.csv.gz", graph.num_nodes) for part in ("train", "valid", "test"))
+    return Official(graph, train, valid, test, _cutoff(graph, train, valid, test, place))
+
+
+def download_command(name: str, root: str | Path) -> str:
+    """What fetches a data set; it asks before it does."""
+    return (
+        f"pip install 'impact-gnn[ogb]' && python -c \"from ogb.nodeproppred import NodePropPredDataset; "
+        f"NodePropPredDataset('{name}', root='{root}')\""
+    )
+
+
+def _folder(name: str, root: Path) -> Path:
+    plain = name.replace("-", "_")
+    places = [root / plain, root / f"{plain}_pyg", root / f"{plain}_dgl", root / DATASETS[name], root]
+    for place in places:
+        if (place / "raw").is_dir() or (place / "processed").is_dir():
+            return place
+    raise InputError(
+        f"{root} holds no {name} (looked for {plain}/raw); nothing is downloaded by itself, fetch it with "
+        f"{download_command(name, root)}"
+    )
+
+
+def _from_tables(raw: Path) -> TemporalGraph:
+    """One type of node: `edge`, `node-feat`, `node_year`, `node-label`."""
+    nodes, edges = (int(_csv.table(raw / f"num-{what}-list.csv.gz", header=False)[0][0]) for what in ("node", "edge"))
+    return TemporalGraph(
+        x=_csv.matrix(raw / "node-feat.csv.gz", np.float32, rows=nodes),
+        y=_csv.matrix(raw / "node-label.csv.gz", np.float64, rows=nodes)[:, 0],
+        time=_csv.matrix(raw / "node_year.csv.gz", np.int64, rows=nodes)[:, 0],
+        edge_index=_csv.matrix(raw / "edge.csv.gz", np.int64, rows=edges, turned=True),
+    )
+
+
+def _from_relations(raw: Path) -> TemporalGraph:
+    """Several types: a folder per relation, and per type that has features, a year or labels."""
+    head, sizes = _csv.table(raw / "num-node-dict.csv.gz", header=True)[:2]
+    nodes: dict[str, dict[str, Any]] = {kind: {"num_nodes": int(size)} for kind, size in zip(head, sizes, strict=True)}
+    for kind, part in nodes.items():
+        for field, (where, dtype) in FIELDS.items():
+            file = raw / where.format(kind)
+            if file.is_file():
+                values = _csv.matrix(file, dtype, rows=part["num_nodes"])
+                part[field] = values if field == "x" else values[:, 0]
+    labelled = [kind for kind, part in nodes.items() if "y" in part]
+    if len(labelled) != 1:
+        raise InputError(f"{raw} has labels for {len(labelled)} types of node, one was expected; download it again.")
+    edges: dict[Triple, np.ndarray] = {}
+    for source, relation, target in _csv.table(raw / "triplet-type-list.csv.gz", header=False):
+        place = raw / "relations" / f"{source}___{relation}___{target}"
+        count = int(_csv.table(place / "num-edge-list.csv.gz", header=False)[0][0])
+        edges[source, relation, target] = _csv.matrix(place / "edge.csv.gz", np.int64, rows=count, turned=True)
+    return TemporalGraph.hetero(nodes=nodes, edges=edges, target=labelled[0])
+
+
+def _from_arrays(raw: Path) -> TemporalGraph:
+    """One type of node, its arrays mapped: `edge_index`, `node_feat`, `node_year`, and `node_label` beside them."""
+    arrays = {name: _npz.mapped(raw / "data.npz", name) for name in ("edge_index", "node_feat", "node_year")}
+    label = _npz.mapped(raw / "node-label.npz", "node_label")
+    return TemporalGraph(
+        x=arrays["node_feat"], y=label.reshape(-1), time=arrays["node_year"].reshape(-1),
+        edge_index=arrays["edge_index"],
+    )  # fmt: skip
+
+
+def _from_processed(name: str, folder: Path) -> TemporalGraph:
+    file = folder / PYG_FILE
+    if not file.is_file():
+        raise InputError(
+            f"{folder} has no raw files that can be read, and other processed files than PyG's are pickles, which "
+            f"are never loaded; fetch the raw files again with {download_command(name, folder.parent)}"
+        )
+    from impact_gnn.data.ogb_processed import read  # needs torch
+
+    return read(file)
+
+
+def _rows(file: Path, num_nodes: int) -> np.ndarray:
+    rows = _csv.matrix(file, np.int64, turned=True)
+    rows = rows[0] if len(rows) else np.empty(0, np.int64)
+    if len(rows) == 0 or rows.min() < 0 or rows.max() >= num_nodes:
+        raise InputError(f"{file} must name some of {num_nodes} nodes by position; download it again.")
+    return rows
+
+
+def _cutoff(graph: TemporalGraph, train: np.ndarray, valid: np.ndarray, test: np.ndarray, place: Path) -> int:
+    """The first time of the test rows, which must lie after all others: later code splits by time alone."""
+    time = graph.time
+    last, first = int(max(time[train].max(), time[valid].max())), int(time[test].min())
+    if time[train].max() >= time[valid].min() or last >= first:
+        raise InputError(
+            f"the split in {place} does not follow time: test begins at {first}, the rest ends at {last}; "
+            f"download it again."
+        )
+    return first

@@ -1,0 +1,138 @@
+"""Random-projection squashing: linear in X, as its formula says, the same on every engine, at a linear cost."""
+
+import numpy as np
+import pytest
+
+import impact_gnn as ig
+from impact_gnn.data.hetero_tsbm import hetero_tsbm
+from impact_gnn.engines import Disk
+from impact_gnn.propagation import squashing
+from impact_gnn.propagation.hops import operator
+from impact_gnn.propagation.squashing import squash, way_back
+
+CITES, PCP = "paper-cites-paper", "paper-cites-paper-cites-paper"
+
+
+@pytest.fixture(scope="module")
+def graph():
+    sizes = {"num_papers": 200, "num_authors": 150, "num_fields": 20, "num_institutions": 8}
+    edges = {"citations": 900, "writes": 500, "topics": 600, "affiliations": 150}
+    return hetero_tsbm(**sizes, **edges, num_labels=4, num_features=6, seed=1).undirected()
+
+
+def dense(graph, relation, weighting):
+    return operator(graph, relation, weighting=weighting).apply(np.eye(graph.nodes[relation[0]].num_nodes))
+
+
+def projection(seed, name, width):
+    return np.random.default_rng([seed, *name.encode()]).standard_normal((width, width)) / np.sqrt(width)
+
+
+def test_two_types_by_hand():
+    """Papers and authors with features, one relation: every message and update written out."""
+    rng = np.random.default_rng(0)
+    x, z = rng.standard_normal((7, 3)), rng.standard_normal((4, 3))
+    graph = ig.TemporalGraph.hetero(
+        nodes={"p": {"x": x, "time": np.arange(7) % 3}, "a": {"x": z}},
+        edges={("a", "w", "p"): np.stack([rng.integers(0, 4, 12), rng.integers(0, 7, 12)])},
+        target="p",
+    ).undirected()
+    there, back = dense(graph, ("p", "rev_w", "a"), "pmp"), dense(graph, ("a", "w", "p"), "pmp")
+    found = squash(graph, iterations=2, weighting="pmp", seed=5)
+    assert list(found) == ["a-w-p", "p-rev_w-a-w-p"]
+    np.testing.assert_allclose(found["a-w-p"][0], back @ z, atol=1e-12)
+    np.testing.assert_allclose(found["p-rev_w-a-w-p"][0], back @ (there @ x), atol=1e-12)
+    # The next representation of papers: their two messages, projected and scaled; that of authors likewise.
+    papers = back @ z @ projection(5, "a-w-p", 3) + back @ there @ x @ projection(5, "p-rev_w-a-w-p", 3)
+    authors = there @ x @ projection(5, "p-rev_w-a", 3) + there @ back @ z @ projection(5, "a-w-p-rev_w-a", 3)
+    np.testing.assert_allclose(found["a-w-p"][1], back @ authors / np.sqrt(2), atol=1e-5)
+    np.testing.assert_allclose(found["p-rev_w-a-w-p"][1], back @ there @ papers / np.sqrt(2), atol=1e-5)
+
+
+def test_linear_in_the_features(graph):
+    rng = np.random.default_rng(0)
+    other = rng.standard_normal(graph.x.shape).astype(np.float32)
+    one, two, sum_of_both, tripled = (
+        squash(graph.with_features(x), iterations=3, weighting="pmp")
+        for x in (graph.x, other, graph.x + other, 3 * graph.x)
+    )
+    for name in one:
+        for k in range(3):
+            scale = np.abs(one[name][k]).max()
+            np.testing.assert_allclose(one[name][k] + two[name][k], sum_of_both[name][k], atol=2e-6 * scale + 1e-6)
+            np.testing.assert_allclose(3 * one[name][k], tripled[name][k], atol=6e-6 * scale)
+
+
+def test_time_weights_enter(graph):
+    plain, late = squash(graph, iterations=1), squash(graph, iterations=1, weighting="mmp")
+    cites = next(r for r in graph.relations if r[1] == "cites")
+    np.testing.assert_allclose(late[CITES][0], dense(graph, cites, "mmp") @ graph.x, atol=1e-5)
+    assert not np.allclose(late[CITES][0], plain[CITES][0])
+    np.testing.assert_allclose(late[PCP][0], dense(graph, cites, "mmp") @ late[CITES][0], atol=1e-5)
+
+
+def test_a_type_without_features_begins_with_what_reaches_it(graph):
+    """Institutions are two steps from papers; nothing is random noise and nothing stays empty."""
+    found = squash(graph, iterations=2)
+    assert all(np.abs(hop).max() > 0 for hops in found.values() for hop in hops)
+    nothing = squash(graph.with_features(np.zeros_like(graph.x)), iterations=2)
+    assert all((hop == 0).all() for hops in nothing.values() for hop in hops)
+
+
+def test_seed_and_names_alone_decide_the_projections(graph):
+    one, same, other = squash(graph, seed=1), squash(graph, seed=1), squash(graph, seed=2)
+    for name in one:
+        assert np.array_equal(one[name][1], same[name][1])
+    assert np.array_equal(one[CITES][0], other[CITES][0])  # the first message is not projected
+    assert not np.allclose(one[CITES][1], other[CITES][1])
+
+
+def test_width_of_all_matrices(graph):
+    found = squash(graph, iterations=2, width=9)
+    assert {hop.shape for hops in found.values() for hop in hops} == {(graph.num_nodes, 9)}
+
+
+def test_steps_grow_linearly_with_iterations_and_relations(graph, monkeypatch):
+    calls = []
+    real = squashing.along
+    monkeypatch.setattr(squashing, "along", lambda *args, **rest: calls.append(1) or real(*args, **rest))
+    counts = []
+    for iterations in (2, 3, 4):
+        calls.clear()
+        squash(graph, iterations=iterations)
+        counts.append(len(calls))
+    assert counts[2] - counts[1] == counts[1] - counts[0] <= 2 * len(graph.relations)
+
+
+def test_disk_gives_the_same_bits_again_and_again(graph, tmp_path):
+    expected = squash(graph, iterations=2, width=5, weighting="pmp")
+    for _ in range(2):
+        found = squash(graph, iterations=2, width=5, weighting="pmp", engine=Disk(tmp_path / "work", memory="20kB"))
+        for name, hops in expected.items():
+            assert all(np.array_equal(a, b) for a, b in zip(hops, found[name], strict=True))
+
+
+def test_without_a_way_back_only_odd_messages():
+    graph = ig.TemporalGraph.hetero(
+        nodes={"p": {"x": np.ones((2, 1)), "time": [0, 1]}, "a": {"x": np.ones((1, 1))}},
+        edges={("a", "w", "p"): [[0, 0], [0, 1]]},
+        target="p",
+    )
+    assert way_back(graph, ("a", "w", "p")) is None
+    assert list(squash(graph)) == ["a-w-p"]
+
+
+def test_refusals(graph):
+    bare = ig.TemporalGraph.hetero(
+        nodes={"p": {"time": [0, 1]}, "a": {"num_nodes": 1}}, edges={("p", "r", "a"): [[0], [0]]}, target="p"
+    )
+    with pytest.raises(ig.InputError, match="the graph has no features to propagate"):
+        squash(bare)
+    with pytest.raises(ig.InputError, match=r"no relation leads to 'p'; use graph.undirected\(\)"):
+        squash(bare.with_features(np.ones((2, 3))))
+    with pytest.raises(ig.InputError, match="iterations=0 must be at least 1"):
+        squash(graph, iterations=0)
+    with pytest.raises(ig.InputError, match="width=0 must be at least 1"):
+        squash(graph, width=0)
+    with pytest.raises(ig.InputError, match="seed=-1 must be zero or more"):
+        squash(graph, seed=-1)
