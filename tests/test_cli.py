@@ -185,6 +185,8 @@ def test_the_report_shows_the_command_as_it_was_typed(finished, saved):
         (["predict", "GRAPH", "GRAPH"], "pipeline.json cannot be read"),
         (["audit", "GRAPH", "nothing:there"], "cannot be imported"),
         (["generate", "--out", "x", "--decay", "fast"], "decay='fast'"),
+        (["generate", "--out", "x", "--preset", "mag", "--nodes", "9"], "takes no --nodes; use --scale"),
+        (["generate", "--out", "x", "--scale", "2"], "--scale goes with --preset"),
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_code_2(saved, tmp_path, monkeypatch, arguments, sentence):

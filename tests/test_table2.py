@@ -1,7 +1,7 @@
 """Table 2: what a study may see, that it resumes, that its differences are paired, and what the page says."""
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -12,7 +12,6 @@ from impact_gnn.data.tsbm import tsbm
 from impact_gnn.experiments.table2 import STUDIES, page, run, write
 from impact_gnn.experiments.table2.recipes import Decoupled, Linear, Staged, standardized
 from impact_gnn.experiments.table2.run import run_study
-from impact_gnn.experiments.table2.squashed import Squashed
 from impact_gnn.experiments.table2.study import Outcome, Problem, Study, rows_of
 from impact_gnn.pipeline import Method
 
@@ -37,15 +36,8 @@ def study(rows, *, graph=papers, fresh=False, keep=True):
     )  # fmt: skip
 
 
-class Guess:
-    """Predicts a label that depends on method and seed, and counts how often it is asked."""
-
-    def __init__(self, asked):
-        self.asked = asked
-
-
 def guessing(asked):
-    from dataclasses import dataclass
+    """A recipe whose guess depends on the method, and which writes down what it is asked."""
 
     @dataclass(frozen=True)
     class Recipe:
@@ -72,7 +64,7 @@ def test_a_problem_holds_no_label_to_predict():
     ("graph", "recipe", "methods"),
     [
         (papers, Decoupled("sehgnn", hidden=8, epochs=15), ("plain", "pmp+jjnorm", "genpmp+ends")),
-        (papers, Decoupled("rphgnn", squash=1, hidden=8, epochs=15, extras=("labels", "curriculum")), ("plain", "pmp")),
+        (papers, Decoupled("rphgnn", hops=1, hidden=8, epochs=15, extras=("labels", "curriculum")), ("plain", "pmp")),
         (one_type, Linear(hidden=8, epochs=15, dropout=0.1, lr=0.02), ("plain", "genpmp", "pmp+center+jjnorm")),
         (
             one_type,
@@ -134,19 +126,14 @@ def test_differences_are_paired(fresh):
 def test_kept_hops_are_dropped_where_they_would_not_fit():
     seen = []
 
-    class Recipe(Guess):
-        pass
+    @dataclass(frozen=True)
+    class Keeping:
+        def fit(self, problem, method, seed, kept, place):
+            seen.append((method, seed, dict(kept)))
+            kept[method] = seed
+            return Outcome(np.zeros(len(problem.rows), int), 0.5, 1)
 
-    recipe = guessing([])
-    kinds = type(recipe)
-
-    def fit(self, problem, method, seed, kept, place):
-        seen.append((method, seed, dict(kept)))
-        kept[method] = seed
-        return Outcome(np.zeros(len(problem.rows), int), 0.5, 1)
-
-    kinds.fit = fit
-    run_study(study(rows_of("M", recipe, ("plain", "pmp")), keep=False))
+    run_study(study(rows_of("M", Keeping(), ("plain", "pmp")), keep=False))
     assert seen == [("plain", 0, {}), ("plain", 1, {"plain": 0}), ("pmp", 0, {}), ("pmp", 1, {"pmp": 0})]
 
 
@@ -174,8 +161,6 @@ def test_refused():
         run("hetero-tsbm", methods=["pny"])
     with pytest.raises(InputError, match="is more than a weighting"):
         Staged().fit(Problem.of(one_type(), CUTOFF), "pmp+jjnorm", 0, {}, None)
-    with pytest.raises(InputError, match="squashing does not have"):
-        Squashed(papers().masked(CUTOFF)).shown(Method.parse("pmp+ends"), CUTOFF)
     with pytest.raises(InputError, match="holds no ogbn-arxiv"):
         run("arxiv", root="/nowhere")
 

@@ -81,6 +81,7 @@ def convert(
 
 
 def generate(
+    context: typer.Context,
     out: Annotated[Path, typer.Option(help="Directory of the saved graph.", show_default=False)],
     nodes: Annotated[int, typer.Option(help="Number of nodes.")] = 2000,
     times: Annotated[int, typer.Option(help="Number of periods.")] = 10,
@@ -99,7 +100,15 @@ def generate(
     """Generate a graph of the temporal stochastic block model, however large."""
 
     def work() -> None:
+        sources = {name: context.get_parameter_source(name) for name in context.params}
+        given = {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
+        if preset is None and "scale" in given:
+            raise InputError("--scale goes with --preset; give --nodes for a graph of one type.")
         if preset is not None:
+            ignored = sorted(given - {"out", "seed", "preset", "scale"})
+            if ignored:
+                names = ", ".join("--" + name.replace("_", "-") for name in ignored)
+                raise InputError(f"--preset {preset} has its own sizes and takes no {names}; use --scale, or Python.")
             sizes = scaled(PRESETS[checks.choice("preset", preset, PRESETS)], scale)
             made = hetero_tsbm(**sizes, seed=seed)
             made.save(out)
