@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Data, InMemoryDataset
+from typer.testing import CliRunner
 
 import impact_gnn as ig
 from impact_gnn.checks import InputError
+from impact_gnn.cli import app
 from impact_gnn.data import _csv, _npz
 from impact_gnn.data.ogb import load_ogb
 from impact_gnn.propagation.disk import Disk
@@ -304,3 +306,17 @@ def test_a_truncated_archive(tmp_path):
     file.write_bytes(file.read_bytes()[:400])
     with pytest.raises(InputError, match=r"data.npz cannot be read"):
         load_ogb("ogbn-papers100M", tmp_path)
+
+
+def test_convert(tmp_path):
+    arxiv(tmp_path)
+    run = CliRunner()
+    done = run.invoke(
+        app, ["convert", "--ogb", "ogbn-arxiv", "--root", str(tmp_path), "--out", str(tmp_path / "saved")]
+    )
+    assert "labels are known before 2019; use --cutoff 2019" in done.output
+    assert np.array_equal(ig.load(tmp_path / "saved").y, load_ogb("ogbn-arxiv", tmp_path).graph.y)
+    for wrong in ([], ["--ogb", "ogbn-arxiv"], ["graph", "--ogb", "ogbn-arxiv", "--root", str(tmp_path)]):
+        refused = run.invoke(app, ["convert", *wrong, "--out", str(tmp_path / "other")])
+        assert refused.exit_code == 2
+        assert "name what to convert" in refused.output

@@ -5,13 +5,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from impact_gnn.checks import InputError
+from impact_gnn.cli import app
 from impact_gnn.data.hetero_tsbm import hetero_tsbm
 from impact_gnn.data.tsbm import tsbm
 from impact_gnn.experiments.table2 import STUDIES, page, run, write
 from impact_gnn.experiments.table2.recipes import Decoupled, Linear, Staged, standardized
-from impact_gnn.experiments.table2.run import run_study
+from impact_gnn.experiments.table2.runner import run_study
 from impact_gnn.experiments.table2.study import Outcome, Problem, Study, rows_of
 from impact_gnn.pipeline import Method
 
@@ -63,14 +65,14 @@ def test_a_problem_holds_no_label_to_predict():
 @pytest.mark.parametrize(
     ("graph", "recipe", "methods"),
     [
-        (papers, Decoupled("sehgnn", hidden=8, epochs=15), ("plain", "pmp+jjnorm", "genpmp+ends")),
-        (papers, Decoupled("rphgnn", hops=1, hidden=8, epochs=15, extras=("labels", "curriculum")), ("plain", "pmp")),
-        (one_type, Linear(hidden=8, epochs=15, dropout=0.1, lr=0.02), ("plain", "genpmp", "pmp+center+jjnorm")),
+        (papers, Decoupled("sehgnn", hidden=8, epochs=15), ("pmp+jjnorm", "genpmp+ends")),
+        (papers, Decoupled("rphgnn", hops=1, hidden=8, epochs=15, extras=("labels", "curriculum")), ("pmp",)),
+        (one_type, Linear(hidden=8, epochs=15, dropout=0.1, lr=0.02), ("genpmp", "pmp+center+jjnorm")),
         (
             one_type,
             Staged(hops=2, hidden=8, num_layers=2, stages=2, epochs=15, batch_size=100, lr=0.02, memory="1MB",
                    threshold=0.5, storage=None),
-            ("plain", "genpmp"),
+            ("genpmp",),
         ),
     ],
 )  # fmt: skip
@@ -179,3 +181,16 @@ def test_standardized():
     out = standardized([values], np.array([0, 1]))[0]
     assert out[:2].tolist() == [[-1, 0], [1, 0]]
     assert out[2].tolist() == [98, 0]
+
+
+def test_command(tmp_path, monkeypatch):
+    small = study(rows_of("M", guessing([]), ("plain", "pmp")))
+    monkeypatch.setattr("impact_gnn.experiments.table2.runner.STUDIES", {"small": small})
+    command = ["reproduce", "table2", "--dataset", "small", "--methods", "pmp", "--out", str(tmp_path)]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    assert "A small one" in done.output
+    assert (tmp_path / "table2-small.json").is_file()
+    refused = CliRunner().invoke(app, ["reproduce", "table2", "--dataset", "mag", "--out", str(tmp_path)])
+    assert refused.exit_code == 2
+    assert "choose one of 'small'" in refused.output

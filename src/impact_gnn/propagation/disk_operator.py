@@ -15,8 +15,7 @@ from impact_gnn.checks import InputError
 from impact_gnn.graph import TemporalGraph, Triple, saved
 from impact_gnn.graph.temporal import Nodes, Relation
 from impact_gnn.propagation import paging
-from impact_gnn.propagation.operator import NORMS, Operator
-from impact_gnn.propagation.passes import periods
+from impact_gnn.propagation.operator import Operator, settle
 from impact_gnn.propagation.stored_csr import StoredCSR
 
 
@@ -41,24 +40,7 @@ class DiskOperator:
     self_loop: bool = False
 
     def __post_init__(self) -> None:
-        checks.choice("norm", self.norm, NORMS)
-        sources, targets = self.csr.num_sources, self.csr.num_targets
-        if sources != targets and (self.norm == "sym" or self.self_loop):
-            what = 'norm="sym"' if self.norm == "sym" else "self_loop=True"
-            raise InputError(
-                f"{what} needs the same nodes as sources and targets, but there are {sources} sources and {targets} "
-                f'targets; use norm="mean" without self-loops between different types.'
-            )
-        table = np.ascontiguousarray(checks.array("table", self.table), dtype=np.float64)
-        if table.ndim != 2 or not np.isfinite(table).all() or table.min(initial=0) < 0:
-            raise InputError(f"table (shape {table.shape}) must be a matrix of finite weights of zero or more.")
-        most = max(table.shape)
-        for name, value in (
-            ("table", table),
-            ("source_period", periods("source_period", self.source_period, sources, table.shape[1], most)),
-            ("target_period", periods("target_period", self.target_period, targets, table.shape[0], most)),
-        ):
-            object.__setattr__(self, name, value)
+        settle(self)
 
     def load(self) -> Operator:
         """The same operation with its edges in memory."""

@@ -64,26 +64,8 @@ class Operator:
     self_loop: bool = False
 
     def __post_init__(self) -> None:
-        checks.choice("norm", self.norm, NORMS)
-        sources, targets = self.csr.num_sources, self.csr.num_targets
-        if sources != targets and (self.norm == "sym" or self.self_loop):
-            what = 'norm="sym"' if self.norm == "sym" else "self_loop=True"
-            raise InputError(
-                f"{what} needs the same nodes as sources and targets, but there are {sources} sources and {targets} "
-                f'targets; use norm="mean" without self-loops between different types.'
-            )
+        settle(self)
         check_csr(self.csr)
-        table = np.ascontiguousarray(checks.array("table", self.table), dtype=np.float64)
-        if table.ndim != 2 or not np.isfinite(table).all() or table.min(initial=0) < 0:
-            raise InputError(f"table (shape {table.shape}) must be a matrix of finite weights of zero or more.")
-        # Both periods in one type: the kernel is compiled for every new combination.
-        most = max(table.shape)
-        for name, value in (
-            ("table", table),
-            ("source_period", periods("source_period", self.source_period, sources, table.shape[1], most)),
-            ("target_period", periods("target_period", self.target_period, targets, table.shape[0], most)),
-        ):
-            object.__setattr__(self, name, value)
 
     def apply(self, x: Any, out: np.ndarray | None = None, threads: int | None = None) -> np.ndarray:
         """M·X.
@@ -142,3 +124,26 @@ class Operator:
             column_scale=None if self.norm == "sum" else self.row_scale,
             self_loop=self.self_loop,
         )
+
+
+def settle(operator: Any) -> None:
+    """Checks the norm, table and periods of an operation that is being made, in memory or in files."""
+    checks.choice("norm", operator.norm, NORMS)
+    sources, targets = operator.csr.num_sources, operator.csr.num_targets
+    if sources != targets and (operator.norm == "sym" or operator.self_loop):
+        what = 'norm="sym"' if operator.norm == "sym" else "self_loop=True"
+        raise InputError(
+            f"{what} needs the same nodes as sources and targets, but there are {sources} sources and {targets} "
+            f'targets; use norm="mean" without self-loops between different types.'
+        )
+    table = np.ascontiguousarray(checks.array("table", operator.table), dtype=np.float64)
+    if table.ndim != 2 or not np.isfinite(table).all() or table.min(initial=0) < 0:
+        raise InputError(f"table (shape {table.shape}) must be a matrix of finite weights of zero or more.")
+    # Both periods in one type: the kernel is compiled for every new combination.
+    most = max(table.shape)
+    for name, value in (
+        ("table", table),
+        ("source_period", periods("source_period", operator.source_period, sources, table.shape[1], most)),
+        ("target_period", periods("target_period", operator.target_period, targets, table.shape[0], most)),
+    ):
+        object.__setattr__(operator, name, value)
