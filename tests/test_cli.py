@@ -174,6 +174,8 @@ def test_the_report_shows_the_command_as_it_was_typed(finished, saved):
     ("arguments", "sentence"),
     [
         (["run", "GRAPH", "--out", "x", "--hops", "0"], "hops=0 must be at least 1"),
+        (["run", "GRAPH", "--out", "x", "--map", "umap"], "choose one of 'pca', 'tsne'"),
+        (["diagnose", "GRAPH", "--map", "umap"], "choose one of 'pca', 'tsne'"),
         (["check", "nowhere"], "nowhere does not exist; give a folder"),
         (["run", "GRAPH", "--out", "x", "--cutoff", "1900"], "no node before cutoff=1900 has a label"),
         (["run", "GRAPH", "--out", "x", "--cutoff", "3000"], "so there is nothing to predict"),

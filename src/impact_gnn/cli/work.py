@@ -18,6 +18,7 @@ Candidates = Annotated[str | None, typer.Option(help="Methods to try, separated 
 Folds = Annotated[int, typer.Option(help="Past periods to predict in the back-test.")]
 Budget = Annotated[str, typer.Option(help="Time for the back-test: 90s, 10m, 2h.")]
 Model = Annotated[str, typer.Option(help="auto, sign, sgc, gamlp, sehgnn or rphgnn.")]
+Map = Annotated[str, typer.Option("--map", help="Of the features, in the report: pca, or tsne (needs scikit-learn).")]
 Hops = Annotated[int, typer.Option(help="Steps along the edges.")]
 Out = Annotated[Path, typer.Option("--out", help="Directory for the results.", show_default=False)]
 Directed = Annotated[bool, typer.Option("--directed", help="Let messages run along the edges only, not back.")]
@@ -35,6 +36,7 @@ def run(
     hops: Hops = 2,
     features: Features = None,
     directed: Directed = False,
+    embedding: Map = "pca",
     table: Annotated[str, typer.Option(help="csv or parquet.")] = "csv",
     seed: Annotated[int, typer.Option(help="Seed.")] = 0,
     json: Json = None,
@@ -52,6 +54,7 @@ def run(
         options = Options(
             cutoff=cutoff, model=model, candidates=_methods(candidates), folds=folds, seeds=seeds,
             budget=seconds(budget), hops=hops, undirected=not directed, seed=seed, table=table,
+            embedding=embedding,
         )  # fmt: skip
         with progress_bar("back-test") as update:
 
@@ -72,7 +75,9 @@ def run(
     guarded(work)
 
 
-def diagnose(graph: Graph, cutoff: Cutoff = None, features: Features = None, json: Json = None) -> None:
+def diagnose(
+    graph: Graph, cutoff: Cutoff = None, features: Features = None, embedding: Map = "pca", json: Json = None
+) -> None:
     """Measure the shift and check the assumptions behind each correction."""
 
     def work() -> None:
@@ -81,7 +86,7 @@ def diagnose(graph: Graph, cutoff: Cutoff = None, features: Features = None, jso
 
         found = opened(graph, features)
         view = found.masked(found.infer_cutoff() if cutoff is None else cutoff)
-        diagnosis = look(view)
+        diagnosis = look(view, embedding=embedding)
         advice = advise(diagnosis, view)
         console.print(f"{diagnosis}\n\n{advice}")
         write_json(json, {"diagnosis": diagnosis.as_dict(), "advice": advice.as_dict()})

@@ -15,11 +15,12 @@ import numpy as np
 import torch
 import torch_geometric
 
-from impact_gnn import _files
+from impact_gnn import _files, checks
 from impact_gnn._version import __version__
 from impact_gnn.backtesting import backtest
 from impact_gnn.checks import InputError
 from impact_gnn.diagnostics import advise, diagnose
+from impact_gnn.diagnostics.feature_map import EMBEDDINGS
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.job.predictions import write_predictions
 from impact_gnn.job.stages import Stages, fingerprint
@@ -42,6 +43,7 @@ class Options:
         undirected: Let messages run in both directions of every edge.
         seed: Seed of the final fit.
         table: "csv" or "parquet" for the predictions.
+        embedding: "pca" or "tsne" (needs scikit-learn), for the map of the features in the report.
     """
 
     cutoff: int | None = None
@@ -54,6 +56,7 @@ class Options:
     undirected: bool = True
     seed: int = 0
     table: str = "csv"
+    embedding: str = "pca"
 
     def settled(self, graph: TemporalGraph) -> Options:
         """The same options with the model that "auto" stands for on this graph."""
@@ -86,6 +89,7 @@ def run(
     and options goes on from there. `command` is what was typed, for the report.
     """
     options, watch, out = (options or Options()).settled(graph), watch or Watch(), Path(out)
+    checks.choice("embedding", options.embedding, EMBEDDINGS)
     if options.hops < 1:
         raise InputError(f"hops={options.hops} must be at least 1.")
     cutoff = graph.infer_cutoff() if options.cutoff is None else options.cutoff
@@ -97,7 +101,7 @@ def run(
     begun = clock.monotonic()
 
     watch.say(str(view.summary()))
-    found = stages.once("diagnosis", lambda: _diagnosis(view, watch))
+    found = stages.once("diagnosis", lambda: _diagnosis(view, options, watch))
     tested = stages.once("backtest", lambda: _backtest(view, options, cutoff, found, stages, watch))
     fitted = _fit(view, options, cutoff, tested["choice"], out / "model", stages, watch)
     watch.say("predicting")
@@ -123,9 +127,9 @@ def run(
     return summary
 
 
-def _diagnosis(view: TemporalGraph, watch: Watch) -> dict[str, Any]:
+def _diagnosis(view: TemporalGraph, options: Options, watch: Watch) -> dict[str, Any]:
     watch.say("diagnosing the shift")
-    found = diagnose(view)
+    found = diagnose(view, embedding=options.embedding)
     return {"diagnosis": found.as_dict(), "advice": advise(found, view).as_dict()}
 
 
