@@ -1,4 +1,4 @@
-"""`python benchmarks/real_graphs.py --root DATA --out DIR [names]`: `impact run` on real graphs, scored afterwards.
+"""`python benchmarks/real_graphs.py [names] [--root DATA] [--out DIR]`: `impact run` on real graphs, scored afterwards.
 
 The run is given the graph with the labels from the cutoff on taken away. Only when it has chosen are those labels
 looked at, to score its choice beside plain: the same seeds, paired by node. A rerun continues.
@@ -71,11 +71,14 @@ def row(found: dict) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", default=list(CUTOFFS))
-    parser.add_argument("--root", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--root", type=Path, default=Path("../shared/data"), help="folder of the real graphs")
+    parser.add_argument("--out", type=Path, default=Path("out/real"))
     parser.add_argument("--budget", type=float, default=600.0, help="seconds for the back-test")
     parser.add_argument("--seeds", type=int, default=5, help="seeds of the score")
     given = parser.parse_args()
+    if not given.root.is_dir():
+        print(f"skipped: {given.root} is not there; give the folder of the real graphs with --root.")
+        return
     if len(given.names) > 1:  # a process each, so that peak memory is that of one graph
         for name in given.names:
             rest = ["--root", given.root, "--out", given.out, "--budget", given.budget, "--seeds", given.seeds]
