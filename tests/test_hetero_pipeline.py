@@ -279,3 +279,23 @@ def test_bad_methods(text, sentence):
 def test_methods_are_read_in_any_order():
     assert str(Method.parse("ends+center+PMP + curriculum")) == "pmp+center+ends+curriculum"
     assert Method.parse("pmp+center+ends+curriculum") == Method.parse("curriculum+ends+pmp+center")
+
+
+@pytest.mark.parametrize("method", ["center", "standardize", "jjnorm+labels"])
+def test_features_in_half_precision_can_be_aligned(method):
+    rng = np.random.default_rng(0)
+    n = 120
+    graph = ig.TemporalGraph.hetero(
+        nodes={
+            "paper": {
+                "x": rng.normal(size=(n, 3)).astype(np.float16),
+                "y": rng.integers(0, 2, n),
+                "time": np.arange(n) % 6,
+            },
+            "author": {"num_nodes": 20},
+        },
+        edges={("author", "writes", "paper"): np.stack([rng.integers(0, 20, 200), rng.integers(0, n, 200)])},
+        target="paper",
+    )
+    fitted = Pipeline(method=method, cutoff=5, hidden=4, epochs=2).fit(graph)
+    assert np.isfinite(fitted.predict_proba(graph)).all()

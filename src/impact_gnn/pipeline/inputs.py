@@ -47,8 +47,10 @@ class Inputs:
     _kept: dict[tuple[object, ...], list[np.ndarray]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        if self.undirected:
-            object.__setattr__(self, "graph", self.graph.undirected())
+        graph = self.graph.undirected() if self.undirected else self.graph
+        if graph.x is not None and graph.x.dtype == np.float16:  # which alignments refuse
+            graph = graph.with_features(np.asarray(graph.x, np.float32))
+        object.__setattr__(self, "graph", graph)
 
     def shown(self, method: Method, cutoff: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """Feature hops and label hops of every target-type node, when labels are known before `cutoff`."""
