@@ -13,6 +13,7 @@ NEED_TORCH = (
     "nn",
     "transforms",
     "data.pyg",
+    "data.ogb_processed",
     "_array.autograd",
     "pipeline",
     "backtesting",
