@@ -36,7 +36,7 @@ def own_share(path: Sequence[Operator]) -> np.ndarray:
     first, last = path[0], path[-1]
     added = last.row_scale * last.column_scale if last.self_loop else 0.0
     if len(path) == 1:
-        return _loops(*_arrays(last)) * last.row_scale * last.column_scale + added
+        return loops(0, *_arrays(last)) * last.row_scale * last.column_scale + added
     back = _arrays(first)
     ordered = sorted_rows(*back[:3])
     scale = first.row_scale * last.column_scale
@@ -44,8 +44,8 @@ def own_share(path: Sequence[Operator]) -> np.ndarray:
     trips = _round_trips(*arguments) * last.row_scale * first.column_scale
     if not last.self_loop:
         return trips
-    loops = _loops(*_arrays(last)) * last.row_scale * last.column_scale
-    return trips + 2 * loops * added + added**2
+    own = loops(0, *_arrays(last)) * last.row_scale * last.column_scale
+    return trips + 2 * own * added + added**2
 
 
 def _arrays(made: Operator) -> tuple[np.ndarray, ...]:
@@ -55,13 +55,14 @@ def _arrays(made: Operator) -> tuple[np.ndarray, ...]:
 
 
 @njit(parallel=True, nogil=True, cache=True)
-def _loops(indptr, indices, weight, table, source_period, target_period):  # type: ignore[no-untyped-def]
-    """Weight of the edges v → v."""
+def loops(first, indptr, indices, weight, table, source_period, target_period):  # type: ignore[no-untyped-def]
+    """Weight of the edges v → v, for the rows of v = first, first + 1, ..."""
     out = np.zeros(len(indptr) - 1)
-    for v in prange(len(out)):
-        for e in range(indptr[v], indptr[v + 1]):
+    for row in prange(len(out)):
+        v = first + row
+        for e in range(indptr[row], indptr[row + 1]):
             if indices[e] == v:
-                out[v] += table[target_period[v], source_period[v]] * (weight[e] if len(weight) else 1.0)
+                out[row] += table[target_period[v], source_period[v]] * (weight[e] if len(weight) else 1.0)
     return out
 
 

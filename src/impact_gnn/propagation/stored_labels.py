@@ -20,7 +20,7 @@ from impact_gnn.propagation import paging
 from impact_gnn.propagation import threads as pool
 from impact_gnn.propagation.disk_operator import DiskOperator
 from impact_gnn.propagation.operator import Operator
-from impact_gnn.propagation.own_label import one_hot, sorted_rows, without_self
+from impact_gnn.propagation.own_label import loops, one_hot, sorted_rows, without_self
 from impact_gnn.propagation.paging import Stored
 from impact_gnn.propagation.room import nothing_lost, refuse_unless_room
 from impact_gnn.propagation.steps import Edges, Step, prepare
@@ -133,13 +133,14 @@ class OwnShare:
                 rows = self._rows(edges, low, high)
                 scale = scales.read(low, high)
                 scale = scale**2 if self.step.norm == "sym" else scale
-                loops = _lookup_loops(low, *rows, self.table, self.source_period, self.target_period) * scale
+                own = loops(low, *rows, self.table, self.source_period, self.target_period) * scale
                 added = scale if self.step.self_loop else 0.0
                 if self.hops == 1:
-                    yield low, high, loops + added
+                    yield low, high, own + added
                 else:
-                    trips = self._trips(edges, scales, low, high, rows) * scale
-                    yield low, high, trips + 2 * loops * added + added * added
+                    ordered = rows[0], *sorted_rows(*rows)
+                    trips = self._trips(edges, scales, low, high, ordered) * scale
+                    yield low, high, trips + 2 * own * added + added * added
 
     def _borders(self, edges: Edges) -> list[tuple[int, int]]:
         """Runs of whole blocks with at most `most` edges, or of one block."""
@@ -152,12 +153,11 @@ class OwnShare:
         return out
 
     def _rows(self, edges: Edges, low: int, high: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The edges into rows low .. high−1, sources in increasing order within a row."""
+        """The edges into rows low .. high−1."""
         indptr = edges.indptr.read(low, high + 1)
         begin, end = int(indptr[0]), int(indptr[-1])
         weight = np.ones(0, np.float32) if edges.weight is None else edges.weight.read(begin, end)
-        indptr = indptr - begin
-        return indptr, *sorted_rows(indptr, edges.indices.read(begin, end), weight)
+        return indptr - begin, edges.indices.read(begin, end), weight
 
     def _trips(self, edges: Edges, scales: Any, low: int, high: int, rows: tuple[np.ndarray, ...]) -> np.ndarray:
         """Σ_u w_vu·scale_u·w_uv for v in the range: the edges of all u in passing."""
@@ -174,22 +174,6 @@ class OwnShare:
             parts = np.linspace(0, len(out), pool.available() + 1).astype(np.int64)
             pool.run(_returns, [(a, b, *rest) for a, b in itertools.pairwise(parts)], None)
         return out
-
-
-@njit(nogil=True, cache=True)
-def _lookup_loops(  # type: ignore[no-untyped-def]
-    low, indptr, indices, weight, table, source_period, target_period
-):
-    """Weight of the edges v → v of rows from `low` on, whose sources are sorted."""
-    out = np.zeros(len(indptr) - 1)
-    for row in range(len(out)):
-        v = low + row
-        begin, end = indptr[row], indptr[row + 1]
-        at = begin + np.searchsorted(indices[begin:end], v)
-        while at < end and indices[at] == v:
-            out[row] += table[target_period[v], source_period[v]] * (weight[at] if len(weight) else 1.0)
-            at += 1
-    return out
 
 
 @njit(nogil=True, cache=True)

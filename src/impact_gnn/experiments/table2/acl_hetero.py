@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-
 from impact_gnn.data.files import load as load_graph
 from impact_gnn.experiments.table2 import sources
 from impact_gnn.experiments.table2.recipes import Decoupled
@@ -18,7 +16,6 @@ METHODS = ("plain", "pmp", "center", "pmp+jjnorm", "mmp+ends", "pmp+ends", "genp
 def load(root: Path | None, seed: int, features: Path | None) -> Problem:
     """Papers and authors; the only relation is authorship."""
     graph = load_graph(sources.needed(root) / "acl_hetero" / "acl_hetero.npz")
-    graph = graph.with_features(np.asarray(graph.x, np.float32))  # kept in half precision, which alignments refuse
     return Problem.of(sources.with_features(graph, features), CUTOFF)
 
 

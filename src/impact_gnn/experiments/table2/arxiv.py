@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 
-from impact_gnn.data.ogb import load_ogb
 from impact_gnn.experiments.table2 import sources
 from impact_gnn.experiments.table2.recipes import Decoupled, Linear
 from impact_gnn.experiments.table2.study import Problem, Study, rows_of
@@ -20,12 +19,6 @@ from impact_gnn.graph import TemporalGraph
 PUBLISHED = {"plain": (0.7287, 0.7065), "genpmp": (0.7568, 0.7468)}
 CUTOFF = 2019
 METHODS = ("plain", "mmp", "pmp", "genpmp", "center", "pmp+center", "pmp+jjnorm")
-
-
-def load(root: Path | None, seed: int, features: Path | None) -> Problem:
-    """The official split: papers from 2019 on are scored, those of 2018 chosen by."""
-    official = load_ogb("ogbn-arxiv", sources.needed(root))
-    return Problem.of(sources.with_features(official.graph, features), official.cutoff)
 
 
 def load_svd(root: Path | None, seed: int, features: Path | None) -> Problem:
@@ -41,7 +34,7 @@ def load_svd(root: Path | None, seed: int, features: Path | None) -> Problem:
 STUDY = Study(
     "arxiv",
     "ogbn-arxiv: 169,343 papers, official split (2019 and later scored)",
-    load,
+    sources.official("ogbn-arxiv"),  # papers of 2018 are chosen by
     rows=rows_of("Linear RevGAT", Linear(), ("plain", "genpmp"), PUBLISHED),
     seeds=10,
     notes=(

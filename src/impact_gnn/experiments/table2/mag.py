@@ -7,12 +7,9 @@ iterations of squashing, hidden 512, dropout .4, label hops, up to 500 epochs.
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from impact_gnn.data.ogb import load_ogb
 from impact_gnn.experiments.table2 import sources
 from impact_gnn.experiments.table2.recipes import Decoupled
-from impact_gnn.experiments.table2.study import Problem, Study, rows_of
+from impact_gnn.experiments.table2.study import Study, rows_of
 
 METHODS = ("plain", "mmp", "pmp", "pmp+jjnorm")
 PUBLISHED = {
@@ -30,16 +27,10 @@ LESSONS = Decoupled(
 )  # fmt: skip
 
 
-def load(root: Path | None, seed: int, features: Path | None) -> Problem:
-    """The official split: labels up to 2018 known (2018 to choose by), 2019 scored."""
-    official = load_ogb("ogbn-mag", sources.needed(root))
-    return Problem.of(sources.with_features(official.graph, features), official.cutoff)
-
-
 STUDY = Study(
     "mag",
     "ogbn-mag: 736,389 papers, official split (2019 scored)",
-    load,
+    sources.official("ogbn-mag"),  # labels up to 2018 known (2018 to choose by), 2019 scored
     rows=(
         *rows_of("SeHGNN", SEHGNN, METHODS),
         *rows_of("RpHGNN", RPHGNN, METHODS),

@@ -7,26 +7,17 @@ the table, and label hops in single precision, 150 GB per stage; in memory are t
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from impact_gnn.data.ogb import load_ogb
 from impact_gnn.experiments.table2 import sources
 from impact_gnn.experiments.table2.recipes import Staged
-from impact_gnn.experiments.table2.study import Problem, Study, rows_of
+from impact_gnn.experiments.table2.study import Study, rows_of
 
 PUBLISHED = {"plain": (0.7305, 0.6967), "genpmp": (0.7330, 0.6976)}
-
-
-def load(root: Path | None, seed: int, features: Path | None) -> Problem:
-    """The official split of the 1.5 million labelled papers; all others only pass messages on."""
-    official = load_ogb("ogbn-papers100M", sources.needed(root))
-    return Problem.of(sources.with_features(official.graph, features), official.cutoff)
 
 
 STUDY = Study(
     "papers100M",
     "ogbn-papers100M: 111,059,956 papers, official split of the labelled ones (2019 scored)",
-    load,
+    sources.official("ogbn-papers100M"),  # papers without a label only pass messages on
     rows=rows_of("GAMLP+RLU", Staged(), ("plain", "genpmp"), PUBLISHED),
     seeds=3,
     keep=False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,8 @@ import numpy as np
 from impact_gnn import _files
 from impact_gnn.checks import InputError
 from impact_gnn.data._reading import guarded
+from impact_gnn.data.ogb import load_ogb
+from impact_gnn.experiments.table2.study import Problem
 from impact_gnn.graph import TemporalGraph
 
 
@@ -32,3 +35,13 @@ def arrays(path: Path) -> dict[str, np.ndarray]:
 def with_features(graph: TemporalGraph, features: Path | None) -> TemporalGraph:
     """The graph with the rows of a `.npy` file as features, if one is given."""
     return graph if features is None else graph.with_features(_files.open_array(features))
+
+
+def official(name: str) -> Callable[[Path | None, int, Path | None], Problem]:
+    """Loads a data set of OGB with its official split: what comes after the split's cutoff is scored."""
+
+    def load(root: Path | None, seed: int, features: Path | None) -> Problem:
+        found = load_ogb(name, needed(root))
+        return Problem.of(with_features(found.graph, features), found.cutoff)
+
+    return load
