@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from impact_gnn.engines import Memory
 from impact_gnn.graph import TemporalGraph
 
 WRITES = ("author", "writes", "paper")
@@ -34,3 +35,15 @@ def hetero(nodes=None, edges=None, **changes):
     return TemporalGraph.hetero(
         nodes=default_nodes if nodes is None else nodes, edges=default_edges if edges is None else edges, **options
     )
+
+
+class Counting(Memory):
+    """An engine in memory that remembers how often it was asked for hops."""
+
+    def __init__(self):
+        super().__init__()
+        object.__setattr__(self, "calls", [])
+
+    def hops(self, operators, x, **options):
+        self.calls.append(len(operators))
+        return super().hops(operators, x, **options)

@@ -1,7 +1,7 @@
 """A script for test_disk: runs on files are killed with SIGKILL at many points and run again.
 
-Every run is a fork of this process; it dies at its n-th call that changes a file. The next run in the same directory
-must complete it, with the same numbers as an undisturbed run and nothing left behind.
+Every run is a fork of this process; it dies before its n-th system call that changes what a later run can see. The next run
+in the same directory must complete it, with the same numbers as an undisturbed run and nothing left behind.
 """
 
 import os
@@ -11,20 +11,19 @@ from pathlib import Path
 
 import numpy as np
 
+from impact_gnn.engines import Disk
 from impact_gnn.graph import TemporalGraph
-from impact_gnn.propagation import manifest
-from impact_gnn.propagation.disk import Disk
 
-CALLS = ("pwrite", "replace", "fsync", "unlink")
+CALLS = ("replace", "fsync", "unlink", "mkdir", "rename", "rmdir", "posix_fallocate")
 
 
 def run(place, graph):
-    disk = Disk(place, memory=16 * 4 * graph.num_nodes, threads=2)
-    step = disk.operator(graph, weighting="pmp")
-    return disk.hops([step, step], graph.x)
+    disk = Disk(place, memory=17 * 4 * graph.num_nodes, threads=1)
+    both = disk.graph(graph, upto=2, undirected=True)
+    return disk.hops([disk.operator(both, weighting="pmp")] * 2, both.x)
 
 
-def counted(limit):
+def dying_at(limit):
     """From now on calls that change files are counted, and the process dies before number `limit`."""
     seen = [0]
     for name in CALLS:
@@ -37,7 +36,6 @@ def counted(limit):
             return plain(*arguments, **options)
 
         setattr(os, name, call)
-    return seen
 
 
 def forked(work):
@@ -48,27 +46,31 @@ def forked(work):
     return os.waitpid(child, 0)[1]
 
 
+def names(place):
+    return sorted(str(p.relative_to(place)) for p in place.rglob("*"))
+
+
 def main(place, step):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(300, 40)).astype(np.float32)
     graph = TemporalGraph(x=x, time=rng.integers(0, 4, 300), edge_index=rng.integers(0, 300, (2, 3000)))
-    manifest.INTERVAL = 0.0  # write down every slice at once: the most points at which to die
-    wanted = [np.array(hop) for hop in run(place / "undisturbed", graph)]
-    files = sorted(p.name for p in (place / "undisturbed").iterdir())
+    wanted = [np.array(hop) for hop in run(place / "work", graph)]
+    files = names(place / "work")
+    (place / "work").rename(place / "undisturbed")
     killed = 0
     for limit in range(1, 10**6, step):
-        where = place / str(limit)
 
-        def dying(where=where, limit=limit):
-            counted(limit)
-            run(where, graph)
+        def dying(limit=limit):
+            dying_at(limit)
+            run(place / "work", graph)
 
         if not os.WIFSIGNALED(forked(dying)):
             break  # it needs fewer calls than that
         killed += 1
-        again = run(where, graph)
-        assert all((a == b).all() for a, b in zip(wanted, again, strict=True)), limit
-        assert sorted(p.name for p in where.iterdir()) == files, limit
+        hops = run(place / "work", graph)
+        assert all((a == np.asarray(b)).all() for a, b in zip(wanted, hops, strict=True)), limit
+        assert names(place / "work") == files, limit
+        (place / "work").rename(place / str(limit))
     print("killed", killed)
 
 

@@ -1,19 +1,19 @@
-"""Hops on a cluster: workers may die, must see the directory, and get nothing but paths and numbers."""
+"""Work on a cluster: workers may die or stay away, must see the directory, and get nothing but paths and numbers."""
 
 import builtins
 import os
 import pickle
 import signal
 import sys
+import threading
+import time
 
 import numpy as np
 import pytest
 
-from impact_gnn.checks import InputError
-from impact_gnn.propagation.building import build_csr
-from impact_gnn.propagation.cluster import Cluster, Dask
-from impact_gnn.propagation.memory import Memory
-from impact_gnn.propagation.operator import Operator
+from impact_gnn.checks import InputError, WorkerLost
+from impact_gnn.engines import Dask, Memory, Operator
+from impact_gnn.graph import TemporalGraph, build_csr
 from places import quick_directory
 
 distributed = pytest.importorskip("distributed")
@@ -28,54 +28,60 @@ def step_of(nodes=5000, edges=400_000, seed=0):
 
 @pytest.fixture
 def place():
-    with quick_directory() as made:
-        yield made
+    with quick_directory() as directory:
+        yield directory
 
 
 def test_a_worker_is_killed_in_the_middle(place):
     """Two workers that are processes; what the killed one was doing is done again."""
     step = step_of()
     x = np.random.default_rng(1).normal(size=(5000, 128)).astype(np.float32)
-    np.save(place / "x.npy", x)
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
     with distributed.LocalCluster(**options, silence_logs=50) as cluster, distributed.Client(cluster) as client:
         workers = client.run(os.getpid)
         killed = []
 
-        def kill(what, share):
-            if "slices" in what and share > 0.2 and not killed:
+        def kill(stage, done, total, note=""):
+            if stage == "propagating" and done > 0.2 * total and not killed:
                 killed.append(next(iter(workers.values())))
                 os.kill(killed[0], signal.SIGKILL)
 
         engine = Dask(client, place / "work", memory=5000 * 4 * 20, progress=kill)
-        found = engine.hops([step, step], place / "x.npy")
+        hops = engine.hops([step, step], x)
         assert killed
         assert set(client.run(os.getpid).values()) != set(workers.values())
-    for a, b in zip(found, Memory().hops([step, step], x), strict=True):
-        np.testing.assert_array_equal(a, b)
+    for a, b in zip(hops, Memory().hops([step, step], x), strict=True):
+        np.testing.assert_array_equal(np.asarray(a), b)
 
 
 @pytest.fixture(scope="module")
 def client():
     options = {"processes": False, "dashboard_address": ":0", "n_workers": 1, "threads_per_worker": 2}
-    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as made:
-        yield made
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as connected:
+        yield connected
 
 
-def test_only_paths_and_numbers_travel(place, client, monkeypatch):
-    step, sent = step_of(), []
-    x = np.random.default_rng(1).normal(size=(5000, 64)).astype(np.float32)
-    np.save(place / "x.npy", x)
+def test_only_paths_and_numbers_travel_and_sorting_is_shared(place, client, monkeypatch):
+    rng = np.random.default_rng(1)
+    graph = TemporalGraph(
+        x=rng.normal(size=(5000, 64)).astype(np.float32), time=np.arange(5000) % 3,
+        edge_index=rng.integers(0, 5000, (2, 400_000)),
+    )  # fmt: skip
+    sent = []
     submit = client.submit
 
     def watched(function, *arguments, **options):
-        sent.append(len(pickle.dumps((function, arguments))))
+        sent.append((function.__name__, len(pickle.dumps((function, arguments)))))
         return submit(function, *arguments, **options)
 
     monkeypatch.setattr(client, "submit", watched)
-    Dask(client, place / "work").hops([step], np.load(place / "x.npy", mmap_mode="r"))
-    assert sent
-    assert max(sent) < 4000
+    engine = Dask(client, place / "work", memory="4MB")
+    both = engine.graph(graph, undirected=True)
+    engine.hops([engine.operator(both)], both.x)
+    names = [name for name, _ in sent]
+    assert names.count("sort_range") > 4
+    assert names.count("run_slice") >= 4
+    assert max(size for _, size in sent) < 4000
 
 
 def test_a_failing_task_is_done_again(client, place):
@@ -85,9 +91,13 @@ def test_a_failing_task_is_done_again(client, place):
             raise RuntimeError("a cosmic ray")
         return 7
 
-    assert Cluster(client, retries=1).map(fails_once, [(place / "a",), (place / "b",)]) == [7, 7]
-    with pytest.raises(RuntimeError, match="cosmic ray"):
-        Cluster(client, retries=0).map(fails_once, [(place / "c",)])
+    assert Dask(client, place).share(fails_once, [(place / "a",), (place / "b",)]) == [7, 7]
+
+    def fails(path):
+        raise RuntimeError("a broken disk")
+
+    with pytest.raises(RuntimeError, match="a broken disk"):
+        Dask(client, place).share(fails, [(place / "c",)])
 
 
 def test_a_scheduler_may_be_named_by_its_address(place):
@@ -95,16 +105,18 @@ def test_a_scheduler_may_be_named_by_its_address(place):
     x = np.ones((100, 3), np.float32)
     options = {"processes": False, "dashboard_address": ":0", "n_workers": 1, "protocol": "tcp"}
     with distributed.LocalCluster(**options) as cluster:
-        found = Dask(cluster.scheduler_address, place / "work").hops([step], x)
-    np.testing.assert_array_equal(found[0], Memory().hops([step], x)[0])
+        hops = Dask(cluster.scheduler_address, place / "work").hops([step], x)
+    np.testing.assert_array_equal(np.asarray(hops[0]), Memory().hops([step], x)[0])
     with pytest.raises(InputError, match=r"client is a int; give a .* or a scheduler's address"):
         Dask(7)
+    with pytest.raises(InputError, match="no scheduler answers at tcp://127.0.0.1:1"):
+        Dask("tcp://127.0.0.1:1", place / "work", patience=1).hops([step], x)
 
 
 def test_workers_must_see_the_directory(place, client, monkeypatch):
-    from impact_gnn.propagation import cluster
+    from impact_gnn.engines import dask
 
-    monkeypatch.setattr(cluster, "_sees", lambda path: False)
+    monkeypatch.setattr(dask, "_sees", lambda path: False)
     with pytest.raises(InputError, match=r"is not seen by .* on a file system that all workers share"):
         Dask(client, place / "work").hops([step_of(100, 500)], np.ones((100, 3), np.float32))
 
@@ -117,6 +129,20 @@ def test_a_cluster_without_workers_is_refused(place):
         pytest.raises(InputError, match="the cluster has no workers"),
     ):
         Dask(client, place).hops([step_of(100, 500)], np.ones((100, 3), np.float32))
+
+
+def test_workers_that_leave_for_good_end_the_work_with_a_sentence(place):
+    options = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 50}
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
+        engine = Dask(client, place / "work", patience=3)
+
+        def leave():
+            time.sleep(1)
+            cluster.scale(0)
+
+        threading.Thread(target=leave).start()
+        with pytest.raises(WorkerLost, match="no worker of the cluster has been seen for 3 seconds"):
+            engine.share(time.sleep, [(30,)] * 3)
 
 
 def test_without_dask_the_sentence_says_what_to_install(place, monkeypatch):

@@ -1,23 +1,22 @@
-"""The law of engines: wherever hops are computed and aligned, the same numbers come out."""
+"""The law of engines: wherever things are computed, the same numbers come out - hops, label hops, whole pipelines."""
 
 import itertools
 
 import numpy as np
 import pytest
 
-from impact_gnn.checks import InputError
-from impact_gnn.graph import TemporalGraph
-from impact_gnn.propagation.aligned import aligned
-from impact_gnn.propagation.building import build_csr
-from impact_gnn.propagation.cluster import Dask
-from impact_gnn.propagation.disk import Disk
-from impact_gnn.propagation.hops import operator
-from impact_gnn.propagation.labels import label_hops
-from impact_gnn.propagation.memory import Memory
-from impact_gnn.propagation.operator import Operator
+import impact_gnn as ig
+from impact_gnn.data.hetero_tsbm import hetero_tsbm
+from impact_gnn.engines import Dask, Disk, Memory, Operator, choose
+from impact_gnn.engines.base import Engine, Hop
+from impact_gnn.graph import TemporalGraph, build_csr
+from impact_gnn.pipeline.inputs import Inputs
+from impact_gnn.pipeline.method import ALIGNMENTS, Method
+from impact_gnn.weighting import METHODS as WEIGHTINGS
 from places import quick_directory
 
 NODES, WIDTH = 200, 21
+COLUMN = NODES * 8
 
 
 @pytest.fixture(scope="module")
@@ -25,23 +24,16 @@ def client():
     """Workers that are threads of this process: they start at once."""
     distributed = pytest.importorskip("distributed")
     options = {"processes": False, "dashboard_address": ":0", "n_workers": 2, "threads_per_worker": 2}
-    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as made:
-        yield made
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as connected:
+        yield connected
 
-
-COLUMN = NODES * 8
-ON_FILES = {
-    "disk, all columns": lambda client, place: Disk(place, memory="1GB"),
-    "disk, 16 columns": lambda client, place: Disk(place, memory=16 * COLUMN, threads=3),
-    "disk, 4 columns": lambda client, place: Disk(place, memory=7 * COLUMN),
-    "disk, 1 column": lambda client, place: Disk(place, memory=COLUMN),
-    "dask": lambda client, place: Dask(client, place, memory=2 * 12 * COLUMN),
-}
-"""Engines that work in a directory, with slices of different widths."""
 
 ENGINES = {
-    "memory": lambda client, place: Memory(threads=1),
-    **ON_FILES,
+    "memory, one thread": lambda client, place: Memory(threads=1),
+    "disk, all columns": lambda client, place: Disk(place, memory="1GB"),
+    "disk, 16 columns": lambda client, place: Disk(place, memory=17 * COLUMN + 9 * NODES, threads=3),
+    "disk, 1 column": lambda client, place: Disk(place, memory=COLUMN + 9 * NODES),
+    "dask": lambda client, place: Dask(client, place, memory=2 * 12 * COLUMN),
     "dask, no directory": lambda client, place: Dask(client),
 }
 
@@ -52,18 +44,22 @@ def engine(request, client):
         yield ENGINES[request.param](client, place / "work")
 
 
-@pytest.fixture(params=ON_FILES)
-def on_files(request, client):
-    with quick_directory() as place:
-        yield ON_FILES[request.param](client, place / "work")
-
-
-def edges(seed=0, hub=True):
+def edges(seed=0):
     rng = np.random.default_rng(seed)
     target = rng.integers(0, NODES // 2, 3000)  # half of the nodes hear nothing
-    if hub:
-        target[::3] = 7  # longer than a tile of the kernel
+    target[::3] = 7  # longer than a tile of the kernel
     return rng.integers(0, NODES, 3000), target
+
+
+def same(hops, wanted):
+    for a, b in zip(hops, wanted, strict=True):
+        assert isinstance(a, Hop)
+        assert a.shape == b.shape
+        assert a.dtype == b.dtype
+        np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
+
+
+# -- hops ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
@@ -78,124 +74,191 @@ def test_hops_are_the_same_to_the_last_bit(engine, dtype, norm, self_loop, weigh
     path = [steps[0], steps[1], steps[0]]
     x = rng.normal(size=(NODES, WIDTH)).astype(dtype)
     wanted = Memory().hops(path, x)
-    found = engine.hops(path, x)
-    assert len(found) == 3
-    for a, b in zip(found, wanted, strict=True):
-        assert a.dtype == b.dtype == dtype
-        np.testing.assert_array_equal(a, b)
+    assert len(wanted) == 3
+    same(engine.hops(path, x), wanted)
 
 
-def test_metapaths_are_the_same_to_the_last_bit(engine):
+def test_between_types_too(engine):
     """Nodes of one kind, then of another: 200, 30, 200, 90."""
     rng = np.random.default_rng(2)
-    sizes = [NODES, 30, NODES, 90]
     path = []
-    for sources, targets in itertools.pairwise(sizes):
+    for sources, targets in itertools.pairwise([NODES, 30, NODES, 90]):
         csr = build_csr(rng.integers(0, sources, 500), rng.integers(0, targets, 500), sources, targets)
         nothing = np.zeros(sources, np.uint8), np.zeros(targets, np.uint8)
         path.append(Operator(csr, np.ones((1, 1)), *nothing))
     x = rng.normal(size=(NODES, WIDTH)).astype(np.float32)
-    for a, b in zip(engine.hops(path, x), Memory().hops(path, x), strict=True):
-        np.testing.assert_array_equal(a, b)
+    same(engine.hops(path, x), Memory().hops(path, x))
+    with pytest.raises(ig.InputError, match="step 2 of the path takes 200 nodes, but 90 come out"):
+        engine.hops([path[2], path[0]], x)
 
 
-def test_operators_of_engines_are_the_same(on_files):
+@pytest.mark.parametrize("share", [0.1, 0.9])
+@pytest.mark.parametrize(("norm", "self_loop"), [("mean", False), ("sym", True), ("sum", True)])
+def test_the_last_hop_of_some_rows(engine, share, norm, self_loop):
     rng = np.random.default_rng(3)
     graph = TemporalGraph(
-        x=rng.normal(size=(NODES, 5)).astype(np.float32),
-        time=rng.integers(2000, 2004, NODES),
-        edge_index=np.stack(edges()),
+        x=rng.normal(size=(NODES, 5)), time=rng.integers(2000, 2004, NODES), edge_index=np.stack(edges())
     )
-    step = on_files.operator(graph, weighting="pmp", norm="sym", self_loop=True)
-    wanted = Memory().hops([operator(graph, weighting="pmp", norm="sym", self_loop=True)] * 2, graph.x)
-    for a, b in zip(on_files.hops([step] * 2, graph.x), wanted, strict=True):
-        np.testing.assert_array_equal(a, b)
+    rows = rng.permutation(NODES)[: int(share * NODES)]
+    options = {"weighting": "pmp", "norm": norm, "self_loop": self_loop}
+    for some, whole in zip(
+        ig.propagate(graph, engine=engine, rows=rows, **options), ig.propagate(graph, **options), strict=True
+    ):
+        assert some.shape == (len(rows), 5)
+        np.testing.assert_allclose(np.asarray(some), whole[rows], rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize("method", ["center", "standardize", "jjnorm"])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_alignment_is_the_same(on_files, method, dtype):
-    """Sums are added up in another order, so the last bits of float64 may differ."""
+def test_a_hop_is_asked_for_rows(engine):
+    graph = ig.tsbm(num_nodes=NODES, num_times=4, num_labels=3, seed=0)
+    index = np.array([7, 7, 0, 199])
+    for hop, wanted in zip(ig.propagate(graph, engine=engine), ig.propagate(graph), strict=True):
+        np.testing.assert_array_equal(hop.rows(index), wanted[index])
+        np.testing.assert_array_equal(hop[3:9], wanted[3:9])
+        assert len(hop) == NODES
+
+
+@pytest.mark.parametrize("directed", [True, False])
+@pytest.mark.parametrize("weighted", [True, False])
+def test_graphs_in_both_directions_and_as_they_were(engine, directed, weighted):
     rng = np.random.default_rng(4)
-    size = 6000  # more than one block of rows for each task
-    time, label = rng.integers(0, 5, size), rng.integers(-1, 3, size)
-    target = time == 4
-    message = (rng.normal(size=(size, 9)) * (1 + time[:, None]) + label[:, None]).astype(dtype)
-    wanted = aligned(Memory(), message, method, time, label=label, target=target)
-    found = aligned(on_files, message, method, time, label=label, target=target)
-    assert found.dtype == dtype
-    np.testing.assert_allclose(found, wanted, rtol=1e-6 if dtype == np.float32 else 1e-12, atol=1e-12)
-    assert (np.abs(wanted - message) > 0.01).any()
+    ends = np.stack(edges())
+    graph = TemporalGraph(
+        x=rng.normal(size=(NODES, 3)).astype(np.float32),
+        y=rng.integers(-1, 3, NODES),
+        time=rng.integers(0, 5, NODES),
+        edge_index=ends if directed else np.concatenate([ends, ends[::-1]], 1),
+        edge_weight=rng.random(3000 if directed else 6000) if weighted else None,
+    )
+    for options in ({"undirected": True}, {"upto": 2}, {"upto": 3, "undirected": True}):
+        made, wanted = engine.graph(graph, **options), Memory().graph(graph, **options)
+        np.testing.assert_array_equal(made.edge_index, wanted.edge_index)
+        assert (made.edge_weight is None) == (wanted.edge_weight is None)
+        if weighted:
+            np.testing.assert_allclose(made.edge_weight, wanted.edge_weight)
+        for name in ("x", "y", "time", "ids"):
+            np.testing.assert_array_equal(getattr(made, name), getattr(wanted, name))
+        np.testing.assert_allclose(engine.operator(made) @ made.x, Memory().operator(wanted) @ wanted.x)
 
 
-def test_alignment_of_files(on_files):
-    """A hop goes in as a file, columns are taken a few at a time where memory is small, the result is a file."""
-    rng = np.random.default_rng(5)
-    csr = build_csr(*edges(), NODES, NODES)
-    time, label = rng.integers(0, 5, NODES), rng.integers(0, 40, NODES)
-    target = time >= 4
-    nothing = np.zeros(NODES, int)
-    hop = on_files.hops([Operator(csr, np.ones((1, 1)), nothing, nothing)], rng.normal(size=(NODES, WIDTH)))[0]
-    found = aligned(on_files, hop, "jjnorm", time, label=label, target=target)
-    wanted = aligned(Memory(), np.array(hop), "jjnorm", time, label=label, target=target)
-    np.testing.assert_allclose(found, wanted, rtol=1e-10)
-    assert [file.name for file in (on_files.directory / "aligned").iterdir()] == ["hop-1-jjnorm.npy"]
-
-
-def test_half_precision_files_can_be_aligned():
-    rng = np.random.default_rng(6)
-    time, message = rng.integers(0, 3, 500), rng.normal(size=(500, 6)).astype(np.float16)
-    with quick_directory() as place:
-        found = aligned(Disk(place / "work"), message, "center", time, name="mine")
-        assert found.dtype == np.float16
-        assert (place / "work" / "aligned" / "mine.npy").exists()
-    np.testing.assert_allclose(found, aligned(Memory(), message.astype(np.float32), "center", time), atol=2e-3)
-
-
-def test_alignment_refuses_what_it_cannot_do():
-    message = np.zeros((4, 2), np.float32)
-    with pytest.raises(ValueError, match="method='pny' is not known"):
-        aligned(Memory(), message, "pny", [0, 0, 1, 1])
-    with pytest.raises(ValueError, match="jjnorm needs the labels and the mask"):
-        aligned(Memory(), message, "jjnorm", [0, 0, 1, 1])
-    with quick_directory() as place, pytest.raises(ValueError, match="message has 4 rows for 3 nodes"):
-        aligned(Disk(place), message, "center", [0, 0, 1])
+# -- label hops ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("norm", "self_loop", "weighted"), [("mean", False, False), ("sym", True, True), ("sum", True, False)]
 )
 @pytest.mark.parametrize("renormalize", [True, False])
-def test_label_hops_are_the_same(on_files, norm, self_loop, weighted, renormalize):
-    """Own shares are added up in another order, so the last bits may differ."""
+def test_label_hops_are_the_same(engine, norm, self_loop, weighted, renormalize):
     rng = np.random.default_rng(5)
     source, target = edges()
     both = np.concatenate([[source, target], [target, source]], axis=1)  # every edge leads back, some are loops
     weight = rng.random(both.shape[1]) if weighted else None
     time, label = rng.integers(0, 5, NODES), rng.integers(-1, 4, NODES)
-    graph = TemporalGraph(y=label, time=time, edge_index=both, edge_weight=weight, num_labels=4).masked(3)
+    graph = TemporalGraph(y=label, time=time, edge_index=both, edge_weight=weight, num_labels=4)
     options = {"weighting": "pmp", "hops": 2, "norm": norm, "self_loop": self_loop, "renormalize": renormalize}
-    for _ in range(2):  # the second time files are found
-        found = label_hops(graph, engine=on_files, **options)
-        for a, b in zip(found, label_hops(graph, **options), strict=True):
-            assert isinstance(a, np.memmap)
-            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6 * np.abs(b).max())
+    for cutoff in (3, 2):  # other labels in the same place
+        hops = ig.label_hops(graph.masked(cutoff), engine=engine, **options)
+        same(hops, ig.label_hops(graph.masked(cutoff), **options))
 
 
-def test_label_hops_in_ranges_of_few_edges(tmp_path, monkeypatch):
-    """A range of targets holds a few hundred edges, so return paths lead out of the range and back."""
-    rng = np.random.default_rng(6)
-    source, target = edges()
-    both = np.concatenate([[source, target], [target, source]], axis=1)
-    graph = TemporalGraph(y=rng.integers(0, 4, NODES), time=rng.integers(0, 5, NODES), edge_index=both).masked(3)
-    monkeypatch.setattr("impact_gnn.propagation.steps.EDGES", 100)
-    engine = Disk(tmp_path / "work", memory="8kB")
-    for a, b in zip(label_hops(graph, engine=engine, hops=2), label_hops(graph, hops=2), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+# -- every method, the whole way ----------------------------------------------------------------------------------
+
+PARTS = ["", "labels", "snapshot", "snapshot+labels", "snapshot+lags+labels"]
+EVERY_METHOD = [
+    "+".join(filter(None, parts)) for parts in itertools.product(WEIGHTINGS, ["", *ALIGNMENTS], PARTS)
+] + ["features", "pmp+ends", "pmp+ends+labels", "mmp+ends+snapshot+labels", "genpmp+jjnorm+ends+labels"]
 
 
-def test_label_hops_of_other_labels_are_refused(tmp_path):
-    graph = TemporalGraph(y=[0, 1, 0, 1], time=[0, 0, 1, 2], edge_index=[[0, 1, 2], [1, 2, 3]])
-    label_hops(graph.masked(2), engine=Disk(tmp_path / "work"))
-    with pytest.raises(InputError, match="another x"):
-        label_hops(graph.masked(1), engine=Disk(tmp_path / "work"))
+@pytest.fixture(scope="module")
+def homogeneous():
+    return ig.tsbm(num_nodes=240, num_times=5, num_labels=3, num_features=6, seed=0)
+
+
+@pytest.fixture(scope="module")
+def several_types():
+    sizes = {"num_papers": 150, "num_authors": 90, "num_fields": 20, "num_institutions": 10}
+    edges = {"citations": 600, "writes": 300, "topics": 300, "affiliations": 100}
+    return hetero_tsbm(**sizes, **edges, num_times=5, num_labels=3, num_features=6, seed=0)
+
+
+def laws_hold(graph, methods, place, squashed=False):
+    cutoff = int(graph.times[-2])
+    view = graph.masked(cutoff)
+    engine = Disk(place, memory=60_000)
+    shared = Inputs(view, squashed=squashed), Inputs(view, engine=engine, squashed=squashed)
+    for text in methods:
+        method = Method.parse(text)
+        memory, disk = (inputs.shown(method, cutoff) for inputs in shared)
+        for hops, wanted in zip(disk, memory, strict=True):
+            for a, b in zip(hops, wanted, strict=True):
+                np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-6, atol=1e-7, err_msg=text)
+                assert np.isfinite(np.asarray(a)).all()
+
+
+def test_every_method_gives_the_same_hops(homogeneous):
+    with quick_directory() as place:
+        laws_hold(homogeneous, EVERY_METHOD, place / "work")
+
+
+def test_every_method_gives_the_same_hops_between_types(several_types):
+    with quick_directory() as place:
+        methods = [text for text in EVERY_METHOD if "pny" not in text and "mmp" not in text and "pmp+c" not in text]
+        laws_hold(several_types, [text for text in methods if not text.startswith("genpmp+s")], place / "work")
+
+
+def test_squashed_hops_are_the_same(several_types):
+    with quick_directory() as place:
+        laws_hold(several_types, ["pmp", "pmp+center+snapshot", "labels"], place / "work", squashed=True)
+
+
+@pytest.mark.parametrize("method", ["plain", "pmp+center+labels", "snapshot+labels", "pmp+jjnorm", "pny"])
+def test_pipelines_predict_the_same(homogeneous, client, method):
+    options = {"method": method, "cutoff": 3, "epochs": 3, "hidden": 8}
+    wanted = ig.Pipeline(**options).fit(homogeneous).predict_proba(homogeneous)
+    with quick_directory() as place:
+        for engine in (Disk(place / "a", memory=30_000), Dask(client, place / "b", memory="1MB")):
+            fitted = ig.Pipeline(**options).fit(homogeneous, engine=engine)
+            np.testing.assert_array_equal(fitted.predict_proba(homogeneous, engine=engine), wanted)
+
+
+@pytest.mark.parametrize("model", ["sehgnn", "rphgnn"])
+def test_pipelines_between_types_predict_the_same(several_types, model):
+    options = {"model": model, "method": "pmp+labels", "cutoff": int(several_types.times[-2]), "epochs": 3, "hidden": 8}
+    wanted = ig.Pipeline(**options).fit(several_types).predict_proba(several_types)
+    with quick_directory() as place:
+        engine = Disk(place / "work", memory=50_000)
+        fitted = ig.Pipeline(**options).fit(several_types, engine=engine)
+        np.testing.assert_array_equal(fitted.predict_proba(several_types, engine=engine), wanted)
+
+
+def test_few_labelled_nodes_are_enough():
+    """Hops are made for labelled nodes and targets only; for the nodes that count the numbers are the same."""
+    graph = ig.tsbm(num_nodes=400, num_times=5, num_labels=3, seed=1)
+    label = np.where((np.arange(400) % 10 == 0) | (graph.time == 4), graph.y, -1)
+    few = graph.with_labels(label)
+    inputs = Inputs(few.masked(4))
+    hops, _ = inputs.shown(Method.parse("pmp"), 4)
+    assert hops[-1].shape[0] == len(inputs.rows) < 200
+    wanted = ig.propagate(few.undirected(), weighting="pmp")
+    np.testing.assert_allclose(np.asarray(hops[-1]), wanted[-1][inputs.rows], rtol=1e-5, atol=1e-6)
+
+
+# -- choosing ------------------------------------------------------------------------------------------------
+
+
+def test_auto_takes_memory_where_it_fits_and_disk_otherwise(homogeneous, tmp_path):
+    assert isinstance(choose(homogeneous).engine, Memory)
+    chosen = choose(homogeneous, memory="10kB", scratch=tmp_path / "scratch")
+    assert isinstance(chosen.engine, Disk)
+    assert "engine disk, cap 10.0 kB" in chosen.sentence
+    with pytest.raises(ig.InputError, match="needs --scheduler HOST:PORT"):
+        choose(homogeneous, "dask", scratch=tmp_path)
+    with pytest.raises(ig.InputError, match="a scheduler is of use with engine 'dask' only"):
+        choose(homogeneous, scheduler="here:1")
+    with pytest.raises(ig.InputError, match="engine='gpu' is not known"):
+        choose(homogeneous, "gpu")
+
+
+def test_engines_are_abstract_or_final():
+    assert Engine.__abstractmethods__
+    for kind in (Memory, Disk, Dask):
+        assert not kind.__abstractmethods__

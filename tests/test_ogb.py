@@ -15,7 +15,7 @@ from impact_gnn.checks import InputError
 from impact_gnn.cli import app
 from impact_gnn.data import _csv, _npz
 from impact_gnn.data.ogb import load_ogb
-from impact_gnn.propagation.disk import Disk
+from impact_gnn.engines import Disk
 
 N, E = 12, 30
 YEAR = np.repeat([2016, 2017, 2018, 2019], 3)

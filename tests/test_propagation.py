@@ -1,22 +1,17 @@
 """The kernel against naive loops, and the laws it promises: same bits for any threads and slices, exact adjoint."""
 
-import io
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rich.console import Console
 
-from impact_gnn.bench import propagation as bench
-from impact_gnn.bench.propagation_growth import draw_growth
 from impact_gnn.checks import InputError
-from impact_gnn.graph import CSR
-from impact_gnn.propagation import building, passes
-from impact_gnn.propagation.building import build_csr, transposed
-from impact_gnn.propagation.memory import Memory
-from impact_gnn.propagation.operator import NORMS, Operator
+from impact_gnn.engines import Memory
+from impact_gnn.engines import operator as passes
+from impact_gnn.engines.operator import NORMS, Operator
+from impact_gnn.graph import CSR, build_csr
+from impact_gnn.graph import csr as building
+from impact_gnn.graph.csr import merged
 from paper_propagation import grouped_by_target, message_matrix
 
 TOLERANCE = {np.float16: 2e-3, np.float32: 2e-6, np.float64: 1e-13}
@@ -39,10 +34,8 @@ def a_graph(num_sources=30, num_targets=30, edges=120, periods=4, seed=0, hub=0)
     }
 
 
-def operator_of(graph, weight=None, undirected=False, **options):
-    csr = build_csr(
-        *(graph[k] for k in ("source", "target", "num_sources", "num_targets")), weight, undirected=undirected
-    )
+def operator_of(graph, weight=None, **options):
+    csr = build_csr(*(graph[k] for k in ("source", "target", "num_sources", "num_targets")), weight)
     return Operator(csr, graph["table"], graph["source_period"], graph["target_period"], **options)
 
 
@@ -76,22 +69,21 @@ def test_apply_is_the_naive_sum(norm, self_loop, weighted, dtype):
     columns=st.integers(1, 22),
     norm=st.sampled_from(NORMS),
     self_loop=st.booleans(),
-    undirected=st.booleans(),
     weighted=st.booleans(),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_random_graphs(sizes, square, edges, columns, norm, self_loop, undirected, weighted, seed):
+def test_random_graphs(sizes, square, edges, columns, norm, self_loop, weighted, seed):
     rng = np.random.default_rng(seed)
     num_sources, num_targets = (sizes[0], sizes[0]) if square else sizes
     same = num_sources == num_targets
-    norm, self_loop, undirected = norm if same else "mean", self_loop and same, undirected and same
+    norm, self_loop = norm if same else "mean", self_loop and same
     graph = a_graph(num_sources, max(num_targets, 1), 0, periods=3, seed=seed)
     graph |= {"source": rng.integers(0, num_sources, edges), "target": rng.integers(0, num_targets, edges)}
     weight = rng.integers(0, 3, edges).astype(np.float32) if weighted else None
     x = features(graph, columns, seed=seed)
     options = {"norm": norm, "self_loop": self_loop}
-    found = operator_of(graph, weight, undirected, **options).apply(x)
-    matrix = message_matrix(**graph, weight=weight, undirected=undirected, **options)
+    found = operator_of(graph, weight, **options).apply(x)
+    matrix = message_matrix(**graph, weight=weight, **options)
     np.testing.assert_allclose(found, matrix @ x, rtol=1e-12, atol=1e-12)
 
 
@@ -227,18 +219,17 @@ def test_memory_applies_one_after_the_other():
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("undirected", [False, True])
 @pytest.mark.parametrize("threads", [1, 3])
-def test_csr_keeps_the_order_of_edges(monkeypatch, threads, undirected, weighted):
+def test_csr_keeps_the_order_of_edges(monkeypatch, threads, weighted):
     monkeypatch.setattr(building, "PIECE", 100)
     monkeypatch.setattr(building, "BUCKET_EDGES", 3)
     rng = np.random.default_rng(0)
     source, target = rng.integers(0, 5000, (2, 2345))
     target[::50] = source[::50]
     weight = rng.random(2345) if weighted else None
-    csr = build_csr(source, target, 5000, 5000, weight, undirected=undirected, threads=threads)
+    csr = build_csr(source, target, 5000, 5000, weight, threads=threads)
     assert csr.indices.dtype == np.int32
-    for v, row in enumerate(grouped_by_target(source, target, 5000, weight, undirected)):
+    for v, row in enumerate(grouped_by_target(source, target, 5000, weight)):
         begin, end = csr.indptr[v : v + 2]
         assert csr.indices[begin:end].tolist() == [u for u, _ in row]
         if weighted:
@@ -249,13 +240,37 @@ def test_csr_keeps_the_order_of_edges(monkeypatch, threads, undirected, weighted
 def test_transposed_twice_is_sorted_by_source():
     graph = a_graph(hub=50)
     csr = operator_of(graph, np.arange(170, dtype=np.float32)).csr
-    twice = transposed(transposed(csr))
+    twice = csr.transposed().transposed()
     assert np.array_equal(twice.indptr, csr.indptr)
     for v in range(30):
         row = slice(*csr.indptr[v : v + 2])
         order = np.argsort(csr.indices[row], kind="stable")
         assert np.array_equal(twice.indices[row], csr.indices[row][order])
         assert np.array_equal(twice.weight[row], csr.weight[row][order])
+
+
+@given(st.integers(0, 2**32 - 1), st.booleans())
+def test_merged_keeps_one_edge_per_pair(seed, weighted):
+    rng = np.random.default_rng(seed)
+    nodes, edges = int(rng.integers(1, 12)), int(rng.integers(0, 80))
+    source, target = rng.integers(0, nodes, (2, edges))
+    weight = rng.integers(1, 5, edges).astype(np.float32) if weighted else None
+    csr = merged(build_csr(source, target, nodes, nodes, weight))
+    dense = np.zeros((nodes, nodes))
+    np.add.at(dense, (target, source), 1 if weight is None else weight)
+    for v in range(nodes):
+        row = slice(*csr.indptr[v : v + 2])
+        assert csr.indices[row].tolist() == np.flatnonzero(dense[v]).tolist()
+        if weighted:
+            assert csr.weight[row].tolist() == dense[v][dense[v] > 0].tolist()
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from(NORMS), st.booleans())
+def test_rows_alone_are_rows_of_the_whole(seed, norm, self_loop):
+    graph = a_graph(seed=seed, hub=300)
+    operator, x = operator_of(graph, norm=norm, self_loop=self_loop), features(graph, 5)
+    rows = np.random.default_rng(seed).integers(0, 30, 7)
+    np.testing.assert_allclose(operator.apply_rows(x, rows), operator.apply(x)[rows], rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize(
@@ -304,29 +319,5 @@ def test_build_csr_refuses():
         build_csr(np.array([0, 1]), np.array([0, 2]), 2, 2)
     with pytest.raises(InputError, match="there are 1 sources and 2 targets"):
         build_csr(np.array([0]), np.array([0, 1]), 2, 2)
-    with pytest.raises(InputError, match="undirected edges need the same nodes at both ends"):
-        build_csr(np.array([0]), np.array([0]), 2, 3, undirected=True)
     with pytest.raises(InputError, match=r"source is float64 of shape \(1,\)"):
         build_csr(np.array([0.5]), np.array([0]), 2, 2)
-
-
-def test_benchmark_runs_small(monkeypatch, tmp_path):
-    monkeypatch.setattr(bench, "keep_memory", lambda: None)
-    result = bench.run(500, 4000, (16, 128), turns=1, growth_to=10**6, with_peers=True)
-    again = json.loads(json.dumps(result))
-    assert set(again["widths"]) == {"16", "128"}
-    assert {"plain", "pmp", "pmp float16", "roofline", "torch CSR int32", "torch CSR int64", "scipy CSR"} < set(
-        again["widths"]["128"]["seconds"]
-    )
-    assert 1e-5 < again["widths"]["128"]["float16_error"] < 1e-3
-    assert [row["edges"] for row in again["growth"]] == [10**6]
-    printed = io.StringIO()
-    draw_growth(again["growth"], tmp_path / "growth.png")
-    assert (tmp_path / "growth.png").read_bytes().startswith(b"\x89PNG")
-    bench.show(again, Console(file=printed, width=120))
-    assert "float16 against float32, f = 128" in printed.getvalue()
-
-
-def test_a_peer_that_computes_something_else_is_refused():
-    with pytest.raises(AssertionError, match="nobody does not compute the same message"):
-        bench._same("nobody", np.ones((5, 2)), np.zeros((5, 2)))

@@ -7,19 +7,26 @@ full disk or `kill -9` leaves the old state. Arrays are `.npy`; pickles are neve
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from impact_gnn.checks import InputError
+from impact_gnn import _native
+from impact_gnn.checks import DiskFull, InputError
 
+LOCK = "lock"
+TEMPORARY = ".tmp-"
+LONGEST_NAME = 120
 CHUNK = 1 << 24
 """Bytes read in one go when a file is summed up."""
 
@@ -96,6 +103,71 @@ def open_array(path: Path, *, in_memory: bool = False) -> np.ndarray:
     return values
 
 
+@contextlib.contextmanager
+def atomic_array(path: Path, dtype: Any, shape: tuple[int, ...]) -> Iterator[np.memmap]:
+    """A `.npy` file to be filled in place; it appears under its name when the block ends well.
+
+    Its disk space is taken at once, so a full disk is an error here and not a signal in the middle of a kernel.
+    """
+    with atomic_file(path) as temporary:
+        array = create_array(temporary, dtype, shape)
+        with temporary.open("r+b") as file:
+            if array.nbytes and hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, temporary.stat().st_size)
+        yield array
+        array.flush()
+        _native.release(array)
+
+
+def require_space(directory: Path, need: int) -> None:
+    """Refuses to begin what will not fit on the disk of `directory`."""
+    free = shutil.disk_usage(directory).free
+    if need > free:
+        raise InputError(
+            f"{directory} needs {readable_size(need)} more of disk, but {readable_size(free)} are free; "
+            f"make room or choose another disk."
+        )
+
+
+@contextlib.contextmanager
+def disk_full_said(directory: Path) -> Iterator[None]:
+    """Turns a full disk into one sentence; what is complete stays."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise DiskFull(
+            f"the disk of {directory} is full; what is complete is kept: make room and run the same again to go on."
+        ) from error
+
+
+@contextlib.contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Keeps other processes out of `directory` while the block runs; the lock goes with the process, even if killed."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        handle = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise
+        raise InputError(f"{directory} cannot be written to ({error.strerror}); choose another place.") from None
+    try:
+        with contextlib.suppress(ImportError):  # not on Windows
+            import fcntl
+
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:  # some network file systems have no locks; then nobody is kept out
+                if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                    raise InputError(
+                        f"another process is working in {directory}; wait for it or choose another."
+                    ) from None
+        yield
+    finally:
+        os.close(handle)
+
+
 def create_array(path: Path, dtype: np.dtype | type, shape: tuple[int, ...]) -> np.memmap:
     """A new `.npy` file of the given type and shape, opened for writing in place."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -106,6 +178,32 @@ def save_array(path: Path, values: np.ndarray) -> None:
     """Writes an array as `.npy`, without pickling."""
     path.parent.mkdir(parents=True, exist_ok=True)
     np.save(path, np.ascontiguousarray(values), allow_pickle=False)
+
+
+def digest(*parts: Any) -> str:
+    """A short text that is the same for the same arrays and other parts, wherever they are; arrays may be mapped."""
+    total = hashlib.sha256()
+    for part in parts:
+        if not isinstance(part, np.ndarray):
+            total.update(f"{type(part).__name__} {part!r};".encode())
+            continue
+        total.update(f"{part.dtype.str}{part.shape}".encode())
+        if part.dtype.hasobject:
+            total.update(repr(part.tolist()).encode())
+            continue
+        axis = int(part.ndim > 1 and part.shape[0] < part.shape[-1])  # an edge list [2, E] is long in its second axis
+        pieces = [part[(slice(None),) * axis + (rows,)] for rows in _native.block_slices(part, axis)]
+        # Hashing lets go of the GIL, so pieces are summed up side by side and their sums in order.
+        with ThreadPoolExecutor(_native.available()) as pool:
+            for piece in pool.map(_piece_digest, pieces):
+                total.update(piece)
+    return total.hexdigest()[:24]
+
+
+def _piece_digest(values: np.ndarray) -> bytes:
+    found = hashlib.sha256(np.ascontiguousarray(values).data).digest()
+    _native.release(values)
+    return found
 
 
 def checksum(path: Path) -> str:
@@ -167,3 +265,38 @@ def _flush(path: Path) -> None:
     if path.is_file():
         with path.open("rb") as file:
             os.fsync(file.fileno())
+
+
+def save_array_atomic(path: Path, values: np.ndarray) -> None:
+    """Writes an array as `.npy`, block by block; it appears when it is whole."""
+    with atomic_array(path, values.dtype, values.shape) as out:
+        for rows in _native.block_slices(values):
+            out[rows] = values[rows]
+            _native.release(out, values)
+
+
+def remove(path: Path) -> None:
+    """Removes a file or a directory of ours, if it is there."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def fresh(parent: Path) -> Path:
+    """A new folder of its own inside `parent`."""
+    parent.mkdir(parents=True, exist_ok=True)
+    return Path(tempfile.mkdtemp(dir=parent))
+
+
+def safe_name(name: str) -> str:
+    """A name that is safe and short enough for a file, and its own where it had to be changed.
+
+    Example:
+        >>> safe_name("paper-writes"), safe_name("a/b").startswith("a_b-")
+        ('paper-writes', True)
+    """
+    safe = re.sub("[^A-Za-z0-9_-]", "_", name)
+    if safe == name and len(name) <= LONGEST_NAME:
+        return name
+    return f"{safe[:LONGEST_NAME]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"

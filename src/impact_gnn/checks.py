@@ -24,6 +24,14 @@ class InputError(ValueError):
         super().__init__(" ".join(sentence.splitlines()))
 
 
+class DiskFull(RuntimeError):  # noqa: N818 - a state of the machine, not a mistake of the user's
+    """The disk is full; the message says what is kept and how to go on."""
+
+
+class WorkerLost(RuntimeError):  # noqa: N818
+    """Workers of a cluster are gone for good; the message says what is kept and how to go on."""
+
+
 def choice(name: str, value: object, allowed: Iterable[str]) -> str:
     """`value` if it is one of `allowed`, otherwise an `InputError` that lists them."""
     options = list(allowed)

@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from impact_gnn import _files
+from impact_gnn._files import require_space as refuse_unless_room
 from impact_gnn.checks import InputError, listing
 from impact_gnn.data._reading import guarded
-from impact_gnn.propagation.room import refuse_unless_room
 
 LOCAL_HEADER = 30
 """Bytes of a zip entry's header before its name."""

@@ -16,8 +16,8 @@ from impact_gnn import alignment, bounds
 from impact_gnn._array import group_moments
 from impact_gnn.diagnostics.finding import plain
 from impact_gnn.diagnostics.view import View
+from impact_gnn.engines.memory import Memory
 from impact_gnn.graph import Triple
-from impact_gnn.propagation.hops import along, operator
 
 WEIGHTINGS = ("plain", "mmp", "pmp", "genpmp")
 ALIGNMENTS = ("center", "standardize", "jjnorm")
@@ -97,8 +97,8 @@ def message_shift(view: View, *, hops: int = 1, seed: int = 0) -> MessageShift |
     graph = view.masked.undirected() if view.own is None else view.own
     x = np.ascontiguousarray(x, np.float32)
     for name in weightings:
-        steps = [operator(graph, triple, weighting=name) for triple in path]
-        message = along(steps * repeats, x)[-1]
+        steps = [Memory().operator(graph, triple, weighting=name) for triple in path]
+        message = np.asarray(Memory().hops(steps * repeats, x)[-1])
         found[name] = sample.measure(message, seed)
         if name == "plain":
             heard = np.asarray(message.any(1))

@@ -15,7 +15,7 @@ from impact_gnn import checks
 from impact_gnn._array import smallest_unsigned
 from impact_gnn.checks import InputError, listing
 from impact_gnn.graph import saved
-from impact_gnn.graph.csr import CSR, build_csr
+from impact_gnn.graph.csr import CSR, build_csr, merged
 
 Triple: TypeAlias = tuple[str, str, str]
 """A relation's name: source type, relation, target type."""
@@ -196,7 +196,7 @@ class TemporalGraph:
             edge_index, weight = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
             relations[triple] = _checked_relation("-".join(triple), edge_index, weight, checked, triple)
         count = _class_count(checked[target], num_labels, label_names)
-        return cls._made(checked, relations, target, count, label_names, None)
+        return cls._from_checked(checked, relations, target, count, label_names, None)
 
     # -- what is in it -------------------------------------------------------------------------------------
 
@@ -267,12 +267,20 @@ class TemporalGraph:
 
     def csr(self, relation: Triple | None = None) -> CSR:
         """The relation's edges grouped by target; computed once. `None` means the only relation."""
-        relation = self._name(relation)
+        relation = self.relation_name(relation)
         if relation not in self._csr:
             part = self.relations[relation]
             sizes = self.nodes[relation[0]].num_nodes, self.nodes[relation[2]].num_nodes
             self._csr[relation] = build_csr(part.edge_index[0], part.edge_index[1], *sizes, part.weight)
         return self._csr[relation]
+
+    def kept_csr(self, relation: Triple) -> CSR | None:
+        """The relation's edges grouped by target if that has been done, here or by an engine."""
+        return self._csr.get(relation)
+
+    def keep_csr(self, relation: Triple, csr: CSR) -> None:
+        """Remembers the relation's edges as an engine has grouped them."""
+        self._csr[relation] = csr
 
     def summary(self) -> Summary:
         """Sizes, periods, labels per period and the share of edges between different times."""
@@ -303,13 +311,7 @@ class TemporalGraph:
 
         Nodes without a time are kept. `ids` holds the nodes' names, or their positions in this graph.
         """
-        t = checks.whole_number("t", t)
-        keep = {
-            kind: None if part.time is None else np.flatnonzero(part.time <= t) for kind, part in self.nodes.items()
-        }
-        kept = keep[self.target]
-        if kept is None or len(kept) == 0:
-            raise InputError(f"there is no node up to time {t}; the first time is {self.times[0]}.")
+        keep = self.positions_upto(t)
         nodes = {kind: part if (k := keep[kind]) is None else part.take(k) for kind, part in self.nodes.items()}
         relations = {}
         for triple, part in self.relations.items():
@@ -318,7 +320,17 @@ class TemporalGraph:
             alive = np.flatnonzero((moved[0] >= 0) & (moved[1] >= 0))
             weight = None if part.weight is None else part.weight[alive]
             relations[triple] = Relation(np.stack([moved[0][alive], moved[1][alive]]), weight)
-        return self._made(nodes, relations, self.target, self.num_labels, self.label_names, self.cutoff)
+        return self.with_parts(nodes, relations)
+
+    def positions_upto(self, t: int) -> dict[str, np.ndarray | None]:
+        """Positions of the nodes up to time `t` by type, None for types without a time; refuses a `t` before all."""
+        t = checks.whole_number("t", t)
+        times = {kind: part.time for kind, part in self.nodes.items()}
+        keep = {kind: None if time is None else np.flatnonzero(time <= t) for kind, time in times.items()}
+        kept = keep[self.target]
+        if kept is None or len(kept) == 0:
+            raise InputError(f"there is no node up to time {t}; the first time is {self.times[0]}.")
+        return keep
 
     def masked(self, cutoff: int) -> TemporalGraph:
         """The view that methods are given: labels at or after `cutoff` are −1 in it and nowhere else to be found.
@@ -333,7 +345,7 @@ class TemporalGraph:
             else replace(part, y=np.where(part.time < cutoff, part.y, -1))
             for kind, part in self.nodes.items()
         }
-        view = self._made(nodes, dict(self.relations), self.target, self.num_labels, self.label_names, cutoff)
+        view = self._from_checked(nodes, dict(self.relations), self.target, self.num_labels, self.label_names, cutoff)
         object.__setattr__(view, "_csr", self._csr)  # the same edges
         return view
 
@@ -365,22 +377,38 @@ class TemporalGraph:
             merge: Keep one edge per ordered pair (weights are added up). Without it an edge that was given in
                 both directions counts twice.
         """
-        relations: dict[Triple, Relation] = {}
-        for triple, part in self.relations.items():
+        relations, kept = self.both_ways(), {}
+        for triple, part in relations.items():
             if triple[0] != triple[2]:
-                relations[triple] = part
-                back = (triple[2], f"rev_{triple[1]}", triple[0])
-                is_back = triple[1].startswith("rev_") and (triple[2], triple[1][4:], triple[0]) in self.relations
-                if back not in self.relations and not is_back:
-                    relations[back] = Relation(part.edge_index[::-1], part.weight)
                 continue
             loop = part.edge_index[0] == part.edge_index[1]
             both = np.concatenate([part.edge_index, part.edge_index[::-1, ~loop]], axis=1)
             weight = None if part.weight is None else np.concatenate([part.weight, part.weight[~loop]])
-            relations[triple] = (
-                _merged(both, weight, self.nodes[triple[0]].num_nodes) if merge else Relation(both, weight)
-            )
-        return self._made(dict(self.nodes), relations, self.target, self.num_labels, self.label_names, self.cutoff)
+            relations[triple] = Relation(both, weight)
+            if merge:
+                size = self.nodes[triple[0]].num_nodes
+                csr = kept[triple] = merged(build_csr(both[0], both[1], size, size, weight))
+                target = np.repeat(np.arange(size, dtype=csr.indices.dtype), np.diff(csr.indptr))
+                relations[triple] = Relation(np.stack([csr.indices, target]), csr.weight)
+        out = self.with_parts(dict(self.nodes), relations)
+        out._csr.update(kept)
+        return out
+
+    def both_ways(self) -> dict[Triple, Relation]:
+        """The relations, and for each between two types its reverse `rev_...` where there is none yet."""
+        relations: dict[Triple, Relation] = {}
+        for triple, part in self.relations.items():
+            relations[triple] = part
+            source, name, target = triple
+            back = (target, f"rev_{name}", source)
+            is_back = name.startswith("rev_") and (target, name[4:], source) in self.relations
+            if source != target and back not in self.relations and not is_back:
+                relations[back] = Relation(part.edge_index[::-1], part.weight)
+        return relations
+
+    def with_parts(self, nodes: dict[str, Nodes], relations: dict[Triple, Relation]) -> TemporalGraph:
+        """A graph of parts that were checked before, with the target, classes and cutoff of this one."""
+        return self._from_checked(nodes, relations, self.target, self.num_labels, self.label_names, self.cutoff)
 
     def with_features(self, x: Any) -> TemporalGraph:
         """The same graph with other features for the target type, such as precomputed embeddings."""
@@ -392,9 +420,9 @@ class TemporalGraph:
 
     def _with(self, part: Nodes) -> TemporalGraph:
         nodes = {kind: part if kind == self.target else other for kind, other in self.nodes.items()}
-        made = self._made(nodes, dict(self.relations), self.target, self.num_labels, self.label_names, self.cutoff)
-        object.__setattr__(made, "_csr", self._csr)  # the same edges
-        return made
+        out = self.with_parts(nodes, dict(self.relations))
+        object.__setattr__(out, "_csr", self._csr)  # the same edges
+        return out
 
     def save(self, directory: str | Path) -> None:
         """Writes the graph as a directory of `.npy` files with a manifest, atomically; `load` maps it back."""
@@ -431,7 +459,8 @@ class TemporalGraph:
             parts.append(f"cutoff {self.cutoff}")
         return ", ".join(parts)
 
-    def _name(self, relation: Triple | None) -> Triple:
+    def relation_name(self, relation: Triple | None) -> Triple:
+        """A relation that exists; None means the only one."""
         if relation is None:
             if len(self.relations) > 1:
                 raise InputError(f"name a relation; there are {listing(['-'.join(t) for t in self.relations])}.")
@@ -442,7 +471,7 @@ class TemporalGraph:
         return relation
 
     def _only(self) -> Relation:
-        return self.relations[self._name(None)]
+        return self.relations[self.relation_name(None)]
 
     def _set(
         self,
@@ -467,7 +496,7 @@ class TemporalGraph:
     _csr: dict[Triple, CSR]
 
     @classmethod
-    def _made(
+    def _from_checked(
         cls,
         nodes: dict[str, Nodes],
         relations: dict[Triple, Relation],
@@ -559,16 +588,6 @@ def _renumbering(keep: np.ndarray | None, size: int) -> np.ndarray | None:
     number = np.full(size, -1, np.int64)
     number[keep] = np.arange(len(keep))
     return number
-
-
-def _merged(edge_index: np.ndarray, weight: np.ndarray | None, size: int) -> Relation:
-    key = edge_index[1].astype(np.int64) * size + edge_index[0]
-    if weight is None:
-        unique = np.unique(key)
-        return Relation(np.stack([unique % size, unique // size]))
-    unique, index = np.unique(key, return_inverse=True)
-    total = np.bincount(index, weight, len(unique)).astype(weight.dtype)
-    return Relation(np.stack([unique % size, unique // size]), total)
 
 
 def _plain(value: Any) -> Any:

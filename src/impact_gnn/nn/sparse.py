@@ -17,9 +17,9 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from impact_gnn.checks import InputError
+from impact_gnn.engines.memory import Memory
+from impact_gnn.engines.operator import Operator
 from impact_gnn.graph import TemporalGraph, Triple
-from impact_gnn.propagation.hops import operator as operator_of
-from impact_gnn.propagation.operator import Operator
 
 
 class Propagation:
@@ -55,8 +55,8 @@ class Propagation:
         norm: str = "mean",
         self_loop: bool = False,
     ) -> Propagation:
-        """The propagation along a relation of a graph; arguments as in `propagation.operator`."""
-        return cls(operator_of(graph, relation, weighting=weighting, norm=norm, self_loop=self_loop))
+        """The propagation along a relation of a graph; arguments as in `Engine.operator`."""
+        return cls(Memory().operator(graph, relation, weighting=weighting, norm=norm, self_loop=self_loop))
 
     @property
     def num_nodes(self) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from impact_gnn import checks
+from impact_gnn import _native, checks
 from impact_gnn.checks import InputError
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.nn.sparse import Propagation
@@ -45,8 +45,8 @@ class HopTask:
     """Decoupled models: `model(hops of the rows, label hops of the rows)`.
 
     Args:
-        hops: Matrices [N, f_k], hop 0 (the features themselves) first; arrays, memory maps or tensors. Memory
-            maps stay on disk, and a batch reads its own rows.
+        hops: Matrices [N, f_k], hop 0 (the features themselves) first; arrays, tensors, memory maps, or anything
+            with `shape` and `rows(index)`. What is in files stays there, and a batch reads its own rows.
         label_hops: Label hops [N, num_labels], or nothing.
 
     Example:
@@ -64,7 +64,7 @@ class HopTask:
     ) -> None:  # fmt: skip
         if not hops:
             raise InputError("hops is empty; give at least the features [N, f].")
-        sizes = {len(values) for values in (*hops, *label_hops)}
+        sizes = {values.shape[0] for values in (*hops, *label_hops)}
         if len(sizes) > 1:
             raise InputError(f"hops and label_hops have {sorted(sizes)} rows; give one row per node in each.")
         self.device = torch.device("cpu") if device is None else device
@@ -74,7 +74,7 @@ class HopTask:
     @property
     def num_rows(self) -> int:
         """Number of rows."""
-        return len(self.hops[0])
+        return self.hops[0].shape[0]
 
     @property
     def in_channels(self) -> list[int]:
@@ -180,10 +180,10 @@ def split_rows(graph: TemporalGraph, *, valid: int = 1) -> Split:
 
 
 def _placed(values: np.ndarray | Tensor, device: torch.device) -> np.ndarray | Tensor:
-    """Tensors on the device; memory maps as they are."""
+    """Tensors on the device; memory maps and hops in files as they are."""
     if isinstance(values, Tensor):
         return values.float().to(device)
-    if isinstance(values, np.memmap) or isinstance(values.base, np.memmap):
+    if not isinstance(values, np.ndarray) or _native.mapping(values) is not None:
         return values
     return torch.tensor(np.asarray(values, np.float32)).to(device)
 
@@ -191,7 +191,9 @@ def _placed(values: np.ndarray | Tensor, device: torch.device) -> np.ndarray | T
 def _rows(values: np.ndarray | Tensor, rows: Tensor, device: torch.device) -> Tensor:
     if isinstance(values, Tensor):
         return values[rows]
-    return torch.from_numpy(np.asarray(values[rows.cpu().numpy()], np.float32)).to(device)
+    index = rows.cpu().numpy()
+    taken = values[index] if isinstance(values, np.ndarray) else values.rows(index)
+    return torch.from_numpy(np.asarray(taken, np.float32)).to(device)
 
 
 def _fingerprint(arrays: Sequence[np.ndarray | Tensor]) -> str:

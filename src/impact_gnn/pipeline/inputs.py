@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
-from impact_gnn import alignment
+from impact_gnn import _native
 from impact_gnn import weighting as weights
 from impact_gnn.alignment.pny import refuse_unless_fits
 from impact_gnn.checks import InputError
-from impact_gnn.connectivity import relative_connectivity
-from impact_gnn.graph import TemporalGraph, Triple
+from impact_gnn.engines.base import Engine, MadeHop, selected_hop
+from impact_gnn.engines.memory import FEW, Memory
+from impact_gnn.graph import TemporalGraph
+from impact_gnn.pipeline.aligned import NEEDS_EVERYBODY, aligned
 from impact_gnn.pipeline.method import Method
-from impact_gnn.propagation.engine import Engine
-from impact_gnn.propagation.hops import along, operator, time_table
-from impact_gnn.propagation.labels import label_path
-from impact_gnn.propagation.metapaths import metapath_hops, metapath_label_hops, metapaths, path_name
+from impact_gnn.propagation.hops import own_relation
+from impact_gnn.propagation.labels import repeated_label_hops
+from impact_gnn.propagation.metapaths import Metapath, metapath_hops, metapath_label_hops, metapaths, path_name
 from impact_gnn.propagation.squashing import squash
 
 MOST_SNAPSHOTS = 64
@@ -28,45 +30,55 @@ MOST_SNAPSHOTS = 64
 class Inputs:
     """The hops of a graph by method, computed when first asked for and kept.
 
-    Labels enter only through `shown(method, cutoff)`, and only those before that cutoff.
+    Labels enter only through `shown(method, cutoff)`, and only those before that cutoff. Hops are shown for the nodes
+    `rows` alone: those with a label, and all from the last labelled period on.
 
     Args:
-        graph: The graph, whose labels at or after the last cutoff are hidden.
+        view: The graph made by `masked(cutoff)`.
         hops: Steps along the edges; between several node types the relations of a metapath, at least in and back.
         undirected: Let messages run in both directions of every edge.
-        engine: Where to propagate; `Memory()` by default.
+        engine: Where to propagate.
         squashed: Between several node types, squash metapaths by random projections (RpHGNN) instead of keeping
             them apart; `hops` is then the number of iterations.
+        seed: Of everything random: projections, and the lags at which snapshots are taken.
     """
 
-    graph: TemporalGraph
+    view: TemporalGraph
     hops: int = 2
     undirected: bool = True
-    engine: Engine | None = None
+    engine: Engine = field(default_factory=Memory)
     squashed: bool = False
-    _kept: dict[tuple[object, ...], list[np.ndarray]] = field(default_factory=dict, repr=False)
+    seed: int = 0
+    graph: TemporalGraph = field(init=False)
+    rows: np.ndarray = field(init=False)
+    _kept: dict[tuple[object, ...], list[Any]] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        graph = self.graph.undirected() if self.undirected else self.graph
-        if graph.x is not None and graph.x.dtype == np.float16:  # which alignments refuse
-            graph = graph.with_features(np.asarray(graph.x, np.float32))
-        object.__setattr__(self, "graph", graph)
+        view = self.view
+        if view.cutoff is None or view.y is None:
+            raise InputError("inputs need a view that hides the labels to predict; pass graph.masked(cutoff).")
+        object.__setattr__(self, "graph", self.engine.graph(view, undirected=self.undirected))
+        last = view.time[view.y >= 0].max()
+        object.__setattr__(self, "rows", np.flatnonzero((view.y >= 0) | (view.time >= last)))
 
-    def shown(self, method: Method, cutoff: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Feature hops and label hops of every target-type node, when labels are known before `cutoff`."""
+    def shown(self, method: Method, cutoff: int) -> tuple[list[Any], list[Any]]:
+        """Feature hops and label hops of the nodes `rows`, when labels are known before `cutoff`."""
         if method.features:
             return [self.features()], []
         view = self.graph.masked(cutoff)
+        nodes = self._nodes(method)
         hops = self._raw(method, cutoff)
         for name in method.alignment:
-            hops = self._aligned(name, hops, view, method.weighting)
-        found: list[np.ndarray] = []
+            hops = aligned(name, hops, nodes, view, method.weighting, self.engine)
+        if len(nodes) != len(self.rows):
+            hops = [selected_hop(hop, self.rows) for hop in hops]  # all nodes were needed for the statistics only
+        label_hops: list[Any] = []
         if method.labels:
-            found = self._once(("labels", *_way(method), cutoff), lambda: self._label_hops(view, method))
-        own = [] if self.graph.x is None else [self.graph.x]
-        if not own and not hops and not found:
+            label_hops = self._once(("labels", *_hop_parts(method), cutoff), lambda: self._label_hops(view, method))
+        own = [] if self.graph.x is None else [self.features()]
+        if not own and not hops and not label_hops:
             raise InputError("the graph has no features and the method uses no labels; give features or add 'labels'.")
-        return [np.asarray(values, dtype=np.float32) for values in (*own, *hops)], found
+        return [*own, *hops], label_hops
 
     def groups(self, method: Method) -> list[int]:
         """How many of the feature hops belong together: a homogeneous graph's all, else those of one relation."""
@@ -81,11 +93,18 @@ class Inputs:
         last = [path[-1] for path in self.paths()]
         return own + [last.count(triple) for triple in dict.fromkeys(last)]
 
-    def features(self) -> np.ndarray:
-        """The features alone."""
-        if self.graph.x is None:
+    def features(self) -> Any:
+        """The features alone, in float32."""
+        x = self.graph.x
+        if x is None:
             raise InputError("the graph has no features, so 'features' cannot be a method.")
-        return np.asarray(self.graph.x, dtype=np.float32)
+
+        def read(index: np.ndarray) -> np.ndarray:
+            values = np.asarray(x[self.rows[index]], np.float32)
+            _native.release(x)
+            return values
+
+        return MadeHop((len(self.rows), x.shape[1]), np.dtype(np.float32), read)
 
     # -- paths ---------------------------------------------------------------------------------------------
 
@@ -93,51 +112,60 @@ class Inputs:
     def _length(self) -> int:
         return max(self.hops, 2) if self.graph.is_hetero else self.hops
 
-    def paths(self, start: str | None = None) -> list[tuple[Triple, ...]]:
+    def paths(self, start: str | None = None) -> list[Metapath]:
         """Ways from a type with features (or from `start`) to the target type, sorted by the relation they end in."""
         place = {triple: k for k, triple in enumerate(self.graph.relations)}
         return sorted(metapaths(self.graph, self._length, start=start), key=lambda path: place[path[-1]])
 
-    def _raw(self, method: Method, cutoff: int | None = None) -> list[np.ndarray]:
+    def _nodes(self, method: Method) -> np.ndarray:
+        """The nodes whose hops are made: `rows`, or everybody where an alignment looks at everybody or few are left."""
+        everybody = any(name in NEEDS_EVERYBODY for name in method.alignment)
+        few = len(self.rows) < FEW * self.graph.num_nodes
+        return self.rows if few and not everybody else np.arange(self.graph.num_nodes)
+
+    def _raw(self, method: Method, cutoff: int | None = None) -> list[Any]:
         if "pny" in method.alignment:
             self._refuse_pny()
         if method.ends and self.squashed and self.graph.is_hetero:
             raise InputError("'ends' weighs whole paths, which rphgnn does not keep; use sehgnn, or leave out 'ends'.")
-        key = ("hops", *_way(method), cutoff if method.lags else None)
-        return self._once(key, lambda: self._hops(method, cutoff))
+        nodes = self._nodes(method)
+        key = ("hops", *_hop_parts(method), cutoff if method.lags else None, len(nodes))
+        return self._once(key, lambda: self._hops(method, cutoff, nodes))
 
-    def _hops(self, method: Method, cutoff: int | None) -> list[np.ndarray]:
+    def _hops(self, method: Method, cutoff: int | None, nodes: np.ndarray) -> list[Any]:
         paths = self.paths()
         if not paths:
             return []
 
-        def repeated(last: int | None) -> list[np.ndarray]:
-            made = operator(self.graph, weighting=self._weighting(method, last))
-            return along([made] * self.hops, np.asarray(self.graph.x, np.float32), engine=self.engine)
+        def repeated(last: int | None, wanted: np.ndarray) -> list[Any]:
+            operator = self._operator(method, last)
+            part = None if len(wanted) == self.graph.num_nodes else wanted
+            hops = self.engine.hops([operator] * self.hops, self.graph.x, rows=part, dtype=np.float32)
+            return hops if part is None else [*(selected_hop(hop, part) for hop in hops[:-1]), hops[-1]]
 
-        def along_metapaths(last: int | None) -> list[np.ndarray]:
-            then = self.graph if last is None else self.graph.upto(int(self.graph.times[last]))
-            found = metapath_hops(
-                then, length=self._length, weighting=method.weighting, metapath_weighting=_mode(method),
-                engine=self.engine,
+        def along_metapaths(last: int | None, wanted: np.ndarray) -> list[Any]:
+            then, position = self._as_of(self.graph, last, wanted)
+            hops = metapath_hops(
+                then, length=self._length, weighting=method.weighting, metapath_weighting=_ends_or_edges(method),
+                engine=self.engine, rows=None if len(position) == then.num_nodes else position,
             )  # fmt: skip
-            return [found[path_name(path)] for path in paths]
+            return [hops[path_name(path)] for path in paths]
 
-        def squashed(last: int | None) -> list[np.ndarray]:
-            then = self.graph if last is None else self.graph.upto(int(self.graph.times[last]))
+        def squashed(last: int | None, wanted: np.ndarray) -> list[Any]:
+            then, position = self._as_of(self.graph, last, wanted)
             width = max(part.x.shape[1] for part in (then.nodes[path[0][0]] for path in paths) if part.x is not None)
-            found = squash(
+            messages = squash(
                 then, iterations=self.hops, width=width if then.x is None else None, weighting=method.weighting,
-                engine=self.engine,
+                seed=self.seed, engine=self.engine,
             )  # fmt: skip
-            return [hop for hops in found.values() for hop in hops]
+            return [selected_hop(hop, position) for hops in messages.values() for hop in hops]
 
-        if self._simple(method):
-            return self._over_time(method, cutoff, repeated)
-        chosen = squashed if self.squashed and self.graph.is_hetero else along_metapaths
-        return self._over_time(method, cutoff, chosen)
+        make = repeated if self._simple(method) else along_metapaths
+        if self.squashed and self.graph.is_hetero:
+            make = squashed
+        return self._over_time(method, cutoff, nodes, make)
 
-    def _label_hops(self, view: TemporalGraph, method: Method) -> list[np.ndarray]:
+    def _label_hops(self, view: TemporalGraph, method: Method) -> list[Any]:
         """Label hops; on snapshots a node hears of its neighbours the labels from before its own time.
 
         With lags, what was known then is what lay as far back as the cutoff does today.
@@ -150,44 +178,59 @@ class Inputs:
         def known(last: int | None) -> np.ndarray:
             return label if last is None else np.where(view.period.astype(np.int64) < last - back, label, -1)
 
-        def repeated(last: int | None) -> list[np.ndarray]:
-            made = operator(view, weighting=self._weighting(method, last))
-            return [label_path([made] * k, known(last), count, engine=self.engine) for k in range(1, length + 1)]
+        def repeated(last: int | None, wanted: np.ndarray) -> list[Any]:
+            operator = self._operator(method, last)
+            return repeated_label_hops(operator, length, known(last), count, self.engine, rows=wanted)
 
-        def along_metapaths(last: int | None) -> list[np.ndarray]:
-            then = view if last is None else view.with_labels(known(last)).upto(int(view.times[last]))
-            found = metapath_label_hops(
-                then, length=length, weighting=method.weighting, metapath_weighting=_mode(method), engine=self.engine
-            )
-            return list(found.values())
+        def along_metapaths(last: int | None, wanted: np.ndarray) -> list[Any]:
+            then, position = self._as_of(view.with_labels(known(last)), last, wanted)
+            hops = metapath_label_hops(
+                then, length=length, weighting=method.weighting, metapath_weighting=_ends_or_edges(method),
+                engine=self.engine,
+            )  # fmt: skip
+            return [selected_hop(hop, position) for hop in hops.values()]
 
-        return self._over_time(method, view.cutoff, repeated if self._simple(method) else along_metapaths)
+        make = repeated if self._simple(method) else along_metapaths
+        return self._over_time(method, view.cutoff, self.rows, make)
 
     def _simple(self, method: Method) -> bool:
         """Whether hops are one operation again and again, which engines do best."""
         return not self.graph.is_hetero and not method.ends
 
-    def _weighting(self, method: Method, last: int | None) -> str | np.ndarray:
-        return method.weighting if last is None else snapshot_table(self.graph, method.weighting, last)
+    def _operator(self, method: Method, last: int | None) -> Any:
+        table = method.weighting if last is None else snapshot_table(self.graph, method.weighting, last)
+        return self.engine.operator(self.graph, own_relation(self.graph), weighting=table)
+
+    def _as_of(self, graph: TemporalGraph, last: int | None, wanted: np.ndarray) -> tuple[TemporalGraph, np.ndarray]:
+        """The graph as it was in period `last`, and where the nodes `wanted` are in it."""
+        if last is None:
+            return graph, wanted
+        then = self.engine.graph(graph, upto=int(graph.times[last]))
+        # Earlier nodes keep their order, so a node's new position is the number of kept ones before it.
+        return then, (np.cumsum(graph.period <= last) - 1)[wanted]
 
     def _over_time(
-        self, method: Method, cutoff: int | None, make: Callable[[int | None], list[np.ndarray]]
-    ) -> list[np.ndarray]:
-        """`make(None)`; or snapshots: every node's rows of `make(the period at which it is seen)`."""
+        self,
+        method: Method,
+        cutoff: int | None,
+        nodes: np.ndarray,
+        make: Callable[[int | None, np.ndarray], list[Any]],
+    ) -> list[Any]:
+        """`make(None, nodes)`; or snapshots: every node's rows of `make(the period at which it is seen, such nodes)`."""
         if not method.snapshot:
-            return make(None)
+            return make(None, nodes)
         out: list[np.ndarray] = []
-        period, seen = self.graph.period, self._seen_at(cutoff if method.lags else None)
+        seen = self._seen_at(cutoff if method.lags else None)[nodes]
         for low, high in _runs(self.graph.counts, MOST_SNAPSHOTS):
-            rows = np.flatnonzero((seen >= low) & (seen <= high))
-            if not len(rows):
+            place = np.flatnonzero((seen >= low) & (seen <= high))
+            if not len(place):
                 continue
-            found = make(high)
-            out = out or [np.zeros((self.graph.num_nodes, hop.shape[1]), hop.dtype) for hop in found]
-            position = np.cumsum(period <= high) - 1  # where a node is among those up to then
-            for whole, part in zip(out, found, strict=True):
-                whole[rows] = part[rows if len(part) == len(whole) else position[rows]]
-        return out
+            hops = make(high, nodes[place])
+            out = out or [self.engine.empty((len(nodes), hop.shape[1]), np.float32) for hop in hops]
+            for whole, part in zip(out, hops, strict=True):
+                whole[place] = part.rows(np.arange(len(place)))
+                _native.release(whole)
+        return [self.engine.kept(whole) for whole in out]
 
     def _seen_at(self, cutoff: int | None) -> np.ndarray:
         """The period at which a node is looked at: its own, or, given a cutoff, one that lies a target's lag later.
@@ -200,56 +243,31 @@ class Inputs:
             return period
         today = len(self.graph.times) - 1
         target = self.graph.time >= cutoff
-        lag = np.random.default_rng(0).choice(today - period[target], len(period))
+        lag = np.random.default_rng(self.seed).choice(today - period[target], len(period))
         return np.where(target, today, np.minimum(period + lag, today))
-
-    # -- alignment -----------------------------------------------------------------------------------------
-
-    def _aligned(self, name: str, hops: list[np.ndarray], view: TemporalGraph, weighting: str) -> list[np.ndarray]:
-        if name == "center":
-            return [alignment.center(hop, view.time) for hop in hops]
-        if name == "standardize":
-            return [alignment.standardize(hop, view.time) for hop in hops]
-        target = view.targets()
-        if name == "jjnorm":
-            return [alignment.jjnorm(hop, view.y, view.time, target=target) for hop in hops]
-        assert view.cutoff is not None
-        found = relative_connectivity(
-            view.edge_index, view.y, view.time, num_labels=view.num_labels, cutoff=view.cutoff
-        )
-        degree, table = np.diff(view.csr().indptr), time_table(view, weighting)
-        out, previous = [], view.x
-        for hop in hops:
-            before, previous = np.asarray(previous, hop.dtype), hop
-            out.append(
-                alignment.pny(
-                    hop, before, view.y, view.time, target=target, connectivity=found, degree=degree, table=table
-                )
-            )
-        return out
 
     def _refuse_pny(self) -> None:
         """Before anything is propagated: PNY knows graphs of one type, and holds a covariance per label and time."""
         if self.graph.is_hetero:
-            kinds, ways = len(self.graph.nodes), len(self.graph.relations)
+            kinds, relations = len(self.graph.nodes), len(self.graph.relations)
             raise InputError(
-                f"pny estimates how one node type connects with itself, but this graph has {kinds} types and {ways} "
+                f"pny estimates how one node type connects with itself, but this graph has {kinds} types and {relations} "
                 f"relations; use jjnorm, which needs no connectivity."
             )
         if self.graph.x is not None:
             refuse_unless_fits(self.graph.num_labels, len(self.graph.times), self.graph.x.shape[1])
 
-    def _once(self, key: tuple[object, ...], make: Callable[[], list[np.ndarray]]) -> list[np.ndarray]:
+    def _once(self, key: tuple[object, ...], make: Callable[[], list[Any]]) -> list[Any]:
         if key not in self._kept:
             self._kept[key] = make()
         return self._kept[key]
 
 
-def _mode(method: Method) -> str:
+def _ends_or_edges(method: Method) -> str:
     return "ends" if method.ends else "edges"
 
 
-def _way(method: Method) -> tuple[object, ...]:
+def _hop_parts(method: Method) -> tuple[object, ...]:
     """What hops depend on."""
     return method.weighting, method.snapshot, method.lags, method.ends
 

@@ -46,6 +46,11 @@ class Method:
     features: bool = False
 
     @classmethod
+    def of(cls, method: str | Method) -> Method:
+        """A method, parsed if it is a text."""
+        return method if isinstance(method, Method) else cls.parse(method)
+
+    @classmethod
     def parse(cls, text: str) -> Method:
         """The method that a line of parts joined by "+" describes, in any order."""
         parts = [part.strip() for part in str(text).lower().split("+")]

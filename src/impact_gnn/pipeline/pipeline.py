@@ -17,6 +17,8 @@ from torch import nn
 from impact_gnn import _files, checks
 from impact_gnn._version import __version__
 from impact_gnn.checks import InputError
+from impact_gnn.engines.base import Engine, mapped_hop
+from impact_gnn.engines.memory import Memory
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.nn import (
     GAMLP,
@@ -33,9 +35,9 @@ from impact_gnn.nn import (
     predict,
     split_rows,
 )
+from impact_gnn.pipeline.aligned import moments_of
 from impact_gnn.pipeline.inputs import Inputs
 from impact_gnn.pipeline.method import Method
-from impact_gnn.propagation.engine import Engine
 
 FORMAT = "impact-gnn pipeline"
 VERSION = 1
@@ -109,7 +111,7 @@ class Pipeline:
     def __init__(
         self,
         model: str = "sign",
-        method: str = "plain",
+        method: str | Method = "plain",
         cutoff: int | None = None,
         *,
         hops: int = 2,
@@ -125,7 +127,7 @@ class Pipeline:
         device: str = "auto",
     ) -> None:
         self.model = checks.choice("model", model, MODELS)
-        self.method = str(Method.parse(method))
+        self.method = Method.of(method)
         self.cutoff = cutoff
         self.hops = hops
         self.undirected = undirected
@@ -144,7 +146,7 @@ class Pipeline:
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The options this pipeline was made with."""
-        return {name: value for name, value in vars(self).items() if name != "fitted"}
+        return {name: value for name, value in vars(self).items() if name != "fitted"} | {"method": str(self.method)}
 
     def fit(
         self,
@@ -179,27 +181,27 @@ class Pipeline:
     ) -> Pipeline:
         assert view.y is not None
         inputs = self.inputs(view, engine) if inputs is None else inputs
-        method = Method.parse(self.method)
-        labelled = np.unique(view.time[view.y >= 0])
-        training = self._training(int((view.y >= 0).sum()), progress, method.curriculum)
+        method = self.method
+        rows = inputs.rows  # from here on a node is known by its place among them
+        label, time = view.y[rows], view.time[rows]
+        labelled = np.unique(time[label >= 0])
+        training = self._training(int((label >= 0).sum()), progress, method.curriculum)
         groups = inputs.groups(method)
-        weight = self._recency(view) if method.recency else None
+        weight = self._recency(time, label) if method.recency else None
         best_epoch, valid_score = training.epochs, math.nan
         if len(labelled) > 1:
-            split = split_rows(view, valid=1)
+            chosen_rows = split_rows(view)
+            split = Split(np.searchsorted(rows, chosen_rows.train), np.searchsorted(rows, chosen_rows.valid))
             # Rows to choose by must look like targets, so inputs are made as if their labels were unknown.
-            task, _ = self._task(inputs, method, int(labelled[-1]), split.train)
-            chosen = fit(
-                self._build(task, view.num_labels, groups), task, view.y, split, training, sample_weight=weight
-            )
+            task, scales = self._task(inputs, method, int(labelled[-1]), split.train)
+            chosen = fit(self._build(task, view.num_labels, groups), task, label, split, training, sample_weight=weight)
             best_epoch, valid_score, model = chosen.best_epoch, chosen.valid_score, chosen.model
-        rows = np.flatnonzero(view.y >= 0)
-        task, scales = self._task(inputs, method, cutoff, rows)
         if self.refit or len(labelled) == 1:
-            everything = Split(rows, np.empty(0, np.int64))
+            everything = Split(np.flatnonzero(label >= 0), np.empty(0, np.int64))
+            task, scales = self._task(inputs, method, cutoff, everything.train)
             last = replace(training, epochs=best_epoch, patience=None)
             model = fit(
-                self._build(task, view.num_labels, groups), task, view.y, everything, last, sample_weight=weight
+                self._build(task, view.num_labels, groups), task, label, everything, last, sample_weight=weight
             ).model
         names = None if graph.label_names is None else tuple(graph.label_names)
         channels = (task.in_channels, task.label_channels)
@@ -224,14 +226,14 @@ class Pipeline:
             )
         view = graph.masked(at)
         inputs = self.inputs(view, engine) if inputs is None else inputs
-        hops, label_hops = inputs.shown(Method.parse(self.method), at)
+        hops, label_hops = inputs.shown(self.method, at)
         widths = [values.shape[1] for values in hops], [values.shape[1] for values in label_hops]
         if widths != fitted.channels:
             raise InputError(
                 f"the model was fitted with inputs of widths {fitted.channels}, this graph gives {widths}."
             )
         task = HopTask(_scaled(hops, fitted.scales), label_hops)
-        return predict(fitted.model, task, self.targets(graph, cutoff=at))
+        return predict(fitted.model, task, np.searchsorted(inputs.rows, self.targets(graph, cutoff=at)))
 
     def predict(self, graph: TemporalGraph, *, cutoff: int | None = None) -> np.ndarray:
         """The most probable label (0, 1, 2, ...) of every target node."""
@@ -325,12 +327,14 @@ class Pipeline:
 
     def inputs(self, graph: TemporalGraph, engine: Engine | None = None) -> Inputs:
         """The hops of a graph as this pipeline makes them; may be shared by pipelines that differ in method only."""
-        squashed = self.model == "rphgnn"
-        return Inputs(graph, hops=self.hops, undirected=self.undirected, engine=engine, squashed=squashed)
+        return Inputs(
+            graph, hops=self.hops, undirected=self.undirected, engine=Memory() if engine is None else engine,
+            squashed=self.model == "rphgnn", seed=self.seed,
+        )  # fmt: skip
 
     def __repr__(self) -> str:
         state = "" if self.fitted is None else f", fitted up to time {self.fitted.t_max}"
-        return f"Pipeline(model={self.model!r}, method={self.method!r}{state})"
+        return f"Pipeline(model={self.model!r}, method={str(self.method)!r}{state})"
 
     def _fitted(self) -> Fitted:
         if self.fitted is None:
@@ -351,19 +355,21 @@ class Pipeline:
         self, inputs: Inputs, method: Method, cutoff: int, rows: np.ndarray
     ) -> tuple[HopTask, list[tuple[np.ndarray, np.ndarray]]]:
         hops, label_hops = inputs.shown(method, cutoff)
-        scales = [_scale(values[rows]) for values in hops]
-        return HopTask(_scaled(hops, scales), label_hops), scales
+        count = len(hops)
+        loaded = inputs.engine.loaded([*hops, *label_hops])
+        scales = [_scale(hop, rows) for hop in loaded[:count]]
+        scaled = inputs.engine.loaded([*_scaled(loaded[:count], scales), *loaded[count:]])
+        return HopTask(scaled[:count], scaled[count:]), scales
 
     def _build(self, task: HopTask, num_labels: int, groups: list[int]) -> Callable[[], nn.Module]:
         make = MODELS[self.model]
         return lambda: make(task.in_channels, num_labels, self.hidden, task.label_channels, self.dropout, groups)
 
-    def _recency(self, view: TemporalGraph) -> np.ndarray:
-        assert view.y is not None
-        age = (view.time[view.y >= 0].max() - view.time).clip(0)
+    def _recency(self, time: np.ndarray, label: np.ndarray) -> np.ndarray:
+        labelled = time[label >= 0]
+        age = (labelled.max() - time).clip(0)
         half_life = self.half_life
         if half_life is None:  # a third of the labelled span
-            labelled = view.time[view.y >= 0]
             half_life = max(1.0, float(labelled.max() - np.quantile(labelled, 0.05)) / 3)
         return 0.5 ** (age / half_life)
 
@@ -390,13 +396,20 @@ def _suitable_threads(units: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _scale(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    std = values.std(0, dtype=np.float64)
-    return values.mean(0, dtype=np.float64).astype(np.float32), np.where(std > 1e-8, std, 1).astype(np.float32)
+def _scale(hop: Any, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of the columns over some rows of a hop."""
+    group = np.full(hop.shape[0], -1, np.int32)
+    group[rows] = 0
+    moments = moments_of(hop, group, 1)
+    std = np.sqrt(moments.squares[0] / max(len(rows), 1))
+    return moments.mean[0].astype(np.float32), np.where(std > 1e-8, std, 1).astype(np.float32)
 
 
-def _scaled(hops: list[np.ndarray], scales: list[tuple[np.ndarray, np.ndarray]]) -> list[np.ndarray]:
-    return [(values - mean) / std for values, (mean, std) in zip(hops, scales, strict=True)]
+def _scaled(hops: list[Any], scales: list[tuple[np.ndarray, np.ndarray]]) -> list[Any]:
+    return [
+        mapped_hop(hop, lambda values, index, m=mean, s=std: (np.asarray(values, np.float32) - m) / s, np.float32)
+        for hop, (mean, std) in zip(hops, scales, strict=True)
+    ]
 
 
 def _is_saved(directory: Path) -> bool:

@@ -5,28 +5,31 @@ hop is the mean over the first relation, then over the second, and so on. Two wa
 
 * "edges", the paper's: Ω[t_v, t_u] on each relation whose both ends have a time, so nothing is corrected on the
   way paper → author → paper, because authors have none;
-* "ends": Ω applies to the two ends of the whole path, M_vu ∝ Ω[t_v, t_u]·P_vu with P the product of the plain means
-  and rows that sum to 1 (see `path_ends`).
+* "ends": Ω applies to the two ends of the whole path,
 
-Paths are walked as a tree, depth first: what paths have in common at their beginning is computed once, and
-no more than one intermediate result per step is held.
+      M_vu = Ω[t_v, t_u]·P_vu / Σ_w Ω[t_v, t_w]·P_vw
+
+  with P the product of the plain means along the path. P is never made. With the table as a sum of products,
+  Ω[t, s] = Σ_r left[t, r]·right[r, s], the weighted sum is Σ_r left[t_v, r] · (P · (right[r, t_u]·x_u))_v, one walk per r.
+
+Paths are walked as a tree, depth first: what paths have in common at their beginning is computed once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from impact_gnn import checks
+from impact_gnn import _files, _native, checks
 from impact_gnn.checks import InputError
-from impact_gnn.graph import TemporalGraph
-from impact_gnn.propagation import label_paths
-from impact_gnn.propagation.engine import Engine
-from impact_gnn.propagation.hops import time_table
-from impact_gnn.propagation.path_ends import along_ends
-from impact_gnn.propagation.path_walk import Path, Walk, path_name
+from impact_gnn.engines.base import Engine, columns_of, row_blocks, selected_hop, time_table
+from impact_gnn.engines.memory import Memory
+from impact_gnn.engines.operator import Operator
+from impact_gnn.graph import TemporalGraph, Triple
+from impact_gnn.propagation.labels import OneHot, own_share, without_own
 
 METAPATH_WEIGHTINGS = ("edges", "ends")
 """Ω on each relation between types with a time, or once, on the two ends of the path."""
@@ -34,16 +37,32 @@ METAPATH_WEIGHTINGS = ("edges", "ends")
 MOST_PATHS = 10_000
 """Metapaths that are listed at most; their number grows as a power of the length."""
 
-Hops: TypeAlias = dict[str, np.ndarray]
-"""One matrix [nodes of the target type, f] per metapath, by its name."""
+MOST_GROWTH = 4.0
+"""How much larger the terms of a sum may be than the sum: the factor by which their rounding errors grow."""
 
-__all__ = ["METAPATH_WEIGHTINGS", "metapath_hops", "metapath_label_hops", "metapaths", "path_name"]
+Metapath: TypeAlias = tuple[Triple, ...]
+"""Relations in the order in which a message walks them."""
+
+Hops: TypeAlias = dict[str, Any]
+"""One matrix [nodes of the target type, f] per metapath, by its name; arrays, or hops in files."""
+
+__all__ = ["METAPATH_WEIGHTINGS", "Metapath", "metapath_hops", "metapath_label_hops", "metapaths", "path_name"]
 
 
-def metapaths(graph: TemporalGraph, length: int = 2, *, start: str | None = None) -> list[Path]:
+def path_name(path: Metapath) -> str:
+    """Types and relations from the first to the last.
+
+    Example:
+        >>> path_name((("paper", "rev_writes", "author"), ("author", "writes", "paper")))
+        'paper-rev_writes-author-writes-paper'
+    """
+    return "-".join([path[0][0], *(part for _, relation, target in path for part in (relation, target))])
+
+
+def metapaths(graph: TemporalGraph, length: int = 2, *, start: str | None = None) -> list[Metapath]:
     """All sequences of 1 to `length` relations that end in the target type, each relation in the order walked.
 
-    Shorter ones come first, then in the order of the graph's relations. Messages run along edges only: for ways
+    Shorter ones come first, then in the order of the graph's relations. Messages run along edges only: for prefixes
     in and back use `graph.undirected()`.
 
     Args:
@@ -63,23 +82,23 @@ def metapaths(graph: TemporalGraph, length: int = 2, *, start: str | None = None
         raise InputError(f"length={length} must be at least 1.")
     starts = _starts(graph, start)
     number = {relation: k for k, relation in enumerate(graph.relations)}
-    ways: list[Path] = [()]
-    found: list[Path] = []
+    prefixes: list[Metapath] = [()]
+    paths: list[Metapath] = []
     for _ in range(length):
-        ways = [
-            (relation, *way)
-            for way in ways
+        prefixes = [
+            (relation, *path)
+            for path in prefixes
             for relation in graph.relations
-            if relation[2] == (way[0][0] if way else graph.target)
+            if relation[2] == (path[0][0] if path else graph.target)
         ]
-        new = [way for way in ways if way[0][0] in starts]
-        found += sorted(new, key=lambda way: [number[relation] for relation in way])
-        if len(ways) > MOST_PATHS:
+        new = [path for path in prefixes if path[0][0] in starts]
+        paths += sorted(new, key=lambda path: [number[relation] for relation in path])
+        if len(prefixes) > MOST_PATHS:
             raise InputError(f"there are more than {MOST_PATHS:,} metapaths of length {length}; choose a shorter one.")
-    names = [path_name(path) for path in found]
+    names = [path_name(path) for path in paths]
     if len(set(names)) < len(names):
         raise InputError("two metapaths have the same name; rename types or relations so that '-' does not mix them.")
-    return found
+    return paths
 
 
 def metapath_hops(
@@ -91,6 +110,7 @@ def metapath_hops(
     engine: Engine | None = None,
     start: str | None = None,
     x: Any = None,
+    rows: np.ndarray | None = None,
 ) -> Hops:
     """Features along every metapath to the target type: a dict name → [N, f].
 
@@ -102,10 +122,10 @@ def metapath_hops(
         weighting: Name of a method, or a table over `graph.times`.
         metapath_weighting: "edges" or "ends"; see the module. Paths from a type without time have no time at
             one end, and are weighted by "edges" in both.
-        engine: `Memory()` by default; `Disk(directory)` keeps one directory per path, `<directory>-<name>`, and
-            all give the same numbers.
+        engine: `Memory()` by default; all give the same numbers.
         start: The type at which paths begin; by default all types that have features.
         x: Features of the type `start` (by default the target type) instead of the graph's own.
+        rows: Positions of the target nodes whose hops are wanted; by default all.
 
     Example:
         >>> graph = TemporalGraph.hetero(
@@ -131,18 +151,21 @@ def metapath_hops(
             f"no metapath of up to {length} relations leads from a type with features to {graph.target!r}; use "
             f"graph.undirected() to let messages run both ways, or a greater length."
         )
-    found: Hops = {}
+    engine = Memory() if engine is None else engine
+    by_name: Hops = {}
     for kind in dict.fromkeys(path[0][0] for path in paths):
         own = [path for path in paths if path[0][0] == kind]
         values = graph.nodes[kind].x if x is None else x
         assert values is not None  # paths begin at types with features
         if metapath_weighting == "ends" and graph.nodes[kind].time is not None:
-            table = time_table(graph, weighting, kind)
-            made = along_ends(Walk(graph, own, "plain", engine), table, values, keep="ends")
+            walk = Walk(graph, own, "plain", engine)
+            hops = along_ends(walk, time_table(graph, weighting, kind), values)
+            if rows is not None:
+                hops = {path: selected_hop(hop, rows) for path, hop in hops.items()}
         else:
-            made = dict(Walk(graph, own, weighting, engine).hops(values))
-        found.update({path_name(path): hop for path, hop in made.items()})
-    return {path_name(path): found[path_name(path)] for path in paths}
+            hops = dict(Walk(graph, own, weighting, engine).hops(values, rows=rows))
+        by_name.update({path_name(path): hop for path, hop in hops.items()})
+    return {path_name(path): by_name[path_name(path)] for path in paths}
 
 
 def metapath_label_hops(
@@ -182,9 +205,189 @@ def metapath_label_hops(
         raise InputError(f"length={length} must be 1 or 2: beyond that the own label cannot be excluded exactly.")
     paths = metapaths(view, length, start=view.target)
     table = time_table(view, weighting) if metapath_weighting == "ends" else None
+    engine = Memory() if engine is None else engine
     walk = Walk(view, paths, "plain" if table is not None else weighting, engine)
-    found = label_paths.label_hops_along(walk, table, renormalize)
-    return {path_name(path): found[path] for path in paths}
+    hops = dict(label_hops_along(walk, table, renormalize))
+    loaded = engine.loaded([hops[path] for path in paths])
+    return {path_name(path): hop for path, hop in zip(paths, loaded, strict=True)}
+
+
+@dataclass(frozen=True, eq=False)
+class Walk:
+    """Metapaths from one type to the target type, with the operation of each relation made once.
+
+    Args:
+        graph: The graph.
+        paths: Paths that all begin at one type.
+        weighting: Name of a method, or a table, for relations between types with a time.
+        engine: Where to compute.
+    """
+
+    graph: TemporalGraph
+    paths: Sequence[Metapath]
+    weighting: str | np.ndarray
+    engine: Engine
+    _operators: dict[Triple, Operator] = field(default_factory=dict, repr=False)
+
+    def operator(self, relation: Triple) -> Operator:
+        if relation not in self._operators:
+            self._operators[relation] = self.engine.operator(self.graph, relation, weighting=self.weighting)
+        return self._operators[relation]
+
+    def hops(
+        self, x: Any, *, rows: np.ndarray | None = None, engine: Engine | None = None, dtype: Any = None
+    ) -> Iterator[tuple[Metapath, Any]]:
+        """Every path with the features `x` of its first type brought along it, in the order of the walk.
+
+        Args:
+            x: Features of the type at which paths begin.
+            rows: Target nodes whose hops are wanted; by default all.
+            engine: Where hops are kept, if not on the walk's own engine.
+            dtype: In which hops are kept.
+        """
+        number = {relation: k for k, relation in enumerate(self.graph.relations)}
+        prefixes = {path[:k] for path in self.paths for k in range(1, len(path) + 1)}
+        longer: dict[Metapath, list[Metapath]] = {}
+        for prefix in sorted(prefixes, key=lambda path: [number[relation] for relation in path]):
+            longer.setdefault(prefix[:-1], []).append(prefix)
+        wanted = set(self.paths)
+        keep = self.engine if engine is None else engine
+
+        def visit(prefix: Metapath, values: Any) -> Iterator[tuple[Metapath, Any]]:
+            for path in longer.get(prefix, []):
+                leaf = path not in longer
+                hop = keep.hops([self.operator(path[-1])], values, rows=rows if leaf else None, dtype=dtype)[0]
+                if path in wanted:
+                    yield path, hop if leaf or rows is None else selected_hop(hop, rows)
+                yield from visit(path, hop)
+                del hop  # not to be held while the next one is made
+
+        yield from visit((), x)
+
+
+@dataclass(frozen=True, eq=False)
+class Weighted:
+    """Features whose rows are multiplied by a factor each, made column by column."""
+
+    x: Any
+    factor: np.ndarray
+    dtype: np.dtype
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.x.shape
+
+    @property
+    def key(self) -> str:
+        return _files.digest(self.x if isinstance(self.x, np.ndarray) else self.x.key, self.factor, self.dtype.str)
+
+    def columns(self, low: int, high: int) -> np.ndarray:
+        values = columns_of(self.x, low, high, self.dtype)
+        return values * self.factor[:, None].astype(self.dtype)
+
+
+def along_ends(walk: Walk, table: np.ndarray, x: Any) -> dict[Metapath, Any]:
+    """`x` along every path of `walk`, made with plain weights, the table applied to the two ends.
+
+    Args:
+        walk: Paths from a type with a time.
+        table: Ω [T, T].
+        x: Features of the first type.
+    """
+    left, right = factors(table)
+    graph, engine = walk.graph, walk.engine
+    source, target = graph.period_of(walk.paths[0][0][0]), graph.period
+    weight = path_weight(walk, left, right)
+    dtype = np.dtype(np.promote_types(x.dtype, np.float32))  # sums need more than 16 bits
+    total = {path: engine.empty((graph.num_nodes, x.shape[1]), dtype) for path in walk.paths}
+    for r in range(len(right)):
+        if (left[:, r] == 0).all() or (right[r] == 0).all():
+            continue
+        scratch = engine.child(f"ends-{r}")
+        for path, hop in walk.hops(Weighted(x, right[r][source], dtype), engine=scratch):
+            for rows in row_blocks(graph.num_nodes):
+                total[path][rows[0] : rows[-1] + 1] += left[target[rows], r][:, None].astype(dtype) * hop.rows(rows)
+                _native.release(total[path])
+        scratch.clear()
+    out = {}
+    for path, sums in total.items():
+        with np.errstate(divide="ignore"):
+            inverse = np.where(weight[path] > 0, 1 / weight[path], 0.0).astype(dtype)
+        for rows in row_blocks(graph.num_nodes):
+            sums[rows[0] : rows[-1] + 1] *= inverse[rows, None]
+            _native.release(sums)
+        out[path] = engine.kept(sums)
+    return out
+
+
+def path_weight(walk: Walk, left: np.ndarray, right: np.ndarray) -> dict[Metapath, np.ndarray]:
+    """Σ_w Ω[t_v, t_w]·P_vw for every path and target node, in float64; exactly 0 where nothing has weight."""
+    graph = walk.graph
+    values = np.ascontiguousarray(right.T)[graph.period_of(walk.paths[0][0][0])]
+    scratch, out = walk.engine.child("weights"), {}
+    for path, hop in walk.hops(values, engine=scratch, dtype=np.float64):
+        out[path] = np.empty(graph.num_nodes)
+        for rows in row_blocks(graph.num_nodes):
+            out[path][rows] = np.einsum("vr,vr->v", left[graph.period[rows]], hop.rows(rows))
+    scratch.clear()
+    return out
+
+
+def label_hops_along(walk: Walk, table: np.ndarray | None, renormalize: bool) -> Iterator[tuple[Metapath, Any]]:
+    """Labels of the walk's graph along its paths, own label excluded: [N, Y] float32 for each.
+
+    Args:
+        walk: Paths of one or two relations from the target type to itself; plain ones if there is a table.
+        table: Ω for the two ends; None where the relations are weighted themselves.
+        renormalize: Divide rows by their sum.
+    """
+    graph = walk.graph
+    assert graph.y is not None  # masked() refuses a graph without labels
+    if not walk.paths:
+        return
+    known = OneHot(graph.y, graph.num_labels)
+    own = {path: own_share([walk.operator(relation) for relation in path]) for path in walk.paths}
+    if table is None:
+        hops = walk.hops(known)
+    else:
+        weight, mine = path_weight(walk, *factors(table)), np.diag(table)[graph.period]
+        own = {
+            path: np.divide(mine * share, weight[path], out=np.zeros_like(share), where=weight[path] > 0)
+            for path, share in own.items()
+        }
+        hops = iter(along_ends(walk, table, known).items())
+    for path, hop in hops:
+        yield path, without_own(hop, graph.y, own[path], renormalize)
+
+
+def factors(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """`left` [T, R] and `right` [R, T] with left @ right = table, R as small as can be without loss.
+
+    Equal columns, or equal rows, are grouped: nothing is subtracted, so nothing cancels. The singular vectors
+    are taken where they need fewer terms and their terms stay within `MOST_GROWTH` of the table's entries.
+
+    Example:
+        >>> from impact_gnn.weighting import pmp
+        >>> left, right = factors(pmp(range(10)))
+        >>> right.shape
+        (6, 10)
+        >>> factors(np.outer([1.0, 2.0, 3.0], [1.0, 4.0, 5.0]))[1].shape
+        (1, 3)
+    """
+    size = len(table)
+    columns, of_column = np.unique(table, axis=1, return_inverse=True)
+    rows, of_row = np.unique(table, axis=0, return_inverse=True)
+    if columns.shape[1] <= len(rows):
+        best = columns, (of_column.reshape(-1) == np.arange(columns.shape[1])[:, None]).astype(np.float64)
+    else:
+        best = (of_row.reshape(-1, 1) == np.arange(len(rows))).astype(np.float64), rows
+    u, s, v = np.linalg.svd(table)
+    rank = int((s > s[0] * size * np.finfo(np.float64).eps).sum())
+    if rank < len(best[1]):
+        left, right = u[:, :rank] * s[:rank], v[:rank]
+        if (np.abs(left) @ np.abs(right) <= MOST_GROWTH * table).all():
+            return left, right
+    return best
 
 
 def _starts(graph: TemporalGraph, start: str | None) -> Sequence[str]:

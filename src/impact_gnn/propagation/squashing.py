@@ -23,16 +23,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from impact_gnn import checks
+from impact_gnn import _native, checks
 from impact_gnn.checks import InputError
+from impact_gnn.engines.base import Engine, row_blocks
+from impact_gnn.engines.memory import Memory
 from impact_gnn.graph import TemporalGraph, Triple
-from impact_gnn.propagation import stores
-from impact_gnn.propagation.engine import Engine
-from impact_gnn.propagation.hops import along
-from impact_gnn.propagation.path_walk import Path, Walk, folder_name, path_name
+from impact_gnn.propagation.metapaths import Metapath, Walk, path_name
 
 
 def squash(
@@ -43,7 +43,7 @@ def squash(
     weighting: str | np.ndarray = "plain",
     seed: int = 0,
     engine: Engine | None = None,
-) -> dict[str, list[np.ndarray]]:
+) -> dict[str, list[Any]]:
     """What arrives at the target type, per relation: a dict name → one matrix [N, width] per iteration.
 
     Names are those of the paths of an iteration's last message, one relation (odd) or there and back (even). The
@@ -81,33 +81,35 @@ def squash(
     width = checks.whole_number("width", width)
     if width < 1:
         raise InputError(f"width={width} must be at least 1.")
+    engine = Memory() if engine is None else engine
     work = _Squashing(graph, width, seed, Walk(graph, [], weighting, engine))
-    if not work.collected():
+    collected = work.collected()
+    if not collected:
         raise InputError(f"no relation leads to {graph.target!r}; use graph.undirected().")
-    found: dict[str, list[np.ndarray]] = {path_name(path): [] for path in work.collected()}
+    out: dict[str, list[Any]] = {path_name(path): [] for path in collected}
     state = work.begin()
     for iteration in range(iterations):
         last = iteration == iterations - 1
-        update = {} if last else work.empty_state(f"{iteration + 1}", set(graph.nodes))
-        for path, message in work.messages(state, str(iteration), work.collected() if last else work.paths()):
+        update = {} if last else work.zeros(set(graph.nodes))
+        for path, message in work.messages(state, collected if last else work.paths()):
             if path[-1][2] == graph.target:
-                found[path_name(path)].append(message)
+                out[path_name(path)].append(message)
             if not last:
                 work.add(update, path, message)
             del message
         if not last:
-            state = {kind: stores.opened(store) for kind, store in update.items()}
-    return found
+            state = {kind: engine.kept(values) for kind, values in update.items()}
+    return out
 
 
-def way_back(graph: TemporalGraph, relation: Triple) -> Triple | None:
+def reverse_of(graph: TemporalGraph, relation: Triple) -> Triple | None:
     """The relation along the same edges in the other direction, as `undirected` names it; None if there is none.
 
     Example:
         >>> graph = TemporalGraph.hetero(
         ...     nodes={"paper": dict(time=[0, 1]), "author": dict(num_nodes=1)},
         ...     edges={("author", "writes", "paper"): [[0, 0], [0, 1]]}, target="paper").undirected()
-        >>> way_back(graph, ("author", "writes", "paper"))
+        >>> reverse_of(graph, ("author", "writes", "paper"))
         ('paper', 'rev_writes', 'author')
     """
     source, name, target = relation
@@ -127,71 +129,65 @@ class _Squashing:
     walk: Walk
     _matrices: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
 
-    def paths(self) -> list[Path]:
+    def paths(self) -> list[Metapath]:
         """The messages of an iteration: every relation, and every relation there and back."""
-        found: list[Path] = []
+        out: list[Metapath] = []
         for relation in self.graph.relations:
-            back = way_back(self.graph, relation)
-            found += [(relation,)] if back is None else [(relation,), (relation, back)]
-        return found
+            back = reverse_of(self.graph, relation)
+            out += [(relation,)] if back is None else [(relation,), (relation, back)]
+        return out
 
-    def collected(self) -> list[Path]:
+    def collected(self) -> list[Metapath]:
         """Those that arrive at the target type."""
         return [path for path in self.paths() if path[-1][2] == self.graph.target]
 
-    def messages(
-        self, state: dict[str, np.ndarray], iteration: str, wanted: Collection[Path]
-    ) -> Iterator[tuple[Path, np.ndarray]]:
+    def messages(self, state: dict[str, Any], wanted: Collection[Metapath]) -> Iterator[tuple[Metapath, Any]]:
         """The wanted paths with their messages; an even one is made from its odd one."""
         for relation in self.graph.relations:
-            back = way_back(self.graph, relation)
-            odd: Path = (relation,)
-            even: Path = () if back is None else (relation, back)
+            back = reverse_of(self.graph, relation)
+            odd: Metapath = (relation,)
+            even: Metapath = () if back is None else (relation, back)
             if odd not in wanted and even not in wanted:
                 continue
-            message = self._step(odd, state[relation[0]], iteration)
+            message = self._step(relation, state[relation[0]])
             if odd in wanted:
                 yield odd, message
-            if even in wanted:
-                yield even, self._step(even, message, iteration)
+            if even in wanted and back is not None:
+                yield even, self._step(back, message)
             del message
 
-    def begin(self) -> dict[str, np.ndarray]:
+    def begin(self) -> dict[str, Any]:
         """The first representations: features in the common width; where there are none, messages of those who have."""
-        state = {}
+        state: dict[str, Any] = {}
         for kind, nodes in self.graph.nodes.items():
             if nodes.x is None:
                 continue
-            if nodes.x.shape[1] == self.width:
-                state[kind] = nodes.x
-                continue
-            store = self._zeros(f"x-{kind}", nodes.num_nodes)
-            stores.add_projected(store, nodes.x, self.matrix(f"x-{kind}", nodes.x.shape[1]))
-            state[kind] = stores.opened(store)
-        rounds = 0
+            state[kind] = nodes.x
+            if nodes.x.shape[1] != self.width:
+                values = self.zeros({kind})
+                _add_projected(values[kind], nodes.x, self.matrix(f"x-{kind}", nodes.x.shape[1]))
+                state[kind] = self.walk.engine.kept(values[kind])
         while missing := {r[2] for r in self.graph.relations if r[0] in state and r[2] not in state}:
-            update = self.empty_state(f"begin-{rounds}", missing)
-            new: list[Path] = [(r,) for r in self.graph.relations if r[0] in state and r[2] in missing]
-            for path, message in self.messages(state, f"begin-{rounds}", new):
+            update = self.zeros(missing)
+            new: list[Metapath] = [(r,) for r in self.graph.relations if r[0] in state and r[2] in missing]
+            for path, message in self.messages(state, new):
                 self.add(update, path, message, new)
-            state = {**state, **{kind: stores.opened(store) for kind, store in update.items()}}
-            rounds += 1
+            state |= {kind: self.walk.engine.kept(values) for kind, values in update.items()}
         for kind, nodes in self.graph.nodes.items():
             if kind not in state:  # nothing ever arrives there
                 state[kind] = np.zeros((nodes.num_nodes, self.width), np.float32)
         return state
 
-    def empty_state(self, name: str, kinds: set[str]) -> dict[str, stores.Store]:
-        """Representations of zeros."""
-        return {k: self._zeros(f"{name}-{k}", n.num_nodes) for k, n in self.graph.nodes.items() if k in kinds}
+    def zeros(self, kinds: set[str]) -> dict[str, np.ndarray]:
+        sizes = {kind: nodes.num_nodes for kind, nodes in self.graph.nodes.items() if kind in kinds}
+        return {kind: self.walk.engine.empty((size, self.width), np.float32) for kind, size in sizes.items()}
 
     def add(
-        self, update: dict[str, stores.Store], path: Path, message: np.ndarray, among: list[Path] | None = None
+        self, update: dict[str, np.ndarray], path: Metapath, message: Any, among: list[Metapath] | None = None
     ) -> None:
         """Adds a squashed message, one of `among`, to the next representation of the type at which it arrives."""
         count = sum(each[-1][2] == path[-1][2] for each in (self.paths() if among is None else among))
-        matrix = self.matrix(path_name(path), self.width) / np.sqrt(count)
-        stores.add_projected(update[path[-1][2]], message, matrix)
+        _add_projected(update[path[-1][2]], message, self.matrix(path_name(path), self.width) / np.sqrt(count))
 
     def matrix(self, name: str, rows: int) -> np.ndarray:
         """The projection of a message: N(0, 1/width) [rows, width], from the seed and the message's name alone."""
@@ -200,14 +196,13 @@ class _Squashing:
             self._matrices[name] = rng.standard_normal((rows, self.width)) / np.sqrt(self.width)
         return self._matrices[name]
 
-    def _zeros(self, name: str, rows: int) -> stores.Store:
-        place = self.walk.directory
-        if place is not None:
-            place = place.with_name(f"{place.name}-squash")
-        return stores.zeros((rows, self.width), np.float32, place, folder_name(name))
+    def _step(self, relation: Triple, x: Any) -> Any:
+        return self.walk.engine.hops([self.walk.operator(relation)], x)[0]
 
-    def _step(self, path: Path, x: np.ndarray, iteration: str) -> np.ndarray:
-        within = getattr(self.walk.engine, "within", None)
-        name = folder_name(f"squash-{iteration}-{path_name(path)}")
-        engine = self.walk.engine if within is None else within(name)
-        return along([self.walk.operator(path[-1])], x, engine=engine)[-1]
+
+def _add_projected(total: np.ndarray, message: Any, matrix: np.ndarray) -> None:
+    """Total += message @ matrix, a block of rows at a time."""
+    for rows in row_blocks(len(total)):
+        values = message[rows] if isinstance(message, np.ndarray) else message.rows(rows)
+        total[rows[0] : rows[-1] + 1] += values.astype(np.float64) @ matrix
+        _native.release(total)

@@ -8,7 +8,7 @@ Deterministic: a number of the result is computed by one thread, in an order fix
 not depend on the threads, nor on which other columns are computed with it. Sums of float16 and float32 rows are
 kept in float32 for at most `TILE` edges, and those sums are added up in float64.
 
-Compiled without the GIL and run from ordinary threads (`threads.run`): no OpenMP, so it is safe under Dask and
+Compiled without the GIL and run from ordinary threads (`_native.run`): no OpenMP, so it is safe under Dask and
 after a fork. Arguments are always of the same types (an empty array where there is nothing), because numba
 compiles the whole kernel again for every new combination.
 """
@@ -19,7 +19,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from impact_gnn.propagation.vectors import add, keep, multiply_add, pointer, prefetch, store, widened, zeros
+from impact_gnn.engines.vectors import add, keep, multiply_add, pointer, prefetch, store, widened, zeros
 
 TILE = 256
 """Edges of a row handled together; also the longest sum in float32."""

@@ -1,0 +1,111 @@
+"""What numba kernels and memory maps ask of Python: threads, plain views, aligned arrays, pages given back."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+CACHE_LINE = 64
+BLOCK_BYTES = 1 << 25
+"""Bytes of a mapped array that are looked at before its pages are given back."""
+
+
+def available() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def run(function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], threads: int | None) -> None:
+    """Calls `function(*task)` for every task, each taken by the next free thread, in the order given.
+
+    Ordinary threads and kernels without the GIL, no OpenMP: safe under Dask and after a fork.
+
+    Example:
+        >>> done = []
+        >>> run(done.append, [(1,), (2,)], threads=1)
+        >>> done
+        [1, 2]
+    """
+    workers = min(available() if threads is None else threads, len(tasks))
+    if workers <= 1:
+        for task in tasks:
+            function(*task)
+        return
+    with ThreadPoolExecutor(workers) as pool:
+        for _ in pool.map(lambda task: function(*task), tasks):
+            pass
+
+
+def spans(cumulative: np.ndarray, most: int) -> np.ndarray:
+    """Borders of runs of rows that hold about `most` of what `cumulative` (n + 1, increasing) counts.
+
+    A row that alone holds more is a run of its own.
+
+    Example:
+        >>> spans(np.array([0, 1, 2, 50, 51, 52]), 10)
+        array([0, 2, 3, 5])
+    """
+    begin, total, size = int(cumulative[0]), int(cumulative[-1]), len(cumulative) - 1
+    borders = np.searchsorted(cumulative, np.arange(begin + most, total, most), side="right") - 1
+    heavy = np.flatnonzero(np.diff(cumulative) > most)
+    return np.unique(np.concatenate([[0, size], borders, heavy, heavy + 1]).clip(0, size))
+
+
+def aligned_empty(shape: tuple[int, int], dtype: Any) -> np.ndarray:
+    """An array that begins on a cache line, so that its rows touch as few lines as they can."""
+    dtype = np.dtype(dtype)
+    size = shape[0] * shape[1] * dtype.itemsize
+    buffer = np.empty(size + CACHE_LINE, np.uint8)
+    begin = -buffer.ctypes.data % CACHE_LINE
+    return buffer[begin : begin + size].view(dtype).reshape(shape)
+
+
+def plain_view(array: np.ndarray) -> np.ndarray:
+    """A flat array as numba likes it best: contiguous, of no subclass, and taken for writable."""
+    array = np.ascontiguousarray(array)
+    return flat_view(array, array.size, array.dtype)
+
+
+def flat_view(array: np.ndarray, size: int, dtype: np.dtype) -> np.ndarray:
+    """`array`'s memory as a flat array that numba takes for writable: read-only ones cost a compilation each."""
+    memory: Any = (ctypes.c_char * (size * dtype.itemsize)).from_address(array.ctypes.data)
+    memory._owner = array  # keeps it alive as long as the view
+    return np.ndarray((size,), dtype, buffer=memory)
+
+
+def mapping(array: np.ndarray) -> mmap.mmap | None:
+    """The memory map that an array looks at, None where it lies in memory of its own."""
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        if isinstance(base, np.memmap) and isinstance(base._mmap, mmap.mmap):
+            return base._mmap
+        base = base.base
+    return base if isinstance(base, mmap.mmap) else None
+
+
+def release(*arrays: np.ndarray | None) -> None:
+    """Gives the pages of mapped arrays back: they stay in files and in the system's cache, not in this process."""
+    for array in arrays:
+        if array is not None and (pages := mapping(array)) is not None and hasattr(pages, "madvise"):
+            pages.madvise(mmap.MADV_DONTNEED)
+
+
+def block_slices(array: np.ndarray, axis: int = 0) -> Iterator[slice]:
+    """Runs along an axis of about `BLOCK_BYTES`."""
+    length = array.shape[axis]
+    step = max(1, BLOCK_BYTES // max(1, array.nbytes // max(length, 1)))
+    for begin in range(0, length, step):
+        yield slice(begin, min(begin + step, length))
+
+
+def blocks(array: np.ndarray, axis: int = 0) -> Iterator[slice]:
+    """As `block_slices`; pages of a mapped array are given back after each."""
+    for part in block_slices(array, axis):
+        yield part
+        release(array)

@@ -1,0 +1,133 @@
+"""Which engine a job needs: memory where it fits, files otherwise, and a refusal where neither does."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from impact_gnn import _files, checks
+from impact_gnn.checks import InputError
+from impact_gnn.engines.base import Engine, in_bytes
+from impact_gnn.engines.dask import Dask
+from impact_gnn.engines.disk import Disk
+from impact_gnn.engines.memory import Memory
+from impact_gnn.graph import TemporalGraph
+
+KINDS = ("auto", "memory", "disk", "dask")
+
+EDGES_PER_SECOND = 4e7
+"""Edges times 64 columns that a core's propagation moves in a second, roughly; files take twice as long."""
+
+SHARE = 0.7
+"""Of the memory that is free, what a job may be planned with."""
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What one candidate's inputs take: bytes in memory, bytes in files, and very roughly seconds."""
+
+    memory: int
+    disk: int
+    seconds: float
+
+    @classmethod
+    def of(cls, graph: TemporalGraph, hops: int) -> Needs:
+        """Features, hops, label hops, and edges in both directions (as a list, grouped, and while they are sorted)."""
+        rows = sum(part.num_nodes for part in graph.nodes.values())
+        width = max((part.x.shape[1] for part in graph.nodes.values() if part.x is not None), default=0)
+        edges = 2 * sum(part.num_edges for part in graph.relations.values())
+        hop = 4 * rows * width
+        labels = 8 * graph.num_nodes * graph.num_labels
+        inputs = hop * (2 * hops + 2) + labels * min(hops, 2)
+        return cls(
+            memory=inputs + 28 * edges + 40 * rows,
+            disk=hop * (hops + 1) + labels * min(hops, 2) + 20 * edges + 20 * rows,
+            seconds=hops * edges * max(width, 16) / 64 / EDGES_PER_SECOND,
+        )
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The engine, and what was reckoned and chosen in one sentence."""
+
+    engine: Engine
+    sentence: str
+
+
+def choose(
+    graph: TemporalGraph,
+    kind: str = "auto",
+    *,
+    memory: str | int | None = None,
+    scheduler: str | None = None,
+    scratch: str | Path | None = None,
+    hops: int = 2,
+) -> Choice:
+    """The engine for a job on this graph.
+
+    Args:
+        graph: The graph.
+        kind: "memory", "disk", "dask", or "auto": memory if the job fits into what is free, otherwise disk.
+        memory: Cap of the engines on files; for "auto" what may be used at most. By default a share of what is free.
+        scheduler: HOST:PORT of a Dask scheduler, for "dask".
+        scratch: Directory for the files of "disk" and "dask"; by default a temporary one.
+        hops: Hops that will be made.
+
+    Example:
+        >>> from impact_gnn.data.tsbm import tsbm
+        >>> choose(tsbm(num_nodes=200, num_times=4, num_labels=2, seed=0)).engine
+        Memory(threads=None)
+    """
+    checks.choice("engine", kind, KINDS)
+    if scheduler is not None and kind != "dask":
+        raise InputError(f"a scheduler is of use with engine 'dask' only, not with {kind!r}; leave it out.")
+    needs, free = Needs.of(graph, hops), free_memory()
+    cap = int(SHARE * free) if memory is None else in_bytes(memory)
+    size = _files.readable_size
+    about = f"about {size(needs.memory)} of memory"
+    if kind == "memory" or (kind == "auto" and needs.memory <= cap):
+        if needs.memory > free:
+            raise InputError(
+                f"engine 'memory' needs {about}, but {size(free)} are free; use --engine disk, or fewer features."
+            )
+        return Choice(Memory(), f"engine memory: {about} of {size(free)} free, {_duration(needs.seconds)} per pass")
+    place = Path(tempfile.mkdtemp(prefix="impact-gnn-")) if scratch is None else Path(scratch)
+    place.mkdir(parents=True, exist_ok=True)
+    _files.require_space(place, needs.disk)
+    took = f"in memory {size(needs.memory)}; in files {size(needs.disk)}, {_duration(2 * needs.seconds)} per pass"
+    if kind == "dask":
+        if scheduler is None:
+            raise InputError("engine 'dask' needs --scheduler HOST:PORT of a running dask scheduler; give it.")
+        address = scheduler if "://" in scheduler else f"tcp://{scheduler}"
+        return Choice(Dask(address, place, "2GB" if memory is None else memory), f"engine dask at {address}: {took}")
+    return Choice(Disk(place, cap), f"engine disk, cap {size(cap)}: {took}")
+
+
+def free_memory() -> int:
+    """Bytes that this process may still take, limits of its control group respected."""
+    free = _number(Path("/proc/meminfo"), "MemAvailable")
+    free = (1 << 40) if free is None else 1024 * free
+    group = Path("/sys/fs/cgroup")
+    for limit, used in (
+        ("memory.max", "memory.current"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    ):
+        most, now = _number(group / limit), _number(group / used)
+        if most is not None and now is not None:
+            cache = _number(group / Path(limit).parent / "memory.stat", "inactive_file") or 0
+            free = min(free, most - now + cache)
+    return max(free, 0)
+
+
+def _number(path: Path, name: str | None = None) -> int | None:
+    """A number in a file of the system's, behind `name` if given; None where there is none."""
+    try:
+        words = path.read_text().replace(":", " ").split()
+        return int(words[0] if name is None else words[words.index(name) + 1])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _duration(seconds: float) -> str:
+    return f"{max(seconds, 1):.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

@@ -1,0 +1,186 @@
+"""The engine for several machines: the tasks of `Disk` on the workers of a Dask cluster that share a directory.
+
+What travels is paths and sizes; features, edges and hops are read and written as files. A task is a range of targets to
+sort, or a slice of columns to take through all hops; a task whose worker dies is done again elsewhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from impact_gnn import _files
+from impact_gnn._progress import Counter, Progress
+from impact_gnn.checks import InputError, WorkerLost, listing
+from impact_gnn.engines.base import Features, in_bytes
+from impact_gnn.engines.disk import FileEngine, set_fields
+from impact_gnn.engines.operator import Operator
+
+SLICES_PER_THREAD = 2
+"""At least so many slices for every thread of the cluster, where there are enough columns: they end together."""
+
+RETRIES = 3
+"""How often a task that failed is done again."""
+
+CHECK = 2.0
+"""Seconds between two looks at whether there still are workers."""
+
+
+@dataclass(frozen=True, eq=False)
+class Dask(FileEngine):
+    """Hops as files in a directory that all workers of a Dask cluster see.
+
+    Like `Disk` it goes on after a crash. Workers that stay away longer than `patience` seconds end the work with a
+    `WorkerLost`; what is complete is kept.
+
+    Args:
+        client: A `dask.distributed.Client`, or the address of a scheduler.
+        directory: On a file system that the workers share with this process, under the same path. By default a temporary
+            one that goes with the engine: for workers on this machine.
+        memory: What the tasks of one worker may take together.
+        storage: As for `Disk`.
+        progress: As for `Disk`.
+        patience: Seconds to wait for workers.
+    """
+
+    client: Any = None
+    directory: str | Path | None = None
+    patience: float = 60.0
+    _temporary: Any = field(default=None, repr=False)
+
+    def __init__(
+        self,
+        client: Any,
+        directory: str | Path | None = None,
+        memory: str | int = "2GB",
+        storage: str | None = None,
+        progress: bool | Progress = False,
+        patience: float = 60.0,
+    ) -> None:
+        if not (isinstance(client, str) or hasattr(client, "submit")):
+            raise InputError(
+                f"client is a {type(client).__name__}; give a dask.distributed.Client or a scheduler's address "
+                f"such as 'tcp://host:8786'."
+            )
+        own = tempfile.TemporaryDirectory(prefix="impact-gnn-") if directory is None else None
+        set_fields(
+            self, client=client, directory=directory, memory=memory, storage=storage, threads=1, progress=progress,
+            patience=patience, _temporary=own,
+        )  # fmt: skip
+
+    @property
+    def place(self) -> Path:
+        return Path(self._temporary.name if self.directory is None else self.directory).absolute()
+
+    @property
+    def task_memory(self) -> int:
+        """The tasks of one worker share its memory."""
+        with self._connected() as client:
+            return in_bytes(self.memory) // max(_threads(client))
+
+    @property
+    def least_slices(self) -> int:
+        with self._connected() as client:
+            return SLICES_PER_THREAD * sum(_threads(client))
+
+    def hops(
+        self, operators: Sequence[Operator], x: Features, *, rows: np.ndarray | None = None, dtype: Any = None
+    ) -> list[Any]:
+        if isinstance(x, np.ndarray) and not isinstance(x, np.memmap):
+            with self._working():  # workers read it from a file
+                path = self.place / "arrays" / f"{_files.digest(x)}.npy"
+                if not path.exists():
+                    _files.save_array_atomic(path, x)
+            x = _files.open_array(path)
+        return super().hops(operators, x, rows=rows, dtype=dtype)
+
+    def share(
+        self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], counter: Counter | None = None
+    ) -> list[Any]:
+        with self._connected() as client:
+            self._refuse_unless_seen(client)
+            futures = [client.submit(function, *task, pure=False, retries=RETRIES) for task in tasks]
+            try:
+                self._wait(client, futures, counter)
+                return client.gather(futures)
+            except BaseException as error:
+                client.cancel(futures)
+                from distributed import KilledWorker
+
+                if isinstance(error, KilledWorker):
+                    raise WorkerLost(
+                        f"a task killed {RETRIES} workers, most likely for want of memory (each may use "
+                        f"{_files.readable_size(in_bytes(self.memory))}); give workers more or lower memory=..., and run "
+                        f"the same again to go on."
+                    ) from None
+                raise
+
+    def _wait(self, client: Any, futures: list[Any], counter: Counter | None) -> None:
+        """Until all tasks are done; gives up when nobody has been there to do them for longer than `patience`."""
+        from distributed import wait
+
+        waiting, seen = set(futures), time.monotonic()
+        while waiting:
+            done: set[Any] = set()
+            with contextlib.suppress(TimeoutError):
+                done = wait(waiting, timeout=CHECK, return_when="FIRST_COMPLETED").done
+            for _ in done:
+                if counter is not None:
+                    counter.advance()
+            waiting -= done
+            if client.status == "running" and client.scheduler_info()["workers"]:
+                seen = time.monotonic()
+            elif time.monotonic() - seen > self.patience:
+                raise WorkerLost(
+                    f"no worker of the cluster has been seen for {self.patience:.0f} seconds; what is complete is kept in "
+                    f"{self.place}: start workers and run the same again to go on."
+                )
+
+    def _refuse_unless_seen(self, client: Any) -> None:
+        blind = [worker for worker, sees in client.run(_sees, str(self.place)).items() if not sees]
+        if blind:
+            raise InputError(
+                f"{self.place} is not seen by {listing(blind)}; give a directory on a file system that all workers share."
+            )
+
+    def child(self, name: str) -> Dask:
+        return replace_place(self, self.place / "children" / _files.safe_name(name))
+
+    @contextlib.contextmanager
+    def _connected(self) -> Iterator[Any]:
+        if not isinstance(self.client, str):
+            yield self.client
+            return
+        try:
+            from distributed import Client
+        except ImportError:
+            raise InputError("a cluster needs dask; pip install 'impact-gnn[distributed]'.") from None
+        try:
+            client = Client(self.client, timeout=self.patience)
+        except (OSError, TimeoutError, ValueError) as error:
+            raise InputError(f"no scheduler answers at {self.client} ({error}); check the address.") from None
+        with client:
+            yield client
+
+
+def replace_place(engine: Dask, place: Path) -> Dask:
+    """The same engine in another directory."""
+    return Dask(engine.client, place, engine.memory, engine.storage, engine.progress, engine.patience)
+
+
+def _sees(path: str) -> bool:
+    return Path(path).is_dir()
+
+
+def _threads(client: Any) -> list[int]:
+    threads = [number for number in client.nthreads().values() if number]
+    if not threads:
+        raise InputError("the cluster has no workers; start some, or call client.wait_for_workers(1) before.")
+    return threads

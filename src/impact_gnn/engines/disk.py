@@ -1,0 +1,517 @@
+"""The engine for graphs whose features, or edges, do not fit into memory.
+
+Everything lies in `.npy` files under one directory, each in a folder named by a digest of what it was made from:
+
+    edges/<digest>/      a relation grouped by target (`edges.sort_edges`)
+    operators/<digest>/  an operation: its table, the periods of its nodes, the scales of its rows
+    hops/<digest>/       hops, one file per hop and slice of columns
+    graphs/<digest>/     a graph as it was, or with edges in both directions
+    arrays/, children/   scratch arrays, and engines with a place of their own
+
+A slice of columns goes through all hops without looking at the others. It must fit into memory; edges and results stream
+through in blocks of rows. A file has its name only when it is whole, so whatever was killed goes on where it stopped, and
+other inputs can never meet the wrong files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from impact_gnn import _files, _native, checks
+from impact_gnn._progress import Counter, Progress, watched
+from impact_gnn.checks import InputError, listing
+from impact_gnn.engines.base import (
+    Engine,
+    Features,
+    SlicedHop,
+    check_chain,
+    check_threads,
+    checked_features,
+    columns_of,
+    in_bytes,
+)
+from impact_gnn.engines.edges import EdgeList, StoredCSR, checked_list, edges_from_tables, sort_edges
+from impact_gnn.engines.operator import Operator, row_blocks
+from impact_gnn.graph import Relation, TemporalGraph, Triple
+from impact_gnn.graph.csr import CSR
+
+STORAGE = ("float16", "float32", "float64")
+OURS = ("edges", "operators", "hops", "graphs", "arrays", "children", _files.LOCK)
+
+VECTOR = 16
+"""Slices are a multiple of so many columns where memory allows: the kernel's registers, a cache line of float32."""
+
+ROWS_EDGES = 1 << 23
+"""Edges into single rows that are taken together."""
+
+FEW = 0.5
+"""Share of the nodes below which the last hop is computed for the rows asked for instead of for all."""
+
+
+@dataclass(frozen=True, eq=False)
+class FileEngine(Engine):
+    """What `Disk` and `Dask` share: everything but who does the tasks."""
+
+    memory: str | int = "2GB"
+    storage: str | None = None
+    threads: int | None = None
+    progress: bool | Progress = False
+
+    def __post_init__(self) -> None:
+        in_bytes(self.memory)
+        if self.storage is not None:
+            checks.choice("storage", self.storage, STORAGE)
+        check_threads(self.threads)
+
+    # -- the verbs -----------------------------------------------------------------------------------------
+
+    def csr(self, graph: TemporalGraph, relation: Triple) -> CSR:
+        if isinstance(stored := graph.kept_csr(relation), StoredCSR):
+            return stored
+        part = graph.relations[relation]
+        sizes = graph.nodes[relation[0]].num_nodes, graph.nodes[relation[2]].num_nodes
+        with self._working():
+            csr = self._sorted(EdgeList(part.edge_index, part.weight, *sizes))
+        graph.keep_csr(relation, csr)
+        return csr
+
+    def edges(self, files: Any, num_sources: int, num_targets: int | None = None, *, weight: Any = None) -> StoredCSR:
+        """Edges from an array [2, E], a `.npy` file, or CSV and Parquet tables, grouped by target in files.
+
+        Args:
+            files: The edges: tables need whole-number columns source and target and may have a column weight.
+            num_sources: Number of nodes at which edges may begin.
+            num_targets: Number of nodes at which they may end; by default as many.
+            weight: For arrays and `.npy` files: one weight per edge.
+        """
+        num_targets = num_sources if num_targets is None else num_targets
+        if isinstance(files, (str, Path)) and Path(files).suffix != ".npy":
+            files = [files]
+        with self._working():
+            if isinstance(files, (list, tuple)):
+                files, weight = edges_from_tables(files, _files.fresh(self.place / "arrays"))
+            return self._sorted(checked_list(files, weight, num_sources, num_targets))
+
+    def hops(
+        self, operators: Sequence[Operator], x: Features, *, rows: np.ndarray | None = None, dtype: Any = None
+    ) -> list[Any]:
+        x = checked_features(x)
+        check_chain(operators, x.shape[0])
+        if not operators:
+            return []
+        with self._working():
+            job = self._job(operators, x, rows, np.dtype(dtype or self.storage or x.dtype))
+            missing = [k for k in range(len(job.columns) - 1) if not job.file(len(operators), k).exists()]
+            if missing:
+                _files.require_space(self.place, job.bytes_missing())
+                counter = Counter(watched(self.progress), "propagating", len(missing))
+                self.share(run_slice, [(job, number) for number in missing], counter)
+            return [job.hop(k) for k in range(1, len(operators) + 1)]
+
+    def graph(self, graph: TemporalGraph, *, upto: int | None = None, undirected: bool = False) -> TemporalGraph:
+        with self._working():
+            if upto is not None:
+                graph = self._upto(graph, upto)
+            return self._undirected(graph) if undirected else graph
+
+    def empty(self, shape: tuple[int, int], dtype: Any) -> np.ndarray:
+        with self._working():
+            _files.require_space(self.place, int(np.prod(shape)) * np.dtype(dtype).itemsize)
+            return _files.create_array(_files.fresh(self.place / "arrays") / "values.npy", dtype, shape)
+
+    def kept(self, array: np.ndarray) -> Any:
+        array.flush()  # type: ignore[attr-defined]
+        return SlicedHop((array,), _files.digest(array))
+
+    def clear(self) -> None:
+        for name in OURS:
+            _files.remove(self.place / name)
+
+    def fits(self, size: int) -> bool:
+        return size <= in_bytes(self.memory) // 2
+
+    # -- inside --------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _working(self) -> Iterator[None]:
+        """Locks the directory; a foreign one is refused, what a killed run left half-written is removed."""
+        path = self.place
+        if path.is_file():
+            raise InputError(f"{path} is a file; choose a directory.")
+        foreign = [p.name for p in path.iterdir() if p.name not in OURS] if path.exists() else []
+        if foreign:
+            raise InputError(
+                f"{path} holds other files ({listing(sorted(foreign), 3)}); choose a new or empty directory."
+            )
+        with _files.disk_full_said(path), _files.locked(path):
+            for name in ("edges", "operators", "hops", "graphs"):
+                for left in (path / name).rglob(f"*{_files.TEMPORARY}*"):
+                    _files.remove(left)
+            yield
+
+    @abstractmethod
+    def share(
+        self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], counter: Counter | None = None
+    ) -> list[Any]:
+        """Calls the function for every tuple of arguments and returns the results in order."""
+
+    @property
+    @abstractmethod
+    def place(self) -> Path:
+        """The directory."""
+
+    @property
+    @abstractmethod
+    def task_memory(self) -> int:
+        """Bytes that one task may take."""
+
+    @property
+    @abstractmethod
+    def least_slices(self) -> int:
+        """Into so many slices columns are cut at least, so that everybody has work."""
+
+    def _sorted(self, edges: EdgeList) -> StoredCSR:
+        goal = self.place / "edges" / edges.key()
+        return sort_edges(edges, goal, memory=self.task_memory, share=self.share)
+
+    def _job(self, operators: Sequence[Operator], x: Any, rows: np.ndarray | None, dtype: np.dtype) -> Job:
+        saved = {id(each): self._saved(each) for each in operators}
+        paths = tuple(saved[id(each)] for each in operators)
+        nodes = (x.shape[0], *(each.csr.num_targets for each in operators))
+        rows = None if rows is None or (len(rows) >= FEW * nodes[-1] and len(rows) == nodes[-1]) else np.asarray(rows)
+        x_key = x.key if not isinstance(x, np.ndarray) else _files.digest(x)
+        key = _files.digest(x_key, [path.name for path in paths], rows, dtype.str)
+        fixed = max(each.csr.num_sources * (9 if each.norm == "sym" else 1) for each in operators)
+        columns = slice_borders(x.shape[1], max(nodes[:-1]), dtype, self.task_memory - fixed, self.least_slices)
+        directory = self.place / "hops" / key
+        directory.mkdir(parents=True, exist_ok=True)
+        borders = directory / "columns.json"
+        if not borders.exists():
+            _files.write_json(borders, list(columns))
+        elif (begun := tuple(_files.read_json(borders))) != columns:
+            # Begun with another cap: slices that are done keep their width if it fits, otherwise all begin anew.
+            if max(np.diff(begun)) <= max(np.diff(columns)) or all(
+                (directory / str(len(paths)) / f"{k:05d}.npy").exists() for k in range(len(begun) - 1)
+            ):
+                columns = begun
+            else:
+                _files.remove(directory)
+                directory.mkdir(parents=True)
+                _files.write_json(borders, list(columns))
+        return Job(directory, key, paths, x, nodes, rows, columns, dtype, self.threads)
+
+    def _saved(self, operator: Operator) -> Path:
+        """The folder of an operation, with its edges, periods and scales in files."""
+        csr = operator.csr
+        if not isinstance(csr, StoredCSR):
+            csr = self._stored(csr)
+        arrays = {"table": operator.table, "source": operator.source_period, "target": operator.target_period}
+        key = _files.digest(str(csr.directory), operator.norm, operator.self_loop, *arrays.values())
+        goal = self.place / "operators" / key
+        if not (goal / "operator.json").exists():
+            with _files.atomic_directory(goal, may_replace=lambda path: True) as temporary:
+                for name, values in arrays.items():
+                    _files.save_array(temporary / f"{name}.npy", values)
+                _files.save_array(temporary / "scale.npy", operator.row_scale)
+                _files.write_json(
+                    temporary / "operator.json",
+                    {"edges": str(csr.directory), "norm": operator.norm, "self_loop": operator.self_loop},
+                )
+        return goal
+
+    def _stored(self, csr: CSR) -> StoredCSR:
+        """A CSR that was made in memory, as files."""
+        goal = self.place / "edges" / _files.digest(csr.indptr, csr.indices, csr.weight, csr.num_sources)
+        if not (goal / "csr.json").exists():
+            with _files.atomic_directory(goal, may_replace=lambda path: True) as temporary:
+                for name in ("indptr", "indices", "weight"):
+                    if getattr(csr, name) is not None:
+                        _files.save_array(temporary / f"{name}.npy", getattr(csr, name))
+                meta = {"num_sources": csr.num_sources, "weighted": csr.weight is not None}
+                _files.write_json(temporary / "csr.json", meta)
+        return StoredCSR.open(goal)
+
+    def _undirected(self, graph: TemporalGraph) -> TemporalGraph:
+        """`graph.undirected()`, each relation of a type with itself sorted and merged in files."""
+        relations: dict[Triple, Relation] = {}
+        kept = {}
+        for triple, part in graph.both_ways().items():
+            if triple[0] != triple[2]:
+                relations[triple] = part
+                continue
+            size = graph.nodes[triple[0]].num_nodes
+            csr = self._sorted(EdgeList(part.edge_index, part.weight, size, size, both=True))
+            path = csr.directory / "edge_index.npy"
+            if not path.exists():
+                _write_edge_index(csr, path)
+            relations[triple], kept[triple] = Relation(_files.open_array(path), csr.weight), csr
+        out = graph.with_parts(dict(graph.nodes), relations)
+        for triple, csr in kept.items():
+            out.keep_csr(triple, csr)
+        return out
+
+    def _upto(self, graph: TemporalGraph, t: int) -> TemporalGraph:
+        """`graph.upto(t)`, features and edges filtered block by block into files."""
+        kept = graph.positions_upto(t)
+        arrays = [a for part in graph.nodes.values() for a in (part.x, part.time) if a is not None]
+        edges = [a for part in graph.relations.values() for a in (part.edge_index, part.weight)]
+        goal = self.place / "graphs" / _files.digest(t, *arrays, *edges)
+        nodes, relations = {}, {}
+        for kind, part in graph.nodes.items():
+            keep = kept[kind]
+            if keep is None:
+                nodes[kind] = part
+                continue
+            x = None
+            if part.x is not None:
+                path = goal / f"{_files.safe_name(kind)}-x.npy"
+                if not path.exists():
+                    with _files.atomic_array(path, part.x.dtype, (len(keep), part.x.shape[1])) as out:
+                        for rows in _native.block_slices(out):
+                            out[rows] = part.x[keep[rows]]
+                            _native.release(out, part.x)
+                x = _files.open_array(path)
+            nodes[kind] = replace(replace(part, x=None).take(keep), x=x)
+        for number, (triple, relation) in enumerate(graph.relations.items()):
+            ends = [_renumbering(kept[kind], graph.nodes[kind].num_nodes) for kind in (triple[0], triple[2])]
+            relations[triple] = _filtered(relation, ends, goal / f"{number}-edges.npy", goal / f"{number}-weight.npy")
+        return graph.with_parts(nodes, relations)
+
+
+@dataclass(frozen=True, eq=False)
+class Disk(FileEngine):
+    """Hops as files in a directory, within a cap on memory. A run that was cut off goes on; other inputs do not collide.
+
+    Args:
+        directory: Where files go; new, empty, or used by this engine before.
+        memory: What a slice of columns, and sorting, may take: "2GB", "500MB" or bytes. The interpreter comes on top.
+        storage: In which type hops are kept; by default that of the features.
+        threads: By default as many as there are cores.
+        progress: True for a bar on the terminal, or a function as in `_progress`.
+
+    Example:
+        >>> import tempfile
+        >>> from impact_gnn import propagate, tsbm
+        >>> g = tsbm(num_nodes=200, num_times=4, num_labels=2, seed=0)
+        >>> with tempfile.TemporaryDirectory() as place:
+        ...     hops = propagate(g, weighting="pmp", hops=2, engine=Disk(place))
+        ...     hops[1].rows(np.array([3, 5])).shape
+        (2, 5)
+    """
+
+    directory: str | Path = ""
+
+    def __init__(
+        self,
+        directory: str | Path,
+        memory: str | int = "2GB",
+        storage: str | None = None,
+        threads: int | None = None,
+        progress: bool | Progress = False,
+    ) -> None:
+        set_fields(self, directory=directory, memory=memory, storage=storage, threads=threads, progress=progress)
+
+    @property
+    def place(self) -> Path:
+        return Path(self.directory).absolute()
+
+    @property
+    def task_memory(self) -> int:
+        return in_bytes(self.memory)
+
+    @property
+    def least_slices(self) -> int:
+        return 1
+
+    def share(
+        self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], counter: Counter | None = None
+    ) -> list[Any]:
+        """One task after the other: each uses all threads and the whole memory."""
+        results = []
+        for task in tasks:
+            results.append(function(*task))
+            if counter is not None:
+                counter.advance()
+        return results
+
+    def child(self, name: str) -> Disk:
+        return replace(self, directory=self.place / "children" / _files.safe_name(name))
+
+
+def set_fields(engine: FileEngine, **values: Any) -> None:
+    """Sets the fields of a frozen engine whose place comes first among its arguments, and checks them."""
+    for name, value in values.items():
+        object.__setattr__(engine, name, value)
+    engine.__post_init__()
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """Hops to be made: hop k is the operation in `operators[k − 1]` on hop k − 1, slice by slice; hop 0 is `x`.
+
+    `columns` are the borders of the slices, `nodes[k]` the number of nodes at hop k. Travels to workers as it is.
+    """
+
+    directory: Path
+    key: str
+    operators: tuple[Path, ...]
+    x: Any
+    nodes: tuple[int, ...]
+    rows: np.ndarray | None
+    columns: tuple[int, ...]
+    dtype: np.dtype
+    threads: int | None
+
+    def file(self, hop: int, number: int) -> Path:
+        return self.directory / str(hop) / f"{number:05d}.npy"
+
+    def shape(self, hop: int, number: int) -> tuple[int, int]:
+        last = self.rows is not None and hop == len(self.operators)
+        rows = len(self.rows) if last and self.rows is not None else self.nodes[hop]
+        return rows, self.columns[number + 1] - self.columns[number]
+
+    def hop(self, hop: int) -> SlicedHop:
+        slices = tuple(_files.open_array(self.file(hop, k)) for k in range(len(self.columns) - 1))
+        return SlicedHop(slices, f"{self.key}-{hop}")
+
+    def bytes_missing(self) -> int:
+        places = [(hop, k) for hop in range(1, len(self.nodes)) for k in range(len(self.columns) - 1)]
+        sizes = [np.prod(self.shape(*place)) for place in places if not self.file(*place).exists()]
+        return int(sum(sizes)) * self.dtype.itemsize
+
+
+def run_slice(job: Job, number: int) -> None:
+    """Takes one slice of columns through all hops; hops that are there already are not made again."""
+    values: np.ndarray | None = None
+    for hop, path in enumerate(job.operators, start=1):
+        goal = job.file(hop, number)
+        if goal.exists():
+            values = None
+            continue
+        if values is None and hop > 1:
+            values = _files.open_array(job.file(hop - 1, number))
+            values = columns_of(values, 0, values.shape[1], job.dtype)
+        elif values is None:
+            values = columns_of(job.x, *job.columns[number : number + 2], job.dtype)
+        operator = open_operator(path)
+        with _files.atomic_array(goal, job.dtype, job.shape(hop, number)) as out:
+            if job.rows is not None and hop == len(job.operators):
+                _apply_rows(operator, values, job.rows, out, job.threads)
+            else:
+                _apply(operator, values, out, job.threads)
+        values = None  # before the next one is read
+        del operator
+
+
+def _apply(operator: Operator, x: np.ndarray, out: np.ndarray, threads: int | None) -> None:
+    """M·X into a file, a block of rows at a time, whose edges are read and given back."""
+    csr = operator.csr
+    for rows in row_blocks(csr):
+        operator.apply(x, out, threads, rows)
+        _native.release(csr.indices, csr.weight, out)
+
+
+def _apply_rows(operator: Operator, x: np.ndarray, rows: np.ndarray, out: np.ndarray, threads: int | None) -> None:
+    csr = operator.csr
+    cumulative = np.concatenate([[0], np.cumsum(csr.indptr[rows + 1] - csr.indptr[rows])])
+    borders = _native.spans(cumulative, ROWS_EDGES)
+    for first, last in zip(borders[:-1], borders[1:], strict=True):
+        out[first:last] = operator.apply_rows(x, rows[first:last], threads)
+        _native.release(csr.indptr, csr.indices, csr.weight, out)
+
+
+def open_operator(folder: Path) -> Operator:
+    """The operation that `Disk` keeps in a folder; its arrays are mapped."""
+    meta = _files.read_json(folder / "operator.json")
+    table, source, target, scale = (
+        _files.open_array(folder / f"{n}.npy") for n in ("table", "source", "target", "scale")
+    )
+    operator = Operator(
+        StoredCSR.open(Path(meta["edges"])), np.array(table), source, target, meta["norm"], meta["self_loop"]
+    )
+    operator.__dict__["row_scale"] = scale  # fills the cached property
+    return operator
+
+
+def slice_borders(num_columns: int, num_rows: int, dtype: np.dtype, memory: int, least: int = 1) -> tuple[int, ...]:
+    """Borders of the widest slices of which one, with `num_rows` rows, fits into `memory`.
+
+    Args:
+        num_columns: Columns in all.
+        num_rows: Most nodes of any hop that is propagated.
+        dtype: In which slices are held.
+        memory: Bytes.
+        least: Make at least so many slices if there are enough columns.
+
+    Example:
+        >>> slice_borders(100, 1000, np.dtype(np.float32), 200_000)
+        (0, 48, 96, 100)
+    """
+    column = max(1, num_rows * dtype.itemsize)
+    width = memory // column
+    if width < 1:
+        raise InputError(
+            f"the memory given is too small: {num_rows:,} nodes need at least {_files.readable_size(column)} for one "
+            f"column beside what edges take; give more."
+        )
+    width = min(width, max(1, -(-num_columns // least)))
+    for unit in (VECTOR, 4):
+        if width >= unit:
+            width = width // unit * unit
+            break
+    return (*range(0, num_columns, width), num_columns)
+
+
+def _renumbering(keep: np.ndarray | None, size: int) -> np.ndarray | None:
+    """For every node its new position, −1 where it is not kept; None where all are."""
+    if keep is None:
+        return None
+    number = np.full(size, -1, np.int32 if size <= np.iinfo(np.int32).max else np.int64)
+    number[keep] = np.arange(len(keep), dtype=number.dtype)
+    return number
+
+
+def _filtered(relation: Relation, ends: list[np.ndarray | None], path: Path, weight_path: Path) -> Relation:
+    """The edges whose both ends are kept, renumbered, in files."""
+    given, weight = relation.edge_index, relation.weight
+    if path.exists():
+        return Relation(_files.open_array(path), None if weight is None else _files.open_array(weight_path))
+
+    def moved(part: slice) -> tuple[np.ndarray, np.ndarray]:
+        both = [given[k, part] if number is None else number[given[k, part]] for k, number in enumerate(ends)]
+        alive = (both[0] >= 0) & (both[1] >= 0)
+        return np.stack([both[0][alive], both[1][alive]]), alive
+
+    size = sum(int(moved(part)[1].sum()) for part in _native.blocks(given, 1))
+    if weight is not None:
+        at = 0
+        with _files.atomic_array(weight_path, weight.dtype, (size,)) as kept:
+            for part in _native.blocks(given, 1):
+                alive = moved(part)[1]
+                kept[at : at + alive.sum()] = weight[part][alive]
+                at += int(alive.sum())
+    at = 0
+    with _files.atomic_array(path, given.dtype, (2, size)) as out:
+        for part in _native.blocks(given, 1):
+            edges, _ = moved(part)
+            out[:, at : at + edges.shape[1]] = edges
+            at += edges.shape[1]
+            _native.release(out)
+    return Relation(_files.open_array(path), None if weight is None else _files.open_array(weight_path))
+
+
+def _write_edge_index(csr: CSR, path: Path) -> None:
+    """The edges of a CSR as a list, sorted by target."""
+    with _files.atomic_array(path, csr.indices.dtype, (2, csr.num_edges)) as out:
+        for first, last in row_blocks(csr):
+            begin, end = int(csr.indptr[first]), int(csr.indptr[last])
+            out[0, begin:end] = csr.indices[begin:end]
+            out[1, begin:end] = np.repeat(np.arange(first, last), np.diff(csr.indptr[first : last + 1]))
+            _native.release(out, csr.indices)

@@ -1,0 +1,76 @@
+"""The engine for graphs whose features fit into memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from impact_gnn.engines.base import Engine, Features, as_hop, check_chain, check_threads, checked_features, columns_of
+from impact_gnn.engines.operator import Operator
+from impact_gnn.graph import TemporalGraph, Triple
+from impact_gnn.graph.csr import CSR
+
+FEW = 0.5
+"""Share of the nodes below which the last hop is computed for the rows asked for instead of for all."""
+
+
+@dataclass(frozen=True)
+class Memory(Engine):
+    """Hops as arrays in memory, computed by the numba kernel on `threads` cores (None: all of them).
+
+    Example:
+        >>> from impact_gnn.graph import build_csr
+        >>> chain = build_csr(np.array([0, 1]), np.array([1, 2]), 3, 3)
+        >>> same = np.zeros(3, np.uint8)
+        >>> step = Operator(chain, np.ones((1, 1)), same, same)
+        >>> Memory().hops([step, step], np.array([[5.0], [0.0], [0.0]]))[-1]
+        array([[0.],
+               [0.],
+               [5.]])
+    """
+
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        check_threads(self.threads)
+
+    def csr(self, graph: TemporalGraph, relation: Triple) -> CSR:
+        return graph.csr(relation)
+
+    def hops(
+        self, operators: Sequence[Operator], x: Features, *, rows: np.ndarray | None = None, dtype: Any = None
+    ) -> list[Any]:
+        x = checked_features(x)
+        check_chain(operators, x.shape[0])
+        values = columns_of(x, 0, x.shape[1], dtype or x.dtype)
+        hops: list[Any] = []
+        for step, operator in enumerate(operators):
+            last = step == len(operators) - 1
+            if rows is not None and last and len(rows) < FEW * operator.csr.num_targets:
+                hops.append(as_hop(operator.apply_rows(values, rows, self.threads)))
+                break
+            values = operator.apply(values, threads=self.threads)
+            hops.append(as_hop(values[rows] if rows is not None and last else values))
+        return hops
+
+    def graph(self, graph: TemporalGraph, *, upto: int | None = None, undirected: bool = False) -> TemporalGraph:
+        graph = graph if upto is None else graph.upto(upto)
+        return graph.undirected() if undirected else graph
+
+    def empty(self, shape: tuple[int, int], dtype: Any) -> np.ndarray:
+        return np.zeros(shape, dtype)
+
+    def kept(self, array: np.ndarray) -> Any:
+        return as_hop(array)
+
+    def child(self, name: str) -> Memory:
+        return self
+
+    def clear(self) -> None:
+        pass
+
+    def fits(self, size: int) -> bool:
+        return True
