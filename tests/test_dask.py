@@ -134,7 +134,7 @@ def test_a_cluster_without_workers_is_refused(place):
 def test_workers_that_leave_for_good_end_the_work_with_a_sentence(place):
     options = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 50}
     with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
-        engine = Dask(client, place / "work", patience=3)
+        engine = Dask(client, place, patience=3)
 
         def leave():
             time.sleep(1)

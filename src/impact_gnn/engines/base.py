@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -96,6 +97,13 @@ class SlicedHop(_LazyHop):
             _native.release(part)  # a page per row may have come in
             begin += part.shape[1]
         return out
+
+    @classmethod
+    def open(cls, files: Sequence[str], key: str) -> SlicedHop:
+        return cls(tuple(_files.open_array(Path(file)) for file in files), key)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SlicedHop.open, ([str(part.filename) for part in self.slices], self.key)  # type: ignore[attr-defined]
 
     def columns(self, low: int, high: int) -> np.ndarray:
         """Columns low .. high−1 in memory."""

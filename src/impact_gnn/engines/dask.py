@@ -19,7 +19,7 @@ import numpy as np
 from impact_gnn import _files
 from impact_gnn._progress import Counter, Progress
 from impact_gnn.checks import InputError, WorkerLost, listing
-from impact_gnn.engines.base import Features, in_bytes
+from impact_gnn.engines.base import Features, SlicedHop, checked_features, in_bytes
 from impact_gnn.engines.disk import FileEngine, set_fields
 from impact_gnn.engines.operator import Operator
 
@@ -93,13 +93,20 @@ class Dask(FileEngine):
     def hops(
         self, operators: Sequence[Operator], x: Features, *, rows: np.ndarray | None = None, dtype: Any = None
     ) -> list[Any]:
-        if isinstance(x, np.ndarray) and not isinstance(x, np.memmap):
-            with self._working():  # workers read it from a file
-                path = self.place / "arrays" / f"{_files.digest(x)}.npy"
-                if not path.exists():
-                    _files.save_array_atomic(path, x)
-            x = _files.open_array(path)
+        if isinstance(x, np.ndarray):
+            x = self._in_file(x)
         return super().hops(operators, x, rows=rows, dtype=dtype)
+
+    def _in_file(self, x: np.ndarray) -> SlicedHop:
+        """Features as workers read them: from their own file if they are mapped from one, otherwise from a copy."""
+        key = _files.digest(x)
+        path = Path(getattr(x, "filename", None) or "")
+        if path.suffix != ".npy" or (stored := _files.open_array(path)).shape != x.shape or stored.dtype != x.dtype:
+            path = self.place / "arrays" / f"{key}.npy"
+            with self._working():
+                if not path.exists():
+                    _files.save_array_atomic(path, checked_features(x))
+        return SlicedHop.open([str(path)], key)
 
     def share(
         self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], counter: Counter | None = None
