@@ -219,7 +219,8 @@ class FileEngine(Engine):
             with _files.atomic_directory(goal, may_replace=lambda path: True) as temporary:
                 for name, values in arrays.items():
                     _files.save_array(temporary / f"{name}.npy", values)
-                _files.save_array(temporary / "scale.npy", operator.row_scale)
+                if operator.norm == "sym":  # which is asked for the scales of all nodes at once
+                    _files.save_array(temporary / "scale.npy", operator.row_scale)
                 _files.write_json(
                     temporary / "operator.json",
                     {"edges": str(csr.directory), "norm": operator.norm, "self_loop": operator.self_loop},
@@ -430,13 +431,12 @@ def _apply_rows(operator: Operator, x: np.ndarray, rows: np.ndarray, out: np.nda
 def open_operator(folder: Path) -> Operator:
     """The operation that `Disk` keeps in a folder; its arrays are mapped."""
     meta = _files.read_json(folder / "operator.json")
-    table, source, target, scale = (
-        _files.open_array(folder / f"{n}.npy") for n in ("table", "source", "target", "scale")
-    )
+    table, source, target = (_files.open_array(folder / f"{n}.npy") for n in ("table", "source", "target"))
     operator = Operator(
         StoredCSR.open(Path(meta["edges"])), np.array(table), source, target, meta["norm"], meta["self_loop"]
     )
-    operator.__dict__["row_scale"] = scale  # fills the cached property
+    if operator.norm == "sym":
+        operator.__dict__["row_scale"] = _files.open_array(folder / "scale.npy")  # fills the cached property
     return operator
 
 

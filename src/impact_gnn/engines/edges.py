@@ -42,7 +42,7 @@ class StoredCSR(CSR):
         meta = _files.read_json(directory / "csr.json")
         arrays = [_files.open_array(directory / f"{name}.npy") for name in ("indptr", "indices")]
         weight = _files.open_array(directory / "weight.npy") if meta["weighted"] else None
-        return cls(*arrays, weight, meta["num_sources"], directory)
+        return cls(*arrays, weight, meta["num_sources"], True, directory)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return StoredCSR.open, (self.directory,)

@@ -38,7 +38,7 @@ def gather(rows, columns, csr, table, periods, row_scale, column_scale, self_loo
         csr: `indptr`, `indices`, `weight` (may be empty: weights 1).
         table: Ω as float32 (float64 for float64 rows), flat; may be empty: 1 everywhere.
         periods: Period of each source, period of each target, number of source periods.
-        row_scale: r.
+        row_scale: r; may be empty: then rows are divided by their weight, which is summed up on the way.
         column_scale: c, of the type of `table`; may be empty: 1 everywhere.
         self_loop: Whether v is a neighbour of itself, with weight 1.
         x: The rows, flat, and the distance between their beginnings; float16 comes as uint16.
@@ -55,8 +55,10 @@ def gather(rows, columns, csr, table, periods, row_scale, column_scale, self_loo
     sums, factors = pointer(wide), pointer(factor)
     parts = pointer(weight), pointer(table), pointer(column_scale), pointer(periods[0]), factors, sums
     borders, target_period, scales = pointer(indptr), pointer(periods[1]), pointer(row_scale)
+    divide = len(row_scale) == 0
     values, result = (pointer(x[0]), x[1]), (pointer(out[0]), out[1])
     source = pointer(indices)
+    rest = source, given, parts, values, result
     for v in range(rows[0], rows[1]):
         first, end = borders[v], borders[v + 1]
         heavy = end - first > TILE
@@ -64,27 +66,36 @@ def gather(rows, columns, csr, table, periods, row_scale, column_scale, self_loo
             for c in range(columns[0], columns[1]):
                 sums[c] = 0
         own = parts[2][v] if given[2] else one
+        # The weight that has come in so far, and what the row is multiplied by where that is known beforehand.
+        heard, scale = (1.0 if self_loop else 0.0), 1.0
+        if not divide:
+            scale = scales[v]
+        elif kind == PLAIN:
+            heard += end - first
+            scale = 1 / heard if heard > 0 else 0.0
         base = target_period[v] * periods[2]
         while True:
             last = min(first + TILE, end)
             step = ahead if last + ahead <= num_edges else 0
             edges = first, last, v, heavy, last == end, self_loop, step, base
-            scale = one, own, scales[v]
             how, c = kind, columns[0]
             while c < columns[1]:
                 if c + 64 <= columns[1]:
-                    _block(zeros(64, values[0]), how, c, edges, scale, source, given, parts, values, result)
+                    heard = _block(zeros(64, values[0]), how, c, edges, (one, own, scale, divide), heard, *rest)
                     c += 64
                 elif c + 16 <= columns[1]:
-                    _block(zeros(16, values[0]), how, c, edges, scale, source, given, parts, values, result)
+                    heard = _block(zeros(16, values[0]), how, c, edges, (one, own, scale, divide), heard, *rest)
                     c += 16
                 elif c + 4 <= columns[1]:
-                    _block(zeros(4, values[0]), how, c, edges, scale, source, given, parts, values, result)
+                    heard = _block(zeros(4, values[0]), how, c, edges, (one, own, scale, divide), heard, *rest)
                     c += 4
                 else:
-                    _block(zeros(1, values[0]), how, c, edges, scale, source, given, parts, values, result)
+                    heard = _block(zeros(1, values[0]), how, c, edges, (one, own, scale, divide), heard, *rest)
                     c += 1
-                how = KNOWN if how == LOOK_UP else how
+                if how == LOOK_UP:
+                    how = KNOWN
+                    if divide:
+                        scale = 1 / heard if heard > 0 else 0.0
             first = last
             if first == end:
                 break
@@ -106,11 +117,11 @@ def row_sums(rows, csr, table, periods, out):
 
 
 @njit(forceinline=True)
-def _block(total, how, c, edges, scale, source, given, parts, x, out):
-    """One tile of one row in the columns c, c + 1, ... that `total` holds."""
+def _block(total, how, c, edges, scale, heard, source, given, parts, x, out):
+    """One tile of one row in the columns c, c + 1, ... that `total` holds; `heard` with its weights added is returned."""
     first, last, v, heavy, finished, self_loop, step, base = edges
     weight, table, column_scale, source_period, factors, sums = parts
-    one, own, row_scale = scale
+    one, own, row_scale, divide = scale
     values, stride = x
     if how == PLAIN:
         for e in range(first, last):
@@ -126,11 +137,14 @@ def _block(total, how, c, edges, scale, source, given, parts, x, out):
             if given[2]:
                 factor *= column_scale[u]
             factors[e - first] = factor
+            heard += factor
             total = multiply_add(total, factor, values, u * stride + c)
     else:
         for e in range(first, last):
             prefetch(values, np.int64(source[e + step]) * stride + c, total)
             total = multiply_add(total, factors[e - first], values, np.int64(source[e]) * stride + c)
+    if how == LOOK_UP and divide:
+        row_scale = 1 / heard if heard > 0 else 0.0
     if self_loop and finished:
         total = multiply_add(total, own, values, v * stride + c)
     where = v * out[1] + c
@@ -140,3 +154,4 @@ def _block(total, how, c, edges, scale, source, given, parts, x, out):
         store(out[0], where, widened(total, sums, c), row_scale)
     else:
         store(sums, c, widened(total, sums, c), 1.0)
+    return heard

@@ -118,9 +118,10 @@ class Operator:
 
     def apply_rows(self, x: np.ndarray, rows: np.ndarray, threads: int | None = None) -> np.ndarray:
         """Rows `rows` of M·X, at the cost of their own edges only."""
+        scale = np.empty(0) if self.norm == "mean" and not self.self_loop else self.row_scale[rows]
         part = replace(
-            self._forward, csr=self.csr.take(rows), target_period=self.target_period[rows],
-            row_scale=self.row_scale[rows], self_loop=False,
+            self._forward, csr=self.csr.take(rows), target_period=self.target_period[rows], row_scale=scale,
+            self_loop=False,
         )  # fmt: skip
         out = part.apply(x, None, threads, None)
         if self.self_loop:  # the kernel looks for the loop of row v at x_v, which is x[rows[v]] here
@@ -157,8 +158,10 @@ class Operator:
 
     @cached_property
     def _forward(self) -> _Pass:
-        scales = self.row_scale, self.column_scale if self.norm == "sym" else None
-        return replace(self._sums, row_scale=scales[0], column_scale=scales[1], self_loop=self.self_loop)
+        """A weighted mean divides by weights it sums up on the way; only "sym" and "sum" need scales beforehand."""
+        scale = np.empty(0) if self.norm == "mean" else self.row_scale
+        column = self.column_scale if self.norm == "sym" else None
+        return replace(self._sums, row_scale=scale, column_scale=column, self_loop=self.self_loop)
 
     @cached_property
     def _backward(self) -> _Pass:
@@ -177,7 +180,8 @@ class Operator:
 class _Pass:
     """out_v = row_scale_v · (Σ_u table[t_v, t_u]·a_vu·column_scale_u·x_u + [self_loop] column_scale_v·x_v).
 
-    Everything has been checked. `table` and `column_scale` are None where they are 1 everywhere.
+    Everything has been checked. `table` and `column_scale` are None where they are 1 everywhere. Where `row_scale` is
+    empty, rows are divided by the weight that comes in, self-loop included.
     """
 
     csr: CSR
@@ -205,6 +209,8 @@ class _Pass:
 
     def row_sums(self) -> np.ndarray:
         """Σ_u table[t_v, t_u]·a_vu for every target v, in float64; scales and self-loops do not count."""
+        if self.table is None and self.csr.weight is None:
+            return np.diff(self.csr.indptr).astype(np.float64)
         out = np.empty(self.csr.num_targets)
         table = np.empty(0) if self.table is None else np.ascontiguousarray(self.table).reshape(-1)
         rest = self._edges, table, self._periods, out
@@ -267,18 +273,15 @@ def _periods(name: str, value: Any, size: int, most: int) -> np.ndarray:
 
 
 def _check_csr(csr: CSR) -> None:
-    """Refuses a CSR whose rows or sources point outside: the kernel does not look again.
-
-    Mapped arrays come from our own sort, which has looked.
-    """
+    """Refuses a CSR whose rows or sources point outside: the kernel does not look again."""
+    if csr.checked:
+        return
     at, indices = csr.indptr, csr.indices
     if at.ndim != 1 or len(at) == 0 or at.dtype != np.int64 or indices.dtype not in (np.int32, np.int64):
         raise InputError(
             f"csr has indptr {at.dtype} {at.shape} and indices {indices.dtype}; give int64 row borders "
             f"(one more than targets) and int32 or int64 sources, as build_csr does."
         )
-    if _native.mapping(indices) is not None:
-        return
     if at[0] != 0 or at[-1] != len(indices) or (np.diff(at) < 0).any():
         raise InputError("csr.indptr must rise from 0 to the number of edges; make it with build_csr.")
     if len(indices) and (indices.min() < 0 or indices.max() >= csr.num_sources):

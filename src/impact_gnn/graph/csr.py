@@ -6,7 +6,7 @@ sorted by the digits that are left. The result depends on the edges alone, not o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -30,13 +30,14 @@ PIECE = 1 << 20
 class CSR:
     """Sources of the edges into target v: `indices[indptr[v]:indptr[v + 1]]`, with their weights if any.
 
-    The arrays may be mapped from files.
+    The arrays may be mapped from files. `checked` says that rows and sources point inside, because we made it.
     """
 
     indptr: np.ndarray
     indices: np.ndarray
     weight: np.ndarray | None
     num_sources: int
+    checked: bool = field(default=False, repr=False)
 
     @property
     def num_targets(self) -> int:
@@ -52,7 +53,8 @@ class CSR:
         indptr = np.concatenate([[0], np.cumsum(size)])
         # Position of every edge: where its row begins, plus its place within the row.
         place = np.repeat(self.indptr[rows] - indptr[:-1], size) + np.arange(indptr[-1])
-        return CSR(indptr, self.indices[place], None if self.weight is None else self.weight[place], self.num_sources)
+        weight = None if self.weight is None else self.weight[place]
+        return CSR(indptr, self.indices[place], weight, self.num_sources, self.checked)
 
     def transposed(self) -> CSR:
         """The same edges turned round: grouped by source, targets in increasing order."""
@@ -112,7 +114,7 @@ def build_csr(
     indptr = np.zeros(num_targets + 1, np.int64)
     tasks = [(border[b], border[b + 1], indptr[b << shift : (b + 1 << shift) + 1]) for b in range(buckets)]
     _native.run(_sort_bucket, [(*task, indices, low, placed) for task in tasks], threads)
-    return CSR(indptr, indices, placed if weight is not None else None, num_sources)
+    return CSR(indptr, indices, placed if weight is not None else None, num_sources, checked=True)
 
 
 def merged(csr: CSR) -> CSR:
@@ -125,12 +127,12 @@ def merged(csr: CSR) -> CSR:
     _native.run(_merge_rows, [(a, b, indptr, indices, weight, kept) for a, b in rows], None)
     borders = np.concatenate([[0], np.cumsum(kept)])
     if borders[-1] == csr.num_edges:
-        return CSR(csr.indptr, indices, None if csr.weight is None else weight, csr.num_sources)
+        return CSR(csr.indptr, indices, None if csr.weight is None else weight, csr.num_sources, csr.checked)
     kept_edges = np.empty(borders[-1], indices.dtype)
     kept_weight = np.empty(borders[-1] if len(weight) else 0, weight.dtype)
     packed = [(a, b, indptr, borders, indices, weight, kept_edges, kept_weight) for a, b in rows]
     _native.run(_pack_rows, packed, None)
-    return CSR(borders, kept_edges, None if csr.weight is None else kept_weight, csr.num_sources)
+    return CSR(borders, kept_edges, None if csr.weight is None else kept_weight, csr.num_sources, csr.checked)
 
 
 def _ends(name: str, value: Any, size: int) -> np.ndarray:

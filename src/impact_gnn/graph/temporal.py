@@ -263,7 +263,10 @@ class TemporalGraph:
         time = self.nodes[kind].time
         if time is None:
             raise InputError(f"nodes of type {kind!r} have no time; give one or leave the type unweighted.")
-        return np.searchsorted(self.times, time).astype(smallest_unsigned(len(self.times)))
+        if kind not in self._periods:
+            self._periods[kind] = np.searchsorted(self.times, time).astype(smallest_unsigned(len(self.times)))
+            self._periods[kind].flags.writeable = False
+        return self._periods[kind]
 
     def csr(self, relation: Triple | None = None) -> CSR:
         """The relation's edges grouped by target; computed once. `None` means the only relation."""
@@ -490,10 +493,12 @@ class TemporalGraph:
             "label_names": None if label_names is None else tuple(label_names),
             "cutoff": cutoff,
             "_csr": {},
+            "_periods": {},
         }
         self.__dict__.update(values)
 
     _csr: dict[Triple, CSR]
+    _periods: dict[str, np.ndarray]
 
     @classmethod
     def _from_checked(
