@@ -1,0 +1,143 @@
+"""Many tasks, each written when it is done: a study that is interrupted goes on where it stopped.
+
+A task's records go into a small JSON file named by a hash of its settings; a task whose file is there is not run
+again. With several workers, tasks are worked off by processes of one thread each, which beats threads within a task:
+the matrices of one generated graph are small.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Protocol
+
+import numba
+import torch
+
+from impact_gnn.checks import InputError
+from reproduction.results import Record, write_text
+
+FORMAT = 3
+"""Raised when results of earlier versions must not be taken up."""
+
+Progress = Callable[[int, int, str], None]
+"""Called with tasks done, tasks in all, and what was done last."""
+
+
+class Task(Protocol):
+    """A piece of work that can be repeated; it is sent to a process, so it holds settings and no data."""
+
+    @property
+    def title(self) -> str:
+        """For progress, and the beginning of the file's name."""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Everything that the records depend on."""
+
+    def run(self) -> list[Record]:
+        """Does the work."""
+
+
+def work_off(
+    tasks: Sequence[Task], directory: Path, *, workers: int = 1, progress: Progress | None = None
+) -> list[Record]:
+    """The records of all tasks in order, taken from `directory` where they are there and kept there when they are new.
+
+    Args:
+        tasks: The tasks.
+        directory: Where records are kept.
+        workers: Processes; 1 to stay in this one.
+        progress: Called after every task.
+    """
+    if workers < 1:
+        raise InputError(f"workers={workers} must be at least 1.")
+    done = {number: kept for number, task in enumerate(tasks) if (kept := _kept(task, directory)) is not None}
+    todo = [number for number in range(len(tasks)) if number not in done]
+    for number, records in _finished([(number, tasks[number]) for number in todo], directory, workers):
+        done[number] = records
+        if progress is not None:
+            progress(len(done), len(tasks), tasks[number].title)
+    return [record for number in range(len(tasks)) for record in done[number]]
+
+
+def _finished(
+    todo: Sequence[tuple[int, Task]], directory: Path, workers: int
+) -> Iterator[tuple[int, list[Record]]]:  # fmt: skip
+    if min(workers, len(todo)) <= 1:
+        for number, task in todo:
+            yield number, _run_and_keep(task, directory)
+        return
+    # Not forked: the threads of numba and torch would not survive it.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(workers, len(todo)), mp_context=context, initializer=_end_with_parent) as pool:
+        running = {pool.submit(_run_and_keep, task, directory): number for number, task in todo}
+        try:
+            for future in as_completed(running):
+                yield running[future], future.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _end_with_parent() -> None:
+    """A process of the pool would outlive a parent that was killed, and go on writing."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None  # this runs in a child
+
+    def wait() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def _run_and_keep(task: Task, directory: Path) -> list[Record]:
+    records = task.run()
+    content = {"settings": _settings(task), "records": [asdict(record) for record in records]}
+    write_text(_file(task, directory), json.dumps(content, ensure_ascii=False))
+    return records
+
+
+def _kept(task: Task, directory: Path) -> list[Record] | None:
+    path = _file(task, directory)
+    if not path.is_file():
+        return None
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content["settings"] == _settings(task):
+            return [Record(**record) for record in content["records"]]
+    except (ValueError, KeyError, TypeError):
+        raise InputError(f"{path} is damaged; remove it and run the command again.") from None
+    raise InputError(f"{path} belongs to another study; choose a new directory.")
+
+
+def _settings(task: Task) -> Any:
+    """As JSON gives them back, which knows no tuples."""
+    return json.loads(json.dumps({"format": FORMAT, **task.settings}))
+
+
+def _file(task: Task, directory: Path) -> Path:
+    digest = hashlib.sha256(json.dumps(_settings(task), sort_keys=True).encode()).hexdigest()[:12]
+    return directory / f"{re.sub('[^a-zA-Z0-9.+-]+', '_', task.title)}-{digest}.json"
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Results then do not depend on the number of cores, and processes do not fight for them."""
+    before = torch.get_num_threads(), numba.get_num_threads()
+    torch.set_num_threads(1)
+    numba.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before[0])
+        numba.set_num_threads(before[1])
