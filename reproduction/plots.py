@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
 
 from impact_gnn.statistics import Estimate
-
-
-def save(figure: Figure, path: Path, kind: str) -> None:
-    """Writes a figure; without a date the same result gives the same file."""
-    figure.savefig(path, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
 
 
 def bars(cells: Sequence[Any], titles: Mapping[str, str]) -> Figure:

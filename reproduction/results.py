@@ -17,15 +17,15 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from impact_gnn import __version__
 from impact_gnn.checks import InputError
 from impact_gnn.statistics import Estimate, paired
 from reproduction import plots
-from reproduction.published import GRAPHS, agreement
+from reproduction.published import agreement
 
 Place = tuple[str, str, str]
 """Section, row, column."""
@@ -41,17 +41,10 @@ ABOUT = (
 
 @dataclass(frozen=True)
 class Record:
-    """One score.
+    """One score: an accuracy, and the CPU time that it took.
 
-    Args:
-        study: Name of the table.
-        section: Part of the table.
-        row: Row.
-        column: Method.
-        seed: Number of the graph or of the repetition; records of one seed are pairs.
-        score: Accuracy.
-        seconds: CPU time.
-        hits: Where all seeds are scored on the same nodes: which of them were right, as packed bits in hexadecimal.
+    `seed` is the number of the graph or of the repetition: records of one seed are pairs. `hits` says, where all
+    seeds are scored on the same nodes, which of them were right (see `packed`).
     """
 
     study: str
@@ -63,14 +56,9 @@ class Record:
     seconds: float
     hits: str = ""
 
-    @property
-    def place(self) -> Place:
-        """Where it belongs in the table."""
-        return self.section, self.row, self.column
-
 
 def packed(hits: np.ndarray) -> str:
-    """Hits as `Record` keeps them, with their number in front."""
+    """Hits as `Record` keeps them: their number, and bits in hexadecimal."""
     return f"{len(hits)}:{np.packbits(hits).tobytes().hex()}"
 
 
@@ -91,7 +79,7 @@ def difference(ours: Sequence[Record], theirs: Sequence[Record]) -> Estimate:
 
 @dataclass(frozen=True)
 class Cell:
-    """What the records of one place say."""
+    """What the records of one place say; `gain` is the difference to the section's first column."""
 
     section: str
     row: str
@@ -126,9 +114,9 @@ class Table:
         contrasts: Pairs of columns that are compared besides.
         titles: Columns in words; those not named stand for themselves.
         published: The paper's numbers by place.
+        judged: Whether those are means over `published.GRAPHS` graphs, which ours may agree with.
         notes: Further sentences.
         extras: Further tables.
-        judged: Whether published numbers are means over `published.GRAPHS` graphs that ours may agree with.
     """
 
     name: str
@@ -138,17 +126,17 @@ class Table:
     contrasts: Sequence[tuple[str, str]] = ()
     titles: Mapping[str, str] = field(default_factory=dict)
     published: Mapping[Place, float] = field(default_factory=dict)
+    judged: bool = False
     notes: Sequence[str] = ()
     extras: Sequence[ExtraTable] = ()
-    judged: bool = False
 
     @cached_property
     def by_place(self) -> dict[Place, list[Record]]:
-        """Records by section, row and column, in the order in which they came, seeds ascending."""
-        found: dict[Place, list[Record]] = {}
-        for record in self.records:
-            found.setdefault(record.place, []).append(record)
-        return {place: sorted(records, key=lambda record: record.seed) for place, records in found.items()}
+        """Records of every place, seeds ascending."""
+        out: dict[Place, list[Record]] = {}
+        for record in sorted(self.records, key=lambda record: record.seed):
+            out.setdefault((record.section, record.row, record.column), []).append(record)
+        return out
 
     def names(self, part: int, section: str | None = None) -> list[str]:
         """Sections (part 0), rows (1) or columns (2), of one section or of all."""
@@ -156,17 +144,15 @@ class Table:
 
     @cached_property
     def cells(self) -> dict[Place, Cell]:
-        """All cells."""
         out = {}
-        for (section, row, column), records in self.by_place.items():
-            first = self.by_place[section, row, self.names(2, section)[0]]
+        for place, records in self.by_place.items():
+            first = self.by_place[place[0], place[1], self.names(2, place[0])[0]]
             scores = _scores(records)
-            spread = float(scores.std(ddof=1)) if len(scores) > 1 else math.nan
-            out[section, row, column] = Cell(
-                section, row, column, len(scores), float(scores.mean()), spread / math.sqrt(len(scores)), spread,
-                float(sum(record.seconds for record in records)),
-                None if records is first or len(scores) < 2 else difference(records, first),
-                self.published.get((section, row, column)),
+            spread = float(scores.std(ddof=1))
+            out[place] = Cell(
+                *place, len(scores), float(scores.mean()), spread / math.sqrt(len(scores)), spread,
+                sum(record.seconds for record in records), None if records is first else difference(records, first),
+                self.published.get(place),
             )  # fmt: skip
         return out
 
@@ -174,10 +160,10 @@ class Table:
     def compared(self) -> list[tuple[Place, str, Estimate]]:
         """(Place, what it is compared with, difference) for all contrasts that were run."""
         return [
-            ((section, row, ours), theirs, difference(records, self.by_place[section, row, theirs]))
+            (place, theirs, difference(records, self.by_place[place[0], place[1], theirs]))
             for ours, theirs in self.contrasts
-            for (section, row, column), records in self.by_place.items()
-            if column == ours and (section, row, theirs) in self.by_place
+            for place, records in self.by_place.items()
+            if place[2] == ours and (place[0], place[1], theirs) in self.by_place
         ]
 
     def markdown(self) -> str:
@@ -188,13 +174,21 @@ class Table:
         for section in self.names(0):
             rows = self.names(1, section)
             body = [
-                [self.titles.get(column, column), *(self._cell(section, row, column) for row in rows)]
+                [self.titles.get(column, column), *(self._cell((section, row, column)) for row in rows)]
                 for column in self.names(2, section)
             ]
             lines += ["", f"## {section}", "", *markdown_table(["", *rows], body)]
-        further = [*self.extras, *self._contrast_table(), *self._published_table()]
+        contrasts = [[*place, theirs, _signed(gap)] for place, theirs, gap in self.compared]
+        further = [
+            *self.extras,
+            ExtraTable("Further paired differences", ("", "row", "method", "against", "difference"), contrasts),
+            ExtraTable(
+                "Beside the paper", ("", "row", "method", "published", "measured", "allowed", "agrees"), self._paper()
+            ),
+        ]
         for extra in further:
-            lines += ["", f"## {extra.title}", "", *markdown_table(extra.header, extra.lines)]
+            if extra.lines:
+                lines += ["", f"## {extra.title}", "", *markdown_table(extra.header, extra.lines)]
         return "\n".join(lines) + "\n"
 
     def write(self, directory: Path) -> list[Path]:
@@ -205,90 +199,48 @@ class Table:
         writer.writerow(columns)
         writer.writerows([getattr(record, name) for name in columns] for record in self.records)
         summary = {
-            "study": self.name,
-            "version": __version__,
-            "about": self.about,
-            "notes": list(self.notes),
+            "study": self.name, "version": __version__, "about": self.about, "notes": self.notes,
             "cells": [asdict(cell) for cell in self.cells.values()],
-            "contrasts": [
-                {"section": place[0], "row": place[1], "column": place[2], "against": theirs, **asdict(gap)}
-                for place, theirs, gap in self.compared
-            ],
+            "contrasts": [{"place": place, "against": theirs, **asdict(gap)} for place, theirs, gap in self.compared],
             "extras": [asdict(extra) for extra in self.extras],
-        }
-        texts = {"csv": sheet.getvalue(), "json": to_json(summary), "md": self.markdown()}
-        for kind, text in texts.items():
-            write_text(directory / f"{self.name}.{kind}", text)
-        files = [directory / f"{self.name}.{kind}" for kind in (*texts, "png", "svg")]
-        figure = plots.bars(list(self.cells.values()), self.titles)
-        for path in files[-2:]:
-            with atomic(path) as temporary:
-                plots.save(figure, temporary, path.suffix[1:])
-        return files
+        }  # fmt: skip
+        page = json.dumps(summary, indent=1, ensure_ascii=False) + "\n"
+        files = []
+        for kind, text in (("csv", sheet.getvalue()), ("json", page), ("md", self.markdown())):
+            files.append(directory / f"{self.name}.{kind}")
+            write_text(files[-1], text)
+        return files + write_figure(plots.bars(list(self.cells.values()), self.titles), directory, self.name)
 
-    def _cell(self, section: str, row: str, column: str) -> str:
-        cell = self.cells.get((section, row, column))
+    def _cell(self, place: Place) -> str:
+        cell = self.cells.get(place)
         if cell is None:
             return ""
-        error = "" if math.isnan(cell.error) else f" ± {cell.error:.4f}"
-        gain = "" if cell.gain is None else f" ({_signed(cell.gain)})"
-        return f"{cell.mean:.4f}{error}{gain}"
+        return f"{cell.mean:.4f} ± {cell.error:.4f}" + ("" if cell.gain is None else f" ({_signed(cell.gain)})")
 
-    def _contrast_table(self) -> Iterator[ExtraTable]:
-        if self.compared:
-            lines = [[*place, theirs, _signed(gap)] for place, theirs, gap in self.compared]
-            yield ExtraTable("Further paired differences", ("", "row", "method", "against", "difference"), lines)
-
-    def _published_table(self) -> Iterator[ExtraTable]:
+    def _paper(self) -> list[list[str]]:
         lines = [
-            [
-                cell.section, cell.row, self.titles.get(cell.column, cell.column),
-                *self._judged(cell.published, cell.mean, cell.error, cell.spread, 1),
-            ]
-            for cell in self.cells.values() if cell.published is not None
-        ]  # fmt: skip
+            [*place[:2], self.titles.get(place[2], place[2]), *self._beside(it.published, it.mean, it, it.error)]
+            for place, it in self.cells.items()
+            if it.published is not None
+        ]
         for (section, row, ours), theirs, gap in self.compared:
-            pair = [self.published.get((section, row, column)) for column in (ours, theirs)]
-            if pair[0] is not None and pair[1] is not None:
-                spread = self.cells[section, row, theirs].spread
-                numbers = self._judged(pair[0] - pair[1], gap.value, gap.error, spread, 2)
+            one, other = (self.cells[section, row, column] for column in (ours, theirs))
+            if one.published is not None and other.published is not None:
+                numbers = self._beside(one.published - other.published, gap.value, other, gap.error, columns=2)
                 lines.append([section, row, f"{ours} over {theirs}", *numbers])
-        if lines:
-            header = ("", "row", "method", "published", "measured", "allowed", "agrees")
-            yield ExtraTable("Beside the paper", header, lines)
+        return lines
 
-    def _judged(self, published: float, measured: float, error: float, spread: float, columns: int) -> list[str]:
+    def _beside(self, published: float, measured: float, cell: Cell, error: float, columns: int = 1) -> list[str]:
         numbers = [f"{published:.4f}", f"{measured:.4f}"]
         if not self.judged:
             return [*numbers, "", ""]
-        one = agreement(published, measured, error=error, spread=spread, columns=columns)
+        one = agreement(published, measured, error=error, spread=cell.spread, columns=columns)
         return [*numbers, f"±{one.allowed:.4f}", "yes" if one.agrees else "**no**"]
 
 
-PAPER_ERRORS = (
-    f"The paper gives no standard errors: it is granted those of {GRAPHS} graphs with the spread measured here, and "
-    f"unpaired columns. Both agree within two standard errors of their difference. It does not state the γ of its "
-    f"fixed row; its random row was run with decay 0 within a label."
-)
-
-
 def markdown_table(header: Sequence[str], lines: Iterable[Sequence[str]]) -> list[str]:
-    """A table in Markdown, line by line."""
     rule = "|" + "---|" * len(header)
     return ["| " + " | ".join(header) + " |", rule, *("| " + " | ".join(line) + " |" for line in lines)]
-
-
-def to_json(content: Any) -> str:
-    """Readable JSON; numbers that are none become null."""
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, Mapping):
-            return {name: plain(each) for name, each in value.items()}
-        if isinstance(value, list | tuple):
-            return [plain(each) for each in value]
-        return None if isinstance(value, float) and not math.isfinite(value) else value
-
-    return json.dumps(plain(content), indent=1, ensure_ascii=False) + "\n"
 
 
 @contextmanager
@@ -309,9 +261,17 @@ def atomic(path: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes a file whole or not at all."""
     with atomic(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def write_figure(figure: Figure, directory: Path, name: str, kinds: Sequence[str] = ("png", "svg")) -> list[Path]:
+    files = [directory / f"{name}.{kind}" for kind in kinds]
+    for path in files:
+        with atomic(path) as temporary:  # without a date the same result gives the same file
+            undated = {"Date": None} if path.suffix == ".svg" else None
+            figure.savefig(temporary, format=path.suffix[1:], dpi=150, metadata=undated)
+    return files
 
 
 def _scores(records: Sequence[Record]) -> np.ndarray:

@@ -37,15 +37,13 @@ class Task(Protocol):
     """A piece of work that can be repeated; it is sent to a process, so it holds settings and no data."""
 
     @property
-    def title(self) -> str:
-        """For progress, and the beginning of the file's name."""
+    def title(self) -> str: ...
 
     @property
     def settings(self) -> dict[str, Any]:
         """Everything that the records depend on."""
 
-    def run(self) -> list[Record]:
-        """Does the work."""
+    def run(self) -> list[Record]: ...
 
 
 def work_off(
@@ -53,11 +51,7 @@ def work_off(
 ) -> list[Record]:
     """The records of all tasks in order, taken from `directory` where they are there and kept there when they are new.
 
-    Args:
-        tasks: The tasks.
-        directory: Where records are kept.
-        workers: Processes; 1 to stay in this one.
-        progress: Called after every task.
+    With one worker everything stays in this process.
     """
     if workers < 1:
         raise InputError(f"workers={workers} must be at least 1.")

@@ -37,7 +37,7 @@ class Protocol:
         name: Its name.
         about: One sentence for reports.
         graphs: Protocol of `ig.tsbm`.
-        sgc_norm: Normalisation of SGC's hops ("sym": D^-½ on both sides; "mean": row means). The GCN takes means.
+        sgc_norm: Normalisation of SGC's hops; the GCN takes means.
         self_loop: Whether every node is its own neighbour, with weight 1.
         sigmoid: Whether SGC's logits pass a sigmoid before the cross-entropy.
         dropout: Share of the GCN's hidden units left out in training.
@@ -67,24 +67,21 @@ PROTOCOLS: Mapping[str, Protocol] = MappingProxyType({each.name: each for each i
 
 @dataclass(frozen=True)
 class Row:
-    """How connections fade with the distance in time (`decay` of `ig.tsbm`)."""
+    """How connections fade with the distance in time (`decay` of `ig.tsbm`); `published` names the paper's row."""
 
     title: str
     decay: float | str
+    published: str = ""
 
 
-def rows_by_name(gamma: float = GAMMA) -> dict[str, Row]:
-    """The table's rows; `gamma` is the decay of "fixed".
-
-    Example:
-        >>> rows_by_name(0.6)["fixed"]
-        Row(title='fixed γ = 0.6', decay=0.6)
-    """
-    return {
-        "fixed": Row(f"fixed γ = {gamma:g}", float(gamma)),
-        "random": Row("random γ", "random"),
-        "random-zero-diagonal": Row("random γ, zero diagonal (as released)", "random-zero-diagonal"),
+def table3_rows(names: Sequence[str] | None = None, gamma: float = GAMMA) -> list[Row]:
+    """The rows "fixed", "random", "random-zero-diagonal", or some of them; `gamma` is the decay of "fixed"."""
+    rows = {
+        "fixed": Row(f"fixed γ = {gamma:g}", float(gamma), "fixed"),
+        "random": Row("random γ", "random", "random"),
+        "random-zero-diagonal": Row("random γ, zero diagonal (as released)", "random-zero-diagonal", "random"),
     }
+    return [rows[checks.choice("row", name, rows)] for name in names or rows]
 
 
 @dataclass(frozen=True)
@@ -104,14 +101,9 @@ class Options:
 
 @dataclass(frozen=True)
 class Column:
-    """A method.
+    """A method: a weighting, alignments in order (of `nn.ALIGNMENTS`, or "pny-oracle"), and maybe a label hop.
 
-    Args:
-        name: Its key in results.
-        title: Its name in reports.
-        weighting: A method of `ig.weighting`.
-        align: Alignments in order: names of `nn.ALIGNMENTS`, or "pny-oracle".
-        label_hop: Whether the known labels of neighbours are further features of the last layer.
+    A label hop makes the known labels of neighbours further features.
     """
 
     name: str

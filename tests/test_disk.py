@@ -371,18 +371,26 @@ def test_memory_stays_within_the_cap(place):
     script = (
         "import sys\n"
         "from pathlib import Path\n"
-        "from impact_gnn.bench.outofcore import _disk, _peak, save_graph\n"
+        "from impact_gnn.engines import Disk\n"
+        "from impact_gnn.propagation.disk_operator import open_saved\n"
+        "def peak():\n"
+        "    lines = Path('/proc/self/status').read_text().splitlines()\n"
+        "    return 1024 * int(next(line.split()[1] for line in lines if line.startswith('VmHWM')))\n"
+        "def hop(graph, work, cap):\n"
+        "    disk = Disk(work, memory=cap)\n"
+        "    disk.hops([disk.operator(graph, weighting='pmp')], open_saved(graph).x)\n"
         "place = Path(sys.argv[1])\n"
-        "save_graph(place / 'small', 1000, 10_000, 16, 0)\n"
-        "_disk(place / 'small', place / 'warm', 10**6, 1)\n"
-        "before = _peak()\n"
-        "_disk(place / 'graph', place / 'work', 9_600_000, 1)\n"
-        "print(_peak() - before)\n"
+        "hop(place / 'small', place / 'warm', 10**6)\n"
+        "before = peak()\n"
+        "hop(place / 'graph', place / 'work', 9_600_000)\n"
+        "print(peak() - before)\n"
     )
     rng = np.random.default_rng(0)
     x = rng.random((300_000, 64), dtype=np.float32)
     ends = rng.integers(0, len(x), (2, 1_000_000))
     TemporalGraph(x=x, time=np.zeros(len(x), int), edge_index=ends).save(place / "graph")
+    few = ends[:, :10_000] % 1000
+    TemporalGraph(x=x[:1000, :16], time=np.arange(1000) % 10, edge_index=few).save(place / "small")
     call = [sys.executable, "-c", script, place]
     done = subprocess.run(call, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr

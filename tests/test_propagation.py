@@ -1,16 +1,10 @@
 """The kernel against naive loops, and the laws it promises: same bits for any threads and slices, exact adjoint."""
 
-import io
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rich.console import Console
 
-from impact_gnn.bench import propagation as bench
-from impact_gnn.bench.propagation_growth import draw_growth
 from impact_gnn.checks import InputError
 from impact_gnn.graph import CSR
 from impact_gnn.propagation import building, passes
@@ -308,25 +302,3 @@ def test_build_csr_refuses():
         build_csr(np.array([0]), np.array([0]), 2, 3, undirected=True)
     with pytest.raises(InputError, match=r"source is float64 of shape \(1,\)"):
         build_csr(np.array([0.5]), np.array([0]), 2, 2)
-
-
-def test_benchmark_runs_small(monkeypatch, tmp_path):
-    monkeypatch.setattr(bench, "keep_memory", lambda: None)
-    result = bench.run(500, 4000, (16, 128), turns=1, growth_to=10**6, with_peers=True)
-    again = json.loads(json.dumps(result))
-    assert set(again["widths"]) == {"16", "128"}
-    assert {"plain", "pmp", "pmp float16", "roofline", "torch CSR int32", "torch CSR int64", "scipy CSR"} < set(
-        again["widths"]["128"]["seconds"]
-    )
-    assert 1e-5 < again["widths"]["128"]["float16_error"] < 1e-3
-    assert [row["edges"] for row in again["growth"]] == [10**6]
-    printed = io.StringIO()
-    draw_growth(again["growth"], tmp_path / "growth.png")
-    assert (tmp_path / "growth.png").read_bytes().startswith(b"\x89PNG")
-    bench.show(again, Console(file=printed, width=120))
-    assert "float16 against float32, f = 128" in printed.getvalue()
-
-
-def test_a_peer_that_computes_something_else_is_refused():
-    with pytest.raises(AssertionError, match="nobody does not compute the same message"):
-        bench._same("nobody", np.ones((5, 2)), np.zeros((5, 2)))

@@ -1,0 +1,77 @@
+"""What people use today for M·X on one machine, each in its best setting, and the least that a pass must do."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import scipy.sparse
+import torch
+from numba import njit
+from torch_geometric import EdgeIndex
+from torch_geometric.data import Data
+from torch_geometric.transforms import SIGN
+
+import impact_gnn as ig
+
+Product = Callable[[np.ndarray], np.ndarray]
+
+
+def peers(graph: ig.TemporalGraph, weighting: str, threads: int) -> dict[str, tuple[Product, str]]:
+    """Products of other people on `threads` cores, row means with normalised weights made beforehand; and their norm.
+
+    `T.SIGN` only knows the symmetric norm of the unweighted graph, and sorts the edges on each call.
+    """
+    torch.set_num_threads(threads)
+    warnings.filterwarnings("ignore", message="Sparse (CSR tensor support is in beta|invariant checks)")
+    csr = graph.csr()
+    target = np.repeat(np.arange(csr.num_targets, dtype=np.int32), np.diff(csr.indptr))
+    weight = ig.weighting.table(weighting, graph.times, graph.counts)[graph.period[target], graph.period[csr.indices]]
+    total = np.bincount(target, weight, csr.num_targets)[target]
+    weight = np.divide(weight, total, out=np.zeros_like(weight), where=total > 0).astype(np.float32)
+    shape, values = (csr.num_targets, csr.num_sources), torch.from_numpy(weight)
+    products: dict[str, tuple[Product, str]] = {}
+    for kind in (np.int32, np.int64):
+        border, index = (torch.from_numpy(part.astype(kind)) for part in (csr.indptr, csr.indices))
+        matrix = torch.sparse_csr_tensor(border, index, values, shape)
+        pair = torch.from_numpy(np.stack([target, csr.indices]).astype(kind))
+        edges = EdgeIndex(pair, sparse_size=shape, sort_order="row").fill_cache_()
+        products[f"torch CSR {kind.__name__}"] = _torch_product(matrix), "mean"
+        products[f"PyG EdgeIndex {kind.__name__}"] = _edge_product(edges, values), "mean"
+    compressed = scipy.sparse.csr_matrix((weight, csr.indices, csr.indptr.astype(np.int32)), shape)
+    products["scipy CSR"] = lambda x: compressed @ x, "mean"
+    both = torch.from_numpy(np.stack([csr.indices, target]).astype(np.int64))
+    products["PyG T.SIGN"] = lambda x: SIGN(1)(Data(x=torch.from_numpy(x), edge_index=both)).x1.numpy(), "sym"
+    return products
+
+
+def roofline(graph: ig.TemporalGraph, x: np.ndarray, threads: int) -> float:
+    """Reads one number of every cache line that a pass over the edges reads, in its order, and adds them up."""
+    csr = graph.csr()
+    borders = np.linspace(0, csr.num_targets, 16 * threads + 1).astype(np.int64)
+    step = 64 // x.dtype.itemsize
+
+    def read(k: int) -> float:
+        return _read(csr.indices[csr.indptr[borders[k]] : csr.indptr[borders[k + 1]]], x, step)
+
+    with ThreadPoolExecutor(threads) as pool:
+        return sum(pool.map(read, range(len(borders) - 1)))
+
+
+def _torch_product(matrix: torch.Tensor) -> Product:
+    return lambda x: (matrix @ torch.from_numpy(x)).numpy()
+
+
+def _edge_product(edges: EdgeIndex, values: torch.Tensor) -> Product:
+    return lambda x: edges.matmul(torch.from_numpy(x), values).numpy()
+
+
+@njit(nogil=True, cache=True, fastmath=True)
+def _read(indices, x, step):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for e in range(len(indices)):
+        for k in range(0, x.shape[1], step):
+            total += x[indices[e], k]
+    return total

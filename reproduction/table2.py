@@ -1,0 +1,215 @@
+"""Table 2: which correction helps on real graphs and on a heterogeneous block model; `studies` says what is run."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+import impact_gnn as ig
+from impact_gnn import checks
+from impact_gnn.checks import InputError
+from reproduction import data, published
+from reproduction.results import Record, Table, packed
+from reproduction.runner import Progress, work_off
+
+NAMES = {
+    "mmp": "MMP", "pmp": "PMP", "genpmp": "GenPMP", "center": "centring", "jjnorm": "JJnorm", "labels": "label hops",
+    "standardize": "standardising",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A graph without the labels to be predicted, the nodes to predict, and a judge who knows the answers."""
+
+    view: ig.TemporalGraph
+    rows: np.ndarray
+    _truth: np.ndarray = field(repr=False)
+
+    @classmethod
+    def of(cls, graph: ig.TemporalGraph, cutoff: int) -> Problem:
+        """The problem to predict all labels at or after `cutoff` from those before."""
+        view = graph.masked(cutoff)
+        assert graph.y is not None  # masked() refuses a graph without labels
+        rows = np.flatnonzero((graph.time >= cutoff) & (graph.y >= 0))
+        return cls(view, rows, graph.y[rows])
+
+    def hits(self, predicted: np.ndarray) -> np.ndarray:
+        """For each of `rows` whether the label predicted for it is right."""
+        return predicted == self._truth
+
+    def identity(self) -> str:
+        """What tells one graph from another, so that a run is not taken for one on other data."""
+        digest = hashlib.sha256(repr(self.view).encode())
+        some = np.linspace(0, self.view.num_nodes - 1, min(self.view.num_nodes, 256)).astype(np.int64)
+        for values in (self.view.time, self.view.y, self.view.x):
+            if values is not None:
+                digest.update(np.ascontiguousarray(values[some]).tobytes())
+        return digest.hexdigest()[:16]
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What a fit gives: the labels of `problem.rows`, and the accuracy it was chosen by."""
+
+    predicted: np.ndarray
+    valid: float
+
+
+class Recipe(Protocol):
+    """How a model is made, trained and asked; a frozen dataclass, whose fields are its hyper-parameters."""
+
+    def fit(self, problem: Problem, method: str, seed: int, place: Path) -> Outcome:
+        """Fits with a method such as "pmp+jjnorm"; what is too large for memory goes into the directory `place`."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A model with a method; rows of one model are compared with its row "plain", which comes first."""
+
+    model: str
+    method: str
+    recipe: Recipe
+
+
+def rows_of(model: str, recipe: Recipe, methods: Sequence[str]) -> tuple[Row, ...]:
+    return tuple(Row(model, method, recipe) for method in methods)
+
+
+@dataclass(frozen=True)
+class Study:
+    """A data set with the rows to be run on it.
+
+    Args:
+        name: Its name on the command line.
+        title: One line about data and split.
+        load: From the root of the data (None where none is given) and a seed to a graph and its cutoff.
+        rows: The rows.
+        seeds: How often each is run.
+        notes: What a reader of the table must know.
+        fresh: Whether every seed has a graph of its own.
+    """
+
+    name: str
+    title: str
+    load: Callable[[Path | None, int], tuple[ig.TemporalGraph, int]]
+    rows: tuple[Row, ...]
+    seeds: int
+    notes: tuple[str, ...] = ()
+    fresh: bool = False
+
+
+@lru_cache(maxsize=1)
+def problem_of(study: Study, root: Path | None, features: Path | None, number: int) -> Problem:
+    """The problem of graph `number`, kept until another one is asked for."""
+    graph, cutoff = study.load(root, number)
+    return Problem.of(graph if features is None else graph.with_features(data.mapped(features)), cutoff)
+
+
+@dataclass(frozen=True)
+class FitTask:
+    """One row with one seed."""
+
+    study: Study
+    row: Row
+    seed: int
+    problem: Problem
+    place: Path
+
+    @property
+    def title(self) -> str:
+        return f"{self.study.name}, {self.row.model}, {self.row.method}, seed {self.seed}"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        recipe = [type(self.row.recipe).__name__, asdict(self.row.recipe)]  # type: ignore[call-overload]
+        row = {"model": self.row.model, "method": self.row.method, "recipe": recipe}
+        return {"study": self.study.name, **row, "seed": self.seed, "data": self.problem.identity()}
+
+    def run(self) -> list[Record]:
+        """The accuracy on the period to choose by, and on that to predict."""
+        start, row = time.process_time(), self.row
+        outcome = row.recipe.fit(self.problem, row.method, self.seed, self.place)
+        hits, seconds = self.problem.hits(outcome.predicted), time.process_time() - start
+        shared = "" if self.study.fresh else packed(hits)
+        return [
+            Record(self.study.name, row.model, "valid", row.method, self.seed, outcome.valid, 0.0),
+            Record(self.study.name, row.model, "test", row.method, self.seed, float(hits.mean()), seconds, shared),
+        ]
+
+
+def table2(
+    study: Study,
+    out: Path,
+    *,
+    root: Path | None = None,
+    seeds: int | None = None,
+    models: Sequence[str] | None = None,
+    methods: Sequence[str] | None = None,
+    features: Path | None = None,
+    progress: Progress | None = None,
+) -> Table:
+    """Runs a study; the same call goes on where it stopped.
+
+    Args:
+        study: What is run.
+        out: Directory in which runs are kept.
+        root: Folder of the data; not needed for generated graphs.
+        seeds: Seeds per row, at least 2; by default the study's.
+        models: Some of its models; by default all.
+        methods: Some of its methods; "plain" is always among them.
+        features: A `.npy` file whose rows replace the features.
+        progress: Called after every fit.
+    """
+    count = study.seeds if seeds is None else checks.whole_number("seeds", seeds)
+    if count < 2:
+        raise InputError(f"seeds={count} gives no standard error; take at least 2.")
+    study = replace(study, rows=_picked(study, models, methods))
+    records: list[Record] = []
+    # Seed after seed, so that a graph that belongs to one seed is drawn once; a study that is stopped has all rows.
+    for seed in range(count):
+        problem = problem_of(study, root, features, seed if study.fresh else 0)
+        tasks = [FitTask(study, row, seed, problem, out / "disk") for row in study.rows]
+        records += work_off(tasks, out / "parts", progress=progress)
+    paper = {
+        (model, row, method): numbers[k]
+        for (name, model), rows in published.TABLE2.items() if name == study.name
+        for method, numbers in rows.items() for k, row in enumerate(("valid", "test"))
+    }  # fmt: skip
+    about = (
+        f"{count} {'graphs' if study.fresh else 'seeds'}, {len(problem.rows):,} nodes scored. Epochs were chosen on "
+        f"the last labelled period (valid). Intervals are over {'graphs' if study.fresh else 'seeds and scored nodes'}."
+    )
+    titles = {row.method: method_title(row.method) for row in study.rows}
+    title = f"Table 2: {study.title}"
+    return Table(f"table2-{study.name}", title, about, records, (), titles, paper, notes=study.notes)
+
+
+def method_title(method: str) -> str:
+    """A method in words.
+
+    Example:
+        >>> method_title("pmp+jjnorm"), method_title("genpmp+ends")
+        ('PMP + JJnorm', 'GenPMP on ends')
+    """
+    words = " + ".join(NAMES.get(part, part) for part in method.split("+") if part != "ends")
+    return words + (" on ends" if "ends" in method.split("+") else "")
+
+
+def _picked(study: Study, models: Sequence[str] | None, methods: Sequence[str] | None) -> tuple[Row, ...]:
+    for each in models or ():
+        checks.choice("model", each, dict.fromkeys(row.model for row in study.rows))
+    for each in methods or ():
+        checks.choice("method", each, dict.fromkeys(row.method for row in study.rows))
+    return tuple(
+        row
+        for row in study.rows
+        if (models is None or row.model in models) and (methods is None or row.method in (*methods, "plain"))
+    )
