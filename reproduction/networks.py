@@ -32,7 +32,7 @@ def predict(
 
 
 class Networks(nn.Module):
-    """One network per column: inputs [C, N, f], a hidden layer, and what joins it before the last layer [C, N, e].
+    """One network per column: inputs [N, f], a hidden layer, and what joins it before the last layer [N, e].
 
     Where columns read unequally many numbers, the others' are filled up with zeros and have weights of zero, which
     then have no gradient and stay zero.

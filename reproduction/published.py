@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 GRAPHS = 200
@@ -60,29 +59,14 @@ TIME: Mapping[str, Mapping[str, float]] = MappingProxyType(
 """Seconds for 200 epochs on one graph."""
 
 
-@dataclass(frozen=True)
-class Agreement:
-    """By how much a published number and ours may differ, and whether they stay within that."""
+def allowed_gap(error: float, spread: float, columns: int = 1) -> float:
+    """By how much a published number and ours, whose standard error is `error`, may differ and still agree.
 
-    allowed: float
-    agrees: bool
-
-
-def agreement(published: float, measured: float, *, error: float, spread: float, columns: int = 1) -> Agreement:
-    """Whether two means agree within `ERRORS` standard errors of their difference.
-
-    Args:
-        published: The paper's number, an accuracy or a difference of two.
-        measured: Ours.
-        error: Standard error of ours.
-        spread: Standard deviation of an accuracy between graphs, from which the paper's error is taken.
-        columns: 2 where the number is a difference of two columns, which the paper drew on different graphs.
+    The paper's error is taken from `spread`, the standard deviation of an accuracy between graphs. `columns` is 2 for
+    a difference of two columns, which the paper drew on different graphs.
 
     Example:
-        >>> agreement(0.2243, 0.2189, error=0.0104, spread=0.078).agrees
-        True
-        >>> agreement(0.50, 0.60, error=0.01, spread=0.05).agrees
-        False
+        >>> round(allowed_gap(0.0104, 0.078), 4)
+        0.0235
     """
-    allowed = ERRORS * math.hypot(error, spread * math.sqrt(columns / GRAPHS))
-    return Agreement(allowed, abs(measured - published) <= allowed)
+    return ERRORS * math.hypot(error, spread * math.sqrt(columns / GRAPHS))

@@ -35,14 +35,9 @@ def choice_of(name: str, root: Path, out: Path, options: Sequence[str]) -> str:
 
 
 def real_graphs(
-    out: Path,
-    *,
-    root: Path,
-    names: Sequence[str] | None = None,
-    options: Sequence[str] = (),
-    seeds: int = 5,
+    out: Path, *, root: Path, names: Sequence[str] | None = None, options: Sequence[str] = (), seeds: int = 5,
     progress: Progress | None = None,
-) -> Table:
+) -> Table:  # fmt: skip
     """Runs the command on every graph of `names` that is there (by default of all); `options` are its further ones."""
     wanted = [checks.choice("graph", name, data.CUTOFFS) for name in names or data.CUTOFFS]
     there = [name for name in wanted if data.path_of(name, root).is_file()]

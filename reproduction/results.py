@@ -8,24 +8,21 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 import os
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from impact_gnn import __version__
 from impact_gnn.checks import InputError
 from impact_gnn.statistics import Estimate, paired
 from reproduction import plots
-from reproduction.published import agreement
+from reproduction.published import allowed_gap
 
 Place = tuple[str, str, str]
 """Section, row, column."""
@@ -113,10 +110,9 @@ class Table:
         records: The records.
         contrasts: Pairs of columns that are compared besides.
         titles: Columns in words; those not named stand for themselves.
-        published: The paper's numbers by place.
+        published: The paper's numbers.
         judged: Whether those are means over `published.GRAPHS` graphs, which ours may agree with.
-        notes: Further sentences.
-        extras: Further tables.
+        notes, extras: Further sentences and tables.
     """
 
     name: str
@@ -192,21 +188,14 @@ class Table:
         return "\n".join(lines) + "\n"
 
     def write(self, directory: Path) -> list[Path]:
-        """Writes records as .csv, cells as .json, the page as .md, bars as .png and .svg; returns the files."""
+        """Writes records as .csv, the page as .md, bars as .png and .svg; returns the files."""
         columns = ("study", "section", "row", "column", "seed", "score", "seconds")
         sheet = io.StringIO()
         writer = csv.writer(sheet, lineterminator="\n")
         writer.writerow(columns)
         writer.writerows([getattr(record, name) for name in columns] for record in self.records)
-        summary = {
-            "study": self.name, "version": __version__, "about": self.about, "notes": self.notes,
-            "cells": [asdict(cell) for cell in self.cells.values()],
-            "contrasts": [{"place": place, "against": theirs, **asdict(gap)} for place, theirs, gap in self.compared],
-            "extras": [asdict(extra) for extra in self.extras],
-        }  # fmt: skip
-        page = json.dumps(summary, indent=1, ensure_ascii=False) + "\n"
         files = []
-        for kind, text in (("csv", sheet.getvalue()), ("json", page), ("md", self.markdown())):
+        for kind, text in (("csv", sheet.getvalue()), ("md", self.markdown())):
             files.append(directory / f"{self.name}.{kind}")
             write_text(files[-1], text)
         return files + write_figure(plots.bars(list(self.cells.values()), self.titles), directory, self.name)
@@ -234,8 +223,8 @@ class Table:
         numbers = [f"{published:.4f}", f"{measured:.4f}"]
         if not self.judged:
             return [*numbers, "", ""]
-        one = agreement(published, measured, error=error, spread=cell.spread, columns=columns)
-        return [*numbers, f"±{one.allowed:.4f}", "yes" if one.agrees else "**no**"]
+        allowed = allowed_gap(error, cell.spread, columns)
+        return [*numbers, f"±{allowed:.4f}", "yes" if abs(measured - published) <= allowed else "**no**"]
 
 
 def markdown_table(header: Sequence[str], lines: Iterable[Sequence[str]]) -> list[str]:
@@ -246,18 +235,13 @@ def markdown_table(header: Sequence[str], lines: Iterable[Sequence[str]]) -> lis
 @contextmanager
 def atomic(path: Path) -> Iterator[Path]:
     """A temporary name that becomes `path` when the block ends well."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f"{path.name}.tmp-", dir=path.parent)
-    except OSError as error:
-        raise InputError(f"{path.parent} cannot be written to ({error.strerror}); choose another place.") from None
-    os.close(handle)
-    try:
-        yield Path(name)
-        Path(name).chmod(0o644)
-        os.replace(name, path)
+        yield temporary
+        os.replace(temporary, path)
     finally:
-        Path(name).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str) -> None:

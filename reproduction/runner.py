@@ -1,8 +1,7 @@
 """Many tasks, each written when it is done: a study that is interrupted goes on where it stopped.
 
 A task's records go into a small JSON file named by a hash of its settings; a task whose file is there is not run
-again. With several workers, tasks are worked off by processes of one thread each, which beats threads within a task:
-the matrices of one generated graph are small.
+again. Processes of one thread each beat threads within a task: the matrices of one generated graph are small.
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ import multiprocessing
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numba
 import torch
@@ -33,17 +32,25 @@ Progress = Callable[[int, int, str], None]
 """Called with tasks done, tasks in all, and what was done last."""
 
 
-class Task(Protocol):
-    """A piece of work that can be repeated; it is sent to a process, so it holds settings and no data."""
+@dataclass(frozen=True)
+class Task:
+    """Work that can be repeated: `call()` gives its records, `settings` are all that they depend on."""
 
-    @property
-    def title(self) -> str: ...
+    title: str
+    settings: Mapping[str, Any]
+    call: Callable[[], list[Record]]
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Everything that the records depend on."""
+    def file(self, directory: Path) -> Path:
+        digest = hashlib.sha256(json.dumps(self.stored_settings(), sort_keys=True).encode()).hexdigest()[:12]
+        return directory / f"{re.sub('[^a-zA-Z0-9.+-]+', '_', self.title)}-{digest}.json"
 
-    def run(self) -> list[Record]: ...
+    def stored_settings(self) -> Any:
+        """As JSON gives them back, which knows no tuples; dataclasses as their fields, with their name."""
+
+        def plain(value: Any) -> Any:
+            return {type(value).__name__: asdict(value)} if is_dataclass(value) else str(value)
+
+        return json.loads(json.dumps({"format": FORMAT, **self.settings}, default=plain))
 
 
 def work_off(
@@ -64,9 +71,7 @@ def work_off(
     return [record for number in range(len(tasks)) for record in done[number]]
 
 
-def _finished(
-    todo: Sequence[tuple[int, Task]], directory: Path, workers: int
-) -> Iterator[tuple[int, list[Record]]]:  # fmt: skip
+def _finished(todo: Sequence[tuple[int, Task]], directory: Path, workers: int) -> Iterator[tuple[int, list[Record]]]:
     if min(workers, len(todo)) <= 1:
         for number, task in todo:
             yield number, _run_and_keep(task, directory)
@@ -95,33 +100,23 @@ def _end_with_parent() -> None:
 
 
 def _run_and_keep(task: Task, directory: Path) -> list[Record]:
-    records = task.run()
-    content = {"settings": _settings(task), "records": [asdict(record) for record in records]}
-    write_text(_file(task, directory), json.dumps(content, ensure_ascii=False))
+    records = task.call()
+    content = {"settings": task.stored_settings(), "records": [asdict(record) for record in records]}
+    write_text(task.file(directory), json.dumps(content, ensure_ascii=False))
     return records
 
 
 def _kept(task: Task, directory: Path) -> list[Record] | None:
-    path = _file(task, directory)
+    path = task.file(directory)
     if not path.is_file():
         return None
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        if content["settings"] == _settings(task):
+        if content["settings"] == task.stored_settings():
             return [Record(**record) for record in content["records"]]
     except (ValueError, KeyError, TypeError):
         raise InputError(f"{path} is damaged; remove it and run the command again.") from None
     raise InputError(f"{path} belongs to another study; choose a new directory.")
-
-
-def _settings(task: Task) -> Any:
-    """As JSON gives them back, which knows no tuples."""
-    return json.loads(json.dumps({"format": FORMAT, **task.settings}))
-
-
-def _file(task: Task, directory: Path) -> Path:
-    digest = hashlib.sha256(json.dumps(_settings(task), sort_keys=True).encode()).hexdigest()[:12]
-    return directory / f"{re.sub('[^a-zA-Z0-9.+-]+', '_', task.title)}-{digest}.json"
 
 
 @contextmanager

@@ -31,17 +31,10 @@ GAMMA = 0.55
 
 @dataclass(frozen=True)
 class Protocol:
-    """How graphs are drawn and models are made.
+    """How graphs are drawn (`graphs` is a protocol of `ig.tsbm`) and models are made.
 
-    Args:
-        name: Its name.
-        about: One sentence for reports.
-        graphs: Protocol of `ig.tsbm`.
-        sgc_norm: Normalisation of SGC's hops; the GCN takes means.
-        self_loop: Whether every node is its own neighbour, with weight 1.
-        sigmoid: Whether SGC's logits pass a sigmoid before the cross-entropy.
-        dropout: Share of the GCN's hidden units left out in training.
-        gcn_noise: Noise of the features for the GCN, where it is not the protocol's own.
+    The GCN takes row means always, SGC's logits may pass a sigmoid before the cross-entropy, and `gcn_noise` is the
+    noise of the features for the GCN where it is not the protocol's own.
     """
 
     name: str
@@ -99,40 +92,43 @@ class Options:
                 raise InputError(f"{name}={getattr(self, name)} must be at least {least}.")
 
 
+COLUMNS: Mapping[str, str] = MappingProxyType(
+    {
+        "plain": "plain", "mmp": "MMP", "pmp": "PMP", "pmp-definition": "PMP (Definition)", "genpmp": "GenPMP",
+        "pmp+pny": "PMP+PNY", "pmp+pny-oracle": "PMP+PNY (oracle)", "pmp+jjnorm": "PMP+JJnorm",
+        "center": "*ours:* centring", "standardize": "*ours:* standardising",
+        "pmp+center+jjnorm": "*ours:* PMP+centring+JJnorm", "label-hop": "*ours:* label hop",
+    }
+)  # fmt: skip
+"""Titles of the columns by name."""
+
+
 @dataclass(frozen=True)
 class Column:
-    """A method: a weighting, alignments in order (of `nn.ALIGNMENTS`, or "pny-oracle"), and maybe a label hop.
+    """A method: a weighting, alignments in order (of `nn.ALIGNMENTS`, or "pny-oracle"), or a label hop.
 
-    A label hop makes the known labels of neighbours further features.
+    The oracle is told what nobody can know: true labels and probabilities. A label hop makes the known labels of
+    neighbours further features.
+
+    Example:
+        >>> Column("center").weighting, Column("pmp+center+jjnorm").align
+        ('plain', ('center', 'jjnorm'))
     """
 
     name: str
-    title: str
-    weighting: str
-    align: tuple[str, ...] = ()
-    label_hop: bool = False
 
     @property
-    def oracle(self) -> bool:
-        """Whether it is told what nobody can know: true labels and probabilities."""
-        return "pny-oracle" in self.align
+    def weighting(self) -> str:
+        first = self.name.split("+")[0]
+        return first if first in ig.weighting.METHODS else "plain"
 
+    @property
+    def align(self) -> tuple[str, ...]:
+        return tuple(part for part in self.name.split("+") if part not in (self.weighting, "label-hop"))
 
-_COLUMNS = (
-    Column("plain", "plain", "plain"),
-    Column("mmp", "MMP", "mmp"),
-    Column("pmp", "PMP", "pmp"),
-    Column("pmp-definition", "PMP (Definition)", "pmp-definition"),
-    Column("genpmp", "GenPMP", "genpmp"),
-    Column("pmp+pny", "PMP+PNY", "pmp", ("pny",)),
-    Column("pmp+pny-oracle", "PMP+PNY (oracle)", "pmp", ("pny-oracle",)),
-    Column("pmp+jjnorm", "PMP+JJnorm", "pmp", ("jjnorm",)),
-    Column("center", "*ours:* centring", "plain", ("center",)),
-    Column("standardize", "*ours:* standardising", "plain", ("standardize",)),
-    Column("pmp+center+jjnorm", "*ours:* PMP+centring+JJnorm", "pmp", ("center", "jjnorm")),
-    Column("label-hop", "*ours:* label hop", "plain", label_hop=True),
-)
-COLUMNS: Mapping[str, Column] = MappingProxyType({each.name: each for each in _COLUMNS})
+    @property
+    def label_hop(self) -> bool:
+        return self.name == "label-hop"
 
 
 def chosen(names: Sequence[str] | None) -> tuple[str, ...]:

@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import time as clock
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -27,7 +26,7 @@ from impact_gnn.nn import SIGN, HopTask, Split, Training, fit, predict
 from reproduction import data, published
 from reproduction.operation import operation
 from reproduction.results import ExtraTable, Record, Table
-from reproduction.runner import Progress, work_off
+from reproduction.runner import Progress, Task, work_off
 from reproduction.synthetic import CUTOFF, GAMMA
 
 EMBEDDED = 20
@@ -52,57 +51,31 @@ class Model:
     num_nodes: int = 2000
 
 
-@dataclass(frozen=True)
-class SeedTask:
-    """Both splits, with and without the time, on the nodes of one seed."""
-
-    name: str
-    root: str | None
-    seed: int
-    model: Model
-
-    @property
-    def title(self) -> str:
-        return f"{self.name}, seed {self.seed}"
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Everything that the scores depend on; a data file counts by its place and size."""
-        size = None if self.root is None else data.path_of(self.name, Path(self.root)).stat().st_size
-        return {"study": "table1", "bytes": size, **asdict(self)}
-
-    def run(self) -> list[Record]:
-        """Four scores on the same nodes."""
-        graph, cutoff = _graph(self.name, self.root, self.seed, self.model.num_nodes)
-        train, test = rows_of(graph, cutoff, self.seed, self.model.most_rows)
-        return [self._score(graph, split, train[split], test, told) for split in SPLITS for told in (False, True)]
-
-    def _score(
-        self, graph: ig.TemporalGraph, split: str, train: np.ndarray, test: np.ndarray, told: bool
-    ) -> Record:  # fmt: skip
-        start = clock.process_time()
-        x, y = np.asarray(graph.x), np.asarray(graph.y)
-        x = np.hstack([x, time_embedding(graph.time)]) if told else x
-        task = HopTask([x, *hops_of(graph, x)])
-        label = np.full(graph.num_nodes, -1)
-        label[train] = y[train]  # the model sees no other label
-        training = Training(epochs=self.model.epochs, lr=self.model.lr, seed=self.seed, device="cpu")
-        build = partial(SIGN, task.in_channels, graph.num_labels, self.model.hidden)
-        result = fit(build, task, label, Split(train, np.empty(0, np.int64)), training)
-        score = float((predict(result.model, task, test).argmax(1) == y[test]).mean())
-        column = split + (", time told" if told else "")
-        return Record("table1", "SIGN", self.name, column, self.seed, score, clock.process_time() - start)
+def run_seed(name: str, root: Path | None, seed: int, model: Model) -> list[Record]:
+    """Both splits, with and without the time, scored on the same nodes."""
+    graph, cutoff = _graph(name, root, seed, model.num_nodes)
+    y, (train, test) = np.asarray(graph.y), rows_of(graph, cutoff, seed, model.most_rows)
+    records = []
+    for split in SPLITS:
+        for told in (False, True):
+            start, x = clock.process_time(), np.asarray(graph.x)
+            x = np.hstack([x, time_embedding(graph.time)]) if told else x
+            task = HopTask([x, *hops_of(graph, x)])
+            label = np.full(graph.num_nodes, -1)
+            label[train[split]] = y[train[split]]  # the model sees no other label
+            training = Training(epochs=model.epochs, lr=model.lr, seed=seed, device="cpu")
+            build = partial(SIGN, task.in_channels, graph.num_labels, model.hidden)
+            result = fit(build, task, label, Split(train[split], np.empty(0, np.int64)), training)
+            score = float((predict(result.model, task, test).argmax(1) == y[test]).mean())
+            column, seconds = split + (", time told" if told else ""), clock.process_time() - start
+            records.append(Record("table1", "SIGN", name, column, seed, score, seconds))
+    return records
 
 
 def table1(
-    seeds: int,
-    out: Path,
-    *,
-    names: Sequence[str] | None = None,
-    root: Path | None = None,
-    model: Model | None = None,
-    progress: Progress | None = None,
-) -> Table:
+    seeds: int, out: Path, *, names: Sequence[str] | None = None, root: Path | None = None,
+    model: Model | None = None, progress: Progress | None = None,
+) -> Table:  # fmt: skip
     """Runs the comparison; every seed has its own scored nodes, training nodes and weights (and graph, for "tsbm").
 
     `names` are "tsbm" and names of `data.CUTOFFS`. Real graphs that are not under `root` are skipped, and said to be.
@@ -110,15 +83,16 @@ def table1(
     if checks.whole_number("seeds", seeds) < 2:
         raise InputError(f"seeds={seeds} gives no standard error; take at least 2, better 5.")
     wanted = [checks.choice("data", name, ("tsbm", *data.CUTOFFS)) for name in names or ("tsbm", *data.CUTOFFS)]
-    there = [
-        name for name in wanted if name == "tsbm" or (root is not None and data.path_of(name, root).is_file())
-    ]  # fmt: skip
+    there = [name for name in wanted if name == "tsbm" or (root and data.path_of(name, root).is_file())]
     if not there:
         raise InputError(f"none of {', '.join(wanted)} is there; name the folder of the real graphs with --root.")
-    tasks = [
-        SeedTask(name, None if name == "tsbm" else str(root), seed, model or Model())
-        for name in there for seed in range(seeds)
-    ]  # fmt: skip
+    model, tasks = model or Model(), []
+    for name in there:
+        place = None if name == "tsbm" else root
+        size = None if place is None else data.path_of(name, place).stat().st_size
+        for seed in range(seeds):
+            settings = {"study": "table1", "data": name, "bytes": size, "seed": seed, "model": model}
+            tasks.append(Task(f"{name}, seed {seed}", settings, partial(run_seed, name, place, seed, model)))
     records = work_off(tasks, out / "parts", progress=progress)
     notes = [f"{name} was skipped: {_absent(name, root)}" for name in wanted if name not in there]
     paper = [f"{value:.4f}" for value in published.TABLE1.values()]
@@ -144,9 +118,10 @@ def time_embedding(time: np.ndarray, size: int = EMBEDDED) -> np.ndarray:
     return np.hstack([np.sin(angle), np.cos(angle)]).astype(np.float32)
 
 
-def rows_of(
-    graph: ig.TemporalGraph, cutoff: int, seed: int, most: int
-) -> tuple[dict[str, np.ndarray], np.ndarray]:  # fmt: skip
+Rows = tuple[dict[str, np.ndarray], np.ndarray]
+
+
+def rows_of(graph: ig.TemporalGraph, cutoff: int, seed: int, most: int) -> Rows:
     """Rows to train on under either split, equally many, and the rows to score, which neither trains on."""
     assert graph.y is not None
     rng = np.random.default_rng(seed)
@@ -172,10 +147,10 @@ def hops_of(graph: ig.TemporalGraph, x: np.ndarray) -> list[np.ndarray]:
 
 
 @lru_cache(maxsize=1)
-def _graph(name: str, root: str | None, seed: int, num_nodes: int) -> tuple[ig.TemporalGraph, int]:
+def _graph(name: str, root: Path | None, seed: int, num_nodes: int) -> tuple[ig.TemporalGraph, int]:
     if root is None:
         return ig.tsbm(num_nodes, decay=GAMMA, protocol="released", seed=seed).undirected(), CUTOFF
-    return data.load(name, Path(root), joined=True).undirected(), data.CUTOFFS[name]
+    return data.load(name, root, joined=True).undirected(), data.CUTOFFS[name]
 
 
 def _absent(name: str, root: Path | None) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from impact_gnn import checks
 from impact_gnn.checks import InputError
 from reproduction import data, published
 from reproduction.results import Record, Table, packed
-from reproduction.runner import Progress, work_off
+from reproduction.runner import Progress, Task, work_off
 
 NAMES = {
     "mmp": "MMP", "pmp": "PMP", "genpmp": "GenPMP", "center": "centring", "jjnorm": "JJnorm", "labels": "label hops",
@@ -87,14 +87,8 @@ def rows_of(model: str, recipe: Recipe, methods: Sequence[str]) -> tuple[Row, ..
 class Study:
     """A data set with the rows to be run on it.
 
-    Args:
-        name: Its name on the command line.
-        title: One line about data and split.
-        load: From the root of the data (None where none is given) and a seed to a graph and its cutoff.
-        rows: The rows.
-        seeds: How often each is run.
-        notes: What a reader of the table must know.
-        fresh: Whether every seed has a graph of its own.
+    `load` leads from the root of the data (None where none is given) and a seed to a graph and its cutoff; `fresh`
+    says whether every seed has a graph of its own.
     """
 
     name: str
@@ -113,60 +107,27 @@ def problem_of(study: Study, root: Path | None, features: Path | None, number: i
     return Problem.of(graph if features is None else graph.with_features(data.mapped(features)), cutoff)
 
 
-@dataclass(frozen=True)
-class FitTask:
-    """One row with one seed."""
-
-    study: Study
-    row: Row
-    seed: int
-    problem: Problem
-    place: Path
-
-    @property
-    def title(self) -> str:
-        return f"{self.study.name}, {self.row.model}, {self.row.method}, seed {self.seed}"
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        recipe = [type(self.row.recipe).__name__, asdict(self.row.recipe)]  # type: ignore[call-overload]
-        row = {"model": self.row.model, "method": self.row.method, "recipe": recipe}
-        return {"study": self.study.name, **row, "seed": self.seed, "data": self.problem.identity()}
-
-    def run(self) -> list[Record]:
-        """The accuracy on the period to choose by, and on that to predict."""
-        start, row = time.process_time(), self.row
-        outcome = row.recipe.fit(self.problem, row.method, self.seed, self.place)
-        hits, seconds = self.problem.hits(outcome.predicted), time.process_time() - start
-        shared = "" if self.study.fresh else packed(hits)
-        return [
-            Record(self.study.name, row.model, "valid", row.method, self.seed, outcome.valid, 0.0),
-            Record(self.study.name, row.model, "test", row.method, self.seed, float(hits.mean()), seconds, shared),
-        ]
+def run_row(study: Study, row: Row, seed: int, problem: Problem, place: Path) -> list[Record]:
+    """The accuracy of a row on the period to choose by, and on that to predict."""
+    start = time.process_time()
+    outcome = row.recipe.fit(problem, row.method, seed, place)
+    hits, seconds = problem.hits(outcome.predicted), time.process_time() - start
+    shared = "" if study.fresh else packed(hits)
+    return [
+        Record(study.name, row.model, "valid", row.method, seed, outcome.valid, 0.0),
+        Record(study.name, row.model, "test", row.method, seed, float(hits.mean()), seconds, shared),
+    ]
 
 
 def table2(
-    study: Study,
-    out: Path,
-    *,
-    root: Path | None = None,
-    seeds: int | None = None,
-    models: Sequence[str] | None = None,
-    methods: Sequence[str] | None = None,
-    features: Path | None = None,
+    study: Study, out: Path, *, root: Path | None = None, seeds: int | None = None,
+    models: Sequence[str] | None = None, methods: Sequence[str] | None = None, features: Path | None = None,
     progress: Progress | None = None,
-) -> Table:
+) -> Table:  # fmt: skip
     """Runs a study; the same call goes on where it stopped.
 
-    Args:
-        study: What is run.
-        out: Directory in which runs are kept.
-        root: Folder of the data; not needed for generated graphs.
-        seeds: Seeds per row, at least 2; by default the study's.
-        models: Some of its models; by default all.
-        methods: Some of its methods; "plain" is always among them.
-        features: A `.npy` file whose rows replace the features.
-        progress: Called after every fit.
+    `models` and `methods` are some of the study's, "plain" always among them; `features` is a `.npy` file whose rows
+    replace the features.
     """
     count = study.seeds if seeds is None else checks.whole_number("seeds", seeds)
     if count < 2:
@@ -176,7 +137,11 @@ def table2(
     # Seed after seed, so that a graph that belongs to one seed is drawn once; a study that is stopped has all rows.
     for seed in range(count):
         problem = problem_of(study, root, features, seed if study.fresh else 0)
-        tasks = [FitTask(study, row, seed, problem, out / "disk") for row in study.rows]
+        tasks = []
+        for row in study.rows:
+            settings = {"study": study.name, "row": row, "seed": seed, "data": problem.identity()}
+            call = partial(run_row, study, row, seed, problem, out / "disk")
+            tasks.append(Task(f"{study.name}, {row.model}, {row.method}, seed {seed}", settings, call))
         records += work_off(tasks, out / "parts", progress=progress)
     paper = {
         (model, row, method): numbers[k]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,8 @@ from impact_gnn import checks
 from impact_gnn.checks import InputError
 from reproduction import networks, plots, published
 from reproduction.results import ExtraTable, Record, Table
-from reproduction.runner import Progress, one_thread, work_off
-from reproduction.synthetic import COLUMNS, MODELS, PROTOCOLS, Options, Row, chosen, draw
+from reproduction.runner import Progress, Task, one_thread, work_off
+from reproduction.synthetic import COLUMNS, MODELS, PROTOCOLS, Column, Options, Row, chosen, draw
 
 CONTRASTS = (
     ("pmp+pny", "pmp"), ("pmp+pny-oracle", "pmp"), ("pmp+jjnorm", "pmp"), ("pmp+center+jjnorm", "center"),
@@ -29,60 +30,33 @@ CONTRASTS = (
 
 GAMMAS = tuple(round(0.30 + 0.05 * step, 2) for step in range(12))
 GAMMA_COLUMNS = ("plain", "mmp", "pmp", "pmp+pny", "pmp+jjnorm", "center", "pmp+center+jjnorm")
-TITLES = {column.name: column.title for column in COLUMNS.values()}
 
 
-@dataclass(frozen=True)
-class GraphTask:
-    """All columns of one model on one graph of a row."""
+def run_graph(
+    study: str, protocol: str, row: Row, model: str, columns: tuple[str, ...], seed: int, options: Options
+) -> list[Record]:
+    """All columns of one model on one graph; they are trained together, so what one of them took is its share."""
+    how = PROTOCOLS[protocol]
+    with one_thread():
+        start = time.process_time()
+        sample = draw(how, row, model, seed, options.num_nodes)
+        predicted = networks.predict(model, sample, [Column(name) for name in columns], how, options)
+        seconds = (time.process_time() - start) / len(columns)
+    return [
+        Record(study, section_of(model, protocol), row.title, name, seed, sample.accuracy(labels), seconds)
+        for name, labels in predicted.items()
+    ]
 
-    study: str
-    protocol: str
-    row: Row
-    model: str
-    columns: tuple[str, ...]
-    seed: int
-    options: Options
 
-    @property
-    def title(self) -> str:
-        return f"{self.section}, {self.row.title}, graph {self.seed}"
-
-    @property
-    def section(self) -> str:
-        return f"{self.model.upper()}, {self.protocol}"
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        return asdict(self)
-
-    def run(self) -> list[Record]:
-        """The accuracy of every column; columns are trained together, so what one of them took is its share."""
-        protocol, columns = PROTOCOLS[self.protocol], [COLUMNS[name] for name in self.columns]
-        with one_thread():
-            start = time.process_time()
-            sample = draw(protocol, self.row, self.model, self.seed, self.options.num_nodes)
-            predicted = networks.predict(self.model, sample, columns, protocol, self.options)
-            seconds = (time.process_time() - start) / len(columns)
-        return [
-            Record(self.study, self.section, self.row.title, name, self.seed, sample.accuracy(labels), seconds)
-            for name, labels in predicted.items()
-        ]
+def section_of(model: str, protocol: str) -> str:
+    return f"{model.upper()}, {protocol}"
 
 
 @dataclass(frozen=True)
 class SyntheticStudy:
-    """Rows and columns, and how often.
+    """Rows (see `table3_rows`, `gamma_rows`) and columns (None for all), and how many graphs per row.
 
-    Args:
-        name: "table3" or "figure-gamma".
-        graphs: Graphs per row, at least 2.
-        rows: See `table3_rows`, `gamma_rows`.
-        protocols: Names of `PROTOCOLS`.
-        models: "sgc", "gcn".
-        columns: Names of `COLUMNS`; None for all. "plain" is always there.
-        options: Size of graphs and training.
-        time_graphs: Graphs of the first row on which every method is timed alone; 0 for no time table.
+    `time_graphs` is the number of graphs of the first row on which every method is timed alone; 0 for no time table.
     """
 
     name: str
@@ -104,15 +78,21 @@ class SyntheticStudy:
     def run(self, out: Path, *, workers: int = 1, progress: Progress | None = None) -> Table:
         """Works off all graphs, rows in turns: a study that is stopped has about as many graphs of each."""
         columns = chosen(self.columns)
-        tasks = [
-            GraphTask(self.name, protocol, row, model, columns, seed, self.options)
-            for model in self.models for seed in range(self.graphs) for protocol in self.protocols for row in self.rows
-        ]  # fmt: skip
+        places = [(protocol, row, model) for model in self.models for protocol in self.protocols for row in self.rows]
+        tasks = []
+        for seed in range(self.graphs):
+            for protocol, row, model in places:
+                title = f"{section_of(model, protocol)}, {row.title}, graph {seed}"
+                given = {
+                    "study": self.name, "protocol": protocol, "row": row, "model": model, "columns": columns,
+                    "seed": seed, "options": self.options,
+                }  # fmt: skip
+                tasks.append(Task(title, given, partial(run_graph, **given)))
         records = work_off(tasks, out / "parts", workers=workers, progress=progress)
         paper = {
-            (task.section, task.row.title, column): value
-            for task in tasks if task.row.published
-            for column, value in published.TABLE3[task.row.published, task.model].items()
+            (section_of(model, protocol), row.title, column): value
+            for protocol, row, model in places if row.published
+            for column, value in published.TABLE3[row.published, model].items()
         }  # fmt: skip
         how = "; ".join(f"{name}: {PROTOCOLS[name].about}" for name in self.protocols)
         about = (
@@ -122,7 +102,7 @@ class SyntheticStudy:
         extras = [self._times(model) for model in self.models if self.time_graphs]
         notes = (published.ABOUT_TABLE3,) if paper else ()
         title = "Accuracy on graphs of the temporal stochastic block model"
-        return Table(self.name, title, about, records, CONTRASTS, TITLES, paper, True, notes, extras)
+        return Table(self.name, title, about, records, CONTRASTS, COLUMNS, paper, True, notes, extras)
 
     def _times(self, model: str) -> ExtraTable:
         """What each method costs when it is trained alone in one thread, as a ratio to plain in the same run.
@@ -137,12 +117,12 @@ class SyntheticStudy:
                 options = self.options if seed >= 0 else replace(self.options, epochs=1)
                 for name in chosen(self.columns):
                     start = time.perf_counter()
-                    networks.predict(model, sample, [COLUMNS[name]], protocol, options)
+                    networks.predict(model, sample, [Column(name)], protocol, options)
                     if seed >= 0:
                         best[name] = min(time.perf_counter() - start, best.get(name, float("inf")))
         paper = published.TIME[model]
         lines = [
-            [TITLES[name], f"{seconds:.2f}", f"{seconds / best['plain']:.2f}",
+            [COLUMNS[name], f"{seconds:.2f}", f"{seconds / best['plain']:.2f}",
              f"{paper[name] / paper['plain']:.3g}" if name in paper else ""]
             for name, seconds in best.items()
         ]  # fmt: skip
@@ -162,8 +142,8 @@ def gain_figure(table: Table, rows: Sequence[Row]) -> Figure:
     panels: dict[str, tuple[dict[str, list[Any]], dict[str, list[Any]]]] = {name: ({}, {}) for name in table.names(0)}
     for cell in table.cells.values():
         if cell.gain is not None:
-            panels[cell.section][0].setdefault(TITLES[cell.column], []).append((gamma[cell.row], cell.gain))
+            panels[cell.section][0].setdefault(COLUMNS[cell.column], []).append((gamma[cell.row], cell.gain))
     for (section, row, column), against, gap in table.compared:
         if against == "pmp":
-            panels[section][1].setdefault(TITLES[column], []).append((gamma[row], gap))
+            panels[section][1].setdefault(COLUMNS[column], []).append((gamma[row], gap))
     return plots.gain_curves(panels)

@@ -7,15 +7,13 @@ counts. A benchmark is a function that is also a command; it returns a `Report`.
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import json
 import os
 import platform
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -23,6 +21,8 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+
+from impact_gnn.checks import InputError
 
 Clock = Callable[[], float]
 
@@ -52,7 +52,8 @@ class Report:
     def finish(self, file: Path | None, console: Console | None = None) -> Report:
         """Prints the figures, and writes them for machines if a file was given."""
         console = console or Console(highlight=False)
-        table = Table(*dict.fromkeys(name for row in self.rows for name in row), title=self.title, title_justify="left")
+        console.print(self.title)
+        table = Table(*dict.fromkeys(name for row in self.rows for name in row))
         for row in self.rows:
             table.add_row(*(_shown(row.get(str(column.header), "")) for column in table.columns))
         console.print(table)
@@ -91,7 +92,7 @@ def in_process(function: Callable[..., dict[str, float]], *arguments: str | floa
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     done = subprocess.run(call, capture_output=True, text=True, check=False, env=environment)
     if done.returncode:
-        raise RuntimeError(f"{function.__name__}{arguments} failed:\n{done.stderr}")
+        raise InputError(f"{arguments[0]} failed: {(done.stderr.splitlines() or ['killed'])[-1]}")
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -101,32 +102,23 @@ def peak_memory() -> float:
     return 1024.0 * int(next(line.split()[1] for line in lines if line.startswith("VmHWM")))
 
 
-@contextmanager
-def one_core(wanted: bool = True) -> Iterator[None]:
-    """Everybody on one core, for CPU times on a machine that others use."""
-    from reproduction.runner import one_thread
+def one_core() -> None:
+    """Everybody on one core from now on, for CPU times on a machine that others use."""
+    import numba
+    import torch
 
-    if not wanted:
-        yield
-        return
-    cores = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {max(cores)})
-    try:
-        with one_thread():
-            yield
-    finally:
-        os.sched_setaffinity(0, cores)
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    torch.set_num_threads(1)
+    numba.set_num_threads(1)
 
 
 def keep_memory() -> None:
     """Tells glibc to keep freed memory, so that results are written to pages that exist; elsewhere no effect."""
-    library = ctypes.util.find_library("c")
-    if platform.system() == "Linux" and library:
-        libc = ctypes.CDLL(library)
-        if hasattr(libc, "mallopt"):
-            trim_threshold, mmap_max = -1, -4
-            libc.mallopt(mmap_max, 0)
-            libc.mallopt(trim_threshold, 2**31 - 1)
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):
+        trim_threshold, mmap_max = -1, -4
+        libc.mallopt(mmap_max, 0)
+        libc.mallopt(trim_threshold, 2**31 - 1)
 
 
 def machine() -> dict[str, Any]:

@@ -19,12 +19,9 @@ PIECE = 8192
 
 
 def metapaths(
-    scale: float = 0.1,
-    cap: str = "2GB",
-    only: str = ",".join(CONTESTANTS),
-    place: Path | None = None,
+    scale: float = 0.1, cap: str = "2GB", only: str = ",".join(CONTESTANTS), place: Path | None = None,
     json: Path | None = None,
-) -> Report:
+) -> Report:  # fmt: skip
     """All metapaths to papers of up to two relations, with PMP; --scale is in units of ogbn-mag's nodes and edges.
 
     The graph is saved once, with the ways back. Every contestant is a process of its own: in memory and on disk, Ω on

@@ -20,15 +20,9 @@ PERIODS = 10
 
 
 def outofcore(
-    nodes: int = 1_000_000,
-    edges: int = 20_000_000,
-    width: int = 128,
-    hops: int = 2,
-    share: int = 8,
-    rounds: int = 2,
-    dask: bool = True,
-    json: Path | None = None,
-) -> Report:
+    nodes: int = 1_000_000, edges: int = 20_000_000, width: int = 128, hops: int = 2, share: int = 8, rounds: int = 2,
+    dask: bool = True, json: Path | None = None,
+) -> Report:  # fmt: skip
     """Disk and Dask against memory: time and peak memory; the cap is the size of X divided by --share."""
     cap = nodes * width * 4 // share
     names = ["memory", "disk", *(["dask 1", "dask 2"] if dask else [])]

@@ -22,17 +22,10 @@ GROWTH = tuple(size * 10**power for power in (6, 7, 8) for size in (1, 2, 5))
 
 
 def propagation(
-    nodes: int = 1_000_000,
-    edges: int = 20_000_000,
-    widths: str = "16,64,128,256",
-    rounds: int = 5,
-    peers: bool = True,
-    busy: bool = False,
-    growth_to: int = 0,
-    order: bool = False,
-    plot: Path | None = None,
+    nodes: int = 1_000_000, edges: int = 20_000_000, widths: str = "16,64,128,256", rounds: int = 5,
+    peers: bool = True, busy: bool = False, growth_to: int = 0, order: bool = False, plot: Path | None = None,
     json: Path | None = None,
-) -> list[Report]:
+) -> list[Report]:  # fmt: skip
     """One hop against torch, scipy, PyG and a gather-only roofline.
 
     --growth-to N also times graphs up to N edges (drawn into --plot), --order what sorting nodes by time brings;
@@ -41,20 +34,20 @@ def propagation(
     if plot is not None and not growth_to:
         raise InputError("--plot draws the growth, but none is measured; add --growth-to 200000000.")
     keep_memory()
-    with one_core(busy):
-        columns = [int(width) for width in widths.split(",")]
-        reports = [_contest(power_law(nodes, edges), columns, rounds, peers, busy).finish(json)]
-        if growth_to:
-            rows = growth(growth_to)
-            reports.append(Report(f"Growth, 16 columns, {DEGREE} edges a node", rows).finish(None))
-            if plot is not None:
-                from reproduction import plots
-                from reproduction.results import write_figure
+    if busy:
+        one_core()
+    columns = [int(width) for width in widths.split(",")]
+    reports = [_contest(power_law(nodes, edges), columns, rounds, peers, busy).finish(json)]
+    if growth_to:
+        reports.append(Report(f"Growth, 16 columns, {DEGREE} edges a node", growth(growth_to)).finish(None))
+        if plot is not None:
+            from reproduction import plots
+            from reproduction.results import write_figure
 
-                write_figure(plots.growth(rows), plot.parent, plot.stem, [plot.suffix[1:] or "png"])
-        if order:
-            reports.append(Report("Nodes by time against random order, 128 columns", _order(nodes, edges // 2)))
-            reports[-1].finish(None)
+            write_figure(plots.growth(reports[-1].rows), plot.parent, plot.stem, [plot.suffix[1:] or "png"])
+    if order:
+        by_time = Report("Nodes by time against random order, 128 columns", _order(nodes, edges // 2))
+        reports.append(by_time.finish(None))
     return reports
 
 
