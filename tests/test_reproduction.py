@@ -1,4 +1,4 @@
-"""The paper's studies: fast training is the plain one, hidden labels stay hidden, runs go on, differences are paired."""
+"""The paper's studies: training is the library's, hidden labels stay hidden, runs go on, differences are paired."""
 
 import csv
 import json
@@ -512,7 +512,7 @@ def test_table2_refuses(tmp_path):
         Staged().fit(Problem.of(one_type(), CUTOFF), "pmp+jjnorm", 0, tmp_path)
     with pytest.raises(InputError, match="holds no ogbn-arxiv"):
         table2(STUDIES["arxiv"], tmp_path, root=tmp_path)
-    with pytest.raises(InputError, match="give a .npy file with a row per node"):
+    with pytest.raises(InputError, match=r"give a \.npy file with a row per node"):
         table2(study(Guess()), tmp_path, features=tmp_path / "none.npy")
 
 

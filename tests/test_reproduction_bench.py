@@ -77,5 +77,5 @@ def test_small_ones(monkeypatch):
 
 
 def test_a_child_that_fails_is_one_sentence():
-    with pytest.raises(bench.InputError, match="nobody failed: .*nowhere"):
+    with pytest.raises(bench.InputError, match=r"nobody failed: .*nowhere"):
         bench.in_process(outofcore.contest, "nobody", "/nowhere", "/nowhere", 1, 1)
