@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 
 import numpy as np
 
 import impact_gnn as ig
 from impact_gnn.checks import InputError
 
-CUTOFFS: Mapping[str, int] = MappingProxyType(
-    {"aan": 2011, "acl_hetero": 2022, "ogbn_arxiv": 2019, "scotus": 1990, "twitch": 20}
-)
+CUTOFFS: Mapping[str, int] = {"aan": 2011, "acl_hetero": 2022, "ogbn_arxiv": 2019, "scotus": 1990, "twitch": 20}
 
 
 def path_of(name: str, root: Path) -> Path:

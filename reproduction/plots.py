@@ -10,21 +10,22 @@ from matplotlib.figure import Figure
 from impact_gnn.statistics import Estimate
 
 
-def bars(cells: Sequence[Any], titles: Mapping[str, str]) -> Figure:
-    """One panel per section and row of `results.Cell`s: a bar per column with its standard error."""
-    panels: dict[tuple[str, str], list[Any]] = {}
-    for cell in cells:
-        panels.setdefault((cell.section, cell.row), []).append(cell)
+def bars(cells: Mapping[tuple[str, str, str], Any], titles: Mapping[str, str]) -> Figure:
+    """One panel per section and row of a table: a bar per column with its standard error."""
+    panels: dict[str, dict[str, Any]] = {}
+    for (section, row, column), cell in cells.items():
+        panels.setdefault(f"{section}, {row}", {})[titles.get(column, column)] = cell
     figure = Figure(figsize=(8, 2.6 * len(panels)), layout="constrained")
     axes = figure.subplots(len(panels), 1, squeeze=False)[:, 0]
-    for axis, ((section, row), group) in zip(axes, panels.items(), strict=True):
-        colours = ["tab:green" if "ours" in titles.get(cell.column, "") else "tab:blue" for cell in group]
-        axis.bar(range(len(group)), [c.mean for c in group], color=colours, yerr=[c.error for c in group], capsize=2)
-        axis.axhline(group[0].mean, color="black", linewidth=0.8, linestyle=":")
-        names = [titles.get(cell.column, cell.column).replace("*", "") for cell in group]
+    for axis, (title, group) in zip(axes, panels.items(), strict=True):
+        colours = ["tab:green" if "ours" in name else "tab:blue" for name in group]
+        means, errors = [cell.mean for cell in group.values()], [cell.error for cell in group.values()]
+        axis.bar(range(len(group)), means, color=colours, yerr=errors, capsize=2)
+        axis.axhline(means[0], color="black", linewidth=0.8, linestyle=":")
+        names = [name.replace("*", "") for name in group]
         axis.set_xticks(range(len(group)), names, rotation=30, ha="right", fontsize=7)
         axis.set_ylabel("accuracy")
-        axis.set_title(f"{section}, {row}", fontsize=9)
+        axis.set_title(title, fontsize=9)
     return figure
 
 

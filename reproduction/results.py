@@ -10,7 +10,7 @@ import csv
 import io
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -78,25 +78,24 @@ def difference(ours: Sequence[Record], theirs: Sequence[Record]) -> Estimate:
 class Cell:
     """What the records of one place say; `gain` is the difference to the section's first column."""
 
-    section: str
-    row: str
-    column: str
     count: int
     mean: float
     error: float
     spread: float
-    seconds: float
     gain: Estimate | None
-    published: float | None
 
 
 @dataclass(frozen=True)
 class ExtraTable:
-    """A further table of a page, ready to print."""
+    """A table of a page, ready to print."""
 
     title: str
     header: Sequence[str]
     lines: Sequence[Sequence[str]]
+
+    def __str__(self) -> str:
+        rows = ["| " + " | ".join(line) + " |" for line in (self.header, *self.lines)]
+        return "\n".join([f"## {self.title}", "", rows[0], "|" + "---|" * len(self.header), *rows[1:]])
 
 
 @dataclass(frozen=True)
@@ -143,13 +142,9 @@ class Table:
         out = {}
         for place, records in self.by_place.items():
             first = self.by_place[place[0], place[1], self.names(2, place[0])[0]]
-            scores = _scores(records)
+            scores, gain = _scores(records), None if records is first else difference(records, first)
             spread = float(scores.std(ddof=1))
-            out[place] = Cell(
-                *place, len(scores), float(scores.mean()), spread / math.sqrt(len(scores)), spread,
-                sum(record.seconds for record in records), None if records is first else difference(records, first),
-                self.published.get(place),
-            )  # fmt: skip
+            out[place] = Cell(len(scores), float(scores.mean()), spread / math.sqrt(len(scores)), spread, gain)
         return out
 
     @cached_property
@@ -165,27 +160,17 @@ class Table:
     def markdown(self) -> str:
         """The page: a table per section, contrasts, the paper's numbers beside ours."""
         took = sum(record.seconds for record in self.records)
-        lines = [f"# {self.title}", "", f"{self.about} {ABOUT} All of it took {took:.0f} seconds of CPU time."]
-        lines += [line for note in self.notes for line in ("", note)]
-        for section in self.names(0):
-            rows = self.names(1, section)
-            body = [
-                [self.titles.get(column, column), *(self._cell((section, row, column)) for row in rows)]
-                for column in self.names(2, section)
-            ]
-            lines += ["", f"## {section}", "", *markdown_table(["", *rows], body)]
+        about = f"{self.about} {ABOUT} All of it took {took:.0f} seconds of CPU time."
         contrasts = [[*place, theirs, _signed(gap)] for place, theirs, gap in self.compared]
-        further = [
+        header = ("", "row", "method", "published", "measured", "allowed", "agrees")
+        tables = [
+            *(self._section(section) for section in self.names(0)),
             *self.extras,
             ExtraTable("Further paired differences", ("", "row", "method", "against", "difference"), contrasts),
-            ExtraTable(
-                "Beside the paper", ("", "row", "method", "published", "measured", "allowed", "agrees"), self._paper()
-            ),
+            ExtraTable("Beside the paper", header, self._paper()),
         ]
-        for extra in further:
-            if extra.lines:
-                lines += ["", f"## {extra.title}", "", *markdown_table(extra.header, extra.lines)]
-        return "\n".join(lines) + "\n"
+        parts = [f"# {self.title}", about, *self.notes, *(str(table) for table in tables if table.lines)]
+        return "\n\n".join(parts) + "\n"
 
     def write(self, directory: Path) -> list[Path]:
         """Writes records as .csv, the page as .md, bars as .png and .svg; returns the files."""
@@ -198,38 +183,35 @@ class Table:
         for kind, text in (("csv", sheet.getvalue()), ("md", self.markdown())):
             files.append(directory / f"{self.name}.{kind}")
             write_text(files[-1], text)
-        return files + write_figure(plots.bars(list(self.cells.values()), self.titles), directory, self.name)
+        return files + write_figure(plots.bars(self.cells, self.titles), directory, self.name)
 
-    def _cell(self, place: Place) -> str:
-        cell = self.cells.get(place)
-        if cell is None:
-            return ""
-        return f"{cell.mean:.4f} ± {cell.error:.4f}" + ("" if cell.gain is None else f" ({_signed(cell.gain)})")
+    def _section(self, section: str) -> ExtraTable:
+        def shown(place: Place) -> str:
+            cell = self.cells[place]
+            return f"{cell.mean:.4f} ± {cell.error:.4f}" + ("" if cell.gain is None else f" ({_signed(cell.gain)})")
+
+        rows, columns = self.names(1, section), self.names(2, section)
+        lines = [[self.titles.get(name, name), *(shown((section, row, name)) for row in rows)] for name in columns]
+        return ExtraTable(section, ["", *rows], lines)
 
     def _paper(self) -> list[list[str]]:
-        lines = [
-            [*place[:2], self.titles.get(place[2], place[2]), *self._beside(it.published, it.mean, it, it.error)]
-            for place, it in self.cells.items()
-            if it.published is not None
-        ]
-        for (section, row, ours), theirs, gap in self.compared:
-            one, other = (self.cells[section, row, column] for column in (ours, theirs))
-            if one.published is not None and other.published is not None:
-                numbers = self._beside(one.published - other.published, gap.value, other, gap.error, columns=2)
-                lines.append([section, row, f"{ours} over {theirs}", *numbers])
+        """Published numbers, and differences of two of them, beside ours."""
+        lines = []
+        for place, theirs in self.published.items():
+            if place in self.cells:
+                cell, name = self.cells[place], self.titles.get(place[2], place[2])
+                lines.append([*place[:2], name, *self._judged(theirs, cell.mean, allowed_gap(cell.error, cell.spread))])
+        for place, base, gap in self.compared:
+            other = (place[0], place[1], base)
+            if place in self.published and other in self.published:
+                allowed = allowed_gap(gap.error, self.cells[other].spread, columns=2)
+                numbers = self._judged(self.published[place] - self.published[other], gap.value, allowed)
+                lines.append([*place[:2], f"{place[2]} over {base}", *numbers])
         return lines
 
-    def _beside(self, published: float, measured: float, cell: Cell, error: float, columns: int = 1) -> list[str]:
-        numbers = [f"{published:.4f}", f"{measured:.4f}"]
-        if not self.judged:
-            return [*numbers, "", ""]
-        allowed = allowed_gap(error, cell.spread, columns)
-        return [*numbers, f"±{allowed:.4f}", "yes" if abs(measured - published) <= allowed else "**no**"]
-
-
-def markdown_table(header: Sequence[str], lines: Iterable[Sequence[str]]) -> list[str]:
-    rule = "|" + "---|" * len(header)
-    return ["| " + " | ".join(header) + " |", rule, *("| " + " | ".join(line) + " |" for line in lines)]
+    def _judged(self, published: float, measured: float, allowed: float) -> list[str]:
+        verdict = [f"±{allowed:.4f}", "yes" if abs(measured - published) <= allowed else "**no**"]
+        return [f"{published:.4f}", f"{measured:.4f}", *(verdict if self.judged else ["", ""])]
 
 
 @contextmanager

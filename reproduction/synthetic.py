@@ -6,9 +6,8 @@ The paper's text and the code behind its table differ, so both are kept; `docs/p
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from types import MappingProxyType
 
 import numpy as np
 import torch
@@ -55,7 +54,7 @@ _PROTOCOLS = (
         "released", "mean", False, False, 0.0, "uniform",
     ),
 )  # fmt: skip
-PROTOCOLS: Mapping[str, Protocol] = MappingProxyType({each.name: each for each in _PROTOCOLS})
+PROTOCOLS: Mapping[str, Protocol] = {each.name: each for each in _PROTOCOLS}
 
 
 @dataclass(frozen=True)
@@ -92,14 +91,12 @@ class Options:
                 raise InputError(f"{name}={getattr(self, name)} must be at least {least}.")
 
 
-COLUMNS: Mapping[str, str] = MappingProxyType(
-    {
-        "plain": "plain", "mmp": "MMP", "pmp": "PMP", "pmp-definition": "PMP (Definition)", "genpmp": "GenPMP",
-        "pmp+pny": "PMP+PNY", "pmp+pny-oracle": "PMP+PNY (oracle)", "pmp+jjnorm": "PMP+JJnorm",
-        "center": "*ours:* centring", "standardize": "*ours:* standardising",
-        "pmp+center+jjnorm": "*ours:* PMP+centring+JJnorm", "label-hop": "*ours:* label hop",
-    }
-)  # fmt: skip
+COLUMNS: Mapping[str, str] = {
+    "plain": "plain", "mmp": "MMP", "pmp": "PMP", "pmp-definition": "PMP (Definition)", "genpmp": "GenPMP",
+    "pmp+pny": "PMP+PNY", "pmp+pny-oracle": "PMP+PNY (oracle)", "pmp+jjnorm": "PMP+JJnorm",
+    "center": "*ours:* centring", "standardize": "*ours:* standardising",
+    "pmp+center+jjnorm": "*ours:* PMP+centring+JJnorm", "label-hop": "*ours:* label hop",
+}  # fmt: skip
 """Titles of the columns by name."""
 
 
@@ -220,7 +217,7 @@ class TrueConnectivity:
 
     times: np.ndarray
     num_labels: int
-    shares: np.ndarray = field(repr=False)
+    shares: np.ndarray
 
     def label_mass(self, table: np.ndarray) -> np.ndarray:
         """Σ_t̃ table[t, t̃]·P(y, t, ỹ, t̃) as [Y, T, Y]."""

@@ -140,9 +140,9 @@ def gain_figure(table: Table, rows: Sequence[Row]) -> Figure:
     """Gains over plain, and of second-moment methods over PMP, against γ."""
     gamma = {row.title: row.decay for row in rows}
     panels: dict[str, tuple[dict[str, list[Any]], dict[str, list[Any]]]] = {name: ({}, {}) for name in table.names(0)}
-    for cell in table.cells.values():
+    for (section, row, column), cell in table.cells.items():
         if cell.gain is not None:
-            panels[cell.section][0].setdefault(COLUMNS[cell.column], []).append((gamma[cell.row], cell.gain))
+            panels[section][0].setdefault(COLUMNS[column], []).append((gamma[row], cell.gain))
     for (section, row, column), against, gap in table.compared:
         if against == "pmp":
             panels[section][1].setdefault(COLUMNS[column], []).append((gamma[row], gap))
