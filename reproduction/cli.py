@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from impact_gnn.checks import InputError
-from reproduction.bench import arrays, generators, hetero, layerwise, outofcore, propagation
+from reproduction.bench import hetero, layerwise, outofcore, passes, propagation
 
 if TYPE_CHECKING:
     from reproduction.results import Table
@@ -25,8 +25,8 @@ app = typer.Typer(
 bench = typer.Typer(help="Speed and memory as ratios taken within one run.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
 for _function in (
-    propagation.propagation, outofcore.outofcore, layerwise.layerwise, arrays.jjnorm, arrays.weights,
-    arrays.connectivity, generators.tsbm, hetero.metapaths, hetero.sehgnn_epoch,
+    propagation.propagation, outofcore.outofcore, layerwise.layerwise, passes.jjnorm, passes.weights,
+    passes.connectivity, passes.tsbm, hetero.metapaths, hetero.sehgnn_epoch,
 ):  # fmt: skip
     bench.command()(_function)
 
@@ -78,7 +78,6 @@ def table3(
     graphs: Graphs = 200, protocol: Protocols = "released", models: Models = None, columns: Methods = None,
     rows: Annotated[str | None, typer.Option(help="fixed, random, random-zero-diagonal.")] = None,
     gamma: Annotated[float, typer.Option(help="γ of the row fixed.")] = 0.55, nodes: int = 2000, epochs: int = 200,
-    time_graphs: Annotated[int, typer.Option(help="Graphs on which every method is timed alone.")] = 3,
     out: Out = None, workers: Workers = 2,
 ) -> None:  # fmt: skip
     """Every method on the same synthetic graphs, beside the published numbers."""
@@ -88,7 +87,7 @@ def table3(
     place = out or Path("out/table3")
     study = SyntheticStudy(
         "table3", graphs, table3_rows(_split(rows), gamma), protocol.split(","), _split(models) or MODELS,
-        _split(columns), Options(nodes, epochs), time_graphs,
+        _split(columns), Options(nodes, epochs),
     )  # fmt: skip
     _shown(place, lambda told: study.run(place, workers=workers, progress=told))
 

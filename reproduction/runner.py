@@ -29,7 +29,7 @@ FORMAT = 3
 """Raised when results of earlier versions must not be taken up."""
 
 Progress = Callable[[int, int, str], None]
-"""Called with tasks done, tasks in all, and what was done last."""
+"""Told tasks done, tasks in all, and what was done last."""
 
 
 @dataclass(frozen=True)

@@ -123,10 +123,6 @@ class Column:
     def align(self) -> tuple[str, ...]:
         return tuple(part for part in self.name.split("+") if part not in (self.weighting, "label-hop"))
 
-    @property
-    def label_hop(self) -> bool:
-        return self.name == "label-hop"
-
 
 def chosen(names: Sequence[str] | None) -> tuple[str, ...]:
     """Names of columns in the order of `COLUMNS`, "plain" always among them; None for all."""
@@ -152,10 +148,9 @@ class Sample:
         """Nodes with a known label are the first ones: nodes are numbered in order of time."""
         return int((~self.view.targets()).sum())
 
-    def accuracy(self, predicted: np.ndarray) -> float:
-        """Share of the nodes to be predicted, the last ones, whose label was predicted."""
-        assert self.graph.y is not None
-        return float((predicted == self.graph.y[self.num_known :]).mean())
+    def accuracy(self, logits: Tensor) -> float:
+        """Share of the nodes to be predicted, the last ones, whose label is the most probable one."""
+        return float((logits.argmax(1).numpy() == self.graph.y)[self.num_known :].mean())
 
 
 def draw(protocol: Protocol, row: Row, model: str, seed: int, num_nodes: int) -> Sample:
@@ -191,12 +186,14 @@ def alignment(column: Column, sample: Sample) -> Chain | None:
     return Chain(layers) if layers else None
 
 
-def label_features(column: Column, sample: Sample) -> np.ndarray:
-    """Known labels of the neighbours, own label excluded, as multiples of an even share [N, Y]: 1 says nothing.
+def label_features(column: Column, sample: Sample) -> Tensor:
+    """Known labels of the neighbours, own label excluded, as multiples of an even share [N, Y]; [N, 0] for the others.
 
     Shares themselves are of the order of 1/Y, too small for 200 epochs beside features of order 1.
     """
-    return np.asarray(ig.label_hops(sample.view, weighting=column.weighting)[0]) * sample.view.num_labels
+    if column.name != "label-hop":
+        return torch.empty(sample.view.num_nodes, 0)
+    return torch.from_numpy(np.asarray(ig.label_hops(sample.view)[0]) * sample.view.num_labels)
 
 
 def _oracle(sample: Sample, table: np.ndarray) -> PNY:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,17 +35,17 @@ GAMMA_COLUMNS = ("plain", "mmp", "pmp", "pmp+pny", "pmp+jjnorm", "center", "pmp+
 def run_graph(
     study: str, protocol: str, row: Row, model: str, columns: tuple[str, ...], seed: int, options: Options
 ) -> list[Record]:
-    """All columns of one model on one graph; they are trained together, so what one of them took is its share."""
-    how = PROTOCOLS[protocol]
+    """All columns of one model on one graph."""
+    how, records = PROTOCOLS[protocol], []
     with one_thread():
-        start = time.process_time()
         sample = draw(how, row, model, seed, options.num_nodes)
-        predicted = networks.predict(model, sample, [Column(name) for name in columns], how, options)
-        seconds = (time.process_time() - start) / len(columns)
-    return [
-        Record(study, section_of(model, protocol), row.title, name, seed, sample.accuracy(labels), seconds)
-        for name, labels in predicted.items()
-    ]
+        sample.view.csr()  # every method needs it, none should pay for it
+        for name in columns:
+            start = time.process_time()
+            score = sample.accuracy(networks.logits(model, sample, Column(name), how, options))
+            seconds = time.process_time() - start
+            records.append(Record(study, section_of(model, protocol), row.title, name, seed, score, seconds))
+    return records
 
 
 def section_of(model: str, protocol: str) -> str:
@@ -54,10 +54,7 @@ def section_of(model: str, protocol: str) -> str:
 
 @dataclass(frozen=True)
 class SyntheticStudy:
-    """Rows (see `table3_rows`, `gamma_rows`) and columns (None for all), and how many graphs per row.
-
-    `time_graphs` is the number of graphs of the first row on which every method is timed alone; 0 for no time table.
-    """
+    """Rows (see `table3_rows`, `gamma_rows`) and columns (None for all), and how many graphs per row."""
 
     name: str
     graphs: int
@@ -66,7 +63,6 @@ class SyntheticStudy:
     models: Sequence[str] = MODELS
     columns: Sequence[str] | None = None
     options: Options = Options()  # noqa: RUF009 - frozen
-    time_graphs: int = 0
 
     def __post_init__(self) -> None:
         if checks.whole_number("graphs", self.graphs) < 2:
@@ -99,34 +95,24 @@ class SyntheticStudy:
             f"{self.graphs} graphs of {self.options.num_nodes} nodes per row, {self.options.epochs} epochs; trained on "
             f'times 0-7, scored on times 8 and 9 ({how}). "Oracle" columns are told true labels and probabilities.'
         )
-        extras = [self._times(model) for model in self.models if self.time_graphs]
+        extras = [time_table(section, records) for section in dict.fromkeys(record.section for record in records)]
         notes = (published.ABOUT_TABLE3,) if paper else ()
         title = "Accuracy on graphs of the temporal stochastic block model"
         return Table(self.name, title, about, records, CONTRASTS, COLUMNS, paper, True, notes, extras)
 
-    def _times(self, model: str) -> ExtraTable:
-        """What each method costs when it is trained alone in one thread, as a ratio to plain in the same run.
 
-        The fastest graph counts. Methods take turns on every graph, so that a busy machine slows all of them.
-        """
-        protocol, best = PROTOCOLS[self.protocols[0]], dict[str, float]()
-        with one_thread():
-            for seed in range(-1, self.time_graphs):  # the first round compiles
-                sample = draw(protocol, self.rows[0], model, max(seed, 0), self.options.num_nodes)
-                sample.view.csr()  # every method needs it, none should pay for it
-                options = self.options if seed >= 0 else replace(self.options, epochs=1)
-                for name in chosen(self.columns):
-                    start = time.perf_counter()
-                    networks.predict(model, sample, [Column(name)], protocol, options)
-                    if seed >= 0:
-                        best[name] = min(time.perf_counter() - start, best.get(name, float("inf")))
-        paper = published.TIME[model]
-        lines = [
-            [COLUMNS[name], f"{seconds:.2f}", f"{seconds / best['plain']:.2f}",
-             f"{paper[name] / paper['plain']:.3g}" if name in paper else ""]
-            for name, seconds in best.items()
-        ]  # fmt: skip
-        return ExtraTable(f"Time of {model.upper()}, each method alone", ("", "seconds", "over plain", "paper"), lines)
+def time_table(section: str, records: Sequence[Record]) -> ExtraTable:
+    """What each method costs in one thread, as a ratio to plain; the fastest graph counts."""
+    best: dict[str, float] = {}
+    for record in (record for record in records if record.section == section):
+        best[record.column] = min(record.seconds, best.get(record.column, record.seconds))
+    paper = published.TIME[section.split(",")[0].lower()]
+    lines = [
+        [COLUMNS[name], f"{seconds:.2f}", f"{seconds / best['plain']:.2f}",
+         f"{paper[name] / paper['plain']:.3g}" if name in paper else ""]
+        for name, seconds in best.items()
+    ]  # fmt: skip
+    return ExtraTable(f"Time: {section}", ("", "seconds of CPU", "over plain", "paper"), lines)
 
 
 def gamma_rows(gammas: Sequence[float] = GAMMAS) -> list[Row]:

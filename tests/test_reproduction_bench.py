@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from reproduction import bench
-from reproduction.bench import Goal, Report, arrays, best_of, generators, hetero, layerwise, outofcore, propagation
+from reproduction.bench import Goal, Report, best_of, hetero, layerwise, outofcore, passes, propagation
 
 
 @pytest.fixture(autouse=True)
@@ -67,10 +67,10 @@ def test_out_of_core_in_fresh_processes():
 
 
 def test_small_ones(monkeypatch):
-    assert arrays.jjnorm(1000, 8, 2).rows[0]["over copy"] == 1
-    assert len(arrays.weights(100, 1000, 2).rows) == 2
-    assert arrays.connectivity(100, 1000, 3, 2).goals[0].reached > 0
-    assert [row["graph"] for row in generators.tsbm("1").rows][-1] == "1 M edges"
+    assert passes.jjnorm(1000, 8, 2).rows[0]["over copy"] == 1
+    assert len(passes.weights(100, 1000, 2).rows) == 2
+    assert passes.connectivity(100, 1000, 3, 2).goals[0].reached > 0
+    assert [row["graph"] for row in passes.tsbm("1").rows][-1] == "1 M edges"
     sizes = {**hetero.MAG, "num_papers": 700_000, "num_labels": 3, "num_features": 4}
     monkeypatch.setattr(hetero, "MAG", sizes)
     assert [row["inputs"] for row in hetero.sehgnn_epoch(2, 20, 4).rows] == ["features", "features and labels"]

@@ -1,7 +1,6 @@
-"""Benchmarks named by what they measure: each holds ratios taken within one run against a goal.
+"""Benchmarks: functions that are commands, hold ratios taken within one run against a goal, and return a `Report`.
 
-Contestants run one after the other and round after round, so that a busy machine slows all of them; the best round
-counts. A benchmark is a function that is also a command; it returns a `Report`.
+Contestants take turns round after round, so that a busy machine slows all of them; the best round counts.
 """
 
 from __future__ import annotations
@@ -124,8 +123,7 @@ def keep_memory() -> None:
 def machine() -> dict[str, Any]:
     names = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
     packages = {name: version(name) for name in ("numpy", "scipy", "numba", "torch", "torch_geometric")}
-    cores, memory = len(os.sched_getaffinity(0)), os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return {"cpu": names[:1], "cores": cores, "memory": memory, "python": platform.python_version(), **packages}
+    return {"cpu": names[:1], "cores": len(os.sched_getaffinity(0)), "system": platform.platform(), **packages}
 
 
 def _shown(value: Any) -> str:

@@ -24,11 +24,7 @@ METHODS = ("none", "center", "jjnorm", "pny", "pny-constant")
 
 @dataclass(frozen=True)
 class Setting:
-    """A graph, a network, and the largest ratios allowed.
-
-    `amortised` compares median epochs, the first one left out: for settings that train a few epochs and stand for
-    many. Otherwise whole trainings are compared, with all that is done once.
-    """
+    """A graph, a network, and the largest ratios allowed; `amortised` compares median epochs, not whole trainings."""
 
     nodes: int = 2000
     mean_degree: float | None = None
