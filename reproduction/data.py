@@ -1,14 +1,11 @@
 """The real graphs at hand, `<root>/<name>/<name>.npz`, and where their late nodes begin."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
 import impact_gnn as ig
-from impact_gnn.checks import InputError
 
 CUTOFFS: Mapping[str, int] = {"aan": 2011, "acl_hetero": 2022, "ogbn_arxiv": 2019, "scotus": 1990, "twitch": 20}
 
@@ -47,11 +44,11 @@ def arrays(path: Path) -> dict[str, np.ndarray]:
         with np.load(path, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
     except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read ({error}); fetch it again.") from None
+        raise ig.InputError(f"{path} cannot be read ({error}); fetch it again.") from None
 
 
 def mapped(path: Path) -> np.ndarray:
     try:
         return np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read ({error}); give a .npy file with a row per node.") from None
+        raise ig.InputError(f"{path} cannot be read ({error}); give a .npy file with a row per node.") from None

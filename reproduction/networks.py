@@ -4,8 +4,6 @@ Methods begin with the same weights, and dropout leaves out the same units, so t
 not differences of luck.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy

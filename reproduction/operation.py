@@ -1,9 +1,7 @@
 """The only place that asks the library for less than its public calls: one operation, and hops over files both ways."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -11,15 +9,8 @@ import impact_gnn as ig
 from impact_gnn.graph import Triple
 
 
-class Operation(Protocol):
-    """M = normalise(Ω[t_v, t_u]·a_vu) as a value that can be applied."""
-
-    def apply(self, x: np.ndarray, out: np.ndarray | None = None, threads: int | None = None) -> np.ndarray:
-        """M·x."""
-
-
-def operation(graph: ig.TemporalGraph, relation: Triple | None = None, *, weighting: str = "plain") -> Operation:
-    """The operation of one relation with row means."""
+def operation(graph: ig.TemporalGraph, relation: Triple | None = None, *, weighting: str = "plain") -> Any:
+    """The operation M of one relation with row means; `.apply(x, out=None, threads=None)` gives M·x."""
     from impact_gnn.propagation.hops import operator  # will be: ig.engines.Memory().operator(...)
 
     return operator(graph, relation, weighting=weighting)

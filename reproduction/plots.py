@@ -1,7 +1,5 @@
 """Results as plots; figures are drawn without pyplot, which keeps them alive and asks for a display."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ The paper gives means over 200 graphs without standard errors, and drew new grap
 therefore taken to be that of 200 graphs with the spread that we measure.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

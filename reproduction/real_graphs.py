@@ -4,8 +4,6 @@ The command is given the graph with the labels from the cutoff on taken away. On
 looked at, to score its choice beside plain: the same seeds, paired by node. A rerun continues.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

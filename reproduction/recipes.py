@@ -4,8 +4,6 @@ Every recipe chooses its epoch on the last labelled period before the cutoff. In
 JJnorm) are made of the labels of earlier periods while it chooses.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +13,6 @@ import numpy as np
 
 import impact_gnn as ig
 from impact_gnn import nn
-from impact_gnn.checks import InputError
 from impact_gnn.pipeline import Method
 from reproduction.operation import stored_hops, stored_label_hops
 from reproduction.synthetic import Chain
@@ -116,9 +113,9 @@ class Staged:
         """Fits all stages and asks the best for the rows of the problem; hops that are on disk are not made again."""
         parts, view = Method.parse(method), problem.view
         if view.x is None:
-            raise InputError("the graph has no features; give some with --features.")
+            raise ig.InputError("the graph has no features; give some with --features.")
         if str(parts) != parts.weighting:
-            raise InputError(f"method {method!r} is more than a weighting, all that GAMLP with RLU takes here.")
+            raise ig.InputError(f"method {method!r} is more than a weighting, all that GAMLP with RLU takes here.")
         assert view.y is not None
         disk = ig.engines.Disk(place / parts.weighting, memory=self.memory, storage=self.storage)
         rows = np.union1d(np.flatnonzero(view.y >= 0), problem.rows)

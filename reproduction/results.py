@@ -4,8 +4,6 @@ A `Table` has sections (a model, say), rows (data, or how graphs were drawn) and
 row is run on the same graphs and seeds, and is compared with the first column pair by pair.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import math
@@ -30,10 +28,8 @@ Place = tuple[str, str, str]
 NORMAL = 1.96
 """Standard errors of a 95 % interval of many nodes."""
 
-ABOUT = (
-    "± is the standard error; in brackets the paired difference to the first line, with its own; **bold** where the "
-    "95 % interval leaves out zero."
-)
+ABOUT = """± is the standard error; in brackets the paired difference to the first line, with its own; **bold** where \
+the 95 % interval leaves out zero."""
 
 
 @dataclass(frozen=True)
@@ -102,16 +98,8 @@ class ExtraTable:
 class Table:
     """A study's records and what a reader must know about them.
 
-    Args:
-        name: Name of its files.
-        title: Heading.
-        about: What was done.
-        records: The records.
-        contrasts: Pairs of columns that are compared besides.
-        titles: Columns in words; those not named stand for themselves.
-        published: The paper's numbers.
-        judged: Whether those are means over `published.GRAPHS` graphs, which ours may agree with.
-        notes, extras: Further sentences and tables.
+    `contrasts` are pairs of columns that are compared besides, `titles` are columns in words, `published` the paper's
+    numbers; those are `judged` where they are means over `published.GRAPHS` graphs, which ours may agree with.
     """
 
     name: str

@@ -4,8 +4,6 @@ A task's records go into a small JSON file named by a hash of its settings; a ta
 again. Processes of one thread each beat threads within a task: the matrices of one generated graph are small.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import multiprocessing

@@ -3,13 +3,10 @@
 Hyper-parameters on OGB's data are those of the models' authors.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import impact_gnn as ig
-from impact_gnn.checks import InputError
 from reproduction import data
 from reproduction.recipes import Decoupled, Linear, Staged
 from reproduction.table2 import Study, rows_of
@@ -26,7 +23,7 @@ GIANT = "The published rows use GIANT features; give them by --features to compa
 def needed(root: Path | None) -> Path:
     """The root, or a sentence that asks for it."""
     if root is None:
-        raise InputError("this data set is read from files; name the folder that holds it with --root.")
+        raise ig.InputError("this data set is read from files; name the folder that holds it with --root.")
     return root
 
 

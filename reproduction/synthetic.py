@@ -3,8 +3,6 @@
 The paper's text and the code behind its table differ, so both are kept; `docs/paper-to-code.md` tells the reasons.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,14 +13,12 @@ from torch import Tensor, nn
 
 import impact_gnn as ig
 from impact_gnn import checks
-from impact_gnn.checks import InputError
 from impact_gnn.data.tsbm import TSBM
 from impact_gnn.nn import PNY, Align, align_layer
 
 MODELS = ("sgc", "gcn")
-NUM_TIMES = 10
 CUTOFF = 8
-"""Nodes of times 8 and 9 are predicted."""
+"""Nodes of times 8 and 9 of ten are predicted."""
 
 GAMMA = 0.55
 """γ of the row "fixed"; the paper does not state its own, .5 to .6 fits its figures."""
@@ -88,7 +84,7 @@ class Options:
     def __post_init__(self) -> None:
         for name, least in (("num_nodes", 100), ("epochs", 1)):
             if checks.whole_number(name, getattr(self, name)) < least:
-                raise InputError(f"{name}={getattr(self, name)} must be at least {least}.")
+                raise ig.InputError(f"{name}={getattr(self, name)} must be at least {least}.")
 
 
 COLUMNS: Mapping[str, str] = {
@@ -104,8 +100,7 @@ COLUMNS: Mapping[str, str] = {
 class Column:
     """A method: a weighting, alignments in order (of `nn.ALIGNMENTS`, or "pny-oracle"), or a label hop.
 
-    The oracle is told what nobody can know: true labels and probabilities. A label hop makes the known labels of
-    neighbours further features.
+    The oracle is told what nobody can know: true labels and probabilities.
 
     Example:
         >>> Column("center").weighting, Column("pmp+center+jjnorm").align
@@ -156,10 +151,8 @@ class Sample:
 def draw(protocol: Protocol, row: Row, model: str, seed: int, num_nodes: int) -> Sample:
     """Graph number `seed` of a row; with one seed, rows differ in their edges only and models in the noise."""
     noise = protocol.gcn_noise if model == "gcn" else None
-    block_model = ig.tsbm_model(
-        num_nodes, NUM_TIMES, decay=row.decay, protocol=protocol.graphs, feature_std=noise, seed=seed
-    )
-    return Sample(block_model, block_model.sample(), seed)
+    block = ig.tsbm_model(num_nodes, 10, decay=row.decay, protocol=protocol.graphs, feature_std=noise, seed=seed)
+    return Sample(block, block.sample(), seed)
 
 
 class Chain(nn.Module):
@@ -198,14 +191,11 @@ def label_features(column: Column, sample: Sample) -> Tensor:
 
 def _oracle(sample: Sample, table: np.ndarray) -> PNY:
     """PNY as the published runs had it: the generator's probabilities, and the labels of all but the last time."""
-    graph = sample.graph
-    assert graph.y is not None
-    time = torch.tensor(graph.time)
-    last = time == int(graph.times[-1])
+    graph, label, time = sample.graph, torch.tensor(sample.graph.y), torch.tensor(sample.graph.time)
     sizes = sample.block_model.block_sizes(graph.y, graph.time)
     truth = TrueConnectivity(graph.times, graph.num_labels, sample.block_model.connectivity_given(sizes))
     degree = torch.from_numpy(np.diff(graph.csr().indptr))
-    return PNY(torch.tensor(graph.y), time, last, connectivity=truth, degree=degree, table=table)
+    return PNY(label, time, time == int(graph.times[-1]), connectivity=truth, degree=degree, table=table)
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,8 +9,6 @@ equally many, so that the difference is that of training on the past instead of 
 The time is told as 20 sines and cosines beside the features, which are propagated with them.
 """
 
-from __future__ import annotations
-
 import time as clock
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +19,6 @@ import numpy as np
 
 import impact_gnn as ig
 from impact_gnn import checks
-from impact_gnn.checks import InputError
 from impact_gnn.nn import SIGN, HopTask, Split, Training, fit, predict
 from reproduction import data, published
 from reproduction.operation import operation
@@ -33,11 +30,9 @@ EMBEDDED = 20
 HOPS = 2
 SPLITS = ("chronological", "random")
 CONTRASTS = (
-    ("random", "chronological"),
-    ("random, time told", "chronological, time told"),
-    ("chronological, time told", "chronological"),
-    ("random, time told", "random"),
-)
+    ("random", "chronological"), ("random, time told", "chronological, time told"),
+    ("chronological, time told", "chronological"), ("random, time told", "random"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -81,11 +76,11 @@ def table1(
     `names` are "tsbm" and names of `data.CUTOFFS`. Real graphs that are not under `root` are skipped, and said to be.
     """
     if checks.whole_number("seeds", seeds) < 2:
-        raise InputError(f"seeds={seeds} gives no standard error; take at least 2, better 5.")
+        raise ig.InputError(f"seeds={seeds} gives no standard error; take at least 2, better 5.")
     wanted = [checks.choice("data", name, ("tsbm", *data.CUTOFFS)) for name in names or ("tsbm", *data.CUTOFFS)]
     there = [name for name in wanted if name == "tsbm" or (root and data.path_of(name, root).is_file())]
     if not there:
-        raise InputError(f"none of {', '.join(wanted)} is there; name the folder of the real graphs with --root.")
+        raise ig.InputError(f"none of {', '.join(wanted)} is there; name the folder of the real graphs with --root.")
     model, tasks = model or Model(), []
     for name in there:
         place = None if name == "tsbm" else root
@@ -118,14 +113,11 @@ def time_embedding(time: np.ndarray, size: int = EMBEDDED) -> np.ndarray:
     return np.hstack([np.sin(angle), np.cos(angle)]).astype(np.float32)
 
 
-Rows = tuple[dict[str, np.ndarray], np.ndarray]
-
-
-def rows_of(graph: ig.TemporalGraph, cutoff: int, seed: int, most: int) -> Rows:
+def rows_of(
+    graph: ig.TemporalGraph, cutoff: int, seed: int, most: int
+) -> tuple[dict[str, np.ndarray], np.ndarray]:  # fmt: skip
     """Rows to train on under either split, equally many, and the rows to score, which neither trains on."""
-    assert graph.y is not None
-    rng = np.random.default_rng(seed)
-    labelled = np.flatnonzero(graph.y >= 0)
+    rng, labelled = np.random.default_rng(seed), np.flatnonzero(np.asarray(graph.y) >= 0)
     late = labelled[graph.time[labelled] >= cutoff]
     early = labelled[graph.time[labelled] < cutoff]
     test = np.sort(rng.permutation(late)[: len(late) // 2])

@@ -1,7 +1,5 @@
 """Table 2: which correction helps on real graphs and on a heterogeneous block model; `studies` says what is run."""
 
-from __future__ import annotations
-
 import hashlib
 import time
 from collections.abc import Callable, Sequence
@@ -14,15 +12,9 @@ import numpy as np
 
 import impact_gnn as ig
 from impact_gnn import checks
-from impact_gnn.checks import InputError
 from reproduction import data, published
 from reproduction.results import Record, Table, packed
 from reproduction.runner import Progress, Task, work_off
-
-NAMES = {
-    "mmp": "MMP", "pmp": "PMP", "genpmp": "GenPMP", "center": "centring", "jjnorm": "JJnorm", "labels": "label hops",
-    "standardize": "standardising",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +26,7 @@ class Problem:
     _truth: np.ndarray = field(repr=False)
 
     @classmethod
-    def of(cls, graph: ig.TemporalGraph, cutoff: int) -> Problem:
+    def of(cls, graph: ig.TemporalGraph, cutoff: int) -> "Problem":
         """The problem to predict all labels at or after `cutoff` from those before."""
         view = graph.masked(cutoff)
         assert graph.y is not None  # masked() refuses a graph without labels
@@ -131,7 +123,7 @@ def table2(
     """
     count = study.seeds if seeds is None else checks.whole_number("seeds", seeds)
     if count < 2:
-        raise InputError(f"seeds={count} gives no standard error; take at least 2.")
+        raise ig.InputError(f"seeds={count} gives no standard error; take at least 2.")
     study = replace(study, rows=_picked(study, models, methods))
     records: list[Record] = []
     # Seed after seed, so that a graph that belongs to one seed is drawn once; a study that is stopped has all rows.
@@ -152,20 +144,8 @@ def table2(
         f"{count} {'graphs' if study.fresh else 'seeds'}, {len(problem.rows):,} nodes scored. Epochs were chosen on "
         f"the last labelled period (valid). Intervals are over {'graphs' if study.fresh else 'seeds and scored nodes'}."
     )
-    titles = {row.method: method_title(row.method) for row in study.rows}
     title = f"Table 2: {study.title}"
-    return Table(f"table2-{study.name}", title, about, records, (), titles, paper, notes=study.notes)
-
-
-def method_title(method: str) -> str:
-    """A method in words.
-
-    Example:
-        >>> method_title("pmp+jjnorm"), method_title("genpmp+ends")
-        ('PMP + JJnorm', 'GenPMP on ends')
-    """
-    words = " + ".join(NAMES.get(part, part) for part in method.split("+") if part != "ends")
-    return words + (" on ends" if "ends" in method.split("+") else "")
+    return Table(f"table2-{study.name}", title, about, records, published=paper, notes=study.notes)
 
 
 def _picked(study: Study, models: Sequence[str] | None, methods: Sequence[str] | None) -> tuple[Row, ...]:

@@ -4,8 +4,6 @@ Every column is trained on the same graphs. The figure shows how the gains depen
 γ = .30 (a node hardly knows other times) to .85 (time hardly matters).
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Contestants take turns round after round, so that a busy machine slows all of them; the best round counts.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os
@@ -48,7 +46,7 @@ class Report:
     rows: Sequence[Mapping[str, Any]]
     goals: Sequence[Goal] = ()
 
-    def finish(self, file: Path | None, console: Console | None = None) -> Report:
+    def finish(self, file: Path | None, console: Console | None = None) -> "Report":
         """Prints the figures, and writes them for machines if a file was given."""
         console = console or Console(highlight=False)
         console.print(self.title)

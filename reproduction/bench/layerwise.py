@@ -4,8 +4,6 @@ The paper's code needed 582 times (JJnorm) and 348 times (PNY) the plain GCN's t
 2-layer network with `nn.fit` on the same graph, without validation.
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +12,6 @@ import numpy as np
 from torch import nn
 
 import impact_gnn as ig
-from impact_gnn.checks import InputError
 from impact_gnn.nn import GCN, PNY, GraphTask, Propagation, Training, align_layer, fit, predict, split_rows
 from reproduction.bench import Clock, Goal, Report, one_core
 
@@ -55,7 +52,7 @@ def layerwise(
 def compare(setting: Setting, methods: tuple[str, ...] = METHODS, clock: Clock = time.perf_counter) -> Report:
     """Trains the network with every method and compares the times of the best rounds."""
     if "none" not in methods:
-        raise InputError(f"methods={methods} must hold 'none', which the others are compared with.")
+        raise ig.InputError(f"methods={methods} must hold 'none', which the others are compared with.")
     graph = ig.tsbm(setting.nodes, protocol="released", decay=0.6, mean_degree=setting.mean_degree, seed=0)
     view = graph.masked(int(graph.times[-2]))
     task = GraphTask(np.asarray(view.x), Propagation.of(view))

@@ -5,8 +5,6 @@ edges are sorted and applied, in memory or within an eighth of the size of X. Pe
 the interpreter.
 """
 
-from __future__ import annotations
-
 import tempfile
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Claims about single passes: `jjnorm`, PMP weights and relative connectivity over a bare pass, and the generator."""
 
-from __future__ import annotations
-
 import time as clock
 from functools import partial
 from pathlib import Path

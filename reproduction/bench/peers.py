@@ -1,7 +1,5 @@
 """What people use today for M·X on one machine, each in its best setting, and the least that a pass must do."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -41,8 +39,10 @@ def peers(graph: ig.TemporalGraph, weighting: str, threads: int) -> dict[str, tu
         matrix = torch.sparse_csr_tensor(border, index, values, shape)
         pair = torch.from_numpy(np.stack([target, csr.indices]).astype(kind))
         edges = EdgeIndex(pair, sparse_size=shape, sort_order="row").fill_cache_()
-        products[f"torch CSR {kind.__name__}"] = _torch_product(matrix), "mean"
-        products[f"PyG EdgeIndex {kind.__name__}"] = _edge_product(edges, values), "mean"
+        csr_product = lambda x, matrix=matrix: (matrix @ torch.from_numpy(x)).numpy()  # noqa: E731
+        edge_product = lambda x, edges=edges: edges.matmul(torch.from_numpy(x), values).numpy()  # noqa: E731
+        products[f"torch CSR {kind.__name__}"] = csr_product, "mean"
+        products[f"PyG EdgeIndex {kind.__name__}"] = edge_product, "mean"
     compressed = scipy.sparse.csr_matrix((weight, csr.indices, csr.indptr.astype(np.int32)), shape)
     products["scipy CSR"] = lambda x: compressed @ x, "mean"
     both = torch.from_numpy(np.stack([csr.indices, target]).astype(np.int64))
@@ -61,14 +61,6 @@ def roofline(graph: ig.TemporalGraph, x: np.ndarray, threads: int) -> float:
 
     with ThreadPoolExecutor(threads) as pool:
         return sum(pool.map(read, range(len(borders) - 1)))
-
-
-def _torch_product(matrix: torch.Tensor) -> Product:
-    return lambda x: (matrix @ torch.from_numpy(x)).numpy()
-
-
-def _edge_product(edges: EdgeIndex, values: torch.Tensor) -> Product:
-    return lambda x: edges.matmul(torch.from_numpy(x), values).numpy()
 
 
 @intrinsic

@@ -1,7 +1,5 @@
 """Claim: `ig.propagate` is twice as fast as what people use today, and close to what memory allows."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable
@@ -11,7 +9,6 @@ from typing import Any
 import numpy as np
 
 import impact_gnn as ig
-from impact_gnn.checks import InputError
 from reproduction.bench import Goal, Report, best_of, keep_memory, one_core
 from reproduction.operation import operation
 
@@ -32,7 +29,7 @@ def propagation(
     --busy gives everybody one core and counts CPU time.
     """
     if plot is not None and not growth_to:
-        raise InputError("--plot draws the growth, but none is measured; add --growth-to 200000000.")
+        raise ig.InputError("--plot draws the growth, but none is measured; add --growth-to 200000000.")
     keep_memory()
     if busy:
         one_core()
