@@ -28,7 +28,7 @@ for _function in (
 ):  # fmt: skip
     bench.command()(_function)
 
-Out = Annotated[Path | None, typer.Option(help="Directory for records, page and plots; a rerun continues.")]
+Out = Annotated[Path | None, typer.Option(help="Directory for records and page; a rerun continues.")]
 Root = Annotated[Path | None, typer.Option(help="Folder of the real graphs, or OGB's root.")]
 Workers = Annotated[int, typer.Option(help="Processes of one thread each.")]
 Graphs = Annotated[int, typer.Option(help="Graphs per cell.")]
@@ -97,7 +97,7 @@ def gamma(
     epochs: int = 200, out: Out = None, workers: Workers = 2,
 ) -> None:  # fmt: skip
     """The figure of gains against the decay γ."""
-    from reproduction.results import write_figure
+    from reproduction import plots
     from reproduction.synthetic import MODELS, Options
     from reproduction.table3 import GAMMA_COLUMNS, GAMMAS, SyntheticStudy, gain_figure, gamma_rows
 
@@ -108,7 +108,7 @@ def gamma(
         Options(nodes, epochs),
     )  # fmt: skip
     table = _shown(place, lambda told: study.run(place, workers=workers, progress=told))
-    write_figure(gain_figure(table, rows), place, "figure-gamma-gains")
+    plots.write(gain_figure(table, rows), place / "figure-gamma.png", place / "figure-gamma.svg")
 
 
 @app.command()

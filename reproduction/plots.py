@@ -1,31 +1,12 @@
 """Results as plots; figures are drawn without pyplot, which keeps them alive and asks for a display."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from pathlib import Path
 
 from matplotlib.figure import Figure
 
 from impact_gnn.statistics import Estimate
-
-
-def bars(cells: Mapping[tuple[str, str, str], Any], titles: Mapping[str, str]) -> Figure:
-    """One panel per section and row of a table: a bar per column with its standard error."""
-    panels: dict[str, dict[str, Any]] = {}
-    for (section, row, column), cell in cells.items():
-        panels.setdefault(f"{section}, {row}", {})[titles.get(column, column)] = cell
-    figure = Figure(figsize=(8, 2.6 * len(panels)), layout="constrained")
-    axes = figure.subplots(len(panels), 1, squeeze=False)[:, 0]
-    for axis, (title, group) in zip(axes, panels.items(), strict=True):
-        colours = ["tab:green" if "ours" in name else "tab:blue" for name in group]
-        means, errors = [cell.mean for cell in group.values()], [cell.error for cell in group.values()]
-        axis.bar(range(len(group)), means, color=colours, yerr=errors, capsize=2)
-        axis.axhline(means[0], color="black", linewidth=0.8, linestyle=":")
-        names = [name.replace("*", "") for name in group]
-        axis.set_xticks(range(len(group)), names, rotation=30, ha="right", fontsize=7)
-        axis.set_ylabel("accuracy")
-        axis.set_title(title, fontsize=9)
-    return figure
-
+from reproduction.results import atomic
 
 Curves = Mapping[str, Sequence[tuple[float, Estimate]]]
 """By name: points on the horizontal axis with their gains."""
@@ -58,3 +39,11 @@ def growth(rows: Sequence[Mapping[str, float]]) -> Figure:
     axis.set_title("One hop with PMP weights", fontsize=10)
     axis.grid(alpha=0.3)
     return figure
+
+
+def write(figure: Figure, *files: Path) -> None:
+    """Writes a figure in the formats that the names say; without a date the same result gives the same file."""
+    for path in files:
+        with atomic(path) as temporary:
+            kind = path.suffix[1:] or "png"
+            figure.savefig(temporary, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)

@@ -15,11 +15,9 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from impact_gnn.checks import InputError
 from impact_gnn.statistics import Estimate, paired
-from reproduction import plots
 from reproduction.published import allowed_gap
 
 Place = tuple[str, str, str]
@@ -161,17 +159,16 @@ class Table:
         return "\n\n".join(parts) + "\n"
 
     def write(self, directory: Path) -> list[Path]:
-        """Writes records as .csv, the page as .md, bars as .png and .svg; returns the files."""
+        """Writes records as .csv and the page as .md; returns the files."""
         columns = ("study", "section", "row", "column", "seed", "score", "seconds")
         sheet = io.StringIO()
         writer = csv.writer(sheet, lineterminator="\n")
         writer.writerow(columns)
         writer.writerows([getattr(record, name) for name in columns] for record in self.records)
-        files = []
-        for kind, text in (("csv", sheet.getvalue()), ("md", self.markdown())):
-            files.append(directory / f"{self.name}.{kind}")
-            write_text(files[-1], text)
-        return files + write_figure(plots.bars(self.cells, self.titles), directory, self.name)
+        files = [directory / f"{self.name}.csv", directory / f"{self.name}.md"]
+        for path, text in zip(files, (sheet.getvalue(), self.markdown()), strict=True):
+            write_text(path, text)
+        return files
 
     def _section(self, section: str) -> ExtraTable:
         def shown(place: Place) -> str:
@@ -217,15 +214,6 @@ def atomic(path: Path) -> Iterator[Path]:
 def write_text(path: Path, text: str) -> None:
     with atomic(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
-
-
-def write_figure(figure: Figure, directory: Path, name: str, kinds: Sequence[str] = ("png", "svg")) -> list[Path]:
-    files = [directory / f"{name}.{kind}" for kind in kinds]
-    for path in files:
-        with atomic(path) as temporary:  # without a date the same result gives the same file
-            undated = {"Date": None} if path.suffix == ".svg" else None
-            figure.savefig(temporary, format=path.suffix[1:], dpi=150, metadata=undated)
-    return files
 
 
 def _scores(records: Sequence[Record]) -> np.ndarray:

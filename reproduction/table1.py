@@ -89,7 +89,8 @@ def table1(
             settings = {"study": "table1", "data": name, "bytes": size, "seed": seed, "model": model}
             tasks.append(Task(f"{name}, seed {seed}", settings, partial(run_seed, name, place, seed, model)))
     records = work_off(tasks, out / "parts", progress=progress)
-    notes = [f"{name} was skipped: {_absent(name, root)}" for name in wanted if name not in there]
+    missing = [name for name in wanted if name not in there]
+    notes = [f"{name} was skipped: it is not in the folder of real graphs ({root})." for name in missing]
     paper = [f"{value:.4f}" for value in published.TABLE1.values()]
     return Table(
         "table1", "Table 1's question: what does a chronological split cost, and does telling the time help?",
@@ -143,7 +144,3 @@ def _graph(name: str, root: Path | None, seed: int, num_nodes: int) -> tuple[ig.
     if root is None:
         return ig.tsbm(num_nodes, decay=GAMMA, protocol="released", seed=seed).undirected(), CUTOFF
     return data.load(name, root, joined=True).undirected(), data.CUTOFFS[name]
-
-
-def _absent(name: str, root: Path | None) -> str:
-    return "no directory of real graphs was given." if root is None else f"{data.path_of(name, root)} is not there."

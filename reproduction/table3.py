@@ -42,12 +42,8 @@ def run_graph(
             start = time.process_time()
             score = sample.accuracy(networks.logits(model, sample, Column(name), how, options))
             seconds = time.process_time() - start
-            records.append(Record(study, section_of(model, protocol), row.title, name, seed, score, seconds))
+            records.append(Record(study, f"{model.upper()}, {protocol}", row.title, name, seed, score, seconds))
     return records
-
-
-def section_of(model: str, protocol: str) -> str:
-    return f"{model.upper()}, {protocol}"
 
 
 @dataclass(frozen=True)
@@ -76,7 +72,7 @@ class SyntheticStudy:
         tasks = []
         for seed in range(self.graphs):
             for protocol, row, model in places:
-                title = f"{section_of(model, protocol)}, {row.title}, graph {seed}"
+                title = f"{model.upper()}, {protocol}, {row.title}, graph {seed}"
                 given = {
                     "study": self.name, "protocol": protocol, "row": row, "model": model, "columns": columns,
                     "seed": seed, "options": self.options,
@@ -84,7 +80,7 @@ class SyntheticStudy:
                 tasks.append(Task(title, given, partial(run_graph, **given)))
         records = work_off(tasks, out / "parts", workers=workers, progress=progress)
         paper = {
-            (section_of(model, protocol), row.title, column): value
+            (f"{model.upper()}, {protocol}", row.title, column): value
             for protocol, row, model in places if row.published
             for column, value in published.TABLE3[row.published, model].items()
         }  # fmt: skip

@@ -38,7 +38,7 @@ LARGE = Setting(200_000, 20.0, hidden=256, epochs=4, rounds=2, jjnorm=1.3, pny=2
 
 def layerwise(
     large: bool = False, methods: str = ",".join(METHODS), busy: bool = False, json: Path | None = None
-) -> Report:
+) -> Report:  # fmt: skip
     """A GCN with layer-wise alignment against the plain one.
 
     --large takes 200,000 nodes and hidden 256 instead of 2,000 and 16; --busy one core and its CPU time.

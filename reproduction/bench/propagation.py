@@ -39,9 +39,8 @@ def propagation(
         reports.append(Report(f"Growth, 16 columns, {DEGREE} edges a node", growth(growth_to)).finish(None))
         if plot is not None:
             from reproduction import plots
-            from reproduction.results import write_figure
 
-            write_figure(plots.growth(reports[-1].rows), plot.parent, plot.stem, [plot.suffix[1:] or "png"])
+            plots.write(plots.growth(reports[-1].rows), plot)
     if order:
         by_time = Report("Nodes by time against random order, 128 columns", _order(nodes, edges // 2))
         reports.append(by_time.finish(None))
