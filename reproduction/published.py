@@ -56,9 +56,5 @@ def allowed_gap(error: float, spread: float, columns: int = 1) -> float:
 
     The paper's error is taken from `spread`, the standard deviation of an accuracy between graphs. `columns` is 2 for
     a difference of two columns, which the paper drew on different graphs.
-
-    Example:
-        >>> round(allowed_gap(0.0104, 0.078), 4)
-        0.0235
     """
     return ERRORS * math.hypot(error, spread * math.sqrt(columns / GRAPHS))

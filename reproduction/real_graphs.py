@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from impact_gnn import checks
@@ -48,7 +49,9 @@ def real_graphs(
         choices.append([name, str(data.CUTOFFS[name]), choice])
         recipe = Decoupled("sehgnn" if name.endswith("_hetero") else "sign")
         rows = rows_of(name, recipe, tuple(dict.fromkeys(["plain", choice])))
-        scored = table2(Study(name, name, real(name, authors=False), rows, seeds), out, root=root, progress=progress)
+        scored = table2(
+            Study(name, name, partial(real, name, authors=False), rows, seeds), out, root=root, progress=progress
+        )
         records += [
             replace(record, column=record.column if record.column == "plain" else "chosen") for record in scored.records
         ]

@@ -3,7 +3,8 @@
 Hyper-parameters on OGB's data are those of the models' authors.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import impact_gnn as ig
@@ -11,7 +12,8 @@ from reproduction import data
 from reproduction.recipes import Decoupled, Linear, Staged
 from reproduction.table2 import Study, rows_of
 
-Loader = Callable[[Path | None, int], tuple[ig.TemporalGraph, int]]
+Loaded = tuple[ig.TemporalGraph, int]
+"""A graph and its cutoff."""
 
 PAPER = ("plain", "mmp", "pmp", "pmp+jjnorm")
 """The methods of the paper's table; squashing (RpHGNN) has no metapaths and therefore no ends."""
@@ -27,27 +29,19 @@ def needed(root: Path | None) -> Path:
     return root
 
 
-def official(name: str) -> Loader:
+def official(name: str, root: Path | None, seed: int) -> Loaded:
     """A data set of OGB with its official split: what comes after the split's cutoff is scored."""
-
-    def load(root: Path | None, seed: int) -> tuple[ig.TemporalGraph, int]:
-        found = ig.load_ogb(name, needed(root))
-        return found.graph, found.cutoff
-
-    return load
+    split = ig.load_ogb(name, needed(root))
+    return split.graph, split.cutoff
 
 
-def real(name: str, *, authors: bool = True) -> Loader:
+def real(name: str, root: Path | None, seed: int, *, authors: bool = True) -> Loaded:
     """A graph of `data`; AAN with or without its authors."""
-
-    def load(root: Path | None, seed: int) -> tuple[ig.TemporalGraph, int]:
-        read = data.aan_with_authors if name == "aan" and authors else data.load
-        return read(name, needed(root)), data.CUTOFFS[name]
-
-    return load
+    read = data.aan_with_authors if name == "aan" and authors else data.load
+    return read(name, needed(root)), data.CUTOFFS[name]
 
 
-def hetero_tsbm(root: Path | None, seed: int) -> tuple[ig.TemporalGraph, int]:
+def hetero_tsbm(root: Path | None, seed: int) -> Loaded:
     """A new heterogeneous block model for every seed; as in the synthetic study, times 8 and 9 of ten are predicted."""
     graph = ig.hetero_tsbm(
         num_papers=4000, num_authors=6000, num_fields=400, num_institutions=100, num_times=10, num_labels=10,
@@ -68,7 +62,7 @@ MAG_SEHGNN = Decoupled(
     "sehgnn", hidden=512, dropout=0.5, epochs=300, lr=0.001, weight_decay=0.0, refit=False, extras=("labels",)
 )
 MAG = Study(
-    "mag", "ogbn-mag: 736,389 papers, official split (2019 scored)", official("ogbn-mag"),
+    "mag", "ogbn-mag: 736,389 papers, official split (2019 scored)", partial(official, "ogbn-mag"),
     (
         *rows_of("SeHGNN", MAG_SEHGNN, PAPER),
         *rows_of("RpHGNN", mag_rphgnn("labels"), PAPER),
@@ -84,7 +78,7 @@ MAG = Study(
     ),
 )  # fmt: skip
 ARXIV = Study(
-    "arxiv", "ogbn-arxiv: 169,343 papers, official split (2019 and later scored)", official("ogbn-arxiv"),
+    "arxiv", "ogbn-arxiv: 169,343 papers, official split (2019 and later scored)", partial(official, "ogbn-arxiv"),
     rows_of("Linear RevGAT", Linear(), ("plain", "genpmp")), 10,
     (
         GIANT,
@@ -96,7 +90,7 @@ ARXIV = Study(
 # precision, 150 GB per stage; in memory are those of labelled papers, about 10 GB.
 PAPERS100M = Study(
     "papers100M", "ogbn-papers100M: 111,059,956 papers, official split of the labelled ones (2019 scored)",
-    official("ogbn-papers100M"), rows_of("GAMLP+RLU", Staged(), ("plain", "genpmp")), 3,
+    partial(official, "ogbn-papers100M"), rows_of("GAMLP+RLU", Staged(), ("plain", "genpmp")), 3,
     (
         GIANT,
         "Label hops reach 2 steps, up to where the own label can be left out exactly, instead of 9; a stage believes "
@@ -107,7 +101,7 @@ SMALL_REVGAT = Linear(hidden=64, dropout=0.25, epochs=30, patience=10, lr=0.01, 
 ARXIV_SVD = Study(
     "arxiv-svd",
     "ogbn-arxiv with 64 spectral features in place of OGB's; labels before 2019 known, 48,603 papers scored",
-    real("ogbn_arxiv"),
+    partial(real, "ogbn_arxiv"),
     (
         *rows_of("SIGN", Decoupled("sign", epochs=12), HETERO[:7]),
         *rows_of("Linear RevGAT", SMALL_REVGAT, ("plain", "genpmp")),
@@ -117,7 +111,7 @@ ARXIV_SVD = Study(
 AAN = Study(
     "aan",
     "AAN: 16,414 papers (2,060 labelled), 12,552 authors; labels before 2011 known, 429 papers from 2011 on scored",
-    real("aan"),
+    partial(real, "aan"),
     (
         *rows_of("SeHGNN", Decoupled("sehgnn"), HETERO),
         *rows_of("RpHGNN", Decoupled("rphgnn"), PAPER),
@@ -128,7 +122,7 @@ AAN = Study(
 ENDS = ("plain", "pmp", "center", "pmp+jjnorm", "mmp+ends", "pmp+ends", "genpmp+ends", "genpmp+center+ends")
 ACL = Study(
     "acl_hetero", "ACL Anthology: 86,381 papers (31,841 labelled), 88,576 authors; labels before 2022 known",
-    real("acl_hetero"),
+    partial(real, "acl_hetero"),
     (
         *rows_of("SeHGNN", Decoupled("sehgnn", epochs=20), ENDS),
         *rows_of("RpHGNN", Decoupled("rphgnn", epochs=20), ("plain", "pmp+jjnorm")),

@@ -100,8 +100,6 @@ COLUMNS: Mapping[str, str] = {
 class Column:
     """A method: a weighting, alignments in order (of `nn.ALIGNMENTS`, or "pny-oracle"), or a label hop.
 
-    The oracle is told what nobody can know: true labels and probabilities.
-
     Example:
         >>> Column("center").weighting, Column("pmp+center+jjnorm").align
         ('plain', ('center', 'jjnorm'))

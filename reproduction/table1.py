@@ -1,12 +1,8 @@
 """Table 1's question: what does a chronological split cost, and does a model gain from being told the time?
 
-The paper compares two splits with different test nodes. Here both are scored on the *same* late nodes and trained on
-equally many, so that the difference is that of training on the past instead of on nodes of any time:
-
-* half of the labelled nodes at or after the cutoff are scored (drawn anew for every seed);
-* "chronological" trains on labelled nodes before the cutoff, "random" on as many from all that are not scored.
-
-The time is told as 20 sines and cosines beside the features, which are propagated with them.
+The paper compares two splits with different test nodes. Here both are scored on the *same* late nodes, half of those
+that have a label, and trained on equally many: "chronological" on nodes before the cutoff, "random" on any that are not
+scored. The time is told as 20 sines and cosines beside the features, which are propagated with them.
 """
 
 import time as clock

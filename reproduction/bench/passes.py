@@ -29,7 +29,7 @@ def jjnorm(nodes: int = 1_000_000, width: int = 128, rounds: int = 7, json: Path
 
 
 def weights(nodes: int = 1_000_000, edges: int = 50_000_000, rounds: int = 5, json: Path | None = None) -> Report:
-    """PMP weights of all edges over the two gathers times[source] and times[target]."""
+    """PMP weights of all edges over two bare gathers, of the time of every source and of every target."""
     rng = np.random.default_rng(0)
     edge_index = rng.integers(0, nodes, (2, edges), dtype=np.int64)
     times = rng.integers(0, 50, nodes)
