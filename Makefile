@@ -30,7 +30,7 @@ docs: $(VENV)/.docs
 reproduce: $(VENV)/.test
 	$(BIN)/python -m reproduction table1 --seeds 2 --data tsbm --out out/reproduce
 	$(BIN)/python -m reproduction table2 --dataset hetero-tsbm --seeds 2 --models SeHGNN --methods pmp --out out/reproduce
-	$(BIN)/python -m reproduction table3 --graphs 2 --columns mmp,pmp,pmp+jjnorm,center --out out/reproduce
+	$(BIN)/python -m reproduction table3 --graphs 2 --rows fixed --columns mmp,pmp,pmp+jjnorm --out out/reproduce
 	$(BIN)/python -m reproduction gamma --graphs 2 --gammas 0.4,0.7 --models sgc --out out/reproduce
 	$(BIN)/python -m reproduction bench propagation --nodes 50000 --edges 1000000 --widths 16,128 --rounds 3
 	$(BIN)/python -m reproduction bench jjnorm --nodes 100000

@@ -18,7 +18,9 @@ HOPS = 2
 class JoinedGCN(GCN):
     """The 2-layer GCN whose last layer also reads label hops, and whose dropout is given as a mask."""
 
-    def forward(self, x: Tensor, propagation: Propagation, labels: Tensor, mask: Tensor | None = None) -> Tensor:
+    def forward(  # type: ignore[override]
+        self, x: Tensor, propagation: Propagation, labels: Tensor, mask: Tensor | None = None
+    ) -> Tensor:
         hidden = torch.relu(self.linears[0](self.messages[0](x, propagation)))
         hidden = hidden if mask is None else hidden * mask
         return self.linears[1](torch.cat([self.messages[1](hidden, propagation), labels], 1))

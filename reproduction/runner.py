@@ -46,7 +46,8 @@ class Task:
         """As JSON gives them back, which knows no tuples; dataclasses as their fields, with their name."""
 
         def plain(value: Any) -> Any:
-            return {type(value).__name__: asdict(value)} if is_dataclass(value) else str(value)
+            known = is_dataclass(value) and not isinstance(value, type)
+            return {type(value).__name__: asdict(value)} if known else str(value)
 
         return json.loads(json.dumps({"format": FORMAT, **self.settings}, default=plain))
 

@@ -190,7 +190,7 @@ def label_features(column: Column, sample: Sample) -> Tensor:
 def _oracle(sample: Sample, table: np.ndarray) -> PNY:
     """PNY as the published runs had it: the generator's probabilities, and the labels of all but the last time."""
     graph, label, time = sample.graph, torch.tensor(sample.graph.y), torch.tensor(sample.graph.time)
-    sizes = sample.block_model.block_sizes(graph.y, graph.time)
+    sizes = sample.block_model.block_sizes(np.asarray(graph.y), graph.time)
     truth = TrueConnectivity(graph.times, graph.num_labels, sample.block_model.connectivity_given(sizes))
     degree = torch.from_numpy(np.diff(graph.csr().indptr))
     return PNY(label, time, time == int(graph.times[-1]), connectivity=truth, degree=degree, table=table)

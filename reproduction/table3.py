@@ -73,7 +73,7 @@ class SyntheticStudy:
         for seed in range(self.graphs):
             for protocol, row, model in places:
                 title = f"{model.upper()}, {protocol}, {row.title}, graph {seed}"
-                given = {
+                given: dict[str, Any] = {
                     "study": self.name, "protocol": protocol, "row": row, "model": model, "columns": columns,
                     "seed": seed, "options": self.options,
                 }  # fmt: skip

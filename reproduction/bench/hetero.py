@@ -3,6 +3,7 @@
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -26,13 +27,11 @@ def metapaths(
     """
     with tempfile.TemporaryDirectory(dir=place) as folder:
         names = ["generate", *only.split(",")]
-        rows = [
+        rows: list[dict[str, Any]] = [
             {"": name, **in_process(contest, name, f"{folder}/graph", f"{folder}/{name}", scale, cap)} for name in names
         ]
     most = {"memory": 12e9, "disk": 2.3e9}
-    goals = [
-        Goal(f"peak of {row['']}, bytes", -1, most[row[""]], float(row["peak"])) for row in rows if row[""] in most
-    ]
+    goals = [Goal(f"peak of {row['']}, bytes", -1, most[row[""]], row["peak"]) for row in rows if row[""] in most]
     return Report(f"Metapaths, {scale:g} x ogbn-mag, cap {cap}", rows, goals).finish(json)
 
 

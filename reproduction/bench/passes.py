@@ -3,6 +3,7 @@
 import time as clock
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -78,7 +79,8 @@ def tsbm(million_edges: str = "1,2,5,10,20", large: Path | None = None, json: Pa
     """The generator against N² sampling, and its growth; --large DIR writes 10 M nodes and 200 M edges to disk."""
     if large is not None:
         return _written(large).finish(json)
-    rows, goals = [], []
+    rows: list[dict[str, Any]] = []
+    goals = []
     for protocol in PROTOCOLS:
         model = ig.tsbm_model(protocol=protocol)
         best = best_of({"ours": model.sample, "dense": partial(dense, model)}, 6)
@@ -89,7 +91,7 @@ def tsbm(million_edges: str = "1,2,5,10,20", large: Path | None = None, json: Pa
         seconds = best_of({"ours": partial(_consumed, model)}, 4)["ours"]
         rows.append({"graph": f"{million} M edges", "M edges/s": model.expected_edges / seconds / 1e6})
     first, last = (row["M edges/s"] for row in (rows[len(PROTOCOLS)], rows[-1]))
-    goals.append(Goal("time per edge of the largest over the smallest", -1, 2.0, float(first) / float(last)))
+    goals.append(Goal("time per edge of the largest over the smallest", -1, 2.0, first / last))
     return Report("Sampling", rows, goals).finish(json)
 
 

@@ -85,6 +85,6 @@ def _read(indices, x, step):  # type: ignore[no-untyped-def]
     for e in range(len(indices)):
         row, later = np.uint32(indices[e]), np.int64(indices[min(e + 16, last)])
         for k in range(0, x.shape[1], step):
-            _prefetch(x, later, k)
+            _prefetch(x, later, k)  # type: ignore[call-arg]
             total += x[row, np.uint32(k)]
     return total

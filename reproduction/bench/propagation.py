@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,7 @@ def _contest(graph: ig.TemporalGraph, widths: list[int], rounds: int, with_peers
         }
         for name, (product, norm) in others.items():
             same(name, np.asarray(product(x)), hop(x, "pmp" if norm == "mean" else "plain", norm))
-            calls[name] = lambda product=product: product(x)
+            calls[name] = partial(product, x)
         best = best_of(calls, rounds, seconds=12.0, clock=time.process_time if busy else time.perf_counter)
         for name, taken in best.items():
             rows.setdefault(name, {"seconds": name})[f"f = {width}"] = taken
