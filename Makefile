@@ -5,7 +5,7 @@ LIGHT := .venv-light
 BIN := $(VENV)/bin
 PIP := -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: run test test-without-torch docs bench clean
+.PHONY: run test test-without-torch docs reproduce clean
 
 # The main job on a generated graph with a known shift; the second time it only shows what was found.
 run: $(VENV)/.run
@@ -13,8 +13,8 @@ run: $(VENV)/.run
 	$(BIN)/impact run out/example-graph --out out/example --cutoff 8 --budget 90s
 
 test: $(VENV)/.test
-	$(BIN)/ruff check src tests examples benchmarks
-	$(BIN)/ruff format --check src tests examples benchmarks
+	$(BIN)/ruff check src tests examples reproduction
+	$(BIN)/ruff format --check src tests examples reproduction
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto
@@ -26,8 +26,14 @@ test-without-torch: $(LIGHT)/.ready
 docs: $(VENV)/.docs
 	$(BIN)/mkdocs build --strict
 
-bench: $(VENV)/.test
-	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
+# Every study and some benchmarks in small sizes, in two minutes; `python -m reproduction` lists all of them.
+reproduce: $(VENV)/.test
+	$(BIN)/python -m reproduction table1 --seeds 2 --data tsbm --out out/reproduce
+	$(BIN)/python -m reproduction table2 --dataset hetero-tsbm --seeds 2 --models SeHGNN --methods pmp --out out/reproduce
+	$(BIN)/python -m reproduction table3 --graphs 2 --rows fixed --columns mmp,pmp,pmp+jjnorm --out out/reproduce
+	$(BIN)/python -m reproduction gamma --graphs 2 --gammas 0.4,0.7 --models sgc --out out/reproduce
+	$(BIN)/python -m reproduction bench propagation --nodes 50000 --edges 1000000 --widths 16,128 --rounds 3
+	$(BIN)/python -m reproduction bench jjnorm --nodes 100000
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -67,7 +67,7 @@ def test_relative_links_lead_somewhere(page):
 def test_named_files_tests_and_objects_exist(page):
     text = re.sub(FENCE, "", page.read_text(encoding="utf-8"))
     for quoted in re.findall(r"`([^`\n]+)`", text):
-        file = re.fullmatch(r"((?:src|tests|docs|examples|benchmarks)/[\w./-]+)(?:::(\w+))?", quoted)
+        file = re.fullmatch(r"((?:src|tests|docs|examples|reproduction)/[\w./-]+)(?:::(\w+))?", quoted)
         if file:
             path = ROOT / file.group(1)
             assert path.exists(), f"{page.name} names {quoted}"

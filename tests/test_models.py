@@ -1,17 +1,12 @@
 """The models: shapes, the same numbers as dense formulas, time weights that count, invertible blocks."""
 
-import io
-import json
-
 import numpy as np
 import pytest
 import torch
-from rich.console import Console
 from torch_geometric.nn import GroupAddRev
 
 import impact_gnn as ig
 from impact_gnn._array import autograd, matrices
-from impact_gnn.bench import layerwise
 from impact_gnn.nn import (
     ALIGNMENTS,
     GAMLP,
@@ -400,16 +395,3 @@ def test_large_eigendecompositions_are_shared_among_threads():
     finally:
         torch.set_num_threads(before)
     torch.testing.assert_close(vectors * values[:, None] @ vectors.mT, batch)
-
-
-def test_the_benchmark_compares_all_methods_with_the_plain_network():
-    setting = layerwise.Setting("tiny", 120, None, hidden=4, epochs=3, rounds=2, jjnorm=1.5, pny=0.0)
-    result = json.loads(json.dumps(layerwise.run(setting)))
-    assert set(result["methods"]) == set(layerwise.METHODS)
-    assert result["methods"]["none"]["ratio"] == 1
-    assert [goal["met"] for goal in result["goals"] if "pny" in goal["goal"]] == [False]
-    console = Console(file=io.StringIO(), width=120)
-    layerwise.show(result, console)
-    assert "pny-constant" in console.file.getvalue()
-    with pytest.raises(ig.InputError, match="must hold 'none'"):
-        layerwise.run(setting, methods=("pny",))

@@ -17,8 +17,6 @@ NEED_TORCH = (
     "_array.autograd",
     "pipeline",
     "backtesting",
-    "experiments",
-    "bench",
     "job",
 )
 """These, and the command line with its report, may need torch; everything else must import without it."""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from impact_gnn.cli import graphs, paper, work
+from impact_gnn.cli import graphs, work
 
 app = typer.Typer(
     name="impact",
@@ -24,8 +24,6 @@ app.command()(work.predict)
 app.command()(work.audit)
 app.command()(graphs.convert)
 app.command()(graphs.generate)
-app.add_typer(paper.reproduce, name="reproduce")
-app.add_typer(paper.bench, name="bench")
 
 
 @app.callback(invoke_without_command=True)

@@ -1,0 +1,164 @@
+"""`python -m reproduction`: the commands; what they need is imported when they run."""
+
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+
+from impact_gnn.checks import InputError
+from reproduction.bench import hetero, layerwise, outofcore, passes, propagation
+
+if TYPE_CHECKING:
+    from reproduction.results import Table
+
+app = typer.Typer(
+    name="python -m reproduction", help="The paper's tables and figures run again, and claims about speed.",
+    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+)  # fmt: skip
+bench = typer.Typer(help="Speed and memory as ratios taken within one run.", no_args_is_help=True)
+app.add_typer(bench, name="bench")
+for _function in (
+    propagation.propagation, outofcore.outofcore, layerwise.layerwise, passes.jjnorm, passes.weights,
+    passes.connectivity, passes.tsbm, hetero.metapaths, hetero.sehgnn_epoch,
+):  # fmt: skip
+    bench.command()(_function)
+
+Out = Annotated[Path | None, typer.Option(help="Directory for records and page; a rerun continues.")]
+Root = Annotated[Path | None, typer.Option(help="Folder of the real graphs, or OGB's root.")]
+Workers = Annotated[int, typer.Option(help="Processes of one thread each.")]
+Graphs = Annotated[int, typer.Option(help="Graphs per cell.")]
+Protocols = Annotated[str, typer.Option(help="released, text, theory, or some separated by commas.")]
+Models = Annotated[str | None, typer.Option(help="Some of the models, separated by commas.")]
+Methods = Annotated[str | None, typer.Option(help="Some of the methods, separated by commas.")]
+Seeds = Annotated[int, typer.Option(help="Repetitions.")]
+
+
+@app.command()
+def table1(
+    seeds: Seeds = 5, root: Root = None,
+    data: Annotated[str | None, typer.Option(help="tsbm, aan, scotus, ...; by default all that are there.")] = None,
+    out: Out = None,
+) -> None:  # fmt: skip
+    """Chronological against random split, with and without a time embedding."""
+    from reproduction.table1 import table1 as run
+
+    place = out or Path("out/table1")
+    _shown(place, lambda told: run(seeds, place, names=_split(data), root=root, progress=told))
+
+
+@app.command()
+def table2(
+    dataset: Annotated[str, typer.Option(help="mag, arxiv, papers100M, arxiv-svd, aan, acl_hetero, hetero-tsbm.")],
+    root: Root = None, seeds: Annotated[int | None, typer.Option(help="By default the study's.")] = None,
+    models: Models = None, methods: Methods = None,
+    features: Annotated[Path | None, typer.Option(help="A .npy file whose rows replace the features.")] = None,
+    out: Out = None,
+) -> None:  # fmt: skip
+    """The paper's models with its corrections on real graphs, beside the published numbers."""
+    from impact_gnn import checks
+    from reproduction.studies import STUDIES
+    from reproduction.table2 import table2 as run
+
+    place, study = out or Path("out/table2"), STUDIES[checks.choice("dataset", dataset, STUDIES)]
+    picked = _split(models), _split(methods)
+    _shown(place, lambda told: run(
+        study, place, root=root, seeds=seeds, models=picked[0], methods=picked[1], features=features, progress=told
+    ))  # fmt: skip
+
+
+@app.command()
+def table3(
+    graphs: Graphs = 200, protocol: Protocols = "released", models: Models = None, columns: Methods = None,
+    rows: Annotated[str | None, typer.Option(help="fixed, random, random-zero-diagonal.")] = None,
+    gamma: Annotated[float, typer.Option(help="γ of the row fixed.")] = 0.55, nodes: int = 2000, epochs: int = 200,
+    out: Out = None, workers: Workers = 2,
+) -> None:  # fmt: skip
+    """Every method on the same synthetic graphs, beside the published numbers."""
+    from reproduction.synthetic import MODELS, Options, table3_rows
+    from reproduction.table3 import SyntheticStudy
+
+    place = out or Path("out/table3")
+    study = SyntheticStudy(
+        "table3", graphs, table3_rows(_split(rows), gamma), protocol.split(","), _split(models) or MODELS,
+        _split(columns), Options(nodes, epochs),
+    )  # fmt: skip
+    _shown(place, lambda told: study.run(place, workers=workers, progress=told))
+
+
+@app.command()
+def gamma(
+    graphs: Graphs = 20, gammas: Annotated[str | None, typer.Option(help="Some decays, such as 0.4,0.7.")] = None,
+    protocol: Protocols = "released", models: Models = None, columns: Methods = None, nodes: int = 2000,
+    epochs: int = 200, out: Out = None, workers: Workers = 2,
+) -> None:  # fmt: skip
+    """The figure of gains against the decay γ."""
+    from reproduction import plots
+    from reproduction.synthetic import MODELS, Options
+    from reproduction.table3 import GAMMA_COLUMNS, GAMMAS, SyntheticStudy, gain_figure, gamma_rows
+
+    place = out or Path("out/figure-gamma")
+    rows = gamma_rows(_numbers(gammas) or GAMMAS)
+    study = SyntheticStudy(
+        "figure-gamma", graphs, rows, protocol.split(","), _split(models) or MODELS, _split(columns) or GAMMA_COLUMNS,
+        Options(nodes, epochs),
+    )  # fmt: skip
+    table = _shown(place, lambda told: study.run(place, workers=workers, progress=told))
+    plots.write(gain_figure(table, rows), place / "figure-gamma.png", place / "figure-gamma.svg")
+
+
+@app.command()
+def real_graphs(
+    names: Annotated[list[str] | None, typer.Argument(help="By default all that are there.")] = None,
+    root: Annotated[Path, typer.Option(help="Folder of the real graphs.")] = Path("../shared/data"), seeds: Seeds = 5,
+    run_options: Annotated[str, typer.Option(help='Further options of impact run, such as "--budget 5m".')] = "",
+    out: Out = None,
+) -> None:  # fmt: skip
+    """`impact run` on real graphs whose recent labels are taken away, scored afterwards."""
+    from reproduction.real_graphs import real_graphs as run
+
+    place, options = out or Path("out/real"), shlex.split(run_options)
+    _shown(place, lambda told: run(place, root=root, names=names, options=options, seeds=seeds, progress=told))
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Runs a command; what a user can mend becomes one sentence and exit code 2."""
+    errors = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
+    try:
+        app(arguments)
+    except InputError as error:
+        errors.print(f"error: {error}")
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        errors.print(f"error: {error.strerror or error}{where}; what was finished is kept, run the command again.")
+    sys.exit(2)
+
+
+def _shown(place: Path, run: Callable[[Callable[[int, int, str], None]], "Table"]) -> "Table":
+    """Runs a study with a progress bar, writes its files and prints its page."""
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        line = bar.add_task("running", total=None)
+        table = run(lambda done, total, title: bar.update(line, completed=done, total=total, description=title))
+    files = table.write(place)
+    print(table.markdown())
+    print(f"written: {', '.join(str(file) for file in files)}")
+    return table
+
+
+def _split(text: str | None) -> list[str] | None:
+    return None if text is None else text.split(",")
+
+
+def _numbers(text: str | None) -> list[float] | None:
+    try:
+        return None if text is None else [float(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(f"{text!r} is not a list of numbers; write for example 0.4,0.7.") from None
+
+
+if __name__ == "__main__":  # processes of the runner import this module too
+    main()

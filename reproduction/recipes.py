@@ -1,0 +1,158 @@
+"""The models behind table 2's rows: decoupled ones on hops, linear RevGAT on the whole graph, GAMLP in stages.
+
+Every recipe chooses its epoch on the last labelled period before the cutoff. Inputs made of labels (label hops,
+JJnorm) are made of the labels of earlier periods while it chooses.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+import impact_gnn as ig
+from impact_gnn import nn
+from impact_gnn.pipeline import Method
+from reproduction.operation import stored_hops, stored_label_hops
+from reproduction.synthetic import Chain
+from reproduction.table2 import Outcome, Problem
+
+
+@dataclass(frozen=True)
+class Decoupled:
+    """A model of `ig.Pipeline`, whose arguments these are; `extras` are parts that every method gets besides."""
+
+    model: str
+    hops: int = 2
+    hidden: int = 64
+    dropout: float = 0.5
+    epochs: int | None = None
+    lr: float = 0.01
+    weight_decay: float = 5e-4
+    refit: bool = True
+    extras: tuple[str, ...] = ()
+
+    def fit(self, problem: Problem, method: str, seed: int, place: Path) -> Outcome:
+        view = problem.view
+        pipeline = ig.Pipeline(
+            self.model, "+".join([method, *self.extras]), view.cutoff, hops=self.hops, hidden=self.hidden,
+            dropout=self.dropout, epochs=self.epochs, lr=self.lr, weight_decay=self.weight_decay, refit=self.refit,
+            seed=seed,
+        ).fit(view)  # fmt: skip
+        predicted = np.full(view.num_nodes, -1)
+        predicted[np.flatnonzero(view.targets())] = pipeline.predict_proba(view).argmax(1)
+        assert pipeline.fitted is not None
+        return Outcome(predicted[problem.rows], pipeline.fitted.valid_score)
+
+
+@dataclass(frozen=True)
+class Linear:
+    """Linear RevGAT on the whole graph in both directions, row means with self-loops.
+
+    With `labels`, the neighbours' labels of the training rows are further features (own label excluded).
+    """
+
+    hidden: int = 256
+    num_layers: int = 2
+    dropout: float = 0.75
+    epochs: int = 2000
+    patience: int | None = None
+    lr: float = 0.002
+    weight_decay: float = 0.0
+    labels: bool = True
+
+    def fit(self, problem: Problem, method: str, seed: int, place: Path) -> Outcome:
+        parts, view = Method.parse(method), problem.view
+        assert view.y is not None
+        split = nn.split_rows(view, valid=1)
+        # Labels of the period to choose by are hidden from every input, as those to predict are.
+        known = view.undirected().masked(int(view.time[split.valid].min()))
+        x = [np.asarray(known.x, np.float32)]
+        if self.labels:
+            x += [np.asarray(hop) for hop in ig.label_hops(known, weighting=parts.weighting)]
+        propagation = nn.Propagation.of(known, weighting=parts.weighting, self_loop=True)
+        task = nn.GraphTask(np.hstack(standardized(x, split.train)), propagation)
+        layers = [nn.align_layer(name, known, table=propagation.table) for name in parts.alignment]
+        training = nn.Training(
+            epochs=self.epochs, lr=self.lr, weight_decay=self.weight_decay, patience=self.patience, seed=seed
+        )
+        result = nn.fit(
+            lambda: nn.LinearRevGAT(
+                task.x.shape[1], view.num_labels, self.hidden, num_layers=self.num_layers, dropout=self.dropout,
+                align=Chain(layers) if layers else None,
+            ),
+            task, view.y, split, training,
+        )  # fmt: skip
+        return Outcome(nn.predict(result.model, task, problem.rows).argmax(1), result.valid_score)
+
+
+@dataclass(frozen=True)
+class Staged:
+    """GAMLP with RLU: hops of all nodes by the disk engine, stages on the rows that have or need a label.
+
+    A prediction is believed by the next stage from the probability `threshold` on. `label_hops` are 1 or 2: up to
+    there the own label is excluded exactly. `memory` is what the disk engine may take, `storage` in what hops are kept.
+    """
+
+    hops: int = 6
+    label_hops: int = 2
+    hidden: int = 1024
+    num_layers: int = 6
+    dropout: float = 0.5
+    stages: int = 4
+    threshold: float = 0.85
+    epochs: int = 150
+    patience: int = 60
+    batch_size: int = 5000
+    lr: float = 0.001
+    memory: str = "8GB"
+    storage: str | None = "float16"
+
+    def fit(self, problem: Problem, method: str, seed: int, place: Path) -> Outcome:
+        """Fits all stages and asks the best for the rows of the problem; hops that are on disk are not made again."""
+        parts, view = Method.parse(method), problem.view
+        if view.x is None:
+            raise ig.InputError("the graph has no features; give some with --features.")
+        if str(parts) != parts.weighting:
+            raise ig.InputError(f"method {method!r} is more than a weighting, all that GAMLP with RLU takes here.")
+        assert view.y is not None
+        disk = ig.engines.Disk(place / parts.weighting, memory=self.memory, storage=self.storage)
+        rows = np.union1d(np.flatnonzero(view.y >= 0), problem.rows)
+        split = nn.split_rows(view, valid=1)
+        here = nn.Split(np.searchsorted(rows, split.train), np.searchsorted(rows, split.valid))
+        whole = [view.x, *stored_hops(view, disk, parts.weighting, self.hops)]
+        hops = standardized([np.asarray(hop[rows], np.float32) for hop in whole], here.train)
+
+        def make_task(soft: np.ndarray) -> nn.HopTask:
+            """Label hops of what is believed; the most probable class stands for it."""
+            label = np.full(view.num_nodes, -1)
+            label[rows] = np.where(soft.any(1), soft.argmax(1), -1)
+            name = f"labels-{hashlib.sha256(label.tobytes()).hexdigest()[:12]}"
+            label_hops = stored_label_hops(view, disk, parts.weighting, label, self.label_hops, name)
+            return nn.HopTask(hops, [np.asarray(hop[rows], np.float32) for hop in label_hops])
+
+        training = nn.Training(
+            epochs=self.epochs, lr=self.lr, weight_decay=0.0, batch_size=self.batch_size, patience=self.patience,
+            seed=seed,
+        )  # fmt: skip
+        best = nn.fit_stages(
+            lambda: nn.GAMLP(
+                [hop.shape[1] for hop in hops], view.num_labels, self.hidden,
+                label_channels=[view.num_labels] * self.label_hops, num_layers=self.num_layers, dropout=self.dropout,
+            ),
+            make_task, view.y[rows], here, view.num_labels, training,
+            nn.Reliable(stages=self.stages, threshold=self.threshold),
+        )  # fmt: skip
+        predicted = nn.predict(best.result.model, best.task, np.searchsorted(rows, problem.rows)).argmax(1)
+        return Outcome(predicted, best.result.valid_score)
+
+
+def standardized(parts: Sequence[np.ndarray], rows: np.ndarray) -> list[np.ndarray]:
+    """Every matrix with mean 0 and variance 1 per column over `rows`; constant columns are only centred."""
+    out = []
+    for values in parts:
+        some = values[rows].astype(np.float64)
+        std = some.std(0)
+        out.append(((values - some.mean(0)) / np.where(std > 1e-8, std, 1)).astype(np.float32))
+    return out
