@@ -66,10 +66,11 @@ def atomic_directory(path: Path, may_replace: Callable[[Path], bool]) -> Iterato
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def write_json(path: Path, content: Any) -> None:
+def write_json(path: Path, content: Any, *, allow_nan: bool = True) -> None:
     """Writes `content` as readable JSON, atomically."""
     with atomic_file(path) as temporary:
-        temporary.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=allow_nan)
+        temporary.write_text(text + "\n", encoding="utf-8")
 
 
 def read_json(path: Path) -> Any:
@@ -115,6 +116,20 @@ def checksum(path: Path) -> str:
         while chunk := file.read(CHUNK):
             digest.update(chunk)
     return digest.hexdigest()
+
+
+def digest(*parts: object) -> str:
+    """SHA-256 over arrays (in blocks, so that a memory map is not loaded whole) and anything with a `repr`."""
+    total = hashlib.sha256()
+    for part in parts:
+        if not isinstance(part, np.ndarray):
+            total.update(repr(part).encode() + b"\0")
+            continue
+        total.update(f"{part.dtype.str}{part.shape}".encode())
+        rows = max(1, CHUNK // max(1, part[:1].nbytes)) if part.ndim else 1
+        for start in range(0, len(part) if part.ndim else 0, rows):
+            total.update(np.ascontiguousarray(part[start : start + rows]).data)
+    return f"sha256:{total.hexdigest()}"
 
 
 def byte_size(text: str | int) -> int:

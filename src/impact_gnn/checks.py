@@ -24,6 +24,18 @@ class InputError(ValueError):
         super().__init__(" ".join(sentence.splitlines()))
 
 
+class TooShort(InputError):
+    """The labelled past is too short for a back-test."""
+
+
+class DiskFull(RuntimeError):
+    """A disk has no room left; nothing is wrong with what the user brought."""
+
+
+class WorkerLost(RuntimeError):
+    """A process that shared the work has died."""
+
+
 def choice(name: str, value: object, allowed: Iterable[str]) -> str:
     """`value` if it is one of `allowed`, otherwise an `InputError` that lists them."""
     options = list(allowed)

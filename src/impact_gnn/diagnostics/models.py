@@ -25,6 +25,15 @@ ROUNDS, CLOSE = 200, 1e-6
 """Rounds of fitting at most, and the largest relative change of a factor that ends them earlier."""
 
 
+@dataclass(frozen=True)
+class Share:
+    """A share with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
 @dataclass(frozen=True, eq=False)
 class Fits:
     """What every model leaves unexplained: weighted sums of squared residuals of the neighbour shares.
@@ -47,7 +56,7 @@ class Fits:
     drawn: dict[str, np.ndarray]
     seen: float
 
-    def share(self, model: str, base: str = "still", best: str | None = None) -> tuple[float, float, float]:
+    def share(self, model: str, base: str = "still", best: str | None = None) -> Share:
         """How much of what `base` leaves unexplained `model` explains, with its interval.
 
         With `best` given, of that part only which `best` explains.
@@ -55,7 +64,7 @@ class Fits:
         value = self._share({name: np.array([left]) for name, left in self.left.items()}, model, base, best)[0]
         drawn = self._share(self.drawn, model, base, best)
         half = 1.96 * float(np.std(drawn))
-        return float(value), float(max(value - half, 0.0)), float(min(value + half, 1.0))
+        return Share(float(value), float(max(value - half, 0.0)), float(min(value + half, 1.0)))
 
     def moving(self) -> tuple[float, float]:
         """Interval of what depends on time at all: what `still` leaves, as a share of what is seen."""
@@ -157,7 +166,7 @@ class Layout:
         for _ in range(ROUNDS):
             g = _ratio(columns, (f @ reach)[:, None, :])
             before, f = f, _ratio(rows, g.sum(1) @ reach.T)
-            if _settled(before, f):
+            if _converged(before, f):
                 break
         scale = np.maximum(g[..., 0].sum(1), 1e-300)[:, None] if index is self.distance else np.ones((len(f), 1))
         return f * scale, g / scale[:, None]
@@ -172,7 +181,7 @@ class Layout:
         for _ in range(ROUNDS):
             f = _ratio(rows, np.broadcast_to(reach @ h, rows.shape))
             before, h = h, _ratio(columns, f.sum(0) @ reach)
-            if _settled(before, h):
+            if _converged(before, h):
                 break
         return _ratio(rows, np.broadcast_to(reach @ h, rows.shape)), a, h
 
@@ -196,5 +205,5 @@ def _ratio(count: np.ndarray, expected: np.ndarray) -> np.ndarray:
     return np.divide(count, expected, out=np.zeros(count.shape), where=expected > 0)
 
 
-def _settled(before: np.ndarray, now: np.ndarray) -> bool:
+def _converged(before: np.ndarray, now: np.ndarray) -> bool:
     return bool((np.abs(now - before) <= CLOSE * now.max(initial=0.0)).all())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, to_hex
@@ -97,13 +99,12 @@ def mix_change(ax: Axes, times: np.ndarray, change: np.ndarray, noise: np.ndarra
 
 @inline("Drift of the features by period")
 def feature_drift(
-    ax: Axes, times: np.ndarray, drift: np.ndarray, all_times: np.ndarray, all_drift: np.ndarray, cutoff: float | None
+    ax: Axes, times: np.ndarray, drift: np.ndarray, all_times: np.ndarray, all_drift: np.ndarray, cutoff: float
 ) -> None:
     """Drift of class means from their own past, and of the mean of all nodes, labelled or not."""
     ax.plot(all_times, all_drift, color=PALETTE[1], dashes=DASHES[1], linewidth=1.4)
     ax.plot(times, drift, color=PALETTE[0], **line(len(times)))
-    if cutoff is not None:
-        ax.axvline(cutoff, color=FAINT, linewidth=1, linestyle=":")
+    ax.axvline(cutoff, color=FAINT, linewidth=1, linestyle=":")
     whole_ticks(ax)
     from_zero(ax)
     ax.set_xlabel("period")
@@ -164,7 +165,7 @@ def shift(ax: Axes, times: np.ndarray, plain: np.ndarray, corrected: np.ndarray,
 
 @inline("Map of the features", height=300)
 def feature_map(
-    ax: Axes, nodes: list[tuple[np.ndarray, str]], means: list[tuple[np.ndarray, str]], names: tuple[str, str]
+    ax: Axes, nodes: list[tuple[np.ndarray, str]], means: list[tuple[np.ndarray, str]], names: Sequence[str]
 ) -> None:
     """Nodes as dots, and the path of every class's mean from its first period (ring) to its last (disc)."""
     for places, colour in nodes:
@@ -207,12 +208,11 @@ def histogram(ax: Axes, counts: np.ndarray) -> None:
 
 
 @inline("Nodes and known labels by period")
-def nodes_by_period(ax: Axes, times: np.ndarray, nodes: np.ndarray, labelled: np.ndarray, cutoff: float | None) -> None:
+def nodes_by_period(ax: Axes, times: np.ndarray, nodes: np.ndarray, labelled: np.ndarray, cutoff: float) -> None:
     """Nodes of every period, and those of them whose label is known."""
     _columns(ax, np.zeros(len(times)), nodes, FAINT, 0.35)
     _columns(ax, np.zeros(len(times)), labelled, PALETTE[0], 0.85)
-    if cutoff is not None:
-        ax.axvline(float(np.searchsorted(times, cutoff)), color=INK, linewidth=1.2, linestyle=":")
+    ax.axvline(float(np.searchsorted(times, cutoff)), color=INK, linewidth=1.2, linestyle=":")
     _column_names(ax, times)
     from_zero(ax)
     ax.grid(axis="x", visible=False)
