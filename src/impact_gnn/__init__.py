@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from impact_gnn.data.tsbm import tsbm, tsbm_model
     from impact_gnn.diagnostics import diagnose
     from impact_gnn.graph import TemporalGraph
-    from impact_gnn.job import run
     from impact_gnn.pipeline import Pipeline
     from impact_gnn.propagation.hops import propagate
     from impact_gnn.propagation.labels import label_hops

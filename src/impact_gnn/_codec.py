@@ -82,15 +82,15 @@ def _decode(kind: Any, data: Any, where: str) -> Any:
     if dataclasses.is_dataclass(kind):
         names = {field.name for field in dataclasses.fields(kind)}
         _expect(isinstance(data, dict) and names == set(data), f"an object with {sorted(names)}", data, where)
-        hints = _hints(kind)
-        return kind(**{name: _decode(hints[name], part, f"{where}.{name}") for name, part in data.items()})
+        hints, make = _hints(kind), typing.cast(Any, kind)
+        return make(**{name: _decode(hints[name], part, f"{where}.{name}") for name, part in data.items()})
     fits = isinstance(data, int | float if kind is float else kind) and (kind is bool or not isinstance(data, bool))
     _expect(fits, f"of type {kind.__name__}", data, where)
     return kind(data)
 
 
 @functools.cache
-def _hints(kind: type) -> dict[str, Any]:
+def _hints(kind: Any) -> dict[str, Any]:
     return typing.get_type_hints(kind)
 
 

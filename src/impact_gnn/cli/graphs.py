@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from impact_gnn import checks
+from impact_gnn import _files, checks
+from impact_gnn._codec import encode
+from impact_gnn._progress import Terminal
 from impact_gnn.checks import InputError
-from impact_gnn.cli.common import console, guarded, progress_bar, write_json
+from impact_gnn.cli.common import console, errors, guarded, write_json
 from impact_gnn.data.files import load
 from impact_gnn.data.hetero_tsbm import PRESETS, hetero_tsbm, scaled
 from impact_gnn.data.ogb import load_ogb
@@ -26,10 +27,8 @@ Features = Annotated[Path | None, typer.Option(help="A .npy file whose rows repl
 
 def opened(graph: str, features: Path | None = None) -> TemporalGraph:
     """The graph at a path, with other features if given."""
-    from impact_gnn import _files
-
-    found = load(graph)
-    return found if features is None else found.with_features(_files.open_array(features))
+    given = load(graph)
+    return given if features is None else given.with_features(_files.open_array(features))
 
 
 def check(
@@ -40,15 +39,15 @@ def check(
     """Check a graph at the door and print what is in it."""
 
     def work() -> None:
-        found = opened(graph)
-        at = found.infer_cutoff() if cutoff is None and found.y is not None and (found.y >= 0).any() else cutoff
+        given = opened(graph)
+        at = given.infer_cutoff() if cutoff is None and given.y is not None and (given.y >= 0).any() else cutoff
         if at is not None:
-            found.masked(at)
-        summary = found.summary()
+            given.masked(at)  # refuses a cutoff that cannot be used
+        summary = given.summary()
         console.print(str(summary))
         if at is not None:
-            console.print(f"to predict {int(found.targets(at).sum()):,} nodes at or after time {at}")
-        write_json(json, asdict(summary) | {"inferred_cutoff": at})
+            console.print(f"to predict {int(given.targets(at).sum()):,} nodes at or after time {at}")
+        write_json(json, encode(summary) | {"inferred_cutoff": at})
 
     guarded(work)
 
@@ -67,15 +66,15 @@ def convert(
         if (graph is None) == (ogb is None) or (ogb is None) != (root is None):
             raise InputError("name what to convert: a graph, or a data set of OGB with --ogb NAME --root DIR.")
         if ogb is None or root is None:
-            found = opened(str(graph))
+            given = opened(str(graph))
         else:
             official = load_ogb(ogb, root)
-            found = official.graph
+            given = official.graph
             console.print(
                 f"the official split: labels are known before {official.cutoff}; use --cutoff {official.cutoff}"
             )
-        found.save(out)
-        console.print(f"{found} saved to {out}")
+        given.save(out)
+        console.print(f"{given} saved to {out}")
 
     guarded(work)
 
@@ -110,9 +109,9 @@ def generate(
                 names = ", ".join("--" + name.replace("_", "-") for name in ignored)
                 raise InputError(f"--preset {preset} has its own sizes and takes no {names}; use --scale, or Python.")
             sizes = scaled(PRESETS[checks.choice("preset", preset, PRESETS)], scale)
-            made = hetero_tsbm(**sizes, seed=seed)
-            made.save(out)
-            console.print(f"{made} saved to {out}")
+            generated = hetero_tsbm(**sizes, seed=seed)
+            generated.save(out)
+            console.print(f"{generated} saved to {out}")
             return
         try:
             step: float | str = float(decay)
@@ -121,8 +120,8 @@ def generate(
         model = tsbm_model(
             nodes, times, labels, features, decay=step, protocol=protocol, mean_degree=mean_degree, seed=seed
         )
-        with progress_bar("edges") as update:
-            write_tsbm(out, model, memory=memory, progress=lambda done, total: update(done, total, ""))
+        with Terminal(errors) as terminal:
+            write_tsbm(out, model, memory=memory, progress=lambda done, total: terminal("edges", done, total))
         console.print(f"{load(out)} saved to {out}")
 
     guarded(work)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from impact_gnn import checks
 from impact_gnn.graph import TemporalGraph, Triple
 from impact_gnn.propagation import memory
 from impact_gnn.propagation.hops import operator
@@ -46,3 +47,24 @@ class Engine(memory.Memory):
 
 
 Memory = Engine
+
+
+class Choice(NamedTuple):
+    """An engine, and what was estimated and chosen."""
+
+    engine: Engine
+    sentence: str
+
+
+def choose(
+    graph: TemporalGraph,
+    kind: str = "auto",
+    *,
+    memory: str | None = None,
+    scheduler: str | None = None,
+    scratch: Any = None,
+) -> Choice:
+    """The engine that the options of the command line ask for."""
+    if checks.choice("engine", kind, ("auto", "memory", "disk", "dask")) in ("disk", "dask"):
+        raise checks.InputError(f"engine={kind!r} cannot be used by this command yet; use memory.")
+    return Choice(Engine(), "engine: memory")

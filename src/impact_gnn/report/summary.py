@@ -119,7 +119,5 @@ def read_summary(path: Path) -> RunSummary:
     content = _files.read_json(path)
     schema = content.pop("schema", None) if isinstance(content, dict) else None
     if schema != SCHEMA:
-        raise InputError(
-            f"{path} has schema {schema!r}, this release reads {SCHEMA}; use the release that wrote it."
-        )
+        raise InputError(f"{path} has schema {schema!r}, this release reads {SCHEMA}; use the release that wrote it.")
     return decode(RunSummary, content, path.name)
