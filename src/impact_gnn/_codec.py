@@ -82,7 +82,8 @@ def _decode(kind: Any, data: Any, where: str) -> Any:
     if dataclasses.is_dataclass(kind):
         names = {field.name for field in dataclasses.fields(kind)}
         _expect(isinstance(data, dict) and names == set(data), f"an object with {sorted(names)}", data, where)
-        hints, make = _hints(kind), typing.cast(Any, kind)
+        make = typing.cast(Any, kind)
+        hints = _hints(make)
         return make(**{name: _decode(hints[name], part, f"{where}.{name}") for name, part in data.items()})
     fits = isinstance(data, int | float if kind is float else kind) and (kind is bool or not isinstance(data, bool))
     _expect(fits, f"of type {kind.__name__}", data, where)

@@ -24,15 +24,15 @@ class InputError(ValueError):
         super().__init__(" ".join(sentence.splitlines()))
 
 
-class TooShort(InputError):
+class TooShort(InputError):  # noqa: N818
     """The labelled past is too short for a back-test."""
 
 
-class DiskFull(RuntimeError):
+class DiskFull(RuntimeError):  # noqa: N818
     """A disk has no room left; nothing is wrong with what the user brought."""
 
 
-class WorkerLost(RuntimeError):
+class WorkerLost(RuntimeError):  # noqa: N818
     """A process that shared the work has died."""
 
 
