@@ -13,8 +13,10 @@ from pathlib import Path
 import numpy as np
 
 import impact_gnn as ig
-from impact_gnn.backtesting.scores import Scores, Unit
-from impact_gnn.job.run import Options, run
+from impact_gnn._codec import encode
+from impact_gnn.backtesting import Scores, Unit, varied
+from impact_gnn.job.run import model_for
+from impact_gnn.pipeline import Method
 
 CUTOFFS = {"aan": 2011, "scotus": 1990, "twitch": 20, "acl_hetero": 2022, "ogbn_arxiv": 2019}
 
@@ -25,32 +27,33 @@ def load(name: str, root: Path) -> ig.TemporalGraph:
     return graph.with_features(np.load(embedded)["x_svd"]) if embedded.is_file() else graph
 
 
-def one(name: str, root: Path, out: Path, options: Options, seeds: int) -> dict:
+def one(name: str, root: Path, out: Path, budget: float, seeds: int) -> dict:
     graph, cutoff = load(name, root), CUTOFFS[name]
     folder = out / name
-    summary = run(graph.masked(cutoff), folder, options)
-    found = {"name": name, "choice": summary["choice"], "why": summary["why"], **summary["cost"]}
-    rows = {row["method"]: row for row in summary["backtest"]["rows"]}
-    found["backtest"] = rows[summary["choice"]]["difference"] if summary["choice"] in rows else None
-    found["best"] = {"method": summary["backtest"]["rows"][0]["method"], **summary["backtest"]["rows"][0]}
-    found["target"] = score(graph, cutoff, summary["choice"], options, seeds)
+    summary = ig.run(graph.masked(cutoff), folder, cutoff=cutoff, budget=budget)
+    chosen, best = summary.backtest.row(summary.choice), summary.backtest.rows[0]
+    found = {
+        "name": name, "choice": str(summary.choice), "why": str(summary.backtest.decision), **encode(summary.cost),
+        "backtest": None if chosen is None else encode(chosen.difference), "best": encode(best),
+        "target": score(graph, cutoff, summary.choice, seeds),
+    }  # fmt: skip
     (folder / "scored.json").write_text(json.dumps(found, indent=1))
     return found
 
 
-def score(graph: ig.TemporalGraph, cutoff: int, choice: str, options: Options, seeds: int) -> dict:
-    scores, view, options = Scores(), graph.masked(cutoff), options.settled(graph)
-    inputs = options.pipeline(cutoff).inputs(view)
-    for method in dict.fromkeys(["plain", choice]):
+def score(graph: ig.TemporalGraph, cutoff: int, choice: Method, seeds: int) -> dict:
+    scores, view, plain = Scores(), graph.masked(cutoff), Method()
+    pipeline = ig.Pipeline(model_for(graph, "auto"), cutoff=cutoff)
+    inputs = pipeline.inputs(view)
+    for method in dict.fromkeys([plain, choice]):
         for seed in range(seeds):
-            parameters = options.pipeline(cutoff, method).get_params() | {"seed": seed}
-            fitted = ig.Pipeline(**parameters).fit(view, inputs=inputs)
+            fitted = varied(pipeline, method, seed=seed, cutoff=cutoff).fit(view, inputs=inputs)
             rows = fitted.targets(graph)
             known = graph.y[rows] >= 0
             predicted = fitted.predict_proba(view, inputs=inputs).argmax(1)
             scores.put(Unit(method, cutoff, seed), predicted[known] == graph.y[rows][known])
-    difference = None if choice == "plain" else vars(scores.difference(choice))
-    return {"plain": scores.accuracy("plain"), "choice": scores.accuracy(choice), "difference": difference}
+    difference = None if choice == plain else encode(scores.difference(choice))
+    return {"plain": scores.accuracy(plain), "choice": scores.accuracy(choice), "difference": difference}
 
 
 def row(found: dict) -> str:
@@ -84,8 +87,7 @@ def main() -> None:
             rest = ["--root", given.root, "--out", given.out, "--budget", given.budget, "--seeds", given.seeds]
             subprocess.run([sys.executable, __file__, name, *map(str, rest)], check=True)
         return
-    options = Options(cutoff=CUTOFFS[given.names[0]], budget=given.budget)
-    print(row(one(given.names[0], given.root, given.out, options, given.seeds)), flush=True)
+    print(row(one(given.names[0], given.root, given.out, given.budget, given.seeds)), flush=True)
 
 
 if __name__ == "__main__":
