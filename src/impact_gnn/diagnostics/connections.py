@@ -45,7 +45,6 @@ class Separability(Finding):
         symmetry: The same share among that which g(y, ỹ, t̃−t) explains, with past and future apart.
         per_node: Share explained when connections are counted per node of the neighbours' period, as GenPMP does.
         with_sides: Share explained when past and future may differ.
-        from_past: Share of the edges between times that were given from the older to the younger end.
         steps: First time of every step [T].
         distances: Distances between steps [D].
         g: The fitted g of every group of neighbours [D].
@@ -61,7 +60,6 @@ class Separability(Finding):
     symmetry: Share | None = None
     per_node: Share | None = None
     with_sides: Share | None = None
-    from_past: float | None = None
     steps: list[int] = field(default_factory=list)
     distances: list[int] = field(default_factory=list)
     g: dict[str, list[float]] = field(default_factory=dict)
@@ -91,12 +89,12 @@ def separability(view: View, pairs: PairCounts | None, fits: Fits | None) -> Sep
     """
     if pairs is None or fits is None:
         why = "Labels are known in fewer than three periods, so distances in time cannot be compared."
-        return Separability(CANNOT_TELL, why if pairs else _missing(view), from_past=view.from_past)
+        return Separability(CANNOT_TELL, why if pairs else _missing(view))
     weight = pairs.counts.sum((1, 2, 3))
     g = (weight[:, None, None] * fits.g).sum(0) / weight.sum()
     same, different = pairs.counts[:, 0].sum(0), pairs.counts[:, 1:].sum((0, 1))
     series = (
-        fits.share("separable", best="sided"), fits.share("sized"), fits.share("sided"), view.from_past,
+        fits.share("separable", best="sided"), fits.share("sized"), fits.share("sided"),
         listed(pairs.steps), listed(fits.distances), {name: listed(part) for name, part in zip(GROUPS, g, strict=True)},
         listed(same / max(same.sum(), 1)), listed(different / max(different.sum(), 1)), _curves(view),
     )  # fmt: skip

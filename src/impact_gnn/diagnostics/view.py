@@ -30,15 +30,12 @@ class View:
         own: The target nodes with the edges among them, undirected; None where there are none.
         edges: Source and target of its edges without loops, those into a sample of nodes if there are many [2, E].
         notes: What was done to get there, in sentences.
-        from_past: Of the edges between different times as they were given, the share whose source is the older
-            end; None where there are none. One half in an undirected graph.
     """
 
     masked: TemporalGraph
     own: TemporalGraph | None
     edges: np.ndarray
     notes: tuple[str, ...]
-    from_past: float | None = None
 
     @property
     def label(self) -> np.ndarray:
@@ -89,8 +86,7 @@ class View:
         weight = parts[0].weight
         if len(parts) > 1 and any(part.weight is not None for part in parts):
             weight = np.concatenate([np.ones(p.num_edges, np.float32) if p.weight is None else p.weight for p in parts])
-        proper, older, across, reversible = _looked_over(edge_index, masked.time)
-        if not proper:
+        if all((source == target).all() for source, target in _blocks(edge_index)):
             return cls(masked, None, none, ("All edges are loops, so nothing can be said about connections.",))
         notes = []
         if masked.is_hetero:
@@ -101,7 +97,7 @@ class View:
         own = TemporalGraph(
             y=masked.y, time=masked.time, edge_index=edge_index, edge_weight=weight, num_labels=masked.num_labels
         )
-        if not reversible:
+        if not _has_reverses(edge_index):
             own = (engine or Memory()).graph(own, undirected=True)
             notes.append("The edges have a direction; they were taken in both, as the paper does.")
         share = min(1.0, MOST_EDGES / own.edge_index.shape[1])
@@ -109,8 +105,7 @@ class View:
         if share < 1:
             notes.append(f"Connections were counted at a random {share:.2%} of the nodes.")
         kept = [block[:, (block[0] != block[1]) & chosen[block[1]]] for block in _blocks(own.edge_index)]
-        from_past = older / across if across else None
-        return cls(masked, own.masked(masked.cutoff), np.concatenate(kept, axis=1), tuple(notes), from_past)
+        return cls(masked, own.masked(masked.cutoff), np.concatenate(kept, axis=1), tuple(notes))
 
 
 def _blocks(edge_index: np.ndarray) -> Iterator[np.ndarray]:
@@ -118,23 +113,15 @@ def _blocks(edge_index: np.ndarray) -> Iterator[np.ndarray]:
         yield np.asarray(edge_index[:, start : start + BLOCK])
 
 
-def _looked_over(edge_index: np.ndarray, time: np.ndarray) -> tuple[int, int, int, bool]:
-    """Edges that are no loops, those from the past, those between times, and whether every edge has its reverse.
+def _has_reverses(edge_index: np.ndarray) -> bool:
+    """Whether every edge has its reverse, as often as it is listed.
 
-    Edges and their reverses are the same collection if sums of random numbers, one drawn for every pair of ends by
-    a hash, agree; that two different collections agree has a chance of 2^-64.
+    Edges and their reverses are the same collection if sums of random numbers, one for every pair of ends by a hash,
+    agree; that those of two different collections agree has a chance of 2^-64.
     """
-    proper = older = across = 0
-    forth = back = np.uint64(0)
-    for source, target in _blocks(edge_index):
-        step = time[source] - time[target]
-        proper += int((source != target).sum())
-        older += int((step < 0).sum())
-        across += int((step != 0).sum())
-        with np.errstate(over="ignore"):
-            forth = forth + _hashed(source, target).sum(dtype=np.uint64)
-            back = back + _hashed(target, source).sum(dtype=np.uint64)
-    return proper, older, across, bool(forth == back)
+    forth = sum(int(_hashed(source, target).sum(dtype=np.uint64)) for source, target in _blocks(edge_index))
+    back = sum(int(_hashed(target, source).sum(dtype=np.uint64)) for source, target in _blocks(edge_index))
+    return (forth - back) % (1 << 64) == 0
 
 
 def _hashed(first: np.ndarray, second: np.ndarray) -> np.ndarray:

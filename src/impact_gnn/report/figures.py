@@ -1,4 +1,4 @@
-"""From the parts of a summary to figures: arrays for the plots, captions and keys."""
+"""From the parts of a summary to figures: drawing, caption and key of each."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from typing import Any
 
 import numpy as np
 from markupsafe import Markup
+from matplotlib.axes import Axes
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path as Outline
+from matplotlib.ticker import MaxNLocator
 
 from impact_gnn.backtesting import Trial
 from impact_gnn.diagnostics import Diagnosis, MessageShift
@@ -17,15 +21,15 @@ from impact_gnn.diagnostics.feature_map import FeatureMap
 from impact_gnn.diagnostics.label_mix import LabelMix
 from impact_gnn.graph import Summary
 from impact_gnn.pipeline import Method
-from impact_gnn.report import plots
+from impact_gnn.report import svg
 from impact_gnn.report.numbers import named, number, percent, whole
-from impact_gnn.report.svg import FAINT, INK, PALETTE, VARIABLES
+from impact_gnn.report.svg import FAINT, INK, PALETTE, VARIABLES, from_zero, in_percent, line, ramp, times_across
 
-MOST_DOTS = 900
-"""Nodes drawn in the map; more would only hide each other."""
+MOST_DOTS, MOST_PERIODS, MOST_TICKS = 900, 200, 8
+"""Nodes in the map (more would only hide each other), periods (the last ones) and ticks of the stacked plots."""
 
-MOST_PERIODS = 200
-"""Periods drawn in the stacked plot: the last ones."""
+DASHES = ((), (5, 2), (1.5, 1.5), (6, 1.5, 1.5, 1.5))
+"""Lines that run close together differ in their dashes too."""
 
 
 @dataclass(frozen=True)
@@ -65,57 +69,115 @@ def key(name: str, colour: str, mark: str = "line") -> Key:
 
 
 def forest(rows: Sequence[Trial], choice: Method) -> Figure | None:
-    """Differences to plain with intervals, of every candidate that has one."""
+    """Differences to plain with intervals, of every candidate that has one, the first on top."""
     known = [(row, row.difference) for row in rows if row.difference is not None]
     if not known:
         return None
     low, value, high = (100 * array(part) for part in zip(*((d.low, d.value, d.high) for _, d in known), strict=True))
-    folds = [list(100 * array(list(row.by_fold.values()))) for row, _ in known]
-    better, worse, open_ = PALETTE[0], PALETTE[1], FAINT
-    colours = [better if a > 0 else worse if b < 0 else open_ for a, b in zip(low, high, strict=True)]
     bold = [row.method == choice for row, _ in known]
-    keys = (key("better than plain", better), key("cannot be told apart", open_), key("worse", worse))
+    # A hopeless candidate must not press the others together; its interval leaves the picture.
+    reach = 3 * max(1.0, float(np.sort(np.abs(value))[(len(value) - 1) // 2]), float(value.max()))
+    left, right = max(min(float(low.min()), 0), -reach), min(max(float(high.max()), 0), reach)
+    margin = 0.05 * max(right - left, 1e-9)
+
+    def draw(ax: Axes) -> None:
+        ax.axvline(0, color=INK, linewidth=1)
+        for place, (row, _) in enumerate(known):
+            colour = PALETTE[0] if low[place] > 0 else PALETTE[1] if high[place] < 0 else FAINT
+            ax.plot([low[place], high[place]], [place, place], color=colour, linewidth=2.2)
+            ticks = 100 * array(list(row.by_fold.values()))
+            ax.plot(ticks, [place] * len(ticks), "|", color=colour, markersize=8, markeredgewidth=1)
+            mark = "o" if left <= value[place] <= right else "<"
+            ax.plot(np.clip(value[place], left, right), place, mark, color=colour, markersize=6)
+        ax.set_xlim(left - margin, right + margin)
+        ax.set_ylim(len(known) - 0.4, -0.6)
+        ax.set_yticks(range(len(known)), [str(row.method) for row, _ in known])
+        for text, heavy in zip(ax.get_yticklabels(), bold, strict=True):
+            text.set_fontweight("bold" if heavy else "normal")
+        ax.tick_params(axis="y", length=0)
+        ax.grid(axis="y", visible=False)
+        ax.spines["left"].set_visible(False)
+        ax.xaxis.set_major_locator(MaxNLocator(6))
+        ax.set_xlabel("points of accuracy above plain")
+
+    title = "Difference to plain with its interval, a row per candidate"
     caption = "Disc: difference over all back-tested periods; bar: its 95% interval; ticks: single periods."
     caption += " The choice is bold." if any(bold) else ""
-    names = [str(row.method) for row, _ in known]
-    return Figure(plots.forest(names, value, low, high, folds, colours, bold), caption, keys)
+    keys = key("better than plain", PALETTE[0]), key("cannot be told apart", FAINT), key("worse", PALETTE[1])
+    return Figure(svg.drawn(title, draw, height=50 + 19 * len(known)), caption, keys)
 
 
 def periods(graph: Summary, cutoff: int) -> Figure:
     """Nodes and known labels by period."""
-    keys = (key("nodes", FAINT, "area"), key("label known", PALETTE[0], "area"))
+    shown, labelled = array(graph.nodes_per_time), array(graph.labelled_per_time)
+
+    def draw(ax: Axes) -> None:
+        _columns(ax, graph.times, [(shown, FAINT, 0.35)])
+        _columns(ax, graph.times, [(labelled, PALETTE[0], 0.85)])
+        ax.axvline(float(np.searchsorted(graph.times, cutoff)), color=INK, linewidth=1.2, linestyle=":")
+        from_zero(ax)
+        ax.grid(axis="x", visible=False)
+        ax.set_ylabel("nodes")
+
+    keys = key("nodes", FAINT, "area"), key("label known", PALETTE[0], "area")
     caption = "Nodes of every period. The dotted line is the cutoff: labels from there on were not read."
-    series = array(graph.times), array(graph.nodes_per_time), array(graph.labelled_per_time)
-    return Figure(plots.nodes_by_period(*series, cutoff), caption, keys)
+    return Figure(svg.drawn("Nodes and known labels by period", draw), caption, keys)
+
+
+def _columns(ax: Axes, times: Sequence[int], stacked: Sequence[tuple[np.ndarray, str, float]]) -> None:
+    """A column for every period side by side; what is stacked comes with colour and strength."""
+    bottom = np.zeros(len(times) + 1)
+    for height, colour, alpha in stacked:
+        top = bottom + np.append(height, height[-1])
+        ax.fill_between(np.arange(len(top)), bottom, top, step="post", color=colour, alpha=alpha, linewidth=0)
+        bottom = top
+    shown = np.arange(0, len(times), -(-len(times) // MOST_TICKS))
+    ax.set_xticks(shown + 0.5, [str(times[int(k)]) for k in shown])
+    ax.set_xlim(0, len(times))
+    ax.set_xlabel("period")
 
 
 def findings(diagnosis: Diagnosis, labels: Labels) -> list[list[Figure]]:
     """The figures of the four assumptions, in their order."""
-    separable = diagnosis.separability
     return [
         label_mix(diagnosis.label_mix, labels),
         feature_drift(diagnosis.feature_drift, diagnosis.cutoff),
-        separability(separable),
-        decay(diagnosis.decay, separable),
+        separability(diagnosis.separability),
+        decay(diagnosis.decay, diagnosis.separability),
     ]
 
 
 def label_mix(finding: LabelMix, labels: Labels) -> list[Figure]:
     """The mix of labels by period, and how far each period's is from the past."""
-    shown, rest = labels.order[: len(PALETTE)], labels.order[len(PALETTE) :]
-    mix = array(finding.mix)[-MOST_PERIODS:]
-    shares, colours = mix[:, shown], list(PALETTE[: len(shown)])
-    keys = [key(named(labels.names[one]), colour, "area") for one, colour in zip(shown, colours, strict=True)]
+    rest, mix = labels.order[len(PALETTE) :], array(finding.mix)[-MOST_PERIODS:]
+    shares = [(mix[:, one], colour, 0.85) for one, colour in zip(labels.order, PALETTE, strict=False)]
+    keys = [key(named(labels.names[one]), colour, "area") for one, colour in zip(labels.order, PALETTE, strict=False)]
     if rest:
-        shares, colours = np.column_stack([shares, mix[:, rest].sum(1)]), [*colours, FAINT]
+        shares.append((mix[:, rest].sum(1), FAINT, 0.85))
         name = named(labels.names[rest[0]]) if len(rest) == 1 else f"{len(rest)} other labels"
         keys.append(key(name, FAINT, "area"))
-    svg = plots.label_mix(array(finding.times)[-MOST_PERIODS:], shares, colours)
-    out = [Figure(svg, "Known labels of every period that has some.", tuple(keys))]
+
+    def draw_mix(ax: Axes) -> None:
+        _columns(ax, finding.times[-MOST_PERIODS:], shares)
+        ax.set_ylim(0, 1)
+        in_percent(ax)
+        ax.set_ylabel("share of known labels")
+        ax.grid(visible=False)
+
+    def draw_change(ax: Axes) -> None:
+        ax.fill_between(finding.times[1:], finding.noise, color=FAINT, alpha=0.25, linewidth=0)
+        ax.plot(finding.times[1:], finding.to_past, color=PALETTE[0], **line(len(finding.to_past)))
+        times_across(ax)
+        from_zero(ax)
+        in_percent(ax)
+        ax.set_ylabel("labels that changed")
+
+    caption = "Known labels of every period that has some."
+    out = [Figure(svg.drawn("Share of every label by period", draw_mix), caption, tuple(keys))]
     if finding.to_past:
-        change = (key("measured", PALETTE[0]), key("what chance alone gives", FAINT, "area"))
-        svg = plots.mix_change(array(finding.times[1:]), array(finding.to_past), array(finding.noise))
-        out.append(Figure(svg, "Share of labels that differ between a period and all before it.", change))
+        change = key("measured", PALETTE[0]), key("what chance alone gives", FAINT, "area")
+        drawing = svg.drawn("Change of the label mix by period, beside what chance gives", draw_change)
+        out.append(Figure(drawing, "Share of labels that differ between a period and all before it.", change))
     return out
 
 
@@ -125,27 +187,70 @@ def feature_drift(finding: FeatureDrift, cutoff: int) -> list[Figure]:
         return []
     all_times = array(finding.all_times)
     later = all_times >= finding.times[0]
-    keys = (key("classes, from their own past", PALETTE[0]), key("all nodes, from the labelled", PALETTE[1], "dash"))
+
+    def draw(ax: Axes) -> None:
+        everybody = array(finding.all_drift)[later]
+        ax.plot(all_times[later], everybody, color=PALETTE[1], dashes=DASHES[1], linewidth=1.4)
+        ax.plot(finding.times, array(finding.drift), color=PALETTE[0], **line(len(finding.times)))
+        ax.axvline(cutoff, color=FAINT, linewidth=1, linestyle=":")
+        times_across(ax)
+        from_zero(ax)
+        ax.set_ylabel("in distances between classes")
+
+    keys = key("classes, from their own past", PALETTE[0]), key("all nodes, from the labelled", PALETTE[1], "dash")
     caption = "Drift in multiples of the distance between classes; the dotted line is the cutoff."
-    everybody = all_times[later], array(finding.all_drift)[later]
-    return [Figure(plots.feature_drift(array(finding.times), array(finding.drift), *everybody, cutoff), caption, keys)]
+    return [Figure(svg.drawn("Drift of the features by period", draw), caption, keys)]
 
 
 def separability(finding: Separability) -> list[Figure]:
     """The fitted g by distance, and connections to the past against those to the future."""
     if not finding.g:
         return []
-    keys = tuple(key(name, PALETTE[k], "dash" if k else "line") for k, name in enumerate(finding.g))
-    curves = [array(g) for g in finding.g.values()]
-    svg = plots.by_distance(array(finding.distances), curves, list(PALETTE[: len(curves)]), "g, fitted")
+    caption = "How much of a node's neighbourhood lies at each distance in time."
     tables = array(finding.same_label), array(finding.different_label)
     offsets, (same, different) = by_offset(array(finding.steps), *tables)
-    sides = (key("same label", PALETTE[0]), key("different labels", PALETTE[1], "dash"))
-    caption = "Edges by the neighbour's distance in time, averaged over pairs of periods."
+
+    def draw(ax: Axes) -> None:
+        ax.axvline(0, color=FAINT, linewidth=1, linestyle=":")
+        ax.plot(offsets, same, color=PALETTE[0], **line(len(offsets)))
+        ax.plot(offsets, different, color=PALETTE[1], dashes=DASHES[1])
+        times_across(ax, "past  ←  neighbour's time − own  →  future")
+        from_zero(ax)
+        ax.set_ylabel("relative to the strongest")
+
+    sides = key("same label", PALETTE[0]), key("different labels", PALETTE[1], "dash")
+    averaged = "Edges by the neighbour's distance in time, averaged over pairs of periods."
     return [
-        Figure(svg, "How much of a node's neighbourhood lies at each distance in time.", keys),
-        Figure(plots.sides(offsets, same, different), caption, sides),
+        _by_distance(finding.distances, finding.g, PALETTE, "g, fitted", caption),
+        Figure(svg.drawn("Connections to the past and to the future", draw), averaged, sides),
     ]
+
+
+def decay(finding: Decay, connections: Separability) -> list[Figure]:
+    """One decay for all beside the decay of every group of neighbours."""
+    if not finding.h:
+        return []
+    curves = {"one decay for all": finding.h, **connections.g}
+    scaled = {name: list(array(values) / sum(values)) for name, values in curves.items() if sum(values) > 0}
+    caption = "How connections fade with the distance in time, each curve scaled to sum 1."
+    return [_by_distance(finding.distances, scaled, (INK, *PALETTE), "share", caption)]
+
+
+def _by_distance(
+    distances: list[int], curves: dict[str, list[float]], colours: Sequence[str], what: str, caption: str
+) -> Figure:
+    """Curves over the distance in time; the first is drawn solid."""
+
+    def draw(ax: Axes) -> None:
+        for place, values in enumerate(curves.values()):
+            marks = {} if place else line(len(distances))
+            ax.plot(distances, values, color=colours[place], dashes=DASHES[place % len(DASHES)], **marks)
+        times_across(ax, "distance in time")
+        from_zero(ax)
+        ax.set_ylabel(what)
+
+    keys = tuple(key(name, colours[place], "dash" if place else "line") for place, name in enumerate(curves))
+    return Figure(svg.drawn("Connections by distance in time", draw), caption, keys)
 
 
 def by_offset(steps: np.ndarray, *tables: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
@@ -158,73 +263,105 @@ def by_offset(steps: np.ndarray, *tables: np.ndarray) -> tuple[np.ndarray, list[
 
 
 def pair_curves(finding: Separability, labels: Labels) -> list[Figure]:
-    """The paper's figure for the strongest pairs of labels: curves by distance, one per own time."""
+    """The paper's figure for the strongest pairs of labels: a curve per own time, early blue, late orange."""
     out = []
     for curve in finding.curves:
+        step = array(curve.neighbour_times)[None, :] - array(curve.own_times)[:, None]
+        share = array(curve.share)
+
+        def draw(ax: Axes, step: np.ndarray = step, share: np.ndarray = share) -> None:
+            for row in range(len(step)):
+                ax.plot(step[row], share[row], color=ramp(row / max(len(step) - 1, 1)), linewidth=1.3)
+            met = step[share > 0]
+            if len(met):
+                ax.set_xlim(met.min() - 0.6, met.max() + 0.6)
+            times_across(ax, "neighbour's time − own", 4)
+            from_zero(ax, ticks=4)
+            in_percent(ax)
+
         pair = f"{named(labels.names[curve.label])} ← {named(labels.names[curve.neighbour])}"
-        span = (key(str(curve.own_times[0]), plots.ramp(0)), key(str(curve.own_times[-1]), plots.ramp(1)))
-        svg = plots.pair_curves(array(curve.own_times), array(curve.neighbour_times), array(curve.share))
-        out.append(Figure(svg, f"{pair} ({whole(curve.edges)} edges)", span))
+        span = key(str(curve.own_times[0]), ramp(0)), key(str(curve.own_times[-1]), ramp(1))
+        drawing = svg.drawn("Where the neighbours of a label are in time", draw, width=172, height=150)
+        out.append(Figure(drawing, f"{pair} ({whole(curve.edges)} edges)", span))
     return out
 
 
-def decay(finding: Decay, connections: Separability) -> list[Figure]:
-    """One decay for all beside the decay of every group of neighbours."""
-    if not finding.h:
-        return []
-    curves = {"one decay for all": array(finding.h)} | {name: array(g) for name, g in connections.g.items()}
-    curves = {name: values / values.sum() for name, values in curves.items() if values.sum() > 0}
-    colours = [INK, *PALETTE][: len(curves)]
-    marks = ["line" if colour == INK else "dash" for colour in colours]
-    keys = tuple(map(key, curves, colours, marks))
-    caption = "How connections fade with the distance in time, each curve scaled to sum 1."
-    svg = plots.by_distance(array(finding.distances), list(curves.values()), colours, "share")
-    return [Figure(svg, caption, keys)]
-
-
 def shift(measured: MessageShift) -> list[Figure]:
-    """A panel per correction: shift by period, plain and corrected."""
-    times, noise, plain = array(measured.times), array(measured.noise), measured.methods["plain"]
+    """A panel per correction: shift by period, plain faint, corrected in colour, above what sampling alone gives."""
+    times, plain = measured.times, measured.methods["plain"]
     top = 1.08 * max(max(values) for values in (measured.noise, *(one.sliced for one in measured.methods.values())))
+    mark = "o" if len(times) == 1 else ""
     out = []
     for name, one in measured.methods.items():
         if one is plain:
             continue
+
+        def draw(ax: Axes, corrected: list[float] = one.sliced) -> None:
+            ax.fill_between(times, measured.noise, color=FAINT, alpha=0.25, linewidth=0)
+            ax.plot(times, plain.sliced, color=INK, linewidth=1.2, dashes=DASHES[1], marker=mark, markersize=4)
+            ax.plot(times, corrected, color=PALETTE[0], linewidth=1.8, marker=mark, markersize=4)
+            times_across(ax, "", 4)
+            from_zero(ax, top, ticks=4)
+
         caption = f"{name}: {number(plain.overall)} → {number(one.overall)}"
         if plain.overall > 0:
             change = one.overall / plain.overall - 1
             caption += f" ({'−' if change < 0 else '+'}{percent(abs(change), 0)})"
-        out.append(Figure(plots.shift(times, array(plain.sliced), array(one.sliced), noise, top), caption))
+        title = "Shift of messages by period, before and after a correction"
+        out.append(Figure(svg.drawn(title, draw, width=172, height=140), caption))
     return out
 
 
 def feature_map(picture: FeatureMap, labels: Labels) -> Figure:
-    """Nodes and the paths of class means in two dimensions."""
+    """Nodes as dots, and the path of every class's mean from its first period (ring) to its last (disc)."""
     places, label = array(picture.nodes.place), np.array(picture.nodes.label)
     kept = np.unique(np.linspace(0, len(places) - 1, min(len(places), MOST_DOTS)).astype(int))
     places, label = places[kept], label[kept]
     colour = {one: shade for one, shade in zip(labels.order, PALETTE, strict=False) if (label == one).any()}
-    dots = [(places[label == one], shade) for one, shade in colour.items()]
     keys = [key(named(labels.names[one]), shade, "dot") for one, shade in colour.items()]
     rest = ~np.isin(label, list(colour))
     if rest.any():
-        dots.insert(0, (places[rest], FAINT))
         keys.append(key("label unknown or another", FAINT, "dot"))
     centres, whose, when = array(picture.means.place), np.array(picture.means.label), np.array(picture.means.time)
-    paths = []
-    for one, shade in colour.items():
-        mine = np.flatnonzero(whose == one)
-        if len(mine):
-            paths.append((centres[mine[np.argsort(when[mine], kind="stable")]], shade))
+    # Without the few that lie far out the others are seen better.
+    low, high = np.quantile(np.concatenate([places, centres]), [0.005, 0.995], axis=0)
+    margin = np.maximum(0.06 * (high - low), 1e-9)
     shares = [f", {percent(share, 0)} of the variance" for share in picture.explained]
     axes = [f"direction {k}{share}" for k, share in enumerate(shares, 1)]
     how = "The two main directions of the features (PCA)."
     if picture.embedding == "tsne":
         axes, how = ["t-SNE 1", "t-SNE 2"], "t-SNE keeps neighbourhoods, not distances."
+
+    def draw(ax: Axes) -> None:
+        for shown, shade in [(rest, FAINT), *((label == one, shade) for one, shade in colour.items())]:
+            # Dots as one path of lines without length and with round ends: a tenth of the bytes of markers.
+            codes = np.tile([Outline.MOVETO, Outline.LINETO], int(shown.sum()))
+            dots = Outline(np.repeat(places[shown], 2, axis=0), codes)
+            ax.add_patch(PathPatch(dots, facecolor="none", edgecolor=shade, linewidth=3, capstyle="round", alpha=0.6))
+        for one, shade in colour.items():
+            path = centres[whose == one][np.argsort(when[whose == one], kind="stable")]
+            ax.plot(*path.T, color=shade, linewidth=1.3)
+            ax.plot(*path[:1].T, "o", color=shade, markersize=5.5, markerfacecolor="none", markeredgewidth=1.5)
+            ax.plot(*path[-1:].T, "o", color=shade, markersize=6, markeredgecolor=INK, markeredgewidth=0.7)
+        ax.set_xlim(low[0] - margin[0], high[0] + margin[0])
+        ax.set_ylim(low[1] - margin[1], high[1] + margin[1])
+        ax.set(xlabel=axes[0], ylabel="".join(axes[1:2]), xticks=[], yticks=[])
+        ax.grid(visible=False)
+
     caption = f"{how} Dots are nodes; lines follow the mean of a class from its first period (ring) to its last (disc)."
-    return Figure(plots.feature_map(dots, paths, [*axes, ""][:2]), caption, tuple(keys))
+    return Figure(svg.drawn("Map of the features", draw, height=300), caption, tuple(keys))
 
 
 def histogram(counts: Sequence[int]) -> Figure:
-    """Predictions by probability."""
-    return Figure(plots.histogram(array(counts)), "Predictions by the probability of the predicted label.")
+    """Predictions by probability, in equal bins from 0 to 1."""
+
+    def draw(ax: Axes) -> None:
+        width = 1 / len(counts)
+        ax.bar((np.arange(len(counts)) + 0.5) * width, counts, width * 0.92, color=PALETTE[0])
+        ax.set_xlim(0, 1)
+        from_zero(ax)
+        ax.set(xlabel="probability of the predicted label", ylabel="nodes")
+        ax.grid(axis="x", visible=False)
+
+    drawing = svg.drawn("How sure the predictions are", draw)
+    return Figure(drawing, "Predictions by the probability of the predicted label.")
