@@ -1,5 +1,8 @@
 """What resumes: finished pieces are read, other inputs are named and refused, foreign files are never touched."""
 
+import itertools
+import os
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -109,6 +112,39 @@ def test_what_a_killed_run_leaves_is_accepted(tmp_path, left):
         (store.directory / "fits" / "x.npy.tmp-abc").touch()
     Store.open(tmp_path / "work", {"n": 1}, within=tmp_path).close()
     assert sorted(f.name for f in (tmp_path / "work").rglob("*") if f.is_file()) == ["inputs.json", "lock"]
+
+
+def test_killed_at_any_moment_it_goes_on(tmp_path):
+    """A process that is killed at its n-th call that changes a file leaves a place that the next one takes up."""
+
+    def work(place):
+        with Store.open(place / "work", {"n": 1}, within=place) as store:
+            store.put_array("fits/a", np.arange(3))
+            return store.once("piece", Outer, lambda: VALUE), store.array("fits/a").tolist()
+
+    for limit in range(1, 100):
+        place = tmp_path / str(limit)
+        child = os.fork()
+        if child == 0:
+            seen = itertools.count(1)
+            for name in ("mkdir", "open", "replace", "fsync", "unlink", "chmod"):
+                plain = getattr(os, name)
+
+                def call(*arguments, plain=plain, seen=seen, limit=limit, **options):
+                    if next(seen) == limit:
+                        os.kill(os.getpid(), signal.SIGKILL)
+                    return plain(*arguments, **options)
+
+                setattr(os, name, call)
+            work(place)
+            os._exit(0)
+        killed = os.WIFSIGNALED(os.waitpid(child, 0)[1])
+        assert work(place) == (VALUE, [0, 1, 2])
+        names = sorted(str(file.relative_to(place)) for file in place.rglob("*") if file.is_file())
+        assert names == ["work/fits/a.npy", "work/inputs.json", "work/lock", "work/piece.json"]
+        if not killed:
+            break
+    assert limit > 10
 
 
 def test_two_processes_do_not_work_in_one_place(tmp_path):

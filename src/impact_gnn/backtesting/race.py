@@ -163,7 +163,7 @@ class Race:
             self.out_of_time = True
             return
         try:
-            pipeline = varied(self.pipeline, unit.method, seed=unit.seed, cutoff=fold.cutoff)
+            pipeline = varied(self.pipeline, unit.method, seed=self.pipeline.seed + unit.seed, cutoff=fold.cutoff)
             probability = pipeline.fit(fold.graph, inputs=inputs).predict_proba(fold.graph, inputs=inputs)
         except (Diverged, InputError) as error:
             if unit.method == PLAIN:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +23,7 @@ WEIGHTINGS = ("plain", "mmp", "pmp", "genpmp")
 ALIGNMENTS = ("center", "standardize", "jjnorm")
 """Alignments are measured on plain messages."""
 
-MOST_COLUMNS, MOST_NODES = 64, 1 << 19
+MOST_COLUMNS, MOST_NODES = 64, 1 << 18
 """Columns of the features that are looked at, and nodes whose messages alignments are computed from."""
 
 MOST_PERIODS = 40
@@ -126,22 +127,21 @@ def message_shift(view: View, *, hops: int = 1, seed: int = 0, engine: Engine | 
     measured: dict[str, Distances] = {}
     for name in weightings:
         steps = [engine.operator(graph, triple, weighting=name) for triple in path]
-        hop = engine.hops(steps * repeats, x)[-1]
         if name != "plain":
-            measured[name] = sample.measure(hop.rows(sample.rows), seed)
+            measured[name] = sample.measure(_rows(engine, steps * repeats, x, sample.rows), seed)
             continue
         nodes = np.union1d(sample.rows, some(view.masked.num_nodes, MOST_NODES, rng))
-        message, place = hop.rows(nodes), np.searchsorted(nodes, sample.rows)
+        message, place = _rows(engine, steps * repeats, x, nodes), np.searchsorted(nodes, sample.rows)
         heard = message[place].any(1)
         measured[name] = sample.measure(message[place], seed)
         noise = sample.noise(message[place], seed, rng)
         time, target = view.masked.time[nodes], view.masked.targets()[nodes]
-        aligned = {
-            "center": alignment.center(message, time),
-            "standardize": alignment.standardize(message, time),
-            "jjnorm": alignment.jjnorm(message, view.label[nodes], time, target=target),
-        }
-        measured |= {other: sample.measure(values[place], seed) for other, values in aligned.items()}
+        for other in ALIGNMENTS:
+            if other == "jjnorm":
+                moved = alignment.jjnorm(message, view.label[nodes], time, target=target)
+            else:
+                moved = (alignment.center if other == "center" else alignment.standardize)(message, time)
+            measured[other] = sample.measure(moved[place], seed)
     for name, one in measured.items():
         square = np.average(np.maximum(np.array(one.sliced) ** 2 - noise**2, 0), weights=sample.count)
         measured[name] = replace(one, overall=float(np.sqrt(square)))
@@ -230,10 +230,14 @@ class Sample:
         weight = [nodes[one.label, one.time] for one in compared]
         if not sum(weight):
             return None
-        names = [field.name for field in fields(ClassDistance)]
-        return ClassDistance(
-            *(float(np.average([getattr(c, name) for c in compared], weights=weight)) for name in names)
-        )
+        table = [[getattr(one, field.name) for field in fields(ClassDistance)] for one in compared]
+        return ClassDistance(*(float(mean) for mean in np.average(table, axis=0, weights=weight)))
+
+
+def _rows(engine: Engine, steps: list[Any], x: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+    """Messages of some nodes; the last hop need not be computed for others."""
+    rows = engine.hops(steps, x, rows=nodes)[-1].rows(nodes)
+    return rows.astype(np.float32) if rows.dtype.itemsize < 4 else rows  # alignments refuse half precision
 
 
 def _there_and_back(graph: TemporalGraph) -> tuple[Triple, ...] | None:

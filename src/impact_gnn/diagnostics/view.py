@@ -17,7 +17,7 @@ from impact_gnn.graph import TemporalGraph
 BLOCK = 1 << 22
 """Edges looked at in one go."""
 
-MOST_EDGES = 1 << 23
+MOST_EDGES = 1 << 22
 """Edges that connections are counted on; of larger graphs the in-edges of a sample of nodes."""
 
 

@@ -39,10 +39,10 @@ def headline(summary: RunSummary) -> list[tuple[str, str]]:
 
 def predicted(summary: RunSummary) -> str:
     """How many nodes got which labels, and where the table is."""
-    found = summary.predictions
-    most = max(found.labels, key=lambda name: found.labels[name])
-    share = percent(found.labels[most] / found.count, 0)
-    where = f"{counted(found.count, 'node')} at or after {summary.cutoff}, in {found.file}"
+    result = summary.predictions
+    most = max(result.labels, key=lambda name: result.labels[name])
+    share = percent(result.labels[most] / result.count, 0)
+    where = f"{counted(result.count, 'node')} at or after {summary.cutoff}, in {result.file}"
     return f"{where}; most often {named(most)} ({share})."
 
 

@@ -126,23 +126,23 @@ def targets(summary: RunSummary) -> Iterator[str]:
 
 def predictions(summary: RunSummary) -> Iterator[str]:
     """Unsure or overconfident probabilities, labels that are rare or never predicted."""
-    found = summary.predictions
-    unsure = sum(found.histogram[: len(found.histogram) // 2]) / found.count
+    result = summary.predictions
+    unsure = sum(result.histogram[: len(result.histogram) // 2]) / result.count
     if unsure >= UNSURE:
         yield f"{percent(unsure, 0)} of the predictions have a probability below one half."
     row = summary.backtest.row(summary.choice)
-    if row is not None and row.accuracy is not None and found.mean_probability - row.accuracy >= OVERCONFIDENT:
+    if row is not None and row.accuracy is not None and result.mean_probability - row.accuracy >= OVERCONFIDENT:
         yield (
-            f"The probabilities average {percent(found.mean_probability)}, but {percent(row.accuracy)} were right in "
+            f"The probabilities average {percent(result.mean_probability)}, but {percent(row.accuracy)} were right in "
             f"the back-test: the model is surer than it should be."
         )
-    labels = zip(found.labels.items(), summary.graph.label_counts, strict=True)
+    labels = zip(result.labels.items(), summary.graph.label_counts, strict=True)
     rare = [named(name) for (name, _), known in labels if known < THIN]
     if rare:
         yield f"Labels with fewer than {THIN} known nodes are hard to learn: {listed(rare)}."
-    never = [named(name) for name, count in found.labels.items() if count == 0]
+    never = [named(name) for name, count in result.labels.items() if count == 0]
     if never:
-        yield f"Never predicted for any of the {whole(found.count)} nodes: {listed(never)}."
+        yield f"Never predicted for any of the {whole(result.count)} nodes: {listed(never)}."
 
 
 CHECKS: tuple[Callable[[RunSummary], Iterator[str]], ...] = (backtest, horizon, assumptions, targets, predictions)
