@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import impact_gnn as ig
-from impact_gnn.backtesting import Reason, Scores, Status, Unit, fold_at, fold_times
+from impact_gnn.backtesting import Reason, Scores, Status, Unit
+from impact_gnn.backtesting.folds import fold_at, fold_times
 from impact_gnn.checks import TooShort
 from impact_gnn.diagnostics.standin import Memory
 from impact_gnn.nn import Diverged

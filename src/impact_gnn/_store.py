@@ -73,10 +73,10 @@ class Store:
             raise
         return cls(directory, lock)
 
-    def once(self, name: str, kind: type[T], make: Callable[[], T]) -> T:
-        """A piece of work: read if it was finished before, otherwise made and kept."""
+    def once(self, name: str, kind: type[T], make: Callable[[], T], *, valid: bool = True) -> T:
+        """A piece of work: read if it was finished before and is still `valid`, otherwise made and kept."""
         file = self.directory / f"{name}.json"
-        if not file.exists():
+        if not valid or not file.exists():
             _files.write_json(file, encode(make()), allow_nan=False)
         return decode(kind, _files.read_json(file), str(file))
 
@@ -89,10 +89,6 @@ class Store:
         """Keeps an array."""
         with _files.atomic_file(self.directory / f"{name}.npy") as temporary, temporary.open("wb") as file:
             np.save(file, values, allow_pickle=False)
-
-    def forget(self, name: str) -> None:
-        """Drops a piece, so that it is made once more."""
-        (self.directory / f"{name}.json").unlink(missing_ok=True)
 
     def close(self) -> None:
         """Lets others open it."""

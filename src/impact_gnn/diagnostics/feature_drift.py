@@ -14,7 +14,7 @@ import numpy as np
 from impact_gnn._array import group_moments
 from impact_gnn.diagnostics.cells import Cells
 from impact_gnn.diagnostics.finding import CANNOT_TELL, DOUBTFUL, FAILS, HOLDS, Finding, Verdict, judge, listed
-from impact_gnn.diagnostics.view import View, recent, some
+from impact_gnn.diagnostics.view import View, recent, some, standardizer
 
 SMALL, LARGE = 0.4, 0.7
 """Up to `SMALL` features of a class count as steady, from `LARGE` on as moving."""
@@ -62,7 +62,7 @@ def feature_drift(view: View, *, replicates: int = 60, seed: int = 0) -> Feature
         >>> feature_drift(View.of(tsbm(num_nodes=1000, num_labels=4, feature_std=1, seed=0).masked(8)))
         2 feature drift: holds, drift of class means, as a multiple of the distance between classes 0.1...
     """
-    if not view.has_features:
+    if not view.num_features:
         return FeatureDrift(CANNOT_TELL, "The graph has no features.")
     if len(view.known) < 2:
         return FeatureDrift(CANNOT_TELL, "Labels are known in one period only, so no drift can be seen.")
@@ -70,8 +70,7 @@ def feature_drift(view: View, *, replicates: int = 60, seed: int = 0) -> Feature
     columns = some(view.num_features, MOST_COLUMNS, rng)
     rows = some(np.flatnonzero(view.label >= 0), MOST_ROWS, rng)
     x = view.features(rows, columns)
-    middle, spread = x.mean(0, dtype=np.float64), x.std(0, dtype=np.float64)
-    scale = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)  # constant columns tell nothing
+    middle, scale = standardizer(x)
     scaled = ((x - middle) * scale).astype(np.float32)
     label, period = view.label[rows], np.searchsorted(view.known, view.masked.period[rows])
     cells = Cells.of(label, period, scaled)

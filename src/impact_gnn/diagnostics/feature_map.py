@@ -9,7 +9,7 @@ import numpy as np
 from impact_gnn import checks
 from impact_gnn._array import group_moments
 from impact_gnn.diagnostics.finding import listed
-from impact_gnn.diagnostics.view import View, some
+from impact_gnn.diagnostics.view import View, some, standardizer
 
 EMBEDDINGS = ("pca", "tsne")
 MOST_CLASSES = 15
@@ -54,16 +54,17 @@ def feature_map(view: View, *, embedding: str = "pca", sample: int = 1500, seed:
     from sklearn.manifold import TSNE
 
     checks.choice("embedding", embedding, EMBEDDINGS)
-    if not view.has_features:
+    if not view.num_features:
         return None
     rng = np.random.default_rng(seed)
     rows = some(view.masked.num_nodes, sample, rng)
     size, (label, period, means) = len(rows), _means(view, rng)
     points = np.concatenate([view.features(rows), means]).astype(np.float64)
-    spread = points[:size].std(0)
-    points = np.divide(points - points[:size].mean(0), spread, out=np.zeros_like(points), where=spread > 0)
+    middle, scale = standardizer(points[:size])
+    points = (points - middle) * scale
     width = min(2 if embedding == "pca" else 30, *points[:size].shape)
-    pca = PCA(width, svd_solver="full").fit(points[:size])
+    with np.errstate(invalid="ignore"):  # constant features have no variance to explain
+        pca = PCA(width, svd_solver="full").fit(points[:size])
     place = pca.transform(points)
     if embedding == "tsne":
         perplexity = min(30.0, max(1.0, (len(points) - 1) / 3))

@@ -42,7 +42,6 @@ class Fits:
         distances: The distinct |t̃ − t| [D].
         g: Fitted g of the separable model [Y, 3, D].
         h: Fitted h of the decay model [D], h(0) = 1.
-        edges_at: Edges by distance [D].
         left: Per model the sum with sampling noise taken out.
         drawn: Per model the same for every replicate of the bootstrap [B].
         seen: The same sum of the shares themselves.
@@ -51,7 +50,6 @@ class Fits:
     distances: np.ndarray
     g: np.ndarray
     h: np.ndarray
-    edges_at: np.ndarray
     left: dict[str, float]
     drawn: dict[str, np.ndarray]
     seen: float
@@ -102,10 +100,9 @@ def fit_models(pairs: PairCounts, *, replicates: int = 40, seed: int = 0) -> Fit
         # A replicate carries the noise of the graph and its own.
         drawn[model] = np.array(raw[model]) - 2 * noise
     g, h = layout.separable(pairs.counts)[1], layout.decay(pairs.counts)[2]
-    edges_at = layout.by_distance(pairs.counts).sum((0, 1))
     total = pairs.counts.sum((1, 3), keepdims=True)
     seen = float(np.divide(pairs.counts**2, total, out=np.zeros_like(pairs.counts), where=total > 0).sum())
-    return Fits(layout.distances, g, h / max(h[0], 1e-300), edges_at, left, drawn, seen)
+    return Fits(layout.distances, g, h / max(h[0], 1e-300), left, drawn, seen)
 
 
 def _weighted(residual: np.ndarray, weight: np.ndarray) -> float:
@@ -146,14 +143,10 @@ class Layout:
         if model == "decay":
             f, a, h = self.decay(counts)
             return f[:, None, :, None] * a[:, :, None, None] * h[self.distance]
-        if model == "sided":
-            f, g = self.separable(counts, self.signed)
-            return f[:, None, :, None] * g[:, :, self.signed]
-        if model == "sized":
-            f, g = self.separable(counts, offset=self.num_nodes)
-            return f[:, None, :, None] * g[:, :, self.distance] * self.num_nodes
-        f, g = self.separable(counts)
-        return f[:, None, :, None] * g[:, :, self.distance]
+        index = self.signed if model == "sided" else self.distance
+        offset = self.num_nodes if model == "sized" else np.ones(len(index))
+        f, g = self.separable(counts, index, offset)
+        return f[:, None, :, None] * g[:, :, index] * offset
 
     def separable(
         self, counts: np.ndarray, index: np.ndarray | None = None, offset: np.ndarray | None = None

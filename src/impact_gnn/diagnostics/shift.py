@@ -111,7 +111,7 @@ def message_shift(view: View, *, hops: int = 1, seed: int = 0, engine: Engine | 
         seed: Seed of samples and directions.
         engine: Where to propagate.
     """
-    if not view.has_features:
+    if not view.num_features:
         return None
     engine = engine or Memory()
     graph = engine.graph(view.masked, undirected=True) if view.own is None else view.own

@@ -48,11 +48,6 @@ class View:
         """Columns of the target nodes' features; 0 where there are none."""
         return 0 if self.masked.x is None else self.masked.x.shape[1]
 
-    @property
-    def has_features(self) -> bool:
-        """Whether there are features to look at."""
-        return self.num_features > 0
-
     def features(self, rows: np.ndarray, columns: np.ndarray | None = None) -> np.ndarray:
         """Features of some nodes in memory, in float32 or float64."""
         assert self.masked.x is not None
@@ -140,6 +135,12 @@ def some(rows: np.ndarray | int, most: int, rng: np.random.Generator) -> np.ndar
     size = rows if isinstance(rows, int) else len(rows)
     chosen = np.arange(size) if size <= most else np.sort(rng.choice(size, most, replace=False))
     return chosen if isinstance(rows, int) else rows[chosen]
+
+
+def standardizer(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean of every column, and what it is multiplied by to have variance 1; zero for constant ones."""
+    spread = x.std(0, dtype=np.float64)
+    return x.mean(0, dtype=np.float64), np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)
 
 
 def recent(num_periods: int) -> int:

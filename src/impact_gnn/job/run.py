@@ -117,13 +117,11 @@ class _Run:
         diagnosis = self.store.once("diagnosis", Diagnosis, self.diagnosis)
         advice = self.store.once("advice", Advice, lambda: advise(diagnosis, self.view))
         tested = self.store.once("backtest", Backtest, lambda: self.backtest(advice))
-        if not (self.out / "model").exists():
-            self.store.forget("fit")
-        engine = self.engine.child("fit")
-        fit = self.store.once("fit", Fit, lambda: self.fit(tested.choice, engine))
+        engine, fitted = self.engine.child("fit"), (self.out / "model").exists()
+        fit = self.store.once("fit", Fit, lambda: self.fit(tested.choice, engine), valid=fitted)
         self.watcher.say("predicting")
-        fitted, table = Pipeline.load(self.out / "model"), self.out / f"predictions.{self.options.table}"
-        predictions = write_predictions(self.view, fitted, table, inputs=self.inputs, engine=engine)
+        pipeline, table = Pipeline.load(self.out / "model"), self.out / f"predictions.{self.options.table}"
+        predictions = write_predictions(self.view, pipeline, table, inputs=self.inputs, engine=engine)
         engine.clear()
         cost = Cost(clock.monotonic() - begun, _peak_memory())
         parts = graph, self.options, command, diagnosis, advice, tested, fit, predictions, cost, _versions()

@@ -9,12 +9,7 @@ NONE = "–"
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """With a fixed number of digits.
-
-    Example:
-        >>> number(0.12345), number(None)
-        ('0.123', '–')
-    """
+    """With a fixed number of digits: 0.123."""
     return NONE if value is None else f"{value:.{digits}f}".replace("-", "−")
 
 
@@ -69,12 +64,7 @@ def listed(items: Sequence[object], most: int = 6) -> str:
 
 
 def counted(count: int, word: str) -> str:
-    """A count with its noun.
-
-    Example:
-        >>> counted(1, "period"), counted(3, "period")
-        ('1 period', '3 periods')
-    """
+    """A count with its noun: 1 period, 3 periods."""
     return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
