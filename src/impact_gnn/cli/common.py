@@ -7,9 +7,9 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ParamSpec
 
 import typer
 from rich.console import Console
@@ -24,6 +24,8 @@ from impact_gnn.graph import TemporalGraph
 
 console = Console(highlight=False, soft_wrap=True)
 errors = Console(stderr=True, highlight=False, soft_wrap=True)
+
+P = ParamSpec("P")
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -59,6 +61,16 @@ def guarded(work: Callable[[], None]) -> None:
     except KeyboardInterrupt:
         errors.print(f"stopped; {KEPT}")
         sys.exit(INTERRUPTED)
+
+
+def command(function: Callable[P, None]) -> Callable[P, None]:
+    """A command that ends as `guarded` says."""
+
+    @wraps(function)
+    def ended(*args: P.args, **options: P.kwargs) -> None:
+        guarded(lambda: function(*args, **options))
+
+    return ended
 
 
 def _end(sentence: str, code: int) -> None:

@@ -19,10 +19,10 @@ from impact_gnn.cli.common import (
     Memory,
     Scheduler,
     Scratch,
+    command,
     console,
     engine_option,
     errors,
-    guarded,
     seconds,
     write_json,
 )
@@ -40,6 +40,7 @@ Out = Annotated[Path, typer.Option("--out", help="Directory for the results.", s
 Directed = Annotated[bool, typer.Option("--directed", help="Let messages run along the edges only, not back.")]
 
 
+@command
 def run(
     graph: Graph,
     out: Out,
@@ -62,27 +63,24 @@ def run(
     json: Json = None,
 ) -> None:
     """Check, diagnose, back-test, fit, predict: everything into one directory, with a report."""
+    from impact_gnn.job import run as job
 
-    def work() -> None:
-        from impact_gnn.job import run as job
-
-        given, limit = opened(graph, features), seconds(budget)
-        with Terminal(errors) as terminal:
-            summary = job(
-                given, out, cutoff=cutoff, model=model, candidates=_methods(candidates), folds=folds, seeds=seeds,
-                budget=limit, hops=hops, undirected=not directed, seed=seed, table=table, embedding=embedding,
-                engine=engine_option(given, engine, memory, scheduler, scratch), progress=terminal,
-                command=shlex.join(["impact", *sys.argv[1:]]),
-            )  # fmt: skip
-        write_json(json, summary)
-        predicted = summary.predictions
-        console.print(f"\nChosen: {summary.backtest.decision}")
-        console.print(f"Predicted: {predicted.count:,} nodes at or after {summary.cutoff}, in {out / predicted.file}")
-        console.print(f"Report: {out / 'report.html'}")
-
-    guarded(work)
+    given, limit = opened(graph, features), seconds(budget)
+    with Terminal(errors) as terminal:
+        summary = job(
+            given, out, cutoff=cutoff, model=model, candidates=_methods(candidates), folds=folds, seeds=seeds,
+            budget=limit, hops=hops, undirected=not directed, seed=seed, table=table, embedding=embedding,
+            engine=engine_option(given, engine, memory, scheduler, scratch), progress=terminal,
+            command=shlex.join(["impact", *sys.argv[1:]]),
+        )  # fmt: skip
+    write_json(json, summary)
+    predicted = summary.predictions
+    console.print(f"\nChosen: {summary.backtest.decision}")
+    console.print(f"Predicted: {predicted.count:,} nodes at or after {summary.cutoff}, in {out / predicted.file}")
+    console.print(f"Report: {out / 'report.html'}")
 
 
+@command
 def diagnose(
     graph: Graph,
     cutoff: Cutoff = None,
@@ -95,23 +93,20 @@ def diagnose(
     json: Json = None,
 ) -> None:
     """Measure the shift and check the assumptions behind each correction."""
+    from impact_gnn.backtesting import advise
+    from impact_gnn.diagnostics import diagnose as look
 
-    def work() -> None:
-        from impact_gnn.backtesting import advise
-        from impact_gnn.diagnostics import diagnose as look
-
-        given = opened(graph, features)
-        view = given.masked(given.infer_cutoff() if cutoff is None else cutoff)
-        place = engine_option(given, engine, memory, scheduler, scratch)
-        with Terminal(errors) as terminal:
-            diagnosis = look(view, embedding=embedding, engine=place, progress=terminal)
-        advice = advise(diagnosis, view)
-        console.print(f"{diagnosis}\n\n{advice}", markup=False)
-        write_json(json, {"diagnosis": diagnosis, "advice": advice})
-
-    guarded(work)
+    given = opened(graph, features)
+    view = given.masked(given.infer_cutoff() if cutoff is None else cutoff)
+    place = engine_option(given, engine, memory, scheduler, scratch)
+    with Terminal(errors) as terminal:
+        diagnosis = look(view, embedding=embedding, engine=place, progress=terminal)
+    advice = advise(diagnosis, view)
+    console.print(f"{diagnosis}\n\n{advice}", markup=False)
+    write_json(json, {"diagnosis": diagnosis, "advice": advice})
 
 
+@command
 def backtest(
     graph: Graph,
     cutoff: Cutoff = None,
@@ -130,27 +125,24 @@ def backtest(
     json: Json = None,
 ) -> None:
     """Try corrections on the graph's own past and say which one pays, with intervals."""
+    from impact_gnn.backtesting import CANDIDATES
+    from impact_gnn.backtesting import backtest as test
+    from impact_gnn.job.run import model_for
+    from impact_gnn.pipeline import Pipeline
 
-    def work() -> None:
-        from impact_gnn.backtesting import CANDIDATES
-        from impact_gnn.backtesting import backtest as test
-        from impact_gnn.job.run import model_for
-        from impact_gnn.pipeline import Pipeline
-
-        given = opened(graph, features)
-        pipeline = Pipeline(model_for(given, model), hops=hops, undirected=not directed)
-        place = engine_option(given, engine, memory, scheduler, scratch)
-        with Terminal(errors) as terminal:
-            outcome = test(
-                given, candidates=_methods(candidates) or CANDIDATES, folds=folds, seeds=seeds, cutoff=cutoff,
-                pipeline=pipeline, budget=seconds(budget), engine=place, progress=terminal,
-            )  # fmt: skip
-        console.print(str(outcome), markup=False)
-        write_json(json, outcome)
-
-    guarded(work)
+    given = opened(graph, features)
+    pipeline = Pipeline(model_for(given, model), hops=hops, undirected=not directed)
+    place = engine_option(given, engine, memory, scheduler, scratch)
+    with Terminal(errors) as terminal:
+        outcome = test(
+            given, candidates=_methods(candidates) or CANDIDATES, folds=folds, seeds=seeds, cutoff=cutoff,
+            pipeline=pipeline, budget=seconds(budget), engine=place, progress=terminal,
+        )  # fmt: skip
+    console.print(str(outcome), markup=False)
+    write_json(json, outcome)
 
 
+@command
 def predict(
     model: Annotated[Path, typer.Argument(help="The model/ directory of a run.", show_default=False)],
     graph: Graph,
@@ -164,37 +156,31 @@ def predict(
     json: Json = None,
 ) -> None:
     """Classify nodes with a model fitted before, also when the graph has grown since."""
+    from impact_gnn.job.predictions import write_predictions
+    from impact_gnn.pipeline import Pipeline
 
-    def work() -> None:
-        from impact_gnn.job.predictions import write_predictions
-        from impact_gnn.pipeline import Pipeline
-
-        pipeline, given = Pipeline.load(model), opened(graph, features)
-        stale = pipeline.stale(given)
-        if stale is not None:
-            console.print(f"[yellow]note:[/] {stale}")
-        place = engine_option(given, engine, memory, scheduler, scratch)
-        written = write_predictions(given, pipeline, out, cutoff=cutoff, engine=place)
-        console.print(f"{written.count:,} predictions in {out}")
-        write_json(json, encode(written) | {"stale": stale})
-
-    guarded(work)
+    pipeline, given = Pipeline.load(model), opened(graph, features)
+    stale = pipeline.stale(given)
+    if stale is not None:
+        console.print(f"[yellow]note:[/] {stale}")
+    place = engine_option(given, engine, memory, scheduler, scratch)
+    written = write_predictions(given, pipeline, out, cutoff=cutoff, engine=place)
+    console.print(f"{written.count:,} predictions in {out}")
+    write_json(json, encode(written) | {"stale": stale})
 
 
+@command
 def report(
     directory: Annotated[Path, typer.Argument(help="The directory of a finished run.", show_default=False)],
 ) -> None:
     """Draw report.html from the summary.json of a run once more."""
+    from impact_gnn.report import read_summary, write_report
 
-    def work() -> None:
-        from impact_gnn.report import read_summary, write_report
-
-        write_report(read_summary(directory / "summary.json"), directory / "report.html")
-        console.print(f"Report: {directory / 'report.html'}")
-
-    guarded(work)
+    write_report(read_summary(directory / "summary.json"), directory / "report.html")
+    console.print(f"Report: {directory / 'report.html'}")
 
 
+@command
 def audit(
     graph: Graph,
     trainer: Annotated[str, typer.Argument(help="module:function that takes a TemporalGraph and returns predictions.")],
@@ -202,17 +188,13 @@ def audit(
     json: Json = None,
 ) -> None:
     """Does a trainer see labels it must not? Runs it with scrambled target labels; exits 1 if it does."""
+    from impact_gnn.audit import audit_leakage
 
-    def work() -> None:
-        from impact_gnn.audit import audit_leakage
-
-        outcome = audit_leakage(_imported(trainer), opened(graph), cutoff=cutoff)
-        console.print(str(outcome))
-        write_json(json, encode(outcome) | {"leaked": outcome.leaked})
-        if outcome.leaked:
-            raise typer.Exit(1)
-
-    guarded(work)
+    outcome = audit_leakage(_imported(trainer), opened(graph), cutoff=cutoff)
+    console.print(str(outcome))
+    write_json(json, encode(outcome) | {"leaked": outcome.leaked})
+    if outcome.leaked:
+        raise typer.Exit(1)
 
 
 def _methods(text: str | None) -> list[str] | None:
