@@ -119,16 +119,22 @@ def checksum(path: Path) -> str:
 
 
 def digest(*parts: object) -> str:
-    """SHA-256 over arrays (in blocks, so that a memory map is not loaded whole) and anything with a `repr`."""
+    """SHA-256 over arrays (in blocks, so that a memory map is not loaded whole) and anything with a `repr`.
+
+    Example:
+        >>> digest(np.array([1, 2]), "a") == digest(np.array([1, 3]), "a"), digest(np.array(1)) == digest(np.array(2))
+        (False, False)
+    """
     total = hashlib.sha256()
     for part in parts:
         if not isinstance(part, np.ndarray):
             total.update(repr(part).encode() + b"\0")
             continue
         total.update(f"{part.dtype.str}{part.shape}".encode())
-        rows = max(1, CHUNK // max(1, part[:1].nbytes)) if part.ndim else 1
-        for start in range(0, len(part) if part.ndim else 0, rows):
-            total.update(np.ascontiguousarray(part[start : start + rows]).data)
+        flat = np.atleast_1d(part)
+        rows = max(1, CHUNK // max(1, flat[:1].nbytes))
+        for start in range(0, len(flat), rows):
+            total.update(flat[start : start + rows].tobytes())
     return f"sha256:{total.hexdigest()}"
 
 
