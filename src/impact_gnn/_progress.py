@@ -67,7 +67,9 @@ class Terminal(Watcher):
 
         self.console = Console(stderr=True) if console is None else console
         columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-        self._bars = Bars(*columns, TextColumn("{task.fields[note]}"), console=self.console, transient=True)
+        shown = self.console.is_terminal or self.console.is_jupyter  # a log file gets lines only
+        note = TextColumn("{task.fields[note]}")
+        self._bars = Bars(*columns, note, console=self.console, transient=True, disable=not shown)
         self._tasks: dict[str, Any] = {}
 
     def __call__(self, stage: str, done: float, total: float, note: str = "") -> None:

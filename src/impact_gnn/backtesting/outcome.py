@@ -92,7 +92,8 @@ class Decision:
         low, value, high = (f"{100 * part:+.1f}" for part in (self.gain.low, self.gain.value, self.gain.high))
         points = f"{value} points (between {low} and {high})"
         if self.reason is Reason.BETTER:
-            return f"{self.method}, {points} over plain in {self.num_folds} back-tested periods."
+            folds = f"{self.num_folds} back-tested period{'s' if self.num_folds > 1 else ''}"
+            return f"{self.method}, {points} over plain in {folds}."
         return f"{self.method}. No correction is better with confidence; the best, {self.rival}, differs by {points}."
 
 
