@@ -26,3 +26,17 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "tests"))
 def xp(request):
     """numpy, then torch."""
     return Library(request.param)
+
+
+@pytest.fixture(scope="session")
+def finished_run(tmp_path_factory):
+    """A small run from beginning to end: its directory and its summary. Labels have names that are not harmless."""
+    import impact_gnn as ig
+
+    g = ig.tsbm(
+        num_nodes=640, num_times=8, num_labels=4, num_features=5, feature_std=1.0, mean_degree=15, seed=1, start=2001
+    )
+    names = ["physics", "<script>alert(1)</script>", "history & art", '"quoted" $x_1$']
+    g = ig.TemporalGraph(x=g.x, y=g.y, time=g.time, edge_index=g.edge_index, label_names=names)
+    out = tmp_path_factory.mktemp("run") / "out"
+    return out, ig.run(g, out, cutoff=2008, candidates=["labels", "pmp+center+labels", "mmp"], folds=3, seeds=1)

@@ -4,12 +4,16 @@ import numpy as np
 import pytest
 
 import impact_gnn as ig
-from impact_gnn.backtesting import Scores, Unit, fold_at, fold_times
+from impact_gnn.backtesting import Reason, Scores, Status, Unit
+from impact_gnn.backtesting.folds import fold_at, fold_times
+from impact_gnn.checks import TooShort
+from impact_gnn.engines import Memory
 from impact_gnn.nn import Diverged
-from impact_gnn.pipeline import Pipeline
+from impact_gnn.pipeline import Method, Pipeline
 from impact_gnn.statistics import combined, paired
 
 QUICK = Pipeline(hidden=8, epochs=6, device="cpu")
+PLAIN, CENTER, LABELS = Method(), Method.parse("center"), Method.parse("labels")
 
 
 @pytest.fixture(scope="module")
@@ -27,9 +31,8 @@ def test_a_fold_is_the_past_as_it_was(graph):
 
 def test_labels_at_or_after_the_cutoff_never_matter(graph):
     options = {"candidates": ["center", "labels"], "folds": 2, "seeds": 1, "cutoff": 5, "pipeline": QUICK}
-    a = ig.backtest(graph, **options).as_dict()
-    b = ig.backtest(ig.audit.scrambled(graph, 5), **options).as_dict()
-    assert a["rows"] == b["rows"]
+    a, b = ig.backtest(graph, **options), ig.backtest(ig.audit.scrambled(graph, 5), **options)
+    assert (a.rows, a.decision) == (b.rows, b.decision)
 
 
 def test_worse_half_is_dropped_but_never_plain(graph):
@@ -37,9 +40,11 @@ def test_worse_half_is_dropped_but_never_plain(graph):
         graph, candidates=["mmp", "features", "center", "labels", "pmp"], folds=2, seeds=1, cutoff=5, pipeline=QUICK
     )
     fits = {row.method: row.num_fits for row in outcome.rows}
-    assert fits["plain"] == 2
+    assert fits[PLAIN] == 2
     assert sorted(fits.values()).count(1) == len(fits) - sum(f == 2 for f in fits.values())
-    assert any("dropped after round 1" in row.status for row in outcome.rows)
+    dropped = [row for row in outcome.rows if row.status is Status.DROPPED]
+    assert dropped
+    assert {row.ending for row in dropped} == {"dropped after round 1"}
     assert outcome.finished
 
 
@@ -53,22 +58,66 @@ def test_a_diverging_candidate_fails_alone(graph, monkeypatch):
 
     monkeypatch.setattr(Pipeline, "fit", fit)
     outcome = ig.backtest(graph, candidates=["center", "labels"], folds=2, seeds=1, cutoff=5, pipeline=QUICK)
-    status = {row.method: row.status for row in outcome.rows}
-    assert status["center"] == "failed: the loss became NaN in epoch 2"
-    assert status["labels"] == ""
+    assert outcome.row(CENTER).status is Status.FAILED
+    assert outcome.row(CENTER).ending == "failed: the loss became NaN in epoch 2"
+    assert outcome.row(LABELS).status is Status.FULL
+    alone = ig.backtest(graph, candidates=["center"], folds=2, seeds=1, cutoff=5, pipeline=QUICK)
+    assert alone.decision.reason is Reason.NONE_TRIED
 
 
-def test_budget_stops_and_store_continues(graph, tmp_path):
-    options = {"candidates": ["center", "labels"], "folds": 2, "seeds": 1, "cutoff": 5, "pipeline": QUICK}
-    store = tmp_path / "fits"
-    store.mkdir()
-    short = ig.backtest(graph, budget=1e-9, store=store, **options)
+OPTIONS = {"candidates": ["center", LABELS], "folds": 2, "seeds": 1, "cutoff": 5, "pipeline": QUICK}
+
+
+def test_a_budget_stops_early_and_the_result_says_so(graph):
+    short = ig.backtest(graph, budget=1e-9, **OPTIONS)
     assert not short.finished
-    assert short.choice == "plain"
-    assert "Time ran out" in short.why
-    whole = ig.backtest(graph, store=store, **options)
-    fresh = ig.backtest(graph, **options)
-    assert whole.as_dict()["rows"] == fresh.as_dict()["rows"]
+    assert short.choice == PLAIN
+    assert short.decision.reason is Reason.OUT_OF_TIME
+    assert "Chosen: plain. Time ran out" in str(short)
+    assert short.row(LABELS).ending == "not tried: out of time"
+
+
+def test_a_back_test_that_was_cut_off_continues(graph, tmp_path):
+    def killing(stage, done, total, note):
+        assert stage == "back-test"
+        if done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ig.backtest(graph, store=tmp_path, progress=killing, **OPTIONS)
+    kept = sorted(file.name for file in (tmp_path / "fits").iterdir())
+    assert kept == ["center.fold4.seed0.npy", "plain.fold4.seed0.npy"]
+    before = (tmp_path / "fits" / kept[0]).stat().st_mtime_ns
+    assert ig.backtest(graph, store=tmp_path, **OPTIONS).rows == ig.backtest(graph, **OPTIONS).rows
+    assert (tmp_path / "fits" / kept[0]).stat().st_mtime_ns == before
+    for change in ({"folds": 1}, {"seeds": 2}, {"budget": 9.0}, {"candidates": ["center"]}):
+        with pytest.raises(ig.InputError, match=f"begun with other inputs .{next(iter(change))} was"):
+            ig.backtest(graph, store=tmp_path, **OPTIONS | change)
+    with pytest.raises(ig.InputError, match="graph has other contents"):
+        ig.backtest(graph.with_labels(1 - graph.y), store=tmp_path, **OPTIONS)
+
+
+def test_every_fold_has_an_engine_of_its_own_that_is_cleared(graph):
+    """The engine is asked for the graph as it was, per fold, and freed when the fold's fits are done."""
+    events = []
+
+    class Recording(Memory):
+        name = ""
+
+        def child(self, name):
+            made = Recording()
+            object.__setattr__(made, "name", name)
+            return made
+
+        def graph(self, graph, *, upto=None, undirected=False):
+            events.append((self.name, "graph", upto))
+            return super().graph(graph, upto=upto, undirected=undirected)
+
+        def clear(self):
+            events.append((self.name, "clear"))
+
+    assert ig.backtest(graph, engine=Recording(), **OPTIONS).rows == ig.backtest(graph, **OPTIONS).rows
+    assert events == [("fold-4", "graph", 4), ("fold-4", "clear"), ("fold-3", "graph", 3), ("fold-3", "clear")]
 
 
 def hits(rate, rng, size=400):
@@ -80,11 +129,11 @@ def test_a_real_gain_is_chosen_and_noise_is_not():
     scores = Scores()
     for fold in (1, 2, 3):
         base = hits(0.6, rng)
-        scores.put(Unit("plain", fold, 0), base)
-        scores.put(Unit("good", fold, 0), base | hits(0.3, rng))
-        scores.put(Unit("noise", fold, 0), np.where(hits(0.1, rng), ~base, base))
-    assert scores.difference("good").low > 0
-    assert not scores.difference("noise").significant or scores.difference("noise").value < 0
+        scores.put(Unit(PLAIN, fold, 0), base)
+        scores.put(Unit(LABELS, fold, 0), base | hits(0.3, rng))
+        scores.put(Unit(CENTER, fold, 0), np.where(hits(0.1, rng), ~base, base))
+    assert scores.difference(LABELS).low > 0
+    assert not scores.difference(CENTER).significant or scores.difference(CENTER).value < 0
 
 
 def test_folds_that_disagree_widen_the_interval():
@@ -107,7 +156,7 @@ def test_intervals_cover():
 
 
 def test_refusals(graph):
-    with pytest.raises(ig.InputError, match="nothing can be back-tested"):
+    with pytest.raises(TooShort, match="nothing can be back-tested"):
         ig.backtest(graph, cutoff=1)
     with pytest.raises(ig.InputError, match="seeds=0 must be at least 1"):
         ig.backtest(graph, cutoff=5, seeds=0)

@@ -12,6 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 import impact_gnn as ig
+from impact_gnn._store import Store
+from impact_gnn.checks import DiskFull, WorkerLost
 from impact_gnn.cli import app
 from impact_gnn.cli.common import seconds
 
@@ -60,7 +62,8 @@ def test_run_leaves_everything_and_three_lines(finished):
     assert last[1].startswith("Predicted: 50 nodes at or after 2015")
     assert last[2].startswith("Report: ")
     summary = json.loads((out / "summary.json").read_text())
-    assert summary["choice"] in ("plain", "center")
+    assert summary["schema"] == 1
+    assert summary["backtest"]["decision"]["method"] in ("plain", "center")
     assert {row["method"] for row in summary["backtest"]["rows"]} == {"plain", "center"}
     header, *rows = (out / "predictions.csv").read_text().splitlines()
     assert header.replace('"', "").split(",") == [
@@ -75,8 +78,8 @@ def test_run_leaves_everything_and_three_lines(finished):
 def test_a_second_run_reads_what_is_finished(finished, saved):
     out, _ = finished
     before = (out / "work" / "backtest.json").stat().st_mtime_ns
-    again = here("run", saved, "--out", out, *QUICK)
-    assert again.exit_code == 0
+    second = here("run", saved, "--out", out, *QUICK)
+    assert second.exit_code == 0
     assert (out / "work" / "backtest.json").stat().st_mtime_ns == before
 
 
@@ -84,7 +87,46 @@ def test_another_run_is_refused(finished, saved):
     out, _ = finished
     done = here("run", saved, "--out", out, *QUICK, "--cutoff", "2014")
     assert done.exit_code == 2
-    assert "holds the results of another graph or other options; choose another --out" in done.stderr
+    assert "was begun with other inputs" in done.stderr
+    assert "cutoff was 2015 and is 2014 now" in done.stderr
+    more = here("run", saved, "--out", out, *QUICK, "--folds", "3")
+    assert more.exit_code == 2
+    assert "(folds was 2 and is 3 now)" in more.stderr
+
+
+def test_the_report_is_drawn_once_more(finished):
+    out, _ = finished
+    before = (out / "report.html").read_bytes()
+    (out / "report.html").unlink()
+    done = here("report", out)
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout.strip() == f"Report: {out / 'report.html'}"
+    assert (out / "report.html").read_bytes() == before
+
+
+def test_two_runs_do_not_share_a_directory(saved, tmp_path):
+    with Store.open(tmp_path / "out" / "work", {}, within=tmp_path / "out"):
+        done = here("run", saved, "--out", tmp_path / "out", *QUICK)
+    assert done.exit_code == 2
+    assert "another process is working in" in done.stderr
+
+
+@pytest.mark.parametrize("error", [DiskFull("no room is left; free some."), WorkerLost("a worker died; start it.")])
+def test_what_the_machine_lacks_is_one_sentence_and_exit_code_1(saved, monkeypatch, error):
+    def load(path):
+        raise error
+
+    monkeypatch.setattr("impact_gnn.cli.graphs.load", load)
+    done = here("check", saved)
+    assert done.exit_code == 1
+    assert done.stderr.strip() == f"error: {error}"
+
+
+def test_the_engine_is_chosen_and_said(saved, tmp_path):
+    done = here("diagnose", saved, "--engine", "memory", "--json", tmp_path / "d.json")
+    assert done.exit_code == 0, done.stderr
+    assert "engine: memory" in done.stdout
+    assert json.loads((tmp_path / "d.json").read_text())["diagnosis"]["cutoff"] == 2015
 
 
 def test_predict_when_the_graph_has_grown(finished, tmp_path):
@@ -110,7 +152,7 @@ def test_killed_and_started_again_gives_the_same(saved, finished, tmp_path):
     done = impact("run", saved, "--out", out, *QUICK)
     assert done.returncode == 0, done.stderr
     assert (out / "predictions.csv").read_text() == (finished[0] / "predictions.csv").read_text()
-    assert not [p for p in out.rglob("*.tmp-*") if p.suffix != ".npy" and "fits" not in p.parts]
+    assert not list(out.rglob("*.tmp-*"))
 
 
 def test_stopped_by_hand_keeps_what_is_finished(saved, tmp_path):
@@ -145,7 +187,7 @@ def test_a_full_disk_is_one_sentence_and_the_rest_can_be_made_later(saved, tmp_p
     command = [sys.executable, "-B", "-c", limited, "run", str(saved), "--out", str(out), *QUICK]
     environment = os.environ | {"NUMBA_DISABLE_CACHING": "1"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, env=environment)
-    assert done.returncode == 2, done.stderr
+    assert done.returncode == 1, done.stderr
     assert "File too large" in done.stderr
     assert "what was finished is kept, run the command again to continue." in done.stderr
     assert "Traceback" not in done.stderr
@@ -190,7 +232,9 @@ def test_the_report_shows_the_command_as_it_was_typed(finished, saved):
         (["run", "GRAPH", "--out", "x", "--model", "gtn"], "model='gtn' is not known; choose one of"),
         (["run", "GRAPH", "--out", "x", "--budget", "soon"], "'soon' is not a duration"),
         (["run", "GRAPH", "--out", "x", "--candidates", "pmq"], "unknown part 'pmq'"),
-        (["run", "GRAPH", "--out", "x", "--table", "xls"], "choose csv or parquet"),
+        (["run", "GRAPH", "--out", "x", "--table", "xls"], "choose one of 'csv', 'parquet'"),
+        (["run", "GRAPH", "--out", "x", "--engine", "tape"], "engine='tape' is not known; choose one of 'auto'"),
+        (["report", "GRAPH"], "summary.json cannot be read"),
         (["run", "GRAPH", "--out", "FILE/x"], "cannot be "),
         (["predict", "GRAPH", "GRAPH"], "pipeline.json cannot be read"),
         (["audit", "GRAPH", "nothing:there"], "cannot be imported"),

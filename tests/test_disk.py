@@ -70,7 +70,9 @@ def test_external_sort_is_the_sort_in_memory(seed, weighted, memory):
     with quick_directory() as where:
         disk = Disk(where, memory=memory)
         same_edges(disk.edges(ends, nodes, weight=weight), build_csr(*ends, nodes, nodes, weight))
-        both = disk.graph(TemporalGraph(time=np.zeros(nodes, int), edge_index=ends, edge_weight=weight), undirected=True)
+        both = disk.graph(
+            TemporalGraph(time=np.zeros(nodes, int), edge_index=ends, edge_weight=weight), undirected=True
+        )
         loop = ends[0] == ends[1]
         twice = np.concatenate([ends, ends[::-1, ~loop]], 1)
         weights = None if weight is None else np.concatenate([weight, weight[~loop]])

@@ -163,9 +163,13 @@ def test_label_hops_are_the_same(engine, norm, self_loop, weighted, renormalize)
 # -- every method, the whole way ----------------------------------------------------------------------------------
 
 PARTS = ["", "labels", "snapshot", "snapshot+labels", "snapshot+lags+labels"]
-EVERY_METHOD = [
-    "+".join(filter(None, parts)) for parts in itertools.product(WEIGHTINGS, ["", *ALIGNMENTS], PARTS)
-] + ["features", "pmp+ends", "pmp+ends+labels", "mmp+ends+snapshot+labels", "genpmp+jjnorm+ends+labels"]
+EVERY_METHOD = ["+".join(filter(None, parts)) for parts in itertools.product(WEIGHTINGS, ["", *ALIGNMENTS], PARTS)] + [
+    "features",
+    "pmp+ends",
+    "pmp+ends+labels",
+    "mmp+ends+snapshot+labels",
+    "genpmp+jjnorm+ends+labels",
+]
 
 
 @pytest.fixture(scope="module")

@@ -237,7 +237,6 @@ def test_disk_gives_the_same_bits(mode, tmp_path):
         assert np.array_equal(other[name], hop)
 
 
-
 # -- the factorisation ---------------------------------------------------------------------------------------
 
 

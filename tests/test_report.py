@@ -1,31 +1,33 @@
-"""The report: one file that loads nothing, says what was found, and stands whatever is missing."""
+"""The report: one file that loads nothing, says what the run found out, and can be drawn from the summary on disk."""
 
-import copy
 import html
 import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 from markupsafe import Markup
 
-from impact_gnn.backtesting import Backtest, Row
-from impact_gnn.report import plots, write_report
+from impact_gnn.backtesting import Backtest, Decision, Reason, Status, Trial
+from impact_gnn.backtesting.candidates import Advice, Candidate
+from impact_gnn.checks import InputError
+from impact_gnn.diagnostics.finding import CANNOT_TELL, DOUBTFUL, FAILS, HOLDS
+from impact_gnn.pipeline import Method
+from impact_gnn.report import read_summary, svg, write_report, write_summary
 from impact_gnn.report.figures import by_offset
-from impact_gnn.report.render import render
-from impact_gnn.report.svg import PALETTE, inline
+from impact_gnn.report.page import render
+from impact_gnn.report.svg import PALETTE
 from impact_gnn.report.words import command
 from impact_gnn.report.worries import worries
 from impact_gnn.statistics import Estimate
+from places import quick_directory
 
 EVIL = "<script>alert(1)</script>"
-TIMES = list(range(2001, 2009))
-CUTOFF = 2008
-NAMES = ["physics", EVIL, "history & art", '"quoted" $x_1$']
-METHODS = ("plain", "mmp", "pmp", "genpmp", "center", "standardize", "jjnorm")
+PLAIN, LABELS, BEST = Method(), Method.parse("labels"), Method.parse("pmp+center+labels")
 
 
 class Page(HTMLParser):
@@ -63,97 +65,60 @@ class Page(HTMLParser):
         return [attributes for name, attributes in self.tags if name == tag]
 
 
-def finding(number, name, verdict="holds", statistic=0.02, interval=(0.0, 0.05), **series):
-    return {
-        "name": name, "assumption": number, "measure": f"measure of {name}", "statistic": statistic,
-        "interval": None if interval is None else list(interval), "verdict": verdict,
-        "sentence": f"What was seen of {name}.", "series": series,
-    }  # fmt: skip
-
-
-def diagnosis():
-    known, rng = TIMES[:-1], np.random.default_rng(0)
-    mix = rng.dirichlet(np.full(4, 30.0), size=7)
-    fading = np.exp(-0.4 * np.arange(7))
-    g = {"same label": (0.5 * fading).tolist(), "other labels": (0.2 * fading).tolist()}
-    curve = {
-        "label": 1, "neighbour": 0, "edges": 1234, "distances": list(range(7)), "g": g["same label"],
-        "own_times": known[2:5], "neighbour_times": known, "share": rng.dirichlet(np.ones(7), size=3).tolist(),
-    }  # fmt: skip
-    table = np.exp(-0.4 * np.abs(np.subtract.outer(range(7), range(7))))
-    classes = {"measured": 0.4, "mean_gap": 0.3, "equal_means": 1.2, "theorem_4_3": 6.25, "trivial": 6.9}
-    line = np.linspace(0.6, 0.2, 7)
-    return {
-        "cutoff": CUTOFF,
-        "findings": [
-            finding(1, "label mix", times=known, labelled=[90] * 7, mix=mix.tolist(), to_past=[0.1] * 6,
-                    noise=[0.08] * 6, chi2=12.3, freedom=18, p=0.8, cramers_v=0.01),
-            finding(2, "feature drift", "doubtful", times=known, drift=[None, *line[1:]], along_classes=0.2,
-                    all_times=TIMES, all_nodes=[100.0] * 8, all_drift=[0.1] * 7 + [0.4]),
-            finding(3, "separable connectivity", "fails", steps=known, distances=list(range(7)), g=g,
-                    symmetry=[1, 0.9, 1], per_node=[0.9, 0.8, 1.0], same_label=table.tolist(),
-                    different_label=table.tolist(), curves=[curve]),
-            finding(4, "common decay", "cannot tell", None, None, distances=list(range(7)), h=g["same label"],
-                    of_all=[0.9, 0.8, 1.0]),
-        ],
-        "shift": {
-            "path": "messages of 1 hop", "times": known, "count": [90] * 7, "silent": [0.0] * 7 + [0.3],
-            "noise": [0.1] * 7,
-            "methods": {
-                name: {"mean": line.tolist(), "second": line.tolist(), "sliced": (line / (k + 1)).tolist(),
-                       "separation": 0.2, "classes": classes, "overall": 0.4 / (k + 1)}
-                for k, name in enumerate(METHODS)
-            },
-        },
-        "feature_map": {
-            "embedding": "pca", "explained": [0.3, 0.2],
-            "nodes": {"place": rng.normal(size=(80, 2)).tolist(), "label": [-1, 0, 1, 2] * 20, "time": [2003] * 80},
-            "means": {"place": rng.normal(size=(8, 2)).tolist(), "label": [0, 1] * 4, "time": [2001, 2002] * 4},
-        },
-        "notes": ["Edges were taken in both directions."],
-    }  # fmt: skip
+def changed(value, **changes):
+    """`value` with fields deep inside replaced: `a__b=1` is the field b of the field a."""
+    for path, new in changes.items():
+        first, _, rest = path.partition("__")
+        value = replace(value, **{first: changed(getattr(value, first), **{rest: new}) if rest else new})
+    return value
 
 
 def outcome():
     folds = {2005: 0.05, 2006: 0.07, 2007: -0.01}
     rows = [
-        Row("pmp+center+labels", 0.681, Estimate(0.064, 0.015, 0.034, 0.094), folds, 6, ""),
-        Row("labels", 0.66, Estimate(0.05, 0.015, 0.02, 0.08), folds, 6, ""),
-        Row("plain", 0.61, None, dict.fromkeys(folds, 0.0), 6, ""),
-        Row("mmp", 0.55, Estimate(-0.06, 0.02, -0.1, -0.02), {2007: -0.06}, 1, "dropped after round 1"),
-        Row("jjnorm", float("nan"), None, {}, 0, "failed: the loss is NaN"),
+        Trial(BEST, 0.681, Estimate(0.064, 0.015, 0.034, 0.094), folds, 6, Status.FULL),
+        Trial(LABELS, 0.66, Estimate(0.05, 0.015, 0.02, 0.08), folds, 6, Status.FULL),
+        Trial(PLAIN, 0.61, None, dict.fromkeys(folds, 0.0), 6, Status.FULL),
+        Trial(Method.parse("mmp"), 0.55, Estimate(-0.06, 0.02, -0.1, -0.02), {2007: -0.06}, 1, Status.DROPPED, 1),
+        Trial(Method.parse("jjnorm"), None, None, {}, 0, Status.FAILED, None, f"the loss is NaN {EVIL}"),
     ]
-    why = "Chosen: pmp+center+labels, +6.4 points (between +2.1 and +10.7) over plain in 3 back-tested periods."
-    return Backtest(rows, "pmp+center+labels", why, list(folds), 131.0, False).as_dict()
+    decision = Decision(BEST, Reason.BETTER, None, Estimate(0.064, 0.02, 0.021, 0.107), 3)
+    return Backtest(rows, decision, list(folds), 131.0, False)
 
 
 @pytest.fixture(scope="module")
-def whole():
-    """A summary with every part that `job.run` writes."""
-    backtest = outcome()
-    return {
-        "graph": {
-            "num_nodes": {"node": 800}, "num_edges": {"node-to-node": 4000}, "num_features": 5, "target": "node",
-            "times": TIMES, "nodes_per_time": [100] * 8, "labelled_per_time": [90] * 7 + [0],
-            "label_counts": [200, 190, 185, 5], "cutoff": CUTOFF, "cross_time_share": {"node-to-node": 0.68},
-        },
-        "cutoff": CUTOFF,
-        "options": {"model": "auto", "candidates": None, "folds": 3, "seeds": 2, "hops": 2, "undirected": True,
-                    "seed": 7, "cutoff": CUTOFF, "budget": 600.0},
-        "diagnosis": diagnosis(),
-        "advice": {"candidates": [{"method": "labels", "score": 1.5, "reason": "why not"},
-                                  {"method": "center+labels+pmp", "score": 1.2, "reason": "a good reason"}],
-                   "explanation": "labels comes first."},
-        "backtest": backtest,
-        "choice": backtest["choice"],
-        "why": backtest["why"],
-        "fit": {"epochs": 40, "valid_score": None, "method": backtest["choice"]},
-        "predictions": {"file": "predictions.csv", "count": 100,
-                        "labels": dict(zip(NAMES, [60, 30, 10, 0], strict=True)), "mean_probability": 0.9,
-                        "probability_histogram": [0, 0, 1, 4, 10, 15, 15, 15, 15, 25]},
-        "cost": {"seconds": 163.2, "peak_memory_bytes": 812_000_000},
-        "versions": {"impact_gnn": "0.1.0", "torch": "2.6.0"},
-    }  # fmt: skip
+def real(finished_run):
+    return finished_run[1]
+
+
+@pytest.fixture(scope="module")
+def whole(real):
+    """A real summary whose back-test and predictions are such that every kind of sentence is due."""
+    advice = Advice((Candidate(LABELS, 1.5, "why not"), Candidate(BEST, 1.2, "a good reason")), "labels comes first.")
+    drift, shift = real.diagnosis.feature_drift, real.diagnosis.shift
+    changes = {
+        "advice": advice,
+        "backtest": outcome(),
+        "predictions__labels": dict(zip(real.predictions.labels, [60, 30, 10, 0], strict=True)),
+        "predictions__count": 100,
+        "predictions__mean_probability": 0.9,
+        "predictions__histogram": [0, 0, 1, 4, 10, 15, 15, 15, 15, 25],
+        "graph__label_counts": [200, 190, 185, 5],
+        "diagnosis__label_mix__verdict": HOLDS,
+        "diagnosis__label_mix__sentence": "What was seen of the mix.",
+        "diagnosis__label_mix__interval": (0.0, 0.05),
+        "diagnosis__label_mix__statistic": 0.02,
+        "diagnosis__feature_drift__verdict": DOUBTFUL,
+        "diagnosis__feature_drift__all_drift": [0.1] * (len(drift.all_drift) - 1) + [0.4],
+        "diagnosis__separability__verdict": FAILS,
+        "diagnosis__decay__verdict": CANNOT_TELL,
+        "diagnosis__decay__statistic": None,
+        "diagnosis__shift__silent": [*shift.silent[:-1], 0.3],
+        "cost__seconds": 163.2,
+        "cost__peak_memory_bytes": 812_000_000,
+        "options__seed": 7,
+    }
+    return changed(real, **changes)
 
 
 @pytest.fixture(scope="module")
@@ -169,22 +134,51 @@ def page(text):
 @pytest.fixture
 def without_plots(monkeypatch):
     """Empty drawings, for tests that are about everything else: drawing takes most of the time."""
-    drawing = [name for name, value in vars(plots).items() if hasattr(value, "__wrapped__")]
-    assert len(drawing) > 9
-    for name in drawing:
-        monkeypatch.setattr(plots, name, lambda *args: Markup("<svg></svg>"))
+    monkeypatch.setattr(svg, "drawn", lambda title, draw, **size: Markup("<svg></svg>"))
 
 
-def test_a_summary_read_back_from_json_gives_the_same_bytes(whole, text, tmp_path):
-    write_report(json.loads(json.dumps(whole)), tmp_path / "report.html")
+def test_the_summary_of_a_run_is_read_back_and_draws_the_same_bytes(finished_run):
+    out, summary = finished_run
+    reloaded = read_summary(out / "summary.json")
+    assert reloaded == summary
+    assert render(reloaded) == (out / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_changed_summary_is_read_back_too(whole, text, tmp_path):
+    write_summary(whole, tmp_path / "summary.json")
+    assert read_summary(tmp_path / "summary.json") == whole
+    write_report(read_summary(tmp_path / "summary.json"), tmp_path / "report.html")
     assert (tmp_path / "report.html").read_text(encoding="utf-8") == text
     assert text.startswith("<!doctype html>")
-    assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["report.html", "summary.json"]
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"schema": 0}, "summary.json has schema 0, this release reads 1; use the release that wrote it."),
+        ({"fit": {}}, "summary.json.fit is {} but should be an object with"),
+        ({"command": 3}, "summary.json.command is 3 but should be of type str"),
+    ],
+)
+def test_another_form_is_refused_by_a_sentence(whole, tmp_path, change, sentence):
+    write_summary(whole, tmp_path / "summary.json")
+    content = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))
+    assert content["schema"] == 1
+    (tmp_path / "summary.json").write_text(json.dumps(content | change), encoding="utf-8")
+    with pytest.raises(InputError, match=re.escape(sentence)):
+        read_summary(tmp_path / "summary.json")
+
+
+def test_what_is_not_a_number_is_not_written(whole, tmp_path):
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_summary(changed(whole, cost__seconds=float("nan")), tmp_path / "summary.json")
+    assert not list(tmp_path.iterdir())
 
 
 def test_sections_come_in_their_order(page):
     assert [a["id"] for a in page.all("section")] == [
-        "comparison", "choice", "found", "map", "predictions", "wrong", "again",
+        "comparison", "choice", "evidence", "map", "predictions", "wrong", "repeat",
     ]  # fmt: skip
     assert {a["href"] for a in page.all("a")} == {f"#{a['id']}" for a in page.all("section")}
 
@@ -210,39 +204,32 @@ def test_the_choice_is_explained(page):
     assert "at place 2 of 2: a good reason" in page.words
 
 
-def test_every_assumption_has_a_verdict_a_statistic_and_a_plot(whole, page):
+def test_every_assumption_has_a_verdict_a_statistic_and_every_kind_of_plot_is_there(whole, page):
     badges = [a["class"] for a in page.all("span") if "badge" in a.get("class", "")]
     assert badges == ["badge holds", "badge doubtful", "badge fails", "badge cannot-tell"]
-    for one in whole["diagnosis"]["findings"]:
-        assert one["sentence"] in page.words
-    assert "Measure of label mix: 0.020 (95% interval 0.000 to 0.050)" in page.words
-    assert "Measure of common decay: not measured" in page.words
+    for finding in whole.diagnosis.findings:
+        assert finding.sentence in page.words
+    assert (
+        "Share of labels that changes from the past to a new period: 0.020 (95% interval 0.000 to 0.050)" in page.words
+    )
+    assert "one decay for all labels explains: not measured" in page.words
     drawn = [a["aria-label"] for a in page.all("svg") if "aria-label" in a]
-    assert drawn.count("Shift of messages by period, before and after a correction") == len(METHODS) - 1
-    for title in (
-        "Share of every label by period", "Drift of the features by period", "Connections by distance in time",
-        "Where the neighbours of a label are in time", "Map of the features", "How sure the predictions are",
-        "Difference to plain with its interval, a row per candidate",
-    ):  # fmt: skip
-        assert title in drawn
+    assert drawn.count("Shift of messages by period, before and after a correction") == 6
+    assert len(set(drawn)) == 11
 
 
-def test_the_bound_is_stated_beside_the_measured_shift(page):
-    assert "center: 0.400 → 0.080 (−80%)" in page.words
-    assert "Theorem 4.3 allows 6.25" in page.words
-    assert "Inside a class, periods are 0.40 apart" in page.words
+def test_the_bound_is_stated_beside_the_measured_shift(whole, page):
+    plain, center = (whole.diagnosis.shift.methods[name] for name in ("plain", "center"))
+    assert f"center: {plain.overall:.3f} → {center.overall:.3f} (−" in page.words
+    assert f"Theorem 4.3 allows {plain.classes.theorem_4_3:.2f}" in page.words
+    assert f"Inside a class, periods are {plain.classes.measured:.2f} apart" in page.words
 
 
 def test_what_users_wrote_is_text_and_never_markup(whole):
-    summary = copy.deepcopy(whole)
-    summary["why"] = summary["diagnosis"]["notes"][0] = summary["advice"]["explanation"] = EVIL
-    summary["backtest"]["rows"][0]["status"] = summary["predictions"]["file"] = summary["command"] = EVIL
-    summary["graph"]["num_edges"] = {EVIL: 3, "b": 4}
-    summary["diagnosis"]["findings"][0]["name"] = EVIL
-    groups = summary["diagnosis"]["findings"][2]["series"]["g"]
-    groups[EVIL] = groups["same label"]
-    for row in summary["backtest"]["rows"]:
-        row["method"] = f"{EVIL}{row['method']}"
+    summary = changed(
+        whole, command=EVIL, graph__num_edges={EVIL: 3, "b": 4}, diagnosis__notes=(EVIL,), predictions__file=EVIL,
+        advice__explanation=EVIL, diagnosis__decay__sentence=EVIL, versions={EVIL: EVIL},
+    )  # fmt: skip
     text = render(summary)
     assert EVIL not in text
     assert Page(text).all("script") == []
@@ -277,91 +264,37 @@ def test_figures_take_their_colours_and_fonts_from_the_page(page):
 
 
 def test_small_ticks_keep_their_digits():
-    @inline("ticks")
     def draw(ax):
         ax.plot([0, 0.00425], [0, 1], color=PALETTE[2])
         ax.set_xticks([0.0025, 0.00425], ["0.0025", "$4.25$ <b>"])
 
-    assert ">0.0025<" in draw()
-    assert ">$4.25$ &lt;b&gt;<" in draw()
-    assert "stroke: var(--c2)" in draw()
-
-
-def test_an_empty_summary_gives_a_page():
-    words = Page(render({})).words
-    assert "Nothing was back-tested" in words
-    assert "there was no diagnosis" in words
-    assert "No predictions were made" in words
-
-
-PATHS = [
-    (), ("graph",), ("options",), ("diagnosis",), ("diagnosis", "shift"), ("diagnosis", "feature_map"), ("advice",),
-    ("diagnosis", "findings"), ("diagnosis", "notes"), ("backtest",), ("backtest", "rows"), ("backtest", "folds"),
-    ("fit",), ("predictions",), ("predictions", "labels"), ("predictions", "probability_histogram"), ("cost",),
-    ("versions",), ("choice",), ("why",), ("cutoff",), ("diagnosis", "shift", "noise"), ("graph", "times"),
-    ("diagnosis", "shift", "methods"), ("diagnosis", "shift", "methods", "plain"),
-    ("diagnosis", "feature_map", "means"),
-    *(("diagnosis", "findings", k, "series") for k in range(4)), *(("backtest", "rows", k) for k in range(3)),
-]  # fmt: skip
-
-
-@pytest.mark.usefixtures("without_plots")
-@pytest.mark.parametrize("empty", [None, "gone"])
-@pytest.mark.parametrize("path", PATHS, ids=lambda path: ".".join(map(str, path)))
-def test_any_part_may_be_missing(whole, path, empty):
-    summary = copy.deepcopy(whole)
-    inside = summary
-    for name in path[:-1]:
-        inside = inside[name]
-    if path and isinstance(inside, list):
-        del inside[path[-1]]
-    elif path and empty is None:
-        inside[path[-1]] = None
-    elif path:
-        del inside[path[-1]]
-    assert Page(render(summary)).all("section")
-
-
-def spoilt(value, bad):
-    """The same with every number that is not a count of something replaced."""
-    if isinstance(value, dict):
-        return {name: spoilt(part, bad) for name, part in value.items()}
-    if isinstance(value, list):
-        return [spoilt(part, bad) for part in value]
-    return bad if isinstance(value, float) else value
-
-
-@pytest.mark.parametrize("bad", [None, float("inf")])
-def test_numbers_that_are_none_are_shown_as_a_dash(whole, bad, request):
-    if bad is not None:
-        request.getfixturevalue("without_plots")  # they get NaN in both cases
-    words = Page(render(spoilt(whole, bad))).words
-    assert "plain –" in words
-    assert not re.search(r"\b(nan|inf|None)\b", words)
+    text = svg.drawn("ticks", draw)
+    assert ">0.0025<" in text
+    assert ">$4.25$ &lt;b&gt;<" in text
+    assert "stroke: var(--c2)" in text
 
 
 @pytest.mark.usefixtures("without_plots")
 def test_one_class_and_many_classes(whole):
-    summary = copy.deepcopy(whole)
-    series = summary["diagnosis"]["findings"][0]["series"]
-    series.update(times=[2001], mix=[[1.0]], to_past=[], noise=[])
-    summary["graph"].update(times=[2001, 2008], nodes_per_time=[5, 5], labelled_per_time=[5, 0], label_counts=[5])
-    summary["predictions"]["labels"] = {"0": 5}
-    assert "label 0" in Page(render(summary)).words
-    many = [f"topic {k}" for k in range(40)]
-    summary["graph"]["label_counts"] = list(range(40, 0, -1))
-    summary["predictions"]["labels"] = dict.fromkeys(many, 3)
-    series.update(times=TIMES, mix=[[1 / 40] * 40] * 8)
-    words = Page(render(summary)).words
+    one = changed(
+        whole, graph__label_counts=[5], predictions__labels={"0": 100}, diagnosis__label_mix__mix=[[1.0]],
+        diagnosis__label_mix__times=[2001], diagnosis__label_mix__to_past=[], diagnosis__label_mix__noise=[],
+        diagnosis__separability__curves=[],
+    )  # fmt: skip
+    assert "label 0" in Page(render(one)).words
+    many = changed(
+        one, graph__label_counts=list(range(40, 0, -1)), diagnosis__label_mix__mix=[[1 / 40] * 40],
+        predictions__labels={f"topic {k}": 3 for k in range(40)}, predictions__count=120,
+    )  # fmt: skip
+    words = Page(render(many)).words
     assert "34 other labels" in words
     assert "28 more labels" in words
 
 
 @pytest.mark.usefixtures("without_plots")
 def test_a_back_test_that_could_not_be_made(whole):
-    why = "Chosen: plain. The past is too short for a back-test: no labelled period has 20 labelled nodes."
-    none = {"rows": [], "choice": "plain", "why": why, "folds": [], "seconds": 0.0, "finished": False}
-    words = Page(render({**whole, "backtest": none, "choice": "plain", "why": why})).words
+    none = Backtest([], Decision(PLAIN, Reason.TOO_SHORT), [], 0.0, False)
+    words = Page(render(replace(whole, backtest=none))).words
     assert "The past is too short for a back-test" in words
     assert "no candidate could be back-tested" in words
     assert "Nothing could be back-tested, so neither the accuracy" in words
@@ -370,18 +303,47 @@ def test_a_back_test_that_could_not_be_made(whole):
 
 @pytest.mark.usefixtures("without_plots")
 def test_time_that_ran_out_before_any_correction_was_tried_in_full(whole):
-    summary = copy.deepcopy(whole)
-    summary["choice"], summary["why"] = "plain", "Chosen: plain. Time ran out."
-    for row in summary["backtest"]["rows"][:3]:
-        del row["by_fold"]["2005"]
-    words = Page(render(summary)).words
-    assert "labels 66.0% +5.0 +2.0 to +8.0 1 of 2 6 tried on 2 of 3 periods" in words
+    rows = [
+        replace(row, by_fold={2006: 0.07, 2007: -0.01}, status=Status.PART) if row.status is Status.FULL else row
+        for row in whole.backtest.rows
+    ]
+    decision = Decision(PLAIN, Reason.OUT_OF_TIME)
+    words = Page(render(changed(whole, backtest__rows=rows, backtest__decision=decision))).words
+    assert "labels 66.0% +5.0 +2.0 to +8.0 1 of 2 6 stopped: out of time" in words
     assert "None was, so plain stays" in words
     assert "tried in full" not in words
 
 
+@pytest.mark.usefixtures("without_plots")
+@pytest.mark.parametrize("bare", ["edges", "one period"])
+def test_graphs_that_show_little_give_a_page(bare):
+    """Reports of real runs on graphs without edges, and with one labelled period."""
+    import impact_gnn as ig
+
+    g = ig.tsbm(num_nodes=160, num_times=2 if bare == "one period" else 4, num_labels=2, mean_degree=8, seed=0)
+    edges = np.zeros((2, 0), int) if bare == "edges" else g.edge_index
+    thin = ig.TemporalGraph(x=g.x, y=g.y, time=g.time, edge_index=edges)
+    with quick_directory() as out:
+        summary = ig.run(thin, out, candidates=["plain"], folds=1, seeds=1, budget=60)
+        assert read_summary(out / "summary.json") == summary
+        words = Page((out / "report.html").read_text(encoding="utf-8")).words
+    expected = {
+        "edges": "Not measured: it takes features and edges.",
+        "one period": "The past is too short for a back-test",
+    }
+    assert expected[bare] in words
+    assert not re.search(r"\b(nan|inf|None)\b", words.replace("None was", ""))
+
+
+@pytest.mark.usefixtures("without_plots")
+def test_a_graph_without_features_has_no_map_and_no_shift(whole):
+    words = Page(render(changed(whole, diagnosis__feature_map=None, diagnosis__shift=None))).words
+    assert "There is no map: the graph has no features." in words
+    assert "Not measured: it takes features and edges." in words
+
+
 def test_worries_are_drawn_from_the_evidence(whole):
-    found = " ".join(worries(whole))
+    text = " ".join(worries(whole))
     for sentence in (
         "Time ran out before the back-test was complete",
         "jjnorm could not be fitted",
@@ -397,46 +359,46 @@ def test_worries_are_drawn_from_the_evidence(whole):
         'fewer than 20 known nodes are hard to learn: "quoted" $x_1$',
         'Never predicted for any of the 100 nodes: "quoted" $x_1$',
     ):
-        assert sentence in found
-    assert "label mix" not in found  # it holds
-    assert "periods to predict, from" not in found  # there is one
+        assert sentence in text
+    assert "label mix" not in text  # it holds
+    assert "periods to predict, from" not in text  # there is one
 
 
 def test_worries_about_labels_and_the_horizon(whole):
-    summary = copy.deepcopy(whole)
-    summary["diagnosis"]["findings"][0]["verdict"] = "fails"
-    summary["cutoff"] = 2007
-    summary["graph"]["labelled_per_time"] = [90] * 4 + [9, 0, 0, 0]
-    summary["backtest"]["folds"] = [2005]
-    found = " ".join(worries(summary))
-    assert "The label mix changes from period to period; the mix of the predictions may lag behind." in found
-    assert "center supposes that it does not" in found
-    assert "There are 2 periods to predict, from 2007 to 2008" in found
-    assert "The last 1 period before the cutoff has no labels" in found
-    assert "fewer than 20 known labels: 2005" in found
-    assert "The choice rests on 1 back-tested period only" in found
+    labelled = [90] * 4 + [9, 0, 0, 0]
+    summary = changed(
+        whole, diagnosis__label_mix__verdict=FAILS, options__cutoff=2007, graph__labelled_per_time=labelled,
+        backtest__folds=[2005],
+    )  # fmt: skip
+    text = " ".join(worries(summary))
+    assert "The label mix changes from period to period; the mix of the predictions may lag behind." in text
+    assert "center supposes that it does not" in text
+    assert "There are 2 periods to predict, from 2007 to 2008" in text
+    assert "The last 1 period before the cutoff has no labels" in text
+    assert "fewer than 20 known labels: 2005" in text
+    assert "The choice rests on 1 back-tested period only" in text
 
 
-def test_a_sound_run_has_no_worry_but_the_last():
-    folds = {"2005": 0.05, "2006": 0.07, "2007": 0.06}
-    row = {"method": "pmp", "accuracy": 0.8, "difference": {"value": 0.06}, "by_fold": folds, "fits": 6, "status": ""}
-    summary = {
-        "choice": "pmp", "cutoff": 2008,
-        "backtest": {"rows": [row], "finished": True, "folds": [2005, 2006, 2007]},
-        "graph": {"times": TIMES, "labelled_per_time": [90] * 7 + [0], "label_counts": [300, 330]},
-        "diagnosis": {"findings": [finding(k, "name") for k in range(1, 5)], "shift": {"silent": [0.0, 0.0]}},
-        "predictions": {"count": 2, "labels": {"a": 1, "b": 1}, "mean_probability": 0.8,
-                        "probability_histogram": [0, 2]},
-    }  # fmt: skip
+def test_a_sound_run_has_no_worry_but_the_last(whole):
+    counts = dict(zip(whole.predictions.labels, [25] * 4, strict=True))
+    row = replace(whole.backtest.rows[0], accuracy=0.85, by_fold={2005: 0.05, 2006: 0.07, 2007: 0.06})
+    summary = changed(
+        whole, backtest__rows=[row], backtest__finished=True, graph__label_counts=[150] * 4,
+        predictions__labels=counts, predictions__histogram=[0] * 9 + [100], diagnosis__shift__silent=[0.0],
+        diagnosis__label_mix__mix=[[0.25] * 4], diagnosis__feature_drift__verdict=HOLDS,
+        diagnosis__feature_drift__all_drift=[0.1] * 8, diagnosis__separability__verdict=HOLDS,
+        diagnosis__decay__verdict=HOLDS,
+    )  # fmt: skip
     assert len(worries(summary)) == 1
 
 
 def test_the_command_has_all_options(whole, page):
-    asked = "--cutoff 2008 --model auto --folds 3 --seeds 2 --budget 600s --seed 7"
-    assert command(whole) == f"impact run GRAPH --out DIR {asked}"
-    assert command({"options": {"candidates": ["a b", "c"]}}).endswith("--candidates 'a b,c'")
+    asked = "--cutoff 2008 --model sign --candidates labels,pmp+center+labels,mmp --folds 3 --seeds 1 --budget 600s"
+    assert command(whole) == f"impact run GRAPH --out DIR {asked} --hops 2 --seed 7"
+    assert command(changed(whole, options__undirected=False, options__budget=None)).endswith("--directed")
+    assert command(replace(whole, command="impact run 'a b'")) == "impact run 'a b'"
     assert asked in page.words
-    assert "time 2 min 43 s largest memory 812 MB" in page.words
+    assert "time 2 min 43 s largest memory 812.0 MB" in page.words
 
 
 def test_connections_are_averaged_over_pairs_of_equal_distance():
@@ -445,25 +407,6 @@ def test_connections_are_averaged_over_pairs_of_equal_distance():
     offsets, (scaled,) = by_offset(steps, table)
     assert offsets.tolist() == [-3, -2, -1, 0, 1, 2, 3]
     assert scaled.tolist() == (np.array([1, 0, 2, 2, 1, 6, 0]) / 6).tolist()
-
-
-def test_it_understands_what_diagnose_and_advise_return(whole):
-    from dataclasses import asdict
-
-    from impact_gnn.data.tsbm import tsbm
-    from impact_gnn.diagnostics import advise, diagnose
-
-    view = tsbm(num_nodes=300, num_times=6, num_labels=3, feature_std=1, seed=0).masked(5)
-    found = diagnose(view)
-    summary = {
-        **whole, "graph": asdict(view.summary()), "cutoff": 5, "diagnosis": found.as_dict(),
-        "advice": advise(found, view).as_dict(),
-    }  # fmt: skip
-    page = Page(render(summary))
-    for one in found.findings:
-        assert one.sentence in page.words
-    drawn = {a["aria-label"] for a in page.all("svg") if "aria-label" in a}
-    assert len(drawn) == 11  # every kind of plot
 
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

@@ -13,14 +13,14 @@ from impact_gnn._version import __version__ as __version__
 if TYPE_CHECKING:
     from impact_gnn import alignment, audit, bounds, connectivity, engines, nn, transforms, weighting
     from impact_gnn.audit import audit_leakage
-    from impact_gnn.backtesting import backtest
+    from impact_gnn.backtesting import advise, backtest
     from impact_gnn.checks import InputError
     from impact_gnn.data.files import load
     from impact_gnn.data.hetero_tsbm import hetero_tsbm
     from impact_gnn.data.ogb import load_ogb
     from impact_gnn.data.pyg import from_pyg, to_pyg
     from impact_gnn.data.tsbm import tsbm, tsbm_model
-    from impact_gnn.diagnostics import advise, diagnose
+    from impact_gnn.diagnostics import diagnose
     from impact_gnn.graph import TemporalGraph
     from impact_gnn.pipeline import Pipeline
     from impact_gnn.propagation.hops import propagate
@@ -51,6 +51,7 @@ __all__ = [
     "metapaths",
     "nn",
     "propagate",
+    "run",
     "squash",
     "to_pyg",
     "transforms",
@@ -64,10 +65,11 @@ _HOMES = {
     "InputError": "checks",
     "Pipeline": "pipeline",
     "TemporalGraph": "graph",
-    "advise": "diagnostics",
+    "advise": "backtesting",
     "audit_leakage": "audit",
     "backtest": "backtesting",
     "diagnose": "diagnostics",
+    "run": "job",
     "label_hops": "propagation.labels",
     "metapath_hops": "propagation.metapaths",
     "metapath_label_hops": "propagation.metapaths",

@@ -73,10 +73,11 @@ def atomic_directory(path: Path, may_replace: Callable[[Path], bool]) -> Iterato
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def write_json(path: Path, content: Any) -> None:
+def write_json(path: Path, content: Any, *, allow_nan: bool = True) -> None:
     """Writes `content` as readable JSON, atomically."""
     with atomic_file(path) as temporary:
-        temporary.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=allow_nan)
+        temporary.write_text(text + "\n", encoding="utf-8")
 
 
 def read_json(path: Path) -> Any:
@@ -181,13 +182,19 @@ def save_array(path: Path, values: np.ndarray) -> None:
 
 
 def digest(*parts: Any) -> str:
-    """A short text that is the same for the same arrays and other parts, wherever they are; arrays may be mapped."""
+    """A short text that is the same for the same arrays and other parts, wherever they are; arrays may be mapped.
+
+    Example:
+        >>> digest(np.array([1, 2]), "a") == digest(np.array([1, 3]), "a"), digest(np.array(1)) == digest(np.array(2))
+        (False, False)
+    """
     total = hashlib.sha256()
     for part in parts:
         if not isinstance(part, np.ndarray):
             total.update(f"{type(part).__name__} {part!r};".encode())
             continue
         total.update(f"{part.dtype.str}{part.shape}".encode())
+        part = np.atleast_1d(part)
         if part.dtype.hasobject:
             total.update(repr(part.tolist()).encode())
             continue
@@ -201,9 +208,9 @@ def digest(*parts: Any) -> str:
 
 
 def _piece_digest(values: np.ndarray) -> bytes:
-    found = hashlib.sha256(np.ascontiguousarray(values).data).digest()
+    summed = hashlib.sha256(np.ascontiguousarray(values).view(np.uint8).data).digest()
     _native.release(values)
-    return found
+    return summed
 
 
 def checksum(path: Path) -> str:

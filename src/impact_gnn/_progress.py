@@ -1,7 +1,7 @@
 """How far a long piece of work is: one signature for everybody who works and everybody who watches.
 
-Work that takes long is given a `Progress` and calls it with the stage it is in, units done, units in all (0 where nobody
-knows) and a note. `Terminal` draws bars of it; a test or a notebook passes a function of its own.
+Work that takes long is given a `Progress` and calls it with the stage it is in, units done, units in all (0 where
+nobody knows) and a note. `Terminal` draws bars of it; a test or a notebook passes a function of its own.
 """
 
 from __future__ import annotations
@@ -18,11 +18,24 @@ def silent(stage: str, done: float, total: float, note: str = "") -> None:
     """Tells nobody."""
 
 
-def watched(progress: bool | Progress) -> Progress:
+class Watcher:
+    """A `Progress` that takes lines too; this one hands progress to a function and drops the lines."""
+
+    def __init__(self, progress: Progress = silent) -> None:
+        self.progress = progress
+
+    def __call__(self, stage: str, done: float, total: float, note: str = "") -> None:
+        self.progress(stage, done, total, note)
+
+    def say(self, line: str) -> None:
+        """A line that stays; user data in it is not markup."""
+
+
+def watched(progress: bool | Progress) -> Watcher:
     """What an option `progress=True` (bars on the terminal), `False` or a function of the user's stands for."""
-    if progress is True:
-        return Terminal()
-    return progress if callable(progress) else silent
+    if isinstance(progress, Watcher):
+        return progress
+    return Terminal() if progress is True else Watcher(progress if callable(progress) else silent)
 
 
 class Counter:
@@ -44,7 +57,7 @@ class Counter:
             self.progress(self.stage, self.done, self.total, note)
 
 
-class Terminal:
+class Terminal(Watcher):
     """A bar per stage on standard error, and lines above the bars; used as a `Progress`, closed as a context."""
 
     def __init__(self, console: Any = None) -> None:
@@ -54,7 +67,9 @@ class Terminal:
 
         self.console = Console(stderr=True) if console is None else console
         columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-        self._bars = Bars(*columns, TextColumn("{task.fields[note]}"), console=self.console, transient=True)
+        shown = self.console.is_terminal or self.console.is_jupyter  # a log file gets lines only
+        note = TextColumn("{task.fields[note]}")
+        self._bars = Bars(*columns, note, console=self.console, transient=True, disable=not shown)
         self._tasks: dict[str, Any] = {}
 
     def __call__(self, stage: str, done: float, total: float, note: str = "") -> None:
@@ -68,8 +83,7 @@ class Terminal:
                 self._bars.stop()
 
     def say(self, line: str) -> None:
-        """A line that stays; user data in it is not markup."""
-        self.console.print(line, markup=False, highlight=False)
+        self.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def __enter__(self) -> Terminal:
         return self

@@ -24,6 +24,10 @@ class InputError(ValueError):
         super().__init__(" ".join(sentence.splitlines()))
 
 
+class TooShort(InputError):  # noqa: N818
+    """The labelled past is too short for a back-test."""
+
+
 class DiskFull(RuntimeError):  # noqa: N818 - a state of the machine, not a mistake of the user's
     """The disk is full; the message says what is kept and how to go on."""
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from impact_gnn.checks import InputError
+from impact_gnn.checks import InputError, TooShort
+from impact_gnn.engines import Engine, Memory
 from impact_gnn.graph import TemporalGraph
 
 LEAST_NODES = 20
@@ -42,16 +43,16 @@ def fold_times(graph: TemporalGraph, count: int, *, least: int = LEAST_NODES) ->
     times, sizes = np.unique(graph.time[known], return_counts=True)
     able = times[1:][sizes[1:] >= least]
     if len(able) == 0:
-        raise InputError(
+        raise TooShort(
             f"no labelled period but the first has {least} labelled nodes, so nothing can be back-tested; "
             f"use longer periods or add labels."
         )
     return [int(t) for t in able[-count:]]
 
 
-def fold_at(graph: TemporalGraph, cutoff: int) -> Fold:
-    """The fold that predicts period `cutoff` of a view."""
-    then = graph.upto(cutoff)
+def fold_at(graph: TemporalGraph, cutoff: int, engine: Engine | None = None) -> Fold:
+    """The fold that predicts period `cutoff` of a view; the graph as it was then is made by the engine."""
+    then = (engine or Memory()).graph(graph, upto=cutoff)
     assert then.y is not None
     rows = np.flatnonzero((then.time == cutoff) & (then.y >= 0))
     truth = np.array(then.y[rows])

@@ -1,69 +1,94 @@
-"""What all commands share: errors, progress, machine-readable output, words for durations."""
+"""What all commands share: how errors end, the engine to use, machine-readable output, words for durations."""
 
 from __future__ import annotations
 
+import errno
 import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial, wraps
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ParamSpec
 
+import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.markup import escape
 
 from impact_gnn import _files
-from impact_gnn.checks import InputError
+from impact_gnn._codec import encode
+from impact_gnn._progress import Terminal
+from impact_gnn.checks import DiskFull, InputError, WorkerLost
+from impact_gnn.engines import Engine, choose
+from impact_gnn.graph import TemporalGraph
 
 console = Console(highlight=False, soft_wrap=True)
 errors = Console(stderr=True, highlight=False, soft_wrap=True)
 
-BAD_INPUT = 2
-INTERRUPTED = 130
+P = ParamSpec("P")
+
+FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+KEPT = "what was finished is kept, run the command again to continue."
+
+Kind = Annotated[str, typer.Option("--engine", help="auto, memory, disk or dask: where to propagate.")]
+Memory = Annotated[str | None, typer.Option(help="Memory to stay within, such as 4GB; by default what is free.")]
+Scheduler = Annotated[str | None, typer.Option(help="HOST:PORT of a running Dask scheduler.")]
+Scratch = Annotated[Path | None, typer.Option(help="Directory for what disk and dask keep on files.")]
+
+
+def engine_option(
+    graph: TemporalGraph, kind: str, memory: str | None, scheduler: str | None, scratch: Path | None
+) -> Engine:
+    """The engine that the options ask for; says what was estimated and chosen."""
+    choice = choose(graph, kind, memory=memory, scheduler=scheduler, scratch=scratch)
+    console.print(escape(choice.sentence))
+    return choice.engine
 
 
 def guarded(work: Callable[[], None]) -> None:
-    """Runs a command; what a user can mend becomes one sentence and exit code 2, without a traceback."""
+    """Runs a command; what a user can mend ends with one sentence and exit code 2, what the machine lacks with 1."""
     try:
         work()
     except InputError as error:
-        errors.print(f"[bold red]error:[/] {_escaped(str(error))}")
-        sys.exit(BAD_INPUT)
+        _end(str(error), BAD_INPUT)
+    except (DiskFull, WorkerLost) as error:
+        _end(str(error), FAILED)
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
-        errors.print(
-            f"[bold red]error:[/] {_escaped((error.strerror or str(error)) + where)}; what was finished is kept, "
-            f"run the command again to continue."
-        )
-        sys.exit(BAD_INPUT)
+        code = FAILED if error.errno in NO_ROOM else BAD_INPUT
+        _end(f"{error.strerror or error}{where}; {KEPT}", code)
     except KeyboardInterrupt:
-        errors.print("stopped; what was finished is kept, run the command again to continue.")
+        errors.print(f"stopped; {KEPT}")
         sys.exit(INTERRUPTED)
+
+
+def command(function: Callable[P, None]) -> Callable[P, None]:
+    """A command that ends as `guarded` says."""
+
+    @wraps(function)
+    def ended(*args: P.args, **options: P.kwargs) -> None:
+        guarded(lambda: function(*args, **options))
+
+    return ended
+
+
+def _end(sentence: str, code: int) -> None:
+    errors.print(f"[bold red]error:[/] {escape(sentence)}")
+    sys.exit(code)
 
 
 @contextmanager
 def progress_bar(title: str) -> Iterator[Callable[[int, int, str], None]]:
-    """A progress bar to be told (done, expected in all, what is being done)."""
-    columns = (
-        TextColumn(title),
-        BarColumn(24),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[now]}"),
-    )
-    with Progress(*columns, console=errors, transient=True) as bar:
-        task = bar.add_task(title, total=None, now="")
-
-        def update(done: int, total: int, now: str = "") -> None:
-            bar.update(task, completed=done, total=total, now=now)
-
-        yield update
+    """For `cli/paper.py` until it has left: a bar to be told (done, expected in all, what is being done)."""
+    with Terminal(errors) as terminal:
+        yield partial(terminal, title)
 
 
 def write_json(path: Path | None, content: Any) -> None:
-    """Writes `content` for machines if a path was given."""
+    """Writes `content`, dataclasses included, for machines if a path was given."""
     if path is not None:
-        _files.write_json(path, content)
+        _files.write_json(path, encode(content))
 
 
 def seconds(text: str) -> float:
@@ -77,7 +102,3 @@ def seconds(text: str) -> float:
     if match is None or float(match[1]) <= 0:
         raise InputError(f"{text!r} is not a duration; write for example 90s, 10m or 2h.")
     return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
-
-
-def _escaped(text: str) -> str:
-    return text.replace("[", r"\[")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from impact_gnn import checks
+from impact_gnn import _files, checks
+from impact_gnn._codec import encode
+from impact_gnn._progress import Terminal
 from impact_gnn.checks import InputError
-from impact_gnn.cli.common import console, guarded, progress_bar, write_json
+from impact_gnn.cli.common import command, console, errors, write_json
 from impact_gnn.data.files import load
 from impact_gnn.data.hetero_tsbm import PRESETS, hetero_tsbm, scaled
 from impact_gnn.data.ogb import load_ogb
@@ -26,33 +27,29 @@ Features = Annotated[Path | None, typer.Option(help="A .npy file whose rows repl
 
 def opened(graph: str, features: Path | None = None) -> TemporalGraph:
     """The graph at a path, with other features if given."""
-    from impact_gnn import _files
-
-    found = load(graph)
-    return found if features is None else found.with_features(_files.open_array(features))
+    given = load(graph)
+    return given if features is None else given.with_features(_files.open_array(features))
 
 
+@command
 def check(
     graph: Graph,
     cutoff: Annotated[int | None, typer.Option(help="Labels are known before it.")] = None,
     json: Json = None,
 ) -> None:
     """Check a graph at the door and print what is in it."""
-
-    def work() -> None:
-        found = opened(graph)
-        at = found.infer_cutoff() if cutoff is None and found.y is not None and (found.y >= 0).any() else cutoff
-        if at is not None:
-            found.masked(at)
-        summary = found.summary()
-        console.print(str(summary))
-        if at is not None:
-            console.print(f"to predict {int(found.targets(at).sum()):,} nodes at or after time {at}")
-        write_json(json, asdict(summary) | {"inferred_cutoff": at})
-
-    guarded(work)
+    given = opened(graph)
+    at = given.infer_cutoff() if cutoff is None and given.y is not None and (given.y >= 0).any() else cutoff
+    if at is not None:
+        given.masked(at)  # refuses a cutoff that cannot be used
+    summary = given.summary()
+    console.print(str(summary), markup=False)
+    if at is not None:
+        console.print(f"to predict {int(given.targets(at).sum()):,} nodes at or after time {at}")
+    write_json(json, encode(summary) | {"inferred_cutoff": at})
 
 
+@command
 def convert(
     out: Annotated[Path, typer.Option(help="Directory of the saved graph.", show_default=False)],
     graph: Annotated[
@@ -62,24 +59,19 @@ def convert(
     root: Annotated[Path | None, typer.Option(help="The folder in which OGB keeps it.")] = None,
 ) -> None:
     """Write a graph as a saved directory, which opens at once however large it is."""
-
-    def work() -> None:
-        if (graph is None) == (ogb is None) or (ogb is None) != (root is None):
-            raise InputError("name what to convert: a graph, or a data set of OGB with --ogb NAME --root DIR.")
-        if ogb is None or root is None:
-            found = opened(str(graph))
-        else:
-            official = load_ogb(ogb, root)
-            found = official.graph
-            console.print(
-                f"the official split: labels are known before {official.cutoff}; use --cutoff {official.cutoff}"
-            )
-        found.save(out)
-        console.print(f"{found} saved to {out}")
-
-    guarded(work)
+    if (graph is None) == (ogb is None) or (ogb is None) != (root is None):
+        raise InputError("name what to convert: a graph, or a data set of OGB with --ogb NAME --root DIR.")
+    if ogb is None or root is None:
+        given = opened(str(graph))
+    else:
+        official = load_ogb(ogb, root)
+        given = official.graph
+        console.print(f"the official split: labels are known before {official.cutoff}; use --cutoff {official.cutoff}")
+    given.save(out)
+    console.print(f"{given} saved to {out}")
 
 
+@command
 def generate(
     context: typer.Context,
     out: Annotated[Path, typer.Option(help="Directory of the saved graph.", show_default=False)],
@@ -98,31 +90,27 @@ def generate(
     scale: Annotated[float, typer.Option(help="With --preset: nodes and edges in units of its sizes.")] = 1.0,
 ) -> None:
     """Generate a graph of the temporal stochastic block model, however large."""
-
-    def work() -> None:
-        sources = {name: context.get_parameter_source(name) for name in context.params}
-        given = {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
-        if preset is None and "scale" in given:
-            raise InputError("--scale goes with --preset; give --nodes for a graph of one type.")
-        if preset is not None:
-            ignored = sorted(given - {"out", "seed", "preset", "scale"})
-            if ignored:
-                names = ", ".join("--" + name.replace("_", "-") for name in ignored)
-                raise InputError(f"--preset {preset} has its own sizes and takes no {names}; use --scale, or Python.")
-            sizes = scaled(PRESETS[checks.choice("preset", preset, PRESETS)], scale)
-            made = hetero_tsbm(**sizes, seed=seed)
-            made.save(out)
-            console.print(f"{made} saved to {out}")
-            return
-        try:
-            step: float | str = float(decay)
-        except ValueError:
-            step = decay
-        model = tsbm_model(
-            nodes, times, labels, features, decay=step, protocol=protocol, mean_degree=mean_degree, seed=seed
-        )
-        with progress_bar("edges") as update:
-            write_tsbm(out, model, memory=memory, progress=lambda done, total: update(done, total, ""))
-        console.print(f"{load(out)} saved to {out}")
-
-    guarded(work)
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    given = {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
+    if preset is None and "scale" in given:
+        raise InputError("--scale goes with --preset; give --nodes for a graph of one type.")
+    if preset is not None:
+        ignored = sorted(given - {"out", "seed", "preset", "scale"})
+        if ignored:
+            names = ", ".join("--" + name.replace("_", "-") for name in ignored)
+            raise InputError(f"--preset {preset} has its own sizes and takes no {names}; use --scale, or Python.")
+        sizes = scaled(PRESETS[checks.choice("preset", preset, PRESETS)], scale)
+        generated = hetero_tsbm(**sizes, seed=seed)
+        generated.save(out)
+        console.print(f"{generated} saved to {out}")
+        return
+    try:
+        step: float | str = float(decay)
+    except ValueError:
+        step = decay
+    model = tsbm_model(
+        nodes, times, labels, features, decay=step, protocol=protocol, mean_degree=mean_degree, seed=seed
+    )
+    with Terminal(errors) as terminal:
+        write_tsbm(out, model, memory=memory, progress=lambda done, total: terminal("edges", done, total))
+    console.print(f"{load(out)} saved to {out}")

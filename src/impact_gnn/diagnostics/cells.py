@@ -26,7 +26,7 @@ class Cells:
         weight: What a node counts: one over the variance within its class, usual variance 1 [C].
         mean: Mean features [C, f].
         noise: Expected ‖mean − true mean‖² [C].
-        again: What drawing the nodes once more adds to it [C].
+        redrawn_noise: What drawing the nodes once more adds to it [C].
         values: The features in the order of the cells [n, f].
         start: Where each cell begins in `values` [C].
 
@@ -45,7 +45,7 @@ class Cells:
     weight: np.ndarray
     mean: np.ndarray
     noise: np.ndarray
-    again: np.ndarray
+    redrawn_noise: np.ndarray
     values: np.ndarray
     start: np.ndarray
 
@@ -90,8 +90,8 @@ class Cells:
 
     def followed(self, first: int) -> bool:
         """Whether some class has a cell in period `first` or later and an earlier one."""
-        again = np.concatenate([[False], self.label[1:] == self.label[:-1]])
-        return bool((again & (self.period >= first)).any())
+        has_past = np.concatenate([[False], self.label[1:] == self.label[:-1]])
+        return bool((has_past & (self.period >= first)).any())
 
     def drift(self, mean: np.ndarray, noise: np.ndarray, first: int) -> float:
         """Mean squared distance of cells from the past of their class, over periods from `first` on."""
@@ -103,8 +103,8 @@ class Cells:
         """Root mean squared distance from the past in every period; NaN where no class has a past."""
         square, weight = self._to_past(self.mean, self.noise)
         total = np.bincount(self.period, weight, num_periods)
-        found = np.bincount(self.period, weight * square, num_periods)
-        return np.sqrt(np.maximum(np.divide(found, total, out=np.full(num_periods, np.nan), where=total > 0), 0))
+        summed = np.bincount(self.period, weight * square, num_periods)
+        return np.sqrt(np.maximum(np.divide(summed, total, out=np.full(num_periods, np.nan), where=total > 0), 0))
 
     def _to_past(self, mean: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """‖μ_yt − μ_y,<t‖² less its noise, and what it counts: nothing where a class has no past."""

@@ -1,21 +1,23 @@
-"""`Diagnosis`: all evidence about a graph in one value that can be printed and saved as JSON."""
+"""`Diagnosis`: all evidence about a graph in one value."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
-from impact_gnn.diagnostics.finding import Finding, plain
+from impact_gnn.diagnostics.connections import Decay, Separability
+from impact_gnn.diagnostics.feature_drift import FeatureDrift
+from impact_gnn.diagnostics.feature_map import FeatureMap
+from impact_gnn.diagnostics.finding import Finding
+from impact_gnn.diagnostics.label_mix import LabelMix
 from impact_gnn.diagnostics.shift import MessageShift
 
 WIDTH = 110
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Diagnosis:
-    """What was found about a graph before anything is trained.
+    """What the evidence is before anything is trained.
 
     Attributes:
         cutoff: Labels at or after it were not read.
@@ -24,17 +26,17 @@ class Diagnosis:
         separability: Assumption 3.
         decay: Assumption 4.
         shift: Messages of the past against those of the targets; None where there are none.
-        feature_map: Two coordinates for a sample of nodes and for the means of classes; empty without features.
+        feature_map: Two coordinates for a sample of nodes and for the means of classes; None without features.
         notes: How the graph was looked at, in sentences.
     """
 
     cutoff: int
-    label_mix: Finding
-    feature_drift: Finding
-    separability: Finding
-    decay: Finding
+    label_mix: LabelMix
+    feature_drift: FeatureDrift
+    separability: Separability
+    decay: Decay
     shift: MessageShift | None
-    feature_map: Mapping[str, Any] = field(repr=False)
+    feature_map: FeatureMap | None
     notes: tuple[str, ...] = ()
 
     @property
@@ -42,23 +44,13 @@ class Diagnosis:
         """The findings about assumptions 1 to 4."""
         return self.label_mix, self.feature_drift, self.separability, self.decay
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "cutoff": self.cutoff,
-            "findings": [finding.as_dict() for finding in self.findings],
-            "shift": None if self.shift is None else self.shift.as_dict(),
-            "feature_map": plain(self.feature_map),
-            "notes": list(self.notes),
-        }
-
     def __str__(self) -> str:
         lines = [f"{'assumption':26}{'verdict':13}{'statistic':>10}  95 % interval"]
         for finding in self.findings:
             value = "" if finding.statistic is None else f"{finding.statistic:.3f}"
             around = "" if finding.interval is None else f"{finding.interval[0]:.3f} to {finding.interval[1]:.3f}"
             head = f"{finding.assumption} {finding.name}"
-            lines.append(f"{head:26}{finding.verdict:13}{value:>10}  {around}".rstrip())
+            lines.append(f"{head:26}{finding.verdict!s:13}{value:>10}  {around}".rstrip())
             lines += textwrap.wrap(finding.sentence, WIDTH, initial_indent="    ", subsequent_indent="    ")
         if self.shift is not None:
             lines += ["", f"shift of the labelled past to the targets ({self.shift.path})", str(self.shift)]

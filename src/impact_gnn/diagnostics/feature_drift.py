@@ -7,29 +7,49 @@ both the part that sampling noise gives is taken out.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 import numpy as np
 
 from impact_gnn._array import group_moments
 from impact_gnn.diagnostics.cells import Cells
-from impact_gnn.diagnostics.finding import CANNOT_TELL, DOUBTFUL, FAILS, HOLDS, Finding, cannot_tell, judge, plain
-from impact_gnn.diagnostics.view import View, recent
+from impact_gnn.diagnostics.finding import CANNOT_TELL, DOUBTFUL, FAILS, HOLDS, Finding, Verdict, judge, listed
+from impact_gnn.diagnostics.view import View, recent, some, standardizer
 
-NAME = "feature drift"
-MEASURE = "drift of class means, as a multiple of the distance between classes"
 SMALL, LARGE = 0.4, 0.7
 """Up to `SMALL` features of a class count as steady, from `LARGE` on as moving."""
 
-MOST_ROWS = 20_000
-"""Labelled nodes that are looked at; more would narrow an interval that is narrow already."""
-
-MOST_COLUMNS = 512
-"""Columns that are looked at; of more a random choice is taken."""
+MOST_ROWS, MOST_NODES, MOST_COLUMNS = 20_000, 200_000, 512
+"""Labelled nodes, nodes with or without label, and columns that are looked at; of more a random choice is taken."""
 
 SHRINKAGE = 0.05
 """How far the covariance within classes is drawn towards a multiple of the identity before it is inverted."""
 
 
-def feature_drift(view: View, *, replicates: int = 60, seed: int = 0) -> Finding:
+@dataclass(frozen=True, repr=False)
+class FeatureDrift(Finding):
+    """How far a class moves from its own past, in distances between classes.
+
+    Attributes:
+        times: Labelled periods.
+        drift: The drift of every one of them; None where no class has a past.
+        along_classes: The drift in those directions only in which classes differ.
+        all_times: All periods, those of the targets too.
+        all_drift: Distance of the mean of all nodes of a period from that of the labelled ones; needs no labels.
+    """
+
+    name = "feature drift"
+    assumption = 2
+    measure = "drift of class means, as a multiple of the distance between classes"
+
+    times: list[int] = field(default_factory=list)
+    drift: list[float | None] = field(default_factory=list)
+    along_classes: float | None = None
+    all_times: list[int] = field(default_factory=list)
+    all_drift: list[float | None] = field(default_factory=list)
+
+
+def feature_drift(view: View, *, replicates: int = 60, seed: int = 0) -> FeatureDrift:
     """Root of the ratio of two squared distances: of a class from its own past, and of the classes from each other.
 
     drift² = Σ_yt w_y n_yt‖μ_yt − μ_y,<t‖² over the recent periods and distance² = Σ_y w_y n_y‖μ_y − μ‖², as means
@@ -37,57 +57,50 @@ def feature_drift(view: View, *, replicates: int = 60, seed: int = 0) -> Finding
     with clear features count more. Columns are scaled to unit variance first. The interval is a bootstrap of nodes
     within classes and periods.
 
-    `series` holds the drift of every period; `along_classes`, the drift in those directions only in which classes
-    differ; and the distance of the mean of all nodes from that of the labelled ones, which needs no labels and can
-    be followed into the target periods.
-
     Example:
         >>> from impact_gnn.data.tsbm import tsbm
         >>> feature_drift(View.of(tsbm(num_nodes=1000, num_labels=4, feature_std=1, seed=0).masked(8)))
         2 feature drift: holds, drift of class means, as a multiple of the distance between classes 0.1...
     """
-    x = view.features
-    if x is None:
-        return cannot_tell(NAME, 2, MEASURE, "The graph has no features.")
+    if not view.num_features:
+        return FeatureDrift(CANNOT_TELL, "The graph has no features.")
     if len(view.known) < 2:
-        return cannot_tell(NAME, 2, MEASURE, "Labels are known in one period only, so no drift can be seen.")
+        return FeatureDrift(CANNOT_TELL, "Labels are known in one period only, so no drift can be seen.")
     rng = np.random.default_rng(seed)
-    if x.shape[1] > MOST_COLUMNS:
-        x = x[:, np.sort(rng.choice(x.shape[1], MOST_COLUMNS, replace=False))]
-    rows = np.flatnonzero(view.label >= 0)
-    if len(rows) > MOST_ROWS:
-        rows = np.sort(rng.choice(rows, MOST_ROWS, replace=False))
-    scaled, middle, scale = _scaled(x[rows])
+    columns = some(view.num_features, MOST_COLUMNS, rng)
+    rows = some(np.flatnonzero(view.label >= 0), MOST_ROWS, rng)
+    x = view.features(rows, columns)
+    middle, scale = standardizer(x)
+    scaled = ((x - middle) * scale).astype(np.float32)
     label, period = view.label[rows], np.searchsorted(view.known, view.masked.period[rows])
     cells = Cells.of(label, period, scaled)
     if len(np.unique(cells.label)) < 2:
-        return cannot_tell(NAME, 2, MEASURE, "Fewer than two classes have nodes enough to know their means.")
+        return FeatureDrift(CANNOT_TELL, "Fewer than two classes have nodes enough to know their means.")
     first = len(view.known) - recent(len(view.known))
     if not cells.followed(first):
         why = "No class has nodes enough in a recent period and before it, so no drift can be seen."
-        return cannot_tell(NAME, 2, MEASURE, why)
+        return FeatureDrift(CANNOT_TELL, why)
     drift, distance = cells.drift(cells.mean, cells.noise, first), cells.distance(cells.mean, cells.noise)
-    drawn = np.array(
-        [
-            (cells.drift(mean, cells.noise + cells.again, first), cells.distance(mean, cells.noise + cells.again))
-            for mean in (cells.redrawn(rng) for _ in range(replicates))
-        ]
+    noise = cells.noise + cells.redrawn_noise
+    means = [cells.redrawn(rng) for _ in range(replicates)]
+    drawn = np.array([(cells.drift(mean, noise, first), cells.distance(mean, noise)) for mean in means])
+    along = _along_classes(label, period, cells, scaled, first)
+    everybody = some(view.masked.num_nodes, MOST_NODES, rng)
+    series = (
+        listed(view.masked.times[view.known]),
+        listed(cells.by_period(len(view.known)) / np.sqrt(max(distance, 1e-12))),
+        along,
+        listed(view.masked.times),
+        listed(_away(view, everybody, view.features(everybody, columns), middle, scale, distance)),
     )
-    series = {
-        "times": view.masked.times[view.known],
-        "drift": cells.by_period(len(view.known)) / np.sqrt(max(distance, 1e-12)),
-        "along_classes": _along_classes(label, period, cells, scaled, first),
-        **_everybody(view, x, middle, scale, distance),
-    }
     if distance <= 0 or np.quantile(drawn[:, 1], 0.05) <= 0:
         why = "The features hardly tell the classes apart, so there is no distance to hold drift against."
-        return cannot_tell(NAME, 2, MEASURE, why, series)
+        return FeatureDrift(CANNOT_TELL, why, None, None, *series)
     value = float(np.sqrt(max(0.0, drift) / distance))
     low, high = np.sqrt(np.quantile(np.maximum(drawn[:, 0], 0) / drawn[:, 1].clip(1e-12), [0.025, 0.975]))
     low, high = min(float(low), value), max(float(high), value)
     verdict = judge(value, low, high, small=SMALL, large=LARGE)
-    sentence = _sentence(verdict, value, series["along_classes"])
-    return Finding(NAME, 2, MEASURE, value, (low, high), verdict, sentence, plain(series))
+    return FeatureDrift(verdict, _sentence(verdict, value, along), value, (low, high), *series)
 
 
 def _along_classes(label: np.ndarray, period: np.ndarray, cells: Cells, scaled: np.ndarray, first: int) -> float | None:
@@ -109,28 +122,19 @@ def _along_classes(label: np.ndarray, period: np.ndarray, cells: Cells, scaled: 
     return float(np.sqrt(max(0.0, turned.drift(turned.mean, turned.noise, first)) / distance))
 
 
-def _scaled(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Columns with mean 0 and variance 1 (constant ones zero), their means and their scale."""
-    middle = values.mean(0, dtype=np.float64)
-    spread = values.std(0, dtype=np.float64)
-    scale = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 1e-6 * np.abs(middle))
-    return ((values - middle) * scale).astype(np.float32), middle, scale
-
-
-def _everybody(view: View, x: np.ndarray, middle: np.ndarray, scale: np.ndarray, distance: float) -> dict[str, object]:
-    """Distance of the mean of all nodes of a period from that of the labelled nodes, in class distances."""
-    times = view.masked.times
-    count, mean, squares = group_moments(x, view.masked.period.astype(np.int32), len(times))
-    freedom = np.maximum(count - 1, 1)[:, None]
-    noise = (squares / freedom / np.maximum(count, 1)[:, None] * scale**2).sum(1)
+def _away(
+    view: View, rows: np.ndarray, x: np.ndarray, middle: np.ndarray, scale: np.ndarray, distance: float
+) -> np.ndarray:
+    """Distance of the mean of some nodes of every period from that of the labelled nodes, in class distances."""
+    count, mean, squares = group_moments(x, view.masked.period[rows].astype(np.int32), len(view.masked.times))
+    noise = (squares / np.maximum(count - 1, 1)[:, None] / np.maximum(count, 1)[:, None] * scale**2).sum(1)
     square = (((mean - middle) * scale) ** 2).sum(1) - noise
-    away = np.sqrt(np.maximum(square, 0) / max(distance, 1e-12))
-    return {"all_times": times, "all_nodes": count, "all_drift": np.where(count > 1, away, np.nan)}
+    return np.where(count > 1, np.sqrt(np.maximum(square, 0) / max(distance, 1e-12)), np.nan)
 
 
-def _sentence(verdict: str, value: float, along: object) -> str:
+def _sentence(verdict: Verdict, value: float, along: float | None) -> str:
     move = f"a class moves from its past by {value:.2f} times the distance between classes"
-    if isinstance(along, float) and along < min(value / 2, SMALL):
+    if along is not None and along < min(value / 2, SMALL):
         move += f" (only {along:.2f} where classes differ)"
     return {
         HOLDS: f"The features of a class stay in place: {move}.",

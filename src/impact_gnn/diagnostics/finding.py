@@ -2,74 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, ClassVar
 
 import numpy as np
 
-HOLDS, DOUBTFUL, FAILS, CANNOT_TELL = "holds", "doubtful", "fails", "cannot tell"
-VERDICTS = (HOLDS, DOUBTFUL, FAILS, CANNOT_TELL)
+
+class Verdict(str, Enum):
+    """What the evidence says about an assumption."""
+
+    HOLDS = "holds"
+    DOUBTFUL = "doubtful"
+    FAILS = "fails"
+    CANNOT_TELL = "cannot tell"
+
+    __str__ = str.__str__
 
 
-@dataclass(frozen=True)
+HOLDS, DOUBTFUL, FAILS, CANNOT_TELL = Verdict
+
+
+@dataclass(frozen=True, repr=False)
 class Finding:
-    """Evidence for one assumption.
+    """Evidence for one assumption; each has a class of its own that adds what its figures are drawn from.
 
     Attributes:
         name: Which assumption, in two words.
         assumption: Its number in the paper.
         measure: What the statistic is, in words.
+        verdict: What the evidence says.
+        sentence: The verdict as one plain sentence.
         statistic: The number, or None where it could not be measured.
         interval: Its 95 % interval (low, high), or None.
-        verdict: "holds", "doubtful", "fails" or "cannot tell".
-        sentence: The verdict as one plain sentence.
-        series: Plain data for plots and tables; whatever JSON can hold.
-
-    Example:
-        >>> Finding("label mix", 1, "distance", 0.021, (0.0, 0.04), HOLDS, "The mix is stable.")
-        1 label mix: holds, distance 0.021 [0.000, 0.040]
     """
 
-    name: str
-    assumption: int
-    measure: str
-    statistic: float | None
-    interval: tuple[float, float] | None
-    verdict: str
+    name: ClassVar[str]
+    assumption: ClassVar[int]
+    measure: ClassVar[str]
+
+    verdict: Verdict
     sentence: str
-    series: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    statistic: float | None = None
+    interval: tuple[float, float] | None = None
 
     def __repr__(self) -> str:
-        return f"{self.assumption} {self.name}: {self.verdict}{self.numbers(', ' + self.measure + ' ')}"
-
-    def numbers(self, before: str = "") -> str:
-        """The statistic with its interval, empty where there is none."""
-        if self.statistic is None:
-            return ""
+        numbers = "" if self.statistic is None else f", {self.measure} {self.statistic:.3f}"
         around = "" if self.interval is None else f" [{self.interval[0]:.3f}, {self.interval[1]:.3f}]"
-        return f"{before}{self.statistic:.3f}{around}"
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "name": self.name,
-            "assumption": self.assumption,
-            "measure": self.measure,
-            "statistic": plain(self.statistic),
-            "interval": plain(self.interval),
-            "verdict": self.verdict,
-            "sentence": self.sentence,
-            "series": plain(self.series),
-        }
+        return f"{self.assumption} {self.name}: {self.verdict}{numbers}{around}"
 
 
-def cannot_tell(name: str, assumption: int, measure: str, why: str, series: Mapping[str, Any] | None = None) -> Finding:
-    """A finding about something that the graph does not show; `why` is its sentence."""
-    return Finding(name, assumption, measure, None, None, CANNOT_TELL, why, plain(series or {}))
-
-
-def judge(value: float, low: float, high: float, *, small: float, large: float) -> str:
+def judge(value: float, low: float, high: float, *, small: float, large: float) -> Verdict:
     """A verdict on how far an assumption is violated, by two thresholds.
 
     | value | interval | verdict |
@@ -80,8 +63,8 @@ def judge(value: float, low: float, high: float, *, small: float, large: float) 
     | otherwise | | doubtful |
 
     Example:
-        >>> judge(0.02, 0.0, 0.06, small=0.05, large=0.15), judge(0.1, 0.01, 0.3, small=0.05, large=0.15)
-        ('holds', 'cannot tell')
+        >>> print(judge(0.02, 0.0, 0.06, small=0.05, large=0.15), judge(0.1, 0.01, 0.3, small=0.05, large=0.15))
+        holds cannot tell
     """
     if low < small and high > large:
         return CANNOT_TELL
@@ -90,16 +73,11 @@ def judge(value: float, low: float, high: float, *, small: float, large: float) 
     return FAILS if value >= large else DOUBTFUL
 
 
-def plain(value: Any) -> Any:
-    """`value` in the types of JSON; what is not a finite number becomes None."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(part) for key, part in value.items()}
-    if isinstance(value, np.ndarray):
-        return plain(value.tolist())
-    if isinstance(value, list | tuple):
-        return [plain(part) for part in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float):
-        return float(f"{value:.6g}") if np.isfinite(value) else None
-    return value
+def listed(values: Any) -> list[Any]:
+    """An array as lists of numbers with six digits, None where it is not finite: what a result keeps of it."""
+    if np.ndim(values) > 1:
+        return [listed(part) for part in values]
+    array = np.asarray(values)
+    if array.dtype.kind != "f":
+        return array.tolist()
+    return [float(f"{value:.6g}") if np.isfinite(value) else None for value in array.tolist()]

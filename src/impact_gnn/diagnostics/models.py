@@ -25,6 +25,15 @@ ROUNDS, CLOSE = 200, 1e-6
 """Rounds of fitting at most, and the largest relative change of a factor that ends them earlier."""
 
 
+@dataclass(frozen=True)
+class Share:
+    """A share with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
 @dataclass(frozen=True, eq=False)
 class Fits:
     """What every model leaves unexplained: weighted sums of squared residuals of the neighbour shares.
@@ -33,7 +42,6 @@ class Fits:
         distances: The distinct |t̃ − t| [D].
         g: Fitted g of the separable model [Y, 3, D].
         h: Fitted h of the decay model [D], h(0) = 1.
-        edges_at: Edges by distance [D].
         left: Per model the sum with sampling noise taken out.
         drawn: Per model the same for every replicate of the bootstrap [B].
         seen: The same sum of the shares themselves.
@@ -42,12 +50,11 @@ class Fits:
     distances: np.ndarray
     g: np.ndarray
     h: np.ndarray
-    edges_at: np.ndarray
     left: dict[str, float]
     drawn: dict[str, np.ndarray]
     seen: float
 
-    def share(self, model: str, base: str = "still", best: str | None = None) -> tuple[float, float, float]:
+    def share(self, model: str, base: str = "still", best: str | None = None) -> Share:
         """How much of what `base` leaves unexplained `model` explains, with its interval.
 
         With `best` given, of that part only which `best` explains.
@@ -55,7 +62,7 @@ class Fits:
         value = self._share({name: np.array([left]) for name, left in self.left.items()}, model, base, best)[0]
         drawn = self._share(self.drawn, model, base, best)
         half = 1.96 * float(np.std(drawn))
-        return float(value), float(max(value - half, 0.0)), float(min(value + half, 1.0))
+        return Share(float(value), float(max(value - half, 0.0)), float(min(value + half, 1.0)))
 
     def moving(self) -> tuple[float, float]:
         """Interval of what depends on time at all: what `still` leaves, as a share of what is seen."""
@@ -93,10 +100,9 @@ def fit_models(pairs: PairCounts, *, replicates: int = 40, seed: int = 0) -> Fit
         # A replicate carries the noise of the graph and its own.
         drawn[model] = np.array(raw[model]) - 2 * noise
     g, h = layout.separable(pairs.counts)[1], layout.decay(pairs.counts)[2]
-    edges_at = layout.by_distance(pairs.counts).sum((0, 1))
     total = pairs.counts.sum((1, 3), keepdims=True)
     seen = float(np.divide(pairs.counts**2, total, out=np.zeros_like(pairs.counts), where=total > 0).sum())
-    return Fits(layout.distances, g, h / max(h[0], 1e-300), edges_at, left, drawn, seen)
+    return Fits(layout.distances, g, h / max(h[0], 1e-300), left, drawn, seen)
 
 
 def _weighted(residual: np.ndarray, weight: np.ndarray) -> float:
@@ -137,14 +143,10 @@ class Layout:
         if model == "decay":
             f, a, h = self.decay(counts)
             return f[:, None, :, None] * a[:, :, None, None] * h[self.distance]
-        if model == "sided":
-            f, g = self.separable(counts, self.signed)
-            return f[:, None, :, None] * g[:, :, self.signed]
-        if model == "sized":
-            f, g = self.separable(counts, offset=self.num_nodes)
-            return f[:, None, :, None] * g[:, :, self.distance] * self.num_nodes
-        f, g = self.separable(counts)
-        return f[:, None, :, None] * g[:, :, self.distance]
+        index = self.signed if model == "sided" else self.distance
+        offset = self.num_nodes if model == "sized" else np.ones(len(index))
+        f, g = self.separable(counts, index, offset)
+        return f[:, None, :, None] * g[:, :, index] * offset
 
     def separable(
         self, counts: np.ndarray, index: np.ndarray | None = None, offset: np.ndarray | None = None
@@ -157,7 +159,7 @@ class Layout:
         for _ in range(ROUNDS):
             g = _ratio(columns, (f @ reach)[:, None, :])
             before, f = f, _ratio(rows, g.sum(1) @ reach.T)
-            if _settled(before, f):
+            if _converged(before, f):
                 break
         scale = np.maximum(g[..., 0].sum(1), 1e-300)[:, None] if index is self.distance else np.ones((len(f), 1))
         return f * scale, g / scale[:, None]
@@ -172,7 +174,7 @@ class Layout:
         for _ in range(ROUNDS):
             f = _ratio(rows, np.broadcast_to(reach @ h, rows.shape))
             before, h = h, _ratio(columns, f.sum(0) @ reach)
-            if _settled(before, h):
+            if _converged(before, h):
                 break
         return _ratio(rows, np.broadcast_to(reach @ h, rows.shape)), a, h
 
@@ -196,5 +198,5 @@ def _ratio(count: np.ndarray, expected: np.ndarray) -> np.ndarray:
     return np.divide(count, expected, out=np.zeros(count.shape), where=expected > 0)
 
 
-def _settled(before: np.ndarray, now: np.ndarray) -> bool:
+def _converged(before: np.ndarray, now: np.ndarray) -> bool:
     return bool((np.abs(now - before) <= CLOSE * now.max(initial=0.0)).all())

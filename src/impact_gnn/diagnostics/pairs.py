@@ -47,14 +47,14 @@ class PairCounts:
         label = view.label
         first, last = (int(view.masked.times[position]) for position in view.known[[0, -1]])
         width = -(-(last - first + 1) // MOST_PERIODS) if len(view.known) > MOST_PERIODS else 1
-        held = np.unique((view.masked.times[view.known] - first) // width)
+        filled = np.unique((view.masked.times[view.known] - first) // width)
         step = (view.masked.time - first) // width
-        position = np.searchsorted(held, step).clip(0, len(held) - 1)
-        inside = (held[position] == step) & (view.masked.time <= last)
-        source, target = view.own.edge_index
+        position = np.searchsorted(filled, step).clip(0, len(filled) - 1)
+        inside = (filled[position] == step) & (view.masked.time <= last)
+        source, target = view.edges
         kept = (label[target] >= 0) & inside[source]
         source, target = source[kept], target[kept]
-        classes, size = view.masked.num_labels, len(held)
+        classes, size = view.masked.num_labels, len(filled)
         met = np.zeros((classes, classes))
         both = label[source] >= 0
         np.add.at(met, (label[target[both]], label[source[both]]), 1)
@@ -70,7 +70,7 @@ class PairCounts:
         shape = (classes, size, len(label))
         number = np.bincount(position[inside], minlength=size)
         counts = _handed_out(np.bincount(cell, minlength=classes * 4 * size * size), classes, size)
-        return cls(first + held * width, width, strongest, number, counts, cell, target, shape)
+        return cls(first + filled * width, width, strongest, number, counts, cell, target, shape)
 
     def redrawn(self, rng: np.random.Generator) -> np.ndarray:
         """`counts` after drawing the nodes again, each with all its edges."""

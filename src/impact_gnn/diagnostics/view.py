@@ -1,13 +1,24 @@
-"""What the diagnostics look at: one view of the graph without later labels, and its own edges in both directions."""
+"""What the diagnostics look at: one view of the graph without later labels, and its own edges in both directions.
+
+Whatever is as large as the edges or the features is read in blocks or in samples, so that a graph on disk stays there.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from impact_gnn.checks import listing
+from impact_gnn.engines import Engine, Memory
 from impact_gnn.graph import TemporalGraph
+
+BLOCK = 1 << 22
+"""Edges looked at in one go."""
+
+MOST_EDGES = 1 << 22
+"""Edges that connections are counted on; of larger graphs the in-edges of a sample of nodes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -16,16 +27,15 @@ class View:
 
     Attributes:
         masked: The graph without labels at or after the cutoff.
-        own: The target nodes with the edges among them, undirected and without loops; None where there are none.
+        own: The target nodes with the edges among them, undirected; None where there are none.
+        edges: Source and target of its edges without loops, those into a sample of nodes if there are many [2, E].
         notes: What was done to get there, in sentences.
-        from_past: Of the edges between different times as they were given, the share whose source is the older
-            end; None where there are none. One half in an undirected graph.
     """
 
     masked: TemporalGraph
     own: TemporalGraph | None
+    edges: np.ndarray
     notes: tuple[str, ...]
-    from_past: float | None
 
     @property
     def label(self) -> np.ndarray:
@@ -34,11 +44,15 @@ class View:
         return self.masked.y
 
     @property
-    def features(self) -> np.ndarray | None:
-        """Features of the target nodes in float32 or float64; None where there are none."""
-        x = self.masked.x
-        if x is None or x.shape[1] == 0:
-            return None
+    def num_features(self) -> int:
+        """Columns of the target nodes' features; 0 where there are none."""
+        return 0 if self.masked.x is None else self.masked.x.shape[1]
+
+    def features(self, rows: np.ndarray, columns: np.ndarray | None = None) -> np.ndarray:
+        """Features of some nodes in memory, in float32 or float64."""
+        assert self.masked.x is not None
+        x = self.masked.x if len(rows) == self.masked.num_nodes else self.masked.x[rows]
+        x = x if columns is None or len(columns) == x.shape[1] else x[:, columns]
         return x.astype(np.float32) if x.dtype.itemsize < 4 else x
 
     @property
@@ -53,49 +67,80 @@ class View:
         return np.unique(self.masked.period[self.label >= 0])
 
     @classmethod
-    def of(cls, masked: TemporalGraph) -> View:
+    def of(cls, masked: TemporalGraph, engine: Engine | None = None, *, seed: int = 0) -> View:
         """The view of a graph made by `masked(cutoff)`."""
         assert masked.cutoff is not None
-        kind = masked.target
+        kind, none = masked.target, np.zeros((2, 0), np.int64)
         used = {t: part for t, part in masked.relations.items() if t[0] == t[2] == kind and part.num_edges}
         if not used:
             why = f"No relation joins {kind!r} nodes with each other" if masked.is_hetero else "The graph has no edges"
-            return cls(masked, None, (f"{why}, so nothing can be said about connections.",), None)
-        edge_index = np.concatenate([part.edge_index for part in used.values()], axis=1)
-        weight = None
-        if any(part.weight is not None for part in used.values()):
-            parts = [np.ones(p.num_edges, np.float32) if p.weight is None else p.weight for p in used.values()]
-            weight = np.concatenate(parts)
-        proper = edge_index[0] != edge_index[1]
-        edge_index, weight = edge_index[:, proper], None if weight is None else weight[proper]
-        if not edge_index.shape[1]:
-            return cls(masked, None, ("All edges are loops, so nothing can be said about connections.",), None)
+            return cls(masked, None, none, (f"{why}, so nothing can be said about connections.",))
+        # One relation stays where it is; several are put together in memory.
+        parts = list(used.values())
+        edge_index = parts[0].edge_index if len(parts) == 1 else np.concatenate([p.edge_index for p in parts], axis=1)
+        weight = parts[0].weight
+        if len(parts) > 1 and any(part.weight is not None for part in parts):
+            weight = np.concatenate([np.ones(p.num_edges, np.float32) if p.weight is None else p.weight for p in parts])
+        if all((source == target).all() for source, target in _blocks(edge_index)):
+            return cls(masked, None, none, ("All edges are loops, so nothing can be said about connections.",))
         notes = []
         if masked.is_hetero:
             skipped = [t for t in masked.relations if t not in used]
             notes.append(f"Connections are those of {listing(['-'.join(t) for t in used])}.")
             if skipped:
                 notes.append(f"Left out: {listing(['-'.join(t) for t in skipped])}.")
-        step = masked.time[edge_index[0]] - masked.time[edge_index[1]]
-        across = step != 0
-        from_past = float((step[across] < 0).mean()) if across.any() else None
-        directed = not _has_reverses(edge_index, masked.num_nodes)
-        graph = TemporalGraph(
-            y=masked.y, time=masked.time, edge_index=edge_index, edge_weight=weight,
-            num_labels=masked.num_labels,
-        )  # fmt: skip
-        if directed:
-            graph = graph.undirected()
+        own = TemporalGraph(
+            y=masked.y, time=masked.time, edge_index=edge_index, edge_weight=weight, num_labels=masked.num_labels
+        )
+        if not _has_reverses(edge_index):
+            own = (engine or Memory()).graph(own, undirected=True)
             notes.append("The edges have a direction; they were taken in both, as the paper does.")
-        return cls(masked, graph.masked(masked.cutoff), tuple(notes), from_past)
+        share = min(1.0, MOST_EDGES / own.edge_index.shape[1])
+        chosen = np.random.default_rng(seed).random(masked.num_nodes) < share
+        if share < 1:
+            notes.append(f"Connections were counted at a random {share:.2%} of the nodes.")
+        kept = [block[:, (block[0] != block[1]) & chosen[block[1]]] for block in _blocks(own.edge_index)]
+        return cls(masked, own.masked(masked.cutoff), np.concatenate(kept, axis=1), tuple(notes))
 
 
-def _has_reverses(edge_index: np.ndarray, num_nodes: int) -> bool:
-    """Whether every edge has its reverse, as often as it is listed."""
-    source, target = edge_index.astype(np.int64, copy=False)
-    if not np.array_equal(np.bincount(source, minlength=num_nodes), np.bincount(target, minlength=num_nodes)):
-        return False  # spares the sort
-    return bool(np.array_equal(np.sort(source * num_nodes + target), np.sort(target * num_nodes + source)))
+def _blocks(edge_index: np.ndarray) -> Iterator[np.ndarray]:
+    for start in range(0, edge_index.shape[1], BLOCK):
+        yield np.asarray(edge_index[:, start : start + BLOCK])
+
+
+def _has_reverses(edge_index: np.ndarray) -> bool:
+    """Whether every edge has its reverse, as often as it is listed.
+
+    Edges and their reverses are the same collection if sums of random numbers, one for every pair of ends by a hash,
+    agree; that those of two different collections agree has a chance of 2^-64.
+    """
+    forth = sum(int(_hashed(source, target).sum(dtype=np.uint64)) for source, target in _blocks(edge_index))
+    back = sum(int(_hashed(target, source).sum(dtype=np.uint64)) for source, target in _blocks(edge_index))
+    return (forth - back) % (1 << 64) == 0
+
+
+def _hashed(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """A number for every ordered pair: the finishing steps of splitmix64, twice."""
+    value = first.astype(np.uint64)
+    for part in (np.uint64(0), second.astype(np.uint64)):
+        value = (value ^ part) + np.uint64(0x9E3779B97F4A7C15)
+        value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        value ^= value >> np.uint64(31)
+    return value
+
+
+def some(rows: np.ndarray | int, most: int, rng: np.random.Generator) -> np.ndarray:
+    """All rows, or a random choice of `most` of them in their order."""
+    size = rows if isinstance(rows, int) else len(rows)
+    chosen = np.arange(size) if size <= most else np.sort(rng.choice(size, most, replace=False))
+    return chosen if isinstance(rows, int) else rows[chosen]
+
+
+def standardizer(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean of every column, and what it is multiplied by to have variance 1; zero for constant ones."""
+    spread = x.std(0, dtype=np.float64)
+    return x.mean(0, dtype=np.float64), np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)
 
 
 def recent(num_periods: int) -> int:

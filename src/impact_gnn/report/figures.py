@@ -1,23 +1,35 @@
-"""From the parts of a summary to figures: arrays for the plots, captions and keys. Missing parts give no figure."""
+"""From the parts of a summary to figures: drawing, caption and key of each."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from markupsafe import Markup
+from matplotlib.axes import Axes
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path as Outline
+from matplotlib.ticker import MaxNLocator
 
-from impact_gnn.report import plots
-from impact_gnn.report.numbers import finite, number, percent, whole
-from impact_gnn.report.svg import FAINT, INK, PALETTE, VARIABLES
+from impact_gnn.backtesting import Trial
+from impact_gnn.diagnostics import Diagnosis, MessageShift
+from impact_gnn.diagnostics.connections import Decay, Separability
+from impact_gnn.diagnostics.feature_drift import FeatureDrift
+from impact_gnn.diagnostics.feature_map import FeatureMap
+from impact_gnn.diagnostics.label_mix import LabelMix
+from impact_gnn.graph import Summary
+from impact_gnn.pipeline import Method
+from impact_gnn.report import svg
+from impact_gnn.report.numbers import named, number, percent, whole
+from impact_gnn.report.svg import FAINT, INK, PALETTE, VARIABLES, from_zero, in_percent, line, ramp, times_across
 
-MOST_DOTS = 900
-"""Nodes drawn in the map; more would only hide each other."""
+MOST_DOTS, MOST_PERIODS, MOST_TICKS = 900, 200, 8
+"""Nodes in the map (more would only hide each other), periods (the last ones) and ticks of the stacked plots."""
 
-MOST_PERIODS = 200
-"""Periods drawn in the stacked plot: the last ones."""
+DASHES = ((), (5, 2), (1.5, 1.5), (6, 1.5, 1.5, 1.5))
+"""Lines that run close together differ in their dashes too."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +38,7 @@ class Key:
 
     name: str
     colour: str
-    mark: str = "line"
+    mark: str
 
 
 @dataclass(frozen=True)
@@ -38,15 +50,17 @@ class Figure:
     keys: tuple[Key, ...] = ()
 
 
+@dataclass(frozen=True)
+class Labels:
+    """Names of the labels, and their order from the one with the most known nodes on, which colours follow."""
+
+    names: list[str]
+    order: list[int]
+
+
 def array(values: Any) -> np.ndarray:
     """Floats, NaN where nothing is known."""
-    return np.array([np.nan if finite(value) is None else value for value in values or ()], dtype=np.float64)
-
-
-def grid(rows: Any) -> np.ndarray:
-    """Floats in rows and columns; empty if the rows differ in length."""
-    found = [array(row) for row in rows or ()]
-    return np.array(found) if found and len({len(row) for row in found}) == 1 else np.zeros((0, 0))
+    return np.array(values, dtype=np.float64)
 
 
 def key(name: str, colour: str, mark: str = "line") -> Key:
@@ -54,107 +68,189 @@ def key(name: str, colour: str, mark: str = "line") -> Key:
     return Key(name, VARIABLES.get(colour, colour), mark)
 
 
-def forest(rows: Sequence[Mapping[str, Any]], choice: str) -> Figure | None:
-    """Differences to plain with intervals, of every candidate that has one."""
-    known = [row for row in rows if row.get("difference") and finite(row["difference"].get("value")) is not None]
-    known = [row for row in known if None not in (finite(row["difference"]["low"]), finite(row["difference"]["high"]))]
+def forest(rows: Sequence[Trial], choice: Method) -> Figure | None:
+    """Differences to plain with intervals, of every candidate that has one, the first on top."""
+    known = [(row, row.difference) for row in rows if row.difference is not None]
     if not known:
         return None
-    low, value, high = (100 * array([row["difference"][k] for row in known]) for k in ("low", "value", "high"))
-    folds = [list(100 * array((row.get("by_fold") or {}).values())) for row in known]
-    better, worse, open_ = PALETTE[0], PALETTE[1], FAINT
-    colours = [better if a > 0 else worse if b < 0 else open_ for a, b in zip(low, high, strict=True)]
-    names = [str(row["method"]) for row in known]
-    bold = [name == choice for name in names]
-    keys = [key("better than plain", better), key("cannot be told apart", open_), key("worse", worse)]
+    low, value, high = (100 * array(part) for part in zip(*((d.low, d.value, d.high) for _, d in known), strict=True))
+    bold = [row.method == choice for row, _ in known]
+    # A hopeless candidate must not press the others together; its interval leaves the picture.
+    reach = 3 * max(1.0, float(np.sort(np.abs(value))[(len(value) - 1) // 2]), float(value.max()))
+    left, right = max(min(float(low.min()), 0), -reach), min(max(float(high.max()), 0), reach)
+    margin = 0.05 * max(right - left, 1e-9)
+
+    def draw(ax: Axes) -> None:
+        ax.axvline(0, color=INK, linewidth=1)
+        for place, (row, _) in enumerate(known):
+            colour = PALETTE[0] if low[place] > 0 else PALETTE[1] if high[place] < 0 else FAINT
+            ax.plot([low[place], high[place]], [place, place], color=colour, linewidth=2.2)
+            ticks = 100 * array(list(row.by_fold.values()))
+            ax.plot(ticks, [place] * len(ticks), "|", color=colour, markersize=8, markeredgewidth=1)
+            mark = "o" if left <= value[place] <= right else "<"
+            ax.plot(np.clip(value[place], left, right), place, mark, color=colour, markersize=6)
+        ax.set_xlim(left - margin, right + margin)
+        ax.set_ylim(len(known) - 0.4, -0.6)
+        ax.set_yticks(range(len(known)), [str(row.method) for row, _ in known])
+        for text, heavy in zip(ax.get_yticklabels(), bold, strict=True):
+            text.set_fontweight("bold" if heavy else "normal")
+        ax.tick_params(axis="y", length=0)
+        ax.grid(axis="y", visible=False)
+        ax.spines["left"].set_visible(False)
+        ax.xaxis.set_major_locator(MaxNLocator(6))
+        ax.set_xlabel("points of accuracy above plain")
+
+    title = "Difference to plain with its interval, a row per candidate"
     caption = "Disc: difference over all back-tested periods; bar: its 95% interval; ticks: single periods."
-    if any(bold):
-        caption += " The choice is bold."
-    return Figure(plots.forest(names, value, low, high, folds, colours, bold), caption, tuple(keys))
+    caption += " The choice is bold." if any(bold) else ""
+    keys = key("better than plain", PALETTE[0]), key("cannot be told apart", FAINT), key("worse", PALETTE[1])
+    return Figure(svg.drawn(title, draw, height=50 + 19 * len(known)), caption, keys)
 
 
-def periods(graph: Mapping[str, Any], cutoff: Any) -> Figure | None:
+def periods(graph: Summary, cutoff: int) -> Figure:
     """Nodes and known labels by period."""
-    times, nodes, labelled = (array(graph.get(k)) for k in ("times", "nodes_per_time", "labelled_per_time"))
-    if len(times) < 2 or not len(times) == len(nodes) == len(labelled):
-        return None
-    keys = (key("nodes", FAINT, "area"), key("label known", PALETTE[0], "area"))
+    shown, labelled = array(graph.nodes_per_time), array(graph.labelled_per_time)
+
+    def draw(ax: Axes) -> None:
+        _columns(ax, graph.times, [(shown, FAINT, 0.35)])
+        _columns(ax, graph.times, [(labelled, PALETTE[0], 0.85)])
+        ax.axvline(float(np.searchsorted(graph.times, cutoff)), color=INK, linewidth=1.2, linestyle=":")
+        from_zero(ax)
+        ax.grid(axis="x", visible=False)
+        ax.set_ylabel("nodes")
+
+    keys = key("nodes", FAINT, "area"), key("label known", PALETTE[0], "area")
     caption = "Nodes of every period. The dotted line is the cutoff: labels from there on were not read."
-    return Figure(plots.nodes_by_period(times, nodes, labelled, finite(cutoff)), caption, keys)
+    return Figure(svg.drawn("Nodes and known labels by period", draw), caption, keys)
 
 
-def by_size(counts: Any) -> list[int]:
-    """Labels from the one with the most known nodes on; colours follow this order in every figure."""
-    return [int(label) for label in np.argsort(-np.nan_to_num(array(counts)), kind="stable")]
+def _columns(ax: Axes, times: Sequence[int], stacked: Sequence[tuple[np.ndarray, str, float]]) -> None:
+    """A column for every period side by side; what is stacked comes with colour and strength."""
+    bottom = np.zeros(len(times) + 1)
+    for height, colour, alpha in stacked:
+        top = bottom + np.append(height, height[-1])
+        ax.fill_between(np.arange(len(top)), bottom, top, step="post", color=colour, alpha=alpha, linewidth=0)
+        bottom = top
+    shown = np.arange(0, len(times), -(-len(times) // MOST_TICKS))
+    ax.set_xticks(shown + 0.5, [str(times[int(k)]) for k in shown])
+    ax.set_xlim(0, len(times))
+    ax.set_xlabel("period")
 
 
-def label_mix(series: Mapping[str, Any], names: Sequence[str], order: Sequence[int]) -> list[Figure]:
+def findings(diagnosis: Diagnosis, labels: Labels) -> list[list[Figure]]:
+    """The figures of the four assumptions, in their order."""
+    return [
+        label_mix(diagnosis.label_mix, labels),
+        feature_drift(diagnosis.feature_drift, diagnosis.cutoff),
+        separability(diagnosis.separability),
+        decay(diagnosis.decay, diagnosis.separability),
+    ]
+
+
+def label_mix(finding: LabelMix, labels: Labels) -> list[Figure]:
     """The mix of labels by period, and how far each period's is from the past."""
-    mix, times = grid(series.get("mix"))[-MOST_PERIODS:], list(series.get("times") or [])[-MOST_PERIODS:]
-    out = []
-    if mix.size and len(mix) == len(times):
-        shares, keys = top_classes(mix, names, order)
-        svg = plots.label_mix(np.array(times), shares, [*PALETTE, FAINT][: shares.shape[1]])
-        out.append(Figure(svg, "Known labels of every period that has some.", keys))
-    change, noise = array(series.get("to_past")), array(series.get("noise"))
-    later = array(series.get("times"))[1:]
-    if len(change) == len(noise) == len(later) > 0:
-        keys = (key("measured", PALETTE[0]), key("what chance alone gives", FAINT, "area"))
-        caption = "Share of labels that differ between a period and all before it."
-        out.append(Figure(plots.mix_change(later, change, noise), caption, keys))
-    return out
-
-
-def top_classes(mix: np.ndarray, names: Sequence[str], order: Sequence[int]) -> tuple[np.ndarray, tuple[Key, ...]]:
-    """The largest classes and the rest in one column, with keys."""
-    if len(order) != mix.shape[1]:
-        order = by_size(list(np.nansum(mix, axis=0)))
-    shown, rest = list(order[: len(PALETTE)]), list(order[len(PALETTE) :])
-    shares = np.nan_to_num(mix[:, shown])
-    keys = [key(named(names, label), colour, "area") for label, colour in zip(shown, PALETTE, strict=False)]
+    rest, mix = labels.order[len(PALETTE) :], array(finding.mix)[-MOST_PERIODS:]
+    shares = [(mix[:, one], colour, 0.85) for one, colour in zip(labels.order, PALETTE, strict=False)]
+    keys = [key(named(labels.names[one]), colour, "area") for one, colour in zip(labels.order, PALETTE, strict=False)]
     if rest:
-        shares = np.column_stack([shares, np.nan_to_num(mix[:, rest]).sum(1)])
-        name = named(names, rest[0]) if len(rest) == 1 else f"{len(rest)} other labels"
+        shares.append((mix[:, rest].sum(1), FAINT, 0.85))
+        name = named(labels.names[rest[0]]) if len(rest) == 1 else f"{len(rest)} other labels"
         keys.append(key(name, FAINT, "area"))
-    return shares, tuple(keys)
 
+    def draw_mix(ax: Axes) -> None:
+        _columns(ax, finding.times[-MOST_PERIODS:], shares)
+        ax.set_ylim(0, 1)
+        in_percent(ax)
+        ax.set_ylabel("share of known labels")
+        ax.grid(visible=False)
 
-def named(names: Sequence[str], label: Any) -> str:
-    """The user's name of a label; a number gets a word before it."""
-    name = str(names[int(label)]) if 0 <= int(label) < len(names) else str(int(label))
-    return f"label {name}" if name.lstrip("-").isdigit() else name
+    def draw_change(ax: Axes) -> None:
+        ax.fill_between(finding.times[1:], finding.noise, color=FAINT, alpha=0.25, linewidth=0)
+        ax.plot(finding.times[1:], finding.to_past, color=PALETTE[0], **line(len(finding.to_past)))
+        times_across(ax)
+        from_zero(ax)
+        in_percent(ax)
+        ax.set_ylabel("labels that changed")
 
-
-def feature_drift(series: Mapping[str, Any], cutoff: Any) -> list[Figure]:
-    """Drift of classes by period, and of all nodes into the target periods."""
-    times, drift = array(series.get("times")), array(series.get("drift"))
-    all_times, all_drift = array(series.get("all_times")), array(series.get("all_drift"))
-    if not len(times) == len(drift) > 0 or len(all_times) != len(all_drift):
-        return []
-    if len(all_times) and len(times):
-        kept = all_times >= times[0]
-        all_times, all_drift = all_times[kept], all_drift[kept]
-    keys = (key("classes, from their own past", PALETTE[0]), key("all nodes, from the labelled", PALETTE[1], "dash"))
-    caption = "Drift in multiples of the distance between classes; the dotted line is the cutoff."
-    return [Figure(plots.feature_drift(times, drift, all_times, all_drift, finite(cutoff)), caption, keys)]
-
-
-def separability(series: Mapping[str, Any]) -> list[Figure]:
-    """The fitted g by distance, and connections to the past against those to the future."""
-    out = []
-    distances, groups = array(series.get("distances")), _groups(series)
-    if groups and len(distances):
-        keys = tuple(key(name, PALETTE[k], "dash" if k else "line") for k, name in enumerate(groups))
-        svg = plots.by_distance(distances, list(groups.values()), list(PALETTE[: len(groups)]), "g, fitted")
-        out.append(Figure(svg, "How much of a node's neighbourhood lies at each distance in time.", keys))
-    steps = array(series.get("steps"))
-    same, different = grid(series.get("same_label")), grid(series.get("different_label"))
-    if len(steps) > 1 and same.shape == different.shape == (len(steps), len(steps)):
-        offsets, (first, second) = by_offset(steps, same, different)
-        keys = (key("same label", PALETTE[0]), key("different labels", PALETTE[1], "dash"))
-        caption = "Edges by the neighbour's distance in time, averaged over pairs of periods."
-        out.append(Figure(plots.sides(offsets, first, second), caption, keys))
+    caption = "Known labels of every period that has some."
+    out = [Figure(svg.drawn("Share of every label by period", draw_mix), caption, tuple(keys))]
+    if finding.to_past:
+        change = key("measured", PALETTE[0]), key("what chance alone gives", FAINT, "area")
+        drawing = svg.drawn("Change of the label mix by period, beside what chance gives", draw_change)
+        out.append(Figure(drawing, "Share of labels that differ between a period and all before it.", change))
     return out
+
+
+def feature_drift(finding: FeatureDrift, cutoff: int) -> list[Figure]:
+    """Drift of classes by period, and of all nodes into the target periods."""
+    if not finding.times:
+        return []
+    all_times = array(finding.all_times)
+    later = all_times >= finding.times[0]
+
+    def draw(ax: Axes) -> None:
+        everybody = array(finding.all_drift)[later]
+        ax.plot(all_times[later], everybody, color=PALETTE[1], dashes=DASHES[1], linewidth=1.4)
+        ax.plot(finding.times, array(finding.drift), color=PALETTE[0], **line(len(finding.times)))
+        ax.axvline(cutoff, color=FAINT, linewidth=1, linestyle=":")
+        times_across(ax)
+        from_zero(ax)
+        ax.set_ylabel("in distances between classes")
+
+    keys = key("classes, from their own past", PALETTE[0]), key("all nodes, from the labelled", PALETTE[1], "dash")
+    caption = "Drift in multiples of the distance between classes; the dotted line is the cutoff."
+    return [Figure(svg.drawn("Drift of the features by period", draw), caption, keys)]
+
+
+def separability(finding: Separability) -> list[Figure]:
+    """The fitted g by distance, and connections to the past against those to the future."""
+    if not finding.g:
+        return []
+    caption = "How much of a node's neighbourhood lies at each distance in time."
+    tables = array(finding.same_label), array(finding.different_label)
+    offsets, (same, different) = by_offset(array(finding.steps), *tables)
+
+    def draw(ax: Axes) -> None:
+        ax.axvline(0, color=FAINT, linewidth=1, linestyle=":")
+        ax.plot(offsets, same, color=PALETTE[0], **line(len(offsets)))
+        ax.plot(offsets, different, color=PALETTE[1], dashes=DASHES[1])
+        times_across(ax, "past  ←  neighbour's time − own  →  future")
+        from_zero(ax)
+        ax.set_ylabel("relative to the strongest")
+
+    sides = key("same label", PALETTE[0]), key("different labels", PALETTE[1], "dash")
+    averaged = "Edges by the neighbour's distance in time, averaged over pairs of periods."
+    return [
+        _by_distance(finding.distances, finding.g, PALETTE, "g, fitted", caption),
+        Figure(svg.drawn("Connections to the past and to the future", draw), averaged, sides),
+    ]
+
+
+def decay(finding: Decay, connections: Separability) -> list[Figure]:
+    """One decay for all beside the decay of every group of neighbours."""
+    if not finding.h:
+        return []
+    curves = {"one decay for all": finding.h, **connections.g}
+    scaled = {name: list(array(values) / sum(values)) for name, values in curves.items() if sum(values) > 0}
+    caption = "How connections fade with the distance in time, each curve scaled to sum 1."
+    return [_by_distance(finding.distances, scaled, (INK, *PALETTE), "share", caption)]
+
+
+def _by_distance(
+    distances: list[int], curves: dict[str, list[float]], colours: Sequence[str], what: str, caption: str
+) -> Figure:
+    """Curves over the distance in time; the first is drawn solid."""
+
+    def draw(ax: Axes) -> None:
+        for place, values in enumerate(curves.values()):
+            marks = {} if place else line(len(distances))
+            ax.plot(distances, values, color=colours[place], dashes=DASHES[place % len(DASHES)], **marks)
+        times_across(ax, "distance in time")
+        from_zero(ax)
+        ax.set_ylabel(what)
+
+    keys = tuple(key(name, colours[place], "dash" if place else "line") for place, name in enumerate(curves))
+    return Figure(svg.drawn("Connections by distance in time", draw), caption, keys)
 
 
 def by_offset(steps: np.ndarray, *tables: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
@@ -162,109 +258,110 @@ def by_offset(steps: np.ndarray, *tables: np.ndarray) -> tuple[np.ndarray, list[
     offset, place = np.unique(steps[None, :] - steps[:, None], return_inverse=True)
     place = place.ravel()
     count = np.bincount(place)
-    means = [np.bincount(place, np.nan_to_num(table).ravel()) / count for table in tables]
+    means = [np.bincount(place, table.ravel()) / count for table in tables]
     return offset, [mean / max(float(mean.max()), 1e-300) for mean in means]
 
 
-def pair_curves(series: Mapping[str, Any], names: Sequence[str]) -> list[Figure]:
-    """The paper's figure for the strongest pairs of labels: curves by distance, one per own time."""
+def pair_curves(finding: Separability, labels: Labels) -> list[Figure]:
+    """The paper's figure for the strongest pairs of labels: a curve per own time, early blue, late orange."""
     out = []
-    for curve in series.get("curves") or ():
-        own, neighbour = array(curve.get("own_times")), array(curve.get("neighbour_times"))
-        share = grid(curve.get("share"))
-        if not share.size or share.shape != (len(own), len(neighbour)):
+    for curve in finding.curves:
+        step = array(curve.neighbour_times)[None, :] - array(curve.own_times)[:, None]
+        share = array(curve.share)
+
+        def draw(ax: Axes, step: np.ndarray = step, share: np.ndarray = share) -> None:
+            for row in range(len(step)):
+                ax.plot(step[row], share[row], color=ramp(row / max(len(step) - 1, 1)), linewidth=1.3)
+            met = step[share > 0]
+            if len(met):
+                ax.set_xlim(met.min() - 0.6, met.max() + 0.6)
+            times_across(ax, "neighbour's time − own", 4)
+            from_zero(ax, ticks=4)
+            in_percent(ax)
+
+        pair = f"{named(labels.names[curve.label])} ← {named(labels.names[curve.neighbour])}"
+        span = key(str(curve.own_times[0]), ramp(0)), key(str(curve.own_times[-1]), ramp(1))
+        drawing = svg.drawn("Where the neighbours of a label are in time", draw, width=172, height=150)
+        out.append(Figure(drawing, f"{pair} ({whole(curve.edges)} edges)", span))
+    return out
+
+
+def shift(measured: MessageShift) -> list[Figure]:
+    """A panel per correction: shift by period, plain faint, corrected in colour, above what sampling alone gives."""
+    times, plain = measured.times, measured.methods["plain"]
+    top = 1.08 * max(max(values) for values in (measured.noise, *(one.sliced for one in measured.methods.values())))
+    mark = "o" if len(times) == 1 else ""
+    out = []
+    for name, one in measured.methods.items():
+        if one is plain:
             continue
-        caption = f"{named(names, curve['label'])} ← {named(names, curve['neighbour'])} ({whole(curve['edges'])} edges)"
-        span = (key(f"{own[0]:.0f}", plots.ramp(0)), key(f"{own[-1]:.0f}", plots.ramp(1)))
-        out.append(Figure(plots.pair_curves(own, neighbour, share), caption, span))
+
+        def draw(ax: Axes, corrected: list[float] = one.sliced) -> None:
+            ax.fill_between(times, measured.noise, color=FAINT, alpha=0.25, linewidth=0)
+            ax.plot(times, plain.sliced, color=INK, linewidth=1.2, dashes=DASHES[1], marker=mark, markersize=4)
+            ax.plot(times, corrected, color=PALETTE[0], linewidth=1.8, marker=mark, markersize=4)
+            times_across(ax, "", 4)
+            from_zero(ax, top, ticks=4)
+
+        caption = f"{name}: {number(plain.overall)} → {number(one.overall)}"
+        if plain.overall > 0:
+            change = one.overall / plain.overall - 1
+            caption += f" ({'−' if change < 0 else '+'}{percent(abs(change), 0)})"
+        title = "Shift of messages by period, before and after a correction"
+        out.append(Figure(svg.drawn(title, draw, width=172, height=140), caption))
     return out
 
 
-def decay(series: Mapping[str, Any], connections: Mapping[str, Any]) -> list[Figure]:
-    """One decay for all beside the decay of every group of neighbours."""
-    distances, h = array(series.get("distances")), array(series.get("h"))
-    if not len(distances) == len(h) > 0:
-        return []
-    all_curves = {"one decay for all": h} | {name: g for name, g in _groups(connections).items() if len(g) == len(h)}
-    curves = {name: values / np.nansum(values) for name, values in all_curves.items() if np.nansum(values) > 0}
-    colours = [INK, *PALETTE][: len(curves)]
-    keys = tuple(
-        key(name, colour, "line" if colour == INK else "dash") for name, colour in zip(curves, colours, strict=True)
-    )
-    caption = "How connections fade with the distance in time, each curve scaled to sum 1."
-    return [Figure(plots.by_distance(distances, list(curves.values()), colours, "share"), caption, keys)]
-
-
-def _groups(series: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    size = len(series.get("distances") or ())
-    found = {str(name): array(g) for name, g in (series.get("g") or {}).items()}
-    return {name: g for name, g in found.items() if len(g) == size > 0}
-
-
-def shift(found: Mapping[str, Any]) -> list[Figure]:
-    """A panel per correction: shift by period, plain and corrected."""
-    methods, times = found.get("methods") or {}, array(found.get("times"))
-    noise = array(found.get("noise"))
-    lines = {name: array((one or {}).get("sliced")) for name, one in methods.items()}
-    lines = {name: values for name, values in lines.items() if len(values) == len(times)}
-    if "plain" not in lines or not len(times) or len(noise) != len(times):
-        return []
-    top = 1.08 * max(float(np.nan_to_num(values).max()) for values in (*lines.values(), noise))
-    before, out = methods["plain"].get("overall"), []
-    for name, values in lines.items():
-        if name != "plain":
-            after = methods[name].get("overall")
-            caption = f"{name}: {number(before)} → {number(after)}{_change(before, after)}"
-            out.append(Figure(plots.shift(times, lines["plain"], values, noise, top), caption))
-    return out
-
-
-def _change(before: Any, after: Any) -> str:
-    a, b = finite(before), finite(after)
-    if not a or b is None:
-        return ""
-    return f" ({'−' if b < a else '+'}{percent(abs(b - a) / a, 0)})"
-
-
-def feature_map(found: Mapping[str, Any], names: Sequence[str], order: Sequence[int]) -> Figure | None:
-    """Nodes and the paths of class means in two dimensions."""
-    nodes, means = found.get("nodes") or {}, found.get("means") or {}
-    places, label = grid(nodes.get("place")), array(nodes.get("label"))
-    if places.shape != (len(label), 2) or not np.isfinite(places).all():
-        return None
+def feature_map(picture: FeatureMap, labels: Labels) -> Figure:
+    """Nodes as dots, and the path of every class's mean from its first period (ring) to its last (disc)."""
+    places, label = array(picture.nodes.place), np.array(picture.nodes.label)
     kept = np.unique(np.linspace(0, len(places) - 1, min(len(places), MOST_DOTS)).astype(int))
     places, label = places[kept], label[kept]
-    colour = {one: shade for one, shade in zip(order, PALETTE, strict=False) if (label == one).any()}
-    dots = [(places[label == one], shade) for one, shade in colour.items()]
+    colour = {one: shade for one, shade in zip(labels.order, PALETTE, strict=False) if (label == one).any()}
+    keys = [key(named(labels.names[one]), shade, "dot") for one, shade in colour.items()]
     rest = ~np.isin(label, list(colour))
     if rest.any():
-        dots.insert(0, (places[rest], FAINT))
-    where, whose, when = grid(means.get("place")), array(means.get("label")), array(means.get("time"))
-    paths = []
-    if where.shape == (len(whose), 2) and len(when) == len(whose) and np.isfinite(where).all():
-        for one, shade in colour.items():
-            mine = np.flatnonzero(whose == one)
-            if len(mine):
-                paths.append((where[mine[np.argsort(when[mine], kind="stable")]], shade))
-    keys = [key(named(names, one), shade, "dot") for one, shade in colour.items()]
-    if rest.any():
         keys.append(key("label unknown or another", FAINT, "dot"))
-    axes, how = _axes(found)
+    centres, whose, when = array(picture.means.place), np.array(picture.means.label), np.array(picture.means.time)
+    # Without the few that lie far out the others are seen better.
+    low, high = np.quantile(np.concatenate([places, centres]), [0.005, 0.995], axis=0)
+    margin = np.maximum(0.06 * (high - low), 1e-9)
+    shares = [f", {percent(share, 0)} of the variance" for share in picture.explained]
+    axes = [f"direction {k}{share}" for k, share in enumerate(shares, 1)]
+    how = "The two main directions of the features (PCA)."
+    if picture.embedding == "tsne":
+        axes, how = ["t-SNE 1", "t-SNE 2"], "t-SNE keeps neighbourhoods, not distances."
+
+    def draw(ax: Axes) -> None:
+        for shown, shade in [(rest, FAINT), *((label == one, shade) for one, shade in colour.items())]:
+            # Dots as one path of lines without length and with round ends: a tenth of the bytes of markers.
+            codes = np.tile([Outline.MOVETO, Outline.LINETO], int(shown.sum()))
+            dots = Outline(np.repeat(places[shown], 2, axis=0), codes)
+            ax.add_patch(PathPatch(dots, facecolor="none", edgecolor=shade, linewidth=3, capstyle="round", alpha=0.6))
+        for one, shade in colour.items():
+            path = centres[whose == one][np.argsort(when[whose == one], kind="stable")]
+            ax.plot(*path.T, color=shade, linewidth=1.3)
+            ax.plot(*path[:1].T, "o", color=shade, markersize=5.5, markerfacecolor="none", markeredgewidth=1.5)
+            ax.plot(*path[-1:].T, "o", color=shade, markersize=6, markeredgecolor=INK, markeredgewidth=0.7)
+        ax.set_xlim(low[0] - margin[0], high[0] + margin[0])
+        ax.set_ylim(low[1] - margin[1], high[1] + margin[1])
+        ax.set(xlabel=axes[0], ylabel="".join(axes[1:2]), xticks=[], yticks=[])
+        ax.grid(visible=False)
+
     caption = f"{how} Dots are nodes; lines follow the mean of a class from its first period (ring) to its last (disc)."
-    return Figure(plots.feature_map(dots, paths, axes), caption, tuple(keys))
+    return Figure(svg.drawn("Map of the features", draw, height=300), caption, tuple(keys))
 
 
-def _axes(found: Mapping[str, Any]) -> tuple[tuple[str, str], str]:
-    if found.get("embedding") == "tsne":
-        return ("t-SNE 1", "t-SNE 2"), "t-SNE keeps neighbourhoods, not distances."
-    shares = [percent(share, 0) for share in found.get("explained") or ()]
-    words = [f"direction {k + 1}" + (f", {shares[k]} of the variance" if k < len(shares) else "") for k in (0, 1)]
-    return (words[0], words[1]), "The two main directions of the features (PCA)."
+def histogram(counts: Sequence[int]) -> Figure:
+    """Predictions by probability, in equal bins from 0 to 1."""
 
+    def draw(ax: Axes) -> None:
+        width = 1 / len(counts)
+        ax.bar((np.arange(len(counts)) + 0.5) * width, counts, width * 0.92, color=PALETTE[0])
+        ax.set_xlim(0, 1)
+        from_zero(ax)
+        ax.set(xlabel="probability of the predicted label", ylabel="nodes")
+        ax.grid(axis="x", visible=False)
 
-def histogram(counts: Any) -> Figure | None:
-    """Predictions by probability."""
-    found = np.nan_to_num(array(counts))
-    if not found.sum() > 0:
-        return None
-    return Figure(plots.histogram(found), "Predictions by the probability of the predicted label.")
+    drawing = svg.drawn("How sure the predictions are", draw)
+    return Figure(drawing, "Predictions by the probability of the predicted label.")

@@ -5,17 +5,17 @@ Figures are drawn in colours that stand for style-sheet variables; text stays te
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import html
 import io
 import re
 from collections.abc import Callable
-from typing import Any, Concatenate, ParamSpec
+from typing import Any
 
 import matplotlib as mpl
 from markupsafe import Markup
 from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap, to_hex
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
@@ -57,33 +57,24 @@ STEPS = [1, 2, 2.5, 5, 10]
 
 NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 
-P = ParamSpec("P")
+RAMP = LinearSegmentedColormap.from_list("early to late", ["#3b78d8", "#a65fb5", "#e0812c"])
 
 
-def inline(
-    title: str, *, width: float = 360, height: float = 220
-) -> Callable[[Callable[Concatenate[Axes, P], None]], Callable[P, Markup]]:
-    """Makes a function that draws on axes into one that returns an inline SVG.
+def drawn(title: str, draw: Callable[[Axes], None], *, width: float = 360, height: float = 220) -> Markup:
+    """What a function draws on axes, as an inline SVG.
 
     Args:
         title: What the figure shows, for those who cannot see it.
+        draw: Draws on the axes it is given.
         width: In units of which a letter is about 10 high; the page scales it.
         height: In the same units.
     """
-
-    def decorate(draw: Callable[Concatenate[Axes, P], None]) -> Callable[P, Markup]:
-        @functools.wraps(draw)
-        def drawn(*args: P.args, **kwargs: P.kwargs) -> Markup:
-            with mpl.rc_context(STYLE):
-                figure = Figure(figsize=(width / 72, height / 72), layout="constrained")
-                draw(figure.add_subplot(), *args, **kwargs)
-                file = io.StringIO()
-                figure.savefig(file, format="svg", transparent=True, metadata=NO_METADATA)
-            return clean(file.getvalue(), title)
-
-        return drawn
-
-    return decorate
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(width / 72, height / 72), layout="constrained")
+        draw(figure.add_subplot())
+        file = io.StringIO()
+        figure.savefig(file, format="svg", transparent=True, metadata=NO_METADATA)
+    return clean(file.getvalue(), title)
 
 
 def clean(text: str, title: str) -> Markup:
@@ -105,16 +96,22 @@ def _clean_tag(tag: str, unique: str) -> str:
     tag = re.sub(r' id="(?![mpC][0-9a-f_]{6,})[^"]*"', "", tag)
     tag = re.sub(r'(id="|#)([mpC][0-9a-f_]{6,})', rf"\g<1>f{unique}\g<2>", tag)
     tag = re.sub(r"font-family: [^;\"]+;? ?", "", tag)
-    tag = re.sub(r"\d+\.\d{3,}", lambda found: f"{float(found[0]):.2f}", tag)
+    tag = re.sub(r"\d+\.\d{3,}", lambda digits: f"{float(digits[0]):.2f}", tag)
     for colour, variable in VARIABLES.items():
         tag = tag.replace(colour, variable)
     return tag
 
 
-def whole_ticks(ax: Axes, most: int = 6) -> None:
+def ramp(position: float) -> str:
+    """A colour between early (0) and late (1); neither end vanishes on white or on black."""
+    return to_hex(RAMP(float(position)))  # a whole number would be an index
+
+
+def times_across(ax: Axes, label: str = "period", most: int = 6) -> None:
     """Times on the x axis: whole numbers, written out."""
     ax.ticklabel_format(axis="x", useOffset=False, style="plain")
     ax.xaxis.set_major_locator(MaxNLocator(most, steps=STEPS, integer=True))
+    ax.set_xlabel(label)
 
 
 def from_zero(ax: Axes, top: float | None = None, ticks: int = 5) -> None:

@@ -1,18 +1,25 @@
 """From evidence to candidates: which corrections are worth a back-test, the most promising first.
 
 Advice orders, it does not decide: everything that can be computed stays on the list, and `plain` always does. What
-pays is found by back-testing.
+pays is for the back-test to say.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
-from impact_gnn.diagnostics.diagnosis import Diagnosis
+from impact_gnn.backtesting.outcome import PLAIN
+from impact_gnn.diagnostics import Diagnosis
 from impact_gnn.diagnostics.finding import CANNOT_TELL, DOUBTFUL, FAILS, HOLDS
 from impact_gnn.graph import TemporalGraph
+from impact_gnn.pipeline import Method
+
+CANDIDATES = (
+    "plain", "pmp", "mmp", "genpmp", "center", "standardize", "jjnorm", "pmp+center", "pmp+jjnorm", "labels",
+    "pmp+labels", "center+labels", "snapshot", "snapshot+labels", "recency", "labels+recency", "features",
+)  # fmt: skip
+"""Candidates of a back-test unless others are named or advised."""
 
 ASYMMETRIC = 0.1
 """From this share on, past and future neighbours count as different."""
@@ -47,36 +54,25 @@ THROUGH = ("pmp+ends", "pmp+labels+ends", "pmp+center+ends")
 class Candidate:
     """A method worth a back-test, what speaks for it (more is better) and why."""
 
-    method: str
+    method: Method
     score: float
     reason: str
 
 
 @dataclass(frozen=True)
 class Advice:
-    """Candidates, the most promising first, and the choice in words.
-
-    Example:
-        >>> advice = Advice((Candidate("labels", 1.5, "why"), Candidate("plain", 0.0, "the baseline")), "Try labels.")
-        >>> advice.methods
-        ['labels', 'plain']
-    """
+    """Candidates, the most promising first, and the order in words."""
 
     candidates: tuple[Candidate, ...]
     explanation: str
 
     @property
-    def methods(self) -> list[str]:
+    def methods(self) -> list[Method]:
         """The methods in order."""
         return [candidate.method for candidate in self.candidates]
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        rows = [{"method": c.method, "score": round(c.score, 3), "reason": c.reason} for c in self.candidates]
-        return {"candidates": rows, "explanation": self.explanation}
-
     def __str__(self) -> str:
-        rows = [f"{c.method:22}{c.score:>6.2f}  {c.reason}" for c in self.candidates]
+        rows = [f"{c.method!s:22}{c.score:>6.2f}  {c.reason}" for c in self.candidates]
         return "\n".join([self.explanation, "", f"{'candidate':22}{'score':>6}  why", *rows])
 
 
@@ -113,48 +109,37 @@ def advise(diagnosis: Diagnosis, graph: TemporalGraph) -> Advice:
         >>> from impact_gnn.data.tsbm import tsbm
         >>> from impact_gnn.diagnostics import diagnose
         >>> g = tsbm(num_nodes=1000, num_labels=4, feature_std=1, seed=0)
-        >>> advise(diagnose(g, 8), g).methods[0]
-        '...labels'
+        >>> advise(diagnose(g, 8), g).methods[0].labels
+        True
     """
     worth = dict(_worth(diagnosis, graph))
     candidates = []
-    for method in _possible(diagnosis, graph):
-        parts = [] if method == "plain" else method.split("+")
+    for method in map(Method.parse, _possible(graph)):
+        parts = [] if method == PLAIN else str(method).split("+")
         score = sum(worth[part][0] - PER_PART for part in parts)
         reason = "; ".join(worth[part][1] for part in parts) if parts else "what all others are held against"
         candidates.append(Candidate(method, round(score, 6), reason))
-    candidates.sort(key=lambda c: (-c.score, c.method.count("+"), c.method != "plain"))
+    candidates.sort(key=lambda c: (-c.score, str(c.method).count("+"), c.method != PLAIN))
     return Advice(tuple(candidates), _explanation(candidates, diagnosis))
 
 
-def _possible(diagnosis: Diagnosis, graph: TemporalGraph) -> list[str]:
+def _possible(graph: TemporalGraph) -> list[str]:
     """What can be computed on this graph, simple methods first."""
-    edges = any(part.num_edges for triple, part in graph.relations.items() if graph.target in (triple[0], triple[2]))
+    joined = {triple: part for triple, part in graph.relations.items() if part.num_edges}
+    edges = any(graph.target in (source, end) for source, _, end in joined)
     features = graph.x is not None
-    found = ["plain", "recency"]
-    if features:
-        found.append("features")
-    if edges:
-        found += GRAPH
+    methods = ["plain", "recency", *(["features"] if features else []), *(GRAPH if edges else [])]
     if edges and features:
-        found += ALIGNED
-        if _small(graph):
-            found += ["pmp+pny", "pmp+center+pny"]
-    timed = any(
-        part.num_edges and graph.nodes[triple[0]].time is not None and graph.nodes[triple[2]].time is not None
-        for triple, part in graph.relations.items()
-    )
-    through = any(
-        part.num_edges and graph.nodes[kind].time is None
-        for (source, _, end), part in graph.relations.items()
-        for kind in ({source, end} - {graph.target} if graph.target in (source, end) else ())
-    )
+        methods += [*ALIGNED, *(["pmp+pny", "pmp+center+pny"] if _small(graph) else [])]
+    timeless = {kind for kind, part in graph.nodes.items() if part.time is None}
+    timed = any(not timeless & {source, end} for source, _, end in joined)
+    through = any(graph.target in (source, end) and timeless & {source, end} for source, _, end in joined)
     if through and features:
-        found += THROUGH
+        methods += THROUGH
     if timed:
-        return found
+        return methods
     dated = {"pmp", "genpmp", "mmp"} | (set() if through else {"snapshot"})
-    return [method for method in found if "ends" in method.split("+") or not dated & set(method.split("+"))]
+    return [method for method in methods if "ends" in method.split("+") or not dated & set(method.split("+"))]
 
 
 def _small(graph: TemporalGraph) -> bool:
@@ -213,43 +198,35 @@ def _worth(diagnosis: Diagnosis, graph: TemporalGraph) -> Iterator[tuple[str, tu
 
 def _removed(diagnosis: Diagnosis) -> dict[str, tuple[float, bool]]:
     """Share of the measured shift that a method removes, at least −1, and whether classes stay as far apart."""
-    if diagnosis.shift is None:
+    if diagnosis.shift is None or diagnosis.shift.methods["plain"].overall < LEAST_SHIFT:
         return {}
-    found = diagnosis.shift.methods
-    plain = found["plain"]
-    if not plain["overall"] or plain["overall"] < LEAST_SHIFT:
-        return {}
+    plain = diagnosis.shift.methods["plain"]
+    least = 0.0 if (plain.separation or 0.0) < LEAST_SEPARATION else STILL_APART * (plain.separation or 0.0)
     return {
-        name: (
-            max(-1.0, 1 - one["overall"] / plain["overall"]),
-            (plain["separation"] or 0) < LEAST_SEPARATION or one["separation"] >= STILL_APART * plain["separation"],
-        )
-        for name, one in found.items()
-        if name != "plain" and one["overall"] is not None and one["separation"] is not None
+        name: (max(-1.0, 1 - one.overall / plain.overall), one.separation >= least)
+        for name, one in diagnosis.shift.methods.items()
+        if name != "plain" and one.separation is not None
     }
 
 
 def _uneven(diagnosis: Diagnosis) -> bool:
     """Whether counting per node of the neighbours' period explains clearly more."""
     finding = diagnosis.separability
-    per_node = finding.series.get("per_node")
-    return per_node is not None and finding.statistic is not None and per_node[1] > finding.statistic + UNEVEN
+    if finding.per_node is None or finding.statistic is None:
+        return False
+    return finding.per_node.low > finding.statistic + UNEVEN
 
 
 def _asymmetric(diagnosis: Diagnosis) -> bool:
-    symmetry = diagnosis.separability.series.get("symmetry")
-    return symmetry is not None and symmetry[2] < 1 - ASYMMETRIC
+    symmetry = diagnosis.separability.symmetry
+    return symmetry is not None and symmetry.high < 1 - ASYMMETRIC
 
 
 def _explanation(candidates: list[Candidate], diagnosis: Diagnosis) -> str:
     best = candidates[0]
-    verdicts = ", ".join(f"{finding.name} {_said(finding.verdict)}" for finding in diagnosis.findings)
-    if best.method == "plain":
-        start = "Nothing found speaks for a correction, so plain comes first."
-    else:
-        start = f"{best.method} comes first: {best.reason}."
+    said = {HOLDS: "holds", DOUBTFUL: "is doubtful", FAILS: "fails", CANNOT_TELL: "cannot be told"}
+    verdicts = ", ".join(f"{finding.name} {said[finding.verdict]}" for finding in diagnosis.findings)
+    start = f"{best.method} comes first: {best.reason}."
+    if best.method == PLAIN:
+        start = "Nothing speaks for a correction, so plain comes first."
     return f"{start} Evidence: {verdicts}. The order says what to back-test first; only the back-test decides."
-
-
-def _said(verdict: str) -> str:
-    return {HOLDS: "holds", DOUBTFUL: "is doubtful", FAILS: "fails", CANNOT_TELL: "cannot be told"}[verdict]

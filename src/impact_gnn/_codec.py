@@ -1,0 +1,100 @@
+"""Dataclasses as JSON and back, by their type hints alone.
+
+| in Python | in JSON |
+|---|---|
+| a dataclass | an object with an entry per field |
+| an `Enum` | its value |
+| a class with `parse`, such as `Method` | its text |
+| `list`, `tuple` | an array |
+| `dict` | an object; keys become text and are read back as what the hint says |
+| `float`, `int`, `str`, `bool`, `None`, numpy's scalars | themselves |
+
+NaN and infinity have no place in JSON: what is not known is `None`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import types
+import typing
+from enum import Enum
+from typing import Any, TypeVar
+
+import numpy as np
+
+from impact_gnn.checks import InputError, shown
+
+T = TypeVar("T")
+
+
+def encode(value: Any) -> Any:
+    """`value` in the types of JSON.
+
+    Example:
+        >>> encode({1: (np.float64(0.5), None)})
+        {'1': [0.5, None]}
+    """
+    if isinstance(value, Enum):
+        return value.value
+    if hasattr(type(value), "parse"):
+        return str(value)
+    if dataclasses.is_dataclass(value):
+        return {field.name: encode(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {str(key): encode(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [encode(part) for part in value]
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def decode(kind: type[T], data: Any, where: str = "it") -> T:
+    """What `encode` was given, for a hint such as `dict[int, float]` or a dataclass; `where` is named in refusals.
+
+    Example:
+        >>> decode(dict[int, tuple[float, ...]], {"1": [0.5]})
+        {1: (0.5,)}
+    """
+    return _decode(kind, data, where)
+
+
+def _decode(kind: Any, data: Any, where: str) -> Any:
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if kind is Any or kind is None:
+        return data
+    if origin in (typing.Union, types.UnionType):
+        return None if data is None else _decode(next(one for one in inner if one is not type(None)), data, where)
+    if origin in (list, tuple):
+        _expect(isinstance(data, list), "a list", data, where)
+        kinds = inner if origin is tuple and inner[-1] is not Ellipsis else inner[:1] * len(data)
+        _expect(len(kinds) == len(data), f"a list of {len(kinds)}", data, where)
+        parts = zip(kinds, data, strict=True)
+        return origin(_decode(one, part, f"{where}[{k}]") for k, (one, part) in enumerate(parts))
+    if origin is dict:
+        _expect(isinstance(data, dict), "an object", data, where)
+        key = int if inner[0] is int else functools.partial(_decode, inner[0], where=f"a name in {where}")
+        return {key(name): _decode(inner[1], part, f"{where}.{name}") for name, part in data.items()}
+    if hasattr(kind, "parse"):
+        return kind.parse(data)
+    if issubclass(kind, Enum):
+        _expect(data in [one.value for one in kind], f"one of {[one.value for one in kind]}", data, where)
+        return kind(data)
+    if dataclasses.is_dataclass(kind):
+        names = {field.name for field in dataclasses.fields(kind)}
+        _expect(isinstance(data, dict) and names == set(data), f"an object with {sorted(names)}", data, where)
+        make = typing.cast(Any, kind)
+        hints = _hints(make)
+        return make(**{name: _decode(hints[name], part, f"{where}.{name}") for name, part in data.items()})
+    fits = isinstance(data, int | float if kind is float else kind) and (kind is bool or not isinstance(data, bool))
+    _expect(fits, f"of type {kind.__name__}", data, where)
+    return kind(data)
+
+
+@functools.cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
+
+
+def _expect(fits: bool, wanted: str, data: Any, where: str) -> None:
+    if not fits:
+        raise InputError(f"{where} is {shown(data)} but should be {wanted}; restore the file or make it once more.")

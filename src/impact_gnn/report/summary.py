@@ -1,0 +1,123 @@
+"""`RunSummary`: everything a run was told and found out, as one value that goes to `summary.json` and back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from impact_gnn import _files
+from impact_gnn._codec import decode, encode
+from impact_gnn.backtesting import Advice, Backtest
+from impact_gnn.checks import InputError
+from impact_gnn.diagnostics import Diagnosis
+from impact_gnn.graph import Summary
+from impact_gnn.pipeline import Method
+
+SCHEMA = 1
+"""Number of the form of `summary.json`; another form gets another number."""
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What a run was told; see `run`."""
+
+    cutoff: int
+    model: str
+    candidates: tuple[Method, ...] | None
+    folds: int
+    seeds: int
+    budget: float | None
+    hops: int
+    undirected: bool
+    seed: int
+    table: str
+    embedding: str
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The final fit: epochs, and the accuracy on the last labelled period when it was not trained on."""
+
+    method: Method
+    epochs: int
+    valid_score: float | None
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What was predicted.
+
+    Attributes:
+        file: Name of the table.
+        count: Nodes that were classified.
+        labels: For every label, in the user's coding, how many got it.
+        mean_probability: Of the predicted label.
+        histogram: Predictions by probability, in ten bins from 0 to 1.
+    """
+
+    file: str
+    count: int
+    labels: dict[str, int]
+    mean_probability: float
+    histogram: list[int]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What the run took. A run that was cut off counts what was done since it was started again."""
+
+    seconds: float
+    peak_memory_bytes: int
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """What `run` returns and writes.
+
+    Attributes:
+        graph: Sizes, periods and labels.
+        options: What the run was told.
+        command: What was typed; None if it was called from Python.
+        diagnosis: Evidence about the shift.
+        advice: Candidates in the order that the evidence suggests.
+        backtest: How candidates did on the past, and the decision.
+        fit: The final fit.
+        predictions: What was predicted.
+        cost: Time and memory.
+        versions: Of what took part.
+    """
+
+    graph: Summary
+    options: RunOptions
+    command: str | None
+    diagnosis: Diagnosis
+    advice: Advice
+    backtest: Backtest
+    fit: Fit
+    predictions: Predictions
+    cost: Cost
+    versions: dict[str, str]
+
+    @property
+    def choice(self) -> Method:
+        """The method that was chosen."""
+        return self.backtest.choice
+
+    @property
+    def cutoff(self) -> int:
+        """Labels are known before it."""
+        return self.options.cutoff
+
+
+def write_summary(summary: RunSummary, path: Path) -> None:
+    """Writes a summary as JSON; `read_summary` gives an equal one."""
+    _files.write_json(path, {"schema": SCHEMA} | encode(summary), allow_nan=False)
+
+
+def read_summary(path: Path) -> RunSummary:
+    """The summary that a run wrote."""
+    content = _files.read_json(path)
+    schema = content.pop("schema", None) if isinstance(content, dict) else None
+    if schema != SCHEMA:
+        raise InputError(f"{path} has schema {schema!r}, this release reads {SCHEMA}; use the release that wrote it.")
+    return decode(RunSummary, content, path.name)
