@@ -38,13 +38,7 @@ def pieces(group: np.ndarray, num_groups: int) -> Iterator[tuple[int, np.ndarray
             yield int(g), order[low : min(low + BLOCK, starts[g + 1])]
 
 
-def scatter(values: np.ndarray, group: np.ndarray, num_groups: int) -> np.ndarray:
-    """See `_array.group_scatter`."""
-    _, mean = kernels.means(values, group, num_groups)
-    return scatter_about(values, group, mean)
-
-
-def scatter_about(values: np.ndarray, group: np.ndarray, mean: np.ndarray) -> np.ndarray:
+def scatter(values: np.ndarray, group: np.ndarray, mean: np.ndarray) -> np.ndarray:
     """Σ (x − mean_g)(x − mean_g)ᵀ of every group [G, f, f]."""
     width = values.shape[1]
     total = np.zeros((len(mean), width, width))
@@ -66,22 +60,8 @@ def scatter_gradient(values: np.ndarray, group: np.ndarray, mean: np.ndarray, gr
 
 
 def apply(values: np.ndarray, group: np.ndarray, maps: np.ndarray, center: np.ndarray) -> np.ndarray:
-    """See `_array.group_map`."""
+    """`A_g (x − center_g) + center_g` row by row; rows with a negative group pass unchanged."""
     return _mapped(values, group, maps, center, center, _where_left_out(values, group))
-
-
-def apply_gradient(
-    grad: np.ndarray, values: np.ndarray, group: np.ndarray, maps: np.ndarray, center: np.ndarray,
-    *, for_maps: bool = True,
-) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:  # fmt: skip
-    """Gradients of `apply` for its values, maps (None unless wanted) and centres."""
-    turned = np.swapaxes(maps, 1, 2)
-    nothing = np.zeros(center.shape)
-    back = _mapped(grad, group, turned, nothing, nothing, _where_left_out(grad, group))
-    total = kernels.means(grad, group, len(maps))
-    summed = total[1] * total[0][:, None]
-    grad_center = summed - np.einsum("gi,gij->gj", summed, maps)
-    return back, outer(grad, values, group, center) if for_maps else None, grad_center
 
 
 def outer(left: np.ndarray, right: np.ndarray, group: np.ndarray, center: np.ndarray) -> np.ndarray:

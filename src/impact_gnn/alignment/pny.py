@@ -13,7 +13,7 @@ from impact_gnn import checks
 from impact_gnn._array import (
     Array,
     cast,
-    group_map_about_means,
+    group_map,
     group_scatter,
     is_torch,
     like,
@@ -149,7 +149,7 @@ def pny_by(
     position = np.searchsorted(needed, np.arange(num_times))[:, None] + len(needed) * np.arange(seen)
     group = np.where(labelled < 0, -1, position.reshape(-1)[labelled]).astype(np.int32)
     family = np.repeat(np.arange(seen), len(needed))
-    return group_map_about_means(message, like(group, message), maps.reshape(-1, width, width), family)
+    return group_map(message, like(group, message), maps.reshape(-1, width, width), family)
 
 
 def label_covariances(previous: Array, by_label: Array, num_labels: int) -> Array:
