@@ -43,7 +43,7 @@ class Propagation:
                 f"need one from the nodes of a type to themselves."
             )
         self.operator = operator
-        self._on_device: dict[torch.device, _Edges] = {}
+        self._on_device: dict[torch.device, _EdgesOnDevice] = {}
 
     @classmethod
     def of(
@@ -118,13 +118,13 @@ class Propagation:
             weight = np.concatenate([weight, np.ones(len(loop), np.float32)])
         return source, target, weight
 
-    def _kept(self, device: torch.device) -> _Edges:
+    def _kept(self, device: torch.device) -> _EdgesOnDevice:
         if device not in self._on_device:
-            self._on_device[device] = _Edges(self, device)
+            self._on_device[device] = _EdgesOnDevice(self, device)
         return self._on_device[device]
 
 
-class _Edges:
+class _EdgesOnDevice:
     """The edges and their weights, written out on one device."""
 
     def __init__(self, propagation: Propagation, device: torch.device) -> None:
@@ -158,7 +158,7 @@ class _EdgeProduct(Function):
     """M x by summing over edges, without keeping what every edge carried."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, edges: _Edges) -> Tensor:
+    def forward(ctx: Any, x: Tensor, edges: _EdgesOnDevice) -> Tensor:
         ctx.edges = edges
         return edges.product(x, transposed=False)
 

@@ -80,18 +80,18 @@ def fit_stages(
     training = Training() if training is None else training
     reliable = Reliable() if reliable is None else reliable
     once = replace(training, refit=False)
-    found = _chain(build, make_task, labels, split, num_labels, [once] * reliable.stages, reliable, sample_weight, "")
-    scores = [result.valid_score for result, _ in found]
-    stage = int(np.nanargmax(scores)) if len(split.valid) else len(found) - 1
-    result, task = found[stage]
+
+    def chain(trainings: list[Training], rows: Split, suffix: str) -> list[tuple[Result, Task]]:
+        return _chain(build, make_task, labels, rows, num_labels, trainings, reliable, sample_weight, suffix)
+
+    stages = chain([once] * reliable.stages, split, "")
+    chosen = int(np.nanargmax([result.valid_score for result, _ in stages])) if len(split.valid) else len(stages) - 1
+    result, task = stages[chosen]
     if training.refit and len(split.valid):
-        everything = Split(split.all, np.empty(0, np.int64))
-        again = [replace(once, epochs=each.best_epoch, patience=None) for each, _ in found[: stage + 1]]
-        final, task = _chain(
-            build, make_task, labels, everything, num_labels, again, reliable, sample_weight, ".refit"
-        )[-1]
+        lengths = [replace(once, epochs=each.best_epoch, patience=None) for each, _ in stages[: chosen + 1]]
+        final, task = chain(lengths, split.without_choice(), ".refit")[-1]
         result = replace(result, model=final.model, state=final.state)
-    return StageResult(result, task, stage, [each for each, _ in found])
+    return StageResult(result, task, chosen, [each for each, _ in stages])
 
 
 def believed(probability: np.ndarray, rows: np.ndarray, threshold: float) -> np.ndarray:
@@ -118,7 +118,7 @@ def _chain(
     num_rows = len(labels)
     given = np.ones(num_rows, np.float32) if sample_weight is None else np.asarray(sample_weight, np.float32)
     others = np.setdiff1d(np.arange(num_rows), split.train)
-    extra, found = np.empty(0, np.int64), []  # type: np.ndarray, list[tuple[Result, Task]]
+    extra, stages = np.empty(0, np.int64), []  # type: np.ndarray, list[tuple[Result, Task]]
     probability = np.zeros((num_rows, num_labels), np.float32)
     for number, training in enumerate(trainings):
         soft = np.zeros((num_rows, num_labels), np.float32)
@@ -135,7 +135,7 @@ def _chain(
             training = replace(training, checkpoint=path.with_name(f"{path.name}.stage{number}{suffix}"))
         rows = Split(np.concatenate([split.train, taught]), split.valid)
         task = make_task(soft)
-        found.append((fit(build, task, known, rows, training, sample_weight=weight), task))
-        probability = predict(found[-1][0].model, task)
+        stages.append((fit(build, task, known, rows, training, sample_weight=weight), task))
+        probability = predict(stages[-1][0].model, task)
         extra = believed(probability, others, reliable.threshold)
-    return found
+    return stages

@@ -150,6 +150,10 @@ class Split:
         """Every labelled row."""
         return np.concatenate([self.train, self.valid])
 
+    def without_choice(self) -> Split:
+        """All labelled rows to train on, none to choose by: for the last training, whose epochs are known."""
+        return Split(self.all, np.empty(0, np.int64))
+
 
 def split_rows(graph: TemporalGraph, *, valid: int = 1) -> Split:
     """Labelled rows of a view: the last `valid` labelled periods before its cutoff to choose by, the rest to train on.
