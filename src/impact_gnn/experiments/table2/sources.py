@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from impact_gnn import _files
-from impact_gnn.checks import InputError
-from impact_gnn.data._reading import guarded
+from impact_gnn.checks import InputError, guarded
 from impact_gnn.data.ogb import load_ogb
 from impact_gnn.experiments.table2.study import Problem
 from impact_gnn.graph import TemporalGraph
