@@ -55,8 +55,8 @@ def scatter(values: np.ndarray, group: np.ndarray, mean: np.ndarray) -> np.ndarr
 def scatter_gradient(values: np.ndarray, group: np.ndarray, mean: np.ndarray, grad: np.ndarray) -> np.ndarray:
     """dL/dx of `scatter`: (G_g + G_gᵀ)(x − mean_g); the mean's own share adds up to nothing."""
     both = grad + np.swapaxes(grad, 1, 2)
-    nothing = np.zeros(mean.shape)
-    return _mapped(values, group, both, mean, nothing, np.zeros(values.shape, values.dtype))
+    zeros = np.zeros(mean.shape)
+    return _mapped(values, group, both, mean, zeros, np.zeros(values.shape, values.dtype))
 
 
 def apply(values: np.ndarray, group: np.ndarray, maps: np.ndarray, center: np.ndarray) -> np.ndarray:
@@ -68,13 +68,13 @@ def outer(left: np.ndarray, right: np.ndarray, group: np.ndarray, center: np.nda
     """Σ left (right − center_g)ᵀ of every group [G, f, f]."""
     width = left.shape[1]
     total = np.zeros((len(center), width, width))
-    nothing = np.zeros(center.shape)
+    zeros = np.zeros(center.shape)
     if width <= NARROW:
-        _narrow_outer(left, nothing, right, *segments(group, len(center)), center, total)
+        _narrow_outer(left, zeros, right, *segments(group, len(center)), center, total)
         return total
     work = _Workspace(left)
     for g, rows in pieces(group, len(center)):
-        total[g] += work.deviations(0, left, rows, nothing[g]).T @ work.deviations(1, right, rows, center[g])
+        total[g] += work.deviations(0, left, rows, zeros[g]).T @ work.deviations(1, right, rows, center[g])
     return total
 
 
@@ -96,8 +96,8 @@ def family_gradient(
     rest = np.zeros((family.max() + 1, grad.shape[1]))
     np.add.at(rest, family, summed - np.einsum("gi,gij->gj", summed, maps))
     share = rest[family] / np.maximum(size, 1)[:, None]
-    nothing = np.zeros(share.shape)
-    return _mapped(grad, group, np.swapaxes(maps, 1, 2), nothing, share, _where_left_out(grad, group))
+    zeros = np.zeros(share.shape)
+    return _mapped(grad, group, np.swapaxes(maps, 1, 2), zeros, share, _where_left_out(grad, group))
 
 
 def transport(

@@ -43,8 +43,8 @@ class Communities:
                 f"{len(times)} times and {num_labels} labels make too many communities; bin the times or merge labels."
             )
         group, labelled = kernels.communities(known, marked, period, num_labels, len(times) * num_labels + 1)
-        like_what = time if reference is None else reference
-        return cls(times, num_labels, like(group, like_what), like(labelled, like_what))
+        library = time if reference is None else reference
+        return cls(times, num_labels, like(group, library), like(labelled, library))
 
     @property
     def num_groups(self) -> int:

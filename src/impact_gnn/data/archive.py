@@ -57,11 +57,11 @@ def read_archive(path: Path) -> TemporalGraph:
 
         return guarded(path, arrays)
 
-    there, where = guarded(path, names), str(path)
-    typed = any(name.endswith("_time") and name != "_time" for name in there)
-    if "time" in there or "edge_index" in there or not typed:
-        return _one_type(where, read(there.intersection(ONE_TYPE)))
-    return _several_types(where, there, read)
+    available = guarded(path, names)
+    typed = any(name.endswith("_time") and name != "_time" for name in available)
+    if "time" in available or "edge_index" in available or not typed:
+        return _one_type(str(path), read(available.intersection(ONE_TYPE)))
+    return _several_types(str(path), available, read)
 
 
 def types_of(names: Iterable[str]) -> dict[str, str | None]:
@@ -80,9 +80,9 @@ def types_of(names: Iterable[str]) -> dict[str, str | None]:
         kind = name.removeprefix("num_")
         if kind == name or name in COMMON:
             continue
-        one = kind.removesuffix("s")
-        spoken_of = one in types or any(n.startswith(f"{one}_") or n.endswith(f"_{one}") for n in names)
-        types[one if kind not in types and one and spoken_of else kind] = name
+        singular = kind.removesuffix("s")
+        used = singular in types or any(n.startswith(f"{singular}_") or n.endswith(f"_{singular}") for n in names)
+        types[singular if kind not in types and singular and used else kind] = name
     return types
 
 
@@ -184,9 +184,9 @@ def mapped(path: Path, name: str, *, small: int = SMALL) -> np.ndarray:
 
 def _mapped(path: Path, name: str, small: int) -> np.ndarray:
     with zipfile.ZipFile(path) as archive:
-        there = [entry.removesuffix(".npy") for entry in archive.namelist()]
-        if name not in there:
-            raise InputError(f"{path} has no array called {name}; it has {listing(there)}.")
+        available = [entry.removesuffix(".npy") for entry in archive.namelist()]
+        if name not in available:
+            raise InputError(f"{path} has no array called {name}; it has {listing(available)}.")
         entry = archive.getinfo(f"{name}.npy")
         if entry.compress_type == zipfile.ZIP_STORED:
             return _in_place(path, entry)

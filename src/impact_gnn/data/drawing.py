@@ -151,10 +151,10 @@ def feature_chunks(model: TSBM, label: np.ndarray, rng: np.random.Generator) -> 
     mean, std = model.mean.astype(np.float32), model.std.astype(np.float32)
     rows = max(1, FEATURES // mean.shape[1])
     for first in range(0, len(label), rows):
-        some = label[first : first + rows]
-        noise = rng.standard_normal((len(some), mean.shape[1]), dtype=np.float32)
-        noise *= std[some, None]
-        noise += mean[some]
+        part = label[first : first + rows]
+        noise = rng.standard_normal((len(part), mean.shape[1]), dtype=np.float32)
+        noise *= std[part, None]
+        noise += mean[part]
         yield noise
 
 

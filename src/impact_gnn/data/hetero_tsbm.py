@@ -234,9 +234,9 @@ class Links:
     def bases(self) -> tuple[float, float]:
         """(same, different): the probabilities of a link at the same period that give the expected numbers."""
         decay = self.decays()
-        ours, theirs = (side.sizes(self.num_labels, self.num_times) for side in (self.rows, self.columns))
-        equal = float(np.einsum("ys,st,yt->", ours, decay, theirs, dtype=np.float64, optimize=True))
-        pairs = float(ours.sum(0) @ decay @ theirs.sum(0))
+        rows, columns = (side.sizes(self.num_labels, self.num_times) for side in (self.rows, self.columns))
+        equal = float(np.einsum("ys,st,yt->", rows, decay, columns, dtype=np.float64, optimize=True))
+        pairs = float(rows.sum(0) @ decay @ columns.sum(0))
         unequal = pairs - equal
         if self.within:  # no node with itself, every pair once
             equal, unequal = (equal - len(self.rows)) / 2, unequal / 2

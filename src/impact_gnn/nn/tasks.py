@@ -201,8 +201,8 @@ def _rows(values: np.ndarray | Tensor, rows: Tensor, device: torch.device) -> Te
 def _fingerprint(arrays: Sequence[np.ndarray | Tensor]) -> str:
     digest = hashlib.sha256()
     for values in arrays:
-        some = torch.linspace(0, max(len(values) - 1, 0), min(SAMPLED_ROWS, len(values))).long()
+        sample = torch.linspace(0, max(len(values) - 1, 0), min(SAMPLED_ROWS, len(values))).long()
         digest.update(repr(tuple(values.shape)).encode())
-        on = getattr(values, "device", torch.device("cpu"))
-        digest.update(_rows(values, some.to(on), on).cpu().numpy().tobytes())
+        device = getattr(values, "device", torch.device("cpu"))
+        digest.update(_rows(values, sample.to(device), device).cpu().numpy().tobytes())
     return digest.hexdigest()[:16]
