@@ -148,9 +148,10 @@ def group_map(values: Array, group: Array, maps: Array, family: np.ndarray) -> A
 
 
 def lookup(table: np.ndarray, row: Array, column: Array, target: Array, source: Array) -> Array:
-    """`table[row[target[e]], column[source[e]]]` for every edge e, as float32."""
+    """`table[row[target[e]], column[source[e]]]` for every edge e, as float32; row and column may be numpy."""
     if is_torch(source) and source.device.type != "cpu":
         weights = like(table.astype(np.float32), source)
+        row, column = (a if is_torch(a) else like(a.astype(np.int64), source) for a in (row, column))
         return weights[row[target].long(), column[source].long()]
     out = kernels.lookup(table, *(to_numpy(a) for a in (row, column, target, source)))
     return like(out, source)

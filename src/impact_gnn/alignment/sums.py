@@ -52,7 +52,6 @@ class Communities:
         return len(self.times) * self.num_labels + 1
 
     def moments(self, message: Array) -> Moments:
-        """The moments of a message by group."""
         return Moments.of(message, self.group, self.num_groups)
 
 

@@ -197,7 +197,6 @@ class RelativeConnectivity:
 
     @cached_property
     def _measured(self) -> sparse.csr_array:
-        """ĝ."""
         size, reach = len(self.times), len(self.deltas)
         row, column, share = _entries(self._shares)
         distance = self._distance[row % size, column % size]

@@ -98,11 +98,9 @@ class Draw:
             first, done = last, int(end[last - 1])
 
     def feature_chunks(self) -> Iterator[np.ndarray]:
-        """Features in float32, some rows at a time."""
         return feature_chunks(self.model, self.label, np.random.default_rng(self._features))
 
     def features(self) -> np.ndarray:
-        """All features [N, f]."""
         return joined(self.feature_chunks(), (self.model.num_nodes, self.model.num_features))
 
     def write(self, directory: Path, *, chunk: int, progress: Callable[[int, int], None] | None) -> None:

@@ -228,7 +228,6 @@ class Links:
 
     @property
     def within(self) -> bool:
-        """Whether links are within one kind."""
         return self.rows is self.columns
 
     def bases(self) -> tuple[float, float]:

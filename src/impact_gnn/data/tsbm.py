@@ -109,12 +109,10 @@ class TSBM:
 
     @property
     def num_labels(self) -> int:
-        """Number of labels Y."""
         return len(self.mean)
 
     @property
     def num_features(self) -> int:
-        """Number of features f."""
         return self.mean.shape[1]
 
     @property

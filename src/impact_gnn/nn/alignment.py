@@ -43,7 +43,6 @@ class _Grouped(nn.Module):
         return Communities(self.times, self.num_labels, self.group, self.labelled)
 
     def extra_repr(self) -> str:
-        """Sizes for the repr."""
         return f"num_nodes={len(self.group)}, num_times={len(self.times)}, num_labels={self.num_labels}"
 
 
@@ -64,7 +63,6 @@ class JJNorm(_Grouped):
     """
 
     def forward(self, message: Tensor) -> Tensor:
-        """The message with every labelled period's spread made to fit the target's."""
         return alignment.jjnorm_by(message, self.communities)
 
 
@@ -124,11 +122,9 @@ class TimeCenter(nn.Module):
         self.register_buffer("period", period, persistent=False)
 
     def forward(self, message: Tensor) -> Tensor:
-        """The message with every period's mean replaced by the overall mean."""
         return alignment.center_by(message, self.period, self.num_periods)
 
     def extra_repr(self) -> str:
-        """Sizes for the repr."""
         return f"num_nodes={len(self.period)}, num_periods={self.num_periods}"
 
 
@@ -136,7 +132,6 @@ class TimeStandardize(TimeCenter):
     """`alignment.standardize` on every message that passes: centred and scaled per period."""
 
     def forward(self, message: Tensor) -> Tensor:
-        """The message with every period's mean and spread replaced by the overall ones."""
         return alignment.standardize_by(message, self.period, self.num_periods)
 
 
@@ -180,7 +175,6 @@ class Message(nn.Module):
         self._last: tuple[Tensor, int, Propagation, Tensor] | None = None
 
     def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
-        """The message of every node [N, f]."""
         if not self.keep or x.requires_grad:
             return self.align(propagation(x), x)
         if self._last is not None:

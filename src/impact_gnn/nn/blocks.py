@@ -27,11 +27,9 @@ class Dropout(nn.Module):
         self.share = share
 
     def forward(self, x: Tensor) -> Tensor:
-        """`x` with units left out, in training; `x` itself otherwise."""
         return dropout(x, self.share, self.training)
 
     def extra_repr(self) -> str:
-        """The share, for printing."""
         return f"{self.share:g}"
 
 

@@ -39,7 +39,6 @@ class _LinearLayer(nn.Module):
         self.linear = nn.Linear(width, width)
 
     def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
-        """The layer's output."""
         return self.linear(self.message(x, propagation))
 
 

@@ -60,7 +60,6 @@ class Propagation:
 
     @property
     def num_nodes(self) -> int:
-        """Number of nodes."""
         return self.operator.csr.num_targets
 
     @property

@@ -76,7 +76,6 @@ class GCN(_Layered):
         self.linears = nn.ModuleList(nn.Linear(a, b) for a, b in self.sizes)
 
     def step(self, k: int, x: Tensor, propagation: Propagation) -> Tensor:
-        """align(M x) W + b."""
         return self.linears[k](self.messages[k](x, propagation))
 
 
@@ -109,7 +108,6 @@ class SAGE(_Layered):
         self.linears = nn.ModuleList(nn.Linear(a, b) for a, b in self.sizes)
 
     def step(self, k: int, x: Tensor, propagation: Propagation) -> Tensor:
-        """X W_root + align(M x) W + b."""
         return self.roots[k](x) + self.linears[k](self.messages[k](x, propagation))
 
 
@@ -149,7 +147,6 @@ class GAT(_Layered):
         )
 
     def step(self, k: int, x: Tensor, propagation: Propagation) -> Tensor:
-        """Attention layer k."""
         return self.layers[k](x, propagation)
 
 
@@ -188,7 +185,6 @@ class GATLayer(nn.Module):
         self.bias = nn.Parameter(torch.zeros(out_channels))
 
     def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
-        """The layer's output [N, out_channels]."""
         edge_index, log_weight = propagation.edges(x.device)
         message = self.conv(x, edge_index, log_weight)
         return self.align(message, self._aggregated(x) if self.align.takes_previous else x) + self.bias

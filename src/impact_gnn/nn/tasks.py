@@ -73,7 +73,6 @@ class HopTask:
 
     @property
     def num_rows(self) -> int:
-        """Number of rows."""
         return len(self.hops[0])
 
     @property
@@ -83,7 +82,6 @@ class HopTask:
 
     @property
     def label_channels(self) -> list[int]:
-        """Columns of every label hop."""
         return [values.shape[1] for values in self.label_hops]
 
     def to(self, device: torch.device) -> HopTask:
@@ -91,12 +89,10 @@ class HopTask:
         return self if device == self.device else HopTask(self.hops, self.label_hops, device)
 
     def logits(self, model: nn.Module, rows: Tensor) -> Tensor:
-        """Logits of the rows."""
         picked = ([_rows(values, rows, self.device) for values in part] for part in (self.hops, self.label_hops))
         return model(*picked)
 
     def fingerprint(self) -> str:
-        """Shapes and a hash of some rows of every hop."""
         return _fingerprint([*self.hops, *self.label_hops])
 
 
@@ -122,11 +118,9 @@ class GraphTask:
 
     @property
     def num_rows(self) -> int:
-        """Number of nodes."""
         return len(self.x)
 
     def to(self, device: torch.device) -> GraphTask:
-        """The same task on `device`."""
         return self if device == self.x.device else GraphTask(self.x.to(device), self.propagation)
 
     def logits(self, model: nn.Module, rows: Tensor) -> Tensor:
@@ -134,7 +128,6 @@ class GraphTask:
         return model(self.x, self.propagation)[rows]
 
     def fingerprint(self) -> str:
-        """Shapes and a hash of some rows, with the operator's table."""
         return f"{_fingerprint([self.x, self.propagation.table])} {self.propagation!r}"
 
 

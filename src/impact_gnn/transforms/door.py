@@ -11,7 +11,7 @@ from torch_geometric import EdgeIndex
 from torch_geometric.data import Data, HeteroData
 
 from impact_gnn import checks
-from impact_gnn._array import like, periods
+from impact_gnn._array import periods
 from impact_gnn.checks import InputError
 from impact_gnn.graph import HOMOGENEOUS, Triple
 
@@ -41,16 +41,6 @@ class Flow:
     times: np.ndarray
     source_period: np.ndarray
     target_period: np.ndarray
-
-    @property
-    def device_periods(self) -> tuple[Any, Any]:
-        """Both periods where `weighting.edge_weight` wants them: beside `edge_index`."""
-        if self.edge_index.device.type == "cpu":
-            return self.source_period, self.target_period
-        return (
-            like(self.source_period.astype(np.int64), self.edge_index),
-            like(self.target_period.astype(np.int64), self.edge_index),
-        )
 
     def nodes_per_time(self) -> np.ndarray:
         """Nodes of the source type at each time, [T]."""

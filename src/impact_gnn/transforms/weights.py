@@ -146,7 +146,7 @@ class TimeWeights(BaseTransform):
         return 0
 
     def _omega(self, flow: Flow) -> Tensor:
-        return weighting.edge_weight(self._table(flow), flow.edge_index, *flow.device_periods)
+        return weighting.edge_weight(self._table(flow), flow.edge_index, flow.source_period, flow.target_period)
 
 
 @functional_transform("mmp")
