@@ -10,18 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from impact_gnn import checks
-from impact_gnn._array import (
-    Array,
-    cast,
-    group_map,
-    group_scatter,
-    is_torch,
-    like,
-    spd_transport,
-    to_numpy,
-    where,
-    xp,
-)
+from impact_gnn._array import Array, cast, group_map, group_scatter, is_torch, like, spd_transport, to_numpy, where, xp
 from impact_gnn.alignment.sums import Communities, as_message
 from impact_gnn.checks import InputError
 

@@ -5,16 +5,7 @@ rows; spatial ones (`GCN`, `SAGE`, `GAT`, `RevGAT`, `LinearRevGAT`) read feature
 alignment for every layer's message. `fit` trains either kind.
 """
 
-from impact_gnn.nn.alignment import (
-    ALIGNMENTS,
-    PNY,
-    Align,
-    JJNorm,
-    Message,
-    TimeCenter,
-    TimeStandardize,
-    align_layer,
-)
+from impact_gnn.nn.alignment import ALIGNMENTS, PNY, Align, JJNorm, Message, TimeCenter, TimeStandardize, align_layer
 from impact_gnn.nn.curriculum import Curriculum
 from impact_gnn.nn.decoupled import GAMLP, SGC, SIGN
 from impact_gnn.nn.hetero import RpHGNN, SeHGNN

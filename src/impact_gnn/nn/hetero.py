@@ -58,11 +58,7 @@ class SeHGNN(nn.Module):
         self.fuse = SemanticFusion(hidden, heads=heads)
         self.join = nn.Linear(len(widths) * hidden, hidden)
         self.residual = nn.Linear(in_channels[0], hidden) if residual else None
-        self.classify = nn.Sequential(
-            nn.PReLU(),
-            Dropout(dropout),
-            mlp([hidden] * num_layers + [num_labels], dropout),
-        )
+        self.classify = nn.Sequential(nn.PReLU(), Dropout(dropout), mlp([hidden] * num_layers + [num_labels], dropout))
 
     def forward(self, hops: Sequence[Tensor], label_hops: Sequence[Tensor] = ()) -> Tensor:
         """Logits [n, num_labels] of any rows."""
@@ -164,10 +160,7 @@ class RpHGNN(nn.Module):
             RelationEncoder(part.tolist(), hidden, filters=filters, dropout=dropout) for part in widths
         )
         self.classify = nn.Sequential(
-            nn.LayerNorm(hidden),
-            nn.PReLU(),
-            Dropout(dropout),
-            mlp([hidden] * num_layers + [num_labels], dropout),
+            nn.LayerNorm(hidden), nn.PReLU(), Dropout(dropout), mlp([hidden] * num_layers + [num_labels], dropout)
         )
 
     def forward(self, hops: Sequence[Tensor], label_hops: Sequence[Tensor] = ()) -> Tensor:
