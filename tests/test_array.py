@@ -231,6 +231,21 @@ def test_moments_lose_nothing_in_float32(xp, far):
         np.testing.assert_allclose(np.asarray(found[2])[g], ((part - part.mean(0)) ** 2).sum(0), rtol=1e-9)
 
 
+@pytest.mark.parametrize("far_apart", [1e2, 1e4])
+def test_scales_of_communities_far_apart_are_as_good_as_their_numbers(xp, far_apart):
+    """Labels `far_apart` standard deviations from each other, one of them an outlier in the very first row."""
+    rng = np.random.default_rng(0)
+    label, time = rng.integers(0, 3, 3000), rng.integers(0, 4, 3000)
+    message = (far_apart * label[:, None] + rng.normal(size=(3000, 5))).astype(np.float32)
+    message[0] = 1e6
+    found = alignment.jj_scales(xp.array(message), label, time, target=time >= 3)
+    single = np.asarray(alignment.jjnorm(xp.array(message), label, time, target=time >= 3))
+    double = alignment.jjnorm(message.astype(np.float64), label, time, target=time >= 3)
+    expected = alignment.jj_scales(message.astype(np.float64), label, time, target=time >= 3)
+    np.testing.assert_allclose(list(found.values()), list(expected.values()), rtol=1e-9)
+    np.testing.assert_allclose(single, double, rtol=1e-6, atol=1e-6 * far_apart)
+
+
 def test_scatter_is_taken_about_the_unrounded_mean(xp):
     values = (1e5 + 0.0039 + 0.05 * np.random.default_rng(0).normal(size=(4000, 2))).astype(np.float32)
     found = _array.group_scatter(xp.array(values), xp.array(np.zeros(4000, np.int32)), 1)

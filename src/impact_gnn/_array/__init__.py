@@ -70,12 +70,11 @@ def periods(time: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """
     low, high = int(time.min()), int(time.max())
     if high - low < max(65536, 2 * len(time)):  # a table over the whole range beats a sort
-        present = np.zeros(high - low + 1, dtype=bool)
-        offset = np.subtract(time, low, dtype=np.int64)  # small types would wrap around
-        present[offset] = True
+        present = kernels.present(time, low, high - low + 1)
         times = np.flatnonzero(present) + low
-        position = (np.cumsum(present) - 1).astype(smallest_unsigned(len(times)))
-        return times, position[offset]
+        index = np.empty(len(time), smallest_unsigned(len(times)))
+        kernels.positions(time, low, (np.cumsum(present) - 1).astype(index.dtype), index)
+        return times, index
     times, index = np.unique(time, return_inverse=True)
     return times, index.astype(smallest_unsigned(len(times)))
 

@@ -27,9 +27,18 @@ def moments(
     values = np.asarray(values)
     count, pivot = _first_rows(values, group, num_groups)
     size, parts = np.maximum(count, 1)[:, None], _parts(values, num_groups)
-    total, squares = (_sums if by_column else _sums_of_rows)(values, group, pivot, parts)
-    too_much = total**2 if by_column else (total**2).sum(1, keepdims=True)
-    return count, pivot + total / size, np.maximum(squares - too_much / size, 0.0)
+    if by_column:
+        total, squares = _sums(values, group, pivot, parts)
+        too_much = total**2
+    else:
+        if values.dtype == np.float32 and count.any():
+            # One row for all groups stays in the first-level cache. A group far from it loses digits of its spread,
+            # but no more than its numbers lost when they were rounded to float32.
+            pivot = np.median(pivot[count > 0], axis=0, keepdims=True)
+        total, squares = _sums_of_rows(values, group, pivot, parts, num_groups)
+        too_much = (total**2).sum(1, keepdims=True)
+    mean = np.where(count[:, None] > 0, pivot + total / size, 0.0)
+    return count, mean, np.maximum(squares - too_much / size, 0.0)
 
 
 def means(values: np.ndarray, group: np.ndarray, num_groups: int) -> tuple[np.ndarray, np.ndarray]:
@@ -41,12 +50,8 @@ def affine(
     values: np.ndarray, group: np.ndarray, origin: np.ndarray, scale: np.ndarray, goal: np.ndarray
 ) -> np.ndarray:
     """`(values − origin[g])·scale[g] + goal[g]` row by row (see `_array.group_affine`)."""
-    values = np.asarray(values)
-    out = np.empty(values.shape, values.dtype)
-    if scale.ndim == 1:
-        scale = scale[:, None]
-    _affine(values, group, origin, np.ascontiguousarray(scale), goal, out)
-    return out
+    scale = scale if scale.ndim == 2 else scale[:, None]
+    return _affine(np.asarray(values), group, origin, np.ascontiguousarray(scale), goal)
 
 
 def affine_gradient(
@@ -120,19 +125,20 @@ def _sums(values, group, pivot, parts):  # type: ignore[no-untyped-def]
 
 
 @njit(parallel=True, cache=True, fastmath={"reassoc", "contract"})
-def _sums_of_rows(values, group, pivot, parts):  # type: ignore[no-untyped-def]
+def _sums_of_rows(values, group, pivot, parts, num_groups):  # type: ignore[no-untyped-def]
     # "reassoc": the squares of a row may be added several at a time, without which the loop would not vectorise.
-    rows, columns = values.shape[0], np.uint64(values.shape[1])
-    totals = np.zeros((1, parts, pivot.shape[0], pivot.shape[1]))
-    squares = np.zeros((1, parts, pivot.shape[0], 1))
+    rows, columns, shared = values.shape[0], np.uint64(values.shape[1]), len(pivot) == 1
+    totals = np.zeros((1, parts, num_groups, pivot.shape[1]))
+    squares = np.zeros((1, parts, num_groups, 1))
     for part in prange(parts):
         total, square = totals[0, part], squares[0, part]
         for i in range(rows * part // parts, rows * (part + 1) // parts):
             if group[i] >= 0:
                 h = np.uint64(group[i])
+                origin = np.uint64(0) if shared else h
                 whole = 0.0
                 for j in range(columns):
-                    deviation = np.float64(values[i, j]) - pivot[h, j]
+                    deviation = np.float64(values[i, j]) - pivot[origin, j]
                     total[h, j] += deviation
                     whole += deviation * deviation
                 square[h, 0] += whole
@@ -167,7 +173,8 @@ def _add_up(sums):  # type: ignore[no-untyped-def]
 
 
 @njit(parallel=True, cache=True)
-def _affine(values, group, origin, scale, goal, out):  # type: ignore[no-untyped-def]
+def _affine(values, group, origin, scale, goal):  # type: ignore[no-untyped-def]
+    out = np.empty(values.shape, values.dtype)
     columns = np.uint64(values.shape[1])
     shared = scale.shape[1] == 1
     for i in prange(values.shape[0]):
@@ -182,6 +189,7 @@ def _affine(values, group, origin, scale, goal, out):  # type: ignore[no-untyped
         else:
             for j in range(columns):
                 out[i, j] = (values[i, j] - origin[g, j]) * scale[g, j] + goal[g, j]
+    return out
 
 
 @njit(parallel=True, cache=True)
@@ -208,22 +216,31 @@ def _affine_gradient(grad, values, moved, scale, group, mean, slope, share, out)
                 out[i, j] = grad[i, j] * scale[m, j] + (slope[g, j] * (values[i, j] - mean[g, j]) + share[g, j])
 
 
-def communities(
-    label: np.ndarray, target: np.ndarray, period: np.ndarray, num_labels: int, num_groups: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """The group of every row, and of those that are no targets, int32 (see `alignment.Communities`)."""
-    out = np.empty((2, len(label)), np.int32)
-    _communities(label, target, period, num_labels, num_groups - 1, out)
-    return out[0], out[1]
-
-
 @njit(parallel=True, cache=True)
-def _communities(label, target, period, num_labels, last, out):  # type: ignore[no-untyped-def]
-    for i in prange(len(label)):
-        if target[i]:
-            out[0, i], out[1, i] = last, -1
-        else:
-            out[0, i] = out[1, i] = np.int64(period[i]) * num_labels + label[i] if label[i] >= 0 else -1
+def communities(label, target, period, num_labels, num_groups):  # type: ignore[no-untyped-def]
+    """The group of every row, and of those that are no targets, int32 (see `alignment.Communities`)."""
+    group, labelled = np.empty(len(label), np.int32), np.empty(len(label), np.int32)
+    for i in prange(len(label)):  # no branches: whether a node is a target, or has a label, cannot be foreseen
+        own = np.int32(np.int64(period[i]) * num_labels + label[i]) if label[i] >= 0 else np.int32(-1)
+        labelled[i] = np.int32(-1) if target[i] else own
+        group[i] = np.int32(num_groups - 1) if target[i] else own
+    return group, labelled
+
+
+@njit(cache=True)
+def present(time, low, span):  # type: ignore[no-untyped-def]
+    """Which of the numbers low .. low + span − 1 occur."""
+    out = np.zeros(span, np.bool_)
+    for i in range(len(time)):
+        out[np.uint64(np.int64(time[i]) - low)] = True
+    return out
+
+
+@njit(cache=True)
+def positions(time, low, table, out):  # type: ignore[no-untyped-def]
+    """Writes table[time − low]; differences are taken in 64 bits, where small types would wrap around."""
+    for i in range(len(time)):
+        out[i] = table[np.uint64(np.int64(time[i]) - low)]
 
 
 @njit(parallel=True, cache=True)

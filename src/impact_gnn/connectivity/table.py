@@ -291,12 +291,8 @@ def _divided(matrix: sparse.csr_array, divisor: np.ndarray) -> sparse.csr_array:
 def _interpolation(missing: np.ndarray, position: np.ndarray) -> sparse.csr_array:
     """The matrix that fills the missing entries along the last axis of an array [R, D], acting on [R·D, ·].
 
-    A missing entry lies on the straight line between the nearest present ones, is held constant beyond the
-    first and the last, and is zero in a row where all are missing.
-
-    Args:
-        missing: Boolean [R, D].
-        position: Where the D entries stand, increasing.
+    A missing entry lies on the straight line between the nearest present ones, is held constant beyond the first and
+    the last, and is zero in a row where all are missing; `position` says where the D entries stand, increasing.
 
     Example:
         >>> fill = _interpolation(np.array([[False, True, False, True]]), np.array([0, 1, 4, 9]))

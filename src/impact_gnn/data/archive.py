@@ -172,13 +172,7 @@ def _label_names(where: str, arrays: Arrays) -> list[Any] | None:
 
 
 def mapped(path: Path, name: str, *, small: int = SMALL) -> np.ndarray:
-    """The array `name` of an archive, mapped; compressed ones are read, or unpacked beside it where they are large.
-
-    Args:
-        path: The archive.
-        name: The array.
-        small: Compressed arrays of at most that many bytes are read into memory.
-    """
+    """The array `name` of an archive, mapped; compressed ones are read, or unpacked once if above `small` bytes."""
     return guarded(path, lambda: _mapped(path, name, small))
 
 

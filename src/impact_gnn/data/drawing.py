@@ -46,10 +46,7 @@ WEYL = np.uint64(0x9E3779B97F4A7C15)
 class Draw:
     """Labels, times and number of edges of one graph, and the recipe for the rest.
 
-    Args:
-        model: The block model.
-        seed: A whole number; `tsbm_model` may have used the same one.
-        dtype: Type of node numbers in edges; by default the smaller of int32 and int64 that holds them.
+    `dtype` is the type of node numbers in edges, by default the smaller of int32 and int64 that holds them.
     """
 
     def __init__(self, model: TSBM, seed: int, dtype: np.dtype | None = None) -> None:
@@ -195,12 +192,9 @@ class Pieces(NamedTuple):
 
 
 def pieces(sizes: np.ndarray, probability: np.ndarray, *, ordered: bool) -> Pieces:
-    """All pairs of nodes whose edge has a chance, as ranges of about equal work.
+    """All pairs of nodes whose edge has a chance, for blocks of these sizes [B] and chances [B, B].
 
-    Args:
-        sizes: Nodes per block [B].
-        probability: Chance of an edge between nodes of two blocks [B, B].
-        ordered: Draw (i, j) and (j, i) separately; otherwise each unordered pair once.
+    `ordered` draws (i, j) and (j, i) separately, otherwise each unordered pair comes once.
     """
     blocks = len(sizes)
     row, column = (part.ravel() for part in np.indices((blocks, blocks), dtype=np.int32))
@@ -243,15 +237,8 @@ def draw_edges(
 ) -> np.ndarray:
     """The edges [2, 2·E] of the pieces first .. last−1, each drawn pair in both directions, side by side.
 
-    Args:
-        work: All pieces.
-        count: Edges of every piece, from `count_edges`.
-        first: First piece wanted.
-        last: One past the last piece wanted.
-        members: Nodes sorted by block [N]; its type is the type of the result.
-        offset: Where each block begins in `members` [B + 1].
-        ordered: As in `pieces`.
-        seed: As in `count_edges`.
+    `count` and `seed` are those of `count_edges`; `members` holds the nodes sorted by block [N] in the type of the
+    result, `offset` where each block begins in it [B + 1].
     """
     place = np.concatenate([[0], np.cumsum(count[first:last])])
     out = np.empty((2, 2 * place[-1]), members.dtype)

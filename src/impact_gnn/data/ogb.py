@@ -222,13 +222,9 @@ def _cutoff(graph: TemporalGraph, train: np.ndarray, valid: np.ndarray, test: np
 
 
 def matrix(path: Path, dtype: Any, *, rows: int | None = None, turned: bool = False) -> np.ndarray:
-    """The numbers in a file, [rows, columns]; an empty field is NaN.
+    """The numbers in a `.csv.gz` file, [rows, columns] or `turned`; an empty field is NaN.
 
-    Args:
-        path: A `.csv.gz` file.
-        dtype: Their type, which must hold them.
-        rows: How many rows there must be; None for as many as there are.
-        turned: Give [columns, rows].
+    `rows` says how many rows there must be, None takes as many as there are.
     """
     return guarded(path, lambda: _matrix(path, np.dtype(dtype), rows, turned))
 
