@@ -50,8 +50,10 @@ def affine(
     values: np.ndarray, group: np.ndarray, origin: np.ndarray, scale: np.ndarray, goal: np.ndarray
 ) -> np.ndarray:
     """`(values − origin[g])·scale[g] + goal[g]` row by row (see `_array.group_affine`)."""
-    scale = scale if scale.ndim == 2 else scale[:, None]
-    return _affine(np.asarray(values), group, origin, np.ascontiguousarray(scale), goal)
+    values, scale = np.asarray(values), scale if scale.ndim == 2 else scale[:, None]
+    out = np.empty(values.shape, values.dtype)  # by numpy, which asks for huge pages; numba does not
+    _affine(values, group, origin, np.ascontiguousarray(scale), goal, out)
+    return out
 
 
 def affine_gradient(
@@ -173,8 +175,7 @@ def _add_up(sums):  # type: ignore[no-untyped-def]
 
 
 @njit(parallel=True, cache=True)
-def _affine(values, group, origin, scale, goal):  # type: ignore[no-untyped-def]
-    out = np.empty(values.shape, values.dtype)
+def _affine(values, group, origin, scale, goal, out):  # type: ignore[no-untyped-def]
     columns = np.uint64(values.shape[1])
     shared = scale.shape[1] == 1
     for i in prange(values.shape[0]):
@@ -189,7 +190,6 @@ def _affine(values, group, origin, scale, goal):  # type: ignore[no-untyped-def]
         else:
             for j in range(columns):
                 out[i, j] = (values[i, j] - origin[g, j]) * scale[g, j] + goal[g, j]
-    return out
 
 
 @njit(parallel=True, cache=True)
