@@ -5,7 +5,7 @@ import pytest
 
 import impact_gnn as ig
 from impact_gnn.checks import InputError
-from impact_gnn.data._archive import relation_of, types_of
+from impact_gnn.data.archive import relation_of, types_of
 
 PARTS = {
     "paper_x": np.ones((3, 4)),

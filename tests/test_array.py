@@ -89,14 +89,15 @@ def test_group_scatter_is_the_loop(xp, size):
 @given(SIZES, st.booleans())
 def test_group_map_is_the_loop(xp, size, gathered):
     values, group, rng = rows(size)
-    maps, center = rng.normal(size=(size[2], size[1], size[1])), rng.normal(size=(size[2], size[1]))
+    maps, family = rng.normal(size=(size[2], size[1], size[1])), np.arange(size[2]) // 2
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(autograd, "GATHERED", 1 << 22 if gathered else -1)
-        found = _array.group_map(*(xp.array(a) for a in (values, group, maps, center)))
+        found = _array.group_map(*(xp.array(a) for a in (values, group, maps)), family)
     expected = values.copy()
     for i, g in enumerate(group):
         if g >= 0:
-            expected[i] = maps[g] @ (values[i] - center[g]) + center[g]
+            mean = values[(group >= 0) & (group // 2 == g // 2)].mean(0)
+            expected[i] = maps[g] @ (values[i] - mean) + mean
     np.testing.assert_allclose(np.asarray(found), expected, atol=1e-12)
 
 
@@ -104,9 +105,9 @@ def test_groups_longer_than_a_block_are_whole(monkeypatch):
     monkeypatch.setattr(matrices, "BLOCK", 3)
     values, group, rng = rows((50, 4, 3, 1))
     maps, center = rng.normal(size=(3, 4, 4)), rng.normal(size=(3, 4))
-    scatter, mapped = matrices.scatter(values, group, 3), matrices.apply(values, group, maps, center)
+    scatter, mapped = matrices.scatter(values, group, center), matrices.apply(values, group, maps, center)
     monkeypatch.undo()
-    np.testing.assert_allclose(scatter, matrices.scatter(values, group, 3))
+    np.testing.assert_allclose(scatter, matrices.scatter(values, group, center))
     np.testing.assert_allclose(mapped, matrices.apply(values, group, maps, center))
 
 
@@ -134,22 +135,6 @@ def test_clipped_sqrt_has_no_nan_gradient():
     found.sum().backward()
     assert found.tolist() == [0.0, 0.0, 2.0]
     assert value.grad.tolist() == [0.0, 0.0, 0.25]
-
-
-@given(st.integers(1, 5), st.integers(0, 10**6))
-def test_spd_roots(xp, width, seed):
-    half = np.random.default_rng(seed).normal(size=(2, width, width))
-    batch = half @ np.swapaxes(half, 1, 2) + 0.1 * np.eye(width)
-    root, inverse = (np.asarray(a) for a in _array.spd_roots(xp.array(batch), xp.array(np.zeros(2))))
-    np.testing.assert_allclose(root @ root, batch, atol=1e-10)
-    np.testing.assert_allclose(root @ inverse, np.broadcast_to(np.eye(width), batch.shape), atol=1e-9)
-
-
-def test_spd_roots_raise_eigenvalues_to_the_floor(xp):
-    batch = np.diag([4.0, 0.0, -1.0])[None]
-    root, inverse = _array.spd_roots(xp.array(batch), xp.array(np.array([0.25])))
-    np.testing.assert_allclose(np.asarray(root)[0], np.diag([2.0, 0.5, 0.5]), atol=1e-12)
-    np.testing.assert_allclose(np.asarray(inverse)[0], np.diag([0.5, 2.0, 2.0]), atol=1e-12)
 
 
 # -- gradients ---------------------------------------------------------------------------------------------
@@ -187,24 +172,8 @@ def test_gradient_of_group_scatter(path):
 @pytest.mark.parametrize("gathered", [1 << 22, -1])
 def test_gradient_of_group_map(path, monkeypatch, gathered):
     monkeypatch.setattr(autograd, "GATHERED", gathered)
-    inputs = leaf(9, 3), leaf(4, 3, 3, seed=1), leaf(4, 3, seed=2)
-    assert gradcheck(lambda x, a, c: _array.group_map(x, GROUP, a, c), inputs)
-
-
-@pytest.mark.parametrize("floor", [0.0, 0.7])
-def test_gradient_of_spd_roots(floor):
-    def roots(half):
-        batch = half @ half.mT + 0.3 * torch.eye(3, dtype=torch.float64)
-        return _array.spd_roots(batch, torch.full((2,), floor, dtype=torch.float64))
-
-    assert gradcheck(roots, leaf(2, 3, 3))
-
-
-def test_gradient_of_spd_roots_where_eigenvalues_coincide():
-    def roots(half):
-        return _array.spd_roots(half + half.mT, torch.zeros(1, dtype=torch.float64))
-
-    assert gradcheck(roots, torch.eye(3, dtype=torch.float64)[None].requires_grad_())
+    inputs = leaf(9, 3), leaf(4, 3, 3, seed=1)
+    assert gradcheck(lambda x, a: _array.group_map(x, GROUP, a, np.array([0, 1, 0, 1])), inputs)
 
 
 @pytest.mark.parametrize("function", [alignment.center, alignment.standardize])
@@ -260,6 +229,21 @@ def test_moments_lose_nothing_in_float32(xp, far):
         part = wide[time == g]
         np.testing.assert_allclose(np.asarray(found[1])[g], part.mean(0), rtol=1e-12)
         np.testing.assert_allclose(np.asarray(found[2])[g], ((part - part.mean(0)) ** 2).sum(0), rtol=1e-9)
+
+
+@pytest.mark.parametrize("far_apart", [1e2, 1e4])
+def test_scales_of_communities_far_apart_are_as_good_as_their_numbers(xp, far_apart):
+    """Labels `far_apart` standard deviations from each other, one of them an outlier in the very first row."""
+    rng = np.random.default_rng(0)
+    label, time = rng.integers(0, 3, 3000), rng.integers(0, 4, 3000)
+    message = (far_apart * label[:, None] + rng.normal(size=(3000, 5))).astype(np.float32)
+    message[0] = 1e6
+    found = alignment.jj_scales(xp.array(message), label, time, target=time >= 3)
+    single = np.asarray(alignment.jjnorm(xp.array(message), label, time, target=time >= 3))
+    double = alignment.jjnorm(message.astype(np.float64), label, time, target=time >= 3)
+    expected = alignment.jj_scales(message.astype(np.float64), label, time, target=time >= 3)
+    np.testing.assert_allclose(list(found.values()), list(expected.values()), rtol=1e-9)
+    np.testing.assert_allclose(single, double, rtol=1e-6, atol=1e-6 * far_apart)
 
 
 def test_scatter_is_taken_about_the_unrounded_mean(xp):

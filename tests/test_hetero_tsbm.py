@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import impact_gnn as ig
-from impact_gnn.data._links import Links, Side
-from impact_gnn.data.hetero_tsbm import AFFILIATED, CITES, MAG, TOPIC, WRITES, hetero_tsbm, scaled
+from impact_gnn.data.hetero_tsbm import AFFILIATED, CITES, MAG, TOPIC, WRITES, Links, Side, hetero_tsbm, scaled
 
 
 def sides(seed, rows, columns, labels, times):

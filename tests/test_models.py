@@ -23,7 +23,7 @@ from impact_gnn.nn import (
     TimeCenter,
     align_layer,
 )
-from impact_gnn.nn.sparse import _EdgeProduct, _Edges
+from impact_gnn.nn.sparse import _EdgeProduct, _EdgesOnDevice
 
 CUTOFF = 4
 WIDTHS, LABELS = (5, 5, 8), 3
@@ -150,7 +150,7 @@ def test_propagation_is_the_dense_product_both_ways(view, norm, loop):
     torch.testing.assert_close(out, matrix @ x)
     (grad,) = torch.autograd.grad(out, x, upstream)
     torch.testing.assert_close(grad, matrix.T @ upstream)
-    edges = _Edges(propagation, torch.device("cpu"))  # what other devices use
+    edges = _EdgesOnDevice(propagation, torch.device("cpu"))  # what other devices use
     other = _EdgeProduct.apply(x, edges)
     torch.testing.assert_close(other, matrix @ x, rtol=1e-5, atol=1e-6)
     (grad,) = torch.autograd.grad(other, x, upstream)

@@ -7,8 +7,7 @@ from torch.nn.functional import conv1d
 
 import impact_gnn as ig
 from impact_gnn.nn import HopTask, RpHGNN, SeHGNN, Split, Training, fit, predict
-from impact_gnn.nn.rphgnn import RelationEncoder
-from impact_gnn.nn.sehgnn import SemanticFusion
+from impact_gnn.nn.hetero import RelationEncoder, SemanticFusion
 
 WIDTHS, LABELS = (5, 5, 8), 3
 BUILD = {

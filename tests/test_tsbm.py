@@ -1,5 +1,6 @@
 """The temporal stochastic block model: exact in distribution, the same for the same seed, the same on disk."""
 
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -7,8 +8,8 @@ import pytest
 from scipy import stats
 
 from impact_gnn.checks import InputError
-from impact_gnn.data import _draw, _sampling
-from impact_gnn.data._draw import Draw
+from impact_gnn.data import drawing
+from impact_gnn.data.drawing import Draw
 from impact_gnn.data.tsbm import PROTOCOLS, TSBM, tsbm, tsbm_model, write_tsbm
 from impact_gnn.graph import HOMOGENEOUS, saved
 
@@ -57,11 +58,11 @@ def complete(protocol, num_nodes=37, num_labels=2, num_times=3):
 # -- distribution ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("piece", [40, _sampling.EDGES_PER_PIECE])
+@pytest.mark.parametrize("piece", [40, drawing.EDGES_PER_PIECE])
 @pytest.mark.parametrize("decay", [0.6, "random"])
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_block_frequencies_follow_the_probabilities(protocol, decay, piece, monkeypatch):
-    monkeypatch.setattr(_sampling, "EDGES_PER_PIECE", piece)  # small pieces: every block pair is cut up
+    monkeypatch.setattr(drawing, "EDGES_PER_PIECE", piece)  # small pieces: every block pair is cut up
     model = tsbm_model(num_nodes=2000, num_times=5, num_labels=4, decay=decay, protocol=protocol, seed=3)
     graph = model.sample()
     assert fit(model, graph, model.probability) > LEAST_P
@@ -126,10 +127,10 @@ def test_text_is_simple():
     assert count.max() == 1
 
 
-@pytest.mark.parametrize("piece", [7, _sampling.EDGES_PER_PIECE])
+@pytest.mark.parametrize("piece", [7, drawing.EDGES_PER_PIECE])
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_probability_one_links_every_pair(protocol, piece, monkeypatch):
-    monkeypatch.setattr(_sampling, "EDGES_PER_PIECE", piece)
+    monkeypatch.setattr(drawing, "EDGES_PER_PIECE", piece)
     count = multiplicities(complete(protocol).sample())
     expected = 2 if protocol == "released" else 1
     assert np.array_equal(count, expected * (1 - np.eye(37, dtype=int)))
@@ -138,10 +139,10 @@ def test_probability_one_links_every_pair(protocol, piece, monkeypatch):
 def test_pair_numbers_of_large_blocks():
     for n in (2, 3, 94_906_267, 3_000_000_000):  # beyond 2^53 pairs the square root alone is not exact
         last = n * (n - 1) // 2 - 1
-        assert _sampling._pair(last, n, True, False) == (n - 1, n - 2)
-        assert _sampling._pair(last - (n - 2), n, True, False) == (n - 1, 0)
-        assert _sampling._pair(n * (n - 1) - 1, n, True, True) == (n - 1, n - 2)
-        assert _sampling._pair(0, n, True, True) == (0, 1)
+        assert drawing._pair(last, n, True, False) == (n - 1, n - 2)
+        assert drawing._pair(last - (n - 2), n, True, False) == (n - 1, 0)
+        assert drawing._pair(n * (n - 1) - 1, n, True, True) == (n - 1, n - 2)
+        assert drawing._pair(0, n, True, True) == (0, 1)
 
 
 # -- nodes -------------------------------------------------------------------------------------------------
@@ -249,7 +250,7 @@ def test_expected_edges_average_over_block_sizes(protocol, num_nodes):
     model = tsbm_model(num_nodes, 3, 4, protocol=protocol, decay="random", seed=9)
     rounds, totals = 3000, []
     for seed in range(rounds):
-        label, period = _draw.draw_nodes(model, np.random.default_rng(seed))
+        label, period = drawing.draw_nodes(model, np.random.default_rng(seed))
         p = model.probability[label[:, None], period[:, None], label[None], period[None]]
         totals.append((p.sum() - np.trace(p)) * (2 if model.ordered else 1))
     assert abs(np.mean(totals) - model.expected_edges) < 5 * np.std(totals) / np.sqrt(rounds) + 1e-9
@@ -300,10 +301,10 @@ def test_decay_changes_edges_only():
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_threads_do_not_matter(protocol, monkeypatch):
-    monkeypatch.setattr(_sampling, "SHARED", 0)
+    monkeypatch.setattr(drawing, "SHARED", 0)
     graphs = []
     for threads in (1, 2, 7):
-        monkeypatch.setattr(_sampling, "get_num_threads", lambda threads=threads: threads)
+        monkeypatch.setattr(drawing, "get_num_threads", lambda threads=threads: threads)
         graphs.append(tsbm(800, protocol=protocol))
     assert all(same_graph(graphs[0], graph) for graph in graphs)
 
@@ -333,8 +334,8 @@ def test_chunks_are_the_whole(protocol, size):
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_disk_holds_the_sample(protocol, tmp_path, monkeypatch):
-    monkeypatch.setattr(_draw, "FEATURES", 100)
-    monkeypatch.setattr(_draw, "NODES", 300)
+    monkeypatch.setattr(drawing, "FEATURES", 100)
+    monkeypatch.setattr(drawing, "NODES", 300)
     model = tsbm_model(700, 4, 3, 7, protocol=protocol, seed=2, start=1999)
     steps = []
     write_tsbm(tmp_path / "graph", model, seed=5, memory="50MB", progress=lambda *now: steps.append(now))
@@ -434,8 +435,8 @@ def test_bad_samples_and_places_are_refused(tmp_path, monkeypatch):
         model.connectivity_given(np.ones(10))
     with pytest.raises(InputError, match=r"memory='1MB' is too little for 100 nodes in 100 blocks; give at least"):
         write_tsbm(tmp_path / "graph", model, memory="1MB")
-    usage = _draw.shutil.disk_usage(tmp_path)
-    monkeypatch.setattr(_draw.shutil, "disk_usage", lambda place: usage._replace(free=1000))
-    with pytest.raises(InputError, match=r"the graph needs .* on disk, but .* has 1.0 kB free; choose another place"):
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: usage._replace(free=1000))
+    with pytest.raises(InputError, match=r"needs .* more of disk, but 1.0 kB are free; make room or choose another"):
         write_tsbm(tmp_path / "deep" / "graph", model)
     assert list(tmp_path.iterdir()) == []

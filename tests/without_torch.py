@@ -13,7 +13,6 @@ NEED_TORCH = (
     "nn",
     "transforms",
     "data.pyg",
-    "data.ogb_processed",
     "_array.autograd",
     "pipeline",
     "backtesting",

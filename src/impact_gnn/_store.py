@@ -7,9 +7,9 @@ kill at any moment leaves finished pieces and leftovers, and leftovers are swept
 
 from __future__ import annotations
 
-import re
 import fcntl
 import os
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -67,12 +67,11 @@ def audit_leakage(
         True
     """
     cutoff = graph.infer_cutoff() if cutoff is None else cutoff
-    other = scrambled(graph, cutoff, seed)
-    first, repeated, blind = (_predictions(fit_predict(g)) for g in (graph, graph, other))
-    if not len(first) == len(repeated) == len(blind):
+    graphs = graph, graph, scrambled(graph, cutoff, seed)
+    first, repeated, changed = (_predictions(fit_predict(each)) for each in graphs)
+    if not len(first) == len(repeated) == len(changed):
         raise InputError("fit_predict returned different numbers of predictions; return one row per target node.")
-    changed = _differ(first, blind)
-    return Leakage(float(changed.mean()), float(_differ(first, repeated).mean()), len(first))
+    return Leakage(float(_differ(first, changed).mean()), float(_differ(first, repeated).mean()), len(first))
 
 
 def scrambled(graph: TemporalGraph, cutoff: int, seed: int = 0) -> TemporalGraph:

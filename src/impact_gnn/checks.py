@@ -6,12 +6,15 @@ again. `InputError` is the only exception that bad input may raise.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 
 from impact_gnn._array import periods, to_numpy
+
+T = TypeVar("T")
 
 BLOCK = 1 << 22
 """Elements looked at in one go, so that checking a memory map does not load it whole."""
@@ -266,6 +269,38 @@ def chronology(time: np.ndarray, label: np.ndarray | None, cutoff: int) -> None:
             f"no node before cutoff={cutoff} has a label, so there is nothing to learn from; "
             f"choose a later cutoff or add labels."
         )
+
+
+def at_least(name: str, value: object, least: int) -> int:
+    """`value` as a whole number of at least `least`."""
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
+        raise InputError(f"{name}={shown(value)} is not possible; give a whole number of at least {least}.")
+    return int(value)
+
+
+def is_number(value: object) -> bool:
+    """Whether `value` is a finite number and no boolean."""
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool) and bool(np.isfinite(value))
+
+
+def share(name: str, value: Any, what: str = "possible") -> float:
+    """`value` as a number from 0 to 1."""
+    if not (is_number(value) and 0 <= value <= 1):
+        raise InputError(f"{name}={shown(value)} is not {what}; give a number from 0 to 1.")
+    return float(value)
+
+
+def guarded(path: Path, read: Callable[[], T]) -> T:
+    """What `read` gives; whatever a damaged file makes a reader raise becomes one sentence."""
+    try:
+        return read()
+    except InputError:
+        raise
+    except MemoryError:
+        raise InputError(f"{path} does not fit into memory, or its header is damaged; restore it.") from None
+    except Exception as error:  # readers of zip, npy, csv and parquet raise dozens of kinds
+        reason = _one_line(error) or type(error).__name__
+        raise InputError(f"{path} cannot be read ({reason}); restore it or write it again.") from None
 
 
 def distinct(name: str, values: np.ndarray) -> None:

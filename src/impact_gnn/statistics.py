@@ -1,14 +1,80 @@
-"""Differences with their intervals: the same nodes, folds and seeds for both methods, so noise they share cancels."""
+"""Columns to mean 0 and spread 1 (`Scale`), and differences with their intervals (`Estimate`).
+
+Differences are paired: the same nodes, folds and seeds for both methods, so noise they share cancels.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import stats
 
 from impact_gnn.checks import InputError
+
+BLOCK = 1 << 20
+"""Elements that are widened to float64 in one go."""
+
+CONSTANT = 1e-7
+"""A column whose spread is at most this share of its largest magnitude is constant: float32 knows no less."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scale:
+    """The package's one standardiser: (x − mean) / scale by column, sums in float64.
+
+    A column that is constant (its standard deviation is at most `CONSTANT` of its largest magnitude, or not finite)
+    is moved to zero and keeps its scale.
+
+    Args:
+        mean: Mean of every column [f], float64.
+        scale: What every column is divided by [f], float64; never zero.
+
+    Example:
+        >>> scale = Scale.fit(np.array([[0.0, 7.0], [4.0, 7.0]], dtype=np.float32))
+        >>> scale.mean, scale.scale
+        (array([2., 7.]), array([2., 1.]))
+        >>> scale.apply(np.array([[6.0, 8.0]], dtype=np.float32))
+        array([[2., 1.]], dtype=float32)
+    """
+
+    mean: np.ndarray
+    scale: np.ndarray
+
+    @classmethod
+    def fit(cls, values: np.ndarray | Iterable[np.ndarray]) -> Scale:
+        """The scale of a matrix [n, f], or of blocks of its rows that come one after the other."""
+        count, mean, squares, largest = 0, np.zeros(1), np.zeros(1), np.zeros(1)
+        blocks = [values] if isinstance(values, np.ndarray) else values
+        with np.errstate(invalid="ignore", over="ignore"):
+            for part in (part for block in blocks for part in _parts(block)):
+                wide = part.astype(np.float64)
+                here, whole = wide.mean(0), count + len(part)
+                largest = np.maximum(largest, np.abs(wide).max(0))
+                wide -= here
+                step = here - mean
+                squares = squares + (wide * wide).sum(0) + step * step * (count * len(part) / whole)
+                mean, count = mean + step * (len(part) / whole), whole
+            if count == 0:
+                raise InputError("there is no row to take a scale from; give at least one.")
+            std = np.sqrt(squares / count)
+        return cls(mean, np.where(np.isfinite(std) & (std > CONSTANT * largest), std, 1.0))
+
+    def apply(self, values: np.ndarray) -> np.ndarray:
+        """The rows in this scale; float64 stays float64, all else becomes float32."""
+        out = np.empty(values.shape, np.float64 if values.dtype == np.float64 else np.float32)
+        start = 0
+        for part in _parts(values):
+            out[start : start + len(part)] = (part - self.mean) / self.scale
+            start += len(part)
+        return out
+
+
+def _parts(values: np.ndarray) -> Iterator[np.ndarray]:
+    rows = max(1, BLOCK // max(1, values.shape[1]))
+    return (values[start : start + rows] for start in range(0, len(values), rows))
 
 
 @dataclass(frozen=True)

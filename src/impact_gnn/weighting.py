@@ -120,8 +120,8 @@ def genpmp(times: Array, counts: Array, *, cap: float | None = None) -> np.ndarr
             f"give counts that reach it or use PMP."
         )
     share = np.divide(by_distance, total, out=np.zeros_like(by_distance), where=total > 0)
-    here = np.take_along_axis(share, index, axis=1)
-    table = np.divide(share[-1][index], here, out=np.ones_like(here), where=here > 0)
+    own = np.take_along_axis(share, index, axis=1)
+    table = np.divide(share[-1][index], own, out=np.ones_like(own), where=own > 0)
     return table if cap is None else np.minimum(table, cap)
 
 

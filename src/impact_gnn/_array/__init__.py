@@ -1,10 +1,9 @@
 """The only place that tells numpy from torch.
 
-Everything above this floor writes one formula. The handful of operations whose fast form differs between
-the two libraries live here: grouped moments, the grouped affine map, the table look-up, and functions of
-symmetric matrices. Arrays of numpy (and torch tensors in CPU memory) go through the numba kernels of
-`kernels`; other tensors (CUDA, MPS, half precision) through plain torch operations. Torch is never
-imported from here unless a tensor came in.
+Everything above this floor writes one formula. The handful of operations whose fast form differs between the two
+libraries live here: grouped moments, grouped affine and linear maps, the table look-up, and maps between covariances.
+Arrays of numpy (and torch tensors in CPU memory) go through the numba kernels of `kernels`; other tensors (CUDA, MPS,
+half precision) through plain torch operations. Torch is never imported from here unless a tensor came in.
 """
 
 from __future__ import annotations
@@ -71,12 +70,11 @@ def periods(time: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """
     low, high = int(time.min()), int(time.max())
     if high - low < max(65536, 2 * len(time)):  # a table over the whole range beats a sort
-        present = np.zeros(high - low + 1, dtype=bool)
-        offset = np.subtract(time, low, dtype=np.int64)  # small types would wrap around
-        present[offset] = True
+        present = kernels.present(time, low, high - low + 1)
         times = np.flatnonzero(present) + low
-        position = (np.cumsum(present) - 1).astype(smallest_unsigned(len(times)))
-        return times, position[offset]
+        index = np.empty(len(time), smallest_unsigned(len(times)))
+        kernels.positions(time, low, (np.cumsum(present) - 1).astype(index.dtype), index)
+        return times, index
     times, index = np.unique(time, return_inverse=True)
     return times, index.astype(smallest_unsigned(len(times)))
 
@@ -93,9 +91,7 @@ def group_moments(values: Array, group: Array, num_groups: int) -> tuple[Array, 
     Differentiable in `values` where they are torch tensors.
     """
     if is_torch(values):
-        from impact_gnn._array import autograd
-
-        return autograd.group_moments(values, group, num_groups)
+        return _autograd().group_moments(values, group, num_groups)
     return kernels.moments(values, group, num_groups)
 
 
@@ -105,9 +101,7 @@ def group_affine(values: Array, group: Array, origin: Array, scale: Array, goal:
     `origin` and `goal` are [G, f]; `scale` is [G] or [G, f]. The result has the dtype of `values`.
     """
     if is_torch(values):
-        from impact_gnn._array import autograd
-
-        return autograd.group_affine(values, group, origin, scale, goal)
+        return _autograd().group_affine(values, group, origin, scale, goal)
     return kernels.affine(values, group, origin, scale, goal)
 
 
@@ -118,77 +112,48 @@ def group_renormalize(
     num_groups: int,
     tables: Callable[..., tuple[Array, Array, Array]],
     pullback: Callable[..., tuple[np.ndarray, np.ndarray]],
+    *,
+    by_column: bool = True,
 ) -> Array:
     """`group_affine` by tables that are made of the values' own moments: one operation, cheap to differentiate.
 
     `tables` takes the count, mean and squared deviations of every `group` and returns origin, scale and goal of
     every group; a row is moved by the entry of `moved`, and passes unchanged where that is negative. `pullback`
     takes the same three and the gradients of origin, scale and goal, all numpy, and returns those of mean and
-    squared deviations: a hundred tiny operations of torch would cost more than the rows.
+    squared deviations [G, f]: a hundred tiny operations of torch would cost more than the rows. Tables that only
+    ask for squares summed over the columns say `by_column=False`, and may be given them as [G, 1].
     """
     if is_torch(values):
-        from impact_gnn._array import autograd
-
-        return autograd.group_renormalize(values, group, moved, num_groups, tables, pullback)
-    return kernels.affine(values, moved, *tables(*kernels.moments(values, group, num_groups)))
+        return _autograd().group_renormalize(values, group, moved, num_groups, tables, pullback, by_column)
+    return kernels.affine(values, moved, *tables(*kernels.moments(values, group, num_groups, by_column=by_column)))
 
 
 def group_scatter(values: Array, group: Array, num_groups: int) -> Array:
     """Σ (x − mean_g)(x − mean_g)ᵀ over the rows of every group, [G, f, f] in float64; negative groups left out."""
     if is_torch(values):
-        from impact_gnn._array import autograd
-
-        return autograd.group_scatter(values, group, num_groups)
-    return matrices.scatter(values, group, num_groups)
+        return _autograd().group_scatter(values, group, num_groups)
+    return matrices.scatter(values, group, kernels.means(values, group, num_groups)[1])
 
 
-def group_map(values: Array, group: Array, maps: Array, center: Array) -> Array:
-    """`A_g (x − center_g) + center_g` row by row; rows with a negative group pass unchanged.
+def group_map(values: Array, group: Array, maps: Array, family: np.ndarray) -> Array:
+    """`A_g (x − mean) + mean` row by row, about the mean of all rows whose groups are of one family.
 
-    `maps` is [G, f, f], `center` [G, f]. The result has the dtype of `values`.
+    `maps` is [G, f, f], `family` [G] numbers the families from 0. Rows with a negative group pass unchanged. The
+    result has the dtype of `values`.
     """
     if is_torch(values):
-        from impact_gnn._array import autograd
-
-        return autograd.group_map(values, group, maps, center)
-    return matrices.apply(values, group, maps, center)
-
-
-def group_map_about_means(values: Array, group: Array, maps: Array, family: np.ndarray) -> Array:
-    """`group_map` about means that several groups share: the mean of all rows whose groups are of one family.
-
-    `family` [G] numbers the families from 0. One operation, cheaper to differentiate.
-    """
-    if is_torch(values):
-        from impact_gnn._array import autograd
-
-        return autograd.group_map_about_means(values, group, maps, family)
-    center = matrices.family_means(values, group, family)[1]
-    return matrices.apply(values, group, maps, center)
+        return _autograd().group_map(values, group, maps, family)
+    return matrices.apply(values, group, maps, matrices.family_means(values, group, family)[1])
 
 
 def lookup(table: np.ndarray, row: Array, column: Array, target: Array, source: Array) -> Array:
-    """`table[row[target[e]], column[source[e]]]` for every edge e, as float32."""
+    """`table[row[target[e]], column[source[e]]]` for every edge e, as float32; row and column may be numpy."""
     if is_torch(source) and source.device.type != "cpu":
         weights = like(table.astype(np.float32), source)
+        row, column = (a if is_torch(a) else like(a.astype(np.int64), source) for a in (row, column))
         return weights[row[target].long(), column[source].long()]
     out = kernels.lookup(table, *(to_numpy(a) for a in (row, column, target, source)))
     return like(out, source)
-
-
-def spd_roots(batch: Array, floor: Array) -> tuple[Array, Array]:
-    """Square root and inverse square root of symmetric matrices [..., f, f], eigenvalues raised to `floor`.
-
-    `floor` has the shape of the batch. Differentiable in torch, also where eigenvalues coincide.
-    """
-    if is_torch(batch):
-        from impact_gnn._array import autograd
-
-        return autograd.spd_roots(batch, floor)
-    values, vectors = np.linalg.eigh(batch)
-    root = np.sqrt(np.maximum(values, floor[..., None]))[..., None, :]
-    turned = np.swapaxes(vectors, -1, -2)
-    return (vectors * root) @ turned, (vectors / root) @ turned
 
 
 def spd_transport(
@@ -202,8 +167,13 @@ def spd_transport(
     """
     work = source if reference is None else reference
     if is_torch(source):
-        from impact_gnn._array import autograd
-
-        return autograd.spd_transport(source, goal, source_floor, goal_floor, work.dtype)
+        return _autograd().spd_transport(source, goal, source_floor, goal_floor, work.dtype)
     narrow = lambda values: values.astype(work.dtype, copy=False)  # noqa: E731
     return matrices.transport(np, np.linalg.eigh, narrow, source, goal, source_floor, goal_floor)[0]
+
+
+def _autograd() -> ModuleType:
+    """The torch twins; imported only once a tensor has arrived."""
+    from impact_gnn._array import autograd
+
+    return autograd

@@ -1,7 +1,7 @@
-"""Torch forms of the grouped operations, each with its gradient written out.
+"""Torch forms of the grouped operations; those that layers train through have their gradient written out.
 
-Tensors in CPU memory share it with numpy, so forward and backward both run the numba kernels; elsewhere
-`index_add` does the same sums on the device. Imported only once a tensor has arrived.
+Tensors in CPU memory share it with numpy, so forward and backward both run the numba kernels; elsewhere plain torch
+operations do the same on the device. Imported only once a tensor has arrived.
 """
 
 from __future__ import annotations
@@ -27,20 +27,27 @@ ALONE = 64
 
 def group_moments(values: Tensor, group: Tensor, num_groups: int) -> tuple[Tensor, Tensor, Tensor]:
     """See `impact_gnn._array.group_moments`."""
-    if not _shares_memory(values):
-        return _group_moments_on_device(values, group, num_groups)
-    return _Moments.apply(values, group, num_groups)
+    if _shares_memory(values) and not values.requires_grad:
+        count, mean, squares = kernels.moments(values.numpy(), group.numpy(), num_groups)
+        return torch.from_numpy(count), torch.from_numpy(mean), torch.from_numpy(squares)
+    keep = group >= 0
+    rows, index = values[keep].double(), group[keep].long()
+    empty = torch.zeros(num_groups, values.shape[1], dtype=torch.float64, device=values.device)
+    size = torch.bincount(index, minlength=num_groups).double()
+    center = empty.index_add(0, index, rows) / size.clamp(min=1)[:, None]
+    return size, center, empty.index_add(0, index, (rows - center[index]).square())
 
 
 def group_affine(values: Tensor, group: Tensor, origin: Tensor, scale: Tensor, goal: Tensor) -> Tensor:
     """See `impact_gnn._array.group_affine`."""
     if scale.dim() == 1:
         scale = scale[:, None]
-    if not _shares_memory(values):
-        row = group.clamp(min=0).long()
-        moved = (values - origin[row]) * scale[row] + goal[row]
-        return torch.where((group >= 0)[:, None], moved.to(values.dtype), values)
-    return _Affine.apply(values, group, origin, scale, goal)
+    if _shares_memory(values) and not any(part.requires_grad for part in (values, origin, scale, goal)):
+        tables = (table.double().numpy() for table in (origin, scale, goal))
+        return torch.from_numpy(kernels.affine(values.numpy(), group.numpy(), *tables))
+    row = group.clamp(min=0).long()
+    moved = (values - origin[row]) * scale[row] + goal[row]
+    return torch.where((group >= 0)[:, None], moved.to(values.dtype), values)
 
 
 def group_scatter(values: Tensor, group: Tensor, num_groups: int) -> Tensor:
@@ -48,18 +55,21 @@ def group_scatter(values: Tensor, group: Tensor, num_groups: int) -> Tensor:
     if _shares_memory(values):
         return _Scatter.apply(values, group, num_groups)
     total = torch.zeros(num_groups, values.shape[1], values.shape[1], dtype=torch.float64, device=values.device)
-    _, mean, _ = _group_moments_on_device(values, group, num_groups)
+    _, mean, _ = group_moments(values, group, num_groups)
     for g in torch.unique(group[group >= 0]).tolist():
         deviation = values[group == g].double() - mean[g]
         total[g] = deviation.mT @ deviation
     return total
 
 
-def group_map(values: Tensor, group: Tensor, maps: Tensor, center: Tensor) -> Tensor:
+def group_map(values: Tensor, group: Tensor, maps: Tensor, family: np.ndarray) -> Tensor:
     """See `impact_gnn._array.group_map`."""
     if _shares_memory(values):
-        return _Map.apply(values, group, maps, center)
+        return _Map.apply(values, group, maps, family)
     row = group.clamp(min=0).long()
+    of_group = torch.from_numpy(family).to(values.device)
+    by_family = torch.where(group < 0, group, of_group[row].to(group.dtype))
+    center = group_moments(values, by_family, int(family.max()) + 1)[1][of_group]
     work = values.dtype if values.dtype.itemsize >= 4 else torch.float32
     deviation = (values - center[row]).to(work)  # subtracted in float64: a mean may be far from zero
     if len(values) * values.shape[1] ** 2 <= GATHERED:
@@ -73,16 +83,6 @@ def group_map(values: Tensor, group: Tensor, maps: Tensor, center: Tensor) -> Te
     return torch.where((group >= 0)[:, None], moved.to(values.dtype), values)
 
 
-def group_map_about_means(values: Tensor, group: Tensor, maps: Tensor, family: np.ndarray) -> Tensor:
-    """See `impact_gnn._array.group_map_about_means`."""
-    if _shares_memory(values):
-        return _MapAboutMeans.apply(values, group, maps, family)
-    of_group = torch.from_numpy(family).to(values.device)
-    by_family = torch.where(group < 0, group, of_group[group.clamp(min=0).long()].to(group.dtype))
-    _, mean, _ = _group_moments_on_device(values, by_family, int(family.max()) + 1)
-    return group_map(values, group, maps, mean[of_group])
-
-
 def group_renormalize(
     values: Tensor,
     group: Tensor,
@@ -90,16 +90,12 @@ def group_renormalize(
     num_groups: int,
     tables: Callable[..., tuple[Any, Any, Any]],
     pullback: Callable[..., tuple[np.ndarray, np.ndarray]],
+    by_column: bool,
 ) -> Tensor:
     """See `impact_gnn._array.group_renormalize`."""
     if not _shares_memory(values):
         return group_affine(values, moved, *tables(*group_moments(values, group, num_groups)))
-    return _Renormalize.apply(values, group, moved, num_groups, tables, pullback)
-
-
-def spd_roots(batch: Tensor, floor: Tensor) -> tuple[Tensor, Tensor]:
-    """See `impact_gnn._array.spd_roots`."""
-    return _Roots.apply(batch, floor)
+    return _Renormalize.apply(values, group, moved, num_groups, tables, pullback, by_column)
 
 
 def spd_transport(source: Tensor, goal: Tensor, source_floor: Tensor, goal_floor: Tensor, dtype: torch.dtype) -> Tensor:
@@ -111,79 +107,16 @@ def _shares_memory(values: Tensor) -> bool:
     return values.device.type == "cpu" and values.dtype in (torch.float32, torch.float64)
 
 
-def _group_moments_on_device(values: Tensor, group: Tensor, num_groups: int) -> tuple[Tensor, Tensor, Tensor]:
-    keep = group >= 0
-    rows, index = values[keep].double(), group[keep].long()
-    empty = torch.zeros(num_groups, values.shape[1], dtype=torch.float64, device=values.device)
-    count = torch.bincount(index, minlength=num_groups).double()
-    mean = empty.index_add(0, index, rows) / count.clamp(min=1)[:, None]
-    return count, mean, empty.index_add(0, index, (rows - mean[index]).square())
-
-
-class _Moments(Function):
-    """Count, mean and squared deviations; dL/dx = grad_mean[g]/n[g] + 2·grad_deviation[g]·(x − mean[g])."""
-
-    @staticmethod
-    def forward(ctx: Any, values: Tensor, group: Tensor, num_groups: int) -> tuple[Tensor, ...]:
-        sums = kernels.moments(values.detach().numpy(), group.numpy(), num_groups)
-        count, mean, deviation = (torch.from_numpy(part) for part in sums)
-        ctx.save_for_backward(values, group, count, mean)
-        ctx.mark_non_differentiable(count)
-        return count, mean, deviation
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, _: Tensor, grad_mean: Tensor, grad_deviation: Tensor) -> tuple[Tensor | None, ...]:
-        values, group, count, mean = ctx.saved_tensors
-        share = grad_mean / count.clamp(min=1)[:, None]
-        # A last group, all zeros, takes the rows that belong to none.
-        tables = [torch.cat([table, table.new_zeros(1, table.shape[1])]) for table in (mean, 2 * grad_deviation, share)]
-        row = torch.where(group < 0, torch.full_like(group, len(mean)), group)
-        grad = kernels.affine(values.detach().numpy(), row.numpy(), *(table.numpy() for table in tables))
-        return torch.from_numpy(grad), None, None
-
-
-class _Affine(Function):
-    """(x − origin[g])·scale[g] + goal[g], with gradients for all four."""
-
-    @staticmethod
-    def forward(ctx: Any, values: Tensor, group: Tensor, origin: Tensor, scale: Tensor, goal: Tensor) -> Tensor:
-        ctx.save_for_backward(values, group, origin, scale)
-        tables = (table.detach().double().numpy() for table in (origin, scale, goal))
-        return torch.from_numpy(kernels.affine(values.detach().numpy(), group.numpy(), *tables))
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        values, group, origin, scale = ctx.saved_tensors
-        wide_scale = scale.detach().double()
-        zero = torch.zeros(len(scale), values.shape[1], dtype=torch.float64)
-        back = kernels.affine(grad.numpy(), group.numpy(), zero.numpy(), wide_scale.numpy(), zero.numpy())
-        total, dot = (
-            torch.from_numpy(part)
-            for part in kernels.group_dot(
-                grad.numpy(), values.detach().numpy(), group.numpy(), origin.detach().double().numpy()
-            )
-        )
-        grad_scale = dot.sum(1, keepdim=True) if scale.shape[1] == 1 else dot
-        return (
-            torch.from_numpy(back),
-            None,
-            (-wide_scale * total).to(origin.dtype),
-            grad_scale.to(scale.dtype),
-            total.to(origin.dtype),
-        )
-
-
 class _Renormalize(Function):
     """Moments, tables made of them, and the affine map by the tables: two passes forward, two backward."""
 
     @staticmethod
     def forward(
-        ctx: Any, values: Tensor, group: Tensor, moved: Tensor, num_groups: int, tables: Any, pullback: Any
-    ) -> Tensor:
+        ctx: Any, values: Tensor, group: Tensor, moved: Tensor, num_groups: int, tables: Any, pullback: Any,
+        by_column: bool,
+    ) -> Tensor:  # fmt: skip
         array, where = values.detach().numpy(), moved.numpy()
-        ctx.moments = kernels.moments(array, group.numpy(), num_groups)
+        ctx.moments = kernels.moments(array, group.numpy(), num_groups, by_column=by_column)
         origin, scale, goal = tables(*ctx.moments)
         ctx.origin, ctx.scale, ctx.pullback = origin, scale[:, None] if scale.ndim == 1 else scale, pullback
         ctx.save_for_backward(values, group, moved)
@@ -200,7 +133,7 @@ class _Renormalize(Function):
         count, mean, _ = ctx.moments
         share = by_mean / np.maximum(count, 1)[:, None]
         back = kernels.affine_gradient(upstream, values, moved, ctx.scale, group, mean, 2 * by_squares, share)
-        return torch.from_numpy(back), None, None, None, None, None
+        return torch.from_numpy(back), None, None, None, None, None, None
 
 
 class _Scatter(Function):
@@ -211,7 +144,7 @@ class _Scatter(Function):
         array = values.detach().numpy()
         _, mean = kernels.means(array, group.numpy(), num_groups)
         ctx.save_for_backward(values, group, torch.from_numpy(mean))
-        return torch.from_numpy(matrices.scatter_about(array, group.numpy(), mean))
+        return torch.from_numpy(matrices.scatter(array, group.numpy(), mean))
 
     @staticmethod
     @once_differentiable
@@ -221,25 +154,6 @@ class _Scatter(Function):
 
 
 class _Map(Function):
-    """One linear map per group about the group's centre."""
-
-    @staticmethod
-    def forward(ctx: Any, values: Tensor, group: Tensor, maps: Tensor, center: Tensor) -> Tensor:
-        ctx.save_for_backward(values, group, maps, center)
-        arrays = (part.detach().numpy() for part in (values, group, maps, center))
-        return torch.from_numpy(matrices.apply(*arrays))
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        _, _, maps, center = ctx.saved_tensors
-        arrays = (part.detach().numpy() for part in (grad.contiguous(), *ctx.saved_tensors))
-        back, by_maps, by_center = matrices.apply_gradient(*arrays, for_maps=ctx.needs_input_grad[2])
-        for_maps = None if by_maps is None else torch.from_numpy(by_maps).to(maps.dtype)
-        return torch.from_numpy(back), None, for_maps, torch.from_numpy(by_center).to(center.dtype)
-
-
-class _MapAboutMeans(Function):
     """One linear map per group about the mean of its family."""
 
     @staticmethod
@@ -293,35 +207,6 @@ class _Transport(Function):
         whole = (inner @ turned @ inner.mT).sum(-3).to(values.dtype)
         whole = whole * _ratio(values, raised) / (raised[..., :, None] * raised[..., None, :]).sqrt()
         return by_source, basis @ whole @ basis.mT, None, None, None
-
-
-class _Roots(Function):
-    """Symmetric square root and inverse square root, differentiable where eigenvalues coincide.
-
-    For A = U diag(λ) Uᵀ and a function h, dh(A) = U (F ∘ (Uᵀ dA U)) Uᵀ with F_ij the divided difference
-    of h at λ_i, λ_j; for the two roots it is 1/(√λ_i+√λ_j) and −1/(√λ_i √λ_j (√λ_i+√λ_j)): never 0/0.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, batch: Tensor, floor: Tensor) -> tuple[Tensor, Tensor]:
-        values, vectors = eigh(batch)
-        raised = torch.maximum(values, floor[..., None])
-        ctx.save_for_backward(values, raised, vectors)
-        root = raised.sqrt()[..., None, :]
-        return (vectors * root) @ vectors.mT, (vectors / root) @ vectors.mT
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad_root: Tensor, grad_inverse: Tensor) -> tuple[Tensor | None, ...]:
-        values, raised, vectors = ctx.saved_tensors
-        root = raised.sqrt()
-        pair_sum = root[..., :, None] + root[..., None, :]
-        pair_product = root[..., :, None] * root[..., None, :]
-        ratio = _ratio(values, raised)
-        first = vectors.mT @ grad_root @ vectors * (ratio / pair_sum)
-        second = vectors.mT @ grad_inverse @ vectors * (-ratio / (pair_sum * pair_product))
-        grad = vectors @ (first + second) @ vectors.mT
-        return 0.5 * (grad + grad.mT), None
 
 
 def eigh(batch: Tensor) -> tuple[Tensor, Tensor]:

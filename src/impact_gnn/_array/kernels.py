@@ -17,26 +17,41 @@ PART = 1 << 16
 """Elements below which a part is not worth a thread."""
 
 
-def moments(values: np.ndarray, group: np.ndarray, num_groups: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Count, mean and sum of squared deviations of the rows of each group (see `_array.group_moments`)."""
+def moments(
+    values: np.ndarray, group: np.ndarray, num_groups: int, *, by_column: bool = True
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Count [G], mean [G, f] and sum of squared deviations of the rows of each group (see `_array.group_moments`).
+
+    Squares are [G, f], or with `by_column=False` summed over the columns, [G, 1]: half the sums to keep in cache.
+    """
     values = np.asarray(values)
-    return _moments(values, group, num_groups, _parts(values, num_groups))
+    count, pivot = _first_rows(values, group, num_groups)
+    size, parts = np.maximum(count, 1)[:, None], _parts(values, num_groups)
+    if by_column:
+        total, squares = _sums(values, group, pivot, parts)
+        too_much = total**2
+    else:
+        if values.dtype == np.float32 and count.any():
+            # One row for all groups stays in the first-level cache. A group far from it loses digits of its spread,
+            # but no more than its numbers lost when they were rounded to float32.
+            pivot = np.median(pivot[count > 0], axis=0, keepdims=True)
+        total, squares = _sums_of_rows(values, group, pivot, parts, num_groups)
+        too_much = (total**2).sum(1, keepdims=True)
+    mean = np.where(count[:, None] > 0, pivot + total / size, 0.0)
+    return count, mean, np.maximum(squares - too_much / size, 0.0)
 
 
 def means(values: np.ndarray, group: np.ndarray, num_groups: int) -> tuple[np.ndarray, np.ndarray]:
     """Count [G] and mean [G, f] of the rows of each group, in float64; zero where a group is empty."""
-    values = np.asarray(values)
-    return _means(values, group, num_groups, _parts(values, num_groups))
+    return moments(values, group, num_groups, by_column=False)[:2]
 
 
 def affine(
     values: np.ndarray, group: np.ndarray, origin: np.ndarray, scale: np.ndarray, goal: np.ndarray
 ) -> np.ndarray:
     """`(values − origin[g])·scale[g] + goal[g]` row by row (see `_array.group_affine`)."""
-    values = np.asarray(values)
-    out = np.empty(values.shape, values.dtype)
-    if scale.ndim == 1:
-        scale = scale[:, None]
+    values, scale = np.asarray(values), scale if scale.ndim == 2 else scale[:, None]
+    out = np.empty(values.shape, values.dtype)  # by numpy, which asks for huge pages; numba does not
     _affine(values, group, origin, np.ascontiguousarray(scale), goal, out)
     return out
 
@@ -80,28 +95,24 @@ def lookup(
 
 
 @njit(cache=True)
-def _first_rows(group, num_groups):  # type: ignore[no-untyped-def]
-    count = np.zeros(num_groups, np.int64)
-    first = np.zeros(num_groups, np.int64)
+def _first_rows(values, group, num_groups):  # type: ignore[no-untyped-def]
+    # Size of every group, and its first row. Sums are made of deviations from that row: no cancellation when the
+    # mean is far from zero.
+    count = np.zeros(num_groups)
+    pivot = np.zeros((num_groups, values.shape[1]))
     for i in range(len(group)):
         g = group[i]
         if g >= 0:
             if count[g] == 0:
-                first[g] = i
+                pivot[g] = values[i]
             count[g] += 1
-    return count, first
+    return count, pivot
 
 
 @njit(parallel=True, cache=True)
-def _moments(values, group, num_groups, parts):  # type: ignore[no-untyped-def]
+def _sums(values, group, pivot, parts):  # type: ignore[no-untyped-def]
     rows, columns = values.shape[0], np.uint64(values.shape[1])
-    count, first = _first_rows(group, num_groups)
-    # Deviations from a row of the same group: no cancellation when the mean is far from zero.
-    pivot = np.zeros((num_groups, values.shape[1]))
-    for g in range(num_groups):
-        if count[g]:
-            pivot[g] = values[first[g]]
-    sums = np.zeros((2, parts, num_groups, values.shape[1]))
+    sums = np.zeros((2, parts, pivot.shape[0], pivot.shape[1]))
     for part in prange(parts):
         total, square = sums[0, part], sums[1, part]
         for i in range(rows * part // parts, rows * (part + 1) // parts):
@@ -112,31 +123,30 @@ def _moments(values, group, num_groups, parts):  # type: ignore[no-untyped-def]
                     total[h, j] += deviation
                     square[h, j] += deviation * deviation
     _add_up(sums)
-    for g in range(num_groups):
-        size = max(count[g], 1)
-        for j in range(values.shape[1]):
-            whole = sums[0, 0, g, j]
-            pivot[g, j] += whole / size
-            sums[1, 0, g, j] = max(sums[1, 0, g, j] - whole * whole / size, 0.0)
-    return count.astype(np.float64), pivot, sums[1, 0]
+    return sums[0, 0], sums[1, 0]
 
 
-@njit(parallel=True, cache=True)
-def _means(values, group, num_groups, parts):  # type: ignore[no-untyped-def]
-    rows, columns = values.shape[0], np.uint64(values.shape[1])
-    count, _ = _first_rows(group, num_groups)
-    sums = np.zeros((1, parts, num_groups, values.shape[1]))
+@njit(parallel=True, cache=True, fastmath={"reassoc", "contract"})
+def _sums_of_rows(values, group, pivot, parts, num_groups):  # type: ignore[no-untyped-def]
+    # "reassoc": the squares of a row may be added several at a time, without which the loop would not vectorise.
+    rows, columns, shared = values.shape[0], np.uint64(values.shape[1]), len(pivot) == 1
+    totals = np.zeros((1, parts, num_groups, pivot.shape[1]))
+    squares = np.zeros((1, parts, num_groups, 1))
     for part in prange(parts):
-        total = sums[0, part]
+        total, square = totals[0, part], squares[0, part]
         for i in range(rows * part // parts, rows * (part + 1) // parts):
             if group[i] >= 0:
                 h = np.uint64(group[i])
+                origin = np.uint64(0) if shared else h
+                whole = 0.0
                 for j in range(columns):
-                    total[h, j] += values[i, j]
-    _add_up(sums)
-    for g in range(num_groups):
-        sums[0, 0, g] /= max(count[g], 1)
-    return count.astype(np.float64), sums[0, 0]
+                    deviation = np.float64(values[i, j]) - pivot[origin, j]
+                    total[h, j] += deviation
+                    whole += deviation * deviation
+                square[h, 0] += whole
+    _add_up(totals)
+    _add_up(squares)
+    return totals[0, 0], squares[0, 0]
 
 
 @njit(parallel=True, cache=True)
@@ -204,6 +214,33 @@ def _affine_gradient(grad, values, moved, scale, group, mean, slope, share, out)
         else:
             for j in range(columns):
                 out[i, j] = grad[i, j] * scale[m, j] + (slope[g, j] * (values[i, j] - mean[g, j]) + share[g, j])
+
+
+@njit(parallel=True, cache=True)
+def communities(label, target, period, num_labels, num_groups):  # type: ignore[no-untyped-def]
+    """The group of every row, and of those that are no targets, int32 (see `alignment.Communities`)."""
+    group, labelled = np.empty(len(label), np.int32), np.empty(len(label), np.int32)
+    for i in prange(len(label)):  # no branches: whether a node is a target, or has a label, cannot be foreseen
+        own = np.int32(np.int64(period[i]) * num_labels + label[i]) if label[i] >= 0 else np.int32(-1)
+        labelled[i] = np.int32(-1) if target[i] else own
+        group[i] = np.int32(num_groups - 1) if target[i] else own
+    return group, labelled
+
+
+@njit(cache=True)
+def present(time, low, span):  # type: ignore[no-untyped-def]
+    """Which of the numbers low .. low + span − 1 occur."""
+    out = np.zeros(span, np.bool_)
+    for i in range(len(time)):
+        out[np.uint64(np.int64(time[i]) - low)] = True
+    return out
+
+
+@njit(cache=True)
+def positions(time, low, table, out):  # type: ignore[no-untyped-def]
+    """Writes table[time − low]; differences are taken in 64 bits, where small types would wrap around."""
+    for i in range(len(time)):
+        out[i] = table[np.uint64(np.int64(time[i]) - low)]
 
 
 @njit(parallel=True, cache=True)

@@ -38,13 +38,7 @@ def pieces(group: np.ndarray, num_groups: int) -> Iterator[tuple[int, np.ndarray
             yield int(g), order[low : min(low + BLOCK, starts[g + 1])]
 
 
-def scatter(values: np.ndarray, group: np.ndarray, num_groups: int) -> np.ndarray:
-    """See `_array.group_scatter`."""
-    _, mean = kernels.means(values, group, num_groups)
-    return scatter_about(values, group, mean)
-
-
-def scatter_about(values: np.ndarray, group: np.ndarray, mean: np.ndarray) -> np.ndarray:
+def scatter(values: np.ndarray, group: np.ndarray, mean: np.ndarray) -> np.ndarray:
     """Σ (x − mean_g)(x − mean_g)ᵀ of every group [G, f, f]."""
     width = values.shape[1]
     total = np.zeros((len(mean), width, width))
@@ -61,40 +55,26 @@ def scatter_about(values: np.ndarray, group: np.ndarray, mean: np.ndarray) -> np
 def scatter_gradient(values: np.ndarray, group: np.ndarray, mean: np.ndarray, grad: np.ndarray) -> np.ndarray:
     """dL/dx of `scatter`: (G_g + G_gᵀ)(x − mean_g); the mean's own share adds up to nothing."""
     both = grad + np.swapaxes(grad, 1, 2)
-    nothing = np.zeros(mean.shape)
-    return _mapped(values, group, both, mean, nothing, np.zeros(values.shape, values.dtype))
+    zeros = np.zeros(mean.shape)
+    return _mapped(values, group, both, mean, zeros, np.zeros(values.shape, values.dtype))
 
 
 def apply(values: np.ndarray, group: np.ndarray, maps: np.ndarray, center: np.ndarray) -> np.ndarray:
-    """See `_array.group_map`."""
+    """`A_g (x − center_g) + center_g` row by row; rows with a negative group pass unchanged."""
     return _mapped(values, group, maps, center, center, _where_left_out(values, group))
-
-
-def apply_gradient(
-    grad: np.ndarray, values: np.ndarray, group: np.ndarray, maps: np.ndarray, center: np.ndarray,
-    *, for_maps: bool = True,
-) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:  # fmt: skip
-    """Gradients of `apply` for its values, maps (None unless wanted) and centres."""
-    turned = np.swapaxes(maps, 1, 2)
-    nothing = np.zeros(center.shape)
-    back = _mapped(grad, group, turned, nothing, nothing, _where_left_out(grad, group))
-    total = kernels.means(grad, group, len(maps))
-    summed = total[1] * total[0][:, None]
-    grad_center = summed - np.einsum("gi,gij->gj", summed, maps)
-    return back, outer(grad, values, group, center) if for_maps else None, grad_center
 
 
 def outer(left: np.ndarray, right: np.ndarray, group: np.ndarray, center: np.ndarray) -> np.ndarray:
     """Σ left (right − center_g)ᵀ of every group [G, f, f]."""
     width = left.shape[1]
     total = np.zeros((len(center), width, width))
-    nothing = np.zeros(center.shape)
+    zeros = np.zeros(center.shape)
     if width <= NARROW:
-        _narrow_outer(left, nothing, right, *segments(group, len(center)), center, total)
+        _narrow_outer(left, zeros, right, *segments(group, len(center)), center, total)
         return total
     work = _Workspace(left)
     for g, rows in pieces(group, len(center)):
-        total[g] += work.deviations(0, left, rows, nothing[g]).T @ work.deviations(1, right, rows, center[g])
+        total[g] += work.deviations(0, left, rows, zeros[g]).T @ work.deviations(1, right, rows, center[g])
     return total
 
 
@@ -116,8 +96,8 @@ def family_gradient(
     rest = np.zeros((family.max() + 1, grad.shape[1]))
     np.add.at(rest, family, summed - np.einsum("gi,gij->gj", summed, maps))
     share = rest[family] / np.maximum(size, 1)[:, None]
-    nothing = np.zeros(share.shape)
-    return _mapped(grad, group, np.swapaxes(maps, 1, 2), nothing, share, _where_left_out(grad, group))
+    zeros = np.zeros(share.shape)
+    return _mapped(grad, group, np.swapaxes(maps, 1, 2), zeros, share, _where_left_out(grad, group))
 
 
 def transport(

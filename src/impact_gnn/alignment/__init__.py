@@ -23,24 +23,7 @@ from impact_gnn.alignment.pny import MAPS, coefficients, label_covariances, pny,
 from impact_gnn.alignment.sums import Communities, Moments
 
 __all__ = [
-    "MAPS",
-    "Communities",
-    "JJSums",
-    "Moments",
-    "apply_center",
-    "apply_jjnorm",
-    "apply_standardize",
-    "by_period",
-    "center",
-    "center_by",
-    "coefficients",
-    "jj_scales",
-    "jjnorm",
-    "jjnorm_by",
-    "label_covariances",
-    "pny",
-    "pny_by",
-    "refuse_unless_fits",
-    "standardize",
-    "standardize_by",
-]
+    "MAPS", "Communities", "JJSums", "Moments", "apply_center", "apply_jjnorm", "apply_standardize", "by_period",
+    "center", "center_by", "coefficients", "jj_scales", "jjnorm", "jjnorm_by", "label_covariances", "pny", "pny_by",
+    "refuse_unless_fits", "standardize", "standardize_by",
+]  # fmt: skip

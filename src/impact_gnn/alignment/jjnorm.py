@@ -82,13 +82,15 @@ def jjnorm_by(message: Array, communities: Communities) -> Array:
     """`jjnorm` with the grouping made before."""
     num_labels = communities.num_labels
 
-    def tables(*found: Array) -> tuple[Array, Array, Array]:
-        return _tables(Moments(*found), JJSums.of(Moments(*found), num_labels).compute(), num_labels)
+    def tables(*sums: Array) -> tuple[Array, Array, Array]:
+        return _tables(Moments(*sums), JJSums.of(Moments(*sums), num_labels).compute(), num_labels)
 
-    def pullback(*found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return _pullback(Moments(*found[:3]), *found[3:], num_labels=num_labels)
+    def pullback(*parts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return _pullback(Moments(*parts[:3]), *parts[3:], num_labels=num_labels)
 
-    return group_renormalize(message, communities.group, communities.labelled, communities.num_groups, tables, pullback)
+    return group_renormalize(
+        message, communities.group, communities.labelled, communities.num_groups, tables, pullback, by_column=False
+    )
 
 
 def apply_jjnorm(message: Array, communities: Communities, moments: Moments, scale: Array) -> Array:
@@ -113,7 +115,7 @@ def _pullback(
     moving = (alpha > 0) & (freedom > 0) & (sums.within > 0) & (sums.num_targets > 1)
     slope = by_scale.reshape(-1, num_labels).sum(1) / np.where(moving, 2 * alpha * sums.within, 1.0)
     slope = np.where(moving, slope, 0.0)
-    by_squares = np.empty_like(moments.squares)
+    by_squares = np.empty_like(moments.mean)
     by_squares[:-1] = np.repeat(-slope * alpha**2, num_labels)[:, None]
     by_squares[-1] = (slope * freedom).sum() / max(sums.num_targets - 1, 1)
     size = moments.count[:-1].reshape(-1, num_labels, 1)
@@ -135,5 +137,5 @@ def jj_scales(message: Array, label: Array, time: Array, *, target: Array) -> di
     communities = Communities.of(label, time, target, message)
     moments = communities.moments(as_message(message, len(communities.group)))
     sums = JJSums.of(moments, communities.num_labels)
-    found = zip(communities.times, to_numpy(sums.compute()), to_numpy(sums.count), strict=True)
-    return {int(t): float(alpha) for t, alpha, count in found if count > 0}
+    by_time = zip(communities.times, to_numpy(sums.compute()), to_numpy(sums.count), strict=True)
+    return {int(t): float(alpha) for t, alpha, count in by_time if count > 0}

@@ -10,18 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from impact_gnn import checks
-from impact_gnn._array import (
-    Array,
-    cast,
-    group_map_about_means,
-    group_scatter,
-    is_torch,
-    like,
-    spd_transport,
-    to_numpy,
-    where,
-    xp,
-)
+from impact_gnn._array import Array, cast, group_map, group_scatter, is_torch, like, spd_transport, to_numpy, where, xp
 from impact_gnn.alignment.sums import Communities, as_message
 from impact_gnn.checks import InputError
 
@@ -134,9 +123,11 @@ def pny_by(
     refuse_unless_fits(labels, num_times, width)
     if not exact_gradient and is_torch(previous):
         previous = previous.detach()
+    # 1. Σ_XX[ỹ], over all labelled rows of a label: a community is t·seen + y, so its label is the remainder.
     by_label = where(communities.labelled < 0, communities.labelled, communities.labelled % seen)
     covariance = label_covariances(previous, by_label, labels)
-    # Maps are made for the periods that have labelled nodes; the last time is their goal.
+    # 2. Σ_MM[y, t] = Σ_ỹ c[y, t, ỹ] Σ_XX[ỹ], one product over flattened matrices. Maps are made only for the periods
+    #    that have labelled nodes; the last time is their goal.
     labelled = to_numpy(communities.labelled)
     needed = np.flatnonzero(np.bincount(labelled[labelled >= 0] // seen, minlength=num_times))
     if not len(needed):
@@ -145,11 +136,12 @@ def pny_by(
     mixed = (like(weights[:seen, needed].reshape(-1, labels), message) @ flat).reshape(seen, -1, width, width)
     goal = (like(weights[:seen, -1], message) @ flat).reshape(seen, width, width)
     maps = MAPS[map](mixed, goal, message if message.dtype.itemsize >= 4 else None)
-    # Community t·seen + y takes map (y, position of t among the needed).
+    # 3. Maps are ordered by label, then by period among the needed; rows are ordered by period, then label. Community
+    #    t·seen + y therefore takes map y·len(needed) + position of t. Rows turn about the mean of their label (family).
     position = np.searchsorted(needed, np.arange(num_times))[:, None] + len(needed) * np.arange(seen)
     group = np.where(labelled < 0, -1, position.reshape(-1)[labelled]).astype(np.int32)
     family = np.repeat(np.arange(seen), len(needed))
-    return group_map_about_means(message, like(group, message), maps.reshape(-1, width, width), family)
+    return group_map(message, like(group, message), maps.reshape(-1, width, width), family)
 
 
 def label_covariances(previous: Array, by_label: Array, num_labels: int) -> Array:
@@ -246,11 +238,14 @@ def _mean_degree(communities: Communities, num_labels: int, degree: Array | None
     inside = group >= 0
     count = np.bincount(group[inside], minlength=communities.num_groups).astype(np.float64)
     total = np.bincount(group[inside], given[inside], communities.num_groups)
+    # The last group holds the targets, the others are [T, Y].
     count_yt, total_yt = count[:-1].reshape(num_times, seen).T, total[:-1].reshape(num_times, seen).T
     by_time = total_yt.sum(0) / np.maximum(count_yt.sum(0), 1)
+    # How much more connected a label is than all labels were at the times of its nodes.
     expected = (count_yt * by_time).sum(1)
     factor = np.ones(num_labels)
     factor[:seen] = np.divide(total_yt.sum(1), expected, out=np.ones(seen), where=expected > 0)
+    # Known communities keep their own mean; others take their time's (without labels: the targets') times the factor.
     at_target = total[-1] / max(count[-1], 1)
     out = np.where(count_yt.sum(0) > 0, by_time, at_target)[None, :] * factor[:, None]
     seen_part = out[:seen]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from impact_gnn import checks
-from impact_gnn._array import Array, group_moments, is_torch, like, periods, where
+from impact_gnn._array import Array, group_moments, is_torch, kernels, like, periods, where
 from impact_gnn.checks import InputError
 
 
@@ -35,17 +35,16 @@ class Communities:
         given = checks.array("label", label)
         if given.dtype.kind in "iuf" and given.size == len(when):  # blanked before anything reads them
             given = np.where(marked, given.dtype.type(0), given.reshape(-1))
-        known = np.where(marked, -1, checks.labels("label", given, len(when)))
+        known = checks.labels("label", given, len(when))
         times, period = periods(when)
         num_labels = max(int(known.max()) + 1, 1)
         if len(times) * num_labels >= np.iinfo(np.int32).max:
             raise InputError(
                 f"{len(times)} times and {num_labels} labels make too many communities; bin the times or merge labels."
             )
-        labelled = np.where(known >= 0, period.astype(np.int64) * num_labels + known, -1).astype(np.int32)
-        group = np.where(marked, np.int32(len(times) * num_labels), labelled)
-        like_what = time if reference is None else reference
-        return cls(times, num_labels, like(group, like_what), like(labelled, like_what))
+        group, labelled = kernels.communities(known, marked, period, num_labels, len(times) * num_labels + 1)
+        library = time if reference is None else reference
+        return cls(times, num_labels, like(group, library), like(labelled, library))
 
     @property
     def num_groups(self) -> int:
@@ -53,7 +52,6 @@ class Communities:
         return len(self.times) * self.num_labels + 1
 
     def moments(self, message: Array) -> Moments:
-        """The moments of a message by group."""
         return Moments.of(message, self.group, self.num_groups)
 
 

@@ -5,26 +5,9 @@
 """
 
 from impact_gnn.bounds.measure import Comparison, Shift, compare, shift, sliced_w1, w1
-from impact_gnn.bounds.theory import (
-    Contraction,
-    corollary,
-    equal_means,
-    layer_contraction,
-    theorem_4_3,
-    theorem_4_4,
-)
+from impact_gnn.bounds.theory import Contraction, corollary, equal_means, layer_contraction, theorem_4_3, theorem_4_4
 
 __all__ = [
-    "Comparison",
-    "Contraction",
-    "Shift",
-    "compare",
-    "corollary",
-    "equal_means",
-    "layer_contraction",
-    "shift",
-    "sliced_w1",
-    "theorem_4_3",
-    "theorem_4_4",
-    "w1",
-]
+    "Comparison", "Contraction", "Shift", "compare", "corollary", "equal_means", "layer_contraction", "shift",
+    "sliced_w1", "theorem_4_3", "theorem_4_4", "w1",
+]  # fmt: skip

@@ -46,13 +46,9 @@ class Pairs:
 
 
 def count_pairs(edge_index: Array, code: np.ndarray, num_states: int, num_times: int) -> Pairs:
-    """Counts every edge whose target has a known label by the state of the target and the code of the source.
+    """Counts every edge whose target has a known label by the state of the target and the `code` of the source.
 
-    Args:
-        edge_index: Edges source → target, [2, E]; refused if one points outside the graph.
-        code: Per node its state, or S + period where the label is unknown; smallest unsigned type.
-        num_states: S.
-        num_times: T.
+    Edges that point outside the graph are refused.
 
     Example:
         >>> code = np.array([0, 1, 2, 5], dtype=np.uint8)  # two labels, two times; node 3: unknown, period 1

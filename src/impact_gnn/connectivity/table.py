@@ -15,7 +15,6 @@ from scipy import sparse
 from impact_gnn import checks
 from impact_gnn._array import Array
 from impact_gnn.checks import InputError
-from impact_gnn.connectivity._sparse import divided, grouped, interpolation
 from impact_gnn.connectivity.counting import Pairs
 
 DENSE_BYTES = 1 << 29
@@ -69,7 +68,7 @@ class RelativeConnectivity:
         of neighbours whose label is known. Rows and columns of target periods are zero.
         """
         self._refuse_above("counted", self._num_states**2)
-        return divided(self.pairs.known, self._degree).toarray().reshape(self._shape)
+        return _divided(self.pairs.known, self._degree).toarray().reshape(self._shape)
 
     @property
     def g(self) -> np.ndarray:
@@ -123,7 +122,7 @@ class RelativeConnectivity:
         self._refuse_above("label_mass", self._num_states * self.num_labels)
         row, column, share = _entries(self._counted_part)
         weight = share * omega[row % size, column % size]
-        counted = grouped(weight, row, column // size, (self._num_states, self.num_labels))
+        counted = _grouped(weight, row, column // size, (self._num_states, self.num_labels))
         out = counted.toarray().reshape(self.num_labels, size, self.num_labels)
         # By distance, for rows that take everything from ĝ and for rows that take only the target times from it.
         everything, targets = self._by_distance(omega, 0), self._by_distance(omega, self.num_known)
@@ -165,14 +164,16 @@ class RelativeConnectivity:
         if self.form == "unbiased" and self.pairs.unknown[:, : self.num_known].nnz:
             size = len(self.times)
             row, column, count = _entries(counts)
-            place, inverse = np.unique(row * size + column % size, return_inverse=True)
-            labelled = np.bincount(inverse, count)
-            row_u, column_u, count_u = _entries(self.pairs.unknown)
-            at = np.searchsorted(place, row_u * size + column_u)
-            met = np.flatnonzero(place[np.minimum(at, len(place) - 1)] == row_u * size + column_u)
-            unlabelled = np.bincount(at[met], count_u[met], len(place))
-            counts = grouped(count * (1 + unlabelled / labelled)[inverse], row, column, counts.shape)
-        return divided(counts, self._degree)
+            # A cell is (state of the target, period of the source); labelled neighbours by cell ...
+            cells, cell = np.unique(row * size + column % size, return_inverse=True)
+            labelled = np.bincount(cell, count)
+            # ... and unlabelled ones, where the cell has a labelled neighbour whose proportions they can take.
+            state, period, unknown = _entries(self.pairs.unknown)
+            at = np.searchsorted(cells, state * size + period)
+            shared = np.flatnonzero(cells[np.minimum(at, len(cells) - 1)] == state * size + period)
+            unlabelled = np.bincount(at[shared], unknown[shared], len(cells))
+            counts = _grouped(count * (1 + unlabelled / labelled)[cell], row, column, counts.shape)
+        return _divided(counts, self._degree)
 
     @cached_property
     def _scale(self) -> np.ndarray:
@@ -182,26 +183,27 @@ class RelativeConnectivity:
         same = row % size == column % size
         f = np.bincount(row[same], share[same], self._num_states).reshape(self.num_labels, size)
         if self.form == "printed":
+            # Σ_t f̂(y, t) over the t with t+Δ before the cutoff, by a running sum, and over all t for t−Δ.
             running = np.pad(np.cumsum(f[:, : self.num_known], axis=1), ((0, 0), (1, 0)))
             up = np.searchsorted(past, past[-1] - self.deltas, side="right")
             return running[:, up] + running[:, -1:]
         # A label that never meets its own time has no f̂ at all; its periods with neighbours then count alike.
         f = np.where(f.any(1, keepdims=True), f, self._from_counts)
+        # f̂(y, t) counts once for every known time s that is Δ from t, and twice for s = t, as the numerator does.
         t, s = (index.ravel() for index in np.indices((self.num_known, self.num_known)))
         twice = np.where(t == s, 2.0, 1.0)
-        terms = grouped(twice, t, self._distance[t, s], (size, len(self.deltas)))
+        terms = _grouped(twice, t, self._distance[t, s], (size, len(self.deltas)))
         return (terms.T @ f.T).T
 
     @cached_property
     def _measured(self) -> sparse.csr_array:
-        """ĝ."""
         size, reach = len(self.times), len(self.deltas)
         row, column, share = _entries(self._shares)
         distance = self._distance[row % size, column % size]
         twice = np.where(distance == 0, 2.0, 1.0)  # t+Δ and t−Δ are one pair then, which both sums hold
-        where = row // size * reach + distance
-        total = grouped(share * twice, where, column // size, (self.num_labels * reach, self.num_labels))
-        return divided(total, self._scale.ravel())
+        where = row // size * reach + distance  # the row (y, Δ); times are summed out, labels ỹ stay as columns
+        total = _grouped(share * twice, where, column // size, (self.num_labels * reach, self.num_labels))
+        return _divided(total, self._scale.ravel())
 
     @cached_property
     def _filled(self) -> sparse.csr_array:
@@ -212,7 +214,7 @@ class RelativeConnectivity:
         """
         if self.form == "printed":
             return self._measured
-        return interpolation(self.unobserved, self.deltas) @ self._measured
+        return _interpolation(self.unobserved, self.deltas) @ self._measured
 
     @cached_property
     def _inverse_total(self) -> np.ndarray:
@@ -231,7 +233,7 @@ class RelativeConnectivity:
         t, s = (index.ravel() for index in np.indices((size, size)))
         kept = s >= first
         t, s = t[kept], s[kept]
-        return grouped(omega[t, s].astype(np.float64), t, self._distance[t, s], (size, len(self.deltas)))
+        return _grouped(omega[t, s].astype(np.float64), t, self._distance[t, s], (size, len(self.deltas)))
 
     @cached_property
     def _from_counts(self) -> np.ndarray:
@@ -245,9 +247,10 @@ class RelativeConnectivity:
         """The counted entries of `extended`; "unbiased" scales a row to the mass that ĝ gives the known times."""
         if self.form == "printed":
             return self._shares
+        # What ĝ leaves for the known times: 1 minus the share of the target times. Rows then sum to 1.
         mass = 1 - self._total(self.num_known) * self._inverse_total
         scale = np.divide(self._shares.sum(1), mass.ravel(), out=np.zeros(self._num_states), where=mass.ravel() > 0)
-        return divided(self._shares, scale)
+        return _divided(self._shares, scale)
 
     def _of_label(self, matrix: sparse.csr_array, label: int) -> sparse.csr_array:
         reach = len(self.deltas)
@@ -270,3 +273,47 @@ def _entries(matrix: sparse.csr_array) -> tuple[np.ndarray, np.ndarray, np.ndarr
     """Rows, columns (int64, so that products of them cannot overflow) and values."""
     coo = matrix.tocoo()
     return coo.row.astype(np.int64), coo.col.astype(np.int64), coo.data
+
+
+def _grouped(data: np.ndarray, row: np.ndarray, column: np.ndarray, shape: tuple[int, int]) -> sparse.csr_array:
+    """A CSR matrix in which entries of the same place have been added up."""
+    return sparse.coo_array((data, (row, column)), shape=shape).tocsr()
+
+
+def _divided(matrix: sparse.csr_array, divisor: np.ndarray) -> sparse.csr_array:
+    """`matrix` with every row divided by its entry of `divisor`; zero where that is zero."""
+    factor = np.divide(1.0, divisor, out=np.zeros(len(divisor)), where=divisor != 0)
+    out = matrix.astype(np.float64)
+    out.data *= np.repeat(factor, np.diff(out.indptr))
+    return out
+
+
+def _interpolation(missing: np.ndarray, position: np.ndarray) -> sparse.csr_array:
+    """The matrix that fills the missing entries along the last axis of an array [R, D], acting on [R·D, ·].
+
+    A missing entry lies on the straight line between the nearest present ones, is held constant beyond the first and
+    the last, and is zero in a row where all are missing; `position` says where the D entries stand, increasing.
+
+    Example:
+        >>> fill = _interpolation(np.array([[False, True, False, True]]), np.array([0, 1, 4, 9]))
+        >>> fill @ np.array([8.0, 0.0, 4.0, 0.0])
+        array([8., 7., 4., 4.])
+    """
+    rows, size = missing.shape
+    place = np.broadcast_to(np.arange(size), missing.shape)
+    # The nearest present entry on either side; beyond the first and last it is the same one, in empty rows any.
+    left = np.maximum.accumulate(np.where(missing, -1, place), axis=1)
+    right = np.minimum.accumulate(np.where(missing, size, place)[:, ::-1], axis=1)[:, ::-1]
+    present = left[:, -1:] >= 0
+    left, right = np.where(left < 0, right, left), np.where(right == size, left, right)
+    left, right = np.where(present, left, 0), np.where(present, right, 0)
+    gap = position[right] - position[left]
+    weight = np.where(gap > 0, (position - position[left]) / np.maximum(gap, 1), 0.0)
+    at = np.arange(rows * size)
+    base = at // size * size
+    return _grouped(
+        np.concatenate([((1 - weight) * present).ravel(), (weight * present).ravel()]),
+        np.concatenate([at, at]),
+        np.concatenate([base + left.ravel(), base + right.ravel()]),
+        (rows * size, rows * size),
+    )

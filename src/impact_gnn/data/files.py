@@ -12,9 +12,8 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from impact_gnn import _files
-from impact_gnn.checks import InputError, distinct, features, listing
-from impact_gnn.data import _archive
-from impact_gnn.data._reading import guarded
+from impact_gnn.checks import InputError, distinct, features, guarded, listing
+from impact_gnn.data.archive import read_archive
 from impact_gnn.graph import HOMOGENEOUS, TemporalGraph, saved
 
 
@@ -42,7 +41,7 @@ def load(path: str | Path, *, verify: bool = False) -> TemporalGraph:
     if not path.exists():
         raise InputError(f"{path} does not exist; give a folder with nodes.csv and edges.csv, or an .npz file.")
     if path.suffix == ".npz":
-        return _from_archive(path)
+        return read_archive(path)
     raise InputError(f"{path} is not a graph that can be read; give a folder, or an .npz file.")
 
 
@@ -56,18 +55,6 @@ def _from_saved(path: Path, verify: bool) -> TemporalGraph:
     else:
         graph = TemporalGraph.hetero(nodes=parts["nodes"], edges=parts["edges"], target=parts["target"], **common)
     return graph if parts["cutoff"] is None else graph.masked(parts["cutoff"])
-
-
-def _from_archive(path: Path) -> TemporalGraph:
-    def names() -> list[str]:
-        with np.load(path, allow_pickle=False) as archive:
-            return list(archive.files)
-
-    def read(wanted: list[str]) -> dict[str, np.ndarray]:
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in wanted}
-
-    return _archive.graph_of(str(path), guarded(path, names), lambda wanted: guarded(path, lambda: read(wanted)))
 
 
 def _from_tables(folder: Path) -> TemporalGraph:
@@ -96,15 +83,15 @@ def _from_tables(folder: Path) -> TemporalGraph:
 
 
 def _table_file(folder: Path, name: str) -> Path:
-    found = [folder / f"{name}.{suffix}" for suffix in ("csv", "parquet") if (folder / f"{name}.{suffix}").exists()]
-    if not found:
+    files = [folder / f"{name}.{suffix}" for suffix in ("csv", "parquet") if (folder / f"{name}.{suffix}").exists()]
+    if not files:
         raise InputError(
             f"{folder} holds neither {name}.csv nor {name}.parquet; a graph folder needs nodes and edges, "
             f"or the manifest.json of a saved graph."
         )
-    if len(found) > 1:
-        raise InputError(f"{folder} holds both {found[0].name} and {found[1].name}; keep one of them.")
-    return found[0]
+    if len(files) > 1:
+        raise InputError(f"{folder} holds both {files[0].name} and {files[1].name}; keep one of them.")
+    return files[0]
 
 
 def _table(folder: Path, name: str) -> pa.Table:
@@ -195,20 +182,20 @@ def _positions(edges: pa.Table, side: str, file: str, ids: pa.Array, nodes_file:
                 f"column '{side}' of {file} holds {column.type}, the ids of {nodes_file} are {ids.type}; "
                 f"write ids the same way in both files."
             ) from None
-    found = pc.index_in(column, value_set=ids)
-    if found.null_count:
-        row = pc.index(pc.is_null(found), True).as_py()
+    position = pc.index_in(column, value_set=ids)
+    if position.null_count:
+        row = pc.index(pc.is_null(position), True).as_py()
         raise InputError(
-            f"{file} names {found.null_count} times a {side} that is not in {nodes_file}, "
+            f"{file} names {position.null_count} times a {side} that is not in {nodes_file}, "
             f"first {column[row].as_py()!r} in row {row + 1}; add the node or remove the edge."
         )
-    return found.to_numpy(zero_copy_only=False).astype(np.int64)
+    return position.to_numpy(zero_copy_only=False).astype(np.int64)
 
 
 def _features(folder: Path, nodes: pa.Table, file: str) -> np.ndarray | None:
-    beside = folder / "features.npy"
-    if beside.exists():
-        return features("features.npy", _files.open_array(beside), nodes.num_rows)
+    file_of_all = folder / "features.npy"
+    if file_of_all.exists():
+        return features("features.npy", _files.open_array(file_of_all), nodes.num_rows)
     names = [name for name in nodes.column_names if name not in ("id", "time", "label")]
     if not names:
         return None

@@ -18,6 +18,7 @@ run as in ogbn-mag, one way; use `graph.undirected()` for the ways back.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -25,8 +26,7 @@ import numpy as np
 
 from impact_gnn import checks
 from impact_gnn.checks import InputError
-from impact_gnn.data._draw import draw_nodes
-from impact_gnn.data._links import Links, Side
+from impact_gnn.data import drawing
 from impact_gnn.data.tsbm import TSBM
 from impact_gnn.graph import TemporalGraph
 
@@ -58,9 +58,6 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"mag": MAG})
 
 SIZES = ("num_papers", "num_authors", "num_fields", "num_institutions", "citations", "writes", "topics", "affiliations")
 """Arguments that `scaled` multiplies."""
-
-ROWS = 1 << 15
-"""Papers whose features are drawn in one go."""
 
 
 def hetero_tsbm(
@@ -120,9 +117,9 @@ def hetero_tsbm(
     }  # fmt: skip
     counts = {"citations": citations, "writes": writes, "topics": topics, "affiliations": affiliations}
     for name, value in {**sizes, **counts, "seed": seed}.items():
-        _at_least(name, value, 1 if name in sizes else 0)
+        checks.at_least(name, value, 1 if name in sizes else 0)
     for name, share in (("decay", decay), ("activity", activity), ("homophily", homophily)):
-        _from_zero_to_one(name, share)
+        checks.share(name, share)
     chance, links, authors, *rest = np.random.SeedSequence(int(seed)).spawn(5)
     mean = np.random.default_rng(chance).standard_normal((num_labels, num_features))
     # The papers are those of a block model; its own edges are drawn by label pairs, ours by the two bases.
@@ -130,7 +127,7 @@ def hetero_tsbm(
         mean, np.full(num_labels, feature_std), np.ones((num_labels,) * 2), np.full((num_labels,) * 2, float(decay)),
         num_papers, num_times, start=start,
     )  # fmt: skip
-    papers = Side(*draw_nodes(model, np.random.default_rng(rest[0])))
+    papers = Side(*drawing.draw_nodes(model, np.random.default_rng(rest[0])))
     people, fields, places = _others(authors, num_authors, num_fields, num_institutions, num_labels, num_times)
     laws = {
         CITES: Links("citations", papers, papers, num_labels, num_times, citations, homophily, decay),
@@ -140,12 +137,13 @@ def hetero_tsbm(
     }
     edges = {}
     for (triple, law), each in zip(laws.items(), links.spawn(len(laws)), strict=True):
-        found = law.draw(each)
-        edges[triple] = np.stack([found.max(0), found.min(0)]) if law.within else np.ascontiguousarray(found)
+        drawn = law.draw(each)
+        edges[triple] = np.stack([drawn.max(0), drawn.min(0)]) if law.within else np.ascontiguousarray(drawn)
+    features = drawing.feature_chunks(model, papers.label, np.random.default_rng(rest[1]))
     return TemporalGraph.hetero(
         nodes={
             "paper": {
-                "x": _features(model, papers.label, np.random.default_rng(rest[1])),
+                "x": drawing.joined(features, (num_papers, num_features)),
                 "y": papers.label.astype(np.int64),
                 "time": start + papers.period.astype(np.int64),
             },
@@ -183,22 +181,118 @@ def _others(
     return people, rest[0], rest[1]
 
 
-def _features(model: TSBM, label: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    mean, std = model.mean.astype(np.float32), model.std.astype(np.float32)
-    out = np.empty((len(label), model.num_features), np.float32)
-    for first in range(0, len(label), ROWS):
-        rows, kind = out[first : first + ROWS], label[first : first + ROWS]
-        rng.standard_normal(out=rows, dtype=np.float32)
-        rows *= std[kind, None]
-        rows += mean[kind]
-    return out
+@dataclass(frozen=True, eq=False)
+class Side:
+    """Nodes of one kind: for each its label and its period."""
+
+    label: np.ndarray
+    period: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.label)
+
+    def sizes(self, labels: int, periods: int) -> np.ndarray:
+        """Nodes per label and period [Y, T]."""
+        key = self.label.astype(np.int64) * periods + self.period
+        return np.bincount(key, minlength=labels * periods).reshape(labels, periods)
 
 
-def _at_least(name: str, value: int, least: int) -> None:
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
-        raise InputError(f"{name}={checks.shown(value)} is not possible; give a whole number of at least {least}.")
+@dataclass(frozen=True, eq=False)
+class Links:
+    """The law of one relation, and the graph's nodes on its two sides.
 
+    There are (labels · periods)² pairs of blocks, too many where labels are many. But only two bases occur. So all
+    pairs of two *periods* are thrown with `different` and those of equal labels are put aside; the pairs of equal
+    labels are then thrown label by label with `same`. Every pair has its own probability, and the work is that of the
+    links.
 
-def _from_zero_to_one(name: str, value: float) -> None:
-    if not isinstance(value, int | float | np.number) or isinstance(value, bool) or not 0 <= value <= 1:
-        raise InputError(f"{name}={checks.shown(value)} is not possible; give a number from 0 to 1.")
+    Args:
+        name: Of the relation, for refusals.
+        rows: Nodes on the one side.
+        columns: Nodes on the other side; the very same object for links within one kind, each unordered pair once.
+        num_labels: Number of labels Y.
+        num_times: Number of periods T.
+        expected: Expected number of links.
+        homophily: Expected share of links between nodes of one label.
+        decay: γ.
+    """
+
+    name: str
+    rows: Side
+    columns: Side
+    num_labels: int
+    num_times: int
+    expected: int
+    homophily: float
+    decay: float
+
+    @property
+    def within(self) -> bool:
+        return self.rows is self.columns
+
+    def bases(self) -> tuple[float, float]:
+        """(same, different): the probabilities of a link at the same period that give the expected numbers."""
+        decay = self.decays()
+        rows, columns = (side.sizes(self.num_labels, self.num_times) for side in (self.rows, self.columns))
+        equal = float(np.einsum("ys,st,yt->", rows, decay, columns, dtype=np.float64, optimize=True))
+        pairs = float(rows.sum(0) @ decay @ columns.sum(0))
+        unequal = pairs - equal
+        if self.within:  # no node with itself, every pair once
+            equal, unequal = (equal - len(self.rows)) / 2, unequal / 2
+        share = self.homophily if self.num_labels > 1 else 1.0
+        bases = []
+        for what, number, room in (
+            ("of one label", share * self.expected, equal),
+            ("of different labels", (1 - share) * self.expected, unequal),
+        ):
+            if number > room:
+                raise InputError(
+                    f"{self.name}={self.expected:,} cannot be reached: {number:,.0f} links between nodes {what} are "
+                    f"wanted where {max(room, 0):,.0f} are possible; give fewer links, more nodes or a decay nearer 1."
+                )
+            bases.append(number / room if room > 0 else 0.0)
+        return bases[0], bases[1]
+
+    def decays(self) -> np.ndarray:
+        """γ^|Δ| [T, T]; 0⁰ = 1, so that the same period is kept."""
+        steps = np.arange(self.num_times)
+        return float(self.decay) ** np.abs(np.subtract.outer(steps, steps))
+
+    def draw(self, seed: np.random.SeedSequence) -> np.ndarray:
+        """The links [2, E] as (row node, column node)."""
+        same, different = self.bases()
+        apart, alike = seed.spawn(2)
+        nobody = np.zeros(len(self.rows), np.int64), np.zeros(len(self.columns), np.int64)
+        others = self._blockwise(different, *nobody, 1, apart)
+        others = others[:, self.rows.label[others[0]] != self.columns.label[others[1]]]
+        own = self._blockwise(same, self.rows.label, self.columns.label, self.num_labels, alike)
+        return np.concatenate([others, own], axis=1)
+
+    def _blockwise(
+        self, base: float, row_group: np.ndarray, column_group: np.ndarray, groups: int, seed: np.random.SeedSequence
+    ) -> np.ndarray:
+        """Pairs of equal group, a block being the nodes of a group and period."""
+        times = self.num_times
+        members, sizes = [], []
+        for side, group in ((self.rows, row_group), (self.columns, column_group))[: 1 if self.within else 2]:
+            block = group.astype(np.int64) * times + side.period
+            members.append(np.argsort(block, kind="stable"))
+            sizes.append(np.bincount(block, minlength=groups * times))
+        offset = np.concatenate([[0], np.cumsum(np.concatenate(sizes))])
+        group, row, column = (part.ravel() for part in np.indices((groups, times, times)))
+        if self.within:
+            once = row <= column
+            group, row, column = group[once], row[once], column[once]
+        first, second = group * times + row, group * times + column
+        chance = base * self.decays()[row, column]
+        pairs = sizes[0][first] * sizes[-1][second]
+        if self.within:
+            pairs = np.where(first == second, sizes[0][first] * (sizes[0][first] - 1) // 2, pairs)
+        else:
+            second = second + groups * times  # blocks of the other side are numbered on
+        work = drawing.cut(first, second, pairs, chance)
+        state = np.uint64(seed.generate_state(1, np.uint64)[0])
+        count = drawing.count_edges(work, state)
+        nodes = np.concatenate(members)
+        both = drawing.draw_edges(work, count, 0, len(count), nodes, offset, False, state)
+        return both[:, ::2]  # each pair is drawn in both directions, side by side

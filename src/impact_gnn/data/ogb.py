@@ -6,17 +6,20 @@ features and edges stay where they are and are mapped into memory. The `ogb` pac
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import gzip
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.csv
 
 from impact_gnn import checks
-from impact_gnn.checks import InputError
-from impact_gnn.data import _csv, _npz
+from impact_gnn.checks import InputError, guarded
+from impact_gnn.data.archive import mapped
 from impact_gnn.graph import TemporalGraph, Triple
 
 DATASETS: Mapping[str, str] = MappingProxyType(
@@ -32,6 +35,9 @@ FIELDS: Mapping[str, tuple[str, type]] = MappingProxyType(
     }
 )
 """Where a type's arrays are, and as what they are read; labels may be missing (NaN)."""
+
+BLOCK = 1 << 24
+"""Bytes of text that are parsed in one go."""
 
 PYG_FILE = Path("processed") / "geometric_data_processed.pt"
 
@@ -114,40 +120,40 @@ def _folder(name: str, root: Path) -> Path:
 
 def _from_tables(raw: Path) -> TemporalGraph:
     """One type of node: `edge`, `node-feat`, `node_year`, `node-label`."""
-    nodes, edges = (int(_csv.table(raw / f"num-{what}-list.csv.gz", header=False)[0][0]) for what in ("node", "edge"))
+    nodes, edges = (int(table(raw / f"num-{what}-list.csv.gz", header=False)[0][0]) for what in ("node", "edge"))
     return TemporalGraph(
-        x=_csv.matrix(raw / "node-feat.csv.gz", np.float32, rows=nodes),
-        y=_csv.matrix(raw / "node-label.csv.gz", np.float64, rows=nodes)[:, 0],
-        time=_csv.matrix(raw / "node_year.csv.gz", np.int64, rows=nodes)[:, 0],
-        edge_index=_csv.matrix(raw / "edge.csv.gz", np.int64, rows=edges, turned=True),
+        x=matrix(raw / "node-feat.csv.gz", np.float32, rows=nodes),
+        y=matrix(raw / "node-label.csv.gz", np.float64, rows=nodes)[:, 0],
+        time=matrix(raw / "node_year.csv.gz", np.int64, rows=nodes)[:, 0],
+        edge_index=matrix(raw / "edge.csv.gz", np.int64, rows=edges, turned=True),
     )
 
 
 def _from_relations(raw: Path) -> TemporalGraph:
     """Several types: a folder per relation, and per type that has features, a year or labels."""
-    head, sizes = _csv.table(raw / "num-node-dict.csv.gz", header=True)[:2]
+    head, sizes = table(raw / "num-node-dict.csv.gz", header=True)[:2]
     nodes: dict[str, dict[str, Any]] = {kind: {"num_nodes": int(size)} for kind, size in zip(head, sizes, strict=True)}
     for kind, part in nodes.items():
         for field, (where, dtype) in FIELDS.items():
             file = raw / where.format(kind)
             if file.is_file():
-                values = _csv.matrix(file, dtype, rows=part["num_nodes"])
+                values = matrix(file, dtype, rows=part["num_nodes"])
                 part[field] = values if field == "x" else values[:, 0]
     labelled = [kind for kind, part in nodes.items() if "y" in part]
     if len(labelled) != 1:
         raise InputError(f"{raw} has labels for {len(labelled)} types of node, one was expected; download it again.")
     edges: dict[Triple, np.ndarray] = {}
-    for source, relation, target in _csv.table(raw / "triplet-type-list.csv.gz", header=False):
+    for source, relation, target in table(raw / "triplet-type-list.csv.gz", header=False):
         place = raw / "relations" / f"{source}___{relation}___{target}"
-        count = int(_csv.table(place / "num-edge-list.csv.gz", header=False)[0][0])
-        edges[source, relation, target] = _csv.matrix(place / "edge.csv.gz", np.int64, rows=count, turned=True)
+        count = int(table(place / "num-edge-list.csv.gz", header=False)[0][0])
+        edges[source, relation, target] = matrix(place / "edge.csv.gz", np.int64, rows=count, turned=True)
     return TemporalGraph.hetero(nodes=nodes, edges=edges, target=labelled[0])
 
 
 def _from_arrays(raw: Path) -> TemporalGraph:
     """One type of node, its arrays mapped: `edge_index`, `node_feat`, `node_year`, and `node_label` beside them."""
-    arrays = {name: _npz.mapped(raw / "data.npz", name) for name in ("edge_index", "node_feat", "node_year")}
-    label = _npz.mapped(raw / "node-label.npz", "node_label")
+    arrays = {name: mapped(raw / "data.npz", name) for name in ("edge_index", "node_feat", "node_year")}
+    label = mapped(raw / "node-label.npz", "node_label")
     return TemporalGraph(
         x=arrays["node_feat"], y=label.reshape(-1), time=arrays["node_year"].reshape(-1),
         edge_index=arrays["edge_index"],
@@ -161,13 +167,42 @@ def _from_processed(name: str, folder: Path) -> TemporalGraph:
             f"{folder} has no raw files that can be read, and other processed files than PyG's are pickles, which "
             f"are never loaded; fetch the raw files again with {download_command(name, folder.parent)}"
         )
-    from impact_gnn.data.ogb_processed import read  # needs torch
+    return _read_processed(file)
 
-    return read(file)
+
+def _read_processed(file: Path) -> TemporalGraph:
+    """The graph in PyG's `geometric_data_processed.pt`, whose tensors are mapped into memory; needs torch.
+
+    The file is a pickle, and pickles can run code when they are loaded. `torch.load(weights_only=True)` builds nothing
+    but tensors, plain containers and classes that were named beforehand; named here are the four in which PyG keeps a
+    graph. Anything else in the file is refused.
+    """
+    import torch
+    from torch_geometric.data import Data
+    from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
+    from torch_geometric.data.storage import GlobalStorage
+
+    from impact_gnn.data.pyg import from_pyg
+
+    allow = getattr(torch.serialization, "safe_globals", None)
+    if allow is None:
+        raise InputError(f"{file} can be read with torch 2.5 or later; install it, or restore the raw files.")
+    try:
+        with allow([Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]):
+            content = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
+    except Exception as error:  # damaged archives and refused classes raise many kinds
+        reason = " ".join(str(error).split())[:160]
+        raise InputError(
+            f"{file} holds more than tensors, or is damaged, and is not loaded ({reason}); restore the raw files."
+        ) from None
+    data = content[0] if isinstance(content, tuple) and content else content
+    if not isinstance(data, Data):
+        raise InputError(f"{file} holds no graph but a {type(data).__name__}; restore the raw files.")
+    return from_pyg(data, time="node_year")
 
 
 def _rows(file: Path, num_nodes: int) -> np.ndarray:
-    rows = _csv.matrix(file, np.int64, turned=True)
+    rows = matrix(file, np.int64, turned=True)
     rows = rows[0] if len(rows) else np.empty(0, np.int64)
     if len(rows) == 0 or rows.min() < 0 or rows.max() >= num_nodes:
         raise InputError(f"{file} must name some of {num_nodes} nodes by position; download it again.")
@@ -184,3 +219,62 @@ def _cutoff(graph: TemporalGraph, train: np.ndarray, valid: np.ndarray, test: np
             f"download it again."
         )
     return first
+
+
+def matrix(path: Path, dtype: Any, *, rows: int | None = None, turned: bool = False) -> np.ndarray:
+    """The numbers in a `.csv.gz` file, [rows, columns] or `turned`; an empty field is NaN.
+
+    `rows` says how many rows there must be, None takes as many as there are.
+    """
+    return guarded(path, lambda: _matrix(path, np.dtype(dtype), rows, turned))
+
+
+def table(path: Path, *, header: bool) -> list[list[str]]:
+    """A small file as rows of text; the first row holds the names if it has a header."""
+
+    def read() -> list[list[str]]:
+        with gzip.open(path, "rt", encoding="utf-8", newline="") as lines:
+            rows = [line.rstrip("\r\n").split(",") for line in lines if line.strip()]
+        if len(rows) < (2 if header else 1):
+            raise InputError(f"{path} has too few rows; download it again.")
+        return rows
+
+    return guarded(path, read)
+
+
+def _matrix(path: Path, dtype: np.dtype, rows: int | None, turned: bool) -> np.ndarray:
+    if rows is None:
+        parts = list(_blocks(path, dtype))
+        out = np.concatenate(parts, axis=1) if parts else np.empty((0, 0), dtype)
+        return out if turned else np.ascontiguousarray(out.T)
+    out, done = np.empty((0, 0), dtype), 0
+    for block in _blocks(path, dtype):
+        if done == 0:
+            out = np.empty((len(block), rows) if turned else (rows, len(block)), dtype)
+        stop = done + block.shape[1]
+        if stop <= rows:
+            (out if turned else out.T)[:, done:stop] = block
+        done = stop
+    if done != rows:
+        raise InputError(f"{path} has {done} rows where {rows} belong; download it again.")
+    return out
+
+
+def _blocks(path: Path, dtype: np.dtype) -> Iterator[np.ndarray]:
+    """Consecutive rows as [columns, rows]."""
+    with gzip.open(path, "rt", encoding="ascii", newline="") as lines:
+        first = lines.readline().strip()
+    if not first:
+        return
+    kind = pa.from_numpy_dtype(dtype)
+    names = [f"f{k}" for k in range(first.count(",") + 1)]
+    with pa.input_stream(path, compression="gzip") as stream:
+        reader = pyarrow.csv.open_csv(
+            stream,
+            read_options=pyarrow.csv.ReadOptions(column_names=names, block_size=BLOCK, use_threads=False),
+            convert_options=pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(names, kind)),
+        )
+        for batch in reader:
+            if dtype.kind != "f" and any(column.null_count for column in batch.columns):
+                raise InputError(f"{path} has empty fields where whole numbers belong; download it again.")
+            yield np.stack([column.to_numpy(zero_copy_only=False) for column in batch.columns]).astype(dtype)

@@ -84,10 +84,10 @@ def _from_dictionaries(data: Data, time: Any, label: str, target: str | None) ->
     sizes = dict(data.num_nodes_dict) if "num_nodes_dict" in data else {}
     given = {"x": data.get("x_dict"), label: data.get(f"{label}_dict")}
     if isinstance(time, str):
-        found = data.get(time) if data.get(time) is not None else data.get(f"{time}_dict")
-        if not isinstance(found, Mapping):
+        times = data.get(time) if data.get(time) is not None else data.get(f"{time}_dict")
+        if not isinstance(times, Mapping):
             raise InputError(f"data has no dictionary called {time!r}; pass the name of the one that holds times.")
-        time = found
+        time = times
     edges = {triple: {"edge_index": value} for triple, value in data.edge_index_dict.items()}
     kinds = list(dict.fromkeys([*sizes, *(kind for triple in edges for kind in (triple[0], triple[2]))]))
     stores: dict[str, dict[str, Any]] = {kind: {} for kind in kinds}
@@ -115,11 +115,11 @@ def _hetero(
             "num_nodes": sizes.get(kind),
         }
     if target is None:
-        able = [kind for kind, part in nodes.items() if part["y"] is not None and part["time"] is not None]
-        if len(able) != 1:
-            found = f"{listing(able)} all have them" if able else "no type has both"
-            raise InputError(f"the type to classify needs labels and time, but {found}; pass target=... and time=...")
-        target = able[0]
+        candidates = [kind for kind, part in nodes.items() if part["y"] is not None and part["time"] is not None]
+        if len(candidates) != 1:
+            which = f"{listing(candidates)} all have them" if candidates else "no type has both"
+            raise InputError(f"the type to classify needs labels and time, but {which}; pass target=... and time=...")
+        target = candidates[0]
     relations = {}
     for triple, store in edges.items():
         if store.get("edge_index") is None:

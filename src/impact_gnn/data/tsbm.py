@@ -28,7 +28,7 @@ import numpy as np
 
 from impact_gnn import _files, checks
 from impact_gnn.checks import InputError
-from impact_gnn.data._draw import Draw
+from impact_gnn.data.drawing import Draw
 from impact_gnn.graph import TemporalGraph
 
 PROTOCOLS = ("text", "released")
@@ -80,7 +80,7 @@ class TSBM:
     def __post_init__(self) -> None:
         checks.choice("protocol", self.protocol, PROTOCOLS)
         for number, least in (("num_nodes", 1), ("num_times", 1), ("seed", 0), ("start", -MAX_TIME)):
-            _at_least(number, getattr(self, number), least)
+            checks.at_least(number, getattr(self, number), least)
         if self.start > MAX_TIME:
             raise InputError(f"start={self.start} is too large for 64-bit times; give at most {MAX_TIME}.")
         mean = checks.features("mean", self.mean, None)
@@ -109,12 +109,10 @@ class TSBM:
 
     @property
     def num_labels(self) -> int:
-        """Number of labels Y."""
         return len(self.mean)
 
     @property
     def num_features(self) -> int:
-        """Number of features f."""
         return self.mean.shape[1]
 
     @property
@@ -178,13 +176,8 @@ class TSBM:
         Takes time proportional to the edges. The same seed gives the same graph.
         """
         draw = Draw(self, self._seed(seed), np.dtype(np.int64))  # the type PyTorch wants for positions
-        x = np.empty((self.num_nodes, self.num_features), np.float32)
-        first = 0
-        for rows in draw.feature_chunks():
-            x[first : first + len(rows)] = rows
-            first += len(rows)
         return TemporalGraph(
-            x=x,
+            x=draw.features(),
             y=draw.label.astype(np.int64),
             time=self.start + draw.period.astype(np.int64),
             edge_index=draw.edges(),
@@ -199,9 +192,7 @@ class TSBM:
         return Draw(self, self._seed(seed)).edge_chunks(size)
 
     def _seed(self, seed: int | None) -> int:
-        seed = self.seed if seed is None else seed
-        _at_least("seed", seed, 0)
-        return int(seed)
+        return checks.at_least("seed", self.seed if seed is None else seed, 0)
 
     def block_probability(self) -> np.ndarray:
         """`probability` as a matrix [T·Y, T·Y] over blocks, numbered by time, then label, as the nodes are."""
@@ -241,10 +232,10 @@ def tsbm_model(
     checks.choice("protocol", protocol, PROTOCOLS)
     sizes = {"num_nodes": num_nodes, "num_times": num_times, "num_labels": num_labels, "num_features": num_features}
     for name, value in sizes.items():
-        _at_least(name, value, 1)
-    _at_least("seed", seed, 0)
-    _fraction("same", same)
-    _fraction("different", different)
+        checks.at_least(name, value, 1)
+    checks.at_least("seed", seed, 0)
+    checks.share("same", same, "a probability")
+    checks.share("different", different, "a probability")
 
     rng = np.random.default_rng(np.random.SeedSequence(int(seed)).spawn(1)[0])
     mean = rng.standard_normal((num_labels, num_features))
@@ -361,7 +352,7 @@ def _expected_pairs(model: TSBM) -> tuple[float, float]:
 
 
 def _with_mean_degree(model: TSBM, mean_degree: float) -> TSBM:
-    if not (_is_number(mean_degree) and mean_degree > 0):
+    if not (checks.is_number(mean_degree) and mean_degree > 0):
         raise InputError(f"mean_degree={mean_degree!r} is not a positive number; give the edges a node should have.")
     now = model.expected_edges / model.num_nodes
     if now == 0:
@@ -382,7 +373,7 @@ def _chosen_std(feature_std: float | str | None, protocol: str, random_std: np.n
         feature_std = "uniform" if protocol == "text" else RELEASED_NOISE
     if isinstance(feature_std, str) and feature_std == "uniform":
         return random_std
-    if not (_is_number(feature_std) and float(feature_std) >= 0):
+    if not (checks.is_number(feature_std) and float(feature_std) >= 0):
         raise InputError(f"feature_std={feature_std!r} is not known; give a number of at least 0, or 'uniform'.")
     return np.full(len(random_std), float(feature_std))
 
@@ -393,7 +384,7 @@ def _chosen_decay(decay: float | str, random_decay: np.ndarray) -> np.ndarray:
         if decay == "random-zero-diagonal":
             np.fill_diagonal(random_decay, 0.0)
         return random_decay
-    if not (_is_number(decay) and 0 <= decay <= 1):
+    if not (checks.is_number(decay) and 0 <= decay <= 1):
         names = " or ".join(map(repr, RANDOM_DECAYS))
         raise InputError(f"decay={decay!r} is not known; give a number from 0 to 1, {names}.")
     return np.full(random_decay.shape, float(decay))
@@ -402,17 +393,3 @@ def _chosen_decay(decay: float | str, random_decay: np.ndarray) -> np.ndarray:
 def _symmetric(values: np.ndarray) -> np.ndarray:
     upper = np.triu(values)
     return upper + np.triu(upper, 1).T
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool) and bool(np.isfinite(value))
-
-
-def _fraction(name: str, value: float) -> None:
-    if not (_is_number(value) and 0 <= value <= 1):
-        raise InputError(f"{name}={value!r} is not a probability; give a number from 0 to 1.")
-
-
-def _at_least(name: str, value: int, least: int) -> None:
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
-        raise InputError(f"{name}={value!r} is not possible; give a whole number of at least {least}.")

@@ -5,56 +5,20 @@ rows; spatial ones (`GCN`, `SAGE`, `GAT`, `RevGAT`, `LinearRevGAT`) read feature
 alignment for every layer's message. `fit` trains either kind.
 """
 
-from impact_gnn.nn.alignment import PNY, JJNorm, TimeCenter, TimeStandardize
+from impact_gnn.nn.alignment import ALIGNMENTS, PNY, Align, JJNorm, Message, TimeCenter, TimeStandardize, align_layer
 from impact_gnn.nn.curriculum import Curriculum
-from impact_gnn.nn.gamlp import GAMLP
-from impact_gnn.nn.gat import GAT
-from impact_gnn.nn.gcn import GCN
-from impact_gnn.nn.messages import ALIGNMENTS, Align, Message, align_layer
+from impact_gnn.nn.decoupled import GAMLP, SGC, SIGN
+from impact_gnn.nn.hetero import RpHGNN, SeHGNN
 from impact_gnn.nn.revgat import LinearRevGAT, RevGAT
-from impact_gnn.nn.rphgnn import RpHGNN
-from impact_gnn.nn.sage import SAGE
-from impact_gnn.nn.sehgnn import SeHGNN
-from impact_gnn.nn.sgc import SGC
-from impact_gnn.nn.sign import SIGN
 from impact_gnn.nn.sparse import Propagation
+from impact_gnn.nn.spatial import GAT, GCN, SAGE
 from impact_gnn.nn.stages import Reliable, StageResult, fit_stages
 from impact_gnn.nn.tasks import GraphTask, HopTask, Split, Task, split_rows
 from impact_gnn.nn.training import Diverged, Epoch, Result, Training, fit, predict
 
 __all__ = [
-    "ALIGNMENTS",
-    "GAMLP",
-    "GAT",
-    "GCN",
-    "PNY",
-    "SAGE",
-    "SGC",
-    "SIGN",
-    "Align",
-    "Curriculum",
-    "Diverged",
-    "Epoch",
-    "GraphTask",
-    "HopTask",
-    "JJNorm",
-    "LinearRevGAT",
-    "Message",
-    "Propagation",
-    "Reliable",
-    "Result",
-    "RevGAT",
-    "RpHGNN",
-    "SeHGNN",
-    "Split",
-    "StageResult",
-    "Task",
-    "TimeCenter",
-    "TimeStandardize",
-    "Training",
-    "align_layer",
-    "fit",
-    "fit_stages",
-    "predict",
-    "split_rows",
-]
+    "ALIGNMENTS", "GAMLP", "GAT", "GCN", "PNY", "SAGE", "SGC", "SIGN", "Align", "Curriculum", "Diverged", "Epoch",
+    "GraphTask", "HopTask", "JJNorm", "LinearRevGAT", "Message", "Propagation", "Reliable", "Result", "RevGAT",
+    "RpHGNN", "SeHGNN", "Split", "StageResult", "Task", "TimeCenter", "TimeStandardize", "Training", "align_layer",
+    "fit", "fit_stages", "predict", "split_rows",
+]  # fmt: skip

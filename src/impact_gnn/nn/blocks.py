@@ -27,11 +27,9 @@ class Dropout(nn.Module):
         self.share = share
 
     def forward(self, x: Tensor) -> Tensor:
-        """`x` with units left out, in training; `x` itself otherwise."""
         return dropout(x, self.share, self.training)
 
     def extra_repr(self) -> str:
-        """The share, for printing."""
         return f"{self.share:g}"
 
 
@@ -63,3 +61,8 @@ def mlp(widths: Sequence[int], share: float = 0.0, *, norm: bool = True) -> nn.S
     for first, second in pairwise(widths[:-1]):
         layers += [nn.Linear(first, second), *([nn.LayerNorm(second)] if norm else []), nn.ReLU(), Dropout(share)]
     return nn.Sequential(*layers, nn.Linear(widths[-2], widths[-1]))
+
+
+def encoder(width: int, hidden: int, share: float) -> nn.Sequential:
+    """What brings one hop of `width` columns to the model's own width."""
+    return nn.Sequential(nn.Linear(width, hidden), nn.LayerNorm(hidden), nn.PReLU(), Dropout(share))

@@ -18,23 +18,31 @@ from impact_gnn.checks import InputError
 NOTE = "impact_gnn"
 """Under which name the file's header holds the plain values, as JSON."""
 
+Parts = dict[str, dict[str, Tensor]]
+"""Tensors by part (model, optimizer, ...) and name; in the file they are called part/name."""
 
-def save(path: Path, tensors: Mapping[str, Tensor], note: Mapping[str, Any]) -> None:
-    """Writes tensors by name and a JSON-able note, atomically: one file, so that the two cannot disagree."""
-    whole = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+
+def save(path: Path, parts: Mapping[str, Mapping[str, Tensor]], note: Mapping[str, Any]) -> None:
+    """Writes tensors and a JSON-able note, atomically: one file, so that the two cannot disagree."""
+    flat = {f"{part}/{name}": tensor for part, tensors in parts.items() for name, tensor in tensors.items()}
     with _files.atomic_file(path) as temporary:
+        whole = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in flat.items()}
         save_file(whole, temporary, metadata={NOTE: json.dumps(note)})
 
 
-def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def load(path: Path) -> tuple[Parts, dict[str, Any]]:
     """What `save` wrote, or an `InputError` that names the file."""
+    parts: Parts = {}
     try:
         with safe_open(path, framework="pt") as file:
             note = json.loads((file.metadata() or {})[NOTE])
-            return {name: file.get_tensor(name) for name in file.keys()}, note  # noqa: SIM118 - it is no mapping
+            for key in file.keys():  # noqa: SIM118 - it is no mapping
+                part, name = key.split("/", 1)
+                parts.setdefault(part, {})[name] = file.get_tensor(key)
     except (OSError, SafetensorError, KeyError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"{path} is not a checkpoint of impact-gnn ({reason}); delete it or name another.") from None
+    return parts, note
 
 
 def flat_optimizer(optimizer: Optimizer) -> dict[str, Tensor]:
@@ -50,14 +58,3 @@ def restore_optimizer(optimizer: Optimizer, tensors: Mapping[str, Tensor]) -> No
         number, field = name.split("/")
         state.setdefault(int(number), {})[field] = value
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
-
-
-def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors whose name begins with prefix/, without it."""
-    start = f"{prefix}/"
-    return {name[len(start) :]: value for name, value in tensors.items() if name.startswith(start)}
-
-
-def named(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors with prefix/ before their names; the inverse of `under`."""
-    return {f"{prefix}/{name}": value for name, value in tensors.items()}

@@ -10,10 +10,10 @@ from torch.nn.functional import relu
 from torch_geometric.nn import GroupAddRev
 
 from impact_gnn.checks import InputError
+from impact_gnn.nn.alignment import Message
 from impact_gnn.nn.blocks import dropout
-from impact_gnn.nn.gat import GATLayer
-from impact_gnn.nn.messages import Message
 from impact_gnn.nn.sparse import Propagation
+from impact_gnn.nn.spatial import GATLayer
 
 
 class _Block(nn.Module):
@@ -39,7 +39,6 @@ class _LinearLayer(nn.Module):
         self.linear = nn.Linear(width, width)
 
     def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
-        """The layer's output."""
         return self.linear(self.message(x, propagation))
 
 
@@ -131,13 +130,7 @@ class LinearRevGAT(_Reversible):
     With `norm="mean"` the rows of M sum to one whatever the time weights are.
 
     Args:
-        in_channels: Columns of the features.
-        num_labels: Number of classes.
-        hidden: Width, shared by the groups.
-        num_layers: Number of invertible blocks.
-        num_groups: Groups of columns in a block.
-        dropout: Share of hidden units left out in training; the groups of a block share the mask.
-        align: Alignment of every message, such as `TimeCenter`, `JJNorm` or `PNY`.
+        in_channels: As in `RevGAT`, and so are all others.
 
     Example:
         >>> from impact_gnn.data.tsbm import tsbm

@@ -43,7 +43,7 @@ class Propagation:
                 f"need one from the nodes of a type to themselves."
             )
         self.operator = operator
-        self._on_device: dict[torch.device, _Edges] = {}
+        self._on_device: dict[torch.device, _EdgesOnDevice] = {}
 
     @classmethod
     def of(
@@ -60,7 +60,6 @@ class Propagation:
 
     @property
     def num_nodes(self) -> int:
-        """Number of nodes."""
         return self.operator.csr.num_targets
 
     @property
@@ -85,8 +84,8 @@ class Propagation:
 
     def edges(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """`edge_index` and the log-weights [E, 1] that attention adds to its scores, on a device."""
-        kept = self._kept(device)
-        return kept.edge_index, kept.log_weight
+        edges = self._edges_on(device)
+        return edges.edge_index, edges.log_weight
 
     def __call__(self, x: Tensor) -> Tensor:
         """The message M x [N, f], in the type of x where that is float32 or float64, else float32."""
@@ -94,44 +93,45 @@ class Propagation:
             x = x.float()
         if x.device.type == "cpu":
             return _Product.apply(x, self.operator)
-        return _EdgeProduct.apply(x, self._kept(x.device))
+        return _EdgeProduct.apply(x, self._edges_on(x.device))
 
     def __repr__(self) -> str:
-        one = self.operator
-        loops = ", self_loop=True" if one.self_loop else ""
-        return f"Propagation({self.num_nodes} nodes, {one.csr.num_edges} edges, {one.norm!r}{loops})"
+        loops = ", self_loop=True" if self.operator.self_loop else ""
+        return (
+            f"Propagation({self.num_nodes} nodes, {self.operator.csr.num_edges} edges, {self.operator.norm!r}{loops})"
+        )
 
     @cached_property
     def _edge_list(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        csr, one = self.operator.csr, self.operator
+        operator, csr = self.operator, self.operator.csr
         target = np.repeat(np.arange(csr.num_targets), np.diff(csr.indptr))
         source = csr.indices.astype(np.int64)
-        weight = one.table[one.target_period[target], one.source_period[source]].astype(np.float32)
+        weight = operator.table[operator.target_period[target], operator.source_period[source]].astype(np.float32)
         if csr.weight is not None:
             weight = weight * csr.weight.astype(np.float32)
         keep = weight > 0
         if not keep.all():
             source, target, weight = source[keep], target[keep], weight[keep]
-        if one.self_loop:
+        if operator.self_loop:
             loop = np.arange(csr.num_targets)
             source, target = np.concatenate([source, loop]), np.concatenate([target, loop])
             weight = np.concatenate([weight, np.ones(len(loop), np.float32)])
         return source, target, weight
 
-    def _kept(self, device: torch.device) -> _Edges:
+    def _edges_on(self, device: torch.device) -> _EdgesOnDevice:
         if device not in self._on_device:
-            self._on_device[device] = _Edges(self, device)
+            self._on_device[device] = _EdgesOnDevice(self, device)
         return self._on_device[device]
 
 
-class _Edges:
+class _EdgesOnDevice:
     """The edges and their weights, written out on one device."""
 
     def __init__(self, propagation: Propagation, device: torch.device) -> None:
         self.edge_index = propagation.edge_index.to(device)
         self.log_weight = propagation.edge_weight.log()[:, None].to(device)
-        one, (source, target) = propagation.operator, propagation.edge_index.numpy()
-        scaled = one.row_scale[target] * propagation.edge_weight.numpy() * one.column_scale[source]
+        operator, (source, target) = propagation.operator, propagation.edge_index.numpy()
+        scaled = operator.row_scale[target] * propagation.edge_weight.numpy() * operator.column_scale[source]
         self.normalised = torch.from_numpy(scaled.astype(np.float32)).to(device)
 
     def product(self, x: Tensor, *, transposed: bool) -> Tensor:
@@ -158,7 +158,7 @@ class _EdgeProduct(Function):
     """M x by summing over edges, without keeping what every edge carried."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, edges: _Edges) -> Tensor:
+    def forward(ctx: Any, x: Tensor, edges: _EdgesOnDevice) -> Tensor:
         ctx.edges = edges
         return edges.product(x, transposed=False)
 

@@ -80,18 +80,40 @@ def fit_stages(
     training = Training() if training is None else training
     reliable = Reliable() if reliable is None else reliable
     once = replace(training, refit=False)
-    found = _chain(build, make_task, labels, split, num_labels, [once] * reliable.stages, reliable, sample_weight, "")
-    scores = [result.valid_score for result, _ in found]
-    stage = int(np.nanargmax(scores)) if len(split.valid) else len(found) - 1
-    result, task = found[stage]
+    num_rows = len(labels)
+    given = np.ones(num_rows, np.float32) if sample_weight is None else np.asarray(sample_weight, np.float32)
+
+    def chain(trainings: list[Training], split: Split, suffix: str) -> list[tuple[Result, Task]]:
+        """One stage after the other, each taught by the one before."""
+        others = np.setdiff1d(np.arange(num_rows), split.train)
+        extra, stages = np.empty(0, np.int64), []  # type: np.ndarray, list[tuple[Result, Task]]
+        probability = np.zeros((num_rows, num_labels), np.float32)
+        for number, stage in enumerate(trainings):
+            soft = np.zeros((num_rows, num_labels), np.float32)
+            soft[split.train, labels[split.train]] = 1
+            soft[extra] = probability[extra]
+            # A believed row is trained on with its predicted class; rows to choose by keep theirs for choosing only.
+            taught = np.setdiff1d(extra, split.valid)
+            known, weight = np.array(labels), given.copy()
+            known[taught] = probability[taught].argmax(1)
+            weight[taught] = reliable.weight * probability[taught].max(1)
+            if stage.checkpoint is not None:
+                name = f"{stage.checkpoint.name}.stage{number}{suffix}"
+                stage = replace(stage, checkpoint=stage.checkpoint.with_name(name))
+            rows, task = Split(np.concatenate([split.train, taught]), split.valid), make_task(soft)
+            stages.append((fit(build, task, known, rows, stage, sample_weight=weight), task))
+            probability = predict(stages[-1][0].model, task)
+            extra = believed(probability, others, reliable.threshold)
+        return stages
+
+    stages = chain([once] * reliable.stages, split, "")
+    chosen = int(np.nanargmax([result.valid_score for result, _ in stages])) if len(split.valid) else len(stages) - 1
+    result, task = stages[chosen]
     if training.refit and len(split.valid):
-        everything = Split(split.all, np.empty(0, np.int64))
-        again = [replace(once, epochs=each.best_epoch, patience=None) for each, _ in found[: stage + 1]]
-        final, task = _chain(
-            build, make_task, labels, everything, num_labels, again, reliable, sample_weight, ".refit"
-        )[-1]
+        lengths = [replace(once, epochs=each.best_epoch, patience=None) for each, _ in stages[: chosen + 1]]
+        final, task = chain(lengths, split.without_choice(), ".refit")[-1]
         result = replace(result, model=final.model, state=final.state)
-    return StageResult(result, task, stage, [each for each, _ in found])
+    return StageResult(result, task, chosen, [each for each, _ in stages])
 
 
 def believed(probability: np.ndarray, rows: np.ndarray, threshold: float) -> np.ndarray:
@@ -102,40 +124,3 @@ def believed(probability: np.ndarray, rows: np.ndarray, threshold: float) -> np.
         array([0])
     """
     return rows[probability[rows].max(1) >= threshold]
-
-
-def _chain(
-    build: Callable[[], nn.Module],
-    make_task: Callable[[np.ndarray], Task],
-    labels: np.ndarray,
-    split: Split,
-    num_labels: int,
-    trainings: list[Training],
-    reliable: Reliable,
-    sample_weight: np.ndarray | None,
-    suffix: str,
-) -> list[tuple[Result, Task]]:
-    num_rows = len(labels)
-    given = np.ones(num_rows, np.float32) if sample_weight is None else np.asarray(sample_weight, np.float32)
-    others = np.setdiff1d(np.arange(num_rows), split.train)
-    extra, found = np.empty(0, np.int64), []  # type: np.ndarray, list[tuple[Result, Task]]
-    probability = np.zeros((num_rows, num_labels), np.float32)
-    for number, training in enumerate(trainings):
-        soft = np.zeros((num_rows, num_labels), np.float32)
-        soft[split.train, labels[split.train]] = 1
-        soft[extra] = probability[extra]
-        # A believed row is trained on with its predicted class; rows to choose by keep theirs for choosing only.
-        taught = np.setdiff1d(extra, split.valid)
-        known = np.array(labels)
-        known[taught] = probability[taught].argmax(1)
-        weight = given.copy()
-        weight[taught] = reliable.weight * probability[taught].max(1)
-        path = training.checkpoint
-        if path is not None:
-            training = replace(training, checkpoint=path.with_name(f"{path.name}.stage{number}{suffix}"))
-        rows = Split(np.concatenate([split.train, taught]), split.valid)
-        task = make_task(soft)
-        found.append((fit(build, task, known, rows, training, sample_weight=weight), task))
-        probability = predict(found[-1][0].model, task)
-        extra = believed(probability, others, reliable.threshold)
-    return found

@@ -73,7 +73,6 @@ class HopTask:
 
     @property
     def num_rows(self) -> int:
-        """Number of rows."""
         return self.hops[0].shape[0]
 
     @property
@@ -83,7 +82,6 @@ class HopTask:
 
     @property
     def label_channels(self) -> list[int]:
-        """Columns of every label hop."""
         return [values.shape[1] for values in self.label_hops]
 
     def to(self, device: torch.device) -> HopTask:
@@ -91,12 +89,10 @@ class HopTask:
         return self if device == self.device else HopTask(self.hops, self.label_hops, device)
 
     def logits(self, model: nn.Module, rows: Tensor) -> Tensor:
-        """Logits of the rows."""
         picked = ([_rows(values, rows, self.device) for values in part] for part in (self.hops, self.label_hops))
         return model(*picked)
 
     def fingerprint(self) -> str:
-        """Shapes and a hash of some rows of every hop."""
         return _fingerprint([*self.hops, *self.label_hops])
 
 
@@ -122,11 +118,9 @@ class GraphTask:
 
     @property
     def num_rows(self) -> int:
-        """Number of nodes."""
         return len(self.x)
 
     def to(self, device: torch.device) -> GraphTask:
-        """The same task on `device`."""
         return self if device == self.x.device else GraphTask(self.x.to(device), self.propagation)
 
     def logits(self, model: nn.Module, rows: Tensor) -> Tensor:
@@ -134,7 +128,6 @@ class GraphTask:
         return model(self.x, self.propagation)[rows]
 
     def fingerprint(self) -> str:
-        """Shapes and a hash of some rows, with the operator's table."""
         return f"{_fingerprint([self.x, self.propagation.table])} {self.propagation!r}"
 
 
@@ -149,6 +142,10 @@ class Split:
     def all(self) -> np.ndarray:
         """Every labelled row."""
         return np.concatenate([self.train, self.valid])
+
+    def without_choice(self) -> Split:
+        """All labelled rows to train on, none to choose by: for the last training, whose epochs are known."""
+        return Split(self.all, np.empty(0, np.int64))
 
 
 def split_rows(graph: TemporalGraph, *, valid: int = 1) -> Split:
@@ -199,8 +196,8 @@ def _rows(values: np.ndarray | Tensor, rows: Tensor, device: torch.device) -> Te
 def _fingerprint(arrays: Sequence[np.ndarray | Tensor]) -> str:
     digest = hashlib.sha256()
     for values in arrays:
-        some = torch.linspace(0, max(len(values) - 1, 0), min(SAMPLED_ROWS, len(values))).long()
+        sample = torch.linspace(0, max(len(values) - 1, 0), min(SAMPLED_ROWS, len(values))).long()
         digest.update(repr(tuple(values.shape)).encode())
-        on = getattr(values, "device", torch.device("cpu"))
-        digest.update(_rows(values, some.to(on), on).cpu().numpy().tobytes())
+        device = getattr(values, "device", torch.device("cpu"))
+        digest.update(_rows(values, sample.to(device), device).cpu().numpy().tobytes())
     return digest.hexdigest()[:16]

@@ -21,7 +21,7 @@ from torch.nn.functional import cross_entropy
 
 from impact_gnn import checks
 from impact_gnn.checks import InputError
-from impact_gnn.nn import checkpoint as files
+from impact_gnn.nn import checkpoint
 from impact_gnn.nn.curriculum import Curriculum
 from impact_gnn.nn.tasks import Split, Task
 
@@ -152,10 +152,9 @@ def fit(
     result = _Run(build, task, labels, split, training, weight).result()
     if not training.refit or not len(split.valid):
         return result
-    where = None if training.checkpoint is None else training.checkpoint.with_name(training.checkpoint.name + ".refit")
-    again = replace(training, epochs=result.best_epoch, patience=None, checkpoint=where)
-    everything = Split(split.all, np.empty(0, np.int64))
-    final = _Run(build, task, labels, everything, again, weight).result()
+    path = training.checkpoint and training.checkpoint.with_name(training.checkpoint.name + ".refit")
+    refit = replace(training, epochs=result.best_epoch, patience=None, checkpoint=path)
+    final = _Run(build, task, labels, split.without_choice(), refit, weight).result()
     return replace(result, model=final.model, state=final.state)
 
 
@@ -181,7 +180,7 @@ class _Run:
         training: Training,
         weight: np.ndarray | None,
     ) -> None:
-        self.build, self.split, self.training = build, split, training
+        self.build, self.training = build, training
         self.device = training.chosen_device()
         self.task = task.to(self.device)
         seen = np.where(np.isin(np.arange(len(labels)), split.all), labels, -1)  # nothing else is within reach
@@ -279,9 +278,10 @@ class _Run:
 
     def fingerprint(self) -> str:
         """What must be the same for a checkpoint to be resumed."""
-        options = asdict(replace(self.training, progress=None))
-        for free in ("epochs", "progress", "checkpoint", "checkpoint_every", "refit", "patience", "device"):
-            options.pop(free)
+        free = ("epochs", "progress", "checkpoint", "checkpoint_every", "refit", "patience", "device")
+        options = {
+            name: value for name, value in asdict(replace(self.training, progress=None)).items() if name not in free
+        }
         digest = hashlib.sha256(repr(sorted(options.items())).encode())
         shapes = [(name, tuple(value.shape)) for name, value in self.model.state_dict().items()]
         digest.update(repr((shapes, self.task.fingerprint())).encode())
@@ -292,25 +292,23 @@ class _Run:
 
     def save(self, path: Path) -> None:
         """Writes everything that the rest of the training depends on."""
-        tensors = {
-            **files.named("model", self.model.state_dict()),
-            **files.named("best", self.best_state),
-            **files.named("optimizer", files.flat_optimizer(self.optimizer)),
-            "random/cpu": torch.get_rng_state(),
-        }
+        random = {"cpu": torch.get_rng_state()}
         if self.device.type == "cuda":
-            tensors["random/cuda"] = torch.cuda.get_rng_state(self.device)
-        best = None if math.isinf(self.best_score) or math.isnan(self.best_score) else self.best_score
-        epochs = [[e.epoch, e.loss, None if math.isnan(e.score) else e.score, e.seconds] for e in self.history]
-        note = {"run": self.fingerprint(), "best_epoch": self.best_epoch, "best_score": best, "history": epochs}
-        files.save(path, tensors, note)
+            random["cuda"] = torch.cuda.get_rng_state(self.device)
+        moments = checkpoint.flat_optimizer(self.optimizer)
+        parts = {"model": self.model.state_dict(), "best": self.best_state, "optimizer": moments, "random": random}
+        note = {
+            "run": self.fingerprint(), "best_epoch": self.best_epoch, "best_score": self.best_score,
+            "history": [[e.epoch, e.loss, e.score, e.seconds] for e in self.history],
+        }  # fmt: skip
+        checkpoint.save(path, parts, note)
 
     def resume(self) -> None:
         """Takes up where a checkpoint left off, if there is one."""
         path = self.training.checkpoint
         if path is None or not path.exists():
             return
-        tensors, note = files.load(path)
+        parts, note = checkpoint.load(path)
         if note["run"] != self.fingerprint():
             raise InputError(
                 f"checkpoint {path} belongs to another training (other data, model or options); delete it or name "
@@ -321,18 +319,14 @@ class _Run:
                 f"checkpoint {path} has already run {len(note['history'])} epochs, more than the "
                 f"{self.training.epochs} asked for; delete it or name another file."
             )
-        self.model.load_state_dict(files.under("model", tensors))
-        self.best_state = {name: value.to(self.device) for name, value in files.under("best", tensors).items()}
-        files.restore_optimizer(self.optimizer, files.under("optimizer", tensors))
-        self.best_epoch = note["best_epoch"]
-        self.best_score = -math.inf if note["best_score"] is None else note["best_score"]
-        self.history = [
-            Epoch(number, loss, math.nan if score is None else score, seconds)
-            for number, loss, score, seconds in note["history"]
-        ]
-        torch.set_rng_state(tensors["random/cpu"])
-        if "random/cuda" in tensors and self.device.type == "cuda":
-            torch.cuda.set_rng_state(tensors["random/cuda"], self.device)
+        self.model.load_state_dict(parts["model"])
+        self.best_state = {name: value.to(self.device) for name, value in parts.get("best", {}).items()}
+        checkpoint.restore_optimizer(self.optimizer, parts.get("optimizer", {}))
+        self.best_epoch, self.best_score = note["best_epoch"], note["best_score"]
+        self.history = [Epoch(*values) for values in note["history"]]
+        torch.set_rng_state(parts["random"]["cpu"])
+        if "cuda" in parts["random"] and self.device.type == "cuda":
+            torch.cuda.set_rng_state(parts["random"]["cuda"], self.device)
 
 
 def _evaluated(model: nn.Module, task: Task, rows: Tensor, size: int) -> Tensor:

@@ -7,21 +7,9 @@ says which layers of a model would ignore the weights, and `time_attention` lets
 from impact_gnn.transforms.attention import TimeGATConv, TimeGATv2Conv, time_attention
 from impact_gnn.transforms.check import DeliveryWarning, Finding, check_delivery
 from impact_gnn.transforms.split import ChronologicalSplit
-from impact_gnn.transforms.summary import RelationSummary, Summary
-from impact_gnn.transforms.weights import MMP, PMP, GenPMP, TimeWeights
+from impact_gnn.transforms.weights import MMP, PMP, GenPMP, RelationSummary, Summary, TimeWeights
 
 __all__ = [
-    "MMP",
-    "PMP",
-    "ChronologicalSplit",
-    "DeliveryWarning",
-    "Finding",
-    "GenPMP",
-    "RelationSummary",
-    "Summary",
-    "TimeGATConv",
-    "TimeGATv2Conv",
-    "TimeWeights",
-    "check_delivery",
-    "time_attention",
-]
+    "MMP", "PMP", "ChronologicalSplit", "DeliveryWarning", "Finding", "GenPMP", "RelationSummary", "Summary",
+    "TimeGATConv", "TimeGATv2Conv", "TimeWeights", "check_delivery", "time_attention",
+]  # fmt: skip

@@ -47,7 +47,6 @@ class TimeGATConv(GATConv):
         ptr: Tensor | None,
         dim_size: int | None,
     ) -> Tensor:
-        """Attention of every edge and head, [E, H]."""
         features, bias = _split(self, edge_attr, edge_index_i, edge_index_j)
         score = alpha_j if alpha_i is None else alpha_i + alpha_j
         if features is not None:
@@ -76,7 +75,6 @@ class TimeGATv2Conv(GATv2Conv):
         ptr: Tensor | None,
         dim_size: int | None,
     ) -> Tensor:
-        """Attention of every edge and head, [E, H]."""
         features, bias = _split(self, edge_attr, edge_index_i, edge_index_j)
         both = x_i + x_j
         if features is not None:

@@ -11,16 +11,12 @@ from torch_geometric import EdgeIndex
 from torch_geometric.data import Data, HeteroData
 
 from impact_gnn import checks
-from impact_gnn._array import like, periods
+from impact_gnn._array import periods
 from impact_gnn.checks import InputError
+from impact_gnn.graph import HOMOGENEOUS, Triple
 
 Store: TypeAlias = Any
 """A PyG storage: the one of a `Data`, or that of a node or edge type of a `HeteroData`."""
-
-Relation: TypeAlias = tuple[str, str, str]
-
-HOMOGENEOUS: Relation = ("node", "to", "node")
-"""How the only relation of a `Data` is called in sentences and summaries."""
 
 MAX_TIMES = 1 << 13
 """More distinct times than this are taken for time stamps: the table over them would be above half a gigabyte."""
@@ -39,22 +35,12 @@ class Flow:
         target_period: The same for the target type.
     """
 
-    relation: Relation
+    relation: Triple
     store: Store
     edge_index: torch.Tensor
     times: np.ndarray
     source_period: np.ndarray
     target_period: np.ndarray
-
-    @property
-    def device_periods(self) -> tuple[Any, Any]:
-        """Both periods where `weighting.edge_weight` wants them: beside `edge_index`."""
-        if self.edge_index.device.type == "cpu":
-            return self.source_period, self.target_period
-        return (
-            like(self.source_period.astype(np.int64), self.edge_index),
-            like(self.target_period.astype(np.int64), self.edge_index),
-        )
 
     def nodes_per_time(self) -> np.ndarray:
         """Nodes of the source type at each time, [T]."""
@@ -68,7 +54,7 @@ class Flow:
         return np.bincount(key, minlength=size * size).reshape(size, size)
 
 
-def flows(owner: str, data: Data | HeteroData, time: str) -> tuple[list[Flow], dict[Relation, str]]:
+def flows(owner: str, data: Data | HeteroData, time: str) -> tuple[list[Flow], dict[Triple, str]]:
     """The relations of `data` that can be weighted, and for each other relation the reason why not.
 
     A `num_nodes` is written where nothing but the time tells it, so that edges may be removed safely.
@@ -115,7 +101,7 @@ def node_stores(data: Data | HeteroData) -> dict[str, Store]:
     return {"node": data.node_stores[0]}
 
 
-def edge_stores(data: Data | HeteroData) -> dict[Relation, Store]:
+def edge_stores(data: Data | HeteroData) -> dict[Triple, Store]:
     """Edge storages by relation; the only relation of a `Data` is `HOMOGENEOUS`."""
     if isinstance(data, HeteroData):
         return {relation: data[relation] for relation in data.edge_types}
@@ -157,7 +143,7 @@ def _times(kind: str, store: Store, time: str) -> np.ndarray:
     return values
 
 
-def _edge_index(relation: Relation, store: Store, num_source: int, num_target: int) -> torch.Tensor:
+def _edge_index(relation: Triple, store: Store, num_source: int, num_target: int) -> torch.Tensor:
     name = f"edge_index of {'-'.join(relation)}"
     value = store.get("edge_index")
     if value is None and (store.get("adj_t") is not None or store.get("adj") is not None):

@@ -1,13 +1,18 @@
-"""`MMP`, `PMP` and `GenPMP` as PyG transforms: a table of `impact_gnn.weighting`, looked up for every edge."""
+"""`MMP`, `PMP` and `GenPMP` as PyG transforms: a table of `impact_gnn.weighting`, looked up for every edge.
+
+`summary` says what a weighting does to a graph, as values that print as a small table.
+"""
 
 from __future__ import annotations
 
 import copy
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
 import numpy as np
+import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.data.datapipes import functional_transform
@@ -15,11 +20,61 @@ from torch_geometric.transforms import BaseTransform
 
 from impact_gnn import checks, weighting
 from impact_gnn.checks import InputError
+from impact_gnn.graph import Triple
 from impact_gnn.transforms.delivery import DELIVERIES, deliver
 from impact_gnn.transforms.door import Flow, constructor_call, flows
-from impact_gnn.transforms.summary import Summary, summarize
 
 Graph = TypeVar("Graph", Data, HeteroData)
+
+
+@dataclass(frozen=True)
+class RelationSummary:
+    """One weighted relation.
+
+    Attributes:
+        relation: Source type, name and target type.
+        num_edges: Edges before the transform.
+        smallest: Smallest Ω over the edges (0 where there are none), and so on for `mean` and `largest`.
+        mean: Mean Ω.
+        largest: Largest Ω.
+        num_zero: Edges with Ω = 0, which carry nothing.
+        num_silenced: Target nodes that had in-edges and keep none with weight: their message becomes zero.
+        num_capped: Entries of the table that were above the cap of GenPMP.
+    """
+
+    relation: Triple
+    num_edges: int
+    smallest: float
+    mean: float
+    largest: float
+    num_zero: int
+    num_silenced: int
+    num_capped: int
+
+    def __str__(self) -> str:
+        text = f"{'-'.join(self.relation)}: {self.num_edges} edges, weight {self.smallest:.4g} to {self.largest:.4g}"
+        text += f" (mean {self.mean:.4g})"
+        if self.num_zero:
+            text += f", {self.num_zero} of weight zero, {self.num_silenced} nodes left without a message"
+        if self.num_capped:
+            text += f", {self.num_capped} entries of the table capped"
+        return text
+
+
+@dataclass(frozen=True)
+class Summary:
+    """All relations: those weighted, and those left untouched with the reason."""
+
+    transform: str
+    times: tuple[int, ...]
+    weighted: tuple[RelationSummary, ...]
+    untouched: Mapping[Triple, str]
+
+    def __str__(self) -> str:
+        head = f"{self.transform}: {len(self.times)} times from {self.times[0]} to {self.times[-1]}"
+        lines = [f"  {item}" for item in self.weighted]
+        lines += [f"  {'-'.join(relation)}: untouched, {reason}" for relation, reason in self.untouched.items()]
+        return "\n".join([head, *lines])
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -71,14 +126,13 @@ class TimeWeights(BaseTransform):
         """What the weights are on `data`, by relation, and which relations stay untouched.
 
         Example:
-            >>> import torch
             >>> data = Data(edge_index=torch.tensor([[0, 1], [1, 0]]), time=torch.tensor([2019, 2020]))
             >>> print(MMP().summary(data))
             MMP(): 2 times from 2019 to 2020
               node-to-node: 2 edges, weight 0 to 1 (mean 0.5), 1 of weight zero, 1 nodes left without a message
         """
         usable, untouched = flows(type(self).__name__, copy.copy(data), self.time)
-        weighted = tuple(summarize(flow, self._omega(flow), self._num_capped(flow)) for flow in usable)
+        weighted = tuple(_summarize(flow, self._omega(flow), self._num_capped(flow)) for flow in usable)
         return Summary(repr(self), tuple(usable[0].times.tolist()), weighted, untouched)
 
     def __repr__(self) -> str:
@@ -92,7 +146,7 @@ class TimeWeights(BaseTransform):
         return 0
 
     def _omega(self, flow: Flow) -> Tensor:
-        return weighting.edge_weight(self._table(flow), flow.edge_index, *flow.device_periods)
+        return weighting.edge_weight(self._table(flow), flow.edge_index, flow.source_period, flow.target_period)
 
 
 @functional_transform("mmp")
@@ -106,7 +160,6 @@ class MMP(TimeWeights):
         time: As in `TimeWeights`, and so are `normalize` and `deliver`.
 
     Example:
-        >>> import torch
         >>> data = Data(edge_index=torch.tensor([[0, 1], [1, 0]]), time=torch.tensor([2019, 2020]))
         >>> MMP()(data).edge_weight
         tensor([1., 0.])
@@ -131,7 +184,6 @@ class PMP(TimeWeights):
         time: As in `TimeWeights`, and so are `normalize` and `deliver`.
 
     Example:
-        >>> import torch
         >>> edge_index = torch.tensor([[0, 1, 2], [1, 2, 1]])
         >>> data = Data(edge_index=edge_index, node_year=torch.tensor([[2019], [2020], [2021]]))
         >>> PMP(time="node_year")(data).edge_weight
@@ -163,7 +215,6 @@ class GenPMP(TimeWeights):
         time: As in `TimeWeights`, and so are `normalize` and `deliver`.
 
     Example:
-        >>> import torch
         >>> edge_index = torch.tensor([[0, 1, 2], [1, 2, 1]])
         >>> data = Data(edge_index=edge_index, time=torch.tensor([0, 1, 2, 2]))
         >>> GenPMP(cap=0.5)(data).edge_weight
@@ -203,3 +254,23 @@ class GenPMP(TimeWeights):
         if self.cap is None or not flow.edge_index.shape[1]:
             return 0
         return weighting.num_capped(flow.times, self._counts(flow), self.cap)
+
+
+def _summarize(flow: Flow, omega: torch.Tensor, num_capped: int) -> RelationSummary:
+    """The summary of one relation with Ω = `omega` [E] on its edges."""
+    target, size = flow.edge_index[1], len(flow.target_period)
+    reached = torch.zeros(size, dtype=torch.bool, device=target.device)
+    heard = reached.clone()
+    reached[target.long()] = True
+    heard[target[omega > 0].long()] = True
+    shown = omega if len(omega) else omega.new_zeros(1)
+    return RelationSummary(
+        relation=flow.relation,
+        num_edges=len(omega),
+        smallest=float(shown.min()),
+        mean=float(shown.double().mean()),
+        largest=float(shown.max()),
+        num_zero=int((omega == 0).sum()),
+        num_silenced=int((reached & ~heard).sum()),
+        num_capped=num_capped,
+    )

@@ -1,4 +1,4 @@
-"""GAMLP: every node decides for itself how much each hop counts."""
+"""Models that read the hops of any rows: SGC the last one, SIGN all side by side, GAMLP by attention."""
 
 from __future__ import annotations
 
@@ -8,9 +8,85 @@ import torch
 from torch import Tensor, nn
 
 from impact_gnn import checks
-from impact_gnn.nn.blocks import Dropout, mlp
+from impact_gnn.nn.blocks import Dropout, encoder, mlp
 
 ATTENTIONS = ("recursive", "jk")
+
+
+class SGC(nn.Module):
+    """Simple graph convolution: logits = f([M^K X, label hops]), f linear or, with `hidden`, an MLP.
+
+    Args:
+        in_channels: Columns of the last hop, or of every hop (only the last counts).
+        num_labels: Number of classes.
+        hidden: Width of the hidden layer; None for a linear classifier.
+        label_channels: Columns of every label hop; they are joined to the features.
+        num_layers: Layers of the MLP.
+        dropout: Share of hidden units left out in training.
+
+    Example:
+        >>> model = SGC([5, 5, 5], 10, hidden=16)
+        >>> model([torch.randn(7, 5) for _ in range(3)]).shape
+        torch.Size([7, 10])
+    """
+
+    def __init__(
+        self,
+        in_channels: int | Sequence[int],
+        num_labels: int,
+        hidden: int | None = None,
+        *,
+        label_channels: Sequence[int] = (),
+        num_layers: int = 2,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        width = (in_channels if isinstance(in_channels, int) else in_channels[-1]) + sum(label_channels)
+        middle = [] if hidden is None else [hidden] * (num_layers - 1)
+        self.classify = mlp([width, *middle, num_labels], dropout, norm=False)
+
+    def forward(self, hops: Sequence[Tensor], label_hops: Sequence[Tensor] = ()) -> Tensor:
+        """Logits [n, num_labels] of any rows."""
+        return self.classify(torch.cat([hops[-1], *label_hops], dim=1))
+
+
+class SIGN(nn.Module):
+    """Scalable inception: logits = MLP(σ([X W_0 | M X W_1 | ... | M^K X W_K])); label hops are further branches.
+
+    Args:
+        in_channels: Columns of every hop, hop 0 (the features themselves) first.
+        num_labels: Number of classes.
+        hidden: Width of every branch and of the MLP.
+        label_channels: Columns of every label hop.
+        num_layers: Layers of the MLP after the branches.
+        dropout: Share of hidden units left out in training.
+
+    Example:
+        >>> model = SIGN([5, 5, 8], 10, hidden=16, label_channels=[10])
+        >>> hops = [torch.randn(7, width) for width in (5, 5, 8)]
+        >>> model(hops, [torch.randn(7, 10)]).shape
+        torch.Size([7, 10])
+    """
+
+    def __init__(
+        self,
+        in_channels: Sequence[int],
+        num_labels: int,
+        hidden: int = 256,
+        *,
+        label_channels: Sequence[int] = (),
+        num_layers: int = 2,
+        dropout: float = 0.5,
+    ) -> None:
+        super().__init__()
+        widths = [*in_channels, *label_channels]
+        self.branches = nn.ModuleList(encoder(width, hidden, dropout) for width in widths)
+        self.classify = mlp([hidden * len(widths), *[hidden] * (num_layers - 1), num_labels], dropout)
+
+    def forward(self, hops: Sequence[Tensor], label_hops: Sequence[Tensor] = ()) -> Tensor:
+        """Logits [n, num_labels] of any rows."""
+        inputs = zip(self.branches, [*hops, *label_hops], strict=True)
+        return self.classify(torch.cat([branch(values) for branch, values in inputs], dim=1))
 
 
 class GAMLP(nn.Module):
@@ -51,10 +127,7 @@ class GAMLP(nn.Module):
     ) -> None:
         super().__init__()
         checks.choice("attention", attention, ATTENTIONS)
-        self.encode = nn.ModuleList(
-            nn.Sequential(nn.Linear(width, hidden), nn.LayerNorm(hidden), nn.PReLU(), Dropout(dropout))
-            for width in in_channels
-        )
+        self.encode = nn.ModuleList(encoder(width, hidden, dropout) for width in in_channels)
         kind = RecursiveAttention if attention == "recursive" else JumpingAttention
         self.attend = kind(len(in_channels), hidden)
         self.residual = nn.Linear(in_channels[0], hidden) if residual else None

@@ -1,0 +1,197 @@
+"""Models that read the hops of several node types: SeHGNN one matrix per metapath, RpHGNN one group per relation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from impact_gnn.checks import InputError
+from impact_gnn.nn.blocks import Dropout, encoder, mlp
+
+
+class SeHGNN(nn.Module):
+    """Simple and efficient heterogeneous GNN: logits = MLP([h_1 | ... | h_m]) with h = fusion(encoded metapaths).
+
+    Every metapath's matrix (the features themselves are the path of no steps) is encoded by a map of its own. Then
+    the metapaths of a node look at each other: h_i = e_i + γ Σ_j softmax_j(q_i·k_j) v_j, with γ learned from zero,
+    so that training begins with every metapath by itself. Label metapaths are further metapaths.
+
+    After Yang, Yan, Pan, Ye, Fan: Simple and Efficient Heterogeneous Graph Neural Network, AAAI 2023.
+
+    Args:
+        in_channels: Columns of every metapath, the features themselves first.
+        num_labels: Number of classes.
+        hidden: Width.
+        label_channels: Columns of every label metapath.
+        heads: Attention heads of the fusion.
+        num_layers: Layers of the MLP after the fusion.
+        residual: Whether the features are added once more before the last layers.
+        dropout: Share of hidden units left out in training.
+        input_dropout: Share of features left out in training.
+
+    Example:
+        >>> model = SeHGNN([5, 5, 8], 10, hidden=16, label_channels=[10])
+        >>> hops = [torch.randn(7, width) for width in (5, 5, 8)]
+        >>> model(hops, [torch.rand(7, 10)]).shape
+        torch.Size([7, 10])
+    """
+
+    def __init__(
+        self,
+        in_channels: Sequence[int],
+        num_labels: int,
+        hidden: int = 512,
+        *,
+        label_channels: Sequence[int] = (),
+        heads: int = 1,
+        num_layers: int = 2,
+        residual: bool = True,
+        dropout: float = 0.5,
+        input_dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        widths = [*in_channels, *label_channels]
+        self.input_dropout = Dropout(input_dropout)
+        self.encode = nn.ModuleList(encoder(width, hidden, dropout) for width in widths)
+        self.fuse = SemanticFusion(hidden, heads=heads)
+        self.join = nn.Linear(len(widths) * hidden, hidden)
+        self.residual = nn.Linear(in_channels[0], hidden) if residual else None
+        self.classify = nn.Sequential(nn.PReLU(), Dropout(dropout), mlp([hidden] * num_layers + [num_labels], dropout))
+
+    def forward(self, hops: Sequence[Tensor], label_hops: Sequence[Tensor] = ()) -> Tensor:
+        """Logits [n, num_labels] of any rows."""
+        hops = [self.input_dropout(values) for values in hops]
+        inputs = zip(self.encode, [*hops, *label_hops], strict=True)
+        fused = self.fuse(torch.stack([encode(values) for encode, values in inputs], dim=1))
+        joined = self.join(fused.flatten(1))
+        if self.residual is not None:
+            joined = joined + self.residual(hops[0])
+        return self.classify(joined)
+
+
+class SemanticFusion(nn.Module):
+    """Attention among the metapaths of each node: e_i + γ Σ_j softmax_j(q_i·k_j / √d) v_j, over e [n, m, width].
+
+    Args:
+        width: Columns of an encoded metapath.
+        heads: Heads that share the columns.
+        narrower: Queries and keys have so many times fewer columns than values; they only rank a few metapaths.
+
+    Example:
+        >>> SemanticFusion(16)(torch.randn(7, 3, 16)).shape
+        torch.Size([7, 3, 16])
+    """
+
+    def __init__(self, width: int, *, heads: int = 1, narrower: int = 4) -> None:
+        super().__init__()
+        if heads < 1 or width % heads:
+            raise InputError(f"{width} columns cannot be shared by {heads} heads; choose a divisor.")
+        self.heads = heads
+        rank = heads * max(width // heads // narrower, 1)
+        self.query, self.key = nn.Linear(width, rank), nn.Linear(width, rank)
+        self.value = nn.Linear(width, width)
+        self.gamma = nn.Parameter(torch.zeros(1))
+
+    def forward(self, encoded: Tensor) -> Tensor:
+        """Every metapath with what it took from the others [n, m, width]."""
+        query, key, value = (self._by_head(layer(encoded)) for layer in (self.query, self.key, self.value))
+        scores = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
+        taken = torch.softmax(scores, dim=-1) @ value
+        return encoded + self.gamma * taken.transpose(1, 2).flatten(2)
+
+    def _by_head(self, values: Tensor) -> Tensor:
+        """[n, m, width] → [n, heads, m, width / heads]."""
+        return values.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+
+class RpHGNN(nn.Module):
+    """Random-projection heterogeneous GNN, the part that is trained: logits = MLP(Σ_r W_r · conv_r(hops of r)).
+
+    What a relation has collected over K hops is K matrices. Each is encoded to the same width; the convolution has
+    the hops as channels and a kernel of one, so that a filter is a learned weighted sum of hops, the same for all
+    columns; a map per relation reads the filters side by side. Label hops are one more relation.
+
+    After Hu, Hooi, He: Efficient Heterogeneous Graph Learning via Random Projection, 2024.
+
+    Args:
+        in_channels: Columns of every matrix, relation after relation.
+        num_labels: Number of classes.
+        hidden: Width.
+        groups: Number of matrices of every relation, in the same order; by default all are one relation's.
+        label_channels: Columns of every label hop.
+        filters: Weighted sums of hops that are learned per relation.
+        num_layers: Layers of the MLP at the end.
+        dropout: Share of hidden units left out in training.
+        input_dropout: Share of features left out in training.
+
+    Example:
+        >>> model = RpHGNN([5, 5, 5, 8, 8], 10, hidden=16, groups=[3, 2], label_channels=[10])
+        >>> hops = [torch.randn(7, width) for width in (5, 5, 5, 8, 8)]
+        >>> model(hops, [torch.rand(7, 10)]).shape
+        torch.Size([7, 10])
+    """
+
+    def __init__(
+        self,
+        in_channels: Sequence[int],
+        num_labels: int,
+        hidden: int = 512,
+        *,
+        groups: Sequence[int] | None = None,
+        label_channels: Sequence[int] = (),
+        filters: int = 2,
+        num_layers: int = 2,
+        dropout: float = 0.5,
+        input_dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        sizes = [len(in_channels)] if groups is None else [int(size) for size in groups]
+        if sum(sizes) != len(in_channels) or min(sizes, default=0) < 1:
+            raise InputError(
+                f"groups={sizes} make {sum(sizes)} matrices, but {len(in_channels)} are given; name the size of every "
+                f"relation's group, one or more each."
+            )
+        self.sizes = [*sizes, *([len(label_channels)] if label_channels else [])]
+        self.input_dropout = Dropout(input_dropout)
+        widths = torch.tensor([*in_channels, *label_channels]).split(self.sizes)
+        self.relations = nn.ModuleList(
+            RelationEncoder(part.tolist(), hidden, filters=filters, dropout=dropout) for part in widths
+        )
+        self.classify = nn.Sequential(
+            nn.LayerNorm(hidden), nn.PReLU(), Dropout(dropout), mlp([hidden] * num_layers + [num_labels], dropout)
+        )
+
+    def forward(self, hops: Sequence[Tensor], label_hops: Sequence[Tensor] = ()) -> Tensor:
+        """Logits [n, num_labels] of any rows."""
+        left = [*(self.input_dropout(values) for values in hops), *label_hops]
+        if len(left) != sum(self.sizes):
+            raise InputError(f"the model was made for {sum(self.sizes)} matrices, {len(left)} came.")
+        total: Tensor | None = None
+        for size, relation in zip(self.sizes, self.relations, strict=True):
+            part, left = relation(left[:size]), left[size:]
+            total = part if total is None else total + part
+        return self.classify(total)
+
+
+class RelationEncoder(nn.Module):
+    """One relation: its hops [n, f_k] encoded, mixed by `filters` weighted sums over hops, and read by one map.
+
+    Example:
+        >>> RelationEncoder([5, 5, 8], 16)([torch.randn(7, 5), torch.randn(7, 5), torch.randn(7, 8)]).shape
+        torch.Size([7, 16])
+    """
+
+    def __init__(self, in_channels: Sequence[int], hidden: int, *, filters: int = 2, dropout: float = 0.5) -> None:
+        super().__init__()
+        self.encode = nn.ModuleList(
+            nn.Sequential(nn.Linear(width, hidden), nn.LayerNorm(hidden)) for width in in_channels
+        )
+        self.convolve = nn.Conv1d(len(in_channels), filters, kernel_size=1)
+        self.read = nn.Sequential(nn.PReLU(), Dropout(dropout), nn.Linear(filters * hidden, hidden))
+
+    def forward(self, hops: Sequence[Tensor]) -> Tensor:
+        """What the relation says about every row [n, hidden]."""
+        encoded = [encode(values) for encode, values in zip(self.encode, hops, strict=True)]
+        return self.read(self.convolve(torch.stack(encoded, dim=1)).flatten(1))
