@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from impact_gnn.checks import InputError
-from reproduction.bench import hetero, layerwise, outofcore, passes, propagation
+from reproduction.bench import hetero, layerwise, outofcore, papers, passes, propagation
 
 if TYPE_CHECKING:
     from reproduction.results import Table
@@ -24,7 +24,7 @@ bench = typer.Typer(help="Speed and memory as ratios taken within one run.", no_
 app.add_typer(bench, name="bench")
 for _function in (
     propagation.propagation, outofcore.outofcore, layerwise.layerwise, passes.jjnorm, passes.weights,
-    passes.connectivity, passes.tsbm, hetero.metapaths, hetero.sehgnn_epoch,
+    passes.connectivity, passes.tsbm, hetero.metapaths, hetero.sehgnn_epoch, papers.papers,
 ):  # fmt: skip
     bench.command()(_function)
 

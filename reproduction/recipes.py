@@ -4,7 +4,6 @@ Every recipe chooses its epoch on the last labelled period before the cutoff. In
 JJnorm) are made of the labels of earlier periods while it chooses.
 """
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ import numpy as np
 import impact_gnn as ig
 from impact_gnn import nn
 from impact_gnn.pipeline import Method
-from reproduction.operation import stored_hops, stored_label_hops
+from impact_gnn.propagation.labels import repeated_label_hops
 from reproduction.synthetic import Chain
 from reproduction.table2 import Outcome, Problem
 
@@ -121,16 +120,17 @@ class Staged:
         rows = np.union1d(np.flatnonzero(view.y >= 0), problem.rows)
         split = nn.split_rows(view, valid=1)
         here = nn.Split(np.searchsorted(rows, split.train), np.searchsorted(rows, split.valid))
-        whole = [view.x, *stored_hops(view, disk, parts.weighting, self.hops)]
+        both = disk.graph(view, undirected=True)  # too many edges to be doubled in memory
+        step = disk.operator(both, weighting=parts.weighting)
+        whole = [view.x, *disk.hops([step] * self.hops, both.x)]
         hops = standardized([np.asarray(hop[rows], np.float32) for hop in whole], here.train)
 
         def make_task(soft: np.ndarray) -> nn.HopTask:
             """Label hops of what is believed; the most probable class stands for it."""
             label = np.full(view.num_nodes, -1)
             label[rows] = np.where(soft.any(1), soft.argmax(1), -1)
-            name = f"labels-{hashlib.sha256(label.tobytes()).hexdigest()[:12]}"
-            label_hops = stored_label_hops(view, disk, parts.weighting, label, self.label_hops, name)
-            return nn.HopTask(hops, [np.asarray(hop[rows], np.float32) for hop in label_hops])
+            label_hops = repeated_label_hops(step, self.label_hops, label, view.num_labels, disk)
+            return nn.HopTask(hops, [hop.rows(rows) for hop in label_hops])
 
         training = nn.Training(
             epochs=self.epochs, lr=self.lr, weight_decay=0.0, batch_size=self.batch_size, patience=self.patience,

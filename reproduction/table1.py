@@ -17,7 +17,6 @@ import impact_gnn as ig
 from impact_gnn import checks
 from impact_gnn.nn import SIGN, HopTask, Split, Training, fit, predict
 from reproduction import data, published
-from reproduction.operation import operation
 from reproduction.results import ExtraTable, Record, Table
 from reproduction.runner import Progress, Task, work_off
 from reproduction.synthetic import CUTOFF, GAMMA
@@ -129,7 +128,7 @@ def hops_of(graph: ig.TemporalGraph, x: np.ndarray) -> list[np.ndarray]:
     if not graph.is_hetero:
         return [np.asarray(hop) for hop in ig.propagate(graph, x=x, hops=HOPS)]
     away, back = sorted(graph.relations, key=lambda triple: triple[0] != graph.target)
-    steps, hops = [operation(graph, away), operation(graph, back)], [x]
+    steps, hops = [ig.engines.Memory().operator(graph, away), ig.engines.Memory().operator(graph, back)], [x]
     for _ in range(HOPS):
         hops.append(steps[1].apply(steps[0].apply(hops[-1])))
     return hops[1:]

@@ -125,8 +125,19 @@ def test_what_the_machine_lacks_is_one_sentence_and_exit_code_1(saved, monkeypat
 def test_the_engine_is_chosen_and_said(saved, tmp_path):
     done = here("diagnose", saved, "--engine", "memory", "--json", tmp_path / "d.json")
     assert done.exit_code == 0, done.stderr
-    assert "engine: memory" in done.stdout
+    assert "engine memory: about" in done.stdout
     assert json.loads((tmp_path / "d.json").read_text())["diagnosis"]["cutoff"] == 2015
+
+
+@pytest.mark.parametrize("kind", ["disk", "auto"])
+def test_the_whole_job_in_files_gives_the_same_predictions(saved, finished, tmp_path, kind):
+    """With so little memory that auto takes files too; nothing is left behind."""
+    out, _ = finished
+    done = here("run", saved, "--out", tmp_path / "out", "--engine", kind, "--memory", "40kB", *QUICK)
+    assert done.exit_code == 0, done.stderr
+    assert "engine disk, cap 40.0 kB" in done.stdout
+    assert (tmp_path / "out" / "predictions.csv").read_bytes() == (out / "predictions.csv").read_bytes()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out"]
 
 
 def test_predict_when_the_graph_has_grown(finished, tmp_path):

@@ -136,7 +136,7 @@ def test_with_lags_the_past_is_seen_as_late_as_targets_are_today(graph, hetero_g
         known = np.where(then.time < last - 1, then.y, -1)
         if not (known >= 0).any():
             continue
-        today = Inputs(then.with_labels(known), hops=2)
+        today = Inputs(then.with_labels(known).masked(int(last)), hops=2)
         wanted, wanted_labels = today.shown(Method.parse("labels"), int(last))
         rows, among = np.flatnonzero(seen == last), np.flatnonzero(seen[g.time <= last] == last)
         for whole, part in zip([*hops, *labels], [*wanted, *wanted_labels], strict=True):

@@ -11,7 +11,6 @@ import numpy as np
 
 import impact_gnn as ig
 from reproduction.bench import Goal, Report, best_of, keep_memory, one_core
-from reproduction.operation import operation
 
 PERIODS = 10
 DEGREE = 20
@@ -65,7 +64,7 @@ def growth(most: int, rounds: int = 4) -> list[dict[str, float]]:
     """Nanoseconds per edge of a PMP pass over 16 columns, from a million edges up to `most`."""
     rows = []
     for edges in (size for size in GROWTH if size <= most):
-        step = operation(power_law(edges // DEGREE, edges), weighting="pmp")
+        step = ig.engines.Memory().operator(power_law(edges // DEGREE, edges), weighting="pmp")
         x, out = _matrix(edges // DEGREE, 16), _matrix(edges // DEGREE, 16)
         taken = best_of({"pmp": lambda: step.apply(x, out)}, rounds)["pmp"]
         rows.append({"edges": edges, "ns per edge": taken / edges * 1e9})
@@ -82,7 +81,7 @@ def _contest(graph: ig.TemporalGraph, widths: list[int], rounds: int, with_peers
     from reproduction.bench.peers import peers, roofline
 
     threads = len(os.sched_getaffinity(0))
-    engine, step = ig.engines.Memory(threads=threads), operation(graph, weighting="pmp")
+    engine, step = ig.engines.Memory(threads=threads), ig.engines.Memory().operator(graph, weighting="pmp")
     others = peers(graph, "pmp", threads) if with_peers else {}
     rows: dict[str, dict[str, Any]] = {}
     goals = []
@@ -134,7 +133,7 @@ def _order(nodes: int, edges: int) -> list[dict[str, float]]:
         back = np.maximum(target // each - (rng.geometric(0.5, edges) - 1), 0)
         ends, mixed = np.stack([back * each + rng.integers(0, each, edges), target]), rng.permutation(nodes)
         now = np.zeros(nodes, np.int64)
-        steps = [operation(ig.TemporalGraph(time=now, edge_index=each_way)) for each_way in (ends, mixed[ends])]
+        steps = [ig.engines.Memory().operator(ig.TemporalGraph(time=now, edge_index=each_way)) for each_way in (ends, mixed[ends])]
         x, out = _matrix(nodes, 128), _matrix(nodes, 128)
         calls = {name: lambda step=step: step.apply(x, out) for name, step in zip("ab", steps, strict=True)}
         best = best_of(calls, 5)

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from impact_gnn import _native
 from impact_gnn._array import periods, to_numpy
 
 T = TypeVar("T")
@@ -131,6 +132,7 @@ def finite(name: str, values: np.ndarray) -> None:
             wrong = wrong.reshape(len(wrong), -1)
             first = start + int(np.flatnonzero(wrong.any(1))[0]) if first < 0 else first
             bad += wrong.sum(0)
+        _native.release(values)
     if bad.any():
         where = f"column {int(bad.argmax())} has {int(bad.max())} of them, " if values.ndim == 2 else ""
         raise InputError(
@@ -194,7 +196,8 @@ def edges(name: str, value: Any, num_source: int, num_target: int) -> np.ndarray
     if out.shape[1] == 0:
         return out.astype(np.int64, copy=False)
     for row, (side, size) in enumerate((("source", num_source), ("target", num_target))):
-        low, high = int(out[row].min()), int(out[row].max())
+        ends = [(int(out[row, part].min()), int(out[row, part].max())) for part in _native.blocks(out, 1)]
+        low, high = min(pair[0] for pair in ends), max(pair[1] for pair in ends)
         if low < 0 or high >= size:
             at = int(np.flatnonzero((out[row] < 0) | (out[row] >= size))[0])
             raise InputError(

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from impact_gnn._codec import encode
+from impact_gnn._files import remove
 from impact_gnn._progress import Terminal
 from impact_gnn.checks import InputError
 from impact_gnn.cli.common import (
@@ -66,13 +67,16 @@ def run(
     from impact_gnn.job import run as job
 
     given, limit = opened(graph, features), seconds(budget)
+    default_scratch = out.with_name(f"{out.name}.scratch")  # a run that was cut off finds its hops there
+    place = engine_option(given, engine, memory, scheduler, scratch or default_scratch)
     with Terminal(errors) as terminal:
         summary = job(
             given, out, cutoff=cutoff, model=model, candidates=_methods(candidates), folds=folds, seeds=seeds,
             budget=limit, hops=hops, undirected=not directed, seed=seed, table=table, embedding=embedding,
-            engine=engine_option(given, engine, memory, scheduler, scratch), progress=terminal,
-            command=shlex.join(["impact", *sys.argv[1:]]),
+            engine=place, progress=terminal, command=shlex.join(["impact", *sys.argv[1:]]),
         )  # fmt: skip
+    place.clear()
+    remove(default_scratch)
     write_json(json, summary)
     predicted = summary.predictions
     console.print(f"\nChosen: {summary.backtest.decision}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,7 +93,10 @@ def choose(
                 f"engine 'memory' needs {about}, but {size(free)} are free; use --engine disk, or fewer features."
             )
         return Choice(Memory(), f"engine memory: {about} of {size(free)} free, {_duration(needs.seconds)} per pass")
-    place = Path(tempfile.mkdtemp(prefix="impact-gnn-")) if scratch is None else Path(scratch)
+    if scratch is None:
+        scratch = tempfile.mkdtemp(prefix="impact-gnn-")
+        atexit.register(_files.remove, Path(scratch))
+    place = Path(scratch)
     place.mkdir(parents=True, exist_ok=True)
     _files.require_space(place, needs.disk)
     took = f"in memory {size(needs.memory)}; in files {size(needs.disk)}, {_duration(2 * needs.seconds)} per pass"

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from impact_gnn import checks
+from impact_gnn import _native, checks
 from impact_gnn._array import smallest_unsigned
 from impact_gnn.checks import InputError, listing
 from impact_gnn.graph import saved
@@ -292,8 +292,9 @@ class TemporalGraph:
         for triple, relation in self.relations.items():
             source, target = self.nodes[triple[0]].time, self.nodes[triple[2]].time
             if source is not None and target is not None and relation.num_edges:
-                unequal = source[relation.edge_index[0]] != target[relation.edge_index[1]]
-                cross["-".join(triple)] = float(unequal.mean())
+                ends = relation.edge_index
+                unequal = [np.count_nonzero(source[ends[0, e]] != target[ends[1, e]]) for e in _native.blocks(ends, 1)]
+                cross["-".join(triple)] = sum(unequal) / relation.num_edges
         return Summary(
             num_nodes={kind: part.num_nodes for kind, part in self.nodes.items()},
             num_edges={"-".join(triple): part.num_edges for triple, part in self.relations.items()},

@@ -147,7 +147,7 @@ class Inputs:
             then, position = self._as_of(self.graph, last, wanted)
             hops = metapath_hops(
                 then, length=self._length, weighting=method.weighting, metapath_weighting=_ends_or_edges(method),
-                engine=self.engine, rows=None if len(position) == then.num_nodes else position,
+                engine=self.engine, rows=None if len(position) == then.num_nodes else position, dtype=np.float32,
             )  # fmt: skip
             return [hops[path_name(path)] for path in paths]
 

@@ -327,6 +327,8 @@ class Pipeline:
 
     def inputs(self, graph: TemporalGraph, engine: Engine | None = None) -> Inputs:
         """The hops of a graph as this pipeline makes them; may be shared by pipelines that differ in method only."""
+        if graph.cutoff is None:
+            graph = graph.masked(graph.infer_cutoff() if self.cutoff is None else self.cutoff)
         return Inputs(
             graph, hops=self.hops, undirected=self.undirected, engine=Memory() if engine is None else engine,
             squashed=self.model == "rphgnn", seed=self.seed,

@@ -111,6 +111,7 @@ def metapath_hops(
     start: str | None = None,
     x: Any = None,
     rows: np.ndarray | None = None,
+    dtype: Any = None,
 ) -> Hops:
     """Features along every metapath to the target type: a dict name → [N, f].
 
@@ -126,6 +127,7 @@ def metapath_hops(
         start: The type at which paths begin; by default all types that have features.
         x: Features of the type `start` (by default the target type) instead of the graph's own.
         rows: Positions of the target nodes whose hops are wanted; by default all.
+        dtype: In which hops are kept; by default that of the features.
 
     Example:
         >>> graph = TemporalGraph.hetero(
@@ -163,7 +165,7 @@ def metapath_hops(
             if rows is not None:
                 hops = {path: selected_hop(hop, rows) for path, hop in hops.items()}
         else:
-            hops = dict(Walk(graph, own, weighting, engine).hops(values, rows=rows))
+            hops = dict(Walk(graph, own, weighting, engine).hops(values, rows=rows, dtype=dtype))
         by_name.update({path_name(path): hop for path, hop in hops.items()})
     return {path_name(path): by_name[path_name(path)] for path in paths}
 

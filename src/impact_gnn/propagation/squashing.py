@@ -197,7 +197,8 @@ class _Squashing:
         return self._matrices[name]
 
     def _step(self, relation: Triple, x: Any) -> Any:
-        return self.walk.engine.hops([self.walk.operator(relation)], x)[0]
+        dtype = np.promote_types(x.dtype, np.float32)  # messages are summed up
+        return self.walk.engine.hops([self.walk.operator(relation)], x, dtype=dtype)[0]
 
 
 def _add_projected(total: np.ndarray, message: Any, matrix: np.ndarray) -> None:
