@@ -4,6 +4,8 @@ import builtins
 import os
 import pickle
 import signal
+import socket
+import subprocess
 import sys
 import threading
 import time
@@ -11,6 +13,7 @@ import time
 import numpy as np
 import pytest
 
+import impact_gnn as ig
 from impact_gnn.checks import InputError, WorkerLost
 from impact_gnn.engines import Dask, Memory, Operator
 from impact_gnn.graph import TemporalGraph, build_csr
@@ -157,3 +160,37 @@ def test_without_dask_the_sentence_says_what_to_install(place, monkeypatch):
     monkeypatch.setattr(builtins, "__import__", missing)
     with pytest.raises(InputError, match=r"pip install 'impact-gnn\[distributed\]'"):
         Dask("tcp://127.0.0.1:1", place).hops([step_of(100, 500)], np.ones((100, 3), np.float32))
+
+
+def test_the_main_job_on_a_cluster_of_processes_survives_the_death_of_a_worker(tmp_path):
+    """The three commands of docs/cluster.md; one of the two workers is killed while the job runs."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    dask, python = [sys.executable, "-m", "dask"], [sys.executable, "-m", "impact_gnn"]
+    ig.tsbm(num_nodes=400, num_times=6, num_labels=2, num_features=4, seed=0).save(tmp_path / "graph")
+    options = ["--cutoff", "5", "--candidates", "pmp+labels", "--folds", "1", "--seeds", "1"]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": tmp_path}
+    one = [*dask, "worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard"]
+    started = [subprocess.Popen([*dask, "scheduler", "--host", address, "--no-dashboard"], **quiet)]
+    try:
+        started += [subprocess.Popen(one, **quiet) for _ in range(2)]
+        with distributed.Client(address, timeout=60) as client:
+            client.wait_for_workers(2, timeout=60)
+        scratch = tmp_path / "scratch"
+        job = subprocess.Popen(
+            [*python, "run", "graph", "--out", "cluster", "--engine", "dask", "--scheduler", address,
+             "--scratch", scratch, "--memory", "100kB", *options],
+            cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        while job.poll() is None and not list(scratch.rglob("*.npy")):
+            time.sleep(0.05)
+        started[1].kill()
+        _, told = job.communicate(timeout=240)
+        assert job.returncode == 0, told
+    finally:
+        for process in started:
+            process.kill()
+    alone = [*python, "run", "graph", "--out", "alone", "--engine", "memory", *options]
+    subprocess.run(alone, cwd=tmp_path, check=True, capture_output=True, timeout=240)
+    assert (tmp_path / "cluster/predictions.csv").read_bytes() == (tmp_path / "alone/predictions.csv").read_bytes()

@@ -10,7 +10,7 @@ from pathlib import Path
 from impact_gnn import _files, checks
 from impact_gnn.checks import InputError
 from impact_gnn.engines.base import Engine, in_bytes
-from impact_gnn.engines.dask import Dask
+from impact_gnn.engines.dask import Dask, connected
 from impact_gnn.engines.disk import Disk
 from impact_gnn.engines.memory import Memory
 from impact_gnn.graph import TemporalGraph
@@ -104,7 +104,8 @@ def choose(
         if scheduler is None:
             raise InputError("engine 'dask' needs --scheduler HOST:PORT of a running dask scheduler; give it.")
         address = scheduler if "://" in scheduler else f"tcp://{scheduler}"
-        return Choice(Dask(address, place, "2GB" if memory is None else memory), f"engine dask at {address}: {took}")
+        engine = Dask(connected(address, patience=20), place, "2GB" if memory is None else memory)
+        return Choice(engine, f"engine dask at {address}: {took}")
     return Choice(Disk(place, cap), f"engine disk, cap {size(cap)}: {took}")
 
 

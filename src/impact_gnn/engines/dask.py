@@ -151,35 +151,38 @@ class Dask(FileEngine):
                 )
 
     def _refuse_unless_seen(self, client: Any) -> None:
-        blind = [worker for worker, sees in client.run(_sees, str(self.place)).items() if not sees]
+        seen: dict[str, Any] = {}
+        with contextlib.suppress(OSError):  # a worker that has just died sees nothing, and others will do its tasks
+            seen = client.run(_sees, str(self.place), on_error="return")
+        blind = [worker for worker, sees in seen.items() if sees is False]
         if blind:
             raise InputError(
                 f"{self.place} is not seen by {listing(blind)}; give a directory on a file system that all workers share."
             )
 
     def child(self, name: str) -> Dask:
-        return replace_place(self, self.place / "children" / _files.safe_name(name))
+        place = self.place / "children" / _files.safe_name(name)
+        return Dask(self.client, place, self.memory, self.storage, self.progress, self.patience)
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[Any]:
         if not isinstance(self.client, str):
             yield self.client
             return
-        try:
-            from distributed import Client
-        except ImportError:
-            raise InputError("a cluster needs dask; pip install 'impact-gnn[distributed]'.") from None
-        try:
-            client = Client(self.client, timeout=self.patience)
-        except (OSError, TimeoutError, ValueError) as error:
-            raise InputError(f"no scheduler answers at {self.client} ({error}); check the address.") from None
-        with client:
+        with connected(self.client, self.patience) as client:
             yield client
 
 
-def replace_place(engine: Dask, place: Path) -> Dask:
-    """The same engine in another directory."""
-    return Dask(engine.client, place, engine.memory, engine.storage, engine.progress, engine.patience)
+def connected(address: str, patience: float = 60.0) -> Any:
+    """A client of the scheduler at an address."""
+    try:
+        from distributed import Client
+    except ImportError:
+        raise InputError("a cluster needs dask; pip install 'impact-gnn[distributed]'.") from None
+    try:
+        return Client(address, timeout=patience)
+    except (OSError, TimeoutError, ValueError) as error:
+        raise InputError(f"no scheduler answers at {address} ({error}); check the address.") from None
 
 
 def _sees(path: str) -> bool:
