@@ -1,7 +1,7 @@
 """A script for test_disk: runs on files are killed with SIGKILL at many points and run again.
 
-Every run is a fork of this process; it dies before its n-th system call that changes what a later run can see. The next run
-in the same directory must complete it, with the same numbers as an undisturbed run and nothing left behind.
+Every run is a fork of this process; it dies before its n-th system call that changes what a later run can see. The next
+run in the same directory must complete it, with the same numbers as an undisturbed run and nothing left behind.
 """
 
 import os

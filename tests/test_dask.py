@@ -112,7 +112,7 @@ def test_a_scheduler_may_be_named_by_its_address(place):
     np.testing.assert_array_equal(np.asarray(hops[0]), Memory().hops([step], x)[0])
     with pytest.raises(InputError, match=r"client is a int; give a .* or a scheduler's address"):
         Dask(7)
-    with pytest.raises(InputError, match="no scheduler answers at tcp://127.0.0.1:1"):
+    with pytest.raises(InputError, match=r"no scheduler answers at tcp://127\.0\.0\.1:1"):
         Dask("tcp://127.0.0.1:1", place / "work", patience=1).hops([step], x)
 
 

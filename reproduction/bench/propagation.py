@@ -133,7 +133,8 @@ def _order(nodes: int, edges: int) -> list[dict[str, float]]:
         back = np.maximum(target // each - (rng.geometric(0.5, edges) - 1), 0)
         ends, mixed = np.stack([back * each + rng.integers(0, each, edges), target]), rng.permutation(nodes)
         now = np.zeros(nodes, np.int64)
-        steps = [ig.engines.Memory().operator(ig.TemporalGraph(time=now, edge_index=each_way)) for each_way in (ends, mixed[ends])]
+        graphs = [ig.TemporalGraph(time=now, edge_index=each_way) for each_way in (ends, mixed[ends])]
+        steps = [ig.engines.Memory().operator(graph) for graph in graphs]
         x, out = _matrix(nodes, 128), _matrix(nodes, 128)
         calls = {name: lambda step=step: step.apply(x, out) for name, step in zip("ab", steps, strict=True)}
         best = best_of(calls, 5)

@@ -83,8 +83,9 @@ def mapping(array: np.ndarray) -> mmap.mmap | None:
     """The memory map that an array looks at, None where it lies in memory of its own."""
     base: Any = array
     while isinstance(base, np.ndarray):
-        if isinstance(base, np.memmap) and isinstance(base._mmap, mmap.mmap):
-            return base._mmap
+        owner = getattr(base, "_mmap", None)
+        if isinstance(owner, mmap.mmap):
+            return owner
         base = base.base
     return base if isinstance(base, mmap.mmap) else None
 

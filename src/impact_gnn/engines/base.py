@@ -1,9 +1,9 @@
 """What an engine is: few verbs, the same numbers wherever they are computed.
 
-An engine makes the operation of a relation (`operator`), applies operations one after the other (`hops`), keeps a graph as
-it was at a time or with its edges in both directions (`graph`), and gives away places of their own (`child`). What comes
-out is a `Hop`: a matrix that is asked for rows, whether it lies in memory or in files. Nothing above this floor asks an
-engine what kind it is.
+An engine makes the operation of a relation (`operator`), applies operations one after the other (`hops`), keeps a graph
+as it was at a time or with its edges in both directions (`graph`), and gives away places of their own (`child`). What
+comes out is a `Hop`: a matrix that is asked for rows, whether it lies in memory or in files. Nothing above this floor
+asks an engine what kind it is.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BLOCK = 1 << 16
 
 @runtime_checkable
 class Hop(Protocol):
-    """A matrix [N, f] that answers for rows: an array in memory, slices of columns in files, or made from other hops."""
+    """A matrix [N, f] that answers for rows: an array, slices of columns in files, or made from other hops."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -153,9 +153,14 @@ def row_blocks(num_rows: int) -> Iterator[np.ndarray]:
 class Columns(Protocol):
     """Features [N, f] that are made column by column, such as the one-hot matrix of labels; `key` tells them apart."""
 
-    shape: tuple[int, int]
-    dtype: np.dtype
-    key: str
+    @property
+    def shape(self) -> tuple[int, int]: ...
+
+    @property
+    def dtype(self) -> np.dtype: ...
+
+    @property
+    def key(self) -> str: ...
 
     def columns(self, low: int, high: int) -> np.ndarray:
         """Columns low .. high−1 in memory, rows contiguous."""
@@ -285,6 +290,7 @@ class Engine(ABC):
 
 
 def check_threads(threads: int | None) -> None:
+    """Refuses a number of threads that is no number of threads."""
     if threads is not None and (not isinstance(threads, int) or threads < 1):
         raise InputError(f"threads={threads!r} must be a whole number of at least 1, or None for all cores.")
 

@@ -42,8 +42,8 @@ class Dask(FileEngine):
 
     Args:
         client: A `dask.distributed.Client`, or the address of a scheduler.
-        directory: On a file system that the workers share with this process, under the same path. By default a temporary
-            one that goes with the engine: for workers on this machine.
+        directory: On a file system that the workers share with this process, under the same path. By default a
+            temporary one that goes with the engine: for workers on this machine.
         memory: What the tasks of one worker may take together.
         storage: As for `Disk`.
         progress: As for `Disk`.
@@ -124,8 +124,8 @@ class Dask(FileEngine):
                 if isinstance(error, KilledWorker):
                     raise WorkerLost(
                         f"a task killed {RETRIES} workers, most likely for want of memory (each may use "
-                        f"{_files.readable_size(in_bytes(self.memory))}); give workers more or lower memory=..., and run "
-                        f"the same again to go on."
+                        f"{_files.readable_size(in_bytes(self.memory))}); give workers more or lower memory=..., and "
+                        f"run the same again to go on."
                     ) from None
                 raise
 
@@ -146,8 +146,8 @@ class Dask(FileEngine):
                 seen = time.monotonic()
             elif time.monotonic() - seen > self.patience:
                 raise WorkerLost(
-                    f"no worker of the cluster has been seen for {self.patience:.0f} seconds; what is complete is kept in "
-                    f"{self.place}: start workers and run the same again to go on."
+                    f"no worker of the cluster has been seen for {self.patience:.0f} seconds; what is complete is kept "
+                    f"in {self.place}: start workers and run the same again to go on."
                 )
 
     def _refuse_unless_seen(self, client: Any) -> None:
@@ -157,7 +157,8 @@ class Dask(FileEngine):
         blind = [worker for worker, sees in seen.items() if sees is False]
         if blind:
             raise InputError(
-                f"{self.place} is not seen by {listing(blind)}; give a directory on a file system that all workers share."
+                f"{self.place} is not seen by {listing(blind)}; give a directory on a file system that all workers "
+                f"share."
             )
 
     def child(self, name: str) -> Dask:

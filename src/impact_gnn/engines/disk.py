@@ -8,9 +8,9 @@ Everything lies in `.npy` files under one directory, each in a folder named by a
     graphs/<digest>/     a graph as it was, or with edges in both directions
     arrays/, children/   scratch arrays, and engines with a place of their own
 
-A slice of columns goes through all hops without looking at the others. It must fit into memory; edges and results stream
-through in blocks of rows. A file has its name only when it is whole, so whatever was killed goes on where it stopped, and
-other inputs can never meet the wrong files.
+A slice of columns goes through all hops without looking at the others. It must fit into memory; edges and results
+stream through in blocks of rows. A file has its name only when it is whole, so whatever was killed goes on where it
+stopped, and other inputs can never meet the wrong files.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import contextlib
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -288,7 +289,7 @@ class FileEngine(Engine):
 
 @dataclass(frozen=True, eq=False)
 class Disk(FileEngine):
-    """Hops as files in a directory, within a cap on memory. A run that was cut off goes on; other inputs do not collide.
+    """Hops as files in a directory, within a cap on memory. A run that was cut off goes on.
 
     Args:
         directory: Where files go; new, empty, or used by this engine before.
@@ -400,7 +401,7 @@ def run_slice(job: Job, number: int) -> None:
             values = _files.open_array(job.file(hop - 1, number))
             values = columns_of(values, 0, values.shape[1], job.dtype)
         elif values is None:
-            values = columns_of(job.x, *job.columns[number : number + 2], job.dtype)
+            values = columns_of(job.x, job.columns[number], job.columns[number + 1], job.dtype)
         operator = open_operator(path)
         with _files.atomic_array(goal, job.dtype, job.shape(hop, number)) as out:
             if job.rows is not None and hop == len(job.operators):
@@ -423,7 +424,7 @@ def _apply_rows(operator: Operator, x: np.ndarray, rows: np.ndarray, out: np.nda
     csr = operator.csr
     cumulative = np.concatenate([[0], np.cumsum(csr.indptr[rows + 1] - csr.indptr[rows])])
     borders = _native.spans(cumulative, ROWS_EDGES)
-    for first, last in zip(borders[:-1], borders[1:], strict=True):
+    for first, last in pairwise(borders):
         out[first:last] = operator.apply_rows(x, rows[first:last], threads)
         _native.release(csr.indptr, csr.indices, csr.weight, out)
 

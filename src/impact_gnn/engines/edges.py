@@ -1,15 +1,16 @@
 """Edges grouped by target in files, within a cap on memory: one task per range of targets.
 
-A first pass counts edges per bin of neighbouring targets; bins are joined to ranges whose edges fit into memory. For each
-range all edges are gone through, those into the range are taken, sorted as `build_csr` does and written to their place.
-Ranges know nothing of each other, so workers of a cluster can share them; no step needs all edges in memory. The price
-is one reading of the edge list per range.
+A first pass counts edges per bin of neighbouring targets; bins are joined to ranges whose edges fit into memory. For
+each range all edges are gone through, those into the range are taken, sorted as `build_csr` does and written to their
+place. Ranges know nothing of each other, so workers of a cluster can share them. The price is one reading of the edge
+list per range.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +41,9 @@ class StoredCSR(CSR):
     @classmethod
     def open(cls, directory: Path) -> StoredCSR:
         meta = _files.read_json(directory / "csr.json")
-        arrays = [_files.open_array(directory / f"{name}.npy") for name in ("indptr", "indices")]
+        indptr, indices = (_files.open_array(directory / f"{name}.npy") for name in ("indptr", "indices"))
         weight = _files.open_array(directory / "weight.npy") if meta["weighted"] else None
-        return cls(*arrays, weight, meta["num_sources"], True, directory)
+        return cls(indptr, indices, weight, meta["num_sources"], True, directory)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return StoredCSR.open, (self.directory,)
@@ -73,15 +74,13 @@ class EdgeList:
     def windows(self) -> Iterator[list[tuple[np.ndarray, np.ndarray, np.ndarray]]]:
         """Pieces (sources, targets, weights or nothing), some at a time."""
         size = self.edge_index.shape[1]
-        none = np.empty(0, np.float32)
         for begin in range(0, size, WINDOW * PIECE):
-            pieces = []
-            for a in range(begin, min(begin + WINDOW * PIECE, size), PIECE):
-                b = min(a + PIECE, size)
-                ends = (_numbers(self.edge_index[k, a:b]) for k in (0, 1))
-                pieces.append((*ends, none if self.weight is None else plain_view(self.weight[a:b].astype(self.real))))
-            yield pieces
+            places = [slice(a, min(a + PIECE, size)) for a in range(begin, min(begin + WINDOW * PIECE, size), PIECE)]
+            yield [(_numbers(self.edge_index[0, e]), _numbers(self.edge_index[1, e]), self._weights(e)) for e in places]
             _native.release(self.edge_index, self.weight)
+
+    def _weights(self, part: slice) -> np.ndarray:
+        return np.empty(0, np.float32) if self.weight is None else plain_view(self.weight[part].astype(self.real))
 
     @property
     def real(self) -> np.dtype:
@@ -90,7 +89,7 @@ class EdgeList:
         return np.dtype(np.float64 if wide else np.float32)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        names = [None if part is None else part.filename for part in (self.edge_index, self.weight)]
+        names = [getattr(part, "filename", None) for part in (self.edge_index, self.weight)]
         return _open_list, (*names, self.num_sources, self.num_targets, self.both)
 
 
@@ -216,55 +215,45 @@ def _close_gaps(directory: Path, ranges: list[Range], counts: list[int], kinds: 
 
 
 def edges_from_tables(files: Sequence[str | Path], goal: Path) -> tuple[np.ndarray, np.ndarray | None]:
-    """The edges of CSV or Parquet tables with whole-number columns source, target and perhaps weight, mapped from files."""
+    """The edges of CSV or Parquet tables with whole-number columns source, target, perhaps weight, in mapped files."""
     import pyarrow as pa
     import pyarrow.dataset
 
-    tables = []
+    weighted = {}
     for file in map(Path, files):
         if not file.exists() or file.suffix not in (".csv", ".parquet"):
             raise InputError(f"{file} does not exist or is neither .csv nor .parquet; give tables of edges.")
-        names = _reading(file, lambda file=file: pa.dataset.dataset(file, format=file.suffix[1:]).schema.names)
+        names = _opened(file, None).schema.names
         missing = [name for name in ("source", "target") if name not in names]
         if missing:
             raise InputError(f"{file} has no column {listing(missing)}; it has {listing(names)}. Rename a column.")
-        tables.append((file, "weight" in names))
-    if len({weighted for _, weighted in tables}) > 1:
-        file = next(file for file, weighted in tables if not weighted)
-        raise InputError(f"{file} has no column 'weight', others have; give weights in all files or in none.")
-    weighted = bool(tables) and tables[0][1]
-    kinds = {"source": pa.int64(), "target": pa.int64()} | ({"weight": pa.float64()} if weighted else {})
-    sets = []
-    for file, _ in tables:
-        schema = pa.schema(kinds)
-        reader = pa.dataset.CsvFileFormat() if file.suffix == ".csv" else pa.dataset.ParquetFileFormat()
-        sets.append(
-            (file, _reading(file, lambda f=file, r=reader, s=schema: pa.dataset.dataset(f, schema=s, format=r)))
-        )
-    size = sum(_reading(file, table.count_rows) for file, table in sets)
+        weighted[file] = "weight" in names
+    if len(set(weighted.values())) > 1:
+        without = next(file for file, has in weighted.items() if not has)
+        raise InputError(f"{without} has no column 'weight', others have; give weights in all files or in none.")
+    some = any(weighted.values())
+    kinds = {"source": pa.int64(), "target": pa.int64()} | ({"weight": pa.float64()} if some else {})
+    tables = {file: _opened(file, pa.schema(kinds)) for file in weighted}
+    size = sum(checks.guarded(file, table.count_rows) for file, table in tables.items())
     edge_index = _files.create_array(goal / "edge_index.npy", np.int64, (2, size))
-    weight = _files.create_array(goal / "weight.npy", np.float32, (size,)) if weighted else None
+    weight = _files.create_array(goal / "weight.npy", np.float32, (size,)) if some else None
+    columns = [*edge_index, *([] if weight is None else [weight])]
     at = 0
-    for file, table in sets:
-        batches = iter(table.to_batches(batch_size=PIECE))
-        while (batch := _reading(file, lambda b=batches: next(b, None))) is not None:
-            for k, name in enumerate(kinds):
-                column = batch.column(k)
+    for file, table in tables.items():
+        batches = table.to_batches(batch_size=PIECE)
+        while (batch := checks.guarded(file, partial(next, batches, None))) is not None:
+            for name, out, column in zip(kinds, columns, batch.columns, strict=True):
                 if column.null_count:
                     raise InputError(f"column '{name}' of {file} has gaps; give one number per edge.")
-                out = weight if name == "weight" else edge_index[k]
-                assert out is not None
                 out[at : at + len(column)] = column.to_numpy(zero_copy_only=False)
             at += batch.num_rows
     return edge_index, weight
 
 
-def _reading(file: Path, read: Callable[[], Any]) -> Any:
-    try:
-        return read()
-    except Exception as error:  # readers of csv and parquet raise dozens of kinds
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise InputError(f"{file} cannot be read ({reason}); edges need whole-number columns source, target.") from None
+def _opened(file: Path, schema: Any) -> Any:
+    import pyarrow.dataset
+
+    return checks.guarded(file, partial(pyarrow.dataset.dataset, file, schema=schema, format=file.suffix[1:]))
 
 
 def checked_list(edge_index: Any, weight: Any, num_sources: int, num_targets: int) -> EdgeList:

@@ -118,7 +118,7 @@ def row_sums(rows, csr, table, periods, out):
 
 @njit(forceinline=True)
 def _block(total, how, c, edges, scale, heard, source, given, parts, x, out):
-    """One tile of one row in the columns c, c + 1, ... that `total` holds; `heard` with its weights added is returned."""
+    """One tile of one row in the columns c, c + 1, ... that `total` holds; returns `heard` with its weights added."""
     first, last, v, heavy, finished, self_loop, step, base = edges
     weight, table, column_scale, source_period, factors, sums = parts
     one, own, row_scale, divide = scale

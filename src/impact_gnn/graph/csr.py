@@ -7,6 +7,7 @@ sorted by the digits that are left. The result depends on the edges alone, not o
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -121,8 +122,7 @@ def merged(csr: CSR) -> CSR:
     """One edge per source and target, weights added up, sources in increasing order within a row."""
     weight = np.empty(0, np.float32) if csr.weight is None else csr.weight.copy()
     indices, kept = plain_view(csr.indices).copy(), np.empty(csr.num_targets, np.int64)
-    tasks = _native.spans(csr.indptr, PIECE)
-    rows = [(int(a), int(b)) for a, b in zip(tasks[:-1], tasks[1:], strict=True)]
+    rows = list(pairwise(int(border) for border in _native.spans(csr.indptr, PIECE)))
     indptr = plain_view(csr.indptr)
     _native.run(_merge_rows, [(a, b, indptr, indices, weight, kept) for a, b in rows], None)
     borders = np.concatenate([[0], np.cumsum(kept)])

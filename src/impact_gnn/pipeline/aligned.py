@@ -53,11 +53,12 @@ def aligned(
     if name in NEEDS_EVERYBODY:
         period = view.period[nodes].astype(np.int32)
         apply = apply_center if name == "center" else apply_standardize
-        out = []
-        for hop in hops:
+
+        def by_period(hop: Any) -> Any:
             moments = moments_of(hop, period, len(view.times))
-            out.append(mapped_hop(hop, lambda rows, index, m=moments: apply(rows, period[index], m)))
-        return out
+            return mapped_hop(hop, lambda rows, index: apply(rows, period[index], moments))
+
+        return [by_period(hop) for hop in hops]
     communities = Communities.of(label, time, target)
     if name == "jjnorm":
         return [_jjnorm(hop, communities) for hop in hops]
@@ -84,8 +85,8 @@ def _pny(hops: list[Any], nodes: np.ndarray, view: TemporalGraph, weighting: str
     size = 16 * len(labelled) * view.x.shape[1]
     if not engine.fits(size):
         raise InputError(
-            f"pny holds {len(labelled):,} labelled rows of two hops in memory, {size / 1e9:.1f} GB, more than this engine "
-            f"may take; give more memory, or use jjnorm."
+            f"pny holds {len(labelled):,} labelled rows of two hops in memory, {size / 1e9:.1f} GB, more than this "
+            f"engine may take; give more memory, or use jjnorm."
         )
     communities = Communities.of(view.y, view.time, view.targets())
     connectivity = relative_connectivity(

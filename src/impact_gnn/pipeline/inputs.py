@@ -138,6 +138,7 @@ class Inputs:
             return []
 
         def repeated(last: int | None, wanted: np.ndarray) -> list[Any]:
+            assert self.graph.x is not None  # paths begin at types with features
             operator = self._operator(method, last)
             part = None if len(wanted) == self.graph.num_nodes else wanted
             hops = self.engine.hops([operator] * self.hops, self.graph.x, rows=part, dtype=np.float32)
@@ -216,7 +217,7 @@ class Inputs:
         nodes: np.ndarray,
         make: Callable[[int | None, np.ndarray], list[Any]],
     ) -> list[Any]:
-        """`make(None, nodes)`; or snapshots: every node's rows of `make(the period at which it is seen, such nodes)`."""
+        """`make(None, nodes)`; or snapshots: a node's rows of `make(the period at which it is seen, such nodes)`."""
         if not method.snapshot:
             return make(None, nodes)
         out: list[np.ndarray] = []
@@ -251,8 +252,8 @@ class Inputs:
         if self.graph.is_hetero:
             kinds, relations = len(self.graph.nodes), len(self.graph.relations)
             raise InputError(
-                f"pny estimates how one node type connects with itself, but this graph has {kinds} types and {relations} "
-                f"relations; use jjnorm, which needs no connectivity."
+                f"pny estimates how one node type connects with itself, but this graph has {kinds} types and "
+                f"{relations} relations; use jjnorm, which needs no connectivity."
             )
         if self.graph.x is not None:
             refuse_unless_fits(self.graph.num_labels, len(self.graph.times), self.graph.x.shape[1])

@@ -17,7 +17,7 @@ from torch import nn
 from impact_gnn import _files, checks
 from impact_gnn._version import __version__
 from impact_gnn.checks import InputError
-from impact_gnn.engines.base import Engine, mapped_hop
+from impact_gnn.engines.base import BLOCK, Engine, mapped_hop
 from impact_gnn.engines.memory import Memory
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.nn import (
@@ -35,9 +35,9 @@ from impact_gnn.nn import (
     predict,
     split_rows,
 )
-from impact_gnn.pipeline.aligned import moments_of
 from impact_gnn.pipeline.inputs import Inputs
 from impact_gnn.pipeline.method import Method
+from impact_gnn.statistics import Scale
 
 FORMAT = "impact-gnn pipeline"
 VERSION = 1
@@ -67,7 +67,7 @@ class Fitted:
     """What fitting leaves behind: the trained model, how inputs are scaled, and what the graph was like."""
 
     model: nn.Module
-    scales: list[tuple[np.ndarray, np.ndarray]]
+    scales: list[Scale]
     channels: tuple[list[int], list[int]]
     groups: list[int]
     cutoff: int
@@ -269,8 +269,8 @@ class Pipeline:
         """Writes weights (safetensors) and everything else (JSON), atomically; `load` gives the same predictions."""
         fitted = self._fitted()
         arrays = {f"model.{name}": value.cpu().numpy() for name, value in fitted.model.state_dict().items()}
-        for k, (mean, std) in enumerate(fitted.scales):
-            arrays |= {f"scale.{k}.mean": mean, f"scale.{k}.std": std}
+        for k, scale in enumerate(fitted.scales):
+            arrays |= {f"scale.{k}.mean": scale.mean, f"scale.{k}.std": scale.scale}
         content = {
             "format": FORMAT,
             "version": VERSION,
@@ -314,7 +314,7 @@ class Pipeline:
         model.load_state_dict(state)
         model.eval()
         count = sum(name.endswith(".mean") and name.startswith("scale.") for name in arrays)
-        scales = [(arrays[f"scale.{k}.mean"], arrays[f"scale.{k}.std"]) for k in range(count)]
+        scales = [Scale(arrays[f"scale.{k}.mean"], arrays[f"scale.{k}.std"]) for k in range(count)]
         names = content["label_names"]
         score = math.nan if content["valid_score"] is None else content["valid_score"]
         made.fitted = Fitted(
@@ -344,7 +344,7 @@ class Pipeline:
         return self.fitted
 
     def _training(self, num_rows: int, progress: Callable[[Epoch], None] | None, curriculum: bool) -> Training:
-        batch = None if num_rows <= FULL_BATCH else BATCH
+        batch = None if num_rows <= FULL_BATCH else min(max(BATCH, num_rows // MOST_STEPS), LARGEST_BATCH)
         steps = 1 if batch is None else math.ceil(num_rows / batch)
         epochs = max(LEAST_EPOCHS, STEPS // steps) if self.epochs is None else self.epochs
         return Training(
@@ -353,13 +353,11 @@ class Pipeline:
             curriculum=Curriculum(epochs=max(1, epochs // 4)) if curriculum else None,
         )  # fmt: skip
 
-    def _task(
-        self, inputs: Inputs, method: Method, cutoff: int, rows: np.ndarray
-    ) -> tuple[HopTask, list[tuple[np.ndarray, np.ndarray]]]:
+    def _task(self, inputs: Inputs, method: Method, cutoff: int, rows: np.ndarray) -> tuple[HopTask, list[Scale]]:
         hops, label_hops = inputs.shown(method, cutoff)
         count = len(hops)
         loaded = inputs.engine.loaded([*hops, *label_hops])
-        scales = [_scale(hop, rows) for hop in loaded[:count]]
+        scales = [Scale.fit(hop.rows(part) for part in _parts(rows)) for hop in loaded[:count]]
         scaled = inputs.engine.loaded([*_scaled(loaded[:count], scales), *loaded[count:]])
         return HopTask(scaled[:count], scaled[count:]), scales
 
@@ -379,7 +377,10 @@ class Pipeline:
 FULL_BATCH = 6000
 """Labelled rows up to which all are used in every step."""
 
-BATCH = 4096
+BATCH, LARGEST_BATCH = 4096, 1 << 16
+MOST_STEPS = 100
+"""Steps of an epoch from which on batches grow instead."""
+
 STEPS = 300
 LEAST_EPOCHS = 12
 
@@ -398,20 +399,15 @@ def _suitable_threads(units: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _scale(hop: Any, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of the columns over some rows of a hop."""
-    group = np.full(hop.shape[0], -1, np.int32)
-    group[rows] = 0
-    moments = moments_of(hop, group, 1)
-    std = np.sqrt(moments.squares[0] / max(len(rows), 1))
-    return moments.mean[0].astype(np.float32), np.where(std > 1e-8, std, 1).astype(np.float32)
+def _parts(rows: np.ndarray) -> Iterator[np.ndarray]:
+    return (rows[begin : begin + BLOCK] for begin in range(0, len(rows), BLOCK))
 
 
-def _scaled(hops: list[Any], scales: list[tuple[np.ndarray, np.ndarray]]) -> list[Any]:
-    return [
-        mapped_hop(hop, lambda values, index, m=mean, s=std: (np.asarray(values, np.float32) - m) / s, np.float32)
-        for hop, (mean, std) in zip(hops, scales, strict=True)
-    ]
+def _scaled(hops: list[Any], scales: list[Scale]) -> list[Any]:
+    def scaled(hop: Any, scale: Scale) -> Any:
+        return mapped_hop(hop, lambda values, index: scale.apply(np.asarray(values, np.float32)), np.float32)
+
+    return [scaled(hop, scale) for hop, scale in zip(hops, scales, strict=True)]
 
 
 def _is_saved(directory: Path) -> bool:

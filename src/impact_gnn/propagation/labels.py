@@ -1,11 +1,11 @@
 """Label hops: the known labels of neighbours as features, a node's own label excluded exactly.
 
 With Y the one-hot matrix of known labels (zero rows where unknown) the hops are M Y and M² Y. What a node would hear of
-itself is taken out: M_vv Y_v at one hop, (M²)_vv Y_v at two - the return path v → u → v, which exists wherever an edge has
-its reverse. Without that a model learns to copy the label and fails where there is none.
+itself is taken out: M_vv Y_v at one hop, (M²)_vv Y_v at two - the return path v → u → v, which exists wherever an edge
+has its reverse. Without that a model learns to copy the label and fails where there is none.
 
-Hops are made in double precision, so that what is left of a node that hears nobody but itself is 1e-16 and not 1e-7, which
-a division by the labelled share would make a full label. The own label is taken out when rows are asked for.
+Hops are made in double precision, so that what is left of a node that hears nobody but itself is 1e-16 and not 1e-7,
+which a division by the labelled share would make a full label. The own label is taken out when rows are asked for.
 """
 
 from __future__ import annotations
@@ -102,7 +102,10 @@ class OneHot:
 
     label: np.ndarray
     num_labels: int
-    dtype: np.dtype = np.dtype(np.float64)
+
+    @property
+    def dtype(self) -> np.dtype:
+        return np.dtype(np.float64)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -150,7 +153,7 @@ def own_share(path: Sequence[Operator]) -> np.ndarray:
         own = 0.0
         if len(path) == 1 or last.self_loop:
             own = _loops(low, high, *_arrays(last)) * scale * (1.0 if column is None else column[low:high])
-        # A loop of weight 1 that the operation adds: M = W + diag(added), so diag(M²) = diag(W²) + 2·own·added + added².
+        # The operation adds a loop of weight 1: M = W + diag(added), so diag(M²) = diag(W²) + 2·own·added + added².
         added = scale * (1.0 if column is None else column[low:high]) if last.self_loop else 0.0
         if len(path) == 1:
             out[low:high] = own + added

@@ -10,7 +10,8 @@ hop is the mean over the first relation, then over the second, and so on. Two wa
       M_vu = Ω[t_v, t_u]·P_vu / Σ_w Ω[t_v, t_w]·P_vw
 
   with P the product of the plain means along the path. P is never made. With the table as a sum of products,
-  Ω[t, s] = Σ_r left[t, r]·right[r, s], the weighted sum is Σ_r left[t_v, r] · (P · (right[r, t_u]·x_u))_v, one walk per r.
+  Ω[t, s] = Σ_r left[t, r]·right[r, s], the weighted sum is Σ_r left[t_v, r] · (P · (right[r, t_u]·x_u))_v: one walk
+  per r.
 
 Paths are walked as a tree, depth first: what paths have in common at their beginning is computed once.
 """
