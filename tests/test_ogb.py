@@ -175,9 +175,9 @@ def test_papers_through_the_disk_engine(tmp_path, save):
     for ours, theirs in zip(ig.propagate(g, weighting="genpmp", engine=disk), memory, strict=True):
         assert np.array_equal(ours, theirs)
     g.save(tmp_path / "saved")
-    step = Disk(tmp_path / "again", memory="2kB").operator(tmp_path / "saved", weighting="genpmp")
-    again = Disk(tmp_path / "again", memory="2kB").hops([step], ig.load(tmp_path / "saved").x)
-    assert np.array_equal(again[0], memory[0])
+    reloaded, disk = ig.load(tmp_path / "saved"), Disk(tmp_path / "reloaded", memory="2kB")
+    hops = disk.hops([disk.operator(reloaded, weighting="genpmp")], reloaded.x)
+    assert np.array_equal(hops[0], memory[0])
 
 
 def test_a_large_compressed_array_is_unpacked_once(tmp_path):
@@ -214,7 +214,7 @@ def test_blocks_of_text_are_put_together(tmp_path):
     file, values = tmp_path / "v.csv.gz", np.tile(period, (repeats, 1))
     file.write_bytes(gzip.compress((text * repeats).encode(), 1))
     assert np.array_equal(ogb.matrix(file, np.int64, rows=len(values)), values)
-    assert np.array_equal(ogb.matrix(file, np.int64), values)
+    assert np.array_equal(ogb._rows(file, 1000), values[:, 0])
     assert np.array_equal(ogb.matrix(file, np.int64, rows=len(values), turned=True), values.T)
     for rows in (len(values) - 1, len(values) + 1):
         with pytest.raises(InputError, match=f"has {len(values)} rows where {rows} belong"):

@@ -6,15 +6,14 @@ again. `InputError` is the only exception that bad input may raise.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from impact_gnn._array import periods, to_numpy
-
-T = TypeVar("T")
 
 BLOCK = 1 << 22
 """Elements looked at in one go, so that checking a memory map does not load it whole."""
@@ -290,10 +289,11 @@ def share(name: str, value: Any, what: str = "possible") -> float:
     return float(value)
 
 
-def guarded(path: Path, read: Callable[[], T]) -> T:
-    """What `read` gives; whatever a damaged file makes a reader raise becomes one sentence."""
+@contextmanager
+def guarded(path: Path) -> Iterator[None]:
+    """Turns whatever a damaged file makes a reader raise into one sentence."""
     try:
-        return read()
+        yield
     except InputError:
         raise
     except MemoryError:
