@@ -1,7 +1,6 @@
 """The door: every array a user brings is checked here, once, and refused with one sentence.
 
-Each sentence says what is wrong, where, what came and how to mend it. Behind the door nothing is checked
-again. `InputError` is the only exception that bad input may raise.
+Each sentence says what is wrong, where, what came and how to mend it; `InputError` is all that bad input may raise.
 """
 
 from __future__ import annotations
@@ -15,8 +14,9 @@ import numpy as np
 
 from impact_gnn._array import periods, to_numpy
 
-BLOCK = 1 << 22
-"""Elements looked at in one go, so that checking a memory map does not load it whole."""
+BLOCK = 1 << 22  # elements looked at in one go, so that checking a memory map does not load it whole
+MAX_LABELS = 1 << 24  # class numbers beyond this are taken for ids that were passed as labels by mistake
+MAX_SPAN = 1 << 62  # widest range of times whose differences still fit into int64
 
 
 class InputError(ValueError):
@@ -76,19 +76,16 @@ def whole_numbers(name: str, value: Any, *, ndim: int = 1) -> np.ndarray:
         flat = out.reshape(-1)
         missing = np.flatnonzero(np.isnan(flat))
         if len(missing):
-            raise InputError(
-                f"{name} is missing (NaN) at {len(missing)} of {flat.size} places, first at position {missing[0]}; "
-                f"fill these in or remove those nodes."
-            )
+            where = f"{len(missing)} of {flat.size} places, first at position {missing[0]}"
+            raise InputError(f"{name} is missing (NaN) at {where}; fill these in or remove those nodes.")
         fraction = np.flatnonzero(~np.isfinite(flat) | (flat != np.floor(flat)))
         if len(fraction):
-            raise InputError(
-                f"{name} must be whole numbers, but position {fraction[0]} holds {flat[fraction[0]]}; "
-                f"bin or round it first."
-            )
-        _fits_int64(name, float(np.abs(flat).max(initial=0)))
-    elif out.dtype.kind == "u":
-        _fits_int64(name, int(out.max(initial=0)))
+            where = f"position {fraction[0]} holds {flat[fraction[0]]}"
+            raise InputError(f"{name} must be whole numbers, but {where}; bin or round it first.")
+    if out.dtype.kind in "uf":
+        largest = np.abs(out).max(initial=0).item()
+        if largest > np.iinfo(np.int64).max:
+            raise InputError(f"{name} holds {largest}, which does not fit into a 64-bit integer; use smaller numbers.")
     return out.astype(np.int64, copy=False)
 
 
@@ -103,10 +100,9 @@ def whole_number(name: str, value: Any) -> int:
 def features(name: str, value: Any, num_rows: int | None) -> np.ndarray:
     """`value` as a two-dimensional array of finite floats, one row per node."""
     out = array(name, value)
-    if out.ndim == 1:
-        raise InputError(f"{name} has shape {out.shape}; give one row per node and one column per feature [N, f].")
     if out.ndim != 2:
-        raise InputError(f"{name} has shape {out.shape}; give a matrix [N, f].")
+        wanted = "one row per node and one column per feature [N, f]" if out.ndim == 1 else "a matrix [N, f]"
+        raise InputError(f"{name} has shape {out.shape}; give {wanted}.")
     if out.dtype.kind not in "iufb":
         raise InputError(f"{name} is of type {out.dtype}; give numbers.")
     if num_rows is not None and len(out) != num_rows:
@@ -121,21 +117,19 @@ def features(name: str, value: Any, num_rows: int | None) -> np.ndarray:
 
 def finite(name: str, values: np.ndarray) -> None:
     """Refuses NaN and infinity, naming the worst column and how many there are."""
-    rows = max(1, BLOCK // max(1, values.shape[1] if values.ndim == 2 else 1))
     bad = np.zeros(values.shape[1] if values.ndim == 2 else 1, dtype=np.int64)
-    first = -1
+    rows = max(1, BLOCK // max(1, len(bad)))
+    first = None
     for start in range(0, len(values), rows):
         wrong = ~np.isfinite(values[start : start + rows])
         if wrong.any():
             wrong = wrong.reshape(len(wrong), -1)
-            first = start + int(np.flatnonzero(wrong.any(1))[0]) if first < 0 else first
+            first = start + int(wrong.any(1).argmax()) if first is None else first
             bad += wrong.sum(0)
-    if bad.any():
-        where = f"column {int(bad.argmax())} has {int(bad.max())} of them, " if values.ndim == 2 else ""
-        raise InputError(
-            f"{name} holds {int(bad.sum())} NaN or infinite values ({where}the first in row {first}); "
-            f"fill or drop them first."
-        )
+    if first is not None:
+        where = f"column {bad.argmax()} has {bad.max()} of them, " if values.ndim == 2 else ""
+        where = f"({where}the first in row {first})"
+        raise InputError(f"{name} holds {bad.sum()} NaN or infinite values {where}; fill or drop them first.")
 
 
 def labels(name: str, value: Any, num_rows: int, num_labels: int | None = None) -> np.ndarray:
@@ -147,24 +141,17 @@ def labels(name: str, value: Any, num_rows: int, num_labels: int | None = None) 
     if len(out) != num_rows:
         raise InputError(f"{name} has {len(out)} entries for {num_rows} nodes; give one per node, -1 for unknown.")
     if out.min(initial=0) < -1:
-        at = int(np.flatnonzero(out < -1)[0])
+        at = int((out < -1).argmax())
         raise InputError(f"{name} holds {out[at]} at node {at}; use 0, 1, 2, ... for classes and -1 for unknown.")
     if num_labels is not None and out.max(initial=-1) >= num_labels:
-        at = int(np.flatnonzero(out >= num_labels)[0])
-        raise InputError(
-            f"{name} holds {out[at]} at node {at}, but there are {num_labels} classes; "
-            f"labels run from 0 to {num_labels - 1}."
-        )
+        at = int((out >= num_labels).argmax())
+        mend = f"there are {num_labels} classes; labels run from 0 to {num_labels - 1}"
+        raise InputError(f"{name} holds {out[at]} at node {at}, but {mend}.")
     if out.max(initial=-1) >= MAX_LABELS:
         at = int(out.argmax())
-        raise InputError(
-            f"{name} holds {out[at]} at node {at}; number the classes 0, 1, 2, ... (at most {MAX_LABELS} of them)."
-        )
+        mend = f"number the classes 0, 1, 2, ... (at most {MAX_LABELS} of them)"
+        raise InputError(f"{name} holds {out[at]} at node {at}; {mend}.")
     return out
-
-
-MAX_LABELS = 1 << 24
-"""Class numbers beyond this are taken for ids that were passed as labels by mistake."""
 
 
 def node_times(name: str, value: Any, num_rows: int | None = None) -> np.ndarray:
@@ -176,10 +163,6 @@ def node_times(name: str, value: Any, num_rows: int | None = None) -> np.ndarray
         raise InputError(f"{name} is empty; give at least one node.")
     _refuse_span(name, out)
     return out
-
-
-MAX_SPAN = 1 << 62
-"""Widest range of times whose differences still fit into int64."""
 
 
 def edges(name: str, value: Any, num_source: int, num_target: int) -> np.ndarray:
@@ -195,7 +178,7 @@ def edges(name: str, value: Any, num_source: int, num_target: int) -> np.ndarray
     for row, (side, size) in enumerate((("source", num_source), ("target", num_target))):
         low, high = int(out[row].min()), int(out[row].max())
         if low < 0 or high >= size:
-            at = int(np.flatnonzero((out[row] < 0) | (out[row] >= size))[0])
+            at = int(((out[row] < 0) | (out[row] >= size)).argmax())
             raise InputError(
                 f"{name} points outside the graph: edge {at} has {side} {out[row, at]}, but there are {size} "
                 f"such nodes (0 to {size - 1}); remove the edge or add the node."
@@ -216,7 +199,7 @@ def edge_weights(name: str, value: Any, num_edges: int) -> np.ndarray:
         out = out.astype(np.float64 if out.dtype.itemsize > 8 else np.float32)
     finite(name, out)
     if out.min(initial=0.0) < 0:
-        at = int(np.flatnonzero(out < 0)[0])
+        at = int((out < 0).argmax())
         raise InputError(f"{name} is negative ({out[at]}) at edge {at}; weights must be zero or more.")
     return out
 
@@ -225,9 +208,8 @@ def mask(name: str, value: Any, num_rows: int) -> np.ndarray:
     """A boolean mask with one entry per node."""
     out = array(name, value)
     if out.dtype != bool or out.shape != (num_rows,):
-        raise InputError(
-            f"{name} has type {out.dtype} and shape {out.shape}; give a boolean mask with {num_rows} entries."
-        )
+        came = f"type {out.dtype} and shape {out.shape}"
+        raise InputError(f"{name} has {came}; give a boolean mask with {num_rows} entries.")
     return out
 
 
@@ -254,9 +236,8 @@ def chronology(time: np.ndarray, label: np.ndarray | None, cutoff: int) -> None:
     """Refuses a split that cannot be learned from: one period, no labelled past, or nothing to predict."""
     times, _ = periods(time)
     if len(times) < 2:
-        raise InputError(
-            f"all nodes have the same time ({times[0]}); a chronological split needs at least two periods."
-        )
+        need = "a chronological split needs at least two periods"
+        raise InputError(f"all nodes have the same time ({times[0]}); {need}.")
     past = time < cutoff
     if past.all():
         raise InputError(
@@ -264,10 +245,8 @@ def chronology(time: np.ndarray, label: np.ndarray | None, cutoff: int) -> None:
             f"choose a cutoff of at most {times[-1]}."
         )
     if label is None or not (label[past] >= 0).any():
-        raise InputError(
-            f"no node before cutoff={cutoff} has a label, so there is nothing to learn from; "
-            f"choose a later cutoff or add labels."
-        )
+        mend = "choose a later cutoff or add labels"
+        raise InputError(f"no node before cutoff={cutoff} has a label, so there is nothing to learn from; {mend}.")
 
 
 def at_least(name: str, value: object, least: int) -> int:
@@ -308,10 +287,8 @@ def distinct(name: str, values: np.ndarray) -> None:
     unique, first, count = np.unique(values, return_index=True, return_counts=True)
     if len(unique) != len(values):
         at = int(np.flatnonzero(count > 1)[first[count > 1].argmin()])
-        raise InputError(
-            f"{name} has {len(values) - len(unique)} repeated ids, first {unique[at]!s} ({count[at]} times); "
-            f"keep one row per node."
-        )
+        which = f"{len(values) - len(unique)} repeated ids, first {unique[at]!s} ({count[at]} times)"
+        raise InputError(f"{name} has {which}; keep one row per node.")
 
 
 def shown(value: object) -> str:
@@ -328,14 +305,8 @@ def listing(values: Sequence[object], most: int = 5) -> str:
 
 def _refuse_span(name: str, times: np.ndarray) -> None:
     if int(times.max()) - int(times.min()) > MAX_SPAN:
-        raise InputError(
-            f"{name} runs from {times.min()} to {times.max()}, too far apart to subtract safely; bin it first."
-        )
-
-
-def _fits_int64(name: str, largest: float | int) -> None:
-    if largest > np.iinfo(np.int64).max:
-        raise InputError(f"{name} holds {largest}, which does not fit into a 64-bit integer; use smaller numbers.")
+        ends = f"{times.min()} to {times.max()}"
+        raise InputError(f"{name} runs from {ends}, too far apart to subtract safely; bin it first.")
 
 
 def _one_line(error: Exception) -> str:

@@ -34,12 +34,10 @@ def read_archive(path: Path) -> TemporalGraph:
     """The graph in an archive of one or of several node types; arrays with other names are not read."""
     with guarded(path), np.load(path, allow_pickle=False) as archive:
         typed = any(name.endswith("_time") and name != "_time" for name in archive)
-        if typed and "time" not in archive and "edge_index" not in archive:
-            build, parts = TemporalGraph.hetero, _several_types(str(path), archive)
-        else:
-            build, parts = TemporalGraph, _one_type(str(path), archive)
+        several = typed and "time" not in archive and "edge_index" not in archive
+        parts = (_several_types if several else _one_type)(str(path), archive)
         parts["label_names"] = _label_names(str(path), archive)
-    return build(**parts)
+    return TemporalGraph.hetero(**parts) if several else TemporalGraph(**parts)
 
 
 def types_of(names: Iterable[str]) -> dict[str, str | None]:

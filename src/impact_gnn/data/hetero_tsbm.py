@@ -108,12 +108,9 @@ def hetero_tsbm(
         drawn = law.draw(each)
         edges[triple] = np.stack([drawn.max(0), drawn.min(0)]) if law.within else np.ascontiguousarray(drawn)
     features = drawing.feature_chunks(model, papers.label, np.random.default_rng(rest[1]))
-    nodes = {
-        "paper": {
-            "x": drawing.joined(features, (num_papers, num_features)),
-            "y": papers.label.astype(np.int64),
-            "time": start + papers.period.astype(np.int64),
-        },
+    x, y = drawing.joined(features, (num_papers, num_features)), papers.label.astype(np.int64)
+    nodes: dict[str, dict[str, Any]] = {
+        "paper": {"x": x, "y": y, "time": start + papers.period.astype(np.int64)},
         "author": {"num_nodes": num_authors},
         "field_of_study": {"num_nodes": num_fields},
         "institution": {"num_nodes": num_institutions},

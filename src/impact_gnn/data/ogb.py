@@ -81,8 +81,7 @@ def load_ogb(name: str, root: str | Path) -> Official:
     elif (raw / "triplet-type-list.csv.gz").is_file():
         graph = _from_relations(raw)
     elif (raw / "edge.csv.gz").is_file():
-        nodes = _size(raw / "num-node-list.csv.gz")
-        graph = TemporalGraph(**_node_arrays(raw, nodes), edge_index=_edges(raw))
+        graph = TemporalGraph(**_node_arrays(raw, _size(raw / "num-node-list.csv.gz")), edge_index=_edges(raw))
     else:
         graph = _from_processed(name, folder)
     place = folder / "split" / "time"
@@ -127,9 +126,9 @@ def _from_relations(raw: Path) -> TemporalGraph:
     return TemporalGraph.hetero(nodes=nodes, edges=edges, target=labelled[0])
 
 
-def _node_arrays(raw: Path, rows: int, kind: str | None = None) -> dict[str, np.ndarray]:
+def _node_arrays(raw: Path, rows: int, kind: str | None = None) -> dict[str, Any]:
     """Features, years and labels of the only type of node, or those that there are of one of several."""
-    arrays = {}
+    arrays: dict[str, Any] = {}
     for field, (folder, name, dtype) in FIELDS.items():
         file = raw / name if kind is None else raw / folder / kind / name
         if kind is None or file.is_file():
@@ -199,10 +198,7 @@ def _cutoff(train: np.ndarray, valid: np.ndarray, test: np.ndarray, place: Path)
 
 
 def _size(path: Path) -> int:
-    text = _table(path)[0][0]
-    with guarded(path):
-        number = int(text)
-    return number
+    return int(matrix(path, np.int64, 1)[0, 0])
 
 
 def _table(path: Path, rows: int = 1) -> list[list[str]]:
