@@ -28,9 +28,7 @@ def load(path: str | Path, *, verify: bool = False) -> TemporalGraph:
       `author_writes_paper` per relation; the type with labels is the one to classify;
     - a directory written by `TemporalGraph.save`, whose arrays are mapped into memory, not read.
 
-    Args:
-        path: The file or folder.
-        verify: Hold the checksums of a saved directory against its files.
+    `verify` holds the checksums of a saved directory against its files.
     """
     path = Path(path)
     if path.is_dir():

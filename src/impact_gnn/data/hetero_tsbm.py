@@ -48,24 +48,13 @@ def hetero_tsbm(
     Papers are numbered in order of time and cite older ones, or those of the same time with a smaller number. Edges
     run as in ogbn-mag, one way; use `graph.undirected()` for the ways back.
 
-    Args:
-        num_papers: Papers, in (label, time) blocks of equal size.
-        num_authors: Authors.
-        num_fields: Fields of study.
-        num_institutions: Institutions.
-        num_times: Number of consecutive times.
-        num_labels: Number of labels, which are also the topics.
-        num_features: Features x = μ(y) + k·Z of a paper; the other types have none.
-        citations: Expected edges paper → older paper.
-        writes: Expected edges author → paper.
-        topics: Expected edges paper → field of study.
-        affiliations: Expected edges author → institution.
-        decay: γ of citations, per step in time between the papers.
-        activity: γ of writing, per step from the middle of an author's career; other links do not depend on time.
-        homophily: Expected share of edges of every relation within a label; 1 / num_labels is no preference.
-        feature_std: Noise k of the features.
-        start: The first time.
-        seed: Seed of everything.
+    - `citations` (paper → older paper), `writes` (author → paper), `topics` (paper → field of study) and `affiliations`
+      (author → institution) are expected numbers of edges.
+    - `decay` is γ of citations, per step in time between the papers; `activity` that of writing, per step from the
+      middle of an author's career. Other links do not depend on time.
+    - `homophily` is the expected share of edges of every relation within a label; 1 / num_labels is no preference.
+    - Papers are in (label, time) blocks of equal size, with features x = μ(y) + k·Z, k being `feature_std`; the other
+      types have none. Times run from `start`.
 
     Example:
         >>> g = hetero_tsbm(num_papers=500, num_authors=400, citations=3000, writes=1500, topics=2000, seed=1)

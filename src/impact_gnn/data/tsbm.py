@@ -36,10 +36,8 @@ class TSBM:
         std: Standard deviation of the features of every label [Y].
         base: Probability of an edge at the same time, by label pair [Y, Y]; symmetric.
         decay: Factor γ per step in time, by label pair [Y, Y]; symmetric.
-        num_nodes: Nodes of a graph.
-        num_times: Number of consecutive times.
         protocol: "text" or "released", see `tsbm`.
-        start: The first time.
+        start: The first of `num_times` consecutive times.
         seed: Default seed of `sample`.
 
     Example:
@@ -211,27 +209,17 @@ def tsbm(
 ) -> TemporalGraph:  # fmt: skip
     """A graph of the temporal stochastic block model, with all its true labels.
 
-    P(edge) = base(y, ỹ)·γ(y, ỹ)^|t − t̃| and x = μ(y) + k_y·Z. Hide the labels to be predicted with
-    `graph.masked(cutoff)`. The two protocols give clearly different graphs (see `docs/paper-to-code.md`).
+    P(edge) = base(y, ỹ)·γ(y, ỹ)^|t − t̃| and x = μ(y) + k_y·Z; times run from `start`. Hide the labels to be predicted
+    with `graph.masked(cutoff)`.
 
-    Args:
-        num_nodes: Number of nodes N.
-        num_times: Number of consecutive times T.
-        num_labels: Number of labels Y.
-        num_features: Number of features f.
-        decay: γ for all label pairs; "random": uniform in [.4, .7] for each pair of labels;
-            "random-zero-diagonal": so, but 0 within a label, whose nodes are then linked at equal times only.
-        protocol: "text", as the paper describes it: base uniform in [0, same] or [0, different] per label pair,
-            (label, time) blocks of equal size, unordered pairs. "released", as its table was computed: base exactly
-            `same` or `different`, labels and times drawn per node, *ordered* pairs, so that two nodes may be linked
-            twice, which is kept as two parallel edges in each direction.
-        seed: Seed of parameters and graph.
-        feature_std: Noise k_y of all labels, or "uniform": in [0, 8] for each label; by default "uniform" in
-            protocol "text" and 4 in "released".
-        same: Base probability within a label.
-        different: Base probability between labels.
-        mean_degree: Scale all probabilities so that nodes have this many edges on average.
-        start: The first time.
+    - `protocol="text"`, as the paper describes it: base uniform in [0, same] within a label and [0, different] between
+      labels, noise k_y in [0, 8], (label, time) blocks of equal size, unordered pairs.
+    - `protocol="released"`, as its table was computed: base exactly `same` or `different`, noise 4, labels and times
+      drawn per node, *ordered* pairs, so that two nodes may be linked twice: two parallel edges in each direction.
+    - `decay` is γ of all label pairs; "random": uniform in [.4, .7] for each pair of labels; "random-zero-diagonal": so,
+      but 0 within a label, whose nodes are then linked at equal times only.
+    - `feature_std` replaces the protocol's noise k_y; "uniform": in [0, 8] for each label.
+    - `mean_degree` scales all probabilities so that nodes have this many edges on average.
 
     Example:
         >>> tsbm(num_nodes=1000, num_times=5, num_labels=4, decay=0.5, mean_degree=8, start=2015)
