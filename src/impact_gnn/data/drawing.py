@@ -10,15 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numba import get_num_threads, njit
 
 from impact_gnn._array import smallest_unsigned
-from impact_gnn._files import require_space
-from impact_gnn.graph import HOMOGENEOUS, saved
 
 if TYPE_CHECKING:
     from impact_gnn.data.tsbm import TSBM
@@ -35,14 +32,9 @@ WEYL = np.uint64(0x9E3779B97F4A7C15)  # step of the random numbers' counter: odd
 class BlockPairs:
     """Links between blocks of nodes, piece by piece; a piece is a range of the numbered pairs of nodes of two blocks.
 
-    Args:
-        members: The nodes sorted by block [N], in the type that edges shall have.
-        sizes: Nodes per block [B].
-        row: Block of the first node, for every pair of blocks.
-        column: Block of the second node.
-        chance: Probability of a link between two nodes of the two blocks.
-        seed: Seed of the links.
-        ordered: Draw (i, j) and (j, i) separately; otherwise pairs of blocks with row > column are left out.
+    `members` are the nodes sorted by block [N], in the type that edges shall have, `sizes` the nodes per block [B].
+    Nodes of the blocks row[k] and column[k] are linked with probability chance[k]. `ordered` draws (i, j) and (j, i)
+    separately; otherwise pairs of blocks with row > column are left out.
     """
 
     def __init__(
@@ -99,12 +91,6 @@ class Draw:
         chance, sizes = model.block_probability().ravel(), np.bincount(block, minlength=blocks)
         self.pairs = BlockPairs(members, sizes, row, column, chance, edges, ordered=model.ordered)
 
-    @staticmethod
-    def memory_needed(model: TSBM) -> int:
-        """Bytes in use at worst besides a chunk of edges of the caller's choice (measured, rounded up)."""
-        pairs = (model.num_labels * model.num_times) ** 2
-        return 32 * model.num_nodes + 150 * pairs + 12 * max(FEATURES, model.num_features) + (1 << 24)
-
     def edge_chunks(self, size: int) -> Iterator[np.ndarray]:
         """All edges in chunks of whole pieces, of at most `size` edges unless one piece has more."""
         end = 2 * np.cumsum(self.pairs.count)
@@ -116,30 +102,6 @@ class Draw:
 
     def feature_chunks(self) -> Iterator[np.ndarray]:
         return feature_chunks(self.model, self.label, np.random.default_rng(self._features))
-
-    def write(self, directory: Path, *, chunk: int, progress: Callable[[int, int], None] | None) -> None:
-        """Writes the graph as a saved-graph directory, `chunk` edges at a time."""
-        nodes, width, total = self.model.num_nodes, self.model.num_features, 2 * int(self.pairs.count.sum())
-        needed = nodes * (4 * width + 16) + 2 * total * self.dtype.itemsize
-        require_space(next(parent for parent in directory.absolute().parents if parent.exists()), needed)
-        with saved.writing(directory, target="node", num_labels=self.model.num_labels) as writer:
-            writer.nodes("node", nodes, {})
-            _fill(writer.empty("node", "x", np.float32, (nodes, width)), self.feature_chunks())
-            # In 64 bits, as a graph holds them: opening the directory then copies nothing.
-            for name, values, origin in (("y", self.label, 0), ("time", self.period, self.model.start)):
-                parts = (values[low : low + NODES].astype(np.int64) + origin for low in range(0, nodes, NODES))
-                _fill(writer.empty("node", name, np.int64, (nodes,)), parts)
-            writer.relation(HOMOGENEOUS, {})
-            edges = writer.empty(HOMOGENEOUS, "edge_index", self.dtype, (2, total))
-            done = 0
-            with open(str(edges.filename), "r+b") as file:
-                for part in self.edge_chunks(chunk):
-                    for row in (0, 1):
-                        file.seek(edges.offset + (row * total + done) * self.dtype.itemsize)
-                        file.write(part[row].data)
-                    done += part.shape[1]
-                    if progress is not None:
-                        progress(done, total)
 
 
 def draw_nodes(model: TSBM, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -181,8 +143,8 @@ def joined(chunks: Iterator[np.ndarray], shape: tuple[int, int]) -> np.ndarray:
     return out
 
 
-def _fill(array: np.memmap, parts: Iterable[np.ndarray]) -> None:
-    # Ordinary writes: pages of a memory map would count as ours, and a full disk would kill the process.
+def fill(array: np.memmap, parts: Iterable[np.ndarray]) -> None:
+    """Ordinary writes: pages of a memory map would count as ours, and a full disk would kill the process."""
     with open(str(array.filename), "r+b") as file:
         file.seek(array.offset)
         for part in parts:

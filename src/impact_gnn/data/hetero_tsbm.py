@@ -126,9 +126,6 @@ class Side:
     label: np.ndarray
     period: np.ndarray
 
-    def __len__(self) -> int:
-        return len(self.label)
-
     def sizes(self, labels: int, periods: int) -> np.ndarray:
         """Nodes per label and period [Y, T]."""
         key = self.label.astype(np.int64) * periods + self.period
@@ -165,7 +162,7 @@ class Links:
         pairs = float(rows.sum(0) @ decay @ columns.sum(0))
         unequal = pairs - equal
         if self.within:  # no node with itself, every pair once
-            equal, unequal = (equal - len(self.rows)) / 2, unequal / 2
+            equal, unequal = (equal - len(self.rows.label)) / 2, unequal / 2
         share = self.homophily if self.num_labels > 1 else 1.0
         bases = []
         for what, number, room in (

@@ -52,10 +52,7 @@ def from_pyg(
 
 
 def to_pyg(graph: TemporalGraph) -> Data | HeteroData:
-    """The graph as PyG `Data`, or `HeteroData` where it has several types; arrays are copied.
-
-    Node attributes are `x`, `y`, `time` where the graph has them, edges `edge_index` and `edge_weight`.
-    """
+    """The graph as PyG `Data`, or `HeteroData` where it has several types; arrays are copied."""
     data = HeteroData() if graph.is_hetero else Data()
     for kind, part in graph.nodes.items():
         store: Any = data[kind] if graph.is_hetero else data

@@ -15,8 +15,9 @@ import numpy as np
 
 from impact_gnn import _files, checks
 from impact_gnn.checks import InputError
-from impact_gnn.data.drawing import Draw, joined
-from impact_gnn.graph import TemporalGraph
+from impact_gnn.data import drawing
+from impact_gnn.data.drawing import Draw
+from impact_gnn.graph import HOMOGENEOUS, TemporalGraph, saved
 
 PROTOCOLS = ("text", "released")
 RANDOM_DECAYS = ("random", "random-zero-diagonal")
@@ -143,7 +144,7 @@ class TSBM:
         """A graph with all its true labels; hide those to be predicted with `graph.masked(cutoff)`."""
         draw = Draw(self, self._seed(seed), np.dtype(np.int64))  # the type PyTorch wants for positions
         return TemporalGraph(
-            x=joined(draw.feature_chunks(), (self.num_nodes, self.num_features)), y=draw.label.astype(np.int64),
+            x=drawing.joined(draw.feature_chunks(), (self.num_nodes, self.num_features)), y=draw.label.astype(np.int64),
             time=self.start + draw.period.astype(np.int64), edge_index=draw.pairs.edges(), num_labels=self.num_labels,
         )  # fmt: skip
 
@@ -216,8 +217,8 @@ def tsbm(
       labels, noise k_y in [0, 8], (label, time) blocks of equal size, unordered pairs.
     - `protocol="released"`, as its table was computed: base exactly `same` or `different`, noise 4, labels and times
       drawn per node, *ordered* pairs, so that two nodes may be linked twice: two parallel edges in each direction.
-    - `decay` is γ of all label pairs; "random": uniform in [.4, .7] for each pair of labels; "random-zero-diagonal": so,
-      but 0 within a label, whose nodes are then linked at equal times only.
+    - `decay` is γ of all label pairs; "random": uniform in [.4, .7] for each pair of labels; "random-zero-diagonal":
+      so, but 0 within a label, whose nodes are then linked at equal times only.
     - `feature_std` replaces the protocol's noise k_y; "uniform": in [0, 8] for each label.
     - `mean_degree` scales all probabilities so that nodes have this many edges on average.
 
@@ -238,27 +239,43 @@ def write_tsbm(
     """Writes the graph `model.sample(seed)` to a directory that `load` opens, without ever holding its edges.
 
     The directory appears under its name when it is complete. Edges are stored in 32 bits where nodes allow it.
-
-    Args:
-        directory: Goal; new, empty, or a saved graph to be replaced.
-        model: From `tsbm_model`; large graphs want its `mean_degree`.
-        seed: Seed of the graph; by default the model's.
-        memory: Bound on the arrays in memory at any moment, such as "2GB".
-        progress: Called with edges written so far and edges in all.
+    `memory` bounds the arrays in memory at any moment; `progress` is called with edges written so far and in all.
 
     Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     write_tsbm(folder + "/graph", tsbm_model(num_nodes=3000, mean_degree=10), memory="100MB")
     """
-    cap, fixed = _files.byte_size(memory), Draw.memory_needed(model)
+    nodes, width, blocks = model.num_nodes, model.num_features, model.num_labels * model.num_times
+    # In memory at worst, besides a chunk of edges: measured, rounded up.
+    fixed = 32 * nodes + 150 * blocks**2 + 12 * max(drawing.FEATURES, width) + (1 << 24)
+    cap = _files.byte_size(memory)
     if cap < fixed:
-        raise InputError(
-            f"memory={memory!r} is too little for {model.num_nodes:,} nodes in "
-            f"{model.num_labels * model.num_times:,} blocks; give at least {_files.readable_size(fixed)}."
-        )
-    draw = Draw(model, model._seed(seed))
-    draw.write(Path(directory), chunk=min(CHUNK, (cap - fixed) // (2 * draw.dtype.itemsize)), progress=progress)
+        need = f"{nodes:,} nodes in {blocks:,} blocks; give at least {_files.readable_size(fixed)}"
+        raise InputError(f"memory={memory!r} is too little for {need}.")
+    draw, directory = Draw(model, model._seed(seed)), Path(directory)
+    total, item = 2 * int(draw.pairs.count.sum()), draw.dtype.itemsize
+    existing = next(parent for parent in directory.absolute().parents if parent.exists())
+    _files.require_space(existing, nodes * (4 * width + 16) + 2 * total * item)
+    with saved.writing(directory, target="node", num_labels=model.num_labels) as writer:
+        writer.nodes("node", nodes, {})
+        drawing.fill(writer.empty("node", "x", np.float32, (nodes, width)), draw.feature_chunks())
+        # In 64 bits, as a graph holds them: opening the directory then copies nothing.
+        for name, values, origin in (("y", draw.label, 0), ("time", draw.period, model.start)):
+            cuts = range(0, nodes, drawing.NODES)
+            parts = (values[low : low + drawing.NODES].astype(np.int64) + origin for low in cuts)
+            drawing.fill(writer.empty("node", name, np.int64, (nodes,)), parts)
+        writer.relation(HOMOGENEOUS, {})
+        edges = writer.empty(HOMOGENEOUS, "edge_index", draw.dtype, (2, total))
+        done = 0
+        with open(str(edges.filename), "r+b") as file:
+            for part in draw.edge_chunks(min(CHUNK, (cap - fixed) // (2 * item))):
+                for row in (0, 1):
+                    file.seek(edges.offset + (row * total + done) * item)
+                    file.write(part[row].data)
+                done += part.shape[1]
+                if progress is not None:
+                    progress(done, total)
 
 
 def _expected_pairs(model: TSBM) -> tuple[float, float]:

@@ -19,11 +19,12 @@ from torch import Tensor
 from torch.nn import Module
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.nn import MessagePassing
+from torch_geometric.utils import coalesce
 
 from impact_gnn import checks
 from impact_gnn.transforms.attention import TimeGATConv, TimeGATv2Conv
 from impact_gnn.transforms.delivery import DELIVERIES, keep_edges
-from impact_gnn.transforms.door import edge_stores, pyg_object
+from impact_gnn.transforms.door import edge_stores, plain_tensor, pyg_object
 
 CARRIER = {
     "weight": "edge_weight",
@@ -109,8 +110,8 @@ def _how_delivered(data: Data | HeteroData) -> str | None:
     attributes = [store.get("edge_attr") for store in stores]
     if any(isinstance(value, Tensor) and value.is_floating_point() for value in attributes):
         return "attention"
-    edges = [store.edge_index for store in stores if store.get("edge_index") is not None]
-    return "duplicate" if any(index.unique(dim=1).shape[1] < index.shape[1] for index in edges) else None
+    edges = [plain_tensor(store.edge_index) for store in stores if store.get("edge_index") is not None]
+    return "duplicate" if any(coalesce(index).shape[1] < index.shape[1] for index in edges) else None
 
 
 def _layers(model: Module, data: Data | HeteroData, deliver: str) -> Iterator[tuple[str, MessagePassing]]:

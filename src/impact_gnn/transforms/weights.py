@@ -235,13 +235,6 @@ def _summarize(flow: Flow, omega: Tensor, num_capped: int) -> RelationSummary:
     reached[target.long()] = True
     heard[target[omega > 0].long()] = True
     shown = omega if len(omega) else omega.new_zeros(1)
-    return RelationSummary(
-        relation=flow.relation,
-        num_edges=len(omega),
-        smallest=float(shown.min()),
-        mean=float(shown.double().mean()),
-        largest=float(shown.max()),
-        num_zero=int((omega == 0).sum()),
-        num_silenced=int((reached & ~heard).sum()),
-        num_capped=num_capped,
-    )
+    weights = float(shown.min()), float(shown.double().mean()), float(shown.max())
+    silenced = int((reached & ~heard).sum())
+    return RelationSummary(flow.relation, len(omega), *weights, int((omega == 0).sum()), silenced, num_capped)
