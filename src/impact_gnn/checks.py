@@ -176,13 +176,10 @@ def edges(name: str, value: Any, num_source: int, num_target: int) -> np.ndarray
     if out.shape[1] == 0:
         return out.astype(np.int64, copy=False)
     for row, (side, size) in enumerate((("source", num_source), ("target", num_target))):
-        low, high = int(out[row].min()), int(out[row].max())
-        if low < 0 or high >= size:
+        if out[row].min() < 0 or out[row].max() >= size:
             at = int(((out[row] < 0) | (out[row] >= size)).argmax())
-            raise InputError(
-                f"{name} points outside the graph: edge {at} has {side} {out[row, at]}, but there are {size} "
-                f"such nodes (0 to {size - 1}); remove the edge or add the node."
-            )
+            where = f"edge {at} has {side} {out[row, at]}, but there are {size} such nodes (0 to {size - 1})"
+            raise InputError(f"{name} points outside the graph: {where}; remove the edge or add the node.")
     return out if out.dtype in (np.int32, np.int64) else out.astype(np.int64)
 
 
@@ -240,10 +237,8 @@ def chronology(time: np.ndarray, label: np.ndarray | None, cutoff: int) -> None:
         raise InputError(f"all nodes have the same time ({times[0]}); {need}.")
     past = time < cutoff
     if past.all():
-        raise InputError(
-            f"no node is at or after cutoff={cutoff} (the last time is {times[-1]}), so there is nothing to predict; "
-            f"choose a cutoff of at most {times[-1]}."
-        )
+        none = f"no node is at or after cutoff={cutoff} (the last time is {times[-1]})"
+        raise InputError(f"{none}, so there is nothing to predict; choose a cutoff of at most {times[-1]}.")
     if label is None or not (label[past] >= 0).any():
         mend = "choose a later cutoff or add labels"
         raise InputError(f"no node before cutoff={cutoff} has a label, so there is nothing to learn from; {mend}.")

@@ -77,10 +77,9 @@ def relation_of(name: str, types: Iterable[str]) -> Triple | None:
         if len(name) > len(source) + len(target) + 2 and name.startswith(f"{source}_") and name.endswith(f"_{target}")
     ]
     if len(readings) > 1:
-        raise InputError(
-            f"array {name!r} can be read as {listing(['-'.join(triple) for triple in readings])}; "
-            f"rename the types so that no name begins or ends another."
-        )
+        shown = listing(["-".join(triple) for triple in readings])
+        mend = "rename the types so that no name begins or ends another"
+        raise InputError(f"array {name!r} can be read as {shown}; {mend}.")
     return readings[0] if readings else None
 
 
@@ -117,9 +116,8 @@ def _target(where: str, nodes: Mapping[str, Mapping[str, Any]]) -> str:
     timed = [kind for kind, part in nodes.items() if "time" in part]
     labelled = [kind for kind in timed if "y" in nodes[kind]] or timed
     if len(labelled) > 1:
-        raise InputError(
-            f"{where} has several types that could be classified, {listing(labelled)}; keep _y for one of them."
-        )
+        several = f"several types that could be classified, {listing(labelled)}"
+        raise InputError(f"{where} has {several}; keep _y for one of them.")
     return labelled[0]
 
 

@@ -70,10 +70,7 @@ class BlockPairs:
 
 
 class Draw:
-    """Labels, times and number of edges of one graph, and the recipe for the rest.
-
-    `dtype` is the type of node numbers in edges, by default the smaller of int32 and int64 that holds them.
-    """
+    """Labels, times and number of edges of one graph, and the recipe for the rest; edges in int32 if that suffices."""
 
     def __init__(self, model: TSBM, seed: int, dtype: np.dtype | None = None) -> None:
         self.model = model

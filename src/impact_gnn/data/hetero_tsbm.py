@@ -170,10 +170,9 @@ class Links:
             ("of different labels", (1 - share) * self.expected, unequal),
         ):
             if number > room:
-                raise InputError(
-                    f"{self.name}={self.expected:,} cannot be reached: {number:,.0f} links between nodes {what} are "
-                    f"wanted where {max(room, 0):,.0f} are possible; give fewer links, more nodes or a decay nearer 1."
-                )
+                why = f"{number:,.0f} links between nodes {what} are wanted where {max(room, 0):,.0f} are possible"
+                mend = "give fewer links, more nodes or a decay nearer 1"
+                raise InputError(f"{self.name}={self.expected:,} cannot be reached: {why}; {mend}.")
             bases.append(number / room if room > 0 else 0.0)
         return bases[0], bases[1]
 

@@ -168,10 +168,8 @@ def _from_processed(name: str, folder: Path) -> TemporalGraph:
         with allow([Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]):
             content = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
     except Exception as error:  # damaged archives and refused classes raise many kinds
-        reason = " ".join(str(error).split())[:160]
-        raise InputError(
-            f"{file} holds more than tensors, or is damaged, and is not loaded ({reason}); restore the raw files."
-        ) from None
+        why = f"holds more than tensors, or is damaged, and is not loaded ({' '.join(str(error).split())[:160]})"
+        raise InputError(f"{file} {why}; restore the raw files.") from None
     data = content[0] if isinstance(content, tuple) and content else content
     if not isinstance(data, Data):
         raise InputError(f"{file} holds no graph but a {type(data).__name__}; restore the raw files.")
@@ -190,10 +188,8 @@ def _cutoff(train: np.ndarray, valid: np.ndarray, test: np.ndarray, place: Path)
     """The first time of the test rows, which must lie after all others: later code splits by time alone."""
     last, first = int(max(train.max(), valid.max())), int(test.min())
     if train.max() >= valid.min() or last >= first:
-        raise InputError(
-            f"the split in {place} does not follow time: test begins at {first}, the rest ends at {last}; "
-            f"download it again."
-        )
+        why = f"test begins at {first}, the rest ends at {last}"
+        raise InputError(f"the split in {place} does not follow time: {why}; download it again.")
     return first
 
 

@@ -15,7 +15,7 @@ from impact_gnn.graph import TemporalGraph, Triple
 
 
 def from_pyg(
-    data: Data | HeteroData, *, time: str | Any = "time", label: str = "y", target: str | None = None
+    data: Data | HeteroData, *, time: Any = "time", label: str = "y", target: str | None = None
 ) -> TemporalGraph:
     """The graph in a PyG object; tensors in CPU memory are shared, not copied.
 

@@ -29,22 +29,16 @@ Graph = TypeVar("Graph", Data, HeteroData)
 
 @dataclass(frozen=True)
 class RelationSummary:
-    """One weighted relation: its edges, Ω over them (0 where there are none), and what is lost.
-
-    Attributes:
-        num_zero: Edges with Ω = 0, which carry nothing.
-        num_silenced: Target nodes that had in-edges and keep none with weight: their message becomes zero.
-        num_capped: Entries of the table that were above the cap of GenPMP.
-    """
+    """One weighted relation; Ω is over its edges, 0 where there are none."""
 
     relation: Triple
     num_edges: int
     smallest: float
     mean: float
     largest: float
-    num_zero: int
-    num_silenced: int
-    num_capped: int
+    num_zero: int  # edges with Ω = 0, which carry nothing
+    num_silenced: int  # target nodes that had in-edges and keep none with weight: their message becomes zero
+    num_capped: int  # entries of the table that were above the cap of GenPMP
 
     def __str__(self) -> str:
         weight = f"weight {self.smallest:.4g} to {self.largest:.4g} (mean {self.mean:.4g})"
@@ -93,8 +87,7 @@ class TimeWeights(BaseTransform):
     normalize: bool = False
     deliver: str = "weight"
 
-    impossible: ClassVar[dict[str, str]] = {}
-    """Deliveries that cannot carry the weights of the method, each with the reason."""
+    impossible: ClassVar[dict[str, str]] = {}  # deliveries that cannot carry the weights, each with the reason
 
     def __post_init__(self) -> None:
         checks.choice("deliver", self.deliver, DELIVERIES)
