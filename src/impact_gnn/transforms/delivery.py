@@ -64,7 +64,7 @@ def keep_edges(store: Store, index: Tensor) -> None:
 
 def edge_level(store: Store) -> list[str]:
     """Names of the attributes with one entry per edge, by PyG's own rule."""
-    # Where edges are as many as nodes PyG decides by the name, but forgets to do so for lists; here the rule is for all.
+    # Where edges are as many as nodes PyG decides by the name, but forgets it for lists; here the rule is for all.
     shared = "num_nodes" in store or "x" in store  # nodes and edges in one storage
     by_name = shared and store.num_nodes == store.num_edges
     return [key for key in store.edge_attrs() if not by_name or "edge" in key]
