@@ -177,8 +177,8 @@ class _Subject:
             change = "they change" if self.deliver in CARRIER else f"edges of data are {CHANGED[self.deliver]}"
             cure = f"pass {carrier}=data.{carrier} to it" if carrier in self.takes else self.cure
             if self.deliver in CHANGED:
-                cure = "pass it the edge_index of the transformed data, and see that it neither coalesces nor takes a "
-                cure += "maximum"
+                hint = "see that it neither coalesces nor takes a maximum"
+                cure = f"pass it the edge_index of the transformed data, and {hint}"
             yield self.finding("ignored", f"ignores the time weights: its output stays when {change}; {cure}.")
         elif answered < calls:
             share = f"used the time weights in {answered} of its {calls} calls"
