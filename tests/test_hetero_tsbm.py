@@ -35,7 +35,7 @@ def block_chances(law):
 
 def test_frequencies_of_blocks_are_the_probabilities_between_two_kinds():
     rows, columns = sides(0, 600, 500, 3, 4)
-    law = Links("writes", rows, columns, 3, 4, 20_000, 0.6, 0.5)
+    law = Links("writes", rows, columns, 20_000, 0.5, 3, 4, 0.6)
     chance, pairs = block_chances(law)
     drawn = sum(block_counts(law, law.draw(np.random.SeedSequence(k))) for k in range(10))
     deviation = (drawn - 10 * pairs * chance) / np.sqrt(10 * pairs * chance * (1 - chance))
@@ -47,7 +47,7 @@ def test_frequencies_of_blocks_are_the_probabilities_between_two_kinds():
 
 def test_frequencies_of_blocks_are_the_probabilities_within_a_kind():
     side, _ = sides(1, 600, 1, 3, 4)
-    law = Links("citations", side, side, 3, 4, 20_000, 0.5, 0.6)
+    law = Links("citations", side, side, 20_000, 0.6, 3, 4, 0.5)
     chance, pairs = block_chances(law)
     own = side.sizes(3, 4)
     for y in range(3):
@@ -69,7 +69,7 @@ def test_frequencies_of_blocks_are_the_probabilities_within_a_kind():
 def test_every_pair_of_nodes_has_its_own_chance():
     """Not only blocks: a link is as likely for each pair of nodes of a block."""
     rows, columns = sides(2, 12, 10, 2, 2)
-    law = Links("writes", rows, columns, 2, 2, 40, 0.6, 0.5)
+    law = Links("writes", rows, columns, 40, 0.5, 2, 2, 0.6)
     times = 1000
     seen = np.zeros((12, 10))
     for k in range(times):

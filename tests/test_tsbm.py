@@ -327,7 +327,7 @@ def test_chunks_are_the_whole(protocol, size):
     assert np.array_equal(np.concatenate(chunks, axis=1), model.sample().edge_index)
     assert chunks[0].dtype == np.int32
     if size == 5000:
-        largest_piece = 2 * Draw(model, 2)._count.max()
+        largest_piece = 2 * Draw(model, 2).pairs.count.max()
         assert max(chunk.shape[1] for chunk in chunks) <= max(size, largest_piece)
         assert len(chunks) > 1
 

@@ -1,24 +1,23 @@
 """The door: every array a user brings is checked here, once, and refused with one sentence.
 
-Each sentence says what is wrong, where, what came and how to mend it. Behind the door nothing is checked
-again. `InputError` is the only exception that bad input may raise.
+Each sentence says what is wrong, where, what came and how to mend it; `InputError` is all that bad input may raise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from impact_gnn import _native
 from impact_gnn._array import periods, to_numpy
 
-T = TypeVar("T")
-
-BLOCK = 1 << 22
-"""Elements looked at in one go, so that checking a memory map does not load it whole."""
+BLOCK = 1 << 22  # elements looked at in one go, so that checking a memory map does not load it whole
+MAX_LABELS = 1 << 24  # class numbers beyond this are taken for ids that were passed as labels by mistake
+MAX_SPAN = 1 << 62  # widest range of times whose differences still fit into int64
 
 
 class InputError(ValueError):
@@ -78,19 +77,16 @@ def whole_numbers(name: str, value: Any, *, ndim: int = 1) -> np.ndarray:
         flat = out.reshape(-1)
         missing = np.flatnonzero(np.isnan(flat))
         if len(missing):
-            raise InputError(
-                f"{name} is missing (NaN) at {len(missing)} of {flat.size} places, first at position {missing[0]}; "
-                f"fill these in or remove those nodes."
-            )
+            where = f"{len(missing)} of {flat.size} places, first at position {missing[0]}"
+            raise InputError(f"{name} is missing (NaN) at {where}; fill these in or remove those nodes.")
         fraction = np.flatnonzero(~np.isfinite(flat) | (flat != np.floor(flat)))
         if len(fraction):
-            raise InputError(
-                f"{name} must be whole numbers, but position {fraction[0]} holds {flat[fraction[0]]}; "
-                f"bin or round it first."
-            )
-        _fits_int64(name, float(np.abs(flat).max(initial=0)))
-    elif out.dtype.kind == "u":
-        _fits_int64(name, int(out.max(initial=0)))
+            where = f"position {fraction[0]} holds {flat[fraction[0]]}"
+            raise InputError(f"{name} must be whole numbers, but {where}; bin or round it first.")
+    if out.dtype.kind in "uf":
+        largest = np.abs(out).max(initial=0).item()
+        if largest > np.iinfo(np.int64).max:
+            raise InputError(f"{name} holds {largest}, which does not fit into a 64-bit integer; use smaller numbers.")
     return out.astype(np.int64, copy=False)
 
 
@@ -105,10 +101,9 @@ def whole_number(name: str, value: Any) -> int:
 def features(name: str, value: Any, num_rows: int | None) -> np.ndarray:
     """`value` as a two-dimensional array of finite floats, one row per node."""
     out = array(name, value)
-    if out.ndim == 1:
-        raise InputError(f"{name} has shape {out.shape}; give one row per node and one column per feature [N, f].")
     if out.ndim != 2:
-        raise InputError(f"{name} has shape {out.shape}; give a matrix [N, f].")
+        wanted = "one row per node and one column per feature [N, f]" if out.ndim == 1 else "a matrix [N, f]"
+        raise InputError(f"{name} has shape {out.shape}; give {wanted}.")
     if out.dtype.kind not in "iufb":
         raise InputError(f"{name} is of type {out.dtype}; give numbers.")
     if num_rows is not None and len(out) != num_rows:
@@ -123,22 +118,20 @@ def features(name: str, value: Any, num_rows: int | None) -> np.ndarray:
 
 def finite(name: str, values: np.ndarray) -> None:
     """Refuses NaN and infinity, naming the worst column and how many there are."""
-    rows = max(1, BLOCK // max(1, values.shape[1] if values.ndim == 2 else 1))
     bad = np.zeros(values.shape[1] if values.ndim == 2 else 1, dtype=np.int64)
-    first = -1
+    rows = max(1, BLOCK // max(1, len(bad)))
+    first = None
     for start in range(0, len(values), rows):
         wrong = ~np.isfinite(values[start : start + rows])
         if wrong.any():
             wrong = wrong.reshape(len(wrong), -1)
-            first = start + int(np.flatnonzero(wrong.any(1))[0]) if first < 0 else first
+            first = start + int(wrong.any(1).argmax()) if first is None else first
             bad += wrong.sum(0)
         _native.release(values)
-    if bad.any():
-        where = f"column {int(bad.argmax())} has {int(bad.max())} of them, " if values.ndim == 2 else ""
-        raise InputError(
-            f"{name} holds {int(bad.sum())} NaN or infinite values ({where}the first in row {first}); "
-            f"fill or drop them first."
-        )
+    if first is not None:
+        where = f"column {bad.argmax()} has {bad.max()} of them, " if values.ndim == 2 else ""
+        where = f"({where}the first in row {first})"
+        raise InputError(f"{name} holds {bad.sum()} NaN or infinite values {where}; fill or drop them first.")
 
 
 def labels(name: str, value: Any, num_rows: int, num_labels: int | None = None) -> np.ndarray:
@@ -150,24 +143,17 @@ def labels(name: str, value: Any, num_rows: int, num_labels: int | None = None) 
     if len(out) != num_rows:
         raise InputError(f"{name} has {len(out)} entries for {num_rows} nodes; give one per node, -1 for unknown.")
     if out.min(initial=0) < -1:
-        at = int(np.flatnonzero(out < -1)[0])
+        at = int((out < -1).argmax())
         raise InputError(f"{name} holds {out[at]} at node {at}; use 0, 1, 2, ... for classes and -1 for unknown.")
     if num_labels is not None and out.max(initial=-1) >= num_labels:
-        at = int(np.flatnonzero(out >= num_labels)[0])
-        raise InputError(
-            f"{name} holds {out[at]} at node {at}, but there are {num_labels} classes; "
-            f"labels run from 0 to {num_labels - 1}."
-        )
+        at = int((out >= num_labels).argmax())
+        mend = f"there are {num_labels} classes; labels run from 0 to {num_labels - 1}"
+        raise InputError(f"{name} holds {out[at]} at node {at}, but {mend}.")
     if out.max(initial=-1) >= MAX_LABELS:
         at = int(out.argmax())
-        raise InputError(
-            f"{name} holds {out[at]} at node {at}; number the classes 0, 1, 2, ... (at most {MAX_LABELS} of them)."
-        )
+        mend = f"number the classes 0, 1, 2, ... (at most {MAX_LABELS} of them)"
+        raise InputError(f"{name} holds {out[at]} at node {at}; {mend}.")
     return out
-
-
-MAX_LABELS = 1 << 24
-"""Class numbers beyond this are taken for ids that were passed as labels by mistake."""
 
 
 def node_times(name: str, value: Any, num_rows: int | None = None) -> np.ndarray:
@@ -181,10 +167,6 @@ def node_times(name: str, value: Any, num_rows: int | None = None) -> np.ndarray
     return out
 
 
-MAX_SPAN = 1 << 62
-"""Widest range of times whose differences still fit into int64."""
-
-
 def edges(name: str, value: Any, num_source: int, num_target: int) -> np.ndarray:
     """An edge list [2, E] of node positions, the first out-of-range edge named."""
     out = array(name, value)
@@ -196,14 +178,10 @@ def edges(name: str, value: Any, num_source: int, num_target: int) -> np.ndarray
     if out.shape[1] == 0:
         return out.astype(np.int64, copy=False)
     for row, (side, size) in enumerate((("source", num_source), ("target", num_target))):
-        ends = [(int(out[row, part].min()), int(out[row, part].max())) for part in _native.blocks(out, 1)]
-        low, high = min(pair[0] for pair in ends), max(pair[1] for pair in ends)
-        if low < 0 or high >= size:
-            at = int(np.flatnonzero((out[row] < 0) | (out[row] >= size))[0])
-            raise InputError(
-                f"{name} points outside the graph: edge {at} has {side} {out[row, at]}, but there are {size} "
-                f"such nodes (0 to {size - 1}); remove the edge or add the node."
-            )
+        if any(out[row, e].min() < 0 or out[row, e].max() >= size for e in _native.blocks(out, 1)):
+            at = int(((out[row] < 0) | (out[row] >= size)).argmax())
+            where = f"edge {at} has {side} {out[row, at]}, but there are {size} such nodes (0 to {size - 1})"
+            raise InputError(f"{name} points outside the graph: {where}; remove the edge or add the node.")
     return out if out.dtype in (np.int32, np.int64) else out.astype(np.int64)
 
 
@@ -220,7 +198,7 @@ def edge_weights(name: str, value: Any, num_edges: int) -> np.ndarray:
         out = out.astype(np.float64 if out.dtype.itemsize > 8 else np.float32)
     finite(name, out)
     if out.min(initial=0.0) < 0:
-        at = int(np.flatnonzero(out < 0)[0])
+        at = int((out < 0).argmax())
         raise InputError(f"{name} is negative ({out[at]}) at edge {at}; weights must be zero or more.")
     return out
 
@@ -229,9 +207,8 @@ def mask(name: str, value: Any, num_rows: int) -> np.ndarray:
     """A boolean mask with one entry per node."""
     out = array(name, value)
     if out.dtype != bool or out.shape != (num_rows,):
-        raise InputError(
-            f"{name} has type {out.dtype} and shape {out.shape}; give a boolean mask with {num_rows} entries."
-        )
+        came = f"type {out.dtype} and shape {out.shape}"
+        raise InputError(f"{name} has {came}; give a boolean mask with {num_rows} entries.")
     return out
 
 
@@ -258,20 +235,15 @@ def chronology(time: np.ndarray, label: np.ndarray | None, cutoff: int) -> None:
     """Refuses a split that cannot be learned from: one period, no labelled past, or nothing to predict."""
     times, _ = periods(time)
     if len(times) < 2:
-        raise InputError(
-            f"all nodes have the same time ({times[0]}); a chronological split needs at least two periods."
-        )
+        need = "a chronological split needs at least two periods"
+        raise InputError(f"all nodes have the same time ({times[0]}); {need}.")
     past = time < cutoff
     if past.all():
-        raise InputError(
-            f"no node is at or after cutoff={cutoff} (the last time is {times[-1]}), so there is nothing to predict; "
-            f"choose a cutoff of at most {times[-1]}."
-        )
+        none = f"no node is at or after cutoff={cutoff} (the last time is {times[-1]})"
+        raise InputError(f"{none}, so there is nothing to predict; choose a cutoff of at most {times[-1]}.")
     if label is None or not (label[past] >= 0).any():
-        raise InputError(
-            f"no node before cutoff={cutoff} has a label, so there is nothing to learn from; "
-            f"choose a later cutoff or add labels."
-        )
+        mend = "choose a later cutoff or add labels"
+        raise InputError(f"no node before cutoff={cutoff} has a label, so there is nothing to learn from; {mend}.")
 
 
 def at_least(name: str, value: object, least: int) -> int:
@@ -293,10 +265,11 @@ def share(name: str, value: Any, what: str = "possible") -> float:
     return float(value)
 
 
-def guarded(path: Path, read: Callable[[], T]) -> T:
-    """What `read` gives; whatever a damaged file makes a reader raise becomes one sentence."""
+@contextmanager
+def guarded(path: Path) -> Iterator[None]:
+    """Turns whatever a damaged file makes a reader raise into one sentence."""
     try:
-        return read()
+        yield
     except InputError:
         raise
     except MemoryError:
@@ -311,10 +284,8 @@ def distinct(name: str, values: np.ndarray) -> None:
     unique, first, count = np.unique(values, return_index=True, return_counts=True)
     if len(unique) != len(values):
         at = int(np.flatnonzero(count > 1)[first[count > 1].argmin()])
-        raise InputError(
-            f"{name} has {len(values) - len(unique)} repeated ids, first {unique[at]!s} ({count[at]} times); "
-            f"keep one row per node."
-        )
+        which = f"{len(values) - len(unique)} repeated ids, first {unique[at]!s} ({count[at]} times)"
+        raise InputError(f"{name} has {which}; keep one row per node.")
 
 
 def shown(value: object) -> str:
@@ -331,14 +302,8 @@ def listing(values: Sequence[object], most: int = 5) -> str:
 
 def _refuse_span(name: str, times: np.ndarray) -> None:
     if int(times.max()) - int(times.min()) > MAX_SPAN:
-        raise InputError(
-            f"{name} runs from {times.min()} to {times.max()}, too far apart to subtract safely; bin it first."
-        )
-
-
-def _fits_int64(name: str, largest: float | int) -> None:
-    if largest > np.iinfo(np.int64).max:
-        raise InputError(f"{name} holds {largest}, which does not fit into a 64-bit integer; use smaller numbers.")
+        ends = f"{times.min()} to {times.max()}"
+        raise InputError(f"{name} runs from {ends}, too far apart to subtract safely; bin it first.")
 
 
 def _one_line(error: Exception) -> str:

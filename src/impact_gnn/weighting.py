@@ -1,10 +1,7 @@
 """First-moment methods as tables: what an edge counts depends only on the two times.
 
-Every method of the paper multiplies the edge source → target by Ω[t_target, t_source], so each *is* a small
-table, float64 [T, T], over the sorted distinct times. The message is the weighted mean
-M_v = Σ_u Ω[t_v,t_u]·a_vu·x_u / Σ_u Ω[t_v,t_u]·a_vu, and a node with no weight left gets zeros.
-
-To add a method: write its function here, one line in `METHODS`, and its loop in `tests/paper.py`.
+Each method *is* a table Ω[t_target, t_source] over the sorted distinct times, [T, T]. The message is the weighted
+mean M_v = Σ_u Ω[t_v,t_u]·a_vu·x_u / Σ_u Ω[t_v,t_u]·a_vu, and a node with no weight left gets zeros.
 """
 
 from __future__ import annotations
@@ -20,13 +17,7 @@ from impact_gnn.checks import InputError
 
 
 def plain(times: Array) -> np.ndarray:
-    """The uncorrected mean: Ω = 1.
-
-    Example:
-        >>> plain([0, 1])
-        array([[1., 1.],
-               [1., 1.]])
-    """
+    """The uncorrected mean: Ω = 1."""
     times = checks.sorted_times("times", times)
     return np.ones((len(times), len(times)))
 
@@ -34,13 +25,10 @@ def plain(times: Array) -> np.ndarray:
 def mmp(times: Array) -> np.ndarray:
     """Mono-directional message passing: Ω[t, t̃] = 1 if t̃ ≤ t, else 0 (Definition 4.2).
 
-    A node listens to its past and present only. One whose neighbours are all newer receives no message.
-
     Example:
-        >>> mmp([2019, 2020, 2021])
-        array([[1., 0., 0.],
-               [1., 1., 0.],
-               [1., 1., 1.]])
+        >>> mmp([2019, 2020])
+        array([[1., 0.],
+               [1., 1.]])
     """
     times = checks.sorted_times("times", times)
     return (times[None, :] <= times[:, None]).astype(np.float64)
@@ -69,7 +57,7 @@ def pmp(times: Array, *, same_time: str = "single", border: str = "both") -> np.
     reach = times[-1] - times
     if border == "both":
         reach = np.minimum(reach, times - times[0])
-    distance = _distance(times)
+    distance = np.abs(times[None, :] - times[:, None])
     doubled = distance > reach[:, None]
     if same_time == "double":
         doubled |= distance == 0
@@ -79,15 +67,13 @@ def pmp(times: Array, *, same_time: str = "single", border: str = "both") -> np.
 def genpmp(times: Array, counts: Array, *, cap: float | None = None) -> np.ndarray:
     """Generalised PMP: Ω[t, t̃] = P_tmax(Δ) / P_t(Δ) with Δ = |t̃−t|.
 
-    P_s(Δ) is the share of D[s, Δ] among all Δ. On the node basis D[s, Δ] is the number of nodes at time
-    distance Δ from s; on the edge basis it is the number of observed edges into time s at distance Δ.
-    Where nothing was counted at (t, Δ) there is nothing to correct and Ω = 1.
+    P_s(Δ) is the share of nodes (or of edges into time s) at distance Δ from s; where there are none at (t, Δ) there
+    is nothing to correct and Ω = 1.
 
     Args:
         times: The sorted distinct times.
         counts: Nodes per time [T] (node basis), or edges per target and source time [T, T] (edge basis).
-        cap: Largest ratio allowed. Thin periods make ratios explode, and the variance of the message grows
-            with their square; `num_capped` says how many entries a cap touches.
+        cap: Largest ratio allowed. Thin periods make ratios explode, and the variance of the message with their square.
 
     Example:
         >>> genpmp([0, 1, 2], [1, 1, 2])
@@ -106,7 +92,7 @@ def genpmp(times: Array, counts: Array, *, cap: float | None = None) -> np.ndarr
         )
     if cap is not None and not cap > 0:
         raise InputError(f"cap={cap} must be above zero, or None for no cap.")
-    distance = _distance(times)
+    distance = np.abs(times[None, :] - times[:, None])
     deltas, index = np.unique(distance, return_inverse=True)
     index = index.reshape(distance.shape)
     if counted.ndim == 1:
@@ -115,10 +101,8 @@ def genpmp(times: Array, counts: Array, *, cap: float | None = None) -> np.ndarr
     np.add.at(by_distance, (np.arange(size)[:, None], index), counted)
     total = by_distance.sum(1, keepdims=True)
     if total[-1] == 0:
-        raise InputError(
-            f"counts has nothing for the last time ({times[-1]}), which GenPMP takes as its goal; "
-            f"give counts that reach it or use PMP."
-        )
+        goal = f"the last time ({times[-1]}), which GenPMP takes as its goal"
+        raise InputError(f"counts has nothing for {goal}; give counts that reach it or use PMP.")
     share = np.divide(by_distance, total, out=np.zeros_like(by_distance), where=total > 0)
     own = np.take_along_axis(share, index, axis=1)
     table = np.divide(share[-1][index], own, out=np.ones_like(own), where=own > 0)
@@ -126,46 +110,29 @@ def genpmp(times: Array, counts: Array, *, cap: float | None = None) -> np.ndarr
 
 
 def num_capped(times: Array, counts: Array, cap: float) -> int:
-    """How many entries of the GenPMP table lie above `cap` and would be cut down to it.
-
-    Example:
-        >>> num_capped([0, 1, 2], [1, 1, 2], cap=1.5)
-        2
-    """
+    """How many entries of the GenPMP table lie above `cap` and would be cut down to it."""
     return int((genpmp(times, counts) > cap).sum())
 
 
-METHODS: Mapping[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = MappingProxyType(
-    {
-        "plain": lambda times, counts: plain(times),
-        "mmp": lambda times, counts: mmp(times),
-        "pmp": lambda times, counts: pmp(times),
-        "pmp-definition": lambda times, counts: pmp(times, same_time="double", border="upper"),
-        "genpmp": lambda times, counts: genpmp(times, counts),
-    }
-)
+METHODS: Mapping[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = MappingProxyType({
+    "plain": lambda times, counts: plain(times),
+    "mmp": lambda times, counts: mmp(times),
+    "pmp": lambda times, counts: pmp(times),
+    "pmp-definition": lambda times, counts: pmp(times, same_time="double", border="upper"),
+    "genpmp": genpmp,
+})  # fmt: skip
 """Every first-moment method by name: (times, nodes per time) → table."""
 
 
 def table(method: str, times: Array, counts: Array) -> np.ndarray:
-    """The table of the method called `method`; an unknown name is answered with the choices.
-
-    Example:
-        >>> table("mmp", [0, 1], [10, 12])
-        array([[1., 0.],
-               [1., 1.]])
-    """
+    """The table of the method called `method`; an unknown name is answered with the choices."""
     return METHODS[checks.choice("weighting", method, METHODS)](times, counts)
 
 
 def edge_weight(table: np.ndarray, edge_index: Array, source_period: Array, target_period: Array) -> Array:
     """Ω for every edge, float32: `table[target_period[target], source_period[source]]`.
 
-    Args:
-        table: A table over the sorted distinct times.
-        edge_index: Edges source → target, [2, E]; numpy or torch.
-        source_period: Position of each source node's time among the times.
-        target_period: The same for target nodes (the same array where source and target share a type).
+    Periods are positions of nodes' times among the sorted distinct ones; arrays are of numpy or torch.
 
     Example:
         >>> period = np.array([0, 2], dtype=np.uint8)
@@ -189,8 +156,3 @@ def normalize_rows(weight: Array, target: Array, num_targets: int) -> Array:
         values = to_numpy(weight)
         total = like(np.bincount(to_numpy(target), values, num_targets).astype(values.dtype, copy=False), weight)
     return weight / where(total == 0, 1.0, total)[target]
-
-
-def _distance(times: np.ndarray) -> np.ndarray:
-    """Δ[t, t̃] = |t̃ − t|."""
-    return np.abs(times[None, :] - times[:, None])

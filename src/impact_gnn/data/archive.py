@@ -1,11 +1,8 @@
 """`.npz` archives: which arrays make up a graph, and arrays mapped into memory where they lie.
 
 An archive of one node type holds `time`, `edge_index` and so on; of several, `paper_time`, `num_authors` and one array
-`author_writes_paper` per relation.
-
-An `.npz` is a zip file. Where an array was stored without compression its numbers lie in the archive as they would in
-a `.npy` file, so `mapped` can map them. A large compressed one is unpacked once, piece by piece, into a `.npy` file
-next to the archive.
+`author_writes_paper` per relation. An array stored without compression lies in the zip file as it would in a `.npy`
+file, so `mapped` can map it; a large compressed one is unpacked once, next to the archive.
 """
 
 from __future__ import annotations
@@ -13,55 +10,34 @@ from __future__ import annotations
 import shutil
 import struct
 import zipfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from impact_gnn import _files
-from impact_gnn._files import require_space
 from impact_gnn.checks import InputError, guarded, listing
 from impact_gnn.graph import TemporalGraph, Triple
 
 Arrays = Mapping[str, np.ndarray]
 
-LOCAL_HEADER = 30
-"""Bytes of a zip entry's header before its name."""
-
-SMALL = 1 << 26
-"""Compressed arrays up to that many bytes are simply read."""
-
-CHUNK = 1 << 22
-
-ONE_TYPE = ("x", "y", "time", "edge_index", "edge_weight", "ids", "label_names")
-"""Names in an archive of one type; others are ignored. `time` and `edge_index` are needed."""
-
+LOCAL_HEADER = 30  # bytes of a zip entry's header before its name
+SMALL = 1 << 26  # compressed arrays up to that many bytes are simply read
+ONE_TYPE = ("x", "y", "time", "edge_index", "edge_weight", "ids")
 FIELDS = ("x", "y", "time", "ids")
 COMMON = ("label_names", "num_labels")
-WEIGHT = "_weight"
 MEND = "call arrays <type>_time, <type>_x, num_<type>s and <source type>_<relation>_<target type>"
 
 
 def read_archive(path: Path) -> TemporalGraph:
     """The graph in an archive of one or of several node types; arrays with other names are not read."""
-
-    def names() -> set[str]:
-        with np.load(path, allow_pickle=False) as archive:
-            return set(archive.files)
-
-    def read(wanted: Iterable[str]) -> dict[str, np.ndarray]:
-        def arrays() -> dict[str, np.ndarray]:
-            with np.load(path, allow_pickle=False) as archive:
-                return {name: archive[name] for name in sorted(wanted)}
-
-        return guarded(path, arrays)
-
-    available = guarded(path, names)
-    typed = any(name.endswith("_time") and name != "_time" for name in available)
-    if "time" in available or "edge_index" in available or not typed:
-        return _one_type(str(path), read(available.intersection(ONE_TYPE)))
-    return _several_types(str(path), available, read)
+    with guarded(path), np.load(path, allow_pickle=False) as archive:
+        typed = any(name.endswith("_time") and name != "_time" for name in archive)
+        several = typed and "time" not in archive and "edge_index" not in archive
+        parts = (_several_types if several else _one_type)(str(path), archive)
+        parts["label_names"] = _label_names(str(path), archive)
+    return TemporalGraph.hetero(**parts) if several else TemporalGraph(**parts)
 
 
 def types_of(names: Iterable[str]) -> dict[str, str | None]:
@@ -101,58 +77,47 @@ def relation_of(name: str, types: Iterable[str]) -> Triple | None:
         if len(name) > len(source) + len(target) + 2 and name.startswith(f"{source}_") and name.endswith(f"_{target}")
     ]
     if len(readings) > 1:
-        raise InputError(
-            f"array {name!r} can be read as {listing(['-'.join(triple) for triple in readings])}; "
-            f"rename the types so that no name begins or ends another."
-        )
+        shown = listing(["-".join(triple) for triple in readings])
+        mend = "rename the types so that no name begins or ends another"
+        raise InputError(f"array {name!r} can be read as {shown}; {mend}.")
     return readings[0] if readings else None
 
 
-def _one_type(where: str, arrays: Arrays) -> TemporalGraph:
+def _one_type(where: str, arrays: Arrays) -> dict[str, Any]:
     missing = [name for name in ("time", "edge_index") if name not in arrays]
     if missing:
         raise InputError(
             f"{where} has no array called {listing(missing)}; an archive needs time and edge_index, "
             f"or for several node types {MEND}."
         )
-    given: dict[str, Any] = dict(arrays)
-    return TemporalGraph(**given | {"label_names": _label_names(where, arrays)})
+    return {name: arrays[name] for name in ONE_TYPE if name in arrays}
 
 
-def _several_types(
-    where: str, names: set[str], read: Callable[[Iterable[str]], Mapping[str, np.ndarray]]
-) -> TemporalGraph:
-    types = types_of(names)
-    fields = {f"{kind}_{field}": (kind, field) for kind in types for field in FIELDS if f"{kind}_{field}" in names}
-    sizes = {name: kind for kind, name in types.items() if name is not None}
-    rest = names - set(fields) - set(sizes) - set(COMMON)
-    relations = {name: triple for name in sorted(rest) if (triple := relation_of(name, types)) is not None}
+def _several_types(where: str, arrays: Arrays) -> dict[str, Any]:
+    types = types_of(arrays)
+    nodes: dict[str, dict[str, Any]] = {}
+    for kind, size in types.items():
+        nodes[kind] = {field: arrays[f"{kind}_{field}"] for field in FIELDS if f"{kind}_{field}" in arrays}
+        if size is not None:
+            nodes[kind]["num_nodes"] = _single(f"{size} of {where}", arrays[size])
+    others = set(arrays) - {f"{kind}_{field}" for kind in types for field in FIELDS} - {*types.values(), *COMMON}
+    relations = {name: triple for name in sorted(others) if (triple := relation_of(name, types)) is not None}
     if not relations:
         raise InputError(f"{where} holds no relation between its types {listing(list(types))}; {MEND}.")
-    weights = {name: name + WEIGHT for name in relations if name + WEIGHT in names}
-    arrays = read({*fields, *sizes, *relations, *weights.values(), *names.intersection(COMMON)})
-    nodes: dict[str, dict[str, Any]] = {kind: {} for kind in types}
-    for name, (kind, field) in fields.items():
-        nodes[kind][field] = arrays[name]
-    for name, kind in sizes.items():
-        nodes[kind]["num_nodes"] = _single(f"{name} of {where}", arrays[name])
-    return TemporalGraph.hetero(
-        nodes=nodes,
-        edges={triple: (arrays[name], arrays.get(weights.get(name, ""))) for name, triple in relations.items()},
-        target=_target(where, nodes),
-        num_labels=_single(f"num_labels of {where}", arrays["num_labels"]) if "num_labels" in arrays else None,
-        label_names=_label_names(where, arrays),
-    )
+    return {
+        "nodes": nodes,
+        "edges": {triple: (arrays[name], arrays.get(f"{name}_weight")) for name, triple in relations.items()},
+        "target": _target(where, nodes),
+        "num_labels": _single(f"num_labels of {where}", arrays["num_labels"]) if "num_labels" in arrays else None,
+    }
 
 
 def _target(where: str, nodes: Mapping[str, Mapping[str, Any]]) -> str:
-    """The type to classify: the one with labels and time."""
     timed = [kind for kind, part in nodes.items() if "time" in part]
     labelled = [kind for kind in timed if "y" in nodes[kind]] or timed
     if len(labelled) > 1:
-        raise InputError(
-            f"{where} has several types that could be classified, {listing(labelled)}; keep _y for one of them."
-        )
+        several = f"several types that could be classified, {listing(labelled)}"
+        raise InputError(f"{where} has {several}; keep _y for one of them.")
     return labelled[0]
 
 
@@ -164,20 +129,14 @@ def _single(name: str, values: np.ndarray) -> Any:
 
 def _label_names(where: str, arrays: Arrays) -> list[Any] | None:
     names = arrays.get("label_names")
-    if names is None:
-        return None
-    if names.ndim != 1:
+    if names is not None and names.ndim != 1:
         raise InputError(f"{where}: label_names has shape {names.shape}; give one name per class.")
-    return names.tolist()
+    return None if names is None else names.tolist()
 
 
 def mapped(path: Path, name: str, *, small: int = SMALL) -> np.ndarray:
     """The array `name` of an archive, mapped; compressed ones are read, or unpacked once if above `small` bytes."""
-    return guarded(path, lambda: _mapped(path, name, small))
-
-
-def _mapped(path: Path, name: str, small: int) -> np.ndarray:
-    with zipfile.ZipFile(path) as archive:
+    with guarded(path), zipfile.ZipFile(path) as archive:
         available = [entry.removesuffix(".npy") for entry in archive.namelist()]
         if name not in available:
             raise InputError(f"{path} has no array called {name}; it has {listing(available)}.")
@@ -189,17 +148,16 @@ def _mapped(path: Path, name: str, small: int) -> np.ndarray:
                 return arrays[name]
         goal = path.with_name(f"{path.stem}.{name}.{entry.CRC:08x}.npy")  # of these bytes and no others
         if not goal.exists():
-            require_space(path.parent, entry.file_size)
+            _files.require_space(path.parent, entry.file_size)
             with _files.atomic_file(goal) as temporary, archive.open(entry) as source, temporary.open("wb") as out:
-                shutil.copyfileobj(source, out, CHUNK)
+                shutil.copyfileobj(source, out, 1 << 22)
     return _files.open_array(goal)
 
 
 def _in_place(path: Path, entry: zipfile.ZipInfo) -> np.ndarray:
     with path.open("rb") as file:
         file.seek(entry.header_offset)
-        header = file.read(LOCAL_HEADER)
-        name_length, extra_length = struct.unpack("<HH", header[26:30])
+        name_length, extra_length = struct.unpack("<HH", file.read(LOCAL_HEADER)[26:30])
         file.seek(entry.header_offset + LOCAL_HEADER + name_length + extra_length)
         version = np.lib.format.read_magic(file)
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0

@@ -18,9 +18,8 @@ from impact_gnn.graph import HOMOGENEOUS, TemporalGraph, saved
 
 
 def load(path: str | Path, *, verify: bool = False) -> TemporalGraph:
-    """The graph in a file or folder.
+    """The graph in one of these.
 
-    Understood are
     - a folder with `nodes.csv` or `nodes.parquet` (columns `id`, `time`, optionally `label`, and one column per
       feature, or a `features.npy` beside it) and `edges.csv` or `edges.parquet` (`source`, `target`, optionally
       `weight`); ids and labels may be numbers or text, an empty label is unknown;
@@ -29,9 +28,7 @@ def load(path: str | Path, *, verify: bool = False) -> TemporalGraph:
       `author_writes_paper` per relation; the type with labels is the one to classify;
     - a directory written by `TemporalGraph.save`, whose arrays are mapped into memory, not read.
 
-    Args:
-        path: The file or folder.
-        verify: Hold the checksums of a saved directory against its files.
+    `verify` holds the checksums of a saved directory against its files.
     """
     path = Path(path)
     if path.is_dir():
@@ -58,10 +55,8 @@ def _from_saved(path: Path, verify: bool) -> TemporalGraph:
 
 
 def _from_tables(folder: Path) -> TemporalGraph:
-    nodes, edges = _table(folder, "nodes"), _table(folder, "edges")
-    nodes_file, edges_file = (_table_file(folder, name).name for name in ("nodes", "edges"))
-    _need(nodes, nodes_file, ("id", "time"))
-    _need(edges, edges_file, ("source", "target"))
+    nodes, nodes_file = _table(folder, "nodes", ("id", "time"))
+    edges, edges_file = _table(folder, "edges", ("source", "target"))
     if nodes.num_rows == 0:
         raise InputError(f"{nodes_file} has no rows; give at least one node.")
     ids = nodes.column("id").combine_chunks()
@@ -69,20 +64,19 @@ def _from_tables(folder: Path) -> TemporalGraph:
     plain_ids = _numpy(ids, nodes_file, "id")
     distinct(f"column 'id' of {nodes_file}", plain_ids)
     y, names = _labels(nodes, nodes_file)
-    edge_index = np.stack([_positions(edges, side, edges_file, ids, nodes_file) for side in ("source", "target")])
-    weight = _number_column(edges, "weight", edges_file) if "weight" in edges.column_names else None
     return TemporalGraph(
         x=_features(folder, nodes, nodes_file),
         y=y,
         time=_number_column(nodes, "time", nodes_file),
-        edge_index=edge_index,
-        edge_weight=weight,
+        edge_index=np.stack([_positions(edges, side, edges_file, ids, nodes_file) for side in ("source", "target")]),
+        edge_weight=_number_column(edges, "weight", edges_file) if "weight" in edges.column_names else None,
         ids=plain_ids,
         label_names=names,
     )
 
 
-def _table_file(folder: Path, name: str) -> Path:
+def _table(folder: Path, name: str, needed: tuple[str, str]) -> tuple[pa.Table, str]:
+    """The table `name` with the columns `needed`, and the name of its file."""
     files = [folder / f"{name}.{suffix}" for suffix in ("csv", "parquet") if (folder / f"{name}.{suffix}").exists()]
     if not files:
         raise InputError(
@@ -91,60 +85,50 @@ def _table_file(folder: Path, name: str) -> Path:
         )
     if len(files) > 1:
         raise InputError(f"{folder} holds both {files[0].name} and {files[1].name}; keep one of them.")
-    return files[0]
-
-
-def _table(folder: Path, name: str) -> pa.Table:
-    file = _table_file(folder, name)
-
-    def read() -> pa.Table:
+    file = files[0]
+    with guarded(file):
         if file.suffix == ".parquet":
             table = pyarrow.parquet.read_table(file, memory_map=True)
         else:
             options = pyarrow.csv.ConvertOptions(null_values=[""], strings_can_be_null=True)
             table = pyarrow.csv.read_csv(file, convert_options=options)
         table.validate(full=True)  # text that is not UTF-8 would otherwise come up later
-        return table.rename_columns(table.column_names)
-
-    return guarded(file, read)
-
-
-def _need(table: pa.Table, file: str, columns: tuple[str, ...]) -> None:
-    repeated = sorted({name for name in table.column_names if table.column_names.count(name) > 1})
+        columns = table.column_names
+    repeated = sorted({column for column in columns if columns.count(column) > 1})
     if repeated:
-        raise InputError(f"{file} has several columns called {listing(repeated)}; rename them.")
-    missing = [name for name in columns if name not in table.column_names]
+        raise InputError(f"{file.name} has several columns called {listing(repeated)}; rename them.")
+    missing = [column for column in needed if column not in columns]
     if missing:
-        raise InputError(
-            f"{file} has no column {listing(missing)}; it has {listing(table.column_names)}. Rename a column or add it."
-        )
+        has = f"it has {listing(columns)}. Rename a column or add it"
+        raise InputError(f"{file.name} has no column {listing(missing)}; {has}.")
+    return table, file.name
 
 
 def _no_gaps(column: pa.Array | pa.ChunkedArray, file: str, name: str, mend: str) -> None:
     if column.null_count:
-        row = pc.index(pc.is_null(column), True).as_py()
-        raise InputError(
-            f"column '{name}' of {file} is empty in {column.null_count} rows, first in row {row + 1}; {mend}."
-        )
+        row = pc.index(pc.is_null(column), True).as_py() + 1
+        raise InputError(f"column '{name}' of {file} is empty in {column.null_count} rows, first in row {row}; {mend}.")
 
 
 def _numpy(column: pa.Array | pa.ChunkedArray, file: str, name: str) -> np.ndarray:
     """A column of numbers, booleans or text as numpy; text as fixed-width characters, never objects."""
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        column = pc.cast(column, kind.value_type)
-        kind = column.type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if pa.types.is_dictionary(column.type):
+        column = pc.cast(column, column.type.value_type)
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         return np.array(column.to_pylist(), dtype=str)
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
-        return column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else column.to_numpy()
-    raise InputError(f"column '{name}' of {file} holds {kind}; give numbers or text.")
+    if _is_number(column) or pa.types.is_boolean(column.type):
+        return np.asarray(column)
+    raise InputError(f"column '{name}' of {file} holds {column.type}; give numbers or text.")
+
+
+def _is_number(column: pa.Array | pa.ChunkedArray) -> bool:
+    return pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
 
 
 def _number_column(table: pa.Table, name: str, file: str) -> np.ndarray:
     column = table.column(name)
     _no_gaps(column, file, name, "fill it in")
-    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+    if not _is_number(column):
         example = column[0].as_py() if len(column) else ""
         raise InputError(f"column '{name}' of {file} holds {column.type} such as {example!r}; give numbers.")
     return column.to_numpy()
@@ -193,27 +177,21 @@ def _positions(edges: pa.Table, side: str, file: str, ids: pa.Array, nodes_file:
 
 
 def _features(folder: Path, nodes: pa.Table, file: str) -> np.ndarray | None:
-    file_of_all = folder / "features.npy"
-    if file_of_all.exists():
-        return features("features.npy", _files.open_array(file_of_all), nodes.num_rows)
+    if (folder / "features.npy").exists():
+        return features("features.npy", _files.open_array(folder / "features.npy"), nodes.num_rows)
     names = [name for name in nodes.column_names if name not in ("id", "time", "label")]
     if not names:
         return None
     out = np.empty((nodes.num_rows, len(names)), np.float32)
     for position, name in enumerate(names):
-        column = nodes.column(name)
-        kind = column.type
-        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
-            raise InputError(
-                f"column '{name}' of {file} holds {kind}, features must be numbers; remove or encode the column."
-            )
+        column, where = nodes.column(name), f"column '{name}' of {file}"
+        if not (_is_number(column) or pa.types.is_boolean(column.type)):
+            raise InputError(f"{where} holds {column.type}, features must be numbers; remove or encode the column.")
         _no_gaps(column, file, name, "fill or drop them")
         with np.errstate(over="ignore"):
             out[:, position] = column.to_numpy()
-        wrong = ~np.isfinite(out[:, position])
-        if wrong.any():
-            raise InputError(
-                f"column '{name}' of {file} holds {int(wrong.sum())} NaN or infinite values, first in row "
-                f"{int(np.flatnonzero(wrong)[0]) + 1}; fill or drop them."
-            )
+        wrong = np.flatnonzero(~np.isfinite(out[:, position]))
+        if len(wrong):
+            first = f"first in row {wrong[0] + 1}; fill or drop them"
+            raise InputError(f"{where} holds {len(wrong)} NaN or infinite values, {first}.")
     return out

@@ -1,18 +1,8 @@
 """A temporal stochastic block model with papers, authors, fields of study and institutions.
 
-Papers have a label and a time, independent of each other, and features x = μ(y) + k·Z that do not depend on time.
-Everybody else has a topic, one of the labels, and an author also a middle of the career, one of the times;
-both are hidden. A pair is linked with probability
-
-    base · γ^|Δ|,   base = same where label and topic agree, different elsewhere,
-
-with Δ the distance in time of two papers (citations), or of a paper and the middle of its author's career (γ
-is then `activity`; two papers of one author are therefore near in time). Links to fields and institutions
-do not depend on time. `same` and `different` are chosen so that the expected number of links, and the
-share of them within a label (`homophily`), are those asked for.
-
-Papers are numbered in order of time and cite older ones, or those of the same time with a smaller number. Edges
-run as in ogbn-mag, one way; use `graph.undirected()` for the ways back.
+Papers have a label and a time; everybody else a hidden topic, one of the labels, and an author also a middle of the
+career, one of the times. A pair is linked with probability base·γ^|Δ|, base being `same` if label and topic agree and
+`different` elsewhere, chosen so that the expected number of links and their share within a label are those asked for.
 """
 
 from __future__ import annotations
@@ -35,80 +25,41 @@ WRITES = ("author", "writes", "paper")
 TOPIC = ("paper", "has_topic", "field_of_study")
 AFFILIATED = ("author", "affiliated_with", "institution")
 
-MAG: Mapping[str, Any] = MappingProxyType(
-    {
-        "num_papers": 736_389,
-        "num_authors": 1_134_649,
-        "num_fields": 59_965,
-        "num_institutions": 8_740,
-        "num_times": 10,
-        "num_labels": 349,
-        "num_features": 128,
-        "citations": 5_416_271,
-        "writes": 7_145_660,
-        "topics": 7_505_078,
-        "affiliations": 1_043_998,
-        "start": 2010,
-    }
-)
+MAG: Mapping[str, Any] = MappingProxyType({
+    "num_papers": 736_389, "num_authors": 1_134_649, "num_fields": 59_965, "num_institutions": 8_740,
+    "num_times": 10, "num_labels": 349, "num_features": 128, "start": 2010,
+    "citations": 5_416_271, "writes": 7_145_660, "topics": 7_505_078, "affiliations": 1_043_998,
+})  # fmt: skip
 """The sizes of ogbn-mag: `hetero_tsbm(**MAG, seed=0)`."""
 
 PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"mag": MAG})
-"""Sizes by name."""
-
 SIZES = ("num_papers", "num_authors", "num_fields", "num_institutions", "citations", "writes", "topics", "affiliations")
-"""Arguments that `scaled` multiplies."""
 
 
 def hetero_tsbm(
-    num_papers: int = 2000,
-    num_authors: int = 3000,
-    num_fields: int = 200,
-    num_institutions: int = 50,
-    num_times: int = 10,
-    num_labels: int = 10,
-    num_features: int = 16,
-    *,
-    citations: int = 14_000,
-    writes: int = 9_000,
-    topics: int = 12_000,
-    affiliations: int = 3_000,
-    decay: float = 0.6,
-    activity: float = 0.5,
-    homophily: float = 0.4,
-    feature_std: float = 4.0,
-    start: int = 0,
+    num_papers: int = 2000, num_authors: int = 3000, num_fields: int = 200, num_institutions: int = 50,
+    num_times: int = 10, num_labels: int = 10, num_features: int = 16, *,
+    citations: int = 14_000, writes: int = 9_000, topics: int = 12_000, affiliations: int = 3_000,
+    decay: float = 0.6, activity: float = 0.5, homophily: float = 0.4, feature_std: float = 4.0, start: int = 0,
     seed: int = 0,
-) -> TemporalGraph:
+) -> TemporalGraph:  # fmt: skip
     """A heterogeneous graph of the block model with all its true labels; the target type is "paper".
 
-    Takes time proportional to the edges. The same seed gives the same graph.
+    Papers are numbered in order of time and cite older ones, or those of the same time with a smaller number. Edges
+    run as in ogbn-mag, one way; use `graph.undirected()` for the ways back.
 
-    Args:
-        num_papers: Papers, in (label, time) blocks of equal size.
-        num_authors: Authors.
-        num_fields: Fields of study.
-        num_institutions: Institutions.
-        num_times: Number of consecutive times.
-        num_labels: Number of labels, which are also the topics.
-        num_features: Features of a paper; the other types have none.
-        citations: Expected edges paper → older paper.
-        writes: Expected edges author → paper.
-        topics: Expected edges paper → field of study.
-        affiliations: Expected edges author → institution.
-        decay: γ of citations, per step in time.
-        activity: γ of writing, per step from the middle of an author's career.
-        homophily: Expected share of edges of every relation within a label; 1 / num_labels is no preference.
-        feature_std: Noise k of the features.
-        start: The first time.
-        seed: Seed of everything.
+    - `citations` (paper → older paper), `writes` (author → paper), `topics` (paper → field of study) and `affiliations`
+      (author → institution) are expected numbers of edges.
+    - `decay` is γ of citations, per step in time between the papers; `activity` that of writing, per step from the
+      middle of an author's career. Other links do not depend on time.
+    - `homophily` is the expected share of edges of every relation within a label; 1 / num_labels is no preference.
+    - Papers are in (label, time) blocks of equal size, with features x = μ(y) + k·Z, k being `feature_std`; the other
+      types have none. Times run from `start`.
 
     Example:
         >>> g = hetero_tsbm(num_papers=500, num_authors=400, citations=3000, writes=1500, topics=2000, seed=1)
         >>> {kind: nodes.num_nodes for kind, nodes in g.nodes.items()}
         {'paper': 500, 'author': 400, 'field_of_study': 200, 'institution': 50}
-        >>> g.num_labels, [int(t) for t in g.times][-1], g.x.shape
-        (10, 9, (500, 16))
     """
     sizes = {
         "num_papers": num_papers, "num_authors": num_authors, "num_fields": num_fields,
@@ -128,39 +79,36 @@ def hetero_tsbm(
         num_papers, num_times, start=start,
     )  # fmt: skip
     papers = Side(*drawing.draw_nodes(model, np.random.default_rng(rest[0])))
-    people, fields, places = _others(authors, num_authors, num_fields, num_institutions, num_labels, num_times)
+    rng = np.random.default_rng(authors)
+    people = Side(rng.integers(num_labels, size=num_authors), rng.integers(num_times, size=num_authors))
+    fields, places = (
+        Side(rng.permutation(np.arange(number) % num_labels), np.zeros(number, np.int64))  # without a time
+        for number in (num_fields, num_institutions)
+    )
+    common = num_labels, num_times, homophily
     laws = {
-        CITES: Links("citations", papers, papers, num_labels, num_times, citations, homophily, decay),
-        WRITES: Links("writes", people, papers, num_labels, num_times, writes, homophily, activity),
-        TOPIC: Links("topics", papers, fields, num_labels, num_times, topics, homophily, 1.0),
-        AFFILIATED: Links("affiliations", people, places, num_labels, num_times, affiliations, homophily, 1.0),
+        CITES: Links("citations", papers, papers, citations, decay, *common),
+        WRITES: Links("writes", people, papers, writes, activity, *common),
+        TOPIC: Links("topics", papers, fields, topics, 1.0, *common),
+        AFFILIATED: Links("affiliations", people, places, affiliations, 1.0, *common),
     }
     edges = {}
     for (triple, law), each in zip(laws.items(), links.spawn(len(laws)), strict=True):
         drawn = law.draw(each)
         edges[triple] = np.stack([drawn.max(0), drawn.min(0)]) if law.within else np.ascontiguousarray(drawn)
     features = drawing.feature_chunks(model, papers.label, np.random.default_rng(rest[1]))
-    return TemporalGraph.hetero(
-        nodes={
-            "paper": {
-                "x": drawing.joined(features, (num_papers, num_features)),
-                "y": papers.label.astype(np.int64),
-                "time": start + papers.period.astype(np.int64),
-            },
-            "author": {"num_nodes": num_authors},
-            "field_of_study": {"num_nodes": num_fields},
-            "institution": {"num_nodes": num_institutions},
-        },
-        edges=edges,
-        target="paper",
-        num_labels=num_labels,
-    )
+    x, y = drawing.joined(features, (num_papers, num_features)), papers.label.astype(np.int64)
+    nodes: dict[str, dict[str, Any]] = {
+        "paper": {"x": x, "y": y, "time": start + papers.period.astype(np.int64)},
+        "author": {"num_nodes": num_authors},
+        "field_of_study": {"num_nodes": num_fields},
+        "institution": {"num_nodes": num_institutions},
+    }
+    return TemporalGraph.hetero(nodes=nodes, edges=edges, target="paper", num_labels=num_labels)
 
 
 def scaled(sizes: Mapping[str, Any], factor: float) -> dict[str, Any]:
     """The arguments `sizes` with all numbers of nodes and edges multiplied by `factor`: the same degrees.
-
-    Labels stay as many, so that below a size there are too few nodes of one label for the edges, which is refused.
 
     Example:
         >>> scaled(MAG, 0.01)["num_papers"]
@@ -171,25 +119,12 @@ def scaled(sizes: Mapping[str, Any], factor: float) -> dict[str, Any]:
     return {name: max(1, round(value * factor)) if name in SIZES else value for name, value in sizes.items()}
 
 
-def _others(
-    seed: np.random.SeedSequence, authors: int, fields: int, institutions: int, labels: int, times: int
-) -> tuple[Side, Side, Side]:
-    """Topics of authors, fields and institutions, and the middles of careers; fields and institutions have no time."""
-    rng = np.random.default_rng(seed)
-    people = Side(rng.integers(labels, size=authors), rng.integers(times, size=authors))
-    rest = [Side(rng.permutation(np.arange(n) % labels), np.zeros(n, np.int64)) for n in (fields, institutions)]
-    return people, rest[0], rest[1]
-
-
 @dataclass(frozen=True, eq=False)
 class Side:
     """Nodes of one kind: for each its label and its period."""
 
     label: np.ndarray
     period: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.label)
 
     def sizes(self, labels: int, periods: int) -> np.ndarray:
         """Nodes per label and period [Y, T]."""
@@ -199,32 +134,21 @@ class Side:
 
 @dataclass(frozen=True, eq=False)
 class Links:
-    """The law of one relation, and the graph's nodes on its two sides.
+    """The law of one relation; `rows` and `columns` are the same object within one kind, each unordered pair once.
 
     There are (labels · periods)² pairs of blocks, too many where labels are many. But only two bases occur. So all
     pairs of two *periods* are thrown with `different` and those of equal labels are put aside; the pairs of equal
-    labels are then thrown label by label with `same`. Every pair has its own probability, and the work is that of the
-    links.
-
-    Args:
-        name: Of the relation, for refusals.
-        rows: Nodes on the one side.
-        columns: Nodes on the other side; the very same object for links within one kind, each unordered pair once.
-        num_labels: Number of labels Y.
-        num_times: Number of periods T.
-        expected: Expected number of links.
-        homophily: Expected share of links between nodes of one label.
-        decay: γ.
+    labels are then thrown label by label with `same`.
     """
 
     name: str
     rows: Side
     columns: Side
+    expected: int
+    decay: float
     num_labels: int
     num_times: int
-    expected: int
     homophily: float
-    decay: float
 
     @property
     def within(self) -> bool:
@@ -238,7 +162,7 @@ class Links:
         pairs = float(rows.sum(0) @ decay @ columns.sum(0))
         unequal = pairs - equal
         if self.within:  # no node with itself, every pair once
-            equal, unequal = (equal - len(self.rows)) / 2, unequal / 2
+            equal, unequal = (equal - len(self.rows.label)) / 2, unequal / 2
         share = self.homophily if self.num_labels > 1 else 1.0
         bases = []
         for what, number, room in (
@@ -246,10 +170,9 @@ class Links:
             ("of different labels", (1 - share) * self.expected, unequal),
         ):
             if number > room:
-                raise InputError(
-                    f"{self.name}={self.expected:,} cannot be reached: {number:,.0f} links between nodes {what} are "
-                    f"wanted where {max(room, 0):,.0f} are possible; give fewer links, more nodes or a decay nearer 1."
-                )
+                why = f"{number:,.0f} links between nodes {what} are wanted where {max(room, 0):,.0f} are possible"
+                mend = "give fewer links, more nodes or a decay nearer 1"
+                raise InputError(f"{self.name}={self.expected:,} cannot be reached: {why}; {mend}.")
             bases.append(number / room if room > 0 else 0.0)
         return bases[0], bases[1]
 
@@ -262,37 +185,23 @@ class Links:
         """The links [2, E] as (row node, column node)."""
         same, different = self.bases()
         apart, alike = seed.spawn(2)
-        nobody = np.zeros(len(self.rows), np.int64), np.zeros(len(self.columns), np.int64)
-        others = self._blockwise(different, *nobody, 1, apart)
+        others = self._blockwise(different, apart, by_label=False)
         others = others[:, self.rows.label[others[0]] != self.columns.label[others[1]]]
-        own = self._blockwise(same, self.rows.label, self.columns.label, self.num_labels, alike)
-        return np.concatenate([others, own], axis=1)
+        return np.concatenate([others, self._blockwise(same, alike, by_label=True)], axis=1)
 
-    def _blockwise(
-        self, base: float, row_group: np.ndarray, column_group: np.ndarray, groups: int, seed: np.random.SeedSequence
-    ) -> np.ndarray:
-        """Pairs of equal group, a block being the nodes of a group and period."""
-        times = self.num_times
+    def _blockwise(self, base: float, seed: np.random.SeedSequence, *, by_label: bool) -> np.ndarray:
+        """Pairs of any labels, a block being the nodes of a period; or of equal label, of a label and period."""
+        times, groups = self.num_times, self.num_labels if by_label else 1
         members, sizes = [], []
-        for side, group in ((self.rows, row_group), (self.columns, column_group))[: 1 if self.within else 2]:
-            block = group.astype(np.int64) * times + side.period
+        for side in [self.rows] if self.within else [self.rows, self.columns]:
+            block = side.label.astype(np.int64) * times + side.period if by_label else side.period
             members.append(np.argsort(block, kind="stable"))
             sizes.append(np.bincount(block, minlength=groups * times))
-        offset = np.concatenate([[0], np.cumsum(np.concatenate(sizes))])
-        group, row, column = (part.ravel() for part in np.indices((groups, times, times)))
-        if self.within:
-            once = row <= column
-            group, row, column = group[once], row[once], column[once]
+        group, row, column = np.indices((groups, times, times)).reshape(3, -1)
         first, second = group * times + row, group * times + column
+        if not self.within:
+            second += groups * times  # blocks of the other side are numbered on
         chance = base * self.decays()[row, column]
-        pairs = sizes[0][first] * sizes[-1][second]
-        if self.within:
-            pairs = np.where(first == second, sizes[0][first] * (sizes[0][first] - 1) // 2, pairs)
-        else:
-            second = second + groups * times  # blocks of the other side are numbered on
-        work = drawing.cut(first, second, pairs, chance)
-        state = np.uint64(seed.generate_state(1, np.uint64)[0])
-        count = drawing.count_edges(work, state)
-        nodes = np.concatenate(members)
-        both = drawing.draw_edges(work, count, 0, len(count), nodes, offset, False, state)
-        return both[:, ::2]  # each pair is drawn in both directions, side by side
+        nodes, counts = np.concatenate(members), np.concatenate(sizes)
+        pairs = drawing.BlockPairs(nodes, counts, first, second, chance, seed, ordered=False)
+        return pairs.edges()[:, ::2]  # each pair is drawn in both directions, side by side

@@ -27,31 +27,21 @@ DATASETS: Mapping[str, str] = MappingProxyType(
 )
 """Names of data sets, and of the folders in their zip files."""
 
-FIELDS: Mapping[str, tuple[str, type]] = MappingProxyType(
-    {
-        "x": ("node-feat/{}/node-feat.csv.gz", np.float32),
-        "time": ("node-feat/{}/node_year.csv.gz", np.int64),
-        "y": ("node-label/{}/node-label.csv.gz", np.float64),
-    }
-)
-"""Where a type's arrays are, and as what they are read; labels may be missing (NaN)."""
+FIELDS: Mapping[str, tuple[str, str, type]] = MappingProxyType({
+    "x": ("node-feat", "node-feat.csv.gz", np.float32),
+    "time": ("node-feat", "node_year.csv.gz", np.int64),
+    "y": ("node-label", "node-label.csv.gz", np.float64),
+})  # fmt: skip
+"""Folder (of several types) and file of the arrays of nodes, and as what they are read; labels may be missing (NaN)."""
 
-BLOCK = 1 << 24
-"""Bytes of text that are parsed in one go."""
-
-PYG_FILE = Path("processed") / "geometric_data_processed.pt"
+BLOCK = 1 << 24  # bytes of text that are parsed in one go
 
 
 @dataclass(frozen=True, eq=False)
 class Official:
-    """A data set with the split that its leaderboard uses.
+    """A data set with the split that its leaderboard uses: rows of the target type to learn from, choose by and score.
 
-    Args:
-        graph: The graph, with all labels: give methods `view()`.
-        train: Rows of the target type to learn from.
-        valid: Rows to choose by.
-        test: Rows to be scored.
-        cutoff: The first time of the test rows: labels are known before it.
+    `graph` has all labels: give methods `view()`. `cutoff` is the first time of the test rows.
     """
 
     graph: TemporalGraph
@@ -69,7 +59,7 @@ def load_ogb(name: str, root: str | Path) -> Official:
     """A data set of OGB from a local folder, with its official split by time.
 
     Read are OGB's raw files; where only PyG's processed file is there, it is opened by torch's restricted reader,
-    which makes tensors and PyG's own containers and runs nothing. Other processed files are refused.
+    which builds tensors and PyG's own containers and runs nothing. Other processed files are refused.
 
     Args:
         name: "ogbn-arxiv", "ogbn-mag" or "ogbn-papers100M".
@@ -85,17 +75,19 @@ def load_ogb(name: str, root: str | Path) -> Official:
     folder = _folder(name, Path(root))
     raw = folder / "raw"
     if (raw / "data.npz").is_file():
-        graph = _from_arrays(raw)
+        x, time, edge_index = (mapped(raw / "data.npz", key) for key in ("node_feat", "node_year", "edge_index"))
+        label = mapped(raw / "node-label.npz", "node_label")
+        graph = TemporalGraph(x=x, y=label.reshape(-1), time=time.reshape(-1), edge_index=edge_index)
     elif (raw / "triplet-type-list.csv.gz").is_file():
         graph = _from_relations(raw)
     elif (raw / "edge.csv.gz").is_file():
-        graph = _from_tables(raw)
+        graph = TemporalGraph(**_node_arrays(raw, _size(raw / "num-node-list.csv.gz")), edge_index=_edges(raw))
     else:
         graph = _from_processed(name, folder)
     place = folder / "split" / "time"
     place = place / graph.target if (place / graph.target).is_dir() else place
     train, valid, test = (_rows(place / f"{part}.csv.gz", graph.num_nodes) for part in ("train", "valid", "test"))
-    return Official(graph, train, valid, test, _cutoff(graph, train, valid, test, place))
+    return Official(graph, train, valid, test, _cutoff(graph.time[train], graph.time[valid], graph.time[test], place))
 
 
 def download_command(name: str, root: str | Path) -> str:
@@ -118,65 +110,50 @@ def _folder(name: str, root: Path) -> Path:
     )
 
 
-def _from_tables(raw: Path) -> TemporalGraph:
-    """One type of node: `edge`, `node-feat`, `node_year`, `node-label`."""
-    nodes, edges = (int(table(raw / f"num-{what}-list.csv.gz", header=False)[0][0]) for what in ("node", "edge"))
-    return TemporalGraph(
-        x=matrix(raw / "node-feat.csv.gz", np.float32, rows=nodes),
-        y=matrix(raw / "node-label.csv.gz", np.float64, rows=nodes)[:, 0],
-        time=matrix(raw / "node_year.csv.gz", np.int64, rows=nodes)[:, 0],
-        edge_index=matrix(raw / "edge.csv.gz", np.int64, rows=edges, turned=True),
-    )
-
-
 def _from_relations(raw: Path) -> TemporalGraph:
     """Several types: a folder per relation, and per type that has features, a year or labels."""
-    head, sizes = table(raw / "num-node-dict.csv.gz", header=True)[:2]
-    nodes: dict[str, dict[str, Any]] = {kind: {"num_nodes": int(size)} for kind, size in zip(head, sizes, strict=True)}
-    for kind, part in nodes.items():
-        for field, (where, dtype) in FIELDS.items():
-            file = raw / where.format(kind)
-            if file.is_file():
-                values = matrix(file, dtype, rows=part["num_nodes"])
-                part[field] = values if field == "x" else values[:, 0]
+    head, sizes = _table(raw / "num-node-dict.csv.gz", rows=2)[:2]
+    nodes: dict[str, dict[str, Any]] = {
+        kind: {"num_nodes": int(size), **_node_arrays(raw, int(size), kind)}
+        for kind, size in zip(head, sizes, strict=True)
+    }
     labelled = [kind for kind, part in nodes.items() if "y" in part]
     if len(labelled) != 1:
         raise InputError(f"{raw} has labels for {len(labelled)} types of node, one was expected; download it again.")
     edges: dict[Triple, np.ndarray] = {}
-    for source, relation, target in table(raw / "triplet-type-list.csv.gz", header=False):
-        place = raw / "relations" / f"{source}___{relation}___{target}"
-        count = int(table(place / "num-edge-list.csv.gz", header=False)[0][0])
-        edges[source, relation, target] = matrix(place / "edge.csv.gz", np.int64, rows=count, turned=True)
+    for source, relation, target in _table(raw / "triplet-type-list.csv.gz"):
+        edges[source, relation, target] = _edges(raw / "relations" / f"{source}___{relation}___{target}")
     return TemporalGraph.hetero(nodes=nodes, edges=edges, target=labelled[0])
 
 
-def _from_arrays(raw: Path) -> TemporalGraph:
-    """One type of node, its arrays mapped: `edge_index`, `node_feat`, `node_year`, and `node_label` beside them."""
-    arrays = {name: mapped(raw / "data.npz", name) for name in ("edge_index", "node_feat", "node_year")}
-    label = mapped(raw / "node-label.npz", "node_label")
-    return TemporalGraph(
-        x=arrays["node_feat"], y=label.reshape(-1), time=arrays["node_year"].reshape(-1),
-        edge_index=arrays["edge_index"],
-    )  # fmt: skip
+def _node_arrays(raw: Path, rows: int, kind: str | None = None) -> dict[str, Any]:
+    """Features, years and labels of the only type of node, or those that there are of one of several."""
+    arrays: dict[str, Any] = {}
+    for field, (folder, name, dtype) in FIELDS.items():
+        file = raw / name if kind is None else raw / folder / kind / name
+        if kind is None or file.is_file():
+            values = matrix(file, dtype, rows)
+            arrays[field] = values if field == "x" else values[:, 0]
+    return arrays
+
+
+def _edges(place: Path) -> np.ndarray:
+    return matrix(place / "edge.csv.gz", np.int64, _size(place / "num-edge-list.csv.gz"), turned=True)
 
 
 def _from_processed(name: str, folder: Path) -> TemporalGraph:
-    file = folder / PYG_FILE
-    if not file.is_file():
-        raise InputError(
-            f"{folder} has no raw files that can be read, and other processed files than PyG's are pickles, which "
-            f"are never loaded; fetch the raw files again with {download_command(name, folder.parent)}"
-        )
-    return _read_processed(file)
-
-
-def _read_processed(file: Path) -> TemporalGraph:
     """The graph in PyG's `geometric_data_processed.pt`, whose tensors are mapped into memory; needs torch.
 
     The file is a pickle, and pickles can run code when they are loaded. `torch.load(weights_only=True)` builds nothing
     but tensors, plain containers and classes that were named beforehand; named here are the four in which PyG keeps a
     graph. Anything else in the file is refused.
     """
+    file = folder / "processed" / "geometric_data_processed.pt"
+    if not file.is_file():
+        raise InputError(
+            f"{folder} has no raw files that can be read, and other processed files than PyG's are pickles, which "
+            f"are never loaded; fetch the raw files again with {download_command(name, folder.parent)}"
+        )
     import torch
     from torch_geometric.data import Data
     from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
@@ -191,10 +168,8 @@ def _read_processed(file: Path) -> TemporalGraph:
         with allow([Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]):
             content = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
     except Exception as error:  # damaged archives and refused classes raise many kinds
-        reason = " ".join(str(error).split())[:160]
-        raise InputError(
-            f"{file} holds more than tensors, or is damaged, and is not loaded ({reason}); restore the raw files."
-        ) from None
+        why = f"holds more than tensors, or is damaged, and is not loaded ({' '.join(str(error).split())[:160]})"
+        raise InputError(f"{file} {why}; restore the raw files.") from None
     data = content[0] if isinstance(content, tuple) and content else content
     if not isinstance(data, Data):
         raise InputError(f"{file} holds no graph but a {type(data).__name__}; restore the raw files.")
@@ -202,59 +177,46 @@ def _read_processed(file: Path) -> TemporalGraph:
 
 
 def _rows(file: Path, num_nodes: int) -> np.ndarray:
-    rows = matrix(file, np.int64, turned=True)
-    rows = rows[0] if len(rows) else np.empty(0, np.int64)
+    with guarded(file):
+        rows = np.concatenate([np.empty(0, np.int64), *(block[0] for block in _blocks(file, np.dtype(np.int64)))])
     if len(rows) == 0 or rows.min() < 0 or rows.max() >= num_nodes:
         raise InputError(f"{file} must name some of {num_nodes} nodes by position; download it again.")
     return rows
 
 
-def _cutoff(graph: TemporalGraph, train: np.ndarray, valid: np.ndarray, test: np.ndarray, place: Path) -> int:
+def _cutoff(train: np.ndarray, valid: np.ndarray, test: np.ndarray, place: Path) -> int:
     """The first time of the test rows, which must lie after all others: later code splits by time alone."""
-    time = graph.time
-    last, first = int(max(time[train].max(), time[valid].max())), int(time[test].min())
-    if time[train].max() >= time[valid].min() or last >= first:
-        raise InputError(
-            f"the split in {place} does not follow time: test begins at {first}, the rest ends at {last}; "
-            f"download it again."
-        )
+    last, first = int(max(train.max(), valid.max())), int(test.min())
+    if train.max() >= valid.min() or last >= first:
+        why = f"test begins at {first}, the rest ends at {last}"
+        raise InputError(f"the split in {place} does not follow time: {why}; download it again.")
     return first
 
 
-def matrix(path: Path, dtype: Any, *, rows: int | None = None, turned: bool = False) -> np.ndarray:
-    """The numbers in a `.csv.gz` file, [rows, columns] or `turned`; an empty field is NaN.
-
-    `rows` says how many rows there must be, None takes as many as there are.
-    """
-    return guarded(path, lambda: _matrix(path, np.dtype(dtype), rows, turned))
+def _size(path: Path) -> int:
+    return int(matrix(path, np.int64, 1)[0, 0])
 
 
-def table(path: Path, *, header: bool) -> list[list[str]]:
-    """A small file as rows of text; the first row holds the names if it has a header."""
-
-    def read() -> list[list[str]]:
-        with gzip.open(path, "rt", encoding="utf-8", newline="") as lines:
-            rows = [line.rstrip("\r\n").split(",") for line in lines if line.strip()]
-        if len(rows) < (2 if header else 1):
-            raise InputError(f"{path} has too few rows; download it again.")
-        return rows
-
-    return guarded(path, read)
+def _table(path: Path, rows: int = 1) -> list[list[str]]:
+    """A small file as text, of at least so many rows."""
+    with guarded(path), gzip.open(path, "rt", encoding="utf-8", newline="") as lines:
+        content = [line.rstrip("\r\n").split(",") for line in lines if line.strip()]
+    if len(content) < rows:
+        raise InputError(f"{path} has too few rows; download it again.")
+    return content
 
 
-def _matrix(path: Path, dtype: np.dtype, rows: int | None, turned: bool) -> np.ndarray:
-    if rows is None:
-        parts = list(_blocks(path, dtype))
-        out = np.concatenate(parts, axis=1) if parts else np.empty((0, 0), dtype)
-        return out if turned else np.ascontiguousarray(out.T)
+def matrix(path: Path, dtype: Any, rows: int, *, turned: bool = False) -> np.ndarray:
+    """The numbers in a `.csv.gz` file of so many rows, [rows, columns] or `turned`; an empty field is NaN."""
     out, done = np.empty((0, 0), dtype), 0
-    for block in _blocks(path, dtype):
-        if done == 0:
-            out = np.empty((len(block), rows) if turned else (rows, len(block)), dtype)
-        stop = done + block.shape[1]
-        if stop <= rows:
-            (out if turned else out.T)[:, done:stop] = block
-        done = stop
+    with guarded(path):
+        for block in _blocks(path, np.dtype(dtype)):
+            if done == 0:
+                out = np.empty((len(block), rows) if turned else (rows, len(block)), dtype)
+            stop = done + block.shape[1]
+            if stop <= rows:
+                (out if turned else out.T)[:, done:stop] = block
+            done = stop
     if done != rows:
         raise InputError(f"{path} has {done} rows where {rows} belong; download it again.")
     return out

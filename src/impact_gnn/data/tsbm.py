@@ -1,20 +1,7 @@
 """The temporal stochastic block model: random graphs in time for which the truth is known.
 
-A node has a label y and a time t, independent of each other; its features are x = μ(y) + k_y·Z with Z
-standard normal. Two nodes are linked with a probability that decays with their distance in time,
-
-    P(y, t, ỹ, t̃) = base(y, ỹ) · γ(y, ỹ)^|t − t̃|.
-
-Two protocols, which give clearly different graphs (see `docs/paper-to-code.md`):
-
-- `"text"`, as the paper describes it: base probabilities uniform in [0, same] and [0, different] per label
-  pair, noise k_y uniform in [0, 8], (label, time) blocks of equal size, every unordered pair drawn once.
-- `"released"`, as its table was made: base probabilities exactly `same` and `different`, noise 4, labels and
-  times drawn independently for every node, every *ordered* pair drawn and the result symmetrised. A pair may
-  thus be linked once or twice; twice is kept as two parallel edges in each direction.
-
-Nodes are numbered in order of time (neighbours are near in time, so this keeps them near in memory) and in
-random order of label within a time. Every edge is stored in both directions.
+P(y, t, ỹ, t̃) = base(y, ỹ)·γ(y, ỹ)^|t − t̃|, features x = μ(y) + k_y·Z. Nodes are numbered in order of time, so that
+neighbours are near in memory, with labels shuffled within a time; every edge is stored in both directions.
 """
 
 from __future__ import annotations
@@ -28,8 +15,9 @@ import numpy as np
 
 from impact_gnn import _files, checks
 from impact_gnn.checks import InputError
+from impact_gnn.data import drawing
 from impact_gnn.data.drawing import Draw
-from impact_gnn.graph import TemporalGraph
+from impact_gnn.graph import HOMOGENEOUS, TemporalGraph, saved
 
 PROTOCOLS = ("text", "released")
 RANDOM_DECAYS = ("random", "random-zero-diagonal")
@@ -37,8 +25,7 @@ DECAY_RANGE = (0.4, 0.7)
 MOST_NOISE = 8.0
 RELEASED_NOISE = 4.0
 MAX_TIME = 1 << 60
-CHUNK = 1 << 22
-"""Edges written in one go, where memory allows."""
+CHUNK = 1 << 22  # edges written in one go, where memory allows
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,21 +37,13 @@ class TSBM:
         std: Standard deviation of the features of every label [Y].
         base: Probability of an edge at the same time, by label pair [Y, Y]; symmetric.
         decay: Factor γ per step in time, by label pair [Y, Y]; symmetric.
-        num_nodes: Nodes of a graph.
-        num_times: Number of consecutive times.
-        protocol: "text" (equal blocks, unordered pairs) or "released" (independent labels and times, ordered
-            pairs); see the module.
-        start: The first time.
+        protocol: "text" or "released", see `tsbm`.
+        start: The first of `num_times` consecutive times.
         seed: Default seed of `sample`.
 
     Example:
-        >>> model = tsbm_model(num_nodes=200, num_times=4, num_labels=2, decay=0.5)
-        >>> model
+        >>> tsbm_model(num_nodes=200, num_times=4, num_labels=2, decay=0.5)
         TSBM(200 nodes, 4 times from 0, 2 labels, 5 features, protocol 'text', seed 0)
-        >>> model.probability.shape
-        (2, 4, 2, 4)
-        >>> model.sample(seed=1)
-        TemporalGraph(200 nodes, ... edges, 5 features, 2 classes, times 0..3)
     """
 
     mean: np.ndarray
@@ -86,15 +65,15 @@ class TSBM:
         mean = checks.features("mean", self.mean, None)
         labels = len(mean)
         arrays = {"mean": mean}
-        for name, shape in (("std", (labels,)), ("base", (labels, labels)), ("decay", (labels, labels))):
+        for name, ndim, most, bound in (
+            ("std", 1, np.inf, "of at least 0"), ("base", 2, 1, "from 0 to 1"), ("decay", 2, 1, "from 0 to 1")
+        ):  # fmt: skip
             values = arrays[name] = checks.array(name, getattr(self, name)).astype(np.float64)
-            if values.shape != shape:
-                raise InputError(f"{name} has shape {values.shape} for {labels} labels; give shape {shape}.")
-            most = np.inf if name == "std" else 1.0
+            if values.shape != (labels,) * ndim:
+                raise InputError(f"{name} has shape {values.shape} for {labels} labels; give shape {(labels,) * ndim}.")
             if not (np.isfinite(values).all() and values.min() >= 0 and values.max() <= most):
-                bound = "of at least 0" if name == "std" else "from 0 to 1"
                 raise InputError(f"{name} runs from {values.min():.4g} to {values.max():.4g}; give numbers {bound}.")
-            if values.ndim == 2 and not np.array_equal(values, values.T):
+            if ndim == 2 and not np.array_equal(values, values.T):
                 raise InputError(f"{name} is not symmetric; give the same value for both orders of two labels.")
         for name, values in arrays.items():
             values = values.view()
@@ -117,7 +96,6 @@ class TSBM:
 
     @property
     def times(self) -> np.ndarray:
-        """The consecutive times of the model [T]."""
         return self.start + np.arange(self.num_times)
 
     @property
@@ -127,11 +105,7 @@ class TSBM:
 
     @cached_property
     def probability(self) -> np.ndarray:
-        """True probability of one draw, base·γ^|Δ|, by label and time of both ends [Y, T, Y, T].
-
-        The expected number of edges between two nodes is this in protocol "text" and twice this in "released".
-        Only a column that calls itself an oracle may use it.
-        """
+        """True probability of one draw, base·γ^|Δ|, by label and time of both ends [Y, T, Y, T]; for oracles only."""
         distance = np.abs(np.subtract.outer(np.arange(self.num_times), np.arange(self.num_times)))
         decayed = self.decay[:, None, :, None] ** distance[None, :, None, :]  # 0⁰ = 1: the same time is kept
         return self.base[:, None, :, None] * decayed
@@ -146,10 +120,7 @@ class TSBM:
 
     @property
     def relative_connectivity(self) -> np.ndarray:
-        """True share of neighbours of label ỹ and time t̃ of a node of label y and time t [Y, T, Y, T].
-
-        For blocks of expected size; `connectivity_given` takes the sizes of one graph. For oracles only.
-        """
+        """True share of neighbours of label ỹ and time t̃ of a node (y, t) [Y, T, Y, T], for blocks of expected size."""
         across, within = _expected_pairs(self)
         pairs = np.full((self.num_labels * self.num_times,) * 2, across)
         np.fill_diagonal(pairs, within)
@@ -159,9 +130,8 @@ class TSBM:
         """`relative_connectivity` for blocks of the given sizes [Y, T], counted with `block_sizes`."""
         sizes = checks.array("sizes", sizes)
         if sizes.shape != (self.num_labels, self.num_times):
-            raise InputError(
-                f"sizes has shape {sizes.shape}; give nodes per label and time ({self.num_labels}, {self.num_times})."
-            )
+            shape = (self.num_labels, self.num_times)
+            raise InputError(f"sizes has shape {sizes.shape}; give nodes per label and time {shape}.")
         # A node is not its own neighbour.
         return self._shares(np.maximum(sizes.T.ravel()[None, :] - np.eye(sizes.size), 0.0))
 
@@ -171,24 +141,15 @@ class TSBM:
         return np.bincount(key, minlength=self.num_labels * self.num_times).reshape(self.num_labels, -1)
 
     def sample(self, seed: int | None = None) -> TemporalGraph:
-        """A graph with all its true labels; hide those to be predicted with `graph.masked(cutoff)`.
-
-        Takes time proportional to the edges. The same seed gives the same graph.
-        """
+        """A graph with all its true labels; hide those to be predicted with `graph.masked(cutoff)`."""
         draw = Draw(self, self._seed(seed), np.dtype(np.int64))  # the type PyTorch wants for positions
         return TemporalGraph(
-            x=draw.features(),
-            y=draw.label.astype(np.int64),
-            time=self.start + draw.period.astype(np.int64),
-            edge_index=draw.edges(),
-            num_labels=self.num_labels,
-        )
+            x=drawing.joined(draw.feature_chunks(), (self.num_nodes, self.num_features)), y=draw.label.astype(np.int64),
+            time=self.start + draw.period.astype(np.int64), edge_index=draw.pairs.edges(), num_labels=self.num_labels,
+        )  # fmt: skip
 
     def edge_chunks(self, seed: int | None = None, *, size: int = CHUNK) -> Iterator[np.ndarray]:
-        """The edges of `sample(seed)` in the same order, in chunks [2, ·] of about `size` at most.
-
-        A chunk never has more than `size` edges unless a single piece of work has (about 130,000 at most).
-        """
+        """The edges of `sample(seed)` in the same order, in chunks [2, ·] of at most `size` or about 130,000 edges."""
         return Draw(self, self._seed(seed)).edge_chunks(size)
 
     def _seed(self, seed: int | None) -> int:
@@ -208,20 +169,10 @@ class TSBM:
 
 
 def tsbm_model(
-    num_nodes: int = 2000,
-    num_times: int = 10,
-    num_labels: int = 10,
-    num_features: int = 5,
-    *,
-    decay: float | str = 0.6,
-    protocol: str = "text",
-    seed: int = 0,
-    feature_std: float | str | None = None,
-    same: float = 0.6,
-    different: float = 0.24,
-    mean_degree: float | None = None,
-    start: int = 0,
-) -> TSBM:
+    num_nodes: int = 2000, num_times: int = 10, num_labels: int = 10, num_features: int = 5, *,
+    decay: float | str = 0.6, protocol: str = "text", seed: int = 0, feature_std: float | str | None = None,
+    same: float = 0.6, different: float = 0.24, mean_degree: float | None = None, start: int = 0,
+) -> TSBM:  # fmt: skip
     """Draws the parameters of a temporal stochastic block model; the arguments are those of `tsbm`.
 
     Example:
@@ -248,53 +199,32 @@ def tsbm_model(
     if protocol == "text":
         base = base * random_base
     std = _chosen_std(feature_std, protocol, random_std)
-    gamma = _chosen_decay(decay, random_decay)
-    model = TSBM(mean, std, base, gamma, num_nodes, num_times, protocol, start, seed)
+    model = TSBM(mean, std, base, _chosen_decay(decay, random_decay), num_nodes, num_times, protocol, start, seed)
     return model if mean_degree is None else _with_mean_degree(model, mean_degree)
 
 
 def tsbm(
-    num_nodes: int = 2000,
-    num_times: int = 10,
-    num_labels: int = 10,
-    num_features: int = 5,
-    *,
-    decay: float | str = 0.6,
-    protocol: str = "text",
-    seed: int = 0,
-    feature_std: float | str | None = None,
-    same: float = 0.6,
-    different: float = 0.24,
-    mean_degree: float | None = None,
-    start: int = 0,
-) -> TemporalGraph:
+    num_nodes: int = 2000, num_times: int = 10, num_labels: int = 10, num_features: int = 5, *,
+    decay: float | str = 0.6, protocol: str = "text", seed: int = 0, feature_std: float | str | None = None,
+    same: float = 0.6, different: float = 0.24, mean_degree: float | None = None, start: int = 0,
+) -> TemporalGraph:  # fmt: skip
     """A graph of the temporal stochastic block model, with all its true labels.
 
-    P(edge) = base(y, ỹ)·γ(y, ỹ)^|t − t̃| and x = μ(y) + k_y·Z. Hide the labels to be predicted with
-    `graph.masked(cutoff)`.
+    P(edge) = base(y, ỹ)·γ(y, ỹ)^|t − t̃| and x = μ(y) + k_y·Z; times run from `start`. Hide the labels to be predicted
+    with `graph.masked(cutoff)`.
 
-    Args:
-        num_nodes: Number of nodes N.
-        num_times: Number of consecutive times T.
-        num_labels: Number of labels Y.
-        num_features: Number of features f.
-        decay: γ for all label pairs; "random": uniform in [.4, .7] for each pair of labels;
-            "random-zero-diagonal": so, but 0 within a label, whose nodes are then linked at equal times only.
-        protocol: "text" or "released"; see the module.
-        seed: Seed of parameters and graph.
-        feature_std: Noise k_y of all labels, or "uniform": in [0, 8] for each label; by default "uniform" in
-            protocol "text" and 4 in "released".
-        same: Base probability within a label (its largest value in protocol "text").
-        different: Base probability between labels (its largest value in protocol "text").
-        mean_degree: Scale all probabilities so that nodes have this many edges on average.
-        start: The first time.
+    - `protocol="text"`, as the paper describes it: base uniform in [0, same] within a label and [0, different] between
+      labels, noise k_y in [0, 8], (label, time) blocks of equal size, unordered pairs.
+    - `protocol="released"`, as its table was computed: base exactly `same` or `different`, noise 4, labels and times
+      drawn per node, *ordered* pairs, so that two nodes may be linked twice: two parallel edges in each direction.
+    - `decay` is γ of all label pairs; "random": uniform in [.4, .7] for each pair of labels; "random-zero-diagonal":
+      so, but 0 within a label, whose nodes are then linked at equal times only.
+    - `feature_std` replaces the protocol's noise k_y; "uniform": in [0, 8] for each label.
+    - `mean_degree` scales all probabilities so that nodes have this many edges on average.
 
     Example:
-        >>> g = tsbm(num_nodes=1000, num_times=5, num_labels=4, decay=0.5, mean_degree=8, start=2015)
-        >>> g
+        >>> tsbm(num_nodes=1000, num_times=5, num_labels=4, decay=0.5, mean_degree=8, start=2015)
         TemporalGraph(1,000 nodes, ... edges, 5 features, 4 classes, times 2015..2019)
-        >>> int((g.masked(2018).y >= 0).sum())
-        600
     """
     return tsbm_model(
         num_nodes, num_times, num_labels, num_features, decay=decay, protocol=protocol, seed=seed,
@@ -303,42 +233,49 @@ def tsbm(
 
 
 def write_tsbm(
-    directory: str | Path,
-    model: TSBM,
-    *,
-    seed: int | None = None,
-    memory: str | int = "2GB",
+    directory: str | Path, model: TSBM, *, seed: int | None = None, memory: str | int = "2GB",
     progress: Callable[[int, int], None] | None = None,
-) -> None:
+) -> None:  # fmt: skip
     """Writes the graph `model.sample(seed)` to a directory that `load` opens, without ever holding its edges.
 
-    The arrays in memory are a few bytes per node, a few per pair of blocks, and one chunk of edges. The
-    directory appears under its name when it is complete. Edges are stored in 32 bits where nodes allow it.
-
-    Args:
-        directory: Goal; new, empty, or a saved graph to be replaced.
-        model: From `tsbm_model`; large graphs want its `mean_degree`.
-        seed: Seed of the graph; by default the model's.
-        memory: Bound on the arrays held at any moment, such as "2GB".
-        progress: Called with edges written so far and edges in all.
+    The directory appears under its name when it is complete. Edges are stored in 32 bits where nodes allow it.
+    `memory` bounds the arrays in memory at any moment; `progress` is called with edges written so far and in all.
 
     Example:
         >>> import tempfile
-        >>> model = tsbm_model(num_nodes=3000, mean_degree=10)
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     write_tsbm(folder + "/graph", model, memory="100MB")
-        ...     sorted(path.name for path in Path(folder, "graph").iterdir())
-        ['edges', 'manifest.json', 'nodes']
+        ...     write_tsbm(folder + "/graph", tsbm_model(num_nodes=3000, mean_degree=10), memory="100MB")
     """
+    nodes, width, blocks = model.num_nodes, model.num_features, model.num_labels * model.num_times
+    # In memory at worst, besides a chunk of edges: measured, rounded up.
+    fixed = 32 * nodes + 150 * blocks**2 + 12 * max(drawing.FEATURES, width) + (1 << 24)
     cap = _files.byte_size(memory)
-    fixed = Draw.memory_needed(model)
     if cap < fixed:
-        raise InputError(
-            f"memory={memory!r} is too little for {model.num_nodes:,} nodes in "
-            f"{model.num_labels * model.num_times:,} blocks; give at least {_files.readable_size(fixed)}."
-        )
-    draw = Draw(model, model._seed(seed))
-    draw.write(Path(directory), chunk=min(CHUNK, (cap - fixed) // (2 * draw.dtype.itemsize)), progress=progress)
+        need = f"{nodes:,} nodes in {blocks:,} blocks; give at least {_files.readable_size(fixed)}"
+        raise InputError(f"memory={memory!r} is too little for {need}.")
+    draw, directory = Draw(model, model._seed(seed)), Path(directory)
+    total, item = 2 * int(draw.pairs.count.sum()), draw.dtype.itemsize
+    existing = next(parent for parent in directory.absolute().parents if parent.exists())
+    _files.require_space(existing, nodes * (4 * width + 16) + 2 * total * item)
+    with saved.writing(directory, target="node", num_labels=model.num_labels) as writer:
+        writer.nodes("node", nodes, {})
+        drawing.fill(writer.empty("node", "x", np.float32, (nodes, width)), draw.feature_chunks())
+        # In 64 bits, as a graph holds them: opening the directory then copies nothing.
+        for name, values, origin in (("y", draw.label, 0), ("time", draw.period, model.start)):
+            cuts = range(0, nodes, drawing.NODES)
+            parts = (values[low : low + drawing.NODES].astype(np.int64) + origin for low in cuts)
+            drawing.fill(writer.empty("node", name, np.int64, (nodes,)), parts)
+        writer.relation(HOMOGENEOUS, {})
+        edges = writer.empty(HOMOGENEOUS, "edge_index", draw.dtype, (2, total))
+        done = 0
+        with open(str(edges.filename), "r+b") as file:
+            for part in draw.edge_chunks(min(CHUNK, (cap - fixed) // (2 * item))):
+                for row in (0, 1):
+                    file.seek(edges.offset + (row * total + done) * item)
+                    file.write(part[row].data)
+                done += part.shape[1]
+                if progress is not None:
+                    progress(done, total)
 
 
 def _expected_pairs(model: TSBM) -> tuple[float, float]:
@@ -356,9 +293,8 @@ def _with_mean_degree(model: TSBM, mean_degree: float) -> TSBM:
         raise InputError(f"mean_degree={mean_degree!r} is not a positive number; give the edges a node should have.")
     now = model.expected_edges / model.num_nodes
     if now == 0:
-        raise InputError(
-            "mean_degree cannot be reached because no edge is possible; give more nodes, or probabilities above 0."
-        )
+        mend = "give more nodes, or probabilities above 0"
+        raise InputError(f"mean_degree cannot be reached because no edge is possible; {mend}.")
     scale = mean_degree / now
     if model.base.max() * scale > 1:
         raise InputError(

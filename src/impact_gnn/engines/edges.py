@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -234,26 +233,30 @@ def edges_from_tables(files: Sequence[str | Path], goal: Path) -> tuple[np.ndarr
     some = any(weighted.values())
     kinds = {"source": pa.int64(), "target": pa.int64()} | ({"weight": pa.float64()} if some else {})
     tables = {file: _opened(file, pa.schema(kinds)) for file in weighted}
-    size = sum(checks.guarded(file, table.count_rows) for file, table in tables.items())
+    size = 0
+    for file, table in tables.items():
+        with checks.guarded(file):
+            size += table.count_rows()
     edge_index = _files.create_array(goal / "edge_index.npy", np.int64, (2, size))
     weight = _files.create_array(goal / "weight.npy", np.float32, (size,)) if some else None
     columns = [*edge_index, *([] if weight is None else [weight])]
     at = 0
     for file, table in tables.items():
-        batches = table.to_batches(batch_size=PIECE)
-        while (batch := checks.guarded(file, partial(next, batches, None))) is not None:
-            for name, out, column in zip(kinds, columns, batch.columns, strict=True):
-                if column.null_count:
-                    raise InputError(f"column '{name}' of {file} has gaps; give one number per edge.")
-                out[at : at + len(column)] = column.to_numpy(zero_copy_only=False)
-            at += batch.num_rows
+        with checks.guarded(file):
+            for batch in table.to_batches(batch_size=PIECE):
+                for name, out, column in zip(kinds, columns, batch.columns, strict=True):
+                    if column.null_count:
+                        raise InputError(f"column '{name}' of {file} has gaps; give one number per edge.")
+                    out[at : at + len(column)] = column.to_numpy(zero_copy_only=False)
+                at += batch.num_rows
     return edge_index, weight
 
 
 def _opened(file: Path, schema: Any) -> Any:
     import pyarrow.dataset
 
-    return checks.guarded(file, partial(pyarrow.dataset.dataset, file, schema=schema, format=file.suffix[1:]))
+    with checks.guarded(file):
+        return pyarrow.dataset.dataset(file, schema=schema, format=file.suffix[1:])
 
 
 def checked_list(edge_index: Any, weight: Any, num_sources: int, num_targets: int) -> EdgeList:

@@ -1,8 +1,4 @@
-"""PyTorch Geometric transforms: time weights in one line, for `Data` and `HeteroData`.
-
-`MMP`, `PMP` and `GenPMP` write what an edge counts, `ChronologicalSplit` writes the masks, `check_delivery`
-says which layers of a model would ignore the weights, and `time_attention` lets GAT layers take them exactly.
-"""
+"""PyTorch Geometric transforms: time weights in one line, for `Data` and `HeteroData`, and whether layers use them."""
 
 from impact_gnn.transforms.attention import TimeGATConv, TimeGATv2Conv, time_attention
 from impact_gnn.transforms.check import DeliveryWarning, Finding, check_delivery

@@ -1,13 +1,12 @@
-"""GAT layers that take a time weight exactly.
+"""GAT layers that take a time weight exactly: w·exp(s) / Σ w·exp(s) = softmax(s + log w).
 
-Attention with weights is α_e = w_e·exp(s_e) / Σ w·exp(s) = softmax(s + log w): the log-weight is added to the
-score *after* the leaky ReLU. The edge path of PyG's own `GATConv` and `GATv2Conv` adds its edge features
-before it and multiplies them by learned numbers, so a log-weight that goes through there is a hint, not a
-weight. The layers here have the same parameters as PyG's and only treat the last column of `edge_attr` apart.
+The log-weight is added to the score *after* the leaky ReLU. PyG's own layers add edge features before it, times learned
+numbers: a log-weight that goes through there is a hint, not a weight.
 """
 
 from __future__ import annotations
 
+import inspect
 from typing import TypeVar
 
 import torch
@@ -25,9 +24,8 @@ Layer = TypeVar("Layer", bound=Module)
 class TimeGATConv(GATConv):
     """`GATConv` whose attention is multiplied by the time weight: softmax(leaky_relu(s) + log w).
 
-    Takes the `edge_attr` that `deliver="attention"` writes: its last column is the log-weight and the columns
-    before it, if any, are edge features as in `GATConv`, counted by `edge_dim`. Self-loops that the layer
-    adds have weight 1.
+    The last column of `edge_attr` is the log-weight, as `deliver="attention"` writes it; columns before it are edge
+    features as in `GATConv`, counted by `edge_dim`. Self-loops that the layer adds have weight 1.
 
     Example:
         >>> conv = TimeGATConv(4, 8, heads=2)
@@ -37,59 +35,41 @@ class TimeGATConv(GATConv):
     """
 
     def edge_update(
-        self,
-        alpha_j: Tensor,
-        alpha_i: Tensor | None,
-        edge_attr: Tensor | None,
-        edge_index_i: Tensor,
-        edge_index_j: Tensor,
-        index: Tensor,
-        ptr: Tensor | None,
-        dim_size: int | None,
-    ) -> Tensor:
+        self, alpha_j: Tensor, alpha_i: Tensor | None, edge_attr: Tensor | None, edge_index_i: Tensor,
+        edge_index_j: Tensor, index: Tensor, ptr: Tensor | None, dim_size: int | None,
+    ) -> Tensor:  # fmt: skip
         features, bias = _split(self, edge_attr, edge_index_i, edge_index_j)
         score = alpha_j if alpha_i is None else alpha_i + alpha_j
         if features is not None:
             score = score + (self.lin_edge(features).view(-1, self.heads, self.out_channels) * self.att_edge).sum(-1)
-        return _attention(self, leaky_relu(score, self.negative_slope) + bias, index, ptr, dim_size)
+        attention = softmax(leaky_relu(score, self.negative_slope) + bias, index, ptr, dim_size)
+        return dropout(attention, p=self.dropout, training=self.training)
 
 
 class TimeGATv2Conv(GATv2Conv):
-    """`GATv2Conv` whose attention is multiplied by the time weight; `edge_attr` as in `TimeGATConv`.
-
-    Example:
-        >>> conv = TimeGATv2Conv(4, 8)
-        >>> edge_index, log_weight = torch.tensor([[0, 1], [2, 2]]), torch.tensor([[0.0], [0.7]])
-        >>> conv(torch.randn(3, 4), edge_index, log_weight).shape
-        torch.Size([3, 8])
-    """
+    """`GATv2Conv` whose attention is multiplied by the time weight; `edge_attr` as in `TimeGATConv`."""
 
     def edge_update(
-        self,
-        x_j: Tensor,
-        x_i: Tensor,
-        edge_attr: Tensor | None,
-        edge_index_i: Tensor,
-        edge_index_j: Tensor,
-        index: Tensor,
-        ptr: Tensor | None,
-        dim_size: int | None,
-    ) -> Tensor:
+        self, x_j: Tensor, x_i: Tensor, edge_attr: Tensor | None, edge_index_i: Tensor,
+        edge_index_j: Tensor, index: Tensor, ptr: Tensor | None, dim_size: int | None,
+    ) -> Tensor:  # fmt: skip
         features, bias = _split(self, edge_attr, edge_index_i, edge_index_j)
         both = x_i + x_j
         if features is not None:
             both = both + self.lin_edge(features).view(-1, self.heads, self.out_channels)
         score = (leaky_relu(both, self.negative_slope) * self.att).sum(-1)
-        return _attention(self, score + bias, index, ptr, dim_size)
+        attention = softmax(score + bias, index, ptr, dim_size)
+        return dropout(attention, p=self.dropout, training=self.training)
+
+
+TWINS: dict[type[Module], type[Module]] = {GATConv: TimeGATConv, GATv2Conv: TimeGATv2Conv}
 
 
 def time_attention(model: Layer) -> Layer:
     """Turns every `GATConv` and `GATv2Conv` in `model` into its time-weighted twin, and returns the model.
 
-    Layers are replaced in place and keep their very parameters, so an optimizer or a checkpoint stays valid.
-    A model that is itself such a layer is not changed; its twin is returned. Pass `data.edge_attr` of
-    `deliver="attention"` to the layers. Convert layers that were built for the other edge features only:
-    `edge_dim` does not count the log-weight.
+    Layers are replaced in place and keep their very parameters, so an optimizer or a checkpoint stays valid. A model
+    that is itself such a layer is not changed; its twin is returned. `edge_dim` does not count the log-weight.
 
     Example:
         >>> from torch_geometric.nn import GAT
@@ -102,10 +82,8 @@ def time_attention(model: Layer) -> Layer:
 def _converted(module: Module, done: dict[Module, Module]) -> Module:
     if module in done:  # a layer that is used in two places stays one layer
         return done[module]
-    if type(module) is GATConv:
-        done[module] = _twin(module, TimeGATConv(**_options(module)))
-    elif type(module) is GATv2Conv:
-        done[module] = _twin(module, TimeGATv2Conv(share_weights=module.share_weights, **_options(module)))
+    if type(module) in TWINS:
+        done[module] = _twin(module)
     else:
         done[module] = module
         for name, child in list(module._modules.items()):  # named_children would pass over a layer's second place
@@ -115,12 +93,10 @@ def _converted(module: Module, done: dict[Module, Module]) -> Module:
     return done[module]
 
 
-def _options(conv: Module) -> dict:
-    names = "in_channels out_channels heads concat negative_slope dropout add_self_loops edge_dim fill_value residual"
-    return {name: getattr(conv, name) for name in [*names.split(), "aggr", "flow"]} | {"bias": conv.bias is not None}
-
-
-def _twin(conv: Module, twin: Module) -> Module:
+def _twin(conv: Module) -> Module:
+    names = {*inspect.signature(type(conv)).parameters, "aggr", "flow"} - {"bias", "kwargs"}
+    options = {name: getattr(conv, name) for name in names}
+    twin = TWINS[type(conv)](**options, bias=conv.bias is not None)
     for name, child in conv.named_children():
         twin.add_module(name, child)
     for name, parameter in conv.named_parameters(recurse=False):
@@ -145,9 +121,3 @@ def _split(
     if conv.add_self_loops:  # PyG has replaced all loops by its own, filled with its guess; ours have weight 1
         bias = torch.where((source == target).view(-1, 1), torch.zeros_like(bias), bias)
     return (edge_attr[:, :-1] if own else None), bias
-
-
-def _attention(
-    conv: GATConv | GATv2Conv, score: Tensor, index: Tensor, ptr: Tensor | None, dim_size: int | None
-) -> Tensor:
-    return dropout(softmax(score, index, ptr, dim_size), p=conv.dropout, training=conv.training)

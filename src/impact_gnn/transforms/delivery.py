@@ -1,16 +1,8 @@
-"""Four ways to hand a weight per edge to a layer, for layers that take weights and layers that do not.
+"""Four ways to hand a weight per edge to a layer; `docs/guide-deliveries.md` says what each is exact for.
 
-| deliver | what is written | exact for |
-|---|---|---|
-| "weight" | `edge_weight` | layers that take it and sum; with `normalize=True` the sum is the weighted mean |
-| "drop" | edges of weight 0 are removed | every layer (only for weights 0 and 1) |
-| "duplicate" | an edge of weight k is there k times | sums, means, softmax attention (only for whole weights) |
-| "attention" | log-weight as last column of `edge_attr`, edges of weight 0 removed | `time_attention(model)` |
-
-Weights that the edges already have stay with them ("drop", "duplicate") or are multiplied in ("weight",
-"attention"). Where duplicates differ from weights: dropout on attention draws for each copy on its own, a
-maximum or minimum does not see copies at all, and layers that add self-loops (GCNConv, GATConv) put one loop of
-weight 1 in the place of all copies of a loop that the graph has itself.
+Weights that the edges already have stay with them ("drop", "duplicate") or are multiplied in ("weight", "attention").
+Duplicates differ from weights where dropout draws for each copy of attention, a maximum or minimum does not see copies,
+and layers that add self-loops (GCNConv, GATConv) put one loop of weight 1 in the place of all copies of a loop.
 """
 
 from __future__ import annotations
@@ -60,8 +52,7 @@ def combined(flow: Flow, omega: Tensor) -> Tensor:
 
 def keep_edges(store: Store, index: Tensor) -> None:
     """Replaces the edges of `store` by those at `index` (repeats allowed); all edge-level attributes follow."""
-    keys = edge_level(store)  # asked before anything changes: PyG tells edge attributes by the number of edges
-    for key in keys:
+    for key in edge_level(store):  # asked before anything changes: PyG tells edge attributes by the number of edges
         value = store[key]
         if isinstance(value, np.ndarray):
             store[key] = value[index.cpu().numpy()]
@@ -72,16 +63,11 @@ def keep_edges(store: Store, index: Tensor) -> None:
 
 
 def edge_level(store: Store) -> list[str]:
-    """Names of the attributes with one entry per edge, by PyG's own rule.
-
-    Where a graph has as many edges as nodes PyG decides by the name: edge-level if it contains "edge". It
-    forgets to do so for lists, which would cut the nodes' lists short; here the rule holds for them too.
-    """
-    keys = store.edge_attrs()
-    if "num_nodes" in store or "x" in store:  # nodes and edges share this storage
-        nodes, edges = store.num_nodes, store.num_edges
-        keys = [key for key in keys if nodes != edges or "edge" in key]
-    return keys
+    """Names of the attributes with one entry per edge, by PyG's own rule."""
+    # Where edges are as many as nodes PyG decides by the name, but forgets it for lists; here the rule is for all.
+    shared = "num_nodes" in store or "x" in store  # nodes and edges in one storage
+    by_name = shared and store.num_nodes == store.num_edges
+    return [key for key in store.edge_attrs() if not by_name or "edge" in key]
 
 
 def _with_column(flow: Flow, column: Tensor) -> Tensor:
@@ -89,10 +75,8 @@ def _with_column(flow: Flow, column: Tensor) -> Tensor:
     if attributes is None:
         return column.view(-1, 1)
     if not isinstance(attributes, Tensor) or attributes.dim() > 2 or len(attributes) != len(column):
-        raise InputError(
-            f"edge_attr of {'-'.join(flow.relation)} must be a tensor [E] or [E, d] to take the log-weight "
-            f"as one more column; reshape it or use another delivery."
-        )
+        need = "must be a tensor [E] or [E, d] to take the log-weight as one more column"
+        raise InputError(f"edge_attr of {'-'.join(flow.relation)} {need}; reshape it or use another delivery.")
     attributes = attributes.view(len(column), -1)
     dtype = attributes.dtype if attributes.is_floating_point() else column.dtype
     return torch.cat([attributes.to(dtype), column.view(-1, 1).to(dtype)], dim=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
@@ -15,25 +16,13 @@ from impact_gnn._array import periods
 from impact_gnn.checks import InputError
 from impact_gnn.graph import HOMOGENEOUS, Triple
 
-Store: TypeAlias = Any
-"""A PyG storage: the one of a `Data`, or that of a node or edge type of a `HeteroData`."""
-
-MAX_TIMES = 1 << 13
-"""More distinct times than this are taken for time stamps: the table over them would be above half a gigabyte."""
+Store: TypeAlias = Any  # of PyG: the one of a `Data`, or that of a node or edge type of a `HeteroData`
+MAX_TIMES = 1 << 13  # more are taken for time stamps: the table over them would be above half a gigabyte
 
 
 @dataclass(frozen=True)
 class Flow:
-    """One relation whose both ends have a time.
-
-    Attributes:
-        relation: Source type, name and target type.
-        store: Where PyG keeps the edges of the relation.
-        edge_index: Edges source → target, [2, E], a plain tensor.
-        times: The sorted distinct times of all node types together.
-        source_period: Position in `times` of every node of the source type.
-        target_period: The same for the target type.
-    """
+    """One relation whose both ends have a time; periods are positions in `times`, those of all node types together."""
 
     relation: Triple
     store: Store
@@ -43,7 +32,6 @@ class Flow:
     target_period: np.ndarray
 
     def nodes_per_time(self) -> np.ndarray:
-        """Nodes of the source type at each time, [T]."""
         return np.bincount(self.source_period, minlength=len(self.times))
 
     def edges_per_time(self) -> np.ndarray:
@@ -61,21 +49,24 @@ def flows(owner: str, data: Data | HeteroData, time: str) -> tuple[list[Flow], d
     """
     pyg_object(owner, data)
     stores = node_stores(data)
-    timed = {kind: store for kind, store in stores.items() if store.get(time) is not None}
-    if not timed:
-        raise InputError(f"no nodes carry {time!r}; {_instead(stores, time)}.")
-    values = {kind: _times(kind, store, time) for kind, store in timed.items()}
+    values = {kind: node_times(kind, store, time) for kind, store in stores.items() if store.get(time) is not None}
+    if not values:
+        like_time = [key for store in stores.values() for key in store if re.search("time|year", key.lower())]
+        mend = f"store one whole number per node as data.{time} or pass time= with the name of the attribute"
+        mend = f"pass time={like_time[0]!r}, which is there" if like_time else mend
+        raise InputError(f"no nodes carry {time!r}; {mend}.")
+    for kind, own in values.items():
+        if "x" not in stores[kind] and "num_nodes" not in stores[kind]:
+            stores[kind]["num_nodes"] = len(own)
     times, period = periods(np.concatenate(list(values.values())))
     if len(times) > MAX_TIMES:
-        raise InputError(
-            f"{time!r} has {len(times)} distinct values, more than the {MAX_TIMES} a table of times can hold; "
-            f"bin it first, for example by month or year."
-        )
+        many = f"{len(times)} distinct values, more than the {MAX_TIMES} a table of times can hold"
+        raise InputError(f"{time!r} has {many}; bin it first, for example by month or year.")
     ends = np.cumsum([len(value) for value in values.values()])[:-1]
     period_of = dict(zip(values, np.split(period, ends), strict=True))
     usable, untouched = [], {}
     for relation, store in edge_stores(data).items():
-        missing = [kind for kind in (relation[0], relation[2]) if kind not in timed]
+        missing = [kind for kind in (relation[0], relation[2]) if kind not in values]
         if missing:
             untouched[relation] = f"{' and '.join(dict.fromkeys(missing))} without {time!r}"
             continue
@@ -112,9 +103,8 @@ def node_times(kind: str, store: Store, time: str) -> np.ndarray:
     """The checked times of one node type."""
     value = store[time]
     if isinstance(value, dict):
-        raise InputError(
-            f"{time!r} is a dict by node type; make a HeteroData and store each type's times as data[type].{time}."
-        )
+        mend = f"make a HeteroData and store each type's times as data[type].{time}"
+        raise InputError(f"{time!r} is a dict by node type; {mend}.")
     name = f"{time!r} of {kind!r}"
     values = checks.whole_numbers(name, value)
     size = len(store["x"]) if "x" in store else store["num_nodes"] if "num_nodes" in store else len(values)
@@ -128,19 +118,9 @@ def plain_tensor(edge_index: torch.Tensor) -> torch.Tensor:
 
 def constructor_call(transform: Any) -> str:
     """`Name(option=value)` with the options that differ from their defaults: what to type to get it again."""
-    shown = [
-        f"{field.name}={getattr(transform, field.name)!r}"
-        for field in fields(transform)
-        if getattr(transform, field.name) != field.default
-    ]
-    return f"{type(transform).__name__}({', '.join(shown)})"
-
-
-def _times(kind: str, store: Store, time: str) -> np.ndarray:
-    values = node_times(kind, store, time)
-    if "x" not in store and "num_nodes" not in store:
-        store["num_nodes"] = len(values)
-    return values
+    values = ((field, getattr(transform, field.name)) for field in fields(transform))
+    shown = ", ".join(f"{field.name}={value!r}" for field, value in values if value != field.default)
+    return f"{type(transform).__name__}({shown})"
 
 
 def _edge_index(relation: Triple, store: Store, num_source: int, num_target: int) -> torch.Tensor:
@@ -152,11 +132,3 @@ def _edge_index(relation: Triple, store: Store, num_source: int, num_target: int
         raise InputError(f"{name} is {type(value).__name__}; give a torch tensor [2, E].")
     checks.edges(name, plain_tensor(value), num_source, num_target)
     return plain_tensor(value)
-
-
-def _instead(stores: dict[str, Store], time: str) -> str:
-    """What to do about a missing time, naming attributes that look like one."""
-    like_time = [key for store in stores.values() for key in store if "time" in key.lower() or "year" in key.lower()]
-    if like_time:
-        return f"pass time={like_time[0]!r}, which is there"
-    return f"store one whole number per node as data.{time} or pass time= with the name of the attribute"

@@ -51,11 +51,8 @@ class ChronologicalSplit(BaseTransform):
     def forward(self, data: Graph) -> Graph:
         """Writes the masks into `data` itself; calling the transform does so on a copy."""
         pyg_object("ChronologicalSplit", data)
-        stores = {
-            kind: store
-            for kind, store in node_stores(data).items()
-            if store.get(self.time) is not None and store.get("y") is not None
-        }
+        timed = {kind: store for kind, store in node_stores(data).items() if store.get(self.time) is not None}
+        stores = {kind: store for kind, store in timed.items() if store.get("y") is not None}
         if not stores:
             raise InputError(f"no nodes carry both 'y' and {self.time!r}; add them or pass time= with its name.")
         for kind, store in stores.items():
@@ -70,19 +67,15 @@ class ChronologicalSplit(BaseTransform):
                 store[name] = torch.from_numpy(mask).to(device)
         return data
 
-    def __repr__(self) -> str:
-        return constructor_call(self)
+    __repr__ = constructor_call
 
 
 def _masks(time: np.ndarray, label: np.ndarray, cutoff: int, valid: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Train, validation and test masks."""
     checks.chronology(time, label, cutoff)
     known = (time < cutoff) & (label >= 0)
     past = np.unique(time[known])
     if valid >= len(past):
-        raise InputError(
-            f"valid={valid} takes all {len(past)} labelled periods before cutoff={cutoff} and leaves nothing to "
-            f"train on; use valid={len(past) - 1} or less, or a later cutoff."
-        )
+        taken = f"all {len(past)} labelled periods before cutoff={cutoff} and leaves nothing to train on"
+        raise InputError(f"valid={valid} takes {taken}; use valid={len(past) - 1} or less, or a later cutoff.")
     first_valid = past[len(past) - valid] if valid else cutoff
     return known & (time < first_valid), known & (time >= first_valid), time >= cutoff

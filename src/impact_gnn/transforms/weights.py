@@ -29,31 +29,20 @@ Graph = TypeVar("Graph", Data, HeteroData)
 
 @dataclass(frozen=True)
 class RelationSummary:
-    """One weighted relation.
-
-    Attributes:
-        relation: Source type, name and target type.
-        num_edges: Edges before the transform.
-        smallest: Smallest Ω over the edges (0 where there are none), and so on for `mean` and `largest`.
-        mean: Mean Ω.
-        largest: Largest Ω.
-        num_zero: Edges with Ω = 0, which carry nothing.
-        num_silenced: Target nodes that had in-edges and keep none with weight: their message becomes zero.
-        num_capped: Entries of the table that were above the cap of GenPMP.
-    """
+    """One weighted relation; Ω is over its edges, 0 where there are none."""
 
     relation: Triple
     num_edges: int
     smallest: float
     mean: float
     largest: float
-    num_zero: int
-    num_silenced: int
-    num_capped: int
+    num_zero: int  # edges with Ω = 0, which carry nothing
+    num_silenced: int  # target nodes that had in-edges and keep none with weight: their message becomes zero
+    num_capped: int  # entries of the table that were above the cap of GenPMP
 
     def __str__(self) -> str:
-        text = f"{'-'.join(self.relation)}: {self.num_edges} edges, weight {self.smallest:.4g} to {self.largest:.4g}"
-        text += f" (mean {self.mean:.4g})"
+        weight = f"weight {self.smallest:.4g} to {self.largest:.4g} (mean {self.mean:.4g})"
+        text = f"{'-'.join(self.relation)}: {self.num_edges} edges, {weight}"
         if self.num_zero:
             text += f", {self.num_zero} of weight zero, {self.num_silenced} nodes left without a message"
         if self.num_capped:
@@ -92,29 +81,23 @@ class TimeWeights(BaseTransform):
             is the weighted mean. Only for `deliver="weight"`.
         deliver: "weight" writes `edge_weight`, times the one that is there; "drop" removes edges of weight
             zero; "duplicate" repeats edges; "attention" writes the log-weight as last column of `edge_attr`.
-            The page of `impact_gnn.transforms.delivery` says what each is exact for.
     """
 
     time: str = "time"
     normalize: bool = False
     deliver: str = "weight"
 
-    impossible: ClassVar[dict[str, str]] = {}
-    """Deliveries that cannot carry the weights of the method, each with the reason."""
+    impossible: ClassVar[dict[str, str]] = {}  # deliveries that cannot carry the weights, each with the reason
 
     def __post_init__(self) -> None:
         checks.choice("deliver", self.deliver, DELIVERIES)
         if self.deliver in self.impossible:
             can = [repr(how) for how in DELIVERIES if how not in self.impossible]
-            raise InputError(
-                f"{type(self).__name__} cannot use deliver={self.deliver!r}: {self.impossible[self.deliver]}; "
-                f"use {' or '.join(can)}."
-            )
+            why = f"deliver={self.deliver!r}: {self.impossible[self.deliver]}"
+            raise InputError(f"{type(self).__name__} cannot use {why}; use {' or '.join(can)}.")
         if self.normalize and self.deliver != "weight":
-            raise InputError(
-                f"normalize=True has no effect with deliver={self.deliver!r}, which leaves the mean to the layer; "
-                f"use deliver='weight' or normalize=False."
-            )
+            why = f"deliver={self.deliver!r}, which leaves the mean to the layer"
+            raise InputError(f"normalize=True has no effect with {why}; use deliver='weight' or normalize=False.")
 
     def forward(self, data: Graph) -> Graph:
         """Writes the weights into `data` itself; calling the transform does so on a copy."""
@@ -135,8 +118,7 @@ class TimeWeights(BaseTransform):
         weighted = tuple(_summarize(flow, self._omega(flow), self._num_capped(flow)) for flow in usable)
         return Summary(repr(self), tuple(usable[0].times.tolist()), weighted, untouched)
 
-    def __repr__(self) -> str:
-        return constructor_call(self)
+    __repr__ = constructor_call
 
     @abstractmethod
     def _table(self, flow: Flow) -> np.ndarray:
@@ -154,17 +136,12 @@ class TimeWeights(BaseTransform):
 class MMP(TimeWeights):
     """Mono-directional message passing (functional name: `mmp`): Ω = 1 if t_source ≤ t_target, else 0.
 
-    `deliver="drop"` removes the edges that point back in time, which every layer understands.
-
-    Args:
-        time: As in `TimeWeights`, and so are `normalize` and `deliver`.
+    Options are those of `TimeWeights`; `deliver="drop"` removes the edges that point back in time.
 
     Example:
         >>> data = Data(edge_index=torch.tensor([[0, 1], [1, 0]]), time=torch.tensor([2019, 2020]))
         >>> MMP()(data).edge_weight
         tensor([1., 0.])
-        >>> MMP(deliver="drop")(data).edge_index
-        tensor([[0], [1]])
     """
 
     def _table(self, flow: Flow) -> np.ndarray:
@@ -176,12 +153,7 @@ class MMP(TimeWeights):
 class PMP(TimeWeights):
     """Persistent message passing (functional name: `pmp`): Ω = 2 where only one side of the time line can offer.
 
-    The weights are 1 and 2, so that `deliver="duplicate"` is possible.
-
-    Args:
-        same_time: "single" or "double", see `weighting.pmp`.
-        border: "both" or "upper", see `weighting.pmp`.
-        time: As in `TimeWeights`, and so are `normalize` and `deliver`.
+    `same_time` and `border` are those of `weighting.pmp`, the other options those of `TimeWeights`.
 
     Example:
         >>> edge_index = torch.tensor([[0, 1, 2], [1, 2, 1]])
@@ -211,12 +183,10 @@ class GenPMP(TimeWeights):
     Args:
         basis: "nodes" takes P from the number of nodes of the source type at each time, "edges" from the
             edges of the relation by target and source time.
-        cap: Largest ratio allowed, or None.
-        time: As in `TimeWeights`, and so are `normalize` and `deliver`.
+        cap: Largest ratio allowed, or None; the other options are those of `TimeWeights`.
 
     Example:
-        >>> edge_index = torch.tensor([[0, 1, 2], [1, 2, 1]])
-        >>> data = Data(edge_index=edge_index, time=torch.tensor([0, 1, 2, 2]))
+        >>> data = Data(edge_index=torch.tensor([[0, 1, 2], [1, 2, 1]]), time=torch.tensor([0, 1, 2, 2]))
         >>> GenPMP(cap=0.5)(data).edge_weight
         tensor([0.3333, 0.5000, 0.3333])
     """
@@ -240,14 +210,10 @@ class GenPMP(TimeWeights):
         return weighting.genpmp(flow.times, self._counts(flow), cap=self.cap)
 
     def _counts(self, flow: Flow) -> np.ndarray:
-        if self.basis == "nodes":
-            return flow.nodes_per_time()
-        counts = flow.edges_per_time()
-        if not counts[-1].any():
-            raise InputError(
-                f"no edge of {'-'.join(flow.relation)} points at the last time ({flow.times[-1]}), whose edges "
-                f"GenPMP(basis='edges') takes as its goal; use basis='nodes' or PMP."
-            )
+        counts = flow.nodes_per_time() if self.basis == "nodes" else flow.edges_per_time()
+        if not counts[-1].any() and self.basis == "edges":
+            goal = f"the last time ({flow.times[-1]}), whose edges GenPMP(basis='edges') takes as its goal"
+            raise InputError(f"no edge of {'-'.join(flow.relation)} points at {goal}; use basis='nodes' or PMP.")
         return counts
 
     def _num_capped(self, flow: Flow) -> int:
@@ -256,21 +222,12 @@ class GenPMP(TimeWeights):
         return weighting.num_capped(flow.times, self._counts(flow), self.cap)
 
 
-def _summarize(flow: Flow, omega: torch.Tensor, num_capped: int) -> RelationSummary:
-    """The summary of one relation with Ω = `omega` [E] on its edges."""
+def _summarize(flow: Flow, omega: Tensor, num_capped: int) -> RelationSummary:
     target, size = flow.edge_index[1], len(flow.target_period)
-    reached = torch.zeros(size, dtype=torch.bool, device=target.device)
-    heard = reached.clone()
+    reached, heard = torch.zeros(2, size, dtype=torch.bool, device=target.device)
     reached[target.long()] = True
     heard[target[omega > 0].long()] = True
     shown = omega if len(omega) else omega.new_zeros(1)
-    return RelationSummary(
-        relation=flow.relation,
-        num_edges=len(omega),
-        smallest=float(shown.min()),
-        mean=float(shown.double().mean()),
-        largest=float(shown.max()),
-        num_zero=int((omega == 0).sum()),
-        num_silenced=int((reached & ~heard).sum()),
-        num_capped=num_capped,
-    )
+    weights = float(shown.min()), float(shown.double().mean()), float(shown.max())
+    silenced = int((reached & ~heard).sum())
+    return RelationSummary(flow.relation, len(omega), *weights, int((omega == 0).sum()), silenced, num_capped)
