@@ -11,6 +11,7 @@ from enum import Enum
 import numpy as np
 import pytest
 
+from impact_gnn import _files
 from impact_gnn._codec import decode, encode
 from impact_gnn._store import Store
 from impact_gnn.checks import InputError
@@ -85,11 +86,12 @@ def test_pieces_are_made_once(tmp_path):
 
 
 def test_a_refusal_names_what_differs(tmp_path):
-    Store.open(tmp_path / "s", {"graph": "sha256:1", "folds": 3, "budget": 60.0}).close()
+    one, other = _files.digest(np.arange(2)), _files.digest(np.arange(3))
+    Store.open(tmp_path / "s", {"graph": one, "folds": 3, "budget": 60.0}).close()
     with pytest.raises(InputError, match=r"folds was 3 and is 2 now; budget was 60.0 and is None now"):
-        Store.open(tmp_path / "s", {"graph": "sha256:1", "folds": 2, "budget": None})
+        Store.open(tmp_path / "s", {"graph": one, "folds": 2, "budget": None})
     with pytest.raises(InputError, match=r"other inputs \(graph has other contents\); choose another place"):
-        Store.open(tmp_path / "s", {"graph": "sha256:2", "folds": 3, "budget": 60.0})
+        Store.open(tmp_path / "s", {"graph": other, "folds": 3, "budget": 60.0})
 
 
 def test_foreign_files_are_refused_and_untouched(tmp_path):

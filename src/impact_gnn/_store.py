@@ -7,14 +7,13 @@ kill at any moment leaves finished pieces and leftovers, and leftovers are swept
 
 from __future__ import annotations
 
-import fcntl
+import contextlib
 import os
 import re
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -23,7 +22,7 @@ from impact_gnn._codec import decode, encode
 from impact_gnn.checks import InputError, shown
 
 T = TypeVar("T")
-INPUTS, LOCK = "inputs.json", "lock"
+INPUTS = "inputs.json"
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +37,7 @@ class Store:
     """
 
     directory: Path
-    _lock: IO[str]
+    _lock: contextlib.ExitStack
 
     @classmethod
     def open(cls, directory: Path, inputs: Mapping[str, Any], *, within: Path | None = None) -> Store:
@@ -49,30 +48,18 @@ class Store:
             inputs: Everything that the results depend on, by name.
             within: A directory around it that may hold nothing else before the store is begun.
         """
-        outer = directory if within is None else within
-        if not (directory / INPUTS).exists():
+        outer, file, now = within or directory, directory / INPUTS, encode(dict(inputs))
+        if not file.exists():
             _refuse_others(outer, directory)
-        try:
-            directory.mkdir(parents=True, exist_ok=True)
-            lock = (directory / LOCK).open("a")
-        except OSError as error:
-            raise InputError(f"{outer} cannot be written to ({error.strerror}); choose another place.") from None
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            lock.close()
-            raise InputError(f"another process is working in {outer}; wait for it or choose another place.") from None
-        try:
-            if (directory / INPUTS).exists():
-                _refuse_changes(outer, _files.read_json(directory / INPUTS), encode(dict(inputs)))
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(_files.locked(directory))
+            if file.exists():
+                _refuse_changes(outer, _files.read_json(file), now)
             for left in directory.rglob("*.tmp-*"):
-                shutil.rmtree(left) if left.is_dir() else left.unlink()
-            if not (directory / INPUTS).exists():
-                _files.write_json(directory / INPUTS, encode(dict(inputs)))
-        except BaseException:
-            lock.close()
-            raise
-        return cls(directory, lock)
+                _files.remove(left)
+            if not file.exists():
+                _files.write_json(file, now)
+            return cls(directory, stack.pop_all())  # the lock outlives this block
 
     def once(self, name: str, kind: type[T], make: Callable[[], T], *, valid: bool = True) -> T:
         """A piece of work: read if it was finished before and is still `valid`, otherwise made and kept."""
@@ -87,12 +74,9 @@ class Store:
         return _files.open_array(file, in_memory=True) if file.exists() else None
 
     def put_array(self, name: str, values: np.ndarray) -> None:
-        """Keeps an array."""
-        with _files.atomic_file(self.directory / f"{name}.npy") as temporary, temporary.open("wb") as file:
-            np.save(file, values, allow_pickle=False)
+        _files.save_array_atomic(self.directory / f"{name}.npy", values)
 
     def close(self) -> None:
-        """Lets others open it."""
         self._lock.close()
 
     def __enter__(self) -> Store:
@@ -106,7 +90,7 @@ def _refuse_others(outer: Path, directory: Path) -> None:
     """A run that was killed before it wrote its inputs leaves a lock and temporary files only."""
     if outer.exists() and not outer.is_dir():
         raise InputError(f"{outer} is a file; choose a directory for the results.")
-    ours = {LOCK} if outer == directory else {directory.name}
+    ours = {_files.LOCK} if outer == directory else {directory.name}
     names = [name for name in (os.listdir(outer) if outer.is_dir() else ()) if not name.startswith(f"{INPUTS}.tmp-")]
     if set(names) - ours:
         raise InputError(f"{outer} exists and holds other files; choose a new or an empty directory.")
