@@ -11,21 +11,17 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 Progress: TypeAlias = Callable[[str, float, float, str], None]
-"""Called with stage, units done, units in all (0: unknown) and a note."""
-
-
-def silent(stage: str, done: float, total: float, note: str = "") -> None:
-    """Tells nobody."""
 
 
 class Watcher:
-    """A `Progress` that takes lines too; this one hands progress to a function and drops the lines."""
+    """A `Progress` that takes lines too; this one hands progress to a function, if any, and drops the lines."""
 
-    def __init__(self, progress: Progress = silent) -> None:
+    def __init__(self, progress: Progress | None = None) -> None:
         self.progress = progress
 
     def __call__(self, stage: str, done: float, total: float, note: str = "") -> None:
-        self.progress(stage, done, total, note)
+        if self.progress is not None:
+            self.progress(stage, done, total, note)
 
     def say(self, line: str) -> None:
         """A line that stays; user data in it is not markup."""
@@ -35,7 +31,7 @@ def watched(progress: bool | Progress) -> Watcher:
     """What an option `progress=True` (bars on the terminal), `False` or a function of the user's stands for."""
     if isinstance(progress, Watcher):
         return progress
-    return Terminal() if progress is True else Watcher(progress if callable(progress) else silent)
+    return Terminal() if progress is True else Watcher(progress or None)
 
 
 class Counter:

@@ -1,8 +1,7 @@
-"""Results that a run which was cut off goes on with: one place, one fingerprint, whole files only.
+"""Results that a run which was cut off goes on with: `inputs.json` with all that bears on them, and a file per piece.
 
-A store is a directory. `inputs.json` says what the work is about: digests of the data and every option that bears on
-the result. The rest is one file per finished piece. Every file is written under a temporary name and renamed, so a
-kill at any moment leaves finished pieces and leftovers, and leftovers are swept when the store is opened again.
+Every file is written under a temporary name and renamed, so a kill at any moment leaves finished pieces and leftovers,
+which are swept when the store is opened the next time.
 """
 
 from __future__ import annotations
@@ -69,7 +68,6 @@ class Store:
         return decode(kind, _files.read_json(file), str(file))
 
     def array(self, name: str) -> np.ndarray | None:
-        """The array that was kept under this name, or None."""
         file = self.directory / f"{name}.npy"
         return _files.open_array(file, in_memory=True) if file.exists() else None
 

@@ -35,14 +35,11 @@ class Scores:
 
     def get(self, unit: Unit) -> np.ndarray | None:
         """The hits of a unit if it was done before, in this run or an earlier one."""
-        if unit not in self.hits and self.store is not None:
-            kept = self.store.array(f"fits/{unit}")
-            if kept is not None:
-                self.hits[unit] = kept
+        if unit not in self.hits and self.store and (kept := self.store.array(f"fits/{unit}")) is not None:
+            self.hits[unit] = kept
         return self.hits.get(unit)
 
     def put(self, unit: Unit, hits: np.ndarray) -> None:
-        """Remembers the hits of a unit."""
         self.hits[unit] = hits
         if self.store is not None:
             self.store.put_array(f"fits/{unit}", hits)
@@ -68,12 +65,8 @@ class Scores:
     def fold_difference(self, method: Method, fold: int) -> tuple[float, float]:
         """Accuracy minus plain's in one fold, and its standard error: nodes vary, and so do seeds."""
         mine, theirs = ({u.seed for u in self.hits if u.method == one and u.fold == fold} for one in (method, PLAIN))
-        by_seed = np.array(
-            [
-                self.hits[Unit(method, fold, seed)].astype(np.float64) - self.hits[Unit(PLAIN, fold, seed)]
-                for seed in sorted(mine & theirs)
-            ]
-        )
+        pairs = [(self.hits[Unit(method, fold, s)], self.hits[Unit(PLAIN, fold, s)]) for s in sorted(mine & theirs)]
+        by_seed = np.array([ours.astype(np.float64) - plain for ours, plain in pairs])
         nodes = by_seed.mean(0)
         variance = nodes.var(ddof=1) / len(nodes) if len(nodes) > 1 else 0.25
         if len(by_seed) > 1:

@@ -20,54 +20,28 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 INK, FAINT, LINE = "#010101", "#020202", "#030303"
+# Colours that tell things apart, also for people who are colour-blind; the page defines them.
 PALETTE = tuple(f"#04040{number}" for number in range(6))
-"""Colours that tell things apart, also for people who are colour-blind; the page defines them."""
-
-VARIABLES = {INK: "currentColor", FAINT: "var(--faint)", LINE: "var(--line)"} | {
-    colour: f"var(--c{number})" for number, colour in enumerate(PALETTE)
-}
+VARIABLES = {INK: "currentColor", FAINT: "var(--faint)", LINE: "var(--line)"}
+VARIABLES |= {colour: f"var(--c{number})" for number, colour in enumerate(PALETTE)}
 
 STYLE: Any = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "impact-gnn",
-    "text.parse_math": False,
-    "font.size": 10.5,
-    "axes.titlesize": 10.5,
-    "xtick.labelsize": 10,
-    "ytick.labelsize": 10,
-    "text.color": INK,
-    "axes.labelcolor": INK,
-    "axes.edgecolor": FAINT,
-    "xtick.color": FAINT,
-    "ytick.color": FAINT,
-    "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": LINE,
-    "grid.linewidth": 0.7,
-    "lines.linewidth": 1.8,
-    "path.simplify": False,
-}
-
-STEPS = [1, 2, 2.5, 5, 10]
-"""Distances of ticks."""
-
+    "svg.fonttype": "none", "svg.hashsalt": "impact-gnn", "text.parse_math": False, "path.simplify": False,
+    "font.size": 10.5, "axes.titlesize": 10.5, "xtick.labelsize": 10, "ytick.labelsize": 10,
+    "text.color": INK, "axes.labelcolor": INK, "xtick.labelcolor": INK, "ytick.labelcolor": INK,
+    "axes.edgecolor": FAINT, "xtick.color": FAINT, "ytick.color": FAINT,
+    "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True,
+    "axes.grid": True, "grid.color": LINE, "grid.linewidth": 0.7, "lines.linewidth": 1.8,
+}  # fmt: skip
+STEPS = [1, 2, 2.5, 5, 10]  # distances of ticks
 NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-
 RAMP = LinearSegmentedColormap.from_list("early to late", ["#3b78d8", "#a65fb5", "#e0812c"])
 
 
 def drawn(title: str, draw: Callable[[Axes], None], *, width: float = 360, height: float = 220) -> Markup:
-    """What a function draws on axes, as an inline SVG.
+    """What a function draws on axes, as an inline SVG with a title for those who cannot see it.
 
-    Args:
-        title: What the figure shows, for those who cannot see it.
-        draw: Draws on the axes it is given.
-        width: In units of which a letter is about 10 high; the page scales it.
-        height: In the same units.
+    A letter is about 10 units high; the page scales them.
     """
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(width / 72, height / 72), layout="constrained")
@@ -107,11 +81,14 @@ def ramp(position: float) -> str:
     return to_hex(RAMP(float(position)))  # a whole number would be an index
 
 
-def times_across(ax: Axes, label: str = "period", most: int = 6) -> None:
-    """Times on the x axis: whole numbers, written out."""
+def over_time(
+    ax: Axes, ylabel: str = "", xlabel: str = "period", *, across: int = 6, up: int = 5, top: float | None = None
+) -> None:
+    """Times on the x axis, whole numbers written out; the y axis begins at zero."""
     ax.ticklabel_format(axis="x", useOffset=False, style="plain")
-    ax.xaxis.set_major_locator(MaxNLocator(most, steps=STEPS, integer=True))
-    ax.set_xlabel(label)
+    ax.xaxis.set_major_locator(MaxNLocator(across, steps=STEPS, integer=True))
+    ax.set(xlabel=xlabel, ylabel=ylabel)
+    from_zero(ax, top, up)
 
 
 def from_zero(ax: Axes, top: float | None = None, ticks: int = 5) -> None:
