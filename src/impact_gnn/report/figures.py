@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -30,13 +31,24 @@ MOST_DOTS, MOST_PERIODS, MOST_TICKS = 900, 200, 8
 DASHES = ((), (5, 2), (1.5, 1.5), (6, 1.5, 1.5, 1.5))  # lines that run close together differ in their dashes too
 
 
-@dataclass(frozen=True)
+@dataclass
 class Figure:
     """A drawing with its caption and key."""
 
-    svg: Markup
     caption: str
     keys: Sequence[dict[str, str]] = ()
+    svg: Markup = field(default_factory=Markup)
+
+
+@contextlib.contextmanager
+def drawn(
+    title: str, caption: str, keys: Sequence[dict[str, str]] = (), *, width: float = 360, height: float = 220
+) -> Iterator[tuple[Figure, Axes]]:
+    """A figure, and axes to draw on: what they show when the block ends is its drawing."""
+    figure = Figure(caption, keys)
+    with svg.axes(width, height) as ax:
+        yield figure, ax
+        figure.svg = svg.drawn(ax, title)
 
 
 @dataclass(frozen=True)
@@ -75,8 +87,11 @@ def forest(rows: Sequence[Trial], choice: Method) -> Figure | None:
     reach = 3 * max(1.0, float(np.sort(np.abs(value))[(len(value) - 1) // 2]), float(value.max()))
     left, right = max(min(float(low.min()), 0), -reach), min(max(float(high.max()), 0), reach)
     margin = 0.05 * max(right - left, 1e-9)
-
-    def draw(ax: Axes) -> None:
+    title = "Difference to plain with its interval, a row per candidate"
+    caption = "Disc: difference over all back-tested periods; bar: its 95% interval; ticks: single periods."
+    caption += " The choice is bold." if any(bold) else ""
+    keys = key("better than plain", PALETTE[0]), key("cannot be told apart", FAINT), key("worse", PALETTE[1])
+    with drawn(title, caption, keys, height=50 + 19 * len(known)) as (figure, ax):
         ax.axvline(0, color=INK, linewidth=1)
         for place, (row, _) in enumerate(known):
             colour = PALETTE[0] if low[place] > 0 else PALETTE[1] if high[place] < 0 else FAINT
@@ -94,29 +109,22 @@ def forest(rows: Sequence[Trial], choice: Method) -> Figure | None:
         ax.spines["left"].set_visible(False)
         ax.xaxis.set_major_locator(MaxNLocator(6))
         ax.set_xlabel("points of accuracy above plain")
-
-    title = "Difference to plain with its interval, a row per candidate"
-    caption = "Disc: difference over all back-tested periods; bar: its 95% interval; ticks: single periods."
-    caption += " The choice is bold." if any(bold) else ""
-    keys = key("better than plain", PALETTE[0]), key("cannot be told apart", FAINT), key("worse", PALETTE[1])
-    return Figure(svg.drawn(title, draw, height=50 + 19 * len(known)), caption, keys)
+    return figure
 
 
 def periods(graph: Summary, cutoff: int) -> Figure:
     """Nodes and known labels by period."""
     shown, labelled = array(graph.nodes_per_time), array(graph.labelled_per_time)
-
-    def draw(ax: Axes) -> None:
+    keys = key("nodes", FAINT, "area"), key("label known", PALETTE[0], "area")
+    caption = "Nodes of every period. The dotted line is the cutoff: labels from there on were not read."
+    with drawn("Nodes and known labels by period", caption, keys) as (figure, ax):
         _columns(ax, graph.times, [(shown, FAINT, 0.35)])
         _columns(ax, graph.times, [(labelled, PALETTE[0], 0.85)])
         ax.axvline(float(np.searchsorted(graph.times, cutoff)), color=INK, linewidth=1.2, linestyle=":")
         from_zero(ax)
         ax.grid(axis="x", visible=False)
         ax.set_ylabel("nodes")
-
-    keys = key("nodes", FAINT, "area"), key("label known", PALETTE[0], "area")
-    caption = "Nodes of every period. The dotted line is the cutoff: labels from there on were not read."
-    return Figure(svg.drawn("Nodes and known labels by period", draw), caption, keys)
+    return figure
 
 
 def _columns(ax: Axes, times: Sequence[int], stacked: Sequence[tuple[np.ndarray, str, float]]) -> None:
@@ -139,25 +147,23 @@ def label_mix(finding: LabelMix, labels: Labels) -> list[Figure]:
     if rest:
         shares.append((mix[:, rest].sum(1), FAINT, 0.85))
         keys.append(key(labels.name(rest[0]) if len(rest) == 1 else f"{len(rest)} other labels", FAINT, "area"))
-
-    def draw_mix(ax: Axes) -> None:
+    title, caption = "Share of every label by period", "Known labels of every period that has some."
+    with drawn(title, caption, keys) as (figure, ax):
         _columns(ax, finding.times[-MOST_PERIODS:], shares)
         in_percent(ax)
         ax.set(ylim=(0, 1), ylabel="share of known labels")
         ax.grid(visible=False)
-
-    def draw_change(ax: Axes) -> None:
-        ax.fill_between(finding.times[1:], finding.noise, color=FAINT, alpha=0.25, linewidth=0)
-        ax.plot(finding.times[1:], finding.to_past, color=PALETTE[0], **line(len(finding.to_past)))
-        over_time(ax, "labels that changed")
-        in_percent(ax)
-
-    caption = "Known labels of every period that has some."
-    out = [Figure(svg.drawn("Share of every label by period", draw_mix), caption, keys)]
+    out = [figure]
     if finding.to_past:
+        title = "Change of the label mix by period, beside what chance gives"
+        caption = "Share of labels that differ between a period and all before it."
         change = key("measured", PALETTE[0]), key("what chance alone gives", FAINT, "area")
-        drawing = svg.drawn("Change of the label mix by period, beside what chance gives", draw_change)
-        out.append(Figure(drawing, "Share of labels that differ between a period and all before it.", change))
+        with drawn(title, caption, change) as (figure, ax):
+            ax.fill_between(finding.times[1:], finding.noise, color=FAINT, alpha=0.25, linewidth=0)
+            ax.plot(finding.times[1:], finding.to_past, color=PALETTE[0], **line(len(finding.to_past)))
+            over_time(ax, "labels that changed")
+            in_percent(ax)
+        out.append(figure)
     return out
 
 
@@ -167,17 +173,15 @@ def feature_drift(finding: FeatureDrift, cutoff: int) -> list[Figure]:
         return []
     all_times = array(finding.all_times)
     later = all_times >= finding.times[0]
-
-    def draw(ax: Axes) -> None:
+    keys = key("classes, from their own past", PALETTE[0]), key("all nodes, from the labelled", PALETTE[1], "dash")
+    caption = "Drift in multiples of the distance between classes; the dotted line is the cutoff."
+    with drawn("Drift of the features by period", caption, keys) as (figure, ax):
         everybody = array(finding.all_drift)[later]
         ax.plot(all_times[later], everybody, color=PALETTE[1], dashes=DASHES[1], linewidth=1.4)
         ax.plot(finding.times, array(finding.drift), color=PALETTE[0], **line(len(finding.times)))
         ax.axvline(cutoff, color=FAINT, linewidth=1, linestyle=":")
         over_time(ax, "in distances between classes")
-
-    keys = key("classes, from their own past", PALETTE[0]), key("all nodes, from the labelled", PALETTE[1], "dash")
-    caption = "Drift in multiples of the distance between classes; the dotted line is the cutoff."
-    return [Figure(svg.drawn("Drift of the features by period", draw), caption, keys)]
+    return [figure]
 
 
 def separability(finding: Separability) -> list[Figure]:
@@ -187,19 +191,14 @@ def separability(finding: Separability) -> list[Figure]:
     caption = "How much of a node's neighbourhood lies at each distance in time."
     tables = array(finding.same_label), array(finding.different_label)
     offsets, (same, different) = by_offset(array(finding.steps), *tables)
-
-    def draw(ax: Axes) -> None:
+    sides = key("same label", PALETTE[0]), key("different labels", PALETTE[1], "dash")
+    averaged = "Edges by the neighbour's distance in time, averaged over pairs of periods."
+    with drawn("Connections to the past and to the future", averaged, sides) as (figure, ax):
         ax.axvline(0, color=FAINT, linewidth=1, linestyle=":")
         ax.plot(offsets, same, color=PALETTE[0], **line(len(offsets)))
         ax.plot(offsets, different, color=PALETTE[1], dashes=DASHES[1])
         over_time(ax, "relative to the strongest", "past  ←  neighbour's time − own  →  future")
-
-    sides = key("same label", PALETTE[0]), key("different labels", PALETTE[1], "dash")
-    averaged = "Edges by the neighbour's distance in time, averaged over pairs of periods."
-    return [
-        _by_distance(finding.distances, finding.g, PALETTE, "g, fitted", caption),
-        Figure(svg.drawn("Connections to the past and to the future", draw), averaged, sides),
-    ]
+    return [_by_distance(finding.distances, finding.g, PALETTE, "g, fitted", caption), figure]
 
 
 def decay(finding: Decay, connections: Separability) -> list[Figure]:
@@ -216,15 +215,13 @@ def _by_distance(
     distances: list[int], curves: dict[str, list[float]], colours: Sequence[str], what: str, caption: str
 ) -> Figure:
     """Curves over the distance in time; the first is drawn solid."""
-
-    def draw(ax: Axes) -> None:
+    keys = [key(name, colours[place], "dash" if place else "line") for place, name in enumerate(curves)]
+    with drawn("Connections by distance in time", caption, keys) as (figure, ax):
         for place, values in enumerate(curves.values()):
             marks = {} if place else line(len(distances))
             ax.plot(distances, values, color=colours[place], dashes=DASHES[place % len(DASHES)], **marks)
         over_time(ax, what, "distance in time")
-
-    keys = [key(name, colours[place], "dash" if place else "line") for place, name in enumerate(curves)]
-    return Figure(svg.drawn("Connections by distance in time", draw), caption, keys)
+    return figure
 
 
 def by_offset(steps: np.ndarray, *tables: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
@@ -240,8 +237,10 @@ def pair_curves(finding: Separability, labels: Labels) -> list[Figure]:
     for curve in finding.curves:
         step = array(curve.neighbour_times)[None, :] - array(curve.own_times)[:, None]
         share = array(curve.share)
-
-        def draw(ax: Axes, step: np.ndarray = step, share: np.ndarray = share) -> None:
+        pair = f"{labels.name(curve.label)} ← {labels.name(curve.neighbour)}"
+        span = key(str(curve.own_times[0]), ramp(0)), key(str(curve.own_times[-1]), ramp(1))
+        title, caption = "Where the neighbours of a label are in time", f"{pair} ({whole(curve.edges)} edges)"
+        with drawn(title, caption, span, width=172, height=150) as (figure, ax):
             for row in range(len(step)):
                 ax.plot(step[row], share[row], color=ramp(row / max(len(step) - 1, 1)), linewidth=1.3)
             met = step[share > 0]
@@ -249,11 +248,7 @@ def pair_curves(finding: Separability, labels: Labels) -> list[Figure]:
                 ax.set_xlim(met.min() - 0.6, met.max() + 0.6)
             over_time(ax, "", "neighbour's time − own", across=4, up=4)
             in_percent(ax)
-
-        pair = f"{labels.name(curve.label)} ← {labels.name(curve.neighbour)}"
-        span = key(str(curve.own_times[0]), ramp(0)), key(str(curve.own_times[-1]), ramp(1))
-        drawing = svg.drawn("Where the neighbours of a label are in time", draw, width=172, height=150)
-        out.append(Figure(drawing, f"{pair} ({whole(curve.edges)} edges)", span))
+        out.append(figure)
     return out
 
 
@@ -266,19 +261,17 @@ def shift(measured: MessageShift) -> list[Figure]:
     for name, one in measured.methods.items():
         if one is plain:
             continue
-
-        def draw(ax: Axes, corrected: list[float] = one.sliced) -> None:
-            ax.fill_between(times, measured.noise, color=FAINT, alpha=0.25, linewidth=0)
-            ax.plot(times, plain.sliced, color=INK, linewidth=1.2, dashes=DASHES[1], marker=mark, markersize=4)
-            ax.plot(times, corrected, color=PALETTE[0], linewidth=1.8, marker=mark, markersize=4)
-            over_time(ax, "", "", across=4, up=4, top=top)
-
         caption = f"{name}: {number(plain.overall)} → {number(one.overall)}"
         if plain.overall > 0:
             change = one.overall / plain.overall - 1
             caption += f" ({'−' if change < 0 else '+'}{percent(abs(change), 0)})"
         title = "Shift of messages by period, before and after a correction"
-        out.append(Figure(svg.drawn(title, draw, width=172, height=140), caption))
+        with drawn(title, caption, width=172, height=140) as (figure, ax):
+            ax.fill_between(times, measured.noise, color=FAINT, alpha=0.25, linewidth=0)
+            ax.plot(times, plain.sliced, color=INK, linewidth=1.2, dashes=DASHES[1], marker=mark, markersize=4)
+            ax.plot(times, one.sliced, color=PALETTE[0], linewidth=1.8, marker=mark, markersize=4)
+            over_time(ax, "", "", across=4, up=4, top=top)
+        out.append(figure)
     return out
 
 
@@ -301,8 +294,8 @@ def feature_map(picture: FeatureMap, labels: Labels) -> Figure:
     how = "The two main directions of the features (PCA)."
     if picture.embedding == "tsne":
         axes, how = ["t-SNE 1", "t-SNE 2"], "t-SNE keeps neighbourhoods, not distances."
-
-    def draw(ax: Axes) -> None:
+    caption = f"{how} Dots are nodes; lines follow the mean of a class from its first period (ring) to its last (disc)."
+    with drawn("Map of the features", caption, keys, height=300) as (figure, ax):
         for shown, shade in [(rest, FAINT), *((label == one, shade) for one, shade in colour.items())]:
             # Dots as one path of lines without length and with round ends: a tenth of the bytes of markers.
             codes = np.tile([Outline.MOVETO, Outline.LINETO], int(shown.sum()))
@@ -316,20 +309,16 @@ def feature_map(picture: FeatureMap, labels: Labels) -> Figure:
         xlim, ylim = zip(low - margin, high + margin, strict=True)
         ax.set(xlabel=axes[0], ylabel="".join(axes[1:2]), xticks=[], yticks=[], xlim=xlim, ylim=ylim)
         ax.grid(visible=False)
-
-    caption = f"{how} Dots are nodes; lines follow the mean of a class from its first period (ring) to its last (disc)."
-    return Figure(svg.drawn("Map of the features", draw, height=300), caption, keys)
+    return figure
 
 
 def histogram(counts: Sequence[int]) -> Figure:
     """Predictions by probability, in equal bins from 0 to 1."""
-
-    def draw(ax: Axes) -> None:
+    caption = "Predictions by the probability of the predicted label."
+    with drawn("How sure the predictions are", caption) as (figure, ax):
         width = 1 / len(counts)
         ax.bar((np.arange(len(counts)) + 0.5) * width, counts, width * 0.92, color=PALETTE[0])
         from_zero(ax)
         ax.set(xlim=(0, 1), xlabel="probability of the predicted label", ylabel="nodes")
         ax.grid(axis="x", visible=False)
-
-    caption = "Predictions by the probability of the predicted label."
-    return Figure(svg.drawn("How sure the predictions are", draw), caption)
+    return figure

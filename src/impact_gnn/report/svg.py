@@ -5,11 +5,12 @@ Figures are drawn in colours that stand for style-sheet variables; text stays te
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import html
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
 import matplotlib as mpl
@@ -38,16 +39,18 @@ NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 RAMP = LinearSegmentedColormap.from_list("early to late", ["#3b78d8", "#a65fb5", "#e0812c"])
 
 
-def drawn(title: str, draw: Callable[[Axes], None], *, width: float = 360, height: float = 220) -> Markup:
-    """What a function draws on axes, as an inline SVG with a title for those who cannot see it.
-
-    A letter is about 10 units high; the page scales them.
-    """
+@contextlib.contextmanager
+def axes(width: float, height: float) -> Iterator[Axes]:
+    """Axes in the style of the page; a letter is about 10 units high, and the page scales them."""
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(width / 72, height / 72), layout="constrained")
-        draw(figure.add_subplot())
-        file = io.StringIO()
-        figure.savefig(file, format="svg", transparent=True, metadata=NO_METADATA)
+        yield Figure(figsize=(width / 72, height / 72), layout="constrained").add_subplot()
+
+
+def drawn(ax: Axes, title: str) -> Markup:
+    """What was drawn on axes, as an inline SVG with a title for those who cannot see it."""
+    file, figure = io.StringIO(), ax.figure
+    assert isinstance(figure, Figure)  # not a part of another
+    figure.savefig(file, format="svg", transparent=True, metadata=NO_METADATA)
     return clean(file.getvalue(), title)
 
 
