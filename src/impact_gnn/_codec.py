@@ -21,12 +21,7 @@ T = TypeVar("T")
 
 
 def encode(value: Any) -> Any:
-    """`value` in the types of JSON.
-
-    Example:
-        >>> encode({1: (np.float64(0.5), None)})
-        {'1': [0.5, None]}
-    """
+    """`value` in the types of JSON."""
     if isinstance(value, Enum):
         return value.value
     if hasattr(type(value), "parse"):
@@ -41,12 +36,7 @@ def encode(value: Any) -> Any:
 
 
 def decode(kind: type[T], data: Any, where: str = "it") -> T:
-    """What `encode` was given, for a hint such as `dict[int, float]` or a dataclass; `where` is named in refusals.
-
-    Example:
-        >>> decode(dict[int, tuple[float, ...]], {"1": [0.5]})
-        {1: (0.5,)}
-    """
+    """What `encode` was given, for a hint such as `dict[int, float]` or a dataclass; `where` is named in refusals."""
     return _decode(kind, data, where)
 
 

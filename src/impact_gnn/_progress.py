@@ -35,13 +35,7 @@ def watched(progress: bool | Progress) -> Watcher:
 
 
 class Counter:
-    """Counts units of one stage; threads may share it.
-
-    Example:
-        >>> counter = Counter(lambda *event: print(*event), "sorting", total=4)
-        >>> counter.advance(1, "range 1")
-        sorting 1.0 4 range 1
-    """
+    """Counts units of one stage; threads may share it."""
 
     def __init__(self, progress: Progress, stage: str, total: float) -> None:
         self.progress, self.stage, self.total, self.done = progress, stage, total, 0.0

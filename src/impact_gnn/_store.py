@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,39 +26,29 @@ INPUTS = "inputs.json"
 
 @dataclass(frozen=True, eq=False)
 class Store:
-    """An open store; nobody else can open it before it is closed or its process ends.
-
-    Example:
-        >>> import tempfile
-        >>> with Store.open(Path(tempfile.mkdtemp()), {"folds": 3}) as store:
-        ...     store.once("sum", int, lambda: 1 + 1), store.once("sum", int, lambda: 1 / 0)
-        (2, 2)
-    """
+    """An open store; nobody else can open it before it is closed or its process ends."""
 
     directory: Path
-    _lock: contextlib.ExitStack
 
     @classmethod
-    def open(cls, directory: Path, inputs: Mapping[str, Any], *, within: Path | None = None) -> Store:
-        """The store in a directory that is new, empty, or was begun with the same inputs.
+    @contextlib.contextmanager
+    def open(cls, directory: Path, inputs: Mapping[str, Any], *, within: Path | None = None) -> Iterator[Store]:
+        """The store in a directory that is new, empty, or was begun with the same inputs; others are not touched.
 
-        Args:
-            directory: Where it is; a directory with other files is refused and not touched.
-            inputs: Everything that the results depend on, by name.
-            within: A directory around it that may hold nothing else before the store is begun.
+        `inputs` is all that the results depend on, by name; `within` is a directory around the store that may hold
+        nothing else before it is begun.
         """
         outer, file, now = within or directory, directory / INPUTS, encode(dict(inputs))
         if not file.exists():
             _refuse_others(outer, directory)
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(_files.locked(directory))
+        with _files.locked(directory):
             if file.exists():
                 _refuse_changes(outer, _files.read_json(file), now)
             for left in directory.rglob("*.tmp-*"):
                 _files.remove(left)
             if not file.exists():
                 _files.write_json(file, now)
-            return cls(directory, stack.pop_all())  # the lock outlives this block
+            yield cls(directory)
 
     def once(self, name: str, kind: type[T], make: Callable[[], T], *, valid: bool = True) -> T:
         """A piece of work: read if it was finished before and is still `valid`, otherwise made and kept."""
@@ -73,15 +63,6 @@ class Store:
 
     def put_array(self, name: str, values: np.ndarray) -> None:
         _files.save_array_atomic(self.directory / f"{name}.npy", values)
-
-    def close(self) -> None:
-        self._lock.close()
-
-    def __enter__(self) -> Store:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
 
 def _refuse_others(outer: Path, directory: Path) -> None:

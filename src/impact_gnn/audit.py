@@ -14,13 +14,11 @@ from impact_gnn.graph import TemporalGraph
 
 @dataclass(frozen=True)
 class Leakage:
-    """The outcome: share of predictions that changed when the target labels were scrambled, and without cause.
+    """How many predictions changed when the target labels were scrambled, and without cause."""
 
-    `control` is the share that changed when nothing was scrambled: a trainer that is not repeatable cannot be told
-    from a leaking one unless scrambling changes clearly more.
-    """
-
-    changed: float
+    changed: float  # share of the predictions
+    # The share that changed when nothing was scrambled: a trainer that is not repeatable cannot be told from a leaking
+    # one unless scrambling changes clearly more.
     control: float
     num_predictions: int
 

@@ -64,7 +64,7 @@ class Advice:
 
 
 def advise(diagnosis: Diagnosis, graph: TemporalGraph) -> Advice:
-    """Candidates for the back-test, ranked by the evidence.
+    """Candidates for the back-test, ranked by the evidence; of the graph that was diagnosed only sizes are looked at.
 
     A method is the sum of its parts, less a little for each; plain is 0. What the parts are worth:
 
@@ -87,10 +87,6 @@ def advise(diagnosis: Diagnosis, graph: TemporalGraph) -> Advice:
 
     Left out is only what cannot differ from another candidate or cannot be computed: time weights by edge where no edge
     has a time at both ends, alignments without features, label hops without edges, PNY on large or mixed graphs.
-
-    Args:
-        diagnosis: From `diagnose`.
-        graph: The graph that was diagnosed; only its sizes are looked at.
 
     Example:
         >>> from impact_gnn.data.tsbm import tsbm

@@ -185,7 +185,7 @@ class Race:
     def decision(self) -> Decision:
         """The best finalist whose interval, widened for the number of finalists, lies above zero; otherwise plain."""
         enough = min(2, len(self.times))
-        finalists = [m for m in self.alive if m != PLAIN and len(self.scores.folds(m)) >= enough]
+        finalists = [m for m in self.alive if m != PLAIN and len(self.scores.by_fold(m)) >= enough]
         level = 1 - (1 - LEVEL) / max(len(finalists), 1)
         gains = {m: gain for m in finalists if (gain := self.scores.difference(m, level=level)) is not None}
         better = {m: gain for m, gain in gains.items() if gain.low > 0}
@@ -193,16 +193,16 @@ class Race:
             late = set(self.methods) - {PLAIN, *self.failed}
             return Decision(PLAIN, Reason.OUT_OF_TIME if late else Reason.NONE_TRIED)
         best = max(better or gains, key=lambda m: gains[m].value)
+        basis = gains[best], len(self.scores.by_fold(best))
         if better:
-            return Decision(best, Reason.BETTER, None, gains[best], len(self.scores.folds(best)))
-        return Decision(PLAIN, Reason.NONE_BETTER, best, gains[best], len(self.scores.folds(best)))
+            return Decision(best, Reason.BETTER, None, *basis)
+        return Decision(PLAIN, Reason.NONE_BETTER, best, *basis)
 
     def trial(self, method: Method) -> Trial:
-        folds = self.scores.folds(method)
+        by_fold = {fold: value for fold, (value, _) in self.scores.by_fold(method).items()}
         fits = sum(unit.method == method for unit in self.scores.hits)
         difference = None if method == PLAIN else self.scores.difference(method)
-        by_fold = {fold: self.scores.fold_difference(method, fold)[0] for fold in folds}
-        status = Status.FULL if folds == self.times else Status.PART if fits else Status.UNTRIED
+        status = Status.FULL if list(by_fold) == self.times else Status.PART if fits else Status.UNTRIED
         status = Status.FAILED if method in self.failed else Status.DROPPED if method in self.dropped else status
         ending = status, self.dropped.get(method), self.failed.get(method)
         return Trial(method, self.scores.accuracy(method), difference, by_fold, fits, *ending)

@@ -15,14 +15,7 @@ LEAST_VARIANCE = 0.1
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """C cells in the order of class, then period.
-
-    Example:
-        >>> values = np.array([[0.0], [2.0], [4.0], [6.0]])
-        >>> cells = Cells.of(np.array([0, 0, 0, 0]), np.array([0, 0, 1, 1]), values)
-        >>> cells.drift(cells.mean, cells.noise, first=0)  # (5 − 1)², less the noise of both means
-        14.0
-    """
+    """C cells in the order of class, then period."""
 
     label: np.ndarray  # [C]
     period: np.ndarray  # [C]

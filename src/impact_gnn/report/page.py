@@ -54,28 +54,19 @@ def render(summary: RunSummary) -> str:
     shift, picture = diagnosis.shift, diagnosis.feature_map
     content = {
         "summary": summary,
-        "tested": tested,
-        "headline": words.headline(summary),
-        "parts": words.parts(choice),
-        "chosen": words.choice(summary),
+        "words": words,
         "first": first,
         "rest": rest,
         "forest": figures.forest(first, choice),
         "forest_rest": figures.forest(rest, choice),
-        "facts": words.facts(summary),
         "periods": figures.periods(summary.graph, summary.cutoff),
         "findings": list(zip(diagnosis.findings, ASSUMPTIONS, _extras(diagnosis), drawn, strict=True)),
         "pairs": figures.pair_curves(diagnosis.separability, labels),
-        "shift": shift,
-        "shift_sentences": [] if shift is None else words.shift(shift),
         "shift_panels": [] if shift is None else figures.shift(shift),
         "feature_map": None if picture is None else figures.feature_map(picture, labels),
-        "label_rows": counts[:MOST_LABELS],
-        "more_label_rows": counts[MOST_LABELS:],
+        "label_rows": (counts[:MOST_LABELS], counts[MOST_LABELS:]),
         "histogram": figures.histogram(summary.predictions.histogram),
         "worries": worries(summary),
-        "command": words.command(summary),
-        "options": words.options_of(summary),
     }
     return environment.get_template("template.html.j2").render(content)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -21,7 +21,8 @@ def worries(summary: RunSummary) -> list[str]:
     """Sentences, the gravest kind first; the last says what no back-test can see."""
     new = "Something that happens for the first time in the periods to predict cannot be seen in it."
     past = f"A back-test shows how the method did in the past. {new}"
-    return [*(text for check in CHECKS for text in check(summary)), past]
+    kinds = backtest, horizon, assumptions, targets, predictions
+    return [*(text for kind in kinds for text in kind(summary)), past]
 
 
 def backtest(summary: RunSummary) -> Iterator[str]:
@@ -122,6 +123,3 @@ def predictions(summary: RunSummary) -> Iterator[str]:
     never = [named(name) for name, count in result.labels.items() if count == 0]
     if never:
         yield f"Never predicted for any of the {whole(result.count)} nodes: {listed(never)}."
-
-
-CHECKS: tuple[Callable[[RunSummary], Iterator[str]], ...] = (backtest, horizon, assumptions, targets, predictions)
