@@ -132,7 +132,9 @@ class Race:
             for method in list(self.alive):
                 unit = Unit(method, time, seed)
                 known = self.scores.get(unit) is not None
-                if not known and first and method != PLAIN and self.over_half():
+                half_used = self.budget is not None and clock.monotonic() - self.begun > self.budget / 2
+                enough = len({one.method for one in self.scores.hits}) >= LEAST_LEFT
+                if not known and first and method != PLAIN and half_used and enough:
                     self.alive.remove(method)  # what is left of the budget belongs to those tried already
                     continue
                 if not known and not self.out_of_time:
@@ -163,12 +165,6 @@ class Race:
         place = np.searchsorted(pipeline.targets(fold.graph), fold.rows)
         self.scores.put(unit, probability.argmax(1)[place] == fold.truth)
         self.took.append(clock.monotonic() - begun)
-
-    def over_half(self) -> bool:
-        """Whether half of the budget is used up and there is something to choose from."""
-        used = clock.monotonic() - self.begun
-        tried = len({unit.method for unit in self.scores.hits})
-        return self.budget is not None and used > self.budget / 2 and tried >= LEAST_LEFT
 
     def halve(self, number: int, next_fits: int) -> None:
         """Drops the worse half of what is left, or more if the time left is too short; never plain."""

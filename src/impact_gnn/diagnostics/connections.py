@@ -128,10 +128,11 @@ def _conclusion(
     fits: Fits, share: Share, bounds: tuple[float, float], sentences: dict[Verdict, str], still: str, unseen: str
 ) -> tuple[Verdict, str, float | None, tuple[float, float] | None]:
     """Verdict, sentence, statistic and interval; `still` and `unseen` where time does not, or may not, matter."""
-    low, high = fits.moving()
-    if high <= STILL:
+    # What depends on time at all: what `still` leaves, as a share of what is seen.
+    left, half = fits.left["still"], 1.96 * float(np.std(fits.drawn["still"]))
+    if left + half <= STILL * max(fits.seen, 1e-300):
         return HOLDS, still, None, None
-    if low <= 0:
+    if left <= half:
         return CANNOT_TELL, unseen, None, None
     verdict = judge(1 - share.value, 1 - share.high, 1 - share.low, small=bounds[0], large=bounds[1])
     return verdict, sentences[verdict], share.value, (share.low, share.high)

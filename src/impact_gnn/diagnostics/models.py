@@ -55,11 +55,6 @@ class Fits:
         half = 1.96 * float(np.std(explained(self.drawn)))
         return Share(value, max(value - half, 0.0), min(value + half, 1.0))
 
-    def moving(self) -> tuple[float, float]:
-        """Interval of what depends on time at all: what `still` leaves, as a share of what is seen."""
-        left, half = self.left["still"], 1.96 * float(np.std(self.drawn["still"]))
-        return (left - half) / max(self.seen, 1e-300), (left + half) / max(self.seen, 1e-300)
-
 
 def fit_models(pairs: PairCounts, *, replicates: int = 40, seed: int = 0) -> Fits:
     """All models on the counts, with a bootstrap of the nodes that tells noise from misfit."""

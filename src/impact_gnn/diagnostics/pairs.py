@@ -75,8 +75,7 @@ def _handed_out(counts: np.ndarray, classes: int, size: int) -> np.ndarray:
     known, unknown = table[:, :3], table[:, 3:]
     if not unknown.any():
         return known
-    here = known.sum(1, keepdims=True)
-    everywhere = known.sum((2, 3), keepdims=True)
+    here, everywhere = known.sum(1, keepdims=True), known.sum((2, 3), keepdims=True)
     usual = everywhere / np.maximum(everywhere.sum(1, keepdims=True), 1e-300)
     share = np.divide(known, here, out=np.broadcast_to(usual, known.shape).copy(), where=here > 0)
     return known + share * unknown

@@ -114,12 +114,11 @@ def forest(rows: Sequence[Trial], choice: Method) -> Figure | None:
 
 def periods(graph: Summary, cutoff: int) -> Figure:
     """Nodes and known labels by period."""
-    shown, labelled = array(graph.nodes_per_time), array(graph.labelled_per_time)
     keys = key("nodes", FAINT, "area"), key("label known", PALETTE[0], "area")
     caption = "Nodes of every period. The dotted line is the cutoff: labels from there on were not read."
     with drawn("Nodes and known labels by period", caption, keys) as (figure, ax):
-        _columns(ax, graph.times, [(shown, FAINT, 0.35)])
-        _columns(ax, graph.times, [(labelled, PALETTE[0], 0.85)])
+        _columns(ax, graph.times, [(array(graph.nodes_per_time), FAINT, 0.35)])
+        _columns(ax, graph.times, [(array(graph.labelled_per_time), PALETTE[0], 0.85)])
         ax.axvline(float(np.searchsorted(graph.times, cutoff)), color=INK, linewidth=1.2, linestyle=":")
         from_zero(ax)
         ax.grid(axis="x", visible=False)
@@ -176,8 +175,7 @@ def feature_drift(finding: FeatureDrift, cutoff: int) -> list[Figure]:
     keys = key("classes, from their own past", PALETTE[0]), key("all nodes, from the labelled", PALETTE[1], "dash")
     caption = "Drift in multiples of the distance between classes; the dotted line is the cutoff."
     with drawn("Drift of the features by period", caption, keys) as (figure, ax):
-        everybody = array(finding.all_drift)[later]
-        ax.plot(all_times[later], everybody, color=PALETTE[1], dashes=DASHES[1], linewidth=1.4)
+        ax.plot(all_times[later], array(finding.all_drift)[later], color=PALETTE[1], dashes=DASHES[1], linewidth=1.4)
         ax.plot(finding.times, array(finding.drift), color=PALETTE[0], **line(len(finding.times)))
         ax.axvline(cutoff, color=FAINT, linewidth=1, linestyle=":")
         over_time(ax, "in distances between classes")

@@ -62,11 +62,9 @@ def choice(summary: RunSummary) -> list[str]:
     if decision.reason is Reason.BETTER:
         better = sum(value > 0 for value in row.by_fold.values())
         shown = [f"{fold}: {points(value)}" for fold, value in sorted(row.by_fold.items())]
-        out = [
-            f"{decision.method} was taken because its difference to plain lies above zero with its whole interval, "
-            "also after that was widened for the number of candidates in the last round.",
-            f"It was better in {better} of {counted(len(shown), 'period')} ({listed(shown, 8)}).",
-        ]
+        rule = "its difference to plain lies above zero with its whole interval, also after that was widened"
+        out = [f"{decision.method} was taken because {rule} for the number of candidates in the last round."]
+        out.append(f"It was better in {better} of {counted(len(shown), 'period')} ({listed(shown, 8)}).")
         # Others, tried to the end, whose interval reaches the value of the choice.
         value = 0.0 if row.difference is None else row.difference.value
         others = [(one.method, one.difference) for one in summary.backtest.full if one is not row]
