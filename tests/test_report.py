@@ -19,6 +19,7 @@ from impact_gnn.diagnostics.finding import CANNOT_TELL, DOUBTFUL, FAILS, HOLDS
 from impact_gnn.pipeline import Method
 from impact_gnn.report import read_summary, svg, write_report, write_summary
 from impact_gnn.report.figures import by_offset
+from impact_gnn.report.numbers import duration, listed, points
 from impact_gnn.report.page import render
 from impact_gnn.report.svg import PALETTE
 from impact_gnn.report.words import command
@@ -134,7 +135,7 @@ def page(text):
 @pytest.fixture
 def without_plots(monkeypatch):
     """Empty drawings, for tests that are about everything else: drawing takes most of the time."""
-    monkeypatch.setattr(svg, "drawn", lambda title, draw, **size: Markup("<svg></svg>"))
+    monkeypatch.setattr(svg, "drawn", lambda ax, title: Markup("<svg></svg>"))
 
 
 def test_the_summary_of_a_run_is_read_back_and_draws_the_same_bytes(finished_run):
@@ -263,12 +264,19 @@ def test_figures_take_their_colours_and_fonts_from_the_page(page):
     assert "var(--c0)" in styles
 
 
+def test_numbers_are_written_as_people_read_them():
+    assert [points(value) for value in (0.0123, -0.0123, 0, None)] == ["+1.2", "−1.2", "0.0", "–"]
+    lasting = [duration(seconds) for seconds in (4.2, 130, 7500, 59.97, 3590)]
+    assert lasting == ["4.2 s", "2 min 10 s", "2 h 5 min", "60.0 s", "59 min 50 s"]
+    phrases = listed(["a", "b", "c"]), listed(["a", "b", "c", "d"], 2), listed(["a"])
+    assert phrases == ("a, b and c", "a, b and 2 more", "a")
+
+
 def test_small_ticks_keep_their_digits():
-    def draw(ax):
+    with svg.axes(360, 220) as ax:
         ax.plot([0, 0.00425], [0, 1], color=PALETTE[2])
         ax.set_xticks([0.0025, 0.00425], ["0.0025", "$4.25$ <b>"])
-
-    text = svg.drawn("ticks", draw)
+        text = svg.drawn(ax, "ticks")
     assert ">0.0025<" in text
     assert ">$4.25$ &lt;b&gt;<" in text
     assert "stroke: var(--c2)" in text

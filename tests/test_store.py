@@ -11,6 +11,7 @@ from enum import Enum
 import numpy as np
 import pytest
 
+from impact_gnn import _files
 from impact_gnn._codec import decode, encode
 from impact_gnn._store import Store
 from impact_gnn.checks import InputError
@@ -85,21 +86,29 @@ def test_pieces_are_made_once(tmp_path):
 
 
 def test_a_refusal_names_what_differs(tmp_path):
-    Store.open(tmp_path / "s", {"graph": "sha256:1", "folds": 3, "budget": 60.0}).close()
-    with pytest.raises(InputError, match=r"folds was 3 and is 2 now; budget was 60.0 and is None now"):
-        Store.open(tmp_path / "s", {"graph": "sha256:1", "folds": 2, "budget": None})
-    with pytest.raises(InputError, match=r"other inputs \(graph has other contents\); choose another place"):
-        Store.open(tmp_path / "s", {"graph": "sha256:2", "folds": 3, "budget": 60.0})
+    one, other = _files.digest(np.arange(2)), _files.digest(np.arange(3))
+    with Store.open(tmp_path / "s", {"graph": one, "folds": 3, "budget": 60.0}):
+        pass
+    with (
+        pytest.raises(InputError, match=r"folds was 3 and is 2 now; budget was 60.0 and is None now"),
+        Store.open(tmp_path / "s", {"graph": one, "folds": 2, "budget": None}),
+    ):
+        pass
+    with (
+        pytest.raises(InputError, match=r"other inputs \(graph has other contents\); choose another place"),
+        Store.open(tmp_path / "s", {"graph": other, "folds": 3, "budget": 60.0}),
+    ):
+        pass
 
 
 def test_foreign_files_are_refused_and_untouched(tmp_path):
     (tmp_path / "mine.txt").write_text("precious")
     for options in ({"directory": tmp_path}, {"directory": tmp_path / "work", "within": tmp_path}):
         with pytest.raises(InputError, match="exists and holds other files; choose a new or an empty directory"):
-            Store.open(inputs={}, **options)
+            Store.open(inputs={}, **options).__enter__()
     assert [file.name for file in tmp_path.iterdir()] == ["mine.txt"]
     with pytest.raises(InputError, match="is a file; choose a directory"):
-        Store.open(tmp_path / "mine.txt", {})
+        Store.open(tmp_path / "mine.txt", {}).__enter__()
 
 
 @pytest.mark.parametrize("left", [[], ["work"], ["work/lock"], ["work/lock", "work/inputs.json.tmp-abc"]])
@@ -110,7 +119,8 @@ def test_what_a_killed_run_leaves_is_accepted(tmp_path, left):
     with Store.open(tmp_path / "work", {"n": 1}, within=tmp_path) as store:
         (store.directory / "fits").mkdir()
         (store.directory / "fits" / "x.npy.tmp-abc").touch()
-    Store.open(tmp_path / "work", {"n": 1}, within=tmp_path).close()
+    with Store.open(tmp_path / "work", {"n": 1}, within=tmp_path):
+        pass
     assert sorted(f.name for f in (tmp_path / "work").rglob("*") if f.is_file()) == ["inputs.json", "lock"]
 
 
@@ -150,7 +160,7 @@ def test_killed_at_any_moment_it_goes_on(tmp_path):
 def test_two_processes_do_not_work_in_one_place(tmp_path):
     other = (
         "import sys; from pathlib import Path; from impact_gnn._store import Store\n"
-        "try: Store.open(Path(sys.argv[1]), {}).close()\nexcept ValueError as error: print(error)"
+        "try:\n with Store.open(Path(sys.argv[1]), {}): pass\nexcept ValueError as error: print(error)"
     )
 
     def attempt():
@@ -159,6 +169,6 @@ def test_two_processes_do_not_work_in_one_place(tmp_path):
 
     with Store.open(tmp_path, {}):
         assert f"another process is working in {tmp_path}; wait for it" in attempt()
-        with pytest.raises(InputError, match="another process"):
-            Store.open(tmp_path, {})
+        with pytest.raises(InputError, match="another process"), Store.open(tmp_path, {}):
+            pass
     assert attempt() == ""

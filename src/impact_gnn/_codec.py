@@ -1,14 +1,6 @@
 """Dataclasses as JSON and back, by their type hints alone.
 
-| in Python | in JSON |
-|---|---|
-| a dataclass | an object with an entry per field |
-| an `Enum` | its value |
-| a class with `parse`, such as `Method` | its text |
-| `list`, `tuple` | an array |
-| `dict` | an object; keys become text and are read back as what the hint says |
-| `float`, `int`, `str`, `bool`, `None`, numpy's scalars | themselves |
-
+An `Enum` is its value, a class with `parse` (such as `Method`) its text, a tuple a list; keys of a `dict` become text.
 NaN and infinity have no place in JSON: what is not known is `None`.
 """
 
@@ -29,12 +21,7 @@ T = TypeVar("T")
 
 
 def encode(value: Any) -> Any:
-    """`value` in the types of JSON.
-
-    Example:
-        >>> encode({1: (np.float64(0.5), None)})
-        {'1': [0.5, None]}
-    """
+    """`value` in the types of JSON."""
     if isinstance(value, Enum):
         return value.value
     if hasattr(type(value), "parse"):
@@ -49,12 +36,7 @@ def encode(value: Any) -> Any:
 
 
 def decode(kind: type[T], data: Any, where: str = "it") -> T:
-    """What `encode` was given, for a hint such as `dict[int, float]` or a dataclass; `where` is named in refusals.
-
-    Example:
-        >>> decode(dict[int, tuple[float, ...]], {"1": [0.5]})
-        {1: (0.5,)}
-    """
+    """What `encode` was given, for a hint such as `dict[int, float]` or a dataclass; `where` is named in refusals."""
     return _decode(kind, data, where)
 
 
@@ -80,10 +62,9 @@ def _decode(kind: Any, data: Any, where: str) -> Any:
         _expect(data in [one.value for one in kind], f"one of {[one.value for one in kind]}", data, where)
         return kind(data)
     if dataclasses.is_dataclass(kind):
-        names = {field.name for field in dataclasses.fields(kind)}
-        _expect(isinstance(data, dict) and names == set(data), f"an object with {sorted(names)}", data, where)
-        make = typing.cast(Any, kind)
-        hints = _hints(make)
+        make: Any = kind
+        hints = {field.name: _hints(make)[field.name] for field in dataclasses.fields(make)}
+        _expect(isinstance(data, dict) and hints.keys() == data.keys(), f"an object with {sorted(hints)}", data, where)
         return make(**{name: _decode(hints[name], part, f"{where}.{name}") for name, part in data.items()})
     fits = isinstance(data, int | float if kind is float else kind) and (kind is bool or not isinstance(data, bool))
     _expect(fits, f"of type {kind.__name__}", data, where)

@@ -11,21 +11,17 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 Progress: TypeAlias = Callable[[str, float, float, str], None]
-"""Called with stage, units done, units in all (0: unknown) and a note."""
-
-
-def silent(stage: str, done: float, total: float, note: str = "") -> None:
-    """Tells nobody."""
 
 
 class Watcher:
-    """A `Progress` that takes lines too; this one hands progress to a function and drops the lines."""
+    """A `Progress` that takes lines too; this one hands progress to a function, if any, and drops the lines."""
 
-    def __init__(self, progress: Progress = silent) -> None:
+    def __init__(self, progress: Progress | None = None) -> None:
         self.progress = progress
 
     def __call__(self, stage: str, done: float, total: float, note: str = "") -> None:
-        self.progress(stage, done, total, note)
+        if self.progress is not None:
+            self.progress(stage, done, total, note)
 
     def say(self, line: str) -> None:
         """A line that stays; user data in it is not markup."""
@@ -35,17 +31,11 @@ def watched(progress: bool | Progress) -> Watcher:
     """What an option `progress=True` (bars on the terminal), `False` or a function of the user's stands for."""
     if isinstance(progress, Watcher):
         return progress
-    return Terminal() if progress is True else Watcher(progress if callable(progress) else silent)
+    return Terminal() if progress is True else Watcher(progress or None)
 
 
 class Counter:
-    """Counts units of one stage; threads may share it.
-
-    Example:
-        >>> counter = Counter(lambda *event: print(*event), "sorting", total=4)
-        >>> counter.advance(1, "range 1")
-        sorting 1.0 4 range 1
-    """
+    """Counts units of one stage; threads may share it."""
 
     def __init__(self, progress: Progress, stage: str, total: float) -> None:
         self.progress, self.stage, self.total, self.done = progress, stage, total, 0.0

@@ -1,20 +1,18 @@
-"""Results that a run which was cut off goes on with: one place, one fingerprint, whole files only.
+"""Results that a run which was cut off goes on with: `inputs.json` with all that bears on them, and a file per piece.
 
-A store is a directory. `inputs.json` says what the work is about: digests of the data and every option that bears on
-the result. The rest is one file per finished piece. Every file is written under a temporary name and renamed, so a
-kill at any moment leaves finished pieces and leftovers, and leftovers are swept when the store is opened again.
+Every file is written under a temporary name and renamed, so a kill at any moment leaves finished pieces and leftovers,
+which are swept when the store is opened the next time.
 """
 
 from __future__ import annotations
 
-import fcntl
+import contextlib
 import os
 import re
-import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -23,56 +21,34 @@ from impact_gnn._codec import decode, encode
 from impact_gnn.checks import InputError, shown
 
 T = TypeVar("T")
-INPUTS, LOCK = "inputs.json", "lock"
+INPUTS = "inputs.json"
 
 
 @dataclass(frozen=True, eq=False)
 class Store:
-    """An open store; nobody else can open it before it is closed or its process ends.
-
-    Example:
-        >>> import tempfile
-        >>> with Store.open(Path(tempfile.mkdtemp()), {"folds": 3}) as store:
-        ...     store.once("sum", int, lambda: 1 + 1), store.once("sum", int, lambda: 1 / 0)
-        (2, 2)
-    """
+    """An open store; nobody else can open it before it is closed or its process ends."""
 
     directory: Path
-    _lock: IO[str]
 
     @classmethod
-    def open(cls, directory: Path, inputs: Mapping[str, Any], *, within: Path | None = None) -> Store:
-        """The store in a directory that is new, empty, or was begun with the same inputs.
+    @contextlib.contextmanager
+    def open(cls, directory: Path, inputs: Mapping[str, Any], *, within: Path | None = None) -> Iterator[Store]:
+        """The store in a directory that is new, empty, or was begun with the same inputs; others are not touched.
 
-        Args:
-            directory: Where it is; a directory with other files is refused and not touched.
-            inputs: Everything that the results depend on, by name.
-            within: A directory around it that may hold nothing else before the store is begun.
+        `inputs` is all that the results depend on, by name; `within` is a directory around the store that may hold
+        nothing else before it is begun.
         """
-        outer = directory if within is None else within
-        if not (directory / INPUTS).exists():
+        outer, file, now = within or directory, directory / INPUTS, encode(dict(inputs))
+        if not file.exists():
             _refuse_others(outer, directory)
-        try:
-            directory.mkdir(parents=True, exist_ok=True)
-            lock = (directory / LOCK).open("a")
-        except OSError as error:
-            raise InputError(f"{outer} cannot be written to ({error.strerror}); choose another place.") from None
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            lock.close()
-            raise InputError(f"another process is working in {outer}; wait for it or choose another place.") from None
-        try:
-            if (directory / INPUTS).exists():
-                _refuse_changes(outer, _files.read_json(directory / INPUTS), encode(dict(inputs)))
+        with _files.locked(directory):
+            if file.exists():
+                _refuse_changes(outer, _files.read_json(file), now)
             for left in directory.rglob("*.tmp-*"):
-                shutil.rmtree(left) if left.is_dir() else left.unlink()
-            if not (directory / INPUTS).exists():
-                _files.write_json(directory / INPUTS, encode(dict(inputs)))
-        except BaseException:
-            lock.close()
-            raise
-        return cls(directory, lock)
+                _files.remove(left)
+            if not file.exists():
+                _files.write_json(file, now)
+            yield cls(directory)
 
     def once(self, name: str, kind: type[T], make: Callable[[], T], *, valid: bool = True) -> T:
         """A piece of work: read if it was finished before and is still `valid`, otherwise made and kept."""
@@ -82,31 +58,18 @@ class Store:
         return decode(kind, _files.read_json(file), str(file))
 
     def array(self, name: str) -> np.ndarray | None:
-        """The array that was kept under this name, or None."""
         file = self.directory / f"{name}.npy"
         return _files.open_array(file, in_memory=True) if file.exists() else None
 
     def put_array(self, name: str, values: np.ndarray) -> None:
-        """Keeps an array."""
-        with _files.atomic_file(self.directory / f"{name}.npy") as temporary, temporary.open("wb") as file:
-            np.save(file, values, allow_pickle=False)
-
-    def close(self) -> None:
-        """Lets others open it."""
-        self._lock.close()
-
-    def __enter__(self) -> Store:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
+        _files.save_array_atomic(self.directory / f"{name}.npy", values)
 
 
 def _refuse_others(outer: Path, directory: Path) -> None:
     """A run that was killed before it wrote its inputs leaves a lock and temporary files only."""
     if outer.exists() and not outer.is_dir():
         raise InputError(f"{outer} is a file; choose a directory for the results.")
-    ours = {LOCK} if outer == directory else {directory.name}
+    ours = {_files.LOCK} if outer == directory else {directory.name}
     names = [name for name in (os.listdir(outer) if outer.is_dir() else ()) if not name.startswith(f"{INPUTS}.tmp-")]
     if set(names) - ours:
         raise InputError(f"{outer} exists and holds other files; choose a new or an empty directory.")

@@ -14,19 +14,16 @@ from impact_gnn.graph import TemporalGraph
 
 @dataclass(frozen=True)
 class Leakage:
-    """The outcome: share of predictions that changed when the target labels were scrambled, and without cause.
+    """How many predictions changed when the target labels were scrambled, and without cause."""
 
-    `control` is the share that changed when nothing was scrambled: a trainer that is not repeatable cannot be told
-    from a leaking one unless scrambling changes clearly more.
-    """
-
-    changed: float
+    changed: float  # share of the predictions
+    # The share that changed when nothing was scrambled: a trainer that is not repeatable cannot be told from a leaking
+    # one unless scrambling changes clearly more.
     control: float
     num_predictions: int
 
     @property
     def leaked(self) -> bool:
-        """Whether scrambling changed more than chance did."""
         noise = 3 * np.sqrt(max(self.control * (1 - self.control), 1e-12) / self.num_predictions)
         return self.changed > (self.control + noise if self.control > 0 else 0)
 
@@ -68,10 +65,16 @@ def audit_leakage(
     """
     cutoff = graph.infer_cutoff() if cutoff is None else cutoff
     graphs = graph, graph, scrambled(graph, cutoff, seed)
-    first, repeated, changed = (_predictions(fit_predict(each)) for each in graphs)
+    outcomes = [to_numpy(fit_predict(each)) for each in graphs]
+    if not all(values.ndim and len(values) for values in outcomes):
+        raise InputError("fit_predict returned no predictions; return one row per target node.")
+    first, repeated, changed = (values.reshape(len(values), -1) for values in outcomes)
     if not len(first) == len(repeated) == len(changed):
         raise InputError("fit_predict returned different numbers of predictions; return one row per target node.")
-    return Leakage(float(_differ(first, changed).mean()), float(_differ(first, repeated).mean()), len(first))
+    if not first.shape == repeated.shape == changed.shape:
+        raise InputError("fit_predict returned predictions of different shapes; return the same columns every time.")
+    by_scrambling, by_itself = (float((first != other).any(1).mean()) for other in (changed, repeated))
+    return Leakage(by_scrambling, by_itself, len(first))
 
 
 def scrambled(graph: TemporalGraph, cutoff: int, seed: int = 0) -> TemporalGraph:
@@ -83,16 +86,3 @@ def scrambled(graph: TemporalGraph, cutoff: int, seed: int = 0) -> TemporalGraph
         raise InputError(f"no node at or after cutoff={cutoff} has a label, so there is nothing that could leak.")
     shift = np.random.default_rng(seed).integers(1, graph.num_labels, graph.num_nodes)
     return graph.with_labels(np.where(known, (graph.y + shift) % graph.num_labels, graph.y))
-
-
-def _predictions(values: object) -> np.ndarray:
-    out = to_numpy(values)
-    if out.ndim == 0 or len(out) == 0:
-        raise InputError("fit_predict returned no predictions; return one row per target node.")
-    return out.reshape(len(out), -1)
-
-
-def _differ(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    if a.shape != b.shape:
-        raise InputError("fit_predict returned predictions of different shapes; return the same columns every time.")
-    return (a != b).any(1)

@@ -15,29 +15,18 @@ from impact_gnn.diagnostics.finding import CANNOT_TELL, DOUBTFUL, FAILS, HOLDS
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.pipeline import Method
 
+# Candidates of a back-test unless others are named or advised.
 CANDIDATES = (
     "plain", "pmp", "mmp", "genpmp", "center", "standardize", "jjnorm", "pmp+center", "pmp+jjnorm", "labels",
     "pmp+labels", "center+labels", "snapshot", "snapshot+labels", "recency", "labels+recency", "features",
 )  # fmt: skip
-"""Candidates of a back-test unless others are named or advised."""
-
-ASYMMETRIC = 0.1
-"""From this share on, past and future neighbours count as different."""
-
-UNEVEN = 0.05
-"""How much more the sizes of periods must explain to count."""
-
-LEAST_SHIFT = 0.05
-"""A smaller shift of messages needs no correction."""
-
-LEAST_SEPARATION, STILL_APART = 0.01, 0.9
-"""Where classes differ at least so much, a correction must keep this share of it."""
-
-PER_PART = 0.15
-"""What every part of a method must be worth: of two equals the simpler one comes first."""
-
+ASYMMETRIC = 0.1  # from this share on, past and future neighbours count as different
+UNEVEN = 0.05  # how much more the sizes of periods must explain to count
+LEAST_SHIFT = 0.05  # a smaller shift of messages needs no correction
+LEAST_SEPARATION, STILL_APART = 0.01, 0.9  # where classes differ so much, a correction must keep this share of it
+PER_PART = 0.15  # what every part of a method must be worth: of two equals the simpler one comes first
+# PNY inverts one matrix of features by features for every class and period; beyond these sizes it is left out.
 PNY_COLUMNS, PNY_NUMBERS = 128, 1 << 24
-"""PNY inverts one matrix of features by features for every class and period; beyond these sizes it is left out."""
 
 GRAPH = (
     "labels", "pmp", "genpmp", "mmp", "snapshot", "labels+snapshot", "labels+recency", "pmp+labels", "genpmp+labels",
@@ -46,8 +35,7 @@ ALIGNED = (
     "center", "standardize", "jjnorm", "pmp+center", "pmp+jjnorm", "center+jjnorm", "genpmp+center", "center+labels",
     "standardize+labels", "jjnorm+labels", "pmp+center+labels", "center+snapshot",
 )  # fmt: skip
-THROUGH = ("pmp+ends", "pmp+labels+ends", "pmp+center+ends")
-"""What is worth a try where target nodes meet through nodes that have no time."""
+THROUGH = ("pmp+ends", "pmp+labels+ends", "pmp+center+ends")  # where target nodes meet through nodes without a time
 
 
 @dataclass(frozen=True)
@@ -68,7 +56,6 @@ class Advice:
 
     @property
     def methods(self) -> list[Method]:
-        """The methods in order."""
         return [candidate.method for candidate in self.candidates]
 
     def __str__(self) -> str:
@@ -77,7 +64,7 @@ class Advice:
 
 
 def advise(diagnosis: Diagnosis, graph: TemporalGraph) -> Advice:
-    """Candidates for the back-test, ranked by the evidence.
+    """Candidates for the back-test, ranked by the evidence; of the graph that was diagnosed only sizes are looked at.
 
     A method is the sum of its parts, less a little for each; plain is 0. What the parts are worth:
 
@@ -101,10 +88,6 @@ def advise(diagnosis: Diagnosis, graph: TemporalGraph) -> Advice:
     Left out is only what cannot differ from another candidate or cannot be computed: time weights by edge where no edge
     has a time at both ends, alignments without features, label hops without edges, PNY on large or mixed graphs.
 
-    Args:
-        diagnosis: From `diagnose`.
-        graph: The graph that was diagnosed; only its sizes are looked at.
-
     Example:
         >>> from impact_gnn.data.tsbm import tsbm
         >>> from impact_gnn.diagnostics import diagnose
@@ -120,17 +103,24 @@ def advise(diagnosis: Diagnosis, graph: TemporalGraph) -> Advice:
         reason = "; ".join(worth[part][1] for part in parts) if parts else "what all others are held against"
         candidates.append(Candidate(method, round(score, 6), reason))
     candidates.sort(key=lambda c: (-c.score, str(c.method).count("+"), c.method != PLAIN))
-    return Advice(tuple(candidates), _explanation(candidates, diagnosis))
+    said = {HOLDS: "holds", DOUBTFUL: "is doubtful", FAILS: "fails", CANNOT_TELL: "cannot be told"}
+    verdicts = ", ".join(f"{finding.name} {said[finding.verdict]}" for finding in diagnosis.findings)
+    start = f"{candidates[0].method} comes first: {candidates[0].reason}."
+    if candidates[0].method == PLAIN:
+        start = "Nothing speaks for a correction, so plain comes first."
+    order = "The order says what to back-test first; only the back-test decides."
+    return Advice(tuple(candidates), f"{start} Evidence: {verdicts}. {order}")
 
 
 def _possible(graph: TemporalGraph) -> list[str]:
     """What can be computed on this graph, simple methods first."""
     joined = {triple: part for triple, part in graph.relations.items() if part.num_edges}
     edges = any(graph.target in (source, end) for source, _, end in joined)
-    features = graph.x is not None
+    features = 0 if graph.x is None else graph.x.shape[1]
     methods = ["plain", "recency", *(["features"] if features else []), *(GRAPH if edges else [])]
     if edges and features:
-        methods += [*ALIGNED, *(["pmp+pny", "pmp+center+pny"] if _small(graph) else [])]
+        few = features <= PNY_COLUMNS and graph.num_labels * len(graph.times) * features**2 <= PNY_NUMBERS
+        methods += [*ALIGNED, *(["pmp+pny", "pmp+center+pny"] if few and not graph.is_hetero else [])]
     timeless = {kind for kind, part in graph.nodes.items() if part.time is None}
     timed = any(not timeless & {source, end} for source, _, end in joined)
     through = any(graph.target in (source, end) and timeless & {source, end} for source, _, end in joined)
@@ -142,17 +132,11 @@ def _possible(graph: TemporalGraph) -> list[str]:
     return [method for method in methods if "ends" in method.split("+") or not dated & set(method.split("+"))]
 
 
-def _small(graph: TemporalGraph) -> bool:
-    if graph.is_hetero or graph.x is None or graph.x.shape[1] > PNY_COLUMNS:
-        return False
-    return graph.num_labels * len(graph.times) * graph.x.shape[1] ** 2 <= PNY_NUMBERS
-
-
 def _worth(diagnosis: Diagnosis, graph: TemporalGraph) -> Iterator[tuple[str, tuple[float, str]]]:
     """Every part with what it is worth and why: the table of `advise`, row by row."""
     mix, drift = diagnosis.label_mix.verdict, diagnosis.feature_drift.verdict
-    separable, common = diagnosis.separability.verdict, diagnosis.decay.verdict
-    measured = _removed(diagnosis)
+    connections, common, measured = diagnosis.separability, diagnosis.decay.verdict, _removed(diagnosis)
+    separable = connections.verdict
 
     def part(name: str, worth: float, why: str) -> tuple[str, tuple[float, str]]:
         if name not in measured:
@@ -179,12 +163,13 @@ def _worth(diagnosis: Diagnosis, graph: TemporalGraph) -> Iterator[tuple[str, tu
     yield part("jjnorm", scaled, f"label mix: {mix}, common decay: {common}")
     first = {HOLDS: 0.8, DOUBTFUL: 0.3, CANNOT_TELL: 0.3, FAILS: 0.0}[separable]
     yield part("pmp", first, f"separable connectivity: {separable}")
-    uneven = _uneven(diagnosis)
+    sizes, distance = connections.per_node, connections.statistic
+    uneven = sizes is not None and distance is not None and sizes.low > distance + UNEVEN
     gain = "explain" if uneven else "do not explain"
     yield part("genpmp", first + (0.2 if uneven else -0.3), f"sizes of periods {gain} more of the connections")
     yield part("mmp", -0.6, "hears older neighbours only")
     yield part("pny", 0.6 if separable == HOLDS else 0.0, f"separable connectivity: {separable}")
-    sided = _asymmetric(diagnosis)
+    sided = connections.symmetry is not None and connections.symmetry.high < 1 - ASYMMETRIC
     words = "past and future neighbours differ" if sided else "past and future neighbours are alike"
     yield part("snapshot", 0.4 if sided else -0.4, words)
     yield part("ends", 0.2, "nodes meet through nodes without a time")
@@ -207,26 +192,3 @@ def _removed(diagnosis: Diagnosis) -> dict[str, tuple[float, bool]]:
         for name, one in diagnosis.shift.methods.items()
         if name != "plain" and one.separation is not None
     }
-
-
-def _uneven(diagnosis: Diagnosis) -> bool:
-    """Whether counting per node of the neighbours' period explains clearly more."""
-    finding = diagnosis.separability
-    if finding.per_node is None or finding.statistic is None:
-        return False
-    return finding.per_node.low > finding.statistic + UNEVEN
-
-
-def _asymmetric(diagnosis: Diagnosis) -> bool:
-    symmetry = diagnosis.separability.symmetry
-    return symmetry is not None and symmetry.high < 1 - ASYMMETRIC
-
-
-def _explanation(candidates: list[Candidate], diagnosis: Diagnosis) -> str:
-    best = candidates[0]
-    said = {HOLDS: "holds", DOUBTFUL: "is doubtful", FAILS: "fails", CANNOT_TELL: "cannot be told"}
-    verdicts = ", ".join(f"{finding.name} {said[finding.verdict]}" for finding in diagnosis.findings)
-    start = f"{best.method} comes first: {best.reason}."
-    if best.method == PLAIN:
-        start = "Nothing speaks for a correction, so plain comes first."
-    return f"{start} Evidence: {verdicts}. The order says what to back-test first; only the back-test decides."

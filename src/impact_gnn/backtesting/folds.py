@@ -10,24 +10,20 @@ from impact_gnn.checks import InputError, TooShort
 from impact_gnn.engines import Engine, Memory
 from impact_gnn.graph import TemporalGraph
 
-LEAST_NODES = 20
-"""Labelled nodes that a period needs to be worth a fold."""
+LEAST_NODES = 20  # labelled, that a period needs to be worth a fold
 
 
 @dataclass(frozen=True, eq=False)
 class Fold:
-    """One period to predict: `graph` is the past up to its end, labels of the period hidden; `truth` scores it.
-
-    `rows` are the positions, in the fold's graph, of the period's labelled nodes.
-    """
+    """One period to predict."""
 
     cutoff: int
-    graph: TemporalGraph
-    rows: np.ndarray
-    truth: np.ndarray
+    graph: TemporalGraph  # the past up to its end, labels of the period hidden
+    rows: np.ndarray  # positions in `graph` of the period's labelled nodes
+    truth: np.ndarray  # their labels
 
 
-def fold_times(graph: TemporalGraph, count: int, *, least: int = LEAST_NODES) -> list[int]:
+def fold_times(graph: TemporalGraph, count: int) -> list[int]:
     """The last `count` labelled periods before the view's cutoff that have enough labelled nodes and a past.
 
     Example:
@@ -39,12 +35,11 @@ def fold_times(graph: TemporalGraph, count: int, *, least: int = LEAST_NODES) ->
         raise InputError("a back-test needs a view that hides the labels to predict; pass graph.masked(cutoff).")
     if count < 1:
         raise InputError(f"folds={count} must be at least 1.")
-    known = graph.y >= 0
-    times, sizes = np.unique(graph.time[known], return_counts=True)
-    able = times[1:][sizes[1:] >= least]
+    times, sizes = np.unique(graph.time[graph.y >= 0], return_counts=True)
+    able = times[1:][sizes[1:] >= LEAST_NODES]
     if len(able) == 0:
         raise TooShort(
-            f"no labelled period but the first has {least} labelled nodes, so nothing can be back-tested; "
+            f"no labelled period but the first has {LEAST_NODES} labelled nodes, so nothing can be back-tested; "
             f"use longer periods or add labels."
         )
     return [int(t) for t in able[-count:]]
@@ -55,5 +50,4 @@ def fold_at(graph: TemporalGraph, cutoff: int, engine: Engine | None = None) -> 
     then = (engine or Memory()).graph(graph, upto=cutoff)
     assert then.y is not None
     rows = np.flatnonzero((then.time == cutoff) & (then.y >= 0))
-    truth = np.array(then.y[rows])
-    return Fold(cutoff, then.masked(cutoff), rows, truth)
+    return Fold(cutoff, then.masked(cutoff), rows, np.array(then.y[rows]))

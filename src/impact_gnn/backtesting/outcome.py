@@ -8,8 +8,7 @@ from enum import Enum
 from impact_gnn.pipeline import Method
 from impact_gnn.statistics import Estimate
 
-PLAIN = Method()
-"""What every candidate is held against."""
+PLAIN = Method()  # what every candidate is held against
 
 
 class Status(str, Enum):
@@ -34,31 +33,19 @@ class Reason(str, Enum):
 
 @dataclass(frozen=True)
 class Trial:
-    """How a candidate did.
-
-    Attributes:
-        method: The candidate.
-        accuracy: Mean over folds and seeds; None if it was never tried.
-        difference: Paired difference to plain with its interval; None for plain itself.
-        by_fold: The difference in every fold that was tried beside plain.
-        num_fits: Fits made.
-        status: How it ended.
-        after_round: Where it was dropped: the round after which.
-        error: Where it failed: the sentence.
-    """
+    """How a candidate did."""
 
     method: Method
-    accuracy: float | None
-    difference: Estimate | None
-    by_fold: dict[int, float]
+    accuracy: float | None  # mean over folds and seeds; None if it was never tried
+    difference: Estimate | None  # to plain, paired; None for plain itself
+    by_fold: dict[int, float]  # the difference in every fold in which plain was tried too
     num_fits: int
     status: Status
-    after_round: int | None = None
-    error: str | None = None
+    after_round: int | None = None  # where it was dropped: the round after which
+    error: str | None = None  # where it failed: the sentence
 
     @property
     def ending(self) -> str:
-        """The status in words."""
         if self.status is Status.DROPPED:
             return f"dropped after round {self.after_round}"
         return f"failed: {self.error}" if self.status is Status.FAILED else self.status.value
@@ -66,20 +53,12 @@ class Trial:
 
 @dataclass(frozen=True)
 class Decision:
-    """The choice: why, and what its reason rests on.
-
-    Attributes:
-        method: What was chosen.
-        reason: Why.
-        rival: The correction that came closest where none was better.
-        gain: Difference to plain of the choice, or of the rival, with an interval widened for the finalists.
-        num_folds: Folds that it rests on.
-    """
+    """The choice: why, and what its reason rests on."""
 
     method: Method
     reason: Reason
-    rival: Method | None = None
-    gain: Estimate | None = None
+    rival: Method | None = None  # the correction that came closest where none was better
+    gain: Estimate | None = None  # of the choice, or the rival, over plain; its interval widened for the finalists
     num_folds: int = 0
 
     def __str__(self) -> str:
@@ -109,7 +88,6 @@ class Backtest:
 
     @property
     def choice(self) -> Method:
-        """The method that was chosen."""
         return self.decision.method
 
     def row(self, method: Method) -> Trial | None:

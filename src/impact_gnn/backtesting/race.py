@@ -23,14 +23,9 @@ from impact_gnn.graph import TemporalGraph, graph_digest
 from impact_gnn.nn import Diverged
 from impact_gnn.pipeline import Inputs, Method, Pipeline
 
-LEAST_LEFT = 3
-"""Candidates, plain included, that no round goes below."""
-
-MARGIN = 1.4
-"""How much longer than on average so far the fits of the next round are taken to last."""
-
-LEVEL = 0.95
-"""Confidence with which the chosen method must be better than plain, all finalists together."""
+LEAST_LEFT = 3  # candidates, plain included, that no round goes below
+MARGIN = 1.4  # how much longer than on average so far the fits of the next round are taken to last
+LEVEL = 0.95  # confidence with which the chosen method must be better than plain, all finalists together
 
 
 def backtest(
@@ -83,8 +78,8 @@ def backtest(
         asked: dict[str, Any] = {"candidates": methods, "folds": folds, "seeds": seeds, "budget": budget}
         asked |= {"graph": graph_digest(view), "pipeline": pipeline.get_params()}
         with Store.open(Path(store), asked) as opened:
-            return Race(*start, Scores(opened)).run()
-    return Race(*start, Scores(store)).run()
+            return Race(*start, Scores(opened), list(methods)).run()
+    return Race(*start, Scores(store), list(methods)).run()
 
 
 def varied(pipeline: Pipeline, method: Method, *, seed: int, cutoff: int) -> Pipeline:
@@ -105,7 +100,7 @@ class Race:
     progress: Progress
     methods: list[Method]
     scores: Scores
-    alive: list[Method] = field(init=False)
+    alive: list[Method]
     dropped: dict[Method, int] = field(default_factory=dict)
     failed: dict[Method, str] = field(default_factory=dict)
     took: list[float] = field(default_factory=list)
@@ -113,14 +108,8 @@ class Race:
     done: int = 0
     out_of_time: bool = False
 
-    def __post_init__(self) -> None:
-        self.alive = list(self.methods)
-
     def run(self) -> Backtest:
-        """All rounds, and the decision."""
-        rounds = [[(self.times[-1], 0)]]
-        if len(self.times) > 1:
-            rounds.append([(fold, 0) for fold in self.times[-2::-1]])
+        rounds = [[(self.times[-1], 0)], *([[(fold, 0) for fold in self.times[-2::-1]]] if self.times[1:] else [])]
         rounds += [[(fold, seed) for fold in reversed(self.times)] for seed in range(1, self.seeds)]
         for number, units in enumerate(rounds):
             self.round(units, later=rounds[number + 1 :], first=number == 0)
@@ -143,7 +132,9 @@ class Race:
             for method in list(self.alive):
                 unit = Unit(method, time, seed)
                 known = self.scores.get(unit) is not None
-                if not known and first and method != PLAIN and self.over_half():
+                half_used = self.budget is not None and clock.monotonic() - self.begun > self.budget / 2
+                enough = len({one.method for one in self.scores.hits}) >= LEAST_LEFT
+                if not known and first and method != PLAIN and half_used and enough:
                     self.alive.remove(method)  # what is left of the budget belongs to those tried already
                     continue
                 if not known and not self.out_of_time:
@@ -175,12 +166,6 @@ class Race:
         self.scores.put(unit, probability.argmax(1)[place] == fold.truth)
         self.took.append(clock.monotonic() - begun)
 
-    def over_half(self) -> bool:
-        """Whether half of the budget is used up and there is something to choose from."""
-        used = clock.monotonic() - self.begun
-        tried = len({unit.method for unit in self.scores.hits})
-        return self.budget is not None and used > self.budget / 2 and tried >= LEAST_LEFT
-
     def halve(self, number: int, next_fits: int) -> None:
         """Drops the worse half of what is left, or more if the time left is too short; never plain."""
         order = [method for method in self.scores.ranked(self.alive) if method != PLAIN]
@@ -196,7 +181,7 @@ class Race:
     def decision(self) -> Decision:
         """The best finalist whose interval, widened for the number of finalists, lies above zero; otherwise plain."""
         enough = min(2, len(self.times))
-        finalists = [m for m in self.alive if m != PLAIN and len(self.scores.folds(m)) >= enough]
+        finalists = [m for m in self.alive if m != PLAIN and len(self.scores.by_fold(m)) >= enough]
         level = 1 - (1 - LEVEL) / max(len(finalists), 1)
         gains = {m: gain for m in finalists if (gain := self.scores.difference(m, level=level)) is not None}
         better = {m: gain for m, gain in gains.items() if gain.low > 0}
@@ -204,21 +189,16 @@ class Race:
             late = set(self.methods) - {PLAIN, *self.failed}
             return Decision(PLAIN, Reason.OUT_OF_TIME if late else Reason.NONE_TRIED)
         best = max(better or gains, key=lambda m: gains[m].value)
+        basis = gains[best], len(self.scores.by_fold(best))
         if better:
-            return Decision(best, Reason.BETTER, None, gains[best], len(self.scores.folds(best)))
-        return Decision(PLAIN, Reason.NONE_BETTER, best, gains[best], len(self.scores.folds(best)))
+            return Decision(best, Reason.BETTER, None, *basis)
+        return Decision(PLAIN, Reason.NONE_BETTER, best, *basis)
 
     def trial(self, method: Method) -> Trial:
-        """How a candidate did in the end."""
-        folds = self.scores.folds(method)
+        by_fold = {fold: value for fold, (value, _) in self.scores.by_fold(method).items()}
         fits = sum(unit.method == method for unit in self.scores.hits)
         difference = None if method == PLAIN else self.scores.difference(method)
-        by_fold = {fold: self.scores.fold_difference(method, fold)[0] for fold in folds}
-        if method in self.failed:
-            status = Status.FAILED
-        elif method in self.dropped:
-            status = Status.DROPPED
-        else:
-            status = Status.FULL if folds == self.times else Status.PART if fits else Status.UNTRIED
+        status = Status.FULL if list(by_fold) == self.times else Status.PART if fits else Status.UNTRIED
+        status = Status.FAILED if method in self.failed else Status.DROPPED if method in self.dropped else status
         ending = status, self.dropped.get(method), self.failed.get(method)
         return Trial(method, self.scores.accuracy(method), difference, by_fold, fits, *ending)

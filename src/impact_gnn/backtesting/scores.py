@@ -35,14 +35,11 @@ class Scores:
 
     def get(self, unit: Unit) -> np.ndarray | None:
         """The hits of a unit if it was done before, in this run or an earlier one."""
-        if unit not in self.hits and self.store is not None:
-            kept = self.store.array(f"fits/{unit}")
-            if kept is not None:
-                self.hits[unit] = kept
+        if unit not in self.hits and self.store and (kept := self.store.array(f"fits/{unit}")) is not None:
+            self.hits[unit] = kept
         return self.hits.get(unit)
 
     def put(self, unit: Unit, hits: np.ndarray) -> None:
-        """Remembers the hits of a unit."""
         self.hits[unit] = hits
         if self.store is not None:
             self.store.put_array(f"fits/{unit}", hits)
@@ -52,36 +49,30 @@ class Scores:
         shares = [float(hits.mean()) for unit, hits in self.hits.items() if unit.method == method]
         return float(np.mean(shares)) if shares else None
 
-    def folds(self, method: Method) -> list[int]:
-        """Folds in which both the method and plain were tried."""
-        mine, theirs = ({unit.fold for unit in self.hits if unit.method == one} for one in (method, PLAIN))
-        return sorted(mine & theirs)
-
     def difference(self, method: Method, *, level: float = 0.95) -> Estimate | None:
-        """Accuracy minus plain's, paired by node and seed, combined over folds; None if never tried beside plain."""
-        pairs = [self.fold_difference(method, fold) for fold in self.folds(method)]
-        if not pairs:
-            return None
-        values, errors = np.array(pairs).T
-        return combined(values, errors, level=level)
+        """Accuracy minus plain's, paired by node and seed, combined over folds; None without a fold that has both."""
+        by_fold = self.by_fold(method)
+        return combined(*np.array(list(by_fold.values())).T, level=level) if by_fold else None
 
-    def fold_difference(self, method: Method, fold: int) -> tuple[float, float]:
-        """Accuracy minus plain's in one fold, and its standard error: nodes vary, and so do seeds."""
-        mine, theirs = ({u.seed for u in self.hits if u.method == one and u.fold == fold} for one in (method, PLAIN))
-        by_seed = np.array(
-            [
-                self.hits[Unit(method, fold, seed)].astype(np.float64) - self.hits[Unit(PLAIN, fold, seed)]
-                for seed in sorted(mine & theirs)
-            ]
-        )
-        nodes = by_seed.mean(0)
-        variance = nodes.var(ddof=1) / len(nodes) if len(nodes) > 1 else 0.25
-        if len(by_seed) > 1:
-            variance += by_seed.mean(1).var(ddof=1) / len(by_seed)
-        # One node more or less right is the least that can be told apart.
-        return float(nodes.mean()), math.sqrt(max(variance, 0.25 / len(nodes) ** 2))
+    def by_fold(self, method: Method) -> dict[int, tuple[float, float]]:
+        """Accuracy minus plain's in every fold that has both, and its standard error: nodes vary, and so do seeds."""
+        by_fold: dict[int, list[np.ndarray]] = {}
+        for unit, hits in self.hits.items():
+            plain = self.hits.get(Unit(PLAIN, unit.fold, unit.seed))
+            if unit.method == method and plain is not None:
+                by_fold.setdefault(unit.fold, []).append(hits.astype(np.float64) - plain)
+        return {fold: _mean_and_error(np.array(by_seed)) for fold, by_seed in sorted(by_fold.items())}
 
     def ranked(self, methods: Iterable[Method]) -> list[Method]:
         """Methods from the best difference to the worst; plain counts as zero."""
         value = {m: 0.0 if m == PLAIN else d.value if (d := self.difference(m)) else -math.inf for m in methods}
         return sorted(value, key=lambda m: -value[m])
+
+
+def _mean_and_error(by_seed: np.ndarray) -> tuple[float, float]:
+    nodes = by_seed.mean(0)
+    variance = nodes.var(ddof=1) / len(nodes) if len(nodes) > 1 else 0.25
+    if len(by_seed) > 1:
+        variance += by_seed.mean(1).var(ddof=1) / len(by_seed)
+    # One node more or less right is the least that can be told apart.
+    return float(nodes.mean()), math.sqrt(max(variance, 0.25 / len(nodes) ** 2))

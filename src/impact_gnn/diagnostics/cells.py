@@ -8,46 +8,24 @@ import numpy as np
 
 from impact_gnn._array import group_moments
 
-LEAST = 2
-"""Nodes that it takes to know how noisy their mean is; smaller cells are left out."""
-
+LEAST = 2  # nodes that it takes to know how noisy their mean is; smaller cells are left out
+# Smallest variance within a class, as a share of the usual one: a class without noise must not decide alone.
 LEAST_VARIANCE = 0.1
-"""Smallest variance within a class, as a share of the usual one: a class without noise must not decide alone."""
 
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Cells in the order of class, then period. C is their number.
+    """C cells in the order of class, then period."""
 
-    Attributes:
-        label: Class of every cell [C].
-        period: Its period [C].
-        count: Its nodes [C].
-        weight: What a node counts: one over the variance within its class, usual variance 1 [C].
-        mean: Mean features [C, f].
-        noise: Expected ‖mean − true mean‖² [C].
-        redrawn_noise: What drawing the nodes once more adds to it [C].
-        values: The features in the order of the cells [n, f].
-        start: Where each cell begins in `values` [C].
-
-    Example:
-        >>> values = np.array([[0.0], [2.0], [4.0], [6.0]])
-        >>> cells = Cells.of(np.array([0, 0, 0, 0]), np.array([0, 0, 1, 1]), values)
-        >>> cells.mean.ravel(), cells.noise
-        (array([1., 5.]), array([1., 1.]))
-        >>> cells.drift(cells.mean, cells.noise, first=0)  # (5 − 1)², less the noise of both means
-        14.0
-    """
-
-    label: np.ndarray
-    period: np.ndarray
-    count: np.ndarray
-    weight: np.ndarray
-    mean: np.ndarray
-    noise: np.ndarray
-    redrawn_noise: np.ndarray
-    values: np.ndarray
-    start: np.ndarray
+    label: np.ndarray  # [C]
+    period: np.ndarray  # [C]
+    count: np.ndarray  # nodes [C]
+    weight: np.ndarray  # of a node: one over the variance within its class, usual variance 1 [C]
+    mean: np.ndarray  # [C, f]
+    noise: np.ndarray  # expected ‖mean − true mean‖² [C]
+    redrawn_noise: np.ndarray  # what drawing the nodes once more adds to it [C]
+    values: np.ndarray  # features in the order of the cells [n, f]
+    start: np.ndarray  # where each cell begins in `values` [C]
 
     @classmethod
     def of(cls, label: np.ndarray, period: np.ndarray, values: np.ndarray) -> Cells:
@@ -59,16 +37,16 @@ class Cells:
         code, count = code[kept], count[kept]
         order = np.argsort(number, kind="stable")[np.count_nonzero(number < 0) :]
         values = np.ascontiguousarray(values[order])
-        start = np.concatenate([[0], np.cumsum(count)[:-1]]).astype(np.int64)[: len(count)]
         _, mean, squares = group_moments(values, number[order].astype(np.int32), len(count))
         total, own = squares.sum(1), code // size
         pooled = max(total.sum() / max((count - 1).sum(), 1), 1e-300)
         within = np.bincount(own, total) / np.maximum(np.bincount(own, count - 1), 1)
         weight = 1 / np.maximum(within / pooled, LEAST_VARIANCE)[own]
-        return cls(own, code % size, count, weight, mean, total / count / (count - 1), total / count**2, values, start)
+        noise = total / count / (count - 1), total / count**2
+        return cls(own, code % size, count, weight, mean, *noise, values, np.cumsum(count) - count)
 
     def redrawn(self, rng: np.random.Generator) -> np.ndarray:
-        """Means of the cells after drawing their nodes again with replacement."""
+        """Means of the cells after drawing their nodes anew with replacement."""
         size = np.repeat(self.count, self.count)
         picked = np.repeat(self.start, self.count) + (rng.random(len(size)) * size).astype(np.int64)
         return np.add.reduceat(self.values[picked], self.start, axis=0, dtype=np.float64) / self.count[:, None]
@@ -90,8 +68,7 @@ class Cells:
 
     def followed(self, first: int) -> bool:
         """Whether some class has a cell in period `first` or later and an earlier one."""
-        has_past = np.concatenate([[False], self.label[1:] == self.label[:-1]])
-        return bool((has_past & (self.period >= first)).any())
+        return bool((self.label[1:] == self.label[:-1])[self.period[1:] >= first].any())
 
     def drift(self, mean: np.ndarray, noise: np.ndarray, first: int) -> float:
         """Mean squared distance of cells from the past of their class, over periods from `first` on."""
@@ -111,12 +88,10 @@ class Cells:
         before = self._running(self.count)
         many = np.maximum(before, 1)
         past = self._running(self.count[:, None] * mean) / many[:, None]
-        unsure = self._running(self.count**2 * noise) / many**2
-        square = ((mean - past) ** 2).sum(1) - noise - unsure
+        square = ((mean - past) ** 2).sum(1) - noise - self._running(self.count**2 * noise) / many**2
         return square, np.where(before > 0, self.count * self.weight, 0)
 
     def _running(self, values: np.ndarray) -> np.ndarray:
         """Sums over the earlier cells of the same class."""
         total = np.cumsum(values, axis=0) - values
-        begins = np.concatenate([[True], self.label[1:] != self.label[:-1]])
-        return total - total[np.maximum.accumulate(np.where(begins, np.arange(len(begins)), 0))]
+        return total - total[np.searchsorted(self.label, self.label)]  # labels are sorted: the first cell of each

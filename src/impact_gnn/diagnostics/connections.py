@@ -13,15 +13,9 @@ from impact_gnn.diagnostics.models import Fits, Share
 from impact_gnn.diagnostics.pairs import GROUPS, PairCounts
 from impact_gnn.diagnostics.view import View
 
-SEPARABLE_SMALL, SEPARABLE_LARGE = 0.05, 0.15
-"""Up to the first left unexplained f·g counts as right, from the second on as wrong."""
-
-COMMON_SMALL, COMMON_LARGE = 0.01, 0.05
-"""The same for one decay."""
-
-STILL = 0.02
-"""Connections whose dependence on time is below this share do not depend on time."""
-
+# Up to the first left unexplained an assumption counts as right, from the second on as wrong.
+SEPARABLE, COMMON = (0.05, 0.15), (0.01, 0.05)
+STILL = 0.02  # connections whose dependence on time is below this share do not depend on time
 MOST_PAIRS, MOST_CURVES = 4, 8
 
 
@@ -39,33 +33,22 @@ class Curve:
 
 @dataclass(frozen=True, repr=False)
 class Separability(Finding):
-    """How much of the time pattern of connections f(y, t)·g(y, ỹ, |t̃−t|) explains.
-
-    Attributes:
-        symmetry: The same share among that which g(y, ỹ, t̃−t) explains, with past and future apart.
-        per_node: Share explained when connections are counted per node of the neighbours' period, as GenPMP does.
-        with_sides: Share explained when past and future may differ.
-        steps: First time of every step [T].
-        distances: Distances between steps [D].
-        g: The fitted g of every group of neighbours [D].
-        same_label: Edges by own and neighbour's step between equal labels, as shares [T, T].
-        different_label: And between different ones.
-        curves: The strongest pairs of labels.
-    """
+    """How much of the time pattern of connections f(y, t)·g(y, ỹ, |t̃−t|) explains."""
 
     name = "separable connectivity"
     assumption = 3
     measure = "share of the time pattern of connections that f·g explains"
 
-    symmetry: Share | None = None
-    per_node: Share | None = None
-    with_sides: Share | None = None
-    steps: list[int] = field(default_factory=list)
-    distances: list[int] = field(default_factory=list)
-    g: dict[str, list[float]] = field(default_factory=dict)
+    symmetry: Share | None = None  # the same share of that which g(y, ỹ, t̃−t) explains, with past and future apart
+    per_node: Share | None = None  # connections counted per node of the neighbours' period, as GenPMP does
+    with_sides: Share | None = None  # past and future may differ
+    steps: list[int] = field(default_factory=list)  # first time of every step [T]
+    distances: list[int] = field(default_factory=list)  # between steps [D]
+    g: dict[str, list[float]] = field(default_factory=dict)  # fitted, of every group of neighbours [D]
+    # Edges by own and neighbour's step, as shares [T, T].
     same_label: list[list[float]] = field(default_factory=list)
     different_label: list[list[float]] = field(default_factory=list)
-    curves: list[Curve] = field(default_factory=list)
+    curves: list[Curve] = field(default_factory=list)  # the strongest pairs of labels
 
 
 @dataclass(frozen=True, repr=False)
@@ -98,14 +81,22 @@ def separability(view: View, pairs: PairCounts | None, fits: Fits | None) -> Sep
         listed(pairs.steps), listed(fits.distances), {name: listed(part) for name, part in zip(GROUPS, g, strict=True)},
         listed(same / max(same.sum(), 1)), listed(different / max(different.sum(), 1)), _curves(view),
     )  # fmt: skip
-    if (verdict := _still(fits)) is not None:
-        why = "Too few labelled neighbours to see how connections depend on time."
-        still = "Connections hardly depend on time, so there is nothing to correct for."
-        return Separability(verdict, still if verdict is HOLDS else why, None, None, *series)
-    share = fits.share("separable")
-    verdict = _judged(share, SEPARABLE_SMALL, SEPARABLE_LARGE)
-    sentence = _separable_sentence(verdict, share.value, fits)
-    return Separability(verdict, sentence, share.value, (share.low, share.high), *series)
+    share, sided, sized = (fits.share(model).value for model in ("separable", "sided", "sized"))
+    pattern = f"{share:.0%} of how connections vary with time follows from the distance in time"
+    if sided > share + 0.1 and sided >= sized:
+        pattern += f"; {sided:.0%} if past and future may differ"
+    elif sized > share + 0.1:
+        pattern += f"; {sized:.0%} when periods are weighed by their nodes, as GenPMP does"
+    sentences = {
+        HOLDS: f"Connectivity is separable: {pattern}.",
+        DOUBTFUL: f"Connectivity is separable in part: {pattern}.",
+        FAILS: f"Connectivity is not separable: only {pattern}.",
+        CANNOT_TELL: "Too few labelled neighbours to tell whether connectivity is separable.",
+    }
+    still = "Connections hardly depend on time, so there is nothing to correct for."
+    unseen = "Too few labelled neighbours to see how connections depend on time."
+    conclusion = _conclusion(fits, fits.share("separable"), SEPARABLE, sentences, still, unseen)
+    return Separability(*(*conclusion, *series))
 
 
 def decay(view: View, pairs: PairCounts | None, fits: Fits | None) -> Decay:
@@ -117,35 +108,34 @@ def decay(view: View, pairs: PairCounts | None, fits: Fits | None) -> Decay:
         why = "Labels are known in fewer than three periods, so no decay can be seen."
         return Decay(CANNOT_TELL, why if pairs else _missing(view))
     series = listed(fits.distances), listed(fits.h), fits.share("decay")
-    if (verdict := _still(fits)) is not None:
-        why = "Too few labelled neighbours to see a decay."
-        return Decay(verdict, "Connections hardly depend on time." if verdict is HOLDS else why, None, None, *series)
     share = fits.share("decay", best="separable")
-    verdict = _judged(share, COMMON_SMALL, COMMON_LARGE)
     explained = f"one decay explains {share.value:.0%} of what separate ones do"
-    sentence = {
+    sentences = {
         HOLDS: f"All labels share one decay: {explained}.",
         DOUBTFUL: f"Labels differ a little in how their connections fade: {explained}.",
         FAILS: f"Labels differ in how their connections fade: {explained}.",
         CANNOT_TELL: "Too few labelled neighbours to compare the decays of labels.",
-    }[verdict]
-    return Decay(verdict, sentence, share.value, (share.low, share.high), *series)
+    }
+    still, unseen = "Connections hardly depend on time.", "Too few labelled neighbours to see a decay."
+    return Decay(*(*_conclusion(fits, share, COMMON, sentences, still, unseen), *series))
 
 
 def _missing(view: View) -> str:
     return view.notes[0] if view.own is None else "No edge joins two nodes whose labels are known."
 
 
-def _still(fits: Fits) -> Verdict | None:
-    """The verdict where time hardly matters or cannot be seen to matter; None where it matters."""
-    low, high = fits.moving()
-    if low > 0 and high > STILL:
-        return None
-    return HOLDS if high <= STILL else CANNOT_TELL
-
-
-def _judged(share: Share, small: float, large: float) -> Verdict:
-    return judge(1 - share.value, 1 - share.high, 1 - share.low, small=small, large=large)
+def _conclusion(
+    fits: Fits, share: Share, bounds: tuple[float, float], sentences: dict[Verdict, str], still: str, unseen: str
+) -> tuple[Verdict, str, float | None, tuple[float, float] | None]:
+    """Verdict, sentence, statistic and interval; `still` and `unseen` where time does not, or may not, matter."""
+    # What depends on time at all: what `still` leaves, as a share of what is seen.
+    left, half = fits.left["still"], 1.96 * float(np.std(fits.drawn["still"]))
+    if left + half <= STILL * max(fits.seen, 1e-300):
+        return HOLDS, still, None, None
+    if left <= half:
+        return CANNOT_TELL, unseen, None, None
+    verdict = judge(1 - share.value, 1 - share.high, 1 - share.low, small=bounds[0], large=bounds[1])
+    return verdict, sentences[verdict], share.value, (share.low, share.high)
 
 
 def _curves(view: View) -> list[Curve]:
@@ -162,12 +152,8 @@ def _curves(view: View) -> list[Curve]:
     met = np.bincount(label[target[both]] * classes + label[source[both]], minlength=classes**2)
     # The strongest pairs are nearly always of one label; two of each kind show more.
     alike = np.arange(classes**2) % (classes + 1) == 0
-    chosen = [
-        int(pair)
-        for kind in (alike, ~alike)
-        for pair in np.argsort(-np.where(kind, met, -1), kind="stable")[: MOST_PAIRS // 2]
-        if kind[pair] and met[pair]
-    ]
+    strongest = [(kind, np.argsort(-np.where(kind, met, -1), kind="stable")) for kind in (alike, ~alike)]
+    chosen = [int(p) for kind, order in strongest for p in order[: MOST_PAIRS // 2] if kind[p] and met[p]]
     times = view.masked.times[view.known]
     out = []
     for pair in chosen:
@@ -179,18 +165,3 @@ def _curves(view: View) -> list[Curve]:
         share = [connectivity.row(own, int(t))[neighbour, view.known] for t in times[shown]]
         out.append(Curve(own, neighbour, int(met[pair]), listed(times[shown]), listed(times), listed(share)))
     return out
-
-
-def _separable_sentence(verdict: Verdict, value: float, fits: Fits) -> str:
-    share = f"{value:.0%} of how connections vary with time follows from the distance in time"
-    sided, sized = fits.share("sided").value, fits.share("sized").value
-    if sided > value + 0.1 and sided >= sized:
-        share += f"; {sided:.0%} if past and future may differ"
-    elif sized > value + 0.1:
-        share += f"; {sized:.0%} when periods are weighed by their nodes, as GenPMP does"
-    return {
-        HOLDS: f"Connectivity is separable: {share}.",
-        DOUBTFUL: f"Connectivity is separable in part: {share}.",
-        FAILS: f"Connectivity is not separable: only {share}.",
-        CANNOT_TELL: "Too few labelled neighbours to tell whether connectivity is separable.",
-    }[verdict]

@@ -17,31 +17,19 @@ WIDTH = 110
 
 @dataclass(frozen=True, repr=False)
 class Diagnosis:
-    """What the evidence is before anything is trained.
+    """What the evidence is before anything is trained: assumptions 1 to 4, and the shift of messages."""
 
-    Attributes:
-        cutoff: Labels at or after it were not read.
-        label_mix: Assumption 1.
-        feature_drift: Assumption 2.
-        separability: Assumption 3.
-        decay: Assumption 4.
-        shift: Messages of the past against those of the targets; None where there are none.
-        feature_map: Two coordinates for a sample of nodes and for the means of classes; None without features.
-        notes: How the graph was looked at, in sentences.
-    """
-
-    cutoff: int
+    cutoff: int  # labels at or after it were not read
     label_mix: LabelMix
     feature_drift: FeatureDrift
     separability: Separability
     decay: Decay
-    shift: MessageShift | None
-    feature_map: FeatureMap | None
-    notes: tuple[str, ...] = ()
+    shift: MessageShift | None  # messages of the past against those of the targets; None where there are none
+    feature_map: FeatureMap | None  # None without features
+    notes: tuple[str, ...] = ()  # how the graph was looked at, in sentences
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """The findings about assumptions 1 to 4."""
         return self.label_mix, self.feature_drift, self.separability, self.decay
 
     def __str__(self) -> str:

@@ -1,8 +1,7 @@
 """Assumption 2: do the features of a class stay where they are?
 
 What a model trained on the past meets in period t is the distance between the mean of a class in t and its mean
-before t. That drift is held against the distance between the classes. Both are means of squared distances, and from
-both the part that sampling noise gives is taken out.
+before t. It is compared with the distance between the classes; sampling noise is taken out of both squares.
 """
 
 from __future__ import annotations
@@ -13,39 +12,29 @@ import numpy as np
 
 from impact_gnn._array import group_moments
 from impact_gnn.diagnostics.cells import Cells
-from impact_gnn.diagnostics.finding import CANNOT_TELL, DOUBTFUL, FAILS, HOLDS, Finding, Verdict, judge, listed
-from impact_gnn.diagnostics.view import View, recent, some, standardizer
+from impact_gnn.diagnostics.finding import CANNOT_TELL, DOUBTFUL, FAILS, HOLDS, Finding, judge, listed
+from impact_gnn.diagnostics.view import View, recent, some
+from impact_gnn.statistics import Scale
 
-SMALL, LARGE = 0.4, 0.7
-"""Up to `SMALL` features of a class count as steady, from `LARGE` on as moving."""
-
+SMALL, LARGE = 0.4, 0.7  # up to SMALL features of a class count as steady, from LARGE on as moving
+# Labelled nodes, nodes with or without label, and columns that are looked at; of more a random choice is taken.
 MOST_ROWS, MOST_NODES, MOST_COLUMNS = 20_000, 200_000, 512
-"""Labelled nodes, nodes with or without label, and columns that are looked at; of more a random choice is taken."""
-
-SHRINKAGE = 0.05
-"""How far the covariance within classes is drawn towards a multiple of the identity before it is inverted."""
+SHRINKAGE = 0.05  # how far the covariance within classes is drawn towards a multiple of the identity
 
 
 @dataclass(frozen=True, repr=False)
 class FeatureDrift(Finding):
-    """How far a class moves from its own past, in distances between classes.
-
-    Attributes:
-        times: Labelled periods.
-        drift: The drift of every one of them; None where no class has a past.
-        along_classes: The drift in those directions only in which classes differ.
-        all_times: All periods, those of the targets too.
-        all_drift: Distance of the mean of all nodes of a period from that of the labelled ones; needs no labels.
-    """
+    """How far a class moves from its own past, in distances between classes."""
 
     name = "feature drift"
     assumption = 2
     measure = "drift of class means, as a multiple of the distance between classes"
 
-    times: list[int] = field(default_factory=list)
-    drift: list[float | None] = field(default_factory=list)
-    along_classes: float | None = None
-    all_times: list[int] = field(default_factory=list)
+    times: list[int] = field(default_factory=list)  # labelled periods
+    drift: list[float | None] = field(default_factory=list)  # of every one; None where no class has a past
+    along_classes: float | None = None  # the drift in those directions only in which classes differ
+    all_times: list[int] = field(default_factory=list)  # those of the targets too
+    # Distance of the mean of all nodes of a period from that of the labelled ones; needs no labels.
     all_drift: list[float | None] = field(default_factory=list)
 
 
@@ -70,8 +59,8 @@ def feature_drift(view: View, *, replicates: int = 60, seed: int = 0) -> Feature
     columns = some(view.num_features, MOST_COLUMNS, rng)
     rows = some(np.flatnonzero(view.label >= 0), MOST_ROWS, rng)
     x = view.features(rows, columns)
-    middle, scale = standardizer(x)
-    scaled = ((x - middle) * scale).astype(np.float32)
+    scale = Scale.fit(x)
+    scaled = scale.apply(x).astype(np.float32, copy=False)
     label, period = view.label[rows], np.searchsorted(view.known, view.masked.period[rows])
     cells = Cells.of(label, period, scaled)
     if len(np.unique(cells.label)) < 2:
@@ -86,13 +75,10 @@ def feature_drift(view: View, *, replicates: int = 60, seed: int = 0) -> Feature
     drawn = np.array([(cells.drift(mean, noise, first), cells.distance(mean, noise)) for mean in means])
     along = _along_classes(label, period, cells, scaled, first)
     everybody = some(view.masked.num_nodes, MOST_NODES, rng)
-    series = (
-        listed(view.masked.times[view.known]),
-        listed(cells.by_period(len(view.known)) / np.sqrt(max(distance, 1e-12))),
-        along,
-        listed(view.masked.times),
-        listed(_away(view, everybody, view.features(everybody, columns), middle, scale, distance)),
-    )
+    away = _away(view, everybody, view.features(everybody, columns), scale, distance)
+    by_period = cells.by_period(len(view.known)) / np.sqrt(max(distance, 1e-12))
+    times = view.masked.times
+    series = listed(times[view.known]), listed(by_period), along, listed(times), listed(away)
     if distance <= 0 or np.quantile(drawn[:, 1], 0.05) <= 0:
         why = "The features hardly tell the classes apart, so there is no distance to hold drift against."
         return FeatureDrift(CANNOT_TELL, why, None, None, *series)
@@ -100,7 +86,16 @@ def feature_drift(view: View, *, replicates: int = 60, seed: int = 0) -> Feature
     low, high = np.sqrt(np.quantile(np.maximum(drawn[:, 0], 0) / drawn[:, 1].clip(1e-12), [0.025, 0.975]))
     low, high = min(float(low), value), max(float(high), value)
     verdict = judge(value, low, high, small=SMALL, large=LARGE)
-    return FeatureDrift(verdict, _sentence(verdict, value, along), value, (low, high), *series)
+    move = f"a class moves from its past by {value:.2f} times the distance between classes"
+    if along is not None and along < min(value / 2, SMALL):
+        move += f" (only {along:.2f} where classes differ)"
+    sentence = {
+        HOLDS: f"The features of a class stay in place: {move}.",
+        DOUBTFUL: f"The features of a class move somewhat: {move}.",
+        FAILS: f"The features of a class drift: {move}.",
+        CANNOT_TELL: "Too few nodes per class and period, or too noisy features, to tell drift from noise.",
+    }[verdict]
+    return FeatureDrift(verdict, sentence, value, (low, high), *series)
 
 
 def _along_classes(label: np.ndarray, period: np.ndarray, cells: Cells, scaled: np.ndarray, first: int) -> float | None:
@@ -122,23 +117,9 @@ def _along_classes(label: np.ndarray, period: np.ndarray, cells: Cells, scaled: 
     return float(np.sqrt(max(0.0, turned.drift(turned.mean, turned.noise, first)) / distance))
 
 
-def _away(
-    view: View, rows: np.ndarray, x: np.ndarray, middle: np.ndarray, scale: np.ndarray, distance: float
-) -> np.ndarray:
+def _away(view: View, rows: np.ndarray, x: np.ndarray, scale: Scale, distance: float) -> np.ndarray:
     """Distance of the mean of some nodes of every period from that of the labelled nodes, in class distances."""
     count, mean, squares = group_moments(x, view.masked.period[rows].astype(np.int32), len(view.masked.times))
-    noise = (squares / np.maximum(count - 1, 1)[:, None] / np.maximum(count, 1)[:, None] * scale**2).sum(1)
-    square = (((mean - middle) * scale) ** 2).sum(1) - noise
+    noise = (squares / np.maximum(count - 1, 1)[:, None] / np.maximum(count, 1)[:, None] / scale.scale**2).sum(1)
+    square = (scale.apply(mean) ** 2).sum(1) - noise
     return np.where(count > 1, np.sqrt(np.maximum(square, 0) / max(distance, 1e-12)), np.nan)
-
-
-def _sentence(verdict: Verdict, value: float, along: float | None) -> str:
-    move = f"a class moves from its past by {value:.2f} times the distance between classes"
-    if along is not None and along < min(value / 2, SMALL):
-        move += f" (only {along:.2f} where classes differ)"
-    return {
-        HOLDS: f"The features of a class stay in place: {move}.",
-        DOUBTFUL: f"The features of a class move somewhat: {move}.",
-        FAILS: f"The features of a class drift: {move}.",
-        CANNOT_TELL: "Too few nodes per class and period, or too noisy features, to tell drift from noise.",
-    }[verdict]

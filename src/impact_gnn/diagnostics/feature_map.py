@@ -6,17 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from impact_gnn import checks
 from impact_gnn._array import group_moments
 from impact_gnn.diagnostics.finding import listed
-from impact_gnn.diagnostics.view import View, some, standardizer
+from impact_gnn.diagnostics.view import View, some
+from impact_gnn.statistics import Scale
 
 EMBEDDINGS = ("pca", "tsne")
-MOST_CLASSES = 15
-"""Classes whose means are shown: the largest, as many as the paper shows."""
-
-MOST_MEANS, MOST_ROWS = 600, 100_000
-"""Means shown, and nodes that they are taken from; of more periods some are left out evenly."""
+MOST_CLASSES = 15  # whose means are shown: the largest, as many as the paper shows
+MOST_MEANS, MOST_ROWS = 600, 100_000  # means shown, of more some are left out evenly; nodes they are taken from
 
 
 @dataclass(frozen=True)
@@ -43,25 +40,17 @@ def feature_map(view: View, *, embedding: str = "pca", sample: int = 1500, seed:
 
     "pca" is linear: distances in the map are distances in the features, seen from the best side. "tsne" keeps
     neighbourhoods only, and takes seconds. None without features.
-
-    Args:
-        view: What is looked at.
-        embedding: "pca" or "tsne".
-        sample: Number of nodes.
-        seed: Seed of the sample and of t-SNE.
     """
     from sklearn.decomposition import PCA  # both take a second to import
     from sklearn.manifold import TSNE
 
-    checks.choice("embedding", embedding, EMBEDDINGS)
     if not view.num_features:
         return None
     rng = np.random.default_rng(seed)
     rows = some(view.masked.num_nodes, sample, rng)
     size, (label, period, means) = len(rows), _means(view, rng)
     points = np.concatenate([view.features(rows), means]).astype(np.float64)
-    middle, scale = standardizer(points[:size])
-    points = (points - middle) * scale
+    points = Scale.fit(points[:size]).apply(points)
     width = min(2 if embedding == "pca" else 30, *points[:size].shape)
     with np.errstate(invalid="ignore"):  # constant features have no variance to explain
         pca = PCA(width, svd_solver="full").fit(points[:size])

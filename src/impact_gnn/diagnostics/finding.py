@@ -25,26 +25,16 @@ HOLDS, DOUBTFUL, FAILS, CANNOT_TELL = Verdict
 
 @dataclass(frozen=True, repr=False)
 class Finding:
-    """Evidence for one assumption; each has a class of its own that adds what its figures are drawn from.
-
-    Attributes:
-        name: Which assumption, in two words.
-        assumption: Its number in the paper.
-        measure: What the statistic is, in words.
-        verdict: What the evidence says.
-        sentence: The verdict as one plain sentence.
-        statistic: The number, or None where it could not be measured.
-        interval: Its 95 % interval (low, high), or None.
-    """
+    """Evidence for one assumption; each has a class of its own that adds what its figures are drawn from."""
 
     name: ClassVar[str]
-    assumption: ClassVar[int]
-    measure: ClassVar[str]
+    assumption: ClassVar[int]  # its number in the paper
+    measure: ClassVar[str]  # what the statistic is, in words
 
     verdict: Verdict
-    sentence: str
-    statistic: float | None = None
-    interval: tuple[float, float] | None = None
+    sentence: str  # the verdict in plain words
+    statistic: float | None = None  # None where it could not be measured
+    interval: tuple[float, float] | None = None  # of 95 %
 
     def __repr__(self) -> str:
         numbers = "" if self.statistic is None else f", {self.measure} {self.statistic:.3f}"
@@ -53,19 +43,7 @@ class Finding:
 
 
 def judge(value: float, low: float, high: float, *, small: float, large: float) -> Verdict:
-    """A verdict on how far an assumption is violated, by two thresholds.
-
-    | value | interval | verdict |
-    |---|---|---|
-    | any | from below `small` to above `large` | cannot tell |
-    | at most `small` | ends below `large` | holds |
-    | at least `large` | begins above `small` | fails |
-    | otherwise | | doubtful |
-
-    Example:
-        >>> print(judge(0.02, 0.0, 0.06, small=0.05, large=0.15), judge(0.1, 0.01, 0.3, small=0.05, large=0.15))
-        holds cannot tell
-    """
+    """How far an assumption is violated: an interval that reaches across both thresholds cannot tell."""
     if low < small and high > large:
         return CANNOT_TELL
     if value <= small:

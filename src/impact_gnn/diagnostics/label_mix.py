@@ -1,8 +1,7 @@
 """Assumption 1: is the mix of labels the same in every period?
 
-What a model trained on the past meets in period t is the distance between the mix of t and the mix of all earlier
-periods. The statistic is that distance, averaged over the last few labelled periods; the target period, whose mix
-nobody knows, is the next in this row.
+The statistic is the distance between the mix of a period and that of all before it, averaged over the last few labelled
+periods; the target period, whose mix nobody knows, is the next in this row.
 """
 
 from __future__ import annotations
@@ -12,14 +11,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy import stats
 
-from impact_gnn.diagnostics.finding import CANNOT_TELL, DOUBTFUL, FAILS, HOLDS, Finding, Verdict, judge, listed
+from impact_gnn.diagnostics.finding import CANNOT_TELL, DOUBTFUL, FAILS, HOLDS, Finding, judge, listed
 from impact_gnn.diagnostics.view import View, recent
 
-SMALL, LARGE = 0.05, 0.12
-"""Up to `SMALL` the mix counts as stable, from `LARGE` on as changing."""
-
-MOST_NUMBERS = 1 << 22
-"""Size of the bootstrap; with very many periods and labels it has fewer replicates."""
+SMALL, LARGE = 0.05, 0.12  # up to SMALL the mix counts as stable, from LARGE on as changing
+MOST_NUMBERS = 1 << 22  # size of the bootstrap; with very many periods and labels it has fewer replicates
 
 
 @dataclass(frozen=True)
@@ -34,24 +30,16 @@ class Independence:
 
 @dataclass(frozen=True, repr=False)
 class LabelMix(Finding):
-    """Distance between the label mix of a period and that of all earlier ones.
-
-    Attributes:
-        times: Labelled periods [T].
-        mix: Share of every label in them [T, Y].
-        to_past: Distance of every period but the first to all before it [T − 1].
-        noise: What sampling alone gives of it [T − 1].
-        independence: A test that the mix does not depend on the period.
-    """
+    """Distance between the label mix of a period and that of all earlier ones."""
 
     name = "label mix"
     assumption = 1
     measure = "share of labels that changes from the past to a new period"
 
-    times: list[int] = field(default_factory=list)
-    mix: list[list[float]] = field(default_factory=list)
-    to_past: list[float] = field(default_factory=list)
-    noise: list[float] = field(default_factory=list)
+    times: list[int] = field(default_factory=list)  # labelled periods [T]
+    mix: list[list[float]] = field(default_factory=list)  # share of every label in them [T, Y]
+    to_past: list[float] = field(default_factory=list)  # distance of every period but the first to all before [T − 1]
+    noise: list[float] = field(default_factory=list)  # what sampling alone gives of it [T − 1]
     independence: Independence | None = None
 
 
@@ -84,8 +72,14 @@ def label_mix(view: View, *, replicates: int = 200, seed: int = 0) -> LabelMix:
     low, high = (float(v) for v in np.quantile([_statistic(one, noise, 2) for one in drawn], [0.025, 0.975]))
     low, high = min(low, value), max(high, value)
     verdict = judge(value, low, high, small=SMALL, large=LARGE)
+    share = f"{value:.0%} of the labels of a new period differ from the mix of the past"
+    sentence = {
+        HOLDS: f"The label mix is stable: about {share}.",
+        DOUBTFUL: f"The label mix moves: about {share}.",
+        FAILS: f"The label mix changes: about {share}; centring would remove what tells classes apart.",
+        CANNOT_TELL: "Too few labels per period to tell whether the label mix changes.",
+    }[verdict]
     changes = listed(_to_past(counts)), listed(np.sqrt(noise))
-    sentence = _sentence(verdict, value)
     return LabelMix(verdict, sentence, value, (low, high), times, mix, *changes, _independence(counts))
 
 
@@ -115,13 +109,3 @@ def _independence(counts: np.ndarray) -> Independence:
     excess = max(0.0, test.statistic - test.dof) / max(seen.sum() - 1, 1)
     cramers_v = float(np.sqrt(min(1.0, excess / (min(seen.shape) - 1))))
     return Independence(float(test.statistic), int(test.dof), float(test.pvalue), cramers_v)
-
-
-def _sentence(verdict: Verdict, value: float) -> str:
-    share = f"{value:.0%} of the labels of a new period differ from the mix of the past"
-    return {
-        HOLDS: f"The label mix is stable: about {share}.",
-        DOUBTFUL: f"The label mix moves: about {share}.",
-        FAILS: f"The label mix changes: about {share}; centring would remove what tells classes apart.",
-        CANNOT_TELL: "Too few labels per period to tell whether the label mix changes.",
-    }[verdict]

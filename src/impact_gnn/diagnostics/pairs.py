@@ -1,8 +1,7 @@
 """Connections counted by class and period of a node, and by group and period of its neighbour.
 
-A neighbour's label is put into one of three groups: the node's own label, the label it meets most often otherwise,
-and the rest. What separability says of single labels it says of groups too, and with a tenth of the cells the noise
-is a tenth. Many periods are drawn together into at most `MOST_PERIODS` steps of equal length.
+Groups instead of single labels have a tenth of the cells, and a tenth of the noise. Many periods are drawn together
+into at most `MOST_PERIODS` steps of equal length.
 """
 
 from __future__ import annotations
@@ -19,21 +18,14 @@ MOST_PERIODS = 40
 
 @dataclass(frozen=True, eq=False)
 class PairCounts:
-    """Edges into labelled nodes from nodes of periods that have labels, in both directions.
+    """Edges into labelled nodes from nodes of periods that have labels, in both directions."""
 
-    Attributes:
-        steps: First time of every step [T].
-        width: Length of a step in time.
-        strongest: For every class the label met most often besides its own [Y].
-        num_nodes: Nodes of every step, labelled or not [T].
-        counts: Edges by class, group, own step and neighbour's step [Y, 3, T, T]; neighbours without a label are
-            handed to the groups in the proportions found among the others.
-    """
-
-    steps: np.ndarray
-    width: int
-    strongest: np.ndarray
-    num_nodes: np.ndarray
+    steps: np.ndarray  # first time of every step [T]
+    width: int  # of a step in time
+    strongest: np.ndarray  # for every class the label met most often besides its own [Y]
+    num_nodes: np.ndarray  # of every step, labelled or not [T]
+    # Edges by class, group, own step and neighbour's step [Y, 3, T, T]; neighbours without a label are handed to the
+    # groups in the proportions seen among the others.
     counts: np.ndarray
     _cell: np.ndarray
     _target: np.ndarray
@@ -55,22 +47,19 @@ class PairCounts:
         kept = (label[target] >= 0) & inside[source]
         source, target = source[kept], target[kept]
         classes, size = view.masked.num_labels, len(filled)
-        met = np.zeros((classes, classes))
         both = label[source] >= 0
-        np.add.at(met, (label[target[both]], label[source[both]]), 1)
+        pair = label[target[both]] * classes + label[source[both]]
+        met = np.bincount(pair, minlength=classes**2).reshape(classes, classes)
         if not met.any():
             return None
-        other = met.copy()
-        np.fill_diagonal(other, -1)
+        other = np.where(np.eye(classes, dtype=bool), -1, met)
         strongest = np.where(other.max(1) > 0, other.argmax(1), -1)
         own = label[target]
-        group = np.where(label[source] == own, 0, np.where(label[source] == strongest[own], 1, 2))
-        group = np.where(both, group, 3)
+        group = np.select([~both, label[source] == own, label[source] == strongest[own]], [3, 0, 1], 2)
         cell = ((own * 4 + group) * size + position[target]) * size + position[source]
-        shape = (classes, size, len(label))
         number = np.bincount(position[inside], minlength=size)
         counts = _handed_out(np.bincount(cell, minlength=classes * 4 * size * size), classes, size)
-        return cls(first + filled * width, width, strongest, number, counts, cell, target, shape)
+        return cls(first + filled * width, width, strongest, number, counts, cell, target, (classes, size, len(label)))
 
     def redrawn(self, rng: np.random.Generator) -> np.ndarray:
         """`counts` after drawing the nodes again, each with all its edges."""
@@ -86,8 +75,7 @@ def _handed_out(counts: np.ndarray, classes: int, size: int) -> np.ndarray:
     known, unknown = table[:, :3], table[:, 3:]
     if not unknown.any():
         return known
-    here = known.sum(1, keepdims=True)
-    everywhere = known.sum((2, 3), keepdims=True)
+    here, everywhere = known.sum(1, keepdims=True), known.sum((2, 3), keepdims=True)
     usual = everywhere / np.maximum(everywhere.sum(1, keepdims=True), 1e-300)
     share = np.divide(known, here, out=np.broadcast_to(usual, known.shape).copy(), where=here > 0)
     return known + share * unknown

@@ -7,8 +7,8 @@ taken together; no label of theirs is used.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -19,18 +19,10 @@ from impact_gnn.diagnostics.view import View, some
 from impact_gnn.engines import Engine, Memory
 from impact_gnn.graph import TemporalGraph, Triple
 
-WEIGHTINGS = ("plain", "mmp", "pmp", "genpmp")
-ALIGNMENTS = ("center", "standardize", "jjnorm")
-"""Alignments are measured on plain messages."""
-
-MOST_COLUMNS, MOST_NODES = 64, 1 << 18
-"""Columns of the features that are looked at, and nodes whose messages alignments are computed from."""
-
-MOST_PERIODS = 40
-"""Periods that are measured: the last ones."""
-
-PER_PERIOD, TARGETS, COMPARED = 400, 2000, 8
-"""Nodes of a period and of the targets, and classes, that distances are measured on."""
+WEIGHTINGS = ("mmp", "pmp", "genpmp")
+MOST_COLUMNS, MOST_NODES = 64, 1 << 18  # of the features; nodes whose messages alignments are computed from
+MOST_PERIODS = 40  # that are measured: the last ones
+PER_PERIOD, TARGETS, COMPARED = 400, 2000, 8  # nodes of a period and of the targets, and classes, that are measured
 
 
 @dataclass(frozen=True)
@@ -46,44 +38,26 @@ class ClassDistance:
 
 @dataclass(frozen=True)
 class Distances:
-    """Of one kind of messages, in the targets' standard deviation.
+    """Of one kind of messages, in the targets' standard deviation."""
 
-    Attributes:
-        mean: Distance of the means, by period.
-        second: Bures distance of the covariances, by period.
-        sliced: Sliced W1, by period.
-        overall: Mean of sliced W1 over periods, noise taken out, weighted by nodes.
-        separation: Share of the variance of labelled messages that lies between classes, chance taken out.
-        classes: Classes against themselves at another time; None where there is one labelled period.
-    """
-
-    mean: list[float]
-    second: list[float]
-    sliced: list[float]
-    overall: float
-    separation: float | None
-    classes: ClassDistance | None
+    mean: list[float]  # distance of the means, by period
+    second: list[float]  # Bures distance of the covariances, by period
+    sliced: list[float]  # sliced W1, by period
+    overall: float  # mean of sliced W1 over periods, noise taken out, weighted by nodes
+    separation: float | None  # share of the variance of labelled messages between classes, chance taken out
+    classes: ClassDistance | None  # classes at different times; None where there is one labelled period
 
 
 @dataclass(frozen=True, repr=False)
 class MessageShift:
-    """Distances to the targets' messages, by correction.
+    """Distances to the targets' messages, by correction."""
 
-    Attributes:
-        path: What the messages are, in words.
-        times: Periods with labelled nodes, the last ones if there are many.
-        count: Labelled nodes of every period.
-        silent: Share of nodes without a message: in every period, and last among the targets.
-        noise: Sliced W1 that the targets would have to a sample of themselves of each period's size.
-        methods: Weightings, and alignments of plain messages.
-    """
-
-    path: str
-    times: list[int]
-    count: list[int]
-    silent: list[float]
-    noise: list[float]
-    methods: dict[str, Distances]
+    path: str  # what the messages are, in words
+    times: list[int]  # periods with labelled nodes, the last ones if there are many
+    count: list[int]  # labelled nodes of every period
+    silent: list[float]  # share of nodes without a message: in every period, and last among the targets
+    noise: list[float]  # sliced W1 that the targets would have to a sample of themselves of each period's size
+    methods: dict[str, Distances]  # weightings, and alignments of plain messages
 
     def average(self, values: list[float]) -> float:
         """Mean over periods, weighted by their nodes."""
@@ -104,12 +78,6 @@ def message_shift(view: View, *, hops: int = 1, seed: int = 0, engine: Engine | 
 
     Where no relation joins target nodes with each other, messages go to another type and back, and time weights,
     which need a time at both ends, are left out. None where there are no messages or no features.
-
-    Args:
-        view: What is looked at.
-        hops: How often messages are passed on.
-        seed: Seed of samples and directions.
-        engine: Where to propagate.
     """
     if not view.num_features:
         return None
@@ -123,37 +91,32 @@ def message_shift(view: View, *, hops: int = 1, seed: int = 0, engine: Engine | 
     step = -(-view.num_features // MOST_COLUMNS)
     x = view.masked.x[:, int(rng.integers(step)) :: step]  # every so many columns: a view, also of a file
     sample = Sample.of(view, rng)
-    weightings, repeats = (WEIGHTINGS, hops) if view.own is not None else (("plain",), 1)
-    measured: dict[str, Distances] = {}
-    for name in weightings:
-        steps = [engine.operator(graph, triple, weighting=name) for triple in path]
-        if name != "plain":
-            measured[name] = sample.measure(_rows(engine, steps * repeats, x, sample.rows), seed)
-            continue
-        nodes = np.union1d(sample.rows, some(view.masked.num_nodes, MOST_NODES, rng))
-        message, place = _rows(engine, steps * repeats, x, nodes), np.searchsorted(nodes, sample.rows)
-        heard = message[place].any(1)
-        measured[name] = sample.measure(message[place], seed)
-        noise = sample.noise(message[place], seed, rng)
-        time, target = view.masked.time[nodes], view.masked.targets()[nodes]
-        for other in ALIGNMENTS:
-            if other == "jjnorm":
-                moved = alignment.jjnorm(message, view.label[nodes], time, target=target)
-            else:
-                moved = (alignment.center if other == "center" else alignment.standardize)(message, time)
-            measured[other] = sample.measure(moved[place], seed)
-    for name, one in measured.items():
-        square = np.average(np.maximum(np.array(one.sliced) ** 2 - noise**2, 0), weights=sample.count)
-        measured[name] = replace(one, overall=float(np.sqrt(square)))
-    silent = 1 - np.bincount(sample.group, heard) / np.bincount(sample.group)
-    return MessageShift(
-        path=_words(path, repeats),
-        times=listed(view.masked.times[view.known[-MOST_PERIODS:]]),
-        count=listed(sample.count),
-        silent=listed(silent),
-        noise=listed(noise),
-        methods={name: measured[name] for name in (*weightings, *ALIGNMENTS)},
-    )
+    weightings, repeats = (WEIGHTINGS, hops) if view.own is not None else ((), 1)
+    dtype = np.float32 if x.dtype.itemsize < 4 else x.dtype  # alignments refuse half precision
+
+    def messages(weighting: str, nodes: np.ndarray) -> np.ndarray:
+        """Of some nodes; the last hop need not be computed for others."""
+        steps = [engine.operator(graph, triple, weighting=weighting) for triple in path]
+        return np.asarray(engine.hops(steps * repeats, x, rows=nodes, dtype=dtype)[-1])
+
+    nodes = np.union1d(sample.rows, some(view.masked.num_nodes, MOST_NODES, rng))
+    message, place = messages("plain", nodes), np.searchsorted(nodes, sample.rows)
+    time, target = view.masked.time[nodes], view.masked.targets()[nodes]
+    aligned: dict[str, Callable[[], np.ndarray]] = {
+        "center": lambda: alignment.center(message, time),
+        "standardize": lambda: alignment.standardize(message, time),
+        "jjnorm": lambda: alignment.jjnorm(message, view.label[nodes], time, target=target),
+    }
+    noise = sample.noise(message[place], seed, rng)
+    methods = {"plain": sample.measure(message[place], noise, seed)}
+    methods |= {name: sample.measure(messages(name, sample.rows), noise, seed) for name in weightings}
+    methods |= {name: sample.measure(align()[place], noise, seed) for name, align in aligned.items()}
+    silent = 1 - np.bincount(sample.group, message[place].any(1)) / np.bincount(sample.group)
+    words = f"messages from {path[0][0]} to {path[0][2]} and back"
+    if len(path) == 1:
+        words = f"messages of {hops} hop{'s' if hops > 1 else ''}, edges in both directions"
+    times = listed(view.masked.times[view.known[-MOST_PERIODS:]])
+    return MessageShift(words, times, listed(sample.count), listed(silent), listed(noise), methods)
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +130,6 @@ class Sample:
 
     @classmethod
     def of(cls, view: View, rng: np.random.Generator) -> Sample:
-        """A random sample; `count` has all labelled nodes of every period."""
         labelled = np.flatnonzero(view.label >= 0)
         period = view.masked.period[labelled]
         everyone = [labelled[period == t] for t in view.known[-MOST_PERIODS:]]
@@ -179,18 +141,17 @@ class Sample:
 
     @property
     def last(self) -> int:
-        """The group of the targets."""
         return len(self.count)
 
-    def measure(self, message: np.ndarray, seed: int) -> Distances:
+    def measure(self, message: np.ndarray, noise: np.ndarray, seed: int) -> Distances:
         """Distances of the sampled messages of one kind, in units of the targets' standard deviation."""
         values = self._scaled(message)
         apart = bounds.shift(values, self.group, num_slices=32, seed=seed)
-        wide = np.sqrt(values.shape[1])
-        mean, second, sliced = (
-            listed(part[: self.last]) for part in (apart.mean / wide, apart.second / wide, apart.sliced)
-        )
-        return Distances(mean, second, sliced, 0.0, self._separation(values), self._classes(values, seed))
+        series = apart.mean / np.sqrt(values.shape[1]), apart.second / np.sqrt(values.shape[1]), apart.sliced
+        mean, second, sliced = (listed(part[: self.last]) for part in series)
+        square = np.average(np.maximum(np.array(sliced) ** 2 - noise**2, 0), weights=self.count)
+        rest = float(np.sqrt(square)), self._separation(values), self._classes(values, seed)
+        return Distances(mean, second, sliced, *rest)
 
     def noise(self, message: np.ndarray, seed: int, rng: np.random.Generator) -> np.ndarray:
         """Sliced W1 between the targets and samples of them as large as those of the periods."""
@@ -234,12 +195,6 @@ class Sample:
         return ClassDistance(*(float(mean) for mean in np.average(table, axis=0, weights=weight)))
 
 
-def _rows(engine: Engine, steps: list[Any], x: np.ndarray, nodes: np.ndarray) -> np.ndarray:
-    """Messages of some nodes; the last hop need not be computed for others."""
-    dtype = np.float32 if x.dtype.itemsize < 4 else x.dtype  # alignments refuse half precision
-    return np.asarray(engine.hops(steps, x, rows=nodes, dtype=dtype)[-1])
-
-
 def _there_and_back(graph: TemporalGraph) -> tuple[Triple, ...] | None:
     """Relations from the target type to another and back."""
     for into in graph.relations:
@@ -247,9 +202,3 @@ def _there_and_back(graph: TemporalGraph) -> tuple[Triple, ...] | None:
         if into[0] != graph.target and back and graph.relations[into].num_edges:
             return (back[0], into)
     return None
-
-
-def _words(path: tuple[Triple, ...], hops: int) -> str:
-    if len(path) == 1:
-        return f"messages of {hops} hop{'s' if hops > 1 else ''}, edges in both directions"
-    return f"messages from {path[0][0]} to {path[0][2]} and back"

@@ -14,28 +14,18 @@ from impact_gnn.checks import listing
 from impact_gnn.engines import Engine, Memory
 from impact_gnn.graph import TemporalGraph
 
-BLOCK = 1 << 22
-"""Edges looked at in one go."""
-
-MOST_EDGES = 1 << 22
-"""Edges that connections are counted on; of larger graphs the in-edges of a sample of nodes."""
+BLOCK = 1 << 22  # edges looked at in one go
+MOST_EDGES = 1 << 22  # that connections are counted on; of larger graphs the in-edges of a sample of nodes
 
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """A masked graph, and the edges among its target type as a homogeneous graph in both directions.
+    """A masked graph, and the edges among its target type as a homogeneous graph in both directions."""
 
-    Attributes:
-        masked: The graph without labels at or after the cutoff.
-        own: The target nodes with the edges among them, undirected; None where there are none.
-        edges: Source and target of its edges without loops, those into a sample of nodes if there are many [2, E].
-        notes: What was done to get there, in sentences.
-    """
-
-    masked: TemporalGraph
-    own: TemporalGraph | None
-    edges: np.ndarray
-    notes: tuple[str, ...]
+    masked: TemporalGraph  # without labels at or after the cutoff
+    own: TemporalGraph | None  # the target nodes with the edges among them, undirected; None where there are none
+    edges: np.ndarray  # of `own` without loops, those into a sample of nodes if there are many [2, E]
+    notes: tuple[str, ...]  # what was done to get there, in sentences
 
     @property
     def label(self) -> np.ndarray:
@@ -45,7 +35,6 @@ class View:
 
     @property
     def num_features(self) -> int:
-        """Columns of the target nodes' features; 0 where there are none."""
         return 0 if self.masked.x is None else self.masked.x.shape[1]
 
     def features(self, rows: np.ndarray, columns: np.ndarray | None = None) -> np.ndarray:
@@ -57,7 +46,6 @@ class View:
 
     @property
     def cutoff(self) -> int:
-        """Labels are known before it."""
         assert self.masked.cutoff is not None  # views are made by masked()
         return self.masked.cutoff
 
@@ -114,9 +102,8 @@ def _has_reverses(edge_index: np.ndarray) -> bool:
     Edges and their reverses are the same collection if sums of random numbers, one for every pair of ends by a hash,
     agree; that those of two different collections agree has a chance of 2^-64.
     """
-    forth = sum(int(_hashed(source, target).sum(dtype=np.uint64)) for source, target in _blocks(edge_index))
-    back = sum(int(_hashed(target, source).sum(dtype=np.uint64)) for source, target in _blocks(edge_index))
-    return (forth - back) % (1 << 64) == 0
+    pairs = ((_hashed(source, target), _hashed(target, source)) for source, target in _blocks(edge_index))
+    return sum(int((forth - back).sum(dtype=np.uint64)) for forth, back in pairs) % (1 << 64) == 0
 
 
 def _hashed(first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -135,12 +122,6 @@ def some(rows: np.ndarray | int, most: int, rng: np.random.Generator) -> np.ndar
     size = rows if isinstance(rows, int) else len(rows)
     chosen = np.arange(size) if size <= most else np.sort(rng.choice(size, most, replace=False))
     return chosen if isinstance(rows, int) else rows[chosen]
-
-
-def standardizer(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean of every column, and what it is multiplied by to have variance 1; zero for constant ones."""
-    spread = x.std(0, dtype=np.float64)
-    return x.mean(0, dtype=np.float64), np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)
 
 
 def recent(num_periods: int) -> int:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from matplotlib.path import Path as Outline
 from matplotlib.ticker import MaxNLocator
 
 from impact_gnn.backtesting import Trial
-from impact_gnn.diagnostics import Diagnosis, MessageShift
+from impact_gnn.diagnostics import MessageShift
 from impact_gnn.diagnostics.connections import Decay, Separability
 from impact_gnn.diagnostics.feature_drift import FeatureDrift
 from impact_gnn.diagnostics.feature_map import FeatureMap
@@ -23,31 +24,31 @@ from impact_gnn.graph import Summary
 from impact_gnn.pipeline import Method
 from impact_gnn.report import svg
 from impact_gnn.report.numbers import named, number, percent, whole
-from impact_gnn.report.svg import FAINT, INK, PALETTE, VARIABLES, from_zero, in_percent, line, ramp, times_across
+from impact_gnn.report.svg import FAINT, INK, PALETTE, VARIABLES, from_zero, in_percent, line, over_time, ramp
 
+# Nodes in the map (more would only hide each other), periods (the last ones) and ticks of the stacked plots.
 MOST_DOTS, MOST_PERIODS, MOST_TICKS = 900, 200, 8
-"""Nodes in the map (more would only hide each other), periods (the last ones) and ticks of the stacked plots."""
-
-DASHES = ((), (5, 2), (1.5, 1.5), (6, 1.5, 1.5, 1.5))
-"""Lines that run close together differ in their dashes too."""
+DASHES = ((), (5, 2), (1.5, 1.5), (6, 1.5, 1.5, 1.5))  # lines that run close together differ in their dashes too
 
 
-@dataclass(frozen=True)
-class Key:
-    """One entry below a figure: a name, the colour and the kind of mark ("line", "dash", "area", "dot")."""
-
-    name: str
-    colour: str
-    mark: str
-
-
-@dataclass(frozen=True)
+@dataclass
 class Figure:
     """A drawing with its caption and key."""
 
-    svg: Markup
     caption: str
-    keys: tuple[Key, ...] = ()
+    keys: Sequence[dict[str, str]] = ()
+    svg: Markup = field(default_factory=Markup)
+
+
+@contextlib.contextmanager
+def drawn(
+    title: str, caption: str, keys: Sequence[dict[str, str]] = (), *, width: float = 360, height: float = 220
+) -> Iterator[tuple[Figure, Axes]]:
+    """A figure, and axes to draw on: what they show when the block ends is its drawing."""
+    figure = Figure(caption, keys)
+    with svg.axes(width, height) as ax:
+        yield figure, ax
+        figure.svg = svg.drawn(ax, title)
 
 
 @dataclass(frozen=True)
@@ -57,15 +58,22 @@ class Labels:
     names: list[str]
     order: list[int]
 
+    def name(self, label: int) -> str:
+        return named(self.names[label])
+
+    @property
+    def coloured(self) -> list[tuple[int, str]]:
+        return list(zip(self.order, PALETTE, strict=False))
+
 
 def array(values: Any) -> np.ndarray:
     """Floats, NaN where nothing is known."""
     return np.array(values, dtype=np.float64)
 
 
-def key(name: str, colour: str, mark: str = "line") -> Key:
-    """A key in a colour of the plots."""
-    return Key(name, VARIABLES.get(colour, colour), mark)
+def key(name: str, colour: str, mark: str = "line") -> dict[str, str]:
+    """One entry below a figure; `mark` is "line", "dash", "area" or "dot"."""
+    return {"name": name, "colour": VARIABLES.get(colour, colour), "mark": mark}
 
 
 def forest(rows: Sequence[Trial], choice: Method) -> Figure | None:
@@ -79,8 +87,11 @@ def forest(rows: Sequence[Trial], choice: Method) -> Figure | None:
     reach = 3 * max(1.0, float(np.sort(np.abs(value))[(len(value) - 1) // 2]), float(value.max()))
     left, right = max(min(float(low.min()), 0), -reach), min(max(float(high.max()), 0), reach)
     margin = 0.05 * max(right - left, 1e-9)
-
-    def draw(ax: Axes) -> None:
+    title = "Difference to plain with its interval, a row per candidate"
+    caption = "Disc: difference over all back-tested periods; bar: its 95% interval; ticks: single periods."
+    caption += " The choice is bold." if any(bold) else ""
+    keys = key("better than plain", PALETTE[0]), key("cannot be told apart", FAINT), key("worse", PALETTE[1])
+    with drawn(title, caption, keys, height=50 + 19 * len(known)) as (figure, ax):
         ax.axvline(0, color=INK, linewidth=1)
         for place, (row, _) in enumerate(known):
             colour = PALETTE[0] if low[place] > 0 else PALETTE[1] if high[place] < 0 else FAINT
@@ -89,8 +100,7 @@ def forest(rows: Sequence[Trial], choice: Method) -> Figure | None:
             ax.plot(ticks, [place] * len(ticks), "|", color=colour, markersize=8, markeredgewidth=1)
             mark = "o" if left <= value[place] <= right else "<"
             ax.plot(np.clip(value[place], left, right), place, mark, color=colour, markersize=6)
-        ax.set_xlim(left - margin, right + margin)
-        ax.set_ylim(len(known) - 0.4, -0.6)
+        ax.set(xlim=(left - margin, right + margin), ylim=(len(known) - 0.4, -0.6))
         ax.set_yticks(range(len(known)), [str(row.method) for row, _ in known])
         for text, heavy in zip(ax.get_yticklabels(), bold, strict=True):
             text.set_fontweight("bold" if heavy else "normal")
@@ -99,29 +109,21 @@ def forest(rows: Sequence[Trial], choice: Method) -> Figure | None:
         ax.spines["left"].set_visible(False)
         ax.xaxis.set_major_locator(MaxNLocator(6))
         ax.set_xlabel("points of accuracy above plain")
-
-    title = "Difference to plain with its interval, a row per candidate"
-    caption = "Disc: difference over all back-tested periods; bar: its 95% interval; ticks: single periods."
-    caption += " The choice is bold." if any(bold) else ""
-    keys = key("better than plain", PALETTE[0]), key("cannot be told apart", FAINT), key("worse", PALETTE[1])
-    return Figure(svg.drawn(title, draw, height=50 + 19 * len(known)), caption, keys)
+    return figure
 
 
 def periods(graph: Summary, cutoff: int) -> Figure:
     """Nodes and known labels by period."""
-    shown, labelled = array(graph.nodes_per_time), array(graph.labelled_per_time)
-
-    def draw(ax: Axes) -> None:
-        _columns(ax, graph.times, [(shown, FAINT, 0.35)])
-        _columns(ax, graph.times, [(labelled, PALETTE[0], 0.85)])
+    keys = key("nodes", FAINT, "area"), key("label known", PALETTE[0], "area")
+    caption = "Nodes of every period. The dotted line is the cutoff: labels from there on were not read."
+    with drawn("Nodes and known labels by period", caption, keys) as (figure, ax):
+        _columns(ax, graph.times, [(array(graph.nodes_per_time), FAINT, 0.35)])
+        _columns(ax, graph.times, [(array(graph.labelled_per_time), PALETTE[0], 0.85)])
         ax.axvline(float(np.searchsorted(graph.times, cutoff)), color=INK, linewidth=1.2, linestyle=":")
         from_zero(ax)
         ax.grid(axis="x", visible=False)
         ax.set_ylabel("nodes")
-
-    keys = key("nodes", FAINT, "area"), key("label known", PALETTE[0], "area")
-    caption = "Nodes of every period. The dotted line is the cutoff: labels from there on were not read."
-    return Figure(svg.drawn("Nodes and known labels by period", draw), caption, keys)
+    return figure
 
 
 def _columns(ax: Axes, times: Sequence[int], stacked: Sequence[tuple[np.ndarray, str, float]]) -> None:
@@ -133,51 +135,34 @@ def _columns(ax: Axes, times: Sequence[int], stacked: Sequence[tuple[np.ndarray,
         bottom = top
     shown = np.arange(0, len(times), -(-len(times) // MOST_TICKS))
     ax.set_xticks(shown + 0.5, [str(times[int(k)]) for k in shown])
-    ax.set_xlim(0, len(times))
-    ax.set_xlabel("period")
-
-
-def findings(diagnosis: Diagnosis, labels: Labels) -> list[list[Figure]]:
-    """The figures of the four assumptions, in their order."""
-    return [
-        label_mix(diagnosis.label_mix, labels),
-        feature_drift(diagnosis.feature_drift, diagnosis.cutoff),
-        separability(diagnosis.separability),
-        decay(diagnosis.decay, diagnosis.separability),
-    ]
+    ax.set(xlim=(0, len(times)), xlabel="period")
 
 
 def label_mix(finding: LabelMix, labels: Labels) -> list[Figure]:
     """The mix of labels by period, and how far each period's is from the past."""
     rest, mix = labels.order[len(PALETTE) :], array(finding.mix)[-MOST_PERIODS:]
-    shares = [(mix[:, one], colour, 0.85) for one, colour in zip(labels.order, PALETTE, strict=False)]
-    keys = [key(named(labels.names[one]), colour, "area") for one, colour in zip(labels.order, PALETTE, strict=False)]
+    shares = [(mix[:, one], colour, 0.85) for one, colour in labels.coloured]
+    keys = [key(labels.name(one), colour, "area") for one, colour in labels.coloured]
     if rest:
         shares.append((mix[:, rest].sum(1), FAINT, 0.85))
-        name = named(labels.names[rest[0]]) if len(rest) == 1 else f"{len(rest)} other labels"
-        keys.append(key(name, FAINT, "area"))
-
-    def draw_mix(ax: Axes) -> None:
+        keys.append(key(labels.name(rest[0]) if len(rest) == 1 else f"{len(rest)} other labels", FAINT, "area"))
+    title, caption = "Share of every label by period", "Known labels of every period that has some."
+    with drawn(title, caption, keys) as (figure, ax):
         _columns(ax, finding.times[-MOST_PERIODS:], shares)
-        ax.set_ylim(0, 1)
         in_percent(ax)
-        ax.set_ylabel("share of known labels")
+        ax.set(ylim=(0, 1), ylabel="share of known labels")
         ax.grid(visible=False)
-
-    def draw_change(ax: Axes) -> None:
-        ax.fill_between(finding.times[1:], finding.noise, color=FAINT, alpha=0.25, linewidth=0)
-        ax.plot(finding.times[1:], finding.to_past, color=PALETTE[0], **line(len(finding.to_past)))
-        times_across(ax)
-        from_zero(ax)
-        in_percent(ax)
-        ax.set_ylabel("labels that changed")
-
-    caption = "Known labels of every period that has some."
-    out = [Figure(svg.drawn("Share of every label by period", draw_mix), caption, tuple(keys))]
+    out = [figure]
     if finding.to_past:
+        title = "Change of the label mix by period, beside what chance gives"
+        caption = "Share of labels that differ between a period and all before it."
         change = key("measured", PALETTE[0]), key("what chance alone gives", FAINT, "area")
-        drawing = svg.drawn("Change of the label mix by period, beside what chance gives", draw_change)
-        out.append(Figure(drawing, "Share of labels that differ between a period and all before it.", change))
+        with drawn(title, caption, change) as (figure, ax):
+            ax.fill_between(finding.times[1:], finding.noise, color=FAINT, alpha=0.25, linewidth=0)
+            ax.plot(finding.times[1:], finding.to_past, color=PALETTE[0], **line(len(finding.to_past)))
+            over_time(ax, "labels that changed")
+            in_percent(ax)
+        out.append(figure)
     return out
 
 
@@ -187,19 +172,14 @@ def feature_drift(finding: FeatureDrift, cutoff: int) -> list[Figure]:
         return []
     all_times = array(finding.all_times)
     later = all_times >= finding.times[0]
-
-    def draw(ax: Axes) -> None:
-        everybody = array(finding.all_drift)[later]
-        ax.plot(all_times[later], everybody, color=PALETTE[1], dashes=DASHES[1], linewidth=1.4)
-        ax.plot(finding.times, array(finding.drift), color=PALETTE[0], **line(len(finding.times)))
-        ax.axvline(cutoff, color=FAINT, linewidth=1, linestyle=":")
-        times_across(ax)
-        from_zero(ax)
-        ax.set_ylabel("in distances between classes")
-
     keys = key("classes, from their own past", PALETTE[0]), key("all nodes, from the labelled", PALETTE[1], "dash")
     caption = "Drift in multiples of the distance between classes; the dotted line is the cutoff."
-    return [Figure(svg.drawn("Drift of the features by period", draw), caption, keys)]
+    with drawn("Drift of the features by period", caption, keys) as (figure, ax):
+        ax.plot(all_times[later], array(finding.all_drift)[later], color=PALETTE[1], dashes=DASHES[1], linewidth=1.4)
+        ax.plot(finding.times, array(finding.drift), color=PALETTE[0], **line(len(finding.times)))
+        ax.axvline(cutoff, color=FAINT, linewidth=1, linestyle=":")
+        over_time(ax, "in distances between classes")
+    return [figure]
 
 
 def separability(finding: Separability) -> list[Figure]:
@@ -209,21 +189,14 @@ def separability(finding: Separability) -> list[Figure]:
     caption = "How much of a node's neighbourhood lies at each distance in time."
     tables = array(finding.same_label), array(finding.different_label)
     offsets, (same, different) = by_offset(array(finding.steps), *tables)
-
-    def draw(ax: Axes) -> None:
+    sides = key("same label", PALETTE[0]), key("different labels", PALETTE[1], "dash")
+    averaged = "Edges by the neighbour's distance in time, averaged over pairs of periods."
+    with drawn("Connections to the past and to the future", averaged, sides) as (figure, ax):
         ax.axvline(0, color=FAINT, linewidth=1, linestyle=":")
         ax.plot(offsets, same, color=PALETTE[0], **line(len(offsets)))
         ax.plot(offsets, different, color=PALETTE[1], dashes=DASHES[1])
-        times_across(ax, "past  ←  neighbour's time − own  →  future")
-        from_zero(ax)
-        ax.set_ylabel("relative to the strongest")
-
-    sides = key("same label", PALETTE[0]), key("different labels", PALETTE[1], "dash")
-    averaged = "Edges by the neighbour's distance in time, averaged over pairs of periods."
-    return [
-        _by_distance(finding.distances, finding.g, PALETTE, "g, fitted", caption),
-        Figure(svg.drawn("Connections to the past and to the future", draw), averaged, sides),
-    ]
+        over_time(ax, "relative to the strongest", "past  ←  neighbour's time − own  →  future")
+    return [_by_distance(finding.distances, finding.g, PALETTE, "g, fitted", caption), figure]
 
 
 def decay(finding: Decay, connections: Separability) -> list[Figure]:
@@ -240,25 +213,19 @@ def _by_distance(
     distances: list[int], curves: dict[str, list[float]], colours: Sequence[str], what: str, caption: str
 ) -> Figure:
     """Curves over the distance in time; the first is drawn solid."""
-
-    def draw(ax: Axes) -> None:
+    keys = [key(name, colours[place], "dash" if place else "line") for place, name in enumerate(curves)]
+    with drawn("Connections by distance in time", caption, keys) as (figure, ax):
         for place, values in enumerate(curves.values()):
             marks = {} if place else line(len(distances))
             ax.plot(distances, values, color=colours[place], dashes=DASHES[place % len(DASHES)], **marks)
-        times_across(ax, "distance in time")
-        from_zero(ax)
-        ax.set_ylabel(what)
-
-    keys = tuple(key(name, colours[place], "dash" if place else "line") for place, name in enumerate(curves))
-    return Figure(svg.drawn("Connections by distance in time", draw), caption, keys)
+        over_time(ax, what, "distance in time")
+    return figure
 
 
 def by_offset(steps: np.ndarray, *tables: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
     """Tables [own, neighbour] averaged over pairs of equal signed distance, each scaled to a largest value of 1."""
     offset, place = np.unique(steps[None, :] - steps[:, None], return_inverse=True)
-    place = place.ravel()
-    count = np.bincount(place)
-    means = [np.bincount(place, table.ravel()) / count for table in tables]
+    means = [np.bincount(place.ravel(), table.ravel()) / np.bincount(place.ravel()) for table in tables]
     return offset, [mean / max(float(mean.max()), 1e-300) for mean in means]
 
 
@@ -268,21 +235,18 @@ def pair_curves(finding: Separability, labels: Labels) -> list[Figure]:
     for curve in finding.curves:
         step = array(curve.neighbour_times)[None, :] - array(curve.own_times)[:, None]
         share = array(curve.share)
-
-        def draw(ax: Axes, step: np.ndarray = step, share: np.ndarray = share) -> None:
+        pair = f"{labels.name(curve.label)} ← {labels.name(curve.neighbour)}"
+        span = key(str(curve.own_times[0]), ramp(0)), key(str(curve.own_times[-1]), ramp(1))
+        title, caption = "Where the neighbours of a label are in time", f"{pair} ({whole(curve.edges)} edges)"
+        with drawn(title, caption, span, width=172, height=150) as (figure, ax):
             for row in range(len(step)):
                 ax.plot(step[row], share[row], color=ramp(row / max(len(step) - 1, 1)), linewidth=1.3)
             met = step[share > 0]
             if len(met):
                 ax.set_xlim(met.min() - 0.6, met.max() + 0.6)
-            times_across(ax, "neighbour's time − own", 4)
-            from_zero(ax, ticks=4)
+            over_time(ax, "", "neighbour's time − own", across=4, up=4)
             in_percent(ax)
-
-        pair = f"{named(labels.names[curve.label])} ← {named(labels.names[curve.neighbour])}"
-        span = key(str(curve.own_times[0]), ramp(0)), key(str(curve.own_times[-1]), ramp(1))
-        drawing = svg.drawn("Where the neighbours of a label are in time", draw, width=172, height=150)
-        out.append(Figure(drawing, f"{pair} ({whole(curve.edges)} edges)", span))
+        out.append(figure)
     return out
 
 
@@ -295,20 +259,17 @@ def shift(measured: MessageShift) -> list[Figure]:
     for name, one in measured.methods.items():
         if one is plain:
             continue
-
-        def draw(ax: Axes, corrected: list[float] = one.sliced) -> None:
-            ax.fill_between(times, measured.noise, color=FAINT, alpha=0.25, linewidth=0)
-            ax.plot(times, plain.sliced, color=INK, linewidth=1.2, dashes=DASHES[1], marker=mark, markersize=4)
-            ax.plot(times, corrected, color=PALETTE[0], linewidth=1.8, marker=mark, markersize=4)
-            times_across(ax, "", 4)
-            from_zero(ax, top, ticks=4)
-
         caption = f"{name}: {number(plain.overall)} → {number(one.overall)}"
         if plain.overall > 0:
             change = one.overall / plain.overall - 1
             caption += f" ({'−' if change < 0 else '+'}{percent(abs(change), 0)})"
         title = "Shift of messages by period, before and after a correction"
-        out.append(Figure(svg.drawn(title, draw, width=172, height=140), caption))
+        with drawn(title, caption, width=172, height=140) as (figure, ax):
+            ax.fill_between(times, measured.noise, color=FAINT, alpha=0.25, linewidth=0)
+            ax.plot(times, plain.sliced, color=INK, linewidth=1.2, dashes=DASHES[1], marker=mark, markersize=4)
+            ax.plot(times, one.sliced, color=PALETTE[0], linewidth=1.8, marker=mark, markersize=4)
+            over_time(ax, "", "", across=4, up=4, top=top)
+        out.append(figure)
     return out
 
 
@@ -317,8 +278,8 @@ def feature_map(picture: FeatureMap, labels: Labels) -> Figure:
     places, label = array(picture.nodes.place), np.array(picture.nodes.label)
     kept = np.unique(np.linspace(0, len(places) - 1, min(len(places), MOST_DOTS)).astype(int))
     places, label = places[kept], label[kept]
-    colour = {one: shade for one, shade in zip(labels.order, PALETTE, strict=False) if (label == one).any()}
-    keys = [key(named(labels.names[one]), shade, "dot") for one, shade in colour.items()]
+    colour = {one: shade for one, shade in labels.coloured if (label == one).any()}
+    keys = [key(labels.name(one), shade, "dot") for one, shade in colour.items()]
     rest = ~np.isin(label, list(colour))
     if rest.any():
         keys.append(key("label unknown or another", FAINT, "dot"))
@@ -331,8 +292,8 @@ def feature_map(picture: FeatureMap, labels: Labels) -> Figure:
     how = "The two main directions of the features (PCA)."
     if picture.embedding == "tsne":
         axes, how = ["t-SNE 1", "t-SNE 2"], "t-SNE keeps neighbourhoods, not distances."
-
-    def draw(ax: Axes) -> None:
+    caption = f"{how} Dots are nodes; lines follow the mean of a class from its first period (ring) to its last (disc)."
+    with drawn("Map of the features", caption, keys, height=300) as (figure, ax):
         for shown, shade in [(rest, FAINT), *((label == one, shade) for one, shade in colour.items())]:
             # Dots as one path of lines without length and with round ends: a tenth of the bytes of markers.
             codes = np.tile([Outline.MOVETO, Outline.LINETO], int(shown.sum()))
@@ -343,25 +304,19 @@ def feature_map(picture: FeatureMap, labels: Labels) -> Figure:
             ax.plot(*path.T, color=shade, linewidth=1.3)
             ax.plot(*path[:1].T, "o", color=shade, markersize=5.5, markerfacecolor="none", markeredgewidth=1.5)
             ax.plot(*path[-1:].T, "o", color=shade, markersize=6, markeredgecolor=INK, markeredgewidth=0.7)
-        ax.set_xlim(low[0] - margin[0], high[0] + margin[0])
-        ax.set_ylim(low[1] - margin[1], high[1] + margin[1])
-        ax.set(xlabel=axes[0], ylabel="".join(axes[1:2]), xticks=[], yticks=[])
+        xlim, ylim = zip(low - margin, high + margin, strict=True)
+        ax.set(xlabel=axes[0], ylabel="".join(axes[1:2]), xticks=[], yticks=[], xlim=xlim, ylim=ylim)
         ax.grid(visible=False)
-
-    caption = f"{how} Dots are nodes; lines follow the mean of a class from its first period (ring) to its last (disc)."
-    return Figure(svg.drawn("Map of the features", draw, height=300), caption, tuple(keys))
+    return figure
 
 
 def histogram(counts: Sequence[int]) -> Figure:
     """Predictions by probability, in equal bins from 0 to 1."""
-
-    def draw(ax: Axes) -> None:
+    caption = "Predictions by the probability of the predicted label."
+    with drawn("How sure the predictions are", caption) as (figure, ax):
         width = 1 / len(counts)
         ax.bar((np.arange(len(counts)) + 0.5) * width, counts, width * 0.92, color=PALETTE[0])
-        ax.set_xlim(0, 1)
         from_zero(ax)
-        ax.set(xlabel="probability of the predicted label", ylabel="nodes")
+        ax.set(xlim=(0, 1), xlabel="probability of the predicted label", ylabel="nodes")
         ax.grid(axis="x", visible=False)
-
-    drawing = svg.drawn("How sure the predictions are", draw)
-    return Figure(drawing, "Predictions by the probability of the predicted label.")
+    return figure

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-NONE = "–"
-"""Stands where there is no number."""
+NONE = "–"  # stands where there is no number
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -24,12 +23,7 @@ def percent(value: float | None, digits: int = 1) -> str:
 
 
 def points(value: float | None) -> str:
-    """A difference of two shares in percentage points, with its sign.
-
-    Example:
-        >>> points(0.0123), points(-0.0123), points(0)
-        ('+1.2', '−1.2', '0.0')
-    """
+    """A difference of two shares in percentage points, with its sign."""
     if value is None:
         return NONE
     rounded = round(100 * value, 1)
@@ -37,12 +31,7 @@ def points(value: float | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time in the unit that suits it.
-
-    Example:
-        >>> duration(4.2), duration(130), duration(7500), duration(59.97), duration(3590)
-        ('4.2 s', '2 min 10 s', '2 h 5 min', '60.0 s', '59 min 50 s')
-    """
+    """A time in the unit that suits it."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     if seconds < 3600:
@@ -51,12 +40,7 @@ def duration(seconds: float) -> str:
 
 
 def listed(items: Sequence[object], most: int = 6) -> str:
-    """Items as a phrase, the first few of many.
-
-    Example:
-        >>> listed(["a", "b", "c"]), listed(["a", "b", "c", "d"], 2), listed(["a"])
-        ('a, b and c', 'a, b and 2 more', 'a')
-    """
+    """Items as a phrase, the first few of many."""
     words = [str(item) for item in items]
     if len(words) > most:
         return f"{', '.join(words[:most])} and {len(words) - most} more"

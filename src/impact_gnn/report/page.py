@@ -17,9 +17,7 @@ from impact_gnn.report.numbers import number, percent
 from impact_gnn.report.summary import RunSummary
 from impact_gnn.report.worries import worries
 
-MOST_LABELS = 12
-"""Labels whose counts are shown at once; the others are one click away."""
-
+MOST_LABELS = 12  # whose counts are shown at once; the others are one click away
 ASSUMPTIONS = (
     "Every period has the same mix of labels.",
     "The features of a class do not depend on time.",
@@ -37,19 +35,9 @@ def write_report(summary: RunSummary, path: Path) -> None:
 
 def render(summary: RunSummary) -> str:
     """The report as text; the same summary gives the same bytes."""
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    options: Any = {"autoescape": True, "undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
+    environment = Environment(loader=FileSystemLoader(Path(__file__).parent), **options)
     environment.filters |= {name: getattr(numbers, name) for name in FILTERS} | {"memory": _files.readable_size}
-    return environment.get_template("template.html.j2").render(page(summary))
-
-
-def page(summary: RunSummary) -> dict[str, Any]:
-    """Everything the template shows beside the summary itself."""
     tested, diagnosis, choice = summary.backtest, summary.diagnosis, summary.choice
     order = np.argsort(-np.array(summary.graph.label_counts), kind="stable").tolist()
     labels = figures.Labels(list(summary.predictions.labels), order)
@@ -57,36 +45,33 @@ def page(summary: RunSummary) -> dict[str, Any]:
     first = tested.full if len(tested.full) > 1 else [r for r in tested.rows if r.status in (Status.FULL, Status.PART)]
     rest = [row for row in tested.rows if row not in first]
     counts = sorted(summary.predictions.labels.items(), key=lambda pair: -pair[1])
-    drawn = figures.findings(diagnosis, labels)
+    drawn = [
+        figures.label_mix(diagnosis.label_mix, labels),
+        figures.feature_drift(diagnosis.feature_drift, diagnosis.cutoff),
+        figures.separability(diagnosis.separability),
+        figures.decay(diagnosis.decay, diagnosis.separability),
+    ]
     shift, picture = diagnosis.shift, diagnosis.feature_map
-    return {
+    content = {
         "summary": summary,
-        "tested": tested,
-        "headline": words.headline(summary),
-        "parts": words.parts(choice),
-        "chosen": words.choice(summary),
+        "words": words,
         "first": first,
         "rest": rest,
         "forest": figures.forest(first, choice),
         "forest_rest": figures.forest(rest, choice),
-        "facts": words.facts(summary),
         "periods": figures.periods(summary.graph, summary.cutoff),
-        "findings": list(zip(diagnosis.findings, ASSUMPTIONS, extras(diagnosis), drawn, strict=True)),
+        "findings": list(zip(diagnosis.findings, ASSUMPTIONS, _extras(diagnosis), drawn, strict=True)),
         "pairs": figures.pair_curves(diagnosis.separability, labels),
-        "shift": shift,
-        "shift_sentences": [] if shift is None else words.shift(shift),
         "shift_panels": [] if shift is None else figures.shift(shift),
         "feature_map": None if picture is None else figures.feature_map(picture, labels),
-        "label_rows": counts[:MOST_LABELS],
-        "more_label_rows": counts[MOST_LABELS:],
+        "label_rows": (counts[:MOST_LABELS], counts[MOST_LABELS:]),
         "histogram": figures.histogram(summary.predictions.histogram),
         "worries": worries(summary),
-        "command": words.command(summary),
-        "options": words.options_of(summary),
     }
+    return environment.get_template("template.html.j2").render(content)
 
 
-def extras(diagnosis: Diagnosis) -> list[str]:
+def _extras(diagnosis: Diagnosis) -> list[str]:
     """Further numbers of every finding, for those who ask for them."""
     out = ["", "", "", ""]
     if (test := diagnosis.label_mix.independence) is not None:

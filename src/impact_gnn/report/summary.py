@@ -13,8 +13,7 @@ from impact_gnn.diagnostics import Diagnosis
 from impact_gnn.graph import Summary
 from impact_gnn.pipeline import Method
 
-SCHEMA = 1
-"""Number of the form of `summary.json`; another form gets another number."""
+SCHEMA = 1  # number of the form of `summary.json`; another form gets another number
 
 
 @dataclass(frozen=True)
@@ -45,21 +44,13 @@ class Fit:
 
 @dataclass(frozen=True)
 class Predictions:
-    """What was predicted.
+    """What was predicted."""
 
-    Attributes:
-        file: Name of the table.
-        count: Nodes that were classified.
-        labels: For every label, in the user's coding, how many got it.
-        mean_probability: Of the predicted label.
-        histogram: Predictions by probability, in ten bins from 0 to 1.
-    """
-
-    file: str
-    count: int
-    labels: dict[str, int]
-    mean_probability: float
-    histogram: list[int]
+    file: str  # name of the table
+    count: int  # nodes that were classified
+    labels: dict[str, int]  # how many got every label, in the user's coding
+    mean_probability: float  # of the predicted label
+    histogram: list[int]  # predictions by probability, in ten bins from 0 to 1
 
 
 @dataclass(frozen=True)
@@ -72,24 +63,11 @@ class Cost:
 
 @dataclass(frozen=True)
 class RunSummary:
-    """What `run` returns and writes.
-
-    Attributes:
-        graph: Sizes, periods and labels.
-        options: What the run was told.
-        command: What was typed; None if it was called from Python.
-        diagnosis: Evidence about the shift.
-        advice: Candidates in the order that the evidence suggests.
-        backtest: How candidates did on the past, and the decision.
-        fit: The final fit.
-        predictions: What was predicted.
-        cost: Time and memory.
-        versions: Of what took part.
-    """
+    """What `run` returns and writes."""
 
     graph: Summary
     options: RunOptions
-    command: str | None
+    command: str | None  # what was typed; None if it was called from Python
     diagnosis: Diagnosis
     advice: Advice
     backtest: Backtest
@@ -100,12 +78,10 @@ class RunSummary:
 
     @property
     def choice(self) -> Method:
-        """The method that was chosen."""
         return self.backtest.choice
 
     @property
     def cutoff(self) -> int:
-        """Labels are known before it."""
         return self.options.cutoff
 
 

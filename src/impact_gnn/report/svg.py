@@ -5,11 +5,12 @@ Figures are drawn in colours that stand for style-sheet variables; text stays te
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import html
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
 import matplotlib as mpl
@@ -20,60 +21,36 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 INK, FAINT, LINE = "#010101", "#020202", "#030303"
+# Colours that tell things apart, also for people who are colour-blind; the page defines them.
 PALETTE = tuple(f"#04040{number}" for number in range(6))
-"""Colours that tell things apart, also for people who are colour-blind; the page defines them."""
-
-VARIABLES = {INK: "currentColor", FAINT: "var(--faint)", LINE: "var(--line)"} | {
-    colour: f"var(--c{number})" for number, colour in enumerate(PALETTE)
-}
+VARIABLES = {INK: "currentColor", FAINT: "var(--faint)", LINE: "var(--line)"}
+VARIABLES |= {colour: f"var(--c{number})" for number, colour in enumerate(PALETTE)}
 
 STYLE: Any = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "impact-gnn",
-    "text.parse_math": False,
-    "font.size": 10.5,
-    "axes.titlesize": 10.5,
-    "xtick.labelsize": 10,
-    "ytick.labelsize": 10,
-    "text.color": INK,
-    "axes.labelcolor": INK,
-    "axes.edgecolor": FAINT,
-    "xtick.color": FAINT,
-    "ytick.color": FAINT,
-    "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": LINE,
-    "grid.linewidth": 0.7,
-    "lines.linewidth": 1.8,
-    "path.simplify": False,
-}
-
-STEPS = [1, 2, 2.5, 5, 10]
-"""Distances of ticks."""
-
+    "svg.fonttype": "none", "svg.hashsalt": "impact-gnn", "text.parse_math": False, "path.simplify": False,
+    "font.size": 10.5, "axes.titlesize": 10.5, "xtick.labelsize": 10, "ytick.labelsize": 10,
+    "text.color": INK, "axes.labelcolor": INK, "xtick.labelcolor": INK, "ytick.labelcolor": INK,
+    "axes.edgecolor": FAINT, "xtick.color": FAINT, "ytick.color": FAINT,
+    "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True,
+    "axes.grid": True, "grid.color": LINE, "grid.linewidth": 0.7, "lines.linewidth": 1.8,
+}  # fmt: skip
+STEPS = [1, 2, 2.5, 5, 10]  # distances of ticks
 NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-
 RAMP = LinearSegmentedColormap.from_list("early to late", ["#3b78d8", "#a65fb5", "#e0812c"])
 
 
-def drawn(title: str, draw: Callable[[Axes], None], *, width: float = 360, height: float = 220) -> Markup:
-    """What a function draws on axes, as an inline SVG.
-
-    Args:
-        title: What the figure shows, for those who cannot see it.
-        draw: Draws on the axes it is given.
-        width: In units of which a letter is about 10 high; the page scales it.
-        height: In the same units.
-    """
+@contextlib.contextmanager
+def axes(width: float, height: float) -> Iterator[Axes]:
+    """Axes in the style of the page; a letter is about 10 units high, and the page scales them."""
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(width / 72, height / 72), layout="constrained")
-        draw(figure.add_subplot())
-        file = io.StringIO()
-        figure.savefig(file, format="svg", transparent=True, metadata=NO_METADATA)
+        yield Figure(figsize=(width / 72, height / 72), layout="constrained").add_subplot()
+
+
+def drawn(ax: Axes, title: str) -> Markup:
+    """What was drawn on axes, as an inline SVG with a title for those who cannot see it."""
+    file, figure = io.StringIO(), ax.figure
+    assert isinstance(figure, Figure)  # not a part of another
+    figure.savefig(file, format="svg", transparent=True, metadata=NO_METADATA)
     return clean(file.getvalue(), title)
 
 
@@ -107,11 +84,14 @@ def ramp(position: float) -> str:
     return to_hex(RAMP(float(position)))  # a whole number would be an index
 
 
-def times_across(ax: Axes, label: str = "period", most: int = 6) -> None:
-    """Times on the x axis: whole numbers, written out."""
+def over_time(
+    ax: Axes, ylabel: str = "", xlabel: str = "period", *, across: int = 6, up: int = 5, top: float | None = None
+) -> None:
+    """Times on the x axis, whole numbers written out; the y axis begins at zero."""
     ax.ticklabel_format(axis="x", useOffset=False, style="plain")
-    ax.xaxis.set_major_locator(MaxNLocator(most, steps=STEPS, integer=True))
-    ax.set_xlabel(label)
+    ax.xaxis.set_major_locator(MaxNLocator(across, steps=STEPS, integer=True))
+    ax.set(xlabel=xlabel, ylabel=ylabel)
+    from_zero(ax, top, up)
 
 
 def from_zero(ax: Axes, top: float | None = None, ticks: int = 5) -> None:

@@ -34,36 +34,23 @@ PARTS = {
 def headline(summary: RunSummary) -> list[tuple[str, str]]:
     """The three lines that matter: what was chosen and why, what was predicted, how sure that is."""
     chosen = str(summary.backtest.decision).replace(" -", " −")
-    return [("Chosen", chosen), ("Predicted", predicted(summary)), ("How sure", how_sure(summary))]
-
-
-def predicted(summary: RunSummary) -> str:
-    """How many nodes got which labels, and where the table is."""
     result = summary.predictions
     most = max(result.labels, key=lambda name: result.labels[name])
-    share = percent(result.labels[most] / result.count, 0)
-    where = f"{counted(result.count, 'node')} at or after {summary.cutoff}, in {result.file}"
-    return f"{where}; most often {named(most)} ({share})."
-
-
-def how_sure(summary: RunSummary) -> str:
-    """Accuracy in the back-test, and what the model itself says."""
-    tested, choice = summary.backtest, summary.choice
-    row, plain = tested.row(choice), tested.row(PLAIN)
-    own = f" The model's own probabilities average {percent(summary.predictions.mean_probability)}."
-    if row is None or plain is None:
-        return f"Nothing was back-tested, so the accuracy to expect is unknown.{own}"
-    text = f"{percent(row.accuracy)} were right in the back-test on {listed(sorted(row.by_fold))}"
-    return f"{text}.{own}" if choice == PLAIN else f"{text} (plain: {percent(plain.accuracy)}).{own}"
+    predicted = (
+        f"{counted(result.count, 'node')} at or after {summary.cutoff}, in {result.file}; "
+        f"most often {named(most)} ({percent(result.labels[most] / result.count, 0)})."
+    )
+    row, plain = summary.backtest.row(summary.choice), summary.backtest.row(PLAIN)
+    sure = "Nothing was back-tested, so the accuracy to expect is unknown."
+    if row is not None and plain is not None:
+        other = "" if summary.choice == PLAIN else f" (plain: {percent(plain.accuracy)})"
+        sure = f"{percent(row.accuracy)} were right in the back-test on {listed(sorted(row.by_fold))}{other}."
+    sure += f" The model's own probabilities average {percent(result.mean_probability)}."
+    return [("Chosen", chosen), ("Predicted", predicted), ("How sure", sure)]
 
 
 def parts(method: Method) -> list[tuple[str, str]]:
-    """What a method is made of, and what every part does.
-
-    Example:
-        >>> [name for name, _ in parts(Method.parse("pmp+labels"))]
-        ['pmp', 'labels']
-    """
+    """What a method is made of, and what every part does."""
     return [(part, PARTS[part]) for part in str(method).split("+")]
 
 
@@ -75,46 +62,28 @@ def choice(summary: RunSummary) -> list[str]:
     if decision.reason is Reason.BETTER:
         better = sum(value > 0 for value in row.by_fold.values())
         shown = [f"{fold}: {points(value)}" for fold, value in sorted(row.by_fold.items())]
-        out = [
-            f"{decision.method} was taken because its difference to plain lies above zero with its whole interval, "
-            "also after that was widened for the number of candidates in the last round.",
-            f"It was better in {better} of {counted(len(shown), 'period')} ({listed(shown, 8)}).",
-        ]
-        if rivals := close_rivals(summary):
+        rule = "its difference to plain lies above zero with its whole interval, also after that was widened"
+        out = [f"{decision.method} was taken because {rule} for the number of candidates in the last round."]
+        out.append(f"It was better in {better} of {counted(len(shown), 'period')} ({listed(shown, 8)}).")
+        # Others, tried to the end, whose interval reaches the value of the choice.
+        value = 0.0 if row.difference is None else row.difference.value
+        others = [(one.method, one.difference) for one in summary.backtest.full if one is not row]
+        if rivals := [method for method, gain in others if gain is not None and gain.high >= value]:
             out.append(f"{listed(rivals)} did about as well; the back-test cannot tell them from the choice.")
     elif decision.reason is Reason.NONE_BETTER:
-        out = [
-            "A correction is taken only if its difference to plain lies above zero with its whole interval, widened "
-            "for the number of candidates in the last round. None did, and a correction that does not pay for "
-            "certain is not worth its risk."
-        ]
+        rule = "its difference to plain lies above zero with its whole interval, widened for the number of candidates"
+        risk = "None did, and a correction that does not pay for certain is not worth its risk."
+        out = [f"A correction is taken only if {rule} in the last round. {risk}"]
     else:
-        out = [
-            "A correction is taken only after it was tried on two periods of the back-test at least. None was, so "
-            "plain stays, whatever the differences above look like."
-        ]
-    return [*out, *_advised(summary)]
-
-
-def close_rivals(summary: RunSummary) -> list[Method]:
-    """Other candidates, tried to the end, whose interval reaches the value of the choice."""
-    chosen = summary.backtest.row(summary.choice)
-    if chosen is None or chosen.difference is None:
-        return []
-    return [
-        row.method for row in summary.backtest.full
-        if row is not chosen and row.difference is not None and row.difference.high >= chosen.difference.value
-    ]  # fmt: skip
-
-
-def _advised(summary: RunSummary) -> list[str]:
+        rule = "A correction is taken only after it was tried on two periods of the back-test at least."
+        out = [f"{rule} None was, so plain stays, whatever the differences above look like."]
     methods = summary.advice.methods
-    if summary.choice not in methods:
-        return []
-    place = methods.index(summary.choice)
-    because = "" if summary.choice == PLAIN else f": {summary.advice.candidates[place].reason}"
-    before = "The diagnosis, made before anything was trained, had put it"
-    return [f"{before} at place {place + 1} of {len(methods)}{because}."]
+    if summary.choice in methods:
+        place = methods.index(summary.choice)
+        because = "" if summary.choice == PLAIN else f": {summary.advice.candidates[place].reason}"
+        before = "The diagnosis, made before anything was trained, had put it"
+        out.append(f"{before} at place {place + 1} of {len(methods)}{because}.")
+    return out
 
 
 def shift(measured: MessageShift) -> list[str]:

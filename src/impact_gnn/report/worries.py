@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -13,20 +13,16 @@ from impact_gnn.report.numbers import counted, listed, named, number, percent, w
 from impact_gnn.report.summary import RunSummary
 
 FEW_FOLDS = 3
-THIN = 20
-"""Known labels below which a period or a class counts as thin."""
-
-SILENT, UNSURE, OVERCONFIDENT, OTHER_MIX = 0.2, 0.1, 0.1, 0.2
-"""Shares from which on they are worth a sentence."""
+THIN = 20  # known labels below which a period or a class counts as thin
+SILENT, UNSURE, OVERCONFIDENT, OTHER_MIX = 0.2, 0.1, 0.1, 0.2  # shares from which on they are worth a sentence
 
 
 def worries(summary: RunSummary) -> list[str]:
     """Sentences, the gravest kind first; the last says what no back-test can see."""
-    return [
-        *(text for check in CHECKS for text in check(summary)),
-        "A back-test shows how the method did in the past. Something that happens for the first time in the periods "
-        "to predict cannot be seen in it.",
-    ]
+    new = "Something that happens for the first time in the periods to predict cannot be seen in it."
+    past = f"A back-test shows how the method did in the past. {new}"
+    kinds = backtest, horizon, assumptions, targets, predictions
+    return [*(text for kind in kinds for text in kind(summary)), past]
 
 
 def backtest(summary: RunSummary) -> Iterator[str]:
@@ -36,15 +32,11 @@ def backtest(summary: RunSummary) -> Iterator[str]:
         yield "Nothing could be back-tested, so neither the accuracy nor the use of any correction is known."
         return
     if not tested.finished:
-        yield (
-            "Time ran out before the back-test was complete. A faster machine or a larger budget may try more "
-            "and choose otherwise, so this choice may not repeat."
-        )
+        more = "A faster machine or a larger budget may try more and choose otherwise, so this choice may not repeat."
+        yield f"Time ran out before the back-test was complete. {more}"
     if len(tested.folds) < FEW_FOLDS:
-        yield (
-            f"The choice rests on {counted(len(tested.folds), 'back-tested period')} only; how much periods differ "
-            f"from each other can hardly be seen."
-        )
+        few = counted(len(tested.folds), "back-tested period")
+        yield f"The choice rests on {few} only; how much periods differ from each other can hardly be seen."
     failed = [row.method for row in tested.rows if row.status is Status.FAILED]
     if failed:
         yield f"{listed(failed)} could not be fitted and {'was' if len(failed) == 1 else 'were'} left out."
@@ -60,17 +52,13 @@ def horizon(summary: RunSummary) -> Iterator[str]:
     times, labelled = np.array(summary.graph.times), np.array(summary.graph.labelled_per_time)
     ahead = times[times >= summary.cutoff]
     if len(ahead) > 1:
-        yield (
-            f"There are {len(ahead)} periods to predict, from {ahead[0]} to {ahead[-1]}; the back-test looked "
-            f"one period ahead. Expect later periods to be less certain."
-        )
+        later = "the back-test looked one period ahead. Expect later periods to be less certain."
+        yield f"There are {len(ahead)} periods to predict, from {ahead[0]} to {ahead[-1]}; {later}"
     known = np.flatnonzero((times < summary.cutoff) & (labelled > 0))
     between = int((times < summary.cutoff).sum() - known[-1] - 1)
     if between > 0:
-        yield (
-            f"The last {counted(between, 'period')} before the cutoff {'has' if between == 1 else 'have'} no labels, "
-            f"so the model looks further ahead than the back-test did."
-        )
+        gap = f"The last {counted(between, 'period')} before the cutoff {'has' if between == 1 else 'have'} no labels"
+        yield f"{gap}, so the model looks further ahead than the back-test did."
     thin = [times[k] for k in known[-5:] if labelled[k] < THIN]
     if thin:
         yield f"Recent periods with fewer than {THIN} known labels: {listed(thin)}."
@@ -92,10 +80,8 @@ def assumptions(summary: RunSummary) -> Iterator[str]:
         yield text if "recency" in used else f"{text} Candidates with recency let recent labels count more."
     weighted = sorted(used & {"pmp", "genpmp", "pny"})
     if diagnosis.separability.verdict is Verdict.FAILS and weighted:
-        yield (
-            f"{listed(weighted)} supposes that connections depend on the distance in time only, which fails here; it "
-            f"was chosen because it paid in the back-test."
-        )
+        text = f"{listed(weighted)} supposes that connections depend on the distance in time only, which fails here"
+        yield f"{text}; it was chosen because it paid in the back-test."
     blind = [finding.name for finding in diagnosis.findings if finding.verdict is Verdict.CANNOT_TELL]
     if blind:
         yield f"Could not be judged on this graph: {listed(blind)}."
@@ -109,19 +95,15 @@ def targets(summary: RunSummary) -> Iterator[str]:
         seen = (times < summary.cutoff) & (times >= drift.times[0])
         before, after = away[seen].max(), away[times >= summary.cutoff].max()
         if after > 1.2 * before > 0:
-            yield (
-                f"Features of the nodes to predict lie further from the labelled ones ({number(after, 2)} class "
-                f"distances) than those of any labelled period ({number(before, 2)})."
-            )
+            further = f"lie further from the labelled ones ({number(after, 2)} class distances)"
+            yield f"Features of the nodes to predict {further} than those of any labelled period ({number(before, 2)})."
     if shift is not None and shift.silent[-1] >= SILENT:
         yield f"{percent(shift.silent[-1], 0)} of the nodes to predict have no neighbour that says anything about them."
     counts = array(list(summary.predictions.labels.values()))
     other = 0.5 * float(np.abs(counts / counts.sum() - array(summary.diagnosis.label_mix.mix)[-1]).sum())
     if other >= OTHER_MIX:
-        yield (
-            f"The mix of the predicted labels differs by {percent(other, 0)} from that of the last labelled period. "
-            f"That may be true, or a lean of the model."
-        )
+        mix = f"The mix of the predicted labels differs by {percent(other, 0)} from that of the last labelled period"
+        yield f"{mix}. That may be true, or a lean of the model."
 
 
 def predictions(summary: RunSummary) -> Iterator[str]:
@@ -132,10 +114,8 @@ def predictions(summary: RunSummary) -> Iterator[str]:
         yield f"{percent(unsure, 0)} of the predictions have a probability below one half."
     row = summary.backtest.row(summary.choice)
     if row is not None and row.accuracy is not None and result.mean_probability - row.accuracy >= OVERCONFIDENT:
-        yield (
-            f"The probabilities average {percent(result.mean_probability)}, but {percent(row.accuracy)} were right in "
-            f"the back-test: the model is surer than it should be."
-        )
+        said, right = percent(result.mean_probability), f"{percent(row.accuracy)} were right in the back-test"
+        yield f"The probabilities average {said}, but {right}: the model is surer than it should be."
     labels = zip(result.labels.items(), summary.graph.label_counts, strict=True)
     rare = [named(name) for (name, _), known in labels if known < THIN]
     if rare:
@@ -143,6 +123,3 @@ def predictions(summary: RunSummary) -> Iterator[str]:
     never = [named(name) for name, count in result.labels.items() if count == 0]
     if never:
         yield f"Never predicted for any of the {whole(result.count)} nodes: {listed(never)}."
-
-
-CHECKS: tuple[Callable[[RunSummary], Iterator[str]], ...] = (backtest, horizon, assumptions, targets, predictions)
