@@ -46,7 +46,7 @@ class HopTask:
 
     Args:
         hops: Matrices [N, f_k], hop 0 (the features themselves) first; arrays, tensors, memory maps, or anything
-            with `shape` and `rows(index)`. What is in files stays there, and a batch reads its own rows.
+            with `shape` and `rows(index)`. What is in files stays there; `fit` and `predict` read it in long runs.
         label_hops: Label hops [N, num_labels], or nothing.
 
     Example:
@@ -84,13 +84,27 @@ class HopTask:
     def label_channels(self) -> list[int]:
         return [values.shape[1] for values in self.label_hops]
 
+    @property
+    def in_files(self) -> bool:
+        """Whether a hop is not in memory, so that rows are better asked for many at a time (`loaded`)."""
+        return not all(isinstance(values, Tensor) for values in (*self.hops, *self.label_hops))
+
     def to(self, device: torch.device) -> HopTask:
         """The same task whose batches arrive on `device`."""
         return self if device == self.device else HopTask(self.hops, self.label_hops, device)
 
+    def loaded(self, rows: Tensor) -> HopTask:
+        """A task in memory that holds just these rows, as rows 0 .. n−1."""
+        return HopTask(*self._picked(rows), self.device)
+
     def logits(self, model: nn.Module, rows: Tensor) -> Tensor:
-        picked = ([_rows(values, rows, self.device) for values in part] for part in (self.hops, self.label_hops))
-        return model(*picked)
+        return model(*self._picked(rows))
+
+    def _picked(self, rows: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        hops, label_hops = (
+            [_rows(values, rows, self.device) for values in part] for part in (self.hops, self.label_hops)
+        )
+        return hops, label_hops
 
     def fingerprint(self) -> str:
         return _fingerprint([*self.hops, *self.label_hops])
@@ -186,17 +200,18 @@ def _placed(values: np.ndarray | Tensor, device: torch.device) -> np.ndarray | T
 
 
 def _rows(values: np.ndarray | Tensor, rows: Tensor, device: torch.device) -> Tensor:
+    """The rows in the order given; files are asked in increasing order, so that every page is touched once."""
     if isinstance(values, Tensor):
         return values[rows]
-    index = rows.cpu().numpy()
+    index, position = np.unique(rows.cpu().numpy(), return_inverse=True)
     taken = values[index] if isinstance(values, np.ndarray) else values.rows(index)
-    return torch.from_numpy(np.asarray(taken, np.float32)).to(device)
+    return torch.from_numpy(np.asarray(taken, np.float32)[position]).to(device)
 
 
 def _fingerprint(arrays: Sequence[np.ndarray | Tensor]) -> str:
     digest = hashlib.sha256()
     for values in arrays:
-        sample = torch.linspace(0, max(len(values) - 1, 0), min(SAMPLED_ROWS, len(values))).long()
+        sample = torch.linspace(0, max(values.shape[0] - 1, 0), min(SAMPLED_ROWS, values.shape[0])).long()
         digest.update(repr(tuple(values.shape)).encode())
         device = getattr(values, "device", torch.device("cpu"))
         digest.update(_rows(values, sample.to(device), device).cpu().numpy().tobytes())

@@ -23,12 +23,15 @@ from impact_gnn import checks
 from impact_gnn.checks import InputError
 from impact_gnn.nn import checkpoint
 from impact_gnn.nn.curriculum import Curriculum
-from impact_gnn.nn.tasks import Split, Task
+from impact_gnn.nn.tasks import HopTask, Split, Task
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
 PRECISIONS = ("float32", "mixed")
 VIEW = 65536
 """Rows whose logits are computed in one go when nothing is learned from them."""
+RUN_BYTES = 1 << 28
+"""Rows in files are read so many bytes (as float32) at a time: a few thousand random rows touch nearly as many pages
+of a column slice as a hundred times as many do."""
 
 
 class Diverged(RuntimeError):  # noqa: N818 - it reads as a sentence: fit(...) Diverged
@@ -237,10 +240,10 @@ class _Run:
         """One pass over the rows to train on; the mean loss."""
         self.model.train()
         total = weights = torch.zeros((), device=self.device)
-        for rows in self.batches():
+        for task, at, rows in self.batches():
             self.optimizer.zero_grad(set_to_none=True)
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.training.precision == "mixed"):
-                logits = self.task.logits(self.model, rows)
+                logits = task.logits(self.model, at)
             each = cross_entropy(logits.float(), self.labels[rows], reduction="none")
             weight = torch.ones_like(each) if self.weight is None else self.weight[rows]
             if self.training.curriculum is not None:
@@ -256,14 +259,12 @@ class _Run:
             )
         return loss
 
-    def batches(self) -> Iterator[Tensor]:
-        """The rows to train on: all at once, or in random order and pieces."""
-        size = self.training.batch_size
-        if size is None or (size >= len(self.train_rows) and not self.task.by_rows):
-            yield self.train_rows
-            return
-        order = torch.randperm(len(self.train_rows)).to(self.device)
-        yield from self.train_rows[order].split(size)
+    def batches(self) -> Iterator[tuple[Task, Tensor, Tensor]]:
+        """The rows to train on, all at once, or in random order and pieces; see `_served`."""
+        size, rows = self.training.batch_size, self.train_rows
+        if size is None:
+            return _served(self.task, rows, len(rows))
+        return _served(self.task, rows[torch.randperm(len(rows)).to(self.device)], size)
 
     def score(self, epoch: int) -> float:
         """Accuracy on the rows to choose by."""
@@ -333,8 +334,20 @@ def _evaluated(model: nn.Module, task: Task, rows: Tensor, size: int) -> Tensor:
     """Logits of rows without learning from them; the model is left in evaluation mode."""
     model.eval()
     with torch.no_grad():
-        pieces = rows.split(size) if task.by_rows else [rows]
-        return torch.cat([task.logits(model, piece) for piece in pieces])
+        served = _served(task, rows, size if task.by_rows else max(len(rows), 1))
+        return torch.cat([part.logits(model, at) for part, at, _ in served])
+
+
+def _served(task: Task, rows: Tensor, size: int) -> Iterator[tuple[Task, Tensor, Tensor]]:
+    """Every `size` rows, in order: a task, the rows' numbers in it, and the rows; files are read in long runs."""
+    if not isinstance(task, HopTask) or not task.in_files:
+        yield from ((task, part, part) for part in rows.split(size))
+        return
+    batches = RUN_BYTES // max(4 * size * sum(task.in_channels + task.label_channels), 1)
+    for run in rows.split(size * max(batches, 1)):
+        loaded = task.loaded(run)
+        numbers = torch.arange(len(run), device=run.device)
+        yield from ((loaded, at, part) for at, part in zip(numbers.split(size), run.split(size), strict=True))
 
 
 def _check(labels: np.ndarray, split: Split, task: Task, training: Training) -> None:
