@@ -43,8 +43,7 @@ class JJSums:
     def compute(self) -> Array:
         """α per period: α² = (σ²_target − ν²_t)/σ²_t, zero where that is negative, 1 where it is undefined.
 
-        It is undefined for a period with fewer than two labelled nodes or no spread within its communities,
-        and everywhere when there are fewer than two targets.
+        That is with fewer than two labelled nodes or targets, or no spread within communities.
         """
         measurable = (self.count > 1) & (self.within > 0) & (self.num_targets > 1)
         goal = self.spread / where(self.num_targets > 1, self.num_targets - 1, 1.0)
@@ -68,11 +67,8 @@ def jjnorm(message: Array, label: Array, time: Array, *, target: Array) -> Array
 
     Example:
         >>> message = np.array([[0.0], [2.0], [10.0], [14.0]])
-        >>> jjnorm(message, [0, 0, -1, -1], [1, 1, 2, 2], target=np.array([False, False, True, True]))
-        array([[-1.],
-               [ 3.],
-               [10.],
-               [14.]])
+        >>> jjnorm(message, [0, 0, -1, -1], [1, 1, 2, 2], target=np.array([False, False, True, True])).ravel()
+        array([-1., 3., 10., 14.])
     """
     communities = Communities.of(label, time, target, message)
     return jjnorm_by(as_message(message, len(communities.group)), communities)
@@ -101,8 +97,7 @@ def apply_jjnorm(message: Array, communities: Communities, moments: Moments, sca
 def _tables(moments: Moments, scale: Array, num_labels: int) -> tuple[Array, Array, Array]:
     """Origin, scale and goal of every community."""
     spread_out = scale[:, None] + like(np.zeros((1, num_labels)), scale)
-    means = moments.mean[:-1]
-    return means, spread_out.reshape(-1), means
+    return moments.mean[:-1], spread_out.reshape(-1), moments.mean[:-1]
 
 
 def _pullback(

@@ -14,40 +14,27 @@ from impact_gnn._array import Array, cast, group_map, group_scatter, is_torch, l
 from impact_gnn.alignment.sums import Communities, as_message
 from impact_gnn.checks import InputError
 
-EIGENVALUE_FLOOR = 1e-6
-"""Smallest eigenvalue of a covariance, as a share of its mean eigenvalue: a singular one must not give NaN."""
-
-MOST_BYTES = 2 << 30
-"""Most memory the covariances of all communities may take."""
+EIGENVALUE_FLOOR = 1e-6  # of a covariance, as a share of its mean eigenvalue: a singular one must not give NaN
+MOST_BYTES = 2 << 30  # that the covariances of all communities may take
 
 
 class Connectivity(Protocol):
     """What PNY asks of a relative connectivity: `impact_gnn.connectivity` estimates one."""
 
     @property
-    def times(self) -> np.ndarray:
-        """The sorted distinct times."""
+    def times(self) -> np.ndarray: ...
 
     @property
-    def num_labels(self) -> int:
-        """The number of classes."""
+    def num_labels(self) -> int: ...
 
     def label_mass(self, table: np.ndarray) -> np.ndarray:
         """Σ_t̃ table[t, t̃]·P(y, t, ỹ, t̃) as [Y, T, Y]."""
 
 
 def pny(
-    message: Array,
-    previous: Array,
-    label: Array,
-    time: Array,
-    *,
-    target: Array,
-    connectivity: Connectivity,
-    degree: Array | None = None,
-    table: np.ndarray | None = None,
-    map: str = "transport",
-) -> Array:
+    message: Array, previous: Array, label: Array, time: Array, *, target: Array, connectivity: Connectivity,
+    degree: Array | None = None, table: np.ndarray | None = None, map: str = "transport",
+) -> Array:  # fmt: skip
     """Maps the covariance of every labelled community to the one its label should have at the last time.
 
     M_v ← A_yt (M_v − μ_y) + μ_y with A_yt Σ(y,t) A_ytᵀ = Σ(y,t_max) and μ_y the mean message of the label. The
@@ -105,14 +92,9 @@ def coefficients(
 
 
 def pny_by(
-    message: Array,
-    previous: Array,
-    communities: Communities,
-    weights: np.ndarray,
-    *,
-    map: str = "transport",
+    message: Array, previous: Array, communities: Communities, weights: np.ndarray, *, map: str = "transport",
     exact_gradient: bool = True,
-) -> Array:
+) -> Array:  # fmt: skip
     """`pny` with grouping and coefficients made before.
 
     `exact_gradient=False` takes the maps for constants when gradients are computed: no gradient flows into

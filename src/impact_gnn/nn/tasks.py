@@ -16,23 +16,20 @@ from impact_gnn.checks import InputError
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.nn.sparse import Propagation
 
-SAMPLED_ROWS = 64
-"""Rows that go into a fingerprint."""
+SAMPLED_ROWS = 64  # that go into a fingerprint
 
 
 class Task(Protocol):
     """How a model is asked for the logits of some rows."""
 
     @property
-    def num_rows(self) -> int:
-        """Number of rows there are."""
+    def num_rows(self) -> int: ...
 
     @property
     def by_rows(self) -> bool:
         """Whether rows can be computed apart from each other, so that mini batches save work."""
 
-    def to(self, device: torch.device) -> Task:
-        """The same on a device."""
+    def to(self, device: torch.device) -> Task: ...
 
     def logits(self, model: nn.Module, rows: Tensor) -> Tensor:
         """Logits of the rows [n, num_labels]."""
@@ -77,7 +74,6 @@ class HopTask:
 
     @property
     def in_channels(self) -> list[int]:
-        """Columns of every hop, as models want to be told."""
         return [values.shape[1] for values in self.hops]
 
     @property
@@ -90,7 +86,6 @@ class HopTask:
         return not all(isinstance(values, Tensor) for values in (*self.hops, *self.label_hops))
 
     def to(self, device: torch.device) -> HopTask:
-        """The same task whose batches arrive on `device`."""
         return self if device == self.device else HopTask(self.hops, self.label_hops, device)
 
     def loaded(self, rows: Tensor) -> HopTask:
@@ -138,7 +133,6 @@ class GraphTask:
         return self if device == self.x.device else GraphTask(self.x.to(device), self.propagation)
 
     def logits(self, model: nn.Module, rows: Tensor) -> Tensor:
-        """Logits of the rows, computed with those of all nodes."""
         return model(self.x, self.propagation)[rows]
 
     def fingerprint(self) -> str:
@@ -154,7 +148,6 @@ class Split:
 
     @property
     def all(self) -> np.ndarray:
-        """Every labelled row."""
         return np.concatenate([self.train, self.valid])
 
     def without_choice(self) -> Split:
@@ -163,11 +156,7 @@ class Split:
 
 
 def split_rows(graph: TemporalGraph, *, valid: int = 1) -> Split:
-    """Labelled rows of a view: the last `valid` labelled periods before its cutoff to choose by, the rest to train on.
-
-    Args:
-        graph: A view made by `masked(cutoff)`.
-        valid: Number of periods held out; 0 for none.
+    """Labelled rows of a view: those of the last `valid` labelled periods to choose by, the others to train on.
 
     Example:
         >>> g = TemporalGraph(y=[0, 1, 0, 1, -1], time=[1, 1, 2, 4, 5], edge_index=np.zeros((2, 0), dtype=int))

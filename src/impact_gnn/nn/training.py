@@ -1,8 +1,7 @@
 """The one training loop: full batch and mini batch, early stopping, resuming, refitting.
 
-The loop is given labels in which everything it must not see is −1, rows to train on and rows to choose by; it
-reads no other label. The epoch is chosen on the rows to choose by, which `split_rows` takes from the last
-labelled periods: the best stand-in for the future that the past has.
+It reads labels of rows to train on and of rows to choose the epoch by, which `split_rows` takes from the last labelled
+periods: the best stand-in for the future that the past has.
 """
 
 from __future__ import annotations
@@ -53,9 +52,6 @@ class Training:
     """How to train.
 
     Args:
-        epochs: Most epochs.
-        lr: Learning rate of Adam.
-        weight_decay: Weight decay of Adam.
         batch_size: Rows in a step; None for all at once. Models on whole graphs take no batches.
         patience: Stop after so many epochs without a better score; None to use all epochs.
         seed: Seed of initial weights, batches and dropout. On CPU the same seed gives the same bits.
@@ -65,7 +61,6 @@ class Training:
         curriculum: Easy rows first; None for all rows from the beginning.
         checkpoint: File to resume from if it exists and to write to; None for none.
         checkpoint_every: Epochs between two writings.
-        progress: Called after every epoch.
     """
 
     epochs: int = 200
@@ -89,12 +84,11 @@ class Training:
             value = getattr(self, name)
             if value is not None and checks.whole_number(name, value) < 1:
                 raise InputError(f"{name}={value} must be at least 1.")
-        for name, least in (("lr", 0.0), ("weight_decay", 0.0)):
-            if not getattr(self, name) >= least:
-                raise InputError(f"{name}={getattr(self, name)} must be at least {least:g}.")
+        for name in ("lr", "weight_decay"):
+            if not getattr(self, name) >= 0:
+                raise InputError(f"{name}={getattr(self, name)} must be at least 0.")
 
     def chosen_device(self) -> torch.device:
-        """The device that "auto" stands for here."""
         if self.device != "auto":
             return torch.device(self.device)
         if torch.cuda.is_available():
@@ -104,11 +98,7 @@ class Training:
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """A trained model: the weights of the best epoch (on the CPU), how good it was, and all epochs before and after.
-
-    After a refit the weights are those of the refit; `best_epoch`, `valid_score` and `history` tell how the number
-    of epochs was chosen.
-    """
+    """A trained model: the weights of the best epoch, or of the refit (on the CPU), and how that epoch was chosen."""
 
     model: nn.Module
     state: dict[str, Tensor]
@@ -118,26 +108,17 @@ class Result:
 
 
 def fit(
-    build: Callable[[], nn.Module],
-    task: Task,
-    labels: np.ndarray,
-    split: Split,
-    training: Training | None = None,
-    *,
+    build: Callable[[], nn.Module], task: Task, labels: np.ndarray, split: Split, training: Training | None = None, *,
     sample_weight: np.ndarray | None = None,
-) -> Result:
+) -> Result:  # fmt: skip
     """Trains a model and returns it as it was at its best epoch.
 
     Minimises Σ w·cross-entropy / Σ w over the rows to train on with Adam. Without rows to choose by, the last
     epoch is the best one.
 
-    Args:
-        build: Makes the untrained model; called after the seed is set, and again for a refit.
-        task: `HopTask` for decoupled models, `GraphTask` for spatial ones.
-        labels: Labels [N]; −1 for everything that must not be seen.
-        split: Rows to train on and rows to choose by.
-        training: Options.
-        sample_weight: What every row counts in the loss [N]; by default all the same.
+    `build` makes the untrained model, after the seed is set and again for a refit; `task` is a `HopTask` for decoupled
+    models, a `GraphTask` for spatial ones; `labels` [N] are −1 where they must not be seen; `sample_weight` [N] is what
+    every row counts in the loss, by default 1.
 
     Example:
         >>> from impact_gnn.data.tsbm import tsbm
@@ -175,14 +156,9 @@ class _Run:
     """One training from the seed (or a checkpoint) to the last epoch."""
 
     def __init__(
-        self,
-        build: Callable[[], nn.Module],
-        task: Task,
-        labels: np.ndarray,
-        split: Split,
-        training: Training,
+        self, build: Callable[[], nn.Module], task: Task, labels: np.ndarray, split: Split, training: Training,
         weight: np.ndarray | None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.build, self.training = build, training
         self.device = training.chosen_device()
         self.task = task.to(self.device)
@@ -200,9 +176,8 @@ class _Run:
         with torch.random.fork_rng(devices=cuda):
             torch.manual_seed(self.training.seed)
             self.model = self.build().to(self.device)
-            self.optimizer = torch.optim.Adam(
-                self.model.parameters(), lr=self.training.lr, weight_decay=self.training.weight_decay
-            )
+            options = {"lr": self.training.lr, "weight_decay": self.training.weight_decay}
+            self.optimizer = torch.optim.Adam(self.model.parameters(), **options)
             self.resume()
             self.loop()
         self.model.load_state_dict(self.best_state)
@@ -212,7 +187,6 @@ class _Run:
         return Result(self.model, state, self.best_epoch, score, self.history)
 
     def loop(self) -> None:
-        """All epochs that are still to do."""
         training = self.training
         before = self.history[-1].seconds if self.history else 0.0
         start = time.perf_counter()
@@ -232,12 +206,10 @@ class _Run:
                 training.progress(self.history[-1])
 
     def exhausted(self) -> bool:
-        """Whether patience has run out."""
         patience = self.training.patience
         return patience is not None and len(self.valid_rows) > 0 and len(self.history) - self.best_epoch >= patience
 
     def one_epoch(self, epoch: int) -> float:
-        """One pass over the rows to train on; the mean loss."""
         self.model.train()
         total = weights = torch.zeros((), device=self.device)
         for task, at, rows in self.batches():
@@ -254,9 +226,8 @@ class _Run:
             total, weights = total + loss_sum.detach(), weights + weight_sum
         loss = float(total / weights.clamp(min=1e-12))
         if not math.isfinite(loss):
-            raise Diverged(
-                f"the loss became {loss} in epoch {epoch}; lower lr ({self.training.lr:g}) or scale the features."
-            )
+            advice = f"lower lr ({self.training.lr:g}) or scale the features."
+            raise Diverged(f"the loss became {loss} in epoch {epoch}; {advice}")
         return loss
 
     def batches(self) -> Iterator[tuple[Task, Tensor, Tensor]]:
@@ -267,7 +238,6 @@ class _Run:
         return _served(self.task, rows[torch.randperm(len(rows)).to(self.device)], size)
 
     def score(self, epoch: int) -> float:
-        """Accuracy on the rows to choose by."""
         if not len(self.valid_rows):
             return math.nan
         logits = _evaluated(self.model, self.task, self.valid_rows, VIEW)
@@ -275,15 +245,11 @@ class _Run:
             raise Diverged(f"the logits are not finite after epoch {epoch}; lower lr ({self.training.lr:g}).")
         return float((logits.argmax(1) == self.labels[self.valid_rows]).float().mean())
 
-    # -- checkpoints ---------------------------------------------------------------------------------------
-
     def fingerprint(self) -> str:
         """What must be the same for a checkpoint to be resumed."""
         free = ("epochs", "progress", "checkpoint", "checkpoint_every", "refit", "patience", "device")
-        options = {
-            name: value for name, value in asdict(replace(self.training, progress=None)).items() if name not in free
-        }
-        digest = hashlib.sha256(repr(sorted(options.items())).encode())
+        options = sorted(asdict(replace(self.training, progress=None)).items())
+        digest = hashlib.sha256(repr([each for each in options if each[0] not in free]).encode())
         shapes = [(name, tuple(value.shape)) for name, value in self.model.state_dict().items()]
         digest.update(repr((shapes, self.task.fingerprint())).encode())
         weight = torch.empty(0) if self.weight is None else self.weight
@@ -292,7 +258,6 @@ class _Run:
         return digest.hexdigest()
 
     def save(self, path: Path) -> None:
-        """Writes everything that the rest of the training depends on."""
         random = {"cpu": torch.get_rng_state()}
         if self.device.type == "cuda":
             random["cuda"] = torch.cuda.get_rng_state(self.device)
@@ -305,7 +270,6 @@ class _Run:
         checkpoint.save(path, parts, note)
 
     def resume(self) -> None:
-        """Takes up where a checkpoint left off, if there is one."""
         path = self.training.checkpoint
         if path is None or not path.exists():
             return
