@@ -1,4 +1,4 @@
-"""Torch forms of the grouped operations; those that layers train through have their gradient written out.
+"""Torch forms of the operations of `impact_gnn._array`; those that layers train through have their gradient written.
 
 Tensors in CPU memory share it with numpy, so both directions run the numba kernels. Imported once a tensor has arrived.
 """
@@ -17,15 +17,11 @@ from torch.autograd.function import once_differentiable
 
 from impact_gnn._array import kernels, matrices
 
-GATHERED = 1 << 22
-"""Elements of maps that may be gathered row by row on a device: one batched product beats a loop over groups."""
-
-ALONE = 64
-"""Columns from which an eigendecomposition is a thread's work."""
+GATHERED = 1 << 22  # elements of maps gathered row by row on a device: one batched product beats a loop over groups
+ALONE = 64  # columns from which an eigendecomposition is a thread's work
 
 
 def group_moments(values: Tensor, group: Tensor, num_groups: int) -> tuple[Tensor, Tensor, Tensor]:
-    """See `impact_gnn._array.group_moments`."""
     if _shares_memory(values) and not values.requires_grad:
         count, mean, squares = kernels.moments(values.numpy(), group.numpy(), num_groups)
         return torch.from_numpy(count), torch.from_numpy(mean), torch.from_numpy(squares)
@@ -38,7 +34,6 @@ def group_moments(values: Tensor, group: Tensor, num_groups: int) -> tuple[Tenso
 
 
 def group_affine(values: Tensor, group: Tensor, origin: Tensor, scale: Tensor, goal: Tensor) -> Tensor:
-    """See `impact_gnn._array.group_affine`."""
     if scale.dim() == 1:
         scale = scale[:, None]
     if _shares_memory(values) and not any(part.requires_grad for part in (values, origin, scale, goal)):
@@ -50,7 +45,6 @@ def group_affine(values: Tensor, group: Tensor, origin: Tensor, scale: Tensor, g
 
 
 def group_scatter(values: Tensor, group: Tensor, num_groups: int) -> Tensor:
-    """See `impact_gnn._array.group_scatter`."""
     if _shares_memory(values):
         return _Scatter.apply(values, group, num_groups)
     total = torch.zeros(num_groups, values.shape[1], values.shape[1], dtype=torch.float64, device=values.device)
@@ -62,7 +56,6 @@ def group_scatter(values: Tensor, group: Tensor, num_groups: int) -> Tensor:
 
 
 def group_map(values: Tensor, group: Tensor, maps: Tensor, family: np.ndarray) -> Tensor:
-    """See `impact_gnn._array.group_map`."""
     if _shares_memory(values):
         return _Map.apply(values, group, maps, family)
     row = group.clamp(min=0).long()
@@ -85,7 +78,6 @@ def group_renormalize(
     values: Tensor, group: Tensor, moved: Tensor, num_groups: int, tables: Callable[..., tuple[Any, Any, Any]],
     pullback: Callable[..., tuple[np.ndarray, np.ndarray]], by_column: bool,
 ) -> Tensor:  # fmt: skip
-    """See `impact_gnn._array.group_renormalize`."""
     if not _shares_memory(values):
         return group_affine(values, moved, *tables(*group_moments(values, group, num_groups)))
     return _Renormalize.apply(values, group, moved, num_groups, tables, pullback, by_column)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -81,12 +82,8 @@ def jjnorm_by(message: Array, communities: Communities) -> Array:
     def tables(*sums: Array) -> tuple[Array, Array, Array]:
         return _tables(Moments(*sums), JJSums.of(Moments(*sums), num_labels).compute(), num_labels)
 
-    def pullback(*parts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return _pullback(Moments(*parts[:3]), *parts[3:], num_labels=num_labels)
-
-    return group_renormalize(
-        message, communities.group, communities.labelled, communities.num_groups, tables, pullback, by_column=False
-    )
+    group, labelled, pullback = communities.group, communities.labelled, partial(_pullback, num_labels)
+    return group_renormalize(message, group, labelled, communities.num_groups, tables, pullback, by_column=False)
 
 
 def apply_jjnorm(message: Array, communities: Communities, moments: Moments, scale: Array) -> Array:
@@ -100,10 +97,9 @@ def _tables(moments: Moments, scale: Array, num_labels: int) -> tuple[Array, Arr
     return moments.mean[:-1], spread_out.reshape(-1), moments.mean[:-1]
 
 
-def _pullback(
-    moments: Moments, by_origin: np.ndarray, by_scale: np.ndarray, by_goal: np.ndarray, *, num_labels: int
-) -> tuple[np.ndarray, np.ndarray]:
+def _pullback(num_labels: int, *parts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Gradients of the moments from those of the tables, through α² = (σ²_target·(n_t−1) − between)/within."""
+    moments, (by_origin, by_scale, by_goal) = Moments(*parts[:3]), parts[3:]
     sums = JJSums.of(moments, num_labels)
     alpha = sums.compute()
     freedom = np.maximum(sums.count - 1, 0.0)

@@ -38,9 +38,8 @@ class Communities:
         times, period = periods(when)
         num_labels = max(int(known.max()) + 1, 1)
         if len(times) * num_labels >= np.iinfo(np.int32).max:
-            raise InputError(
-                f"{len(times)} times and {num_labels} labels make too many communities; bin the times or merge labels."
-            )
+            problem = f"{len(times)} times and {num_labels} labels make too many communities"
+            raise InputError(f"{problem}; bin the times or merge labels.")
         group, labelled = kernels.communities(known, marked, period, num_labels, len(times) * num_labels + 1)
         library = time if reference is None else reference
         return cls(times, num_labels, like(group, library), like(labelled, library))

@@ -48,9 +48,7 @@ def theorem_4_4(C: float, tau: float, *, form: str = "printed") -> float:
     _check(C=C, tau=tau)
     if form == "printed":
         if C <= 1:
-            raise InputError(
-                f"C={C} does not exceed 1, as the printed form of Theorem 4.4 needs; use form='scale-free'."
-            )
+            raise InputError(f"C={C} does not exceed 1, as the printed Theorem 4.4 needs; use form='scale-free'.")
         return tau * math.sqrt(8 * math.log(C)) + 4
     return min(2 * C, tau * (math.sqrt(8 * math.log(C / tau)) + 4)) if tau < C else 2 * C
 
@@ -80,11 +78,10 @@ class Contraction:
 def layer_contraction(extended: Array, table: Array) -> Contraction:
     """The factor 1/G⁽ᵏ⁾ of Theorem 4.5 for P [Y, T, Y, T] and Ω [T, T], and what its premise leaves out.
 
-    With λ_yt = Ω[t,·]·P(y,t,·,·), scaled to sum 1, the message of (y,t) is a mixture of the representations x_ỹt̃
-    with the weights λ_yt(ỹ,t̃). Between t and t' only λ_yt − λ_yt' has to move. Inside a label ỹ this costs at most
-    G·W for each unit of mass, where W bounds W1 between periods before the layer; what one label has too much and
-    another too little costs up to R, the largest W1 between two representations. So, with the largest values over
-    y, t, t',
+    With λ_yt = Ω[t,·]·P(y,t,·,·), scaled to sum 1, the message of (y,t) mixes the representations x_ỹt̃ by the weights
+    λ_yt(ỹ,t̃). Between t and t' only λ_yt − λ_yt' has to move. Inside a label ỹ this costs at most G·W for each unit of
+    mass, where W bounds W1 between periods before the layer; what moves between labels costs up to R, the largest W1
+    between two representations. So, with the largest values over y, t, t',
 
         W1 after ≤ factor·G·W + leak·R.
 

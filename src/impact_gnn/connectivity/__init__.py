@@ -25,8 +25,6 @@ def relative_connectivity(
        that Σ_ỹ ĝ(y,ỹ,0) = 1.
     3. `extended`: entries with t or t̃ at or after the cutoff are ĝ(y,ỹ,|t̃−t|) / Σ_y' Σ_t' ĝ(y,y',|t'−t|).
 
-    The two forms differ in what the sums hold.
-
     "unbiased" gives each of the two f̂(y,t) only to those t for which t+Δ, or t−Δ, is a known time. Unlabelled
     neighbours of the past are handed to the labels found at the same (y, t, t̃). In `extended` the Δ that no two
     known times have (`unobserved`) are interpolated from the others, the counted entries of a row are scaled to

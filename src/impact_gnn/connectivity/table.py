@@ -16,8 +16,7 @@ from impact_gnn._array import Array
 from impact_gnn.checks import InputError
 from impact_gnn.connectivity.counting import Pairs
 
-DENSE_BYTES = 1 << 29
-"""Largest dense array that is made: 512 MiB. Beyond it `counted`, `g`, `extended`, `label_mass` refuse."""
+DENSE_BYTES = 1 << 29  # largest dense array that is made; beyond it `counted`, `g`, `extended`, `label_mass` refuse
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -239,11 +238,9 @@ class RelativeConnectivity:
 
     def _refuse_above(self, name: str, cells: int) -> None:
         if 8 * cells > DENSE_BYTES:
-            raise InputError(
-                f"{name} would take {8 * cells / 2**20:,.0f} MiB for {self.num_labels} labels and {len(self.times)} "
-                f"times, above the limit of {DENSE_BYTES >> 20} MiB; use row(label, time) or pair(label, neighbour), "
-                f"or bin the times."
-            )
+            size = f"{8 * cells / 2**20:,.0f} MiB for {self.num_labels} labels and {len(self.times)} times"
+            remedy = "use row(label, time) or pair(label, neighbour), or bin the times."
+            raise InputError(f"{name} would take {size}, above the limit of {DENSE_BYTES >> 20} MiB; {remedy}")
 
 
 def _entries(matrix: sparse.csr_array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -50,8 +50,6 @@ class JJNorm(_Grouped):
         >>> norm = JJNorm(torch.tensor([0, 0, -1, -1]), torch.tensor([1, 1, 2, 2]), torch.tensor([0, 0, 1, 1]).bool())
         >>> norm(torch.tensor([[0.0], [2.0], [10.0], [14.0]])).flatten().tolist()
         [-1.0, 3.0, 10.0, 14.0]
-        >>> norm
-        JJNorm(num_nodes=4, num_times=2, num_labels=1)
     """
 
     def forward(self, message: Tensor) -> Tensor:
@@ -137,21 +135,17 @@ class Message(nn.Module):
 
     def __init__(self, align: nn.Module | None = None, *, keep: bool = False) -> None:
         super().__init__()
-        self.align = Align(align)
-        self.keep = keep
+        self.align, self.keep = Align(align), keep
         self._last: tuple[Tensor, int, Propagation, Tensor] | None = None
 
     def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
         if not self.keep or x.requires_grad:
             return self.align(propagation(x), x)
-        if self._last is not None:
-            known, version, through, message = self._last
-            if known is x and version == x._version and through is propagation:
-                return message
-        with torch.no_grad():
-            message = self.align(propagation(x), x)
-        self._last = (x, x._version, propagation, message)
-        return message
+        last = self._last
+        if last is None or last[0] is not x or last[1] != x._version or last[2] is not propagation:
+            with torch.no_grad():
+                last = self._last = (x, x._version, propagation, self.align(propagation(x), x))
+        return last[3]
 
 
 def align_layer(name: str, graph: TemporalGraph, *, table: np.ndarray | None = None) -> nn.Module | None:

@@ -10,8 +10,6 @@ from torch import Tensor, nn
 from impact_gnn import checks
 from impact_gnn.nn.blocks import Dropout, encoder, mlp
 
-ATTENTIONS = ("recursive", "jk")
-
 
 class SGC(nn.Module):
     """Simple graph convolution: logits = f([M^K X, label hops]), f linear or, with `hidden`, an MLP.
@@ -82,7 +80,7 @@ class GAMLP(nn.Module):
         label_channels: Sequence[int] = (), num_layers: int = 2, residual: bool = True, dropout: float = 0.5,
     ) -> None:  # fmt: skip
         super().__init__()
-        checks.choice("attention", attention, ATTENTIONS)
+        checks.choice("attention", attention, ("recursive", "jk"))
         self.encode = nn.ModuleList(encoder(width, hidden, dropout) for width in in_channels)
         self.attend = _HopAttention(len(in_channels), hidden, attention)
         self.residual = nn.Linear(in_channels[0], hidden) if residual else None

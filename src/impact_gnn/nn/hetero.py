@@ -102,19 +102,15 @@ class RpHGNN(nn.Module):
         super().__init__()
         sizes = [len(in_channels)] if groups is None else [int(size) for size in groups]
         if sum(sizes) != len(in_channels) or min(sizes, default=0) < 1:
-            raise InputError(
-                f"groups={sizes} make {sum(sizes)} matrices, but {len(in_channels)} are given; name the size of every "
-                f"relation's group, one or more each."
-            )
+            problem = f"groups={sizes} make {sum(sizes)} matrices, but {len(in_channels)} are given"
+            raise InputError(f"{problem}; name the size of every relation's group, one or more each.")
         self.sizes = [*sizes, *([len(label_channels)] if label_channels else [])]
         self.input_dropout = Dropout(input_dropout)
         widths = torch.tensor([*in_channels, *label_channels]).split(self.sizes)
-        self.relations = nn.ModuleList(
-            RelationEncoder(part.tolist(), hidden, filters=filters, dropout=dropout) for part in widths
-        )
-        self.classify = nn.Sequential(
-            nn.LayerNorm(hidden), nn.PReLU(), Dropout(dropout), mlp([hidden] * num_layers + [num_labels], dropout)
-        )
+        encoders = (RelationEncoder(part.tolist(), hidden, filters=filters, dropout=dropout) for part in widths)
+        self.relations = nn.ModuleList(encoders)
+        last = mlp([hidden] * num_layers + [num_labels], dropout)
+        self.classify = nn.Sequential(nn.LayerNorm(hidden), nn.PReLU(), Dropout(dropout), last)
 
     def forward(self, hops: Sequence[Tensor], label_hops: Sequence[Tensor] = ()) -> Tensor:
         left = [*(self.input_dropout(values) for values in hops), *label_hops]
@@ -132,9 +128,8 @@ class RelationEncoder(nn.Module):
 
     def __init__(self, in_channels: Sequence[int], hidden: int, *, filters: int = 2, dropout: float = 0.5) -> None:
         super().__init__()
-        self.encode = nn.ModuleList(
-            nn.Sequential(nn.Linear(width, hidden), nn.LayerNorm(hidden)) for width in in_channels
-        )
+        layers = (nn.Sequential(nn.Linear(width, hidden), nn.LayerNorm(hidden)) for width in in_channels)
+        self.encode = nn.ModuleList(layers)
         self.convolve = nn.Conv1d(len(in_channels), filters, kernel_size=1)
         self.read = nn.Sequential(nn.PReLU(), Dropout(dropout), nn.Linear(filters * hidden, hidden))
 

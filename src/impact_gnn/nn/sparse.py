@@ -35,10 +35,8 @@ class Propagation:
 
     def __init__(self, operator: Operator) -> None:
         if operator.csr.num_sources != operator.csr.num_targets:
-            raise InputError(
-                f"the operator leads from {operator.csr.num_sources} to {operator.csr.num_targets} nodes; layers "
-                f"need one from the nodes of a type to themselves."
-            )
+            ends = f"{operator.csr.num_sources} to {operator.csr.num_targets} nodes"
+            raise InputError(f"the operator leads from {ends}; layers need one from the nodes of a type to themselves.")
         self.operator = operator
         self._on_device: dict[torch.device, _EdgesOnDevice] = {}
 

@@ -96,10 +96,7 @@ class HopTask:
         return model(*self._picked(rows))
 
     def _picked(self, rows: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-        hops, label_hops = (
-            [_rows(values, rows, self.device) for values in part] for part in (self.hops, self.label_hops)
-        )
-        return hops, label_hops
+        return [_rows(v, rows, self.device) for v in self.hops], [_rows(v, rows, self.device) for v in self.label_hops]
 
     def fingerprint(self) -> str:
         return _fingerprint([*self.hops, *self.label_hops])
@@ -171,10 +168,8 @@ def split_rows(graph: TemporalGraph, *, valid: int = 1) -> Split:
     when = graph.time[rows]
     periods = np.unique(when)
     if not 0 <= valid < len(periods):
-        raise InputError(
-            f"valid={valid} of {len(periods)} labelled periods before the cutoff {graph.cutoff} leaves none to train "
-            f"on; choose from 0 to {len(periods) - 1}."
-        )
+        problem = f"valid={valid} of {len(periods)} labelled periods before the cutoff {graph.cutoff}"
+        raise InputError(f"{problem} leaves none to train on; choose from 0 to {len(periods) - 1}.")
     first = periods[len(periods) - valid] if valid else graph.cutoff
     return Split(rows[when < first], rows[when >= first])
 

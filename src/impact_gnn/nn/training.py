@@ -26,11 +26,10 @@ from impact_gnn.nn.tasks import HopTask, Split, Task
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
 PRECISIONS = ("float32", "mixed")
-VIEW = 65536
-"""Rows whose logits are computed in one go when nothing is learned from them."""
+VIEW = 65536  # rows whose logits are computed in one go when nothing is learned from them
+# Rows in files are read so many bytes (as float32) at a time: a few thousand random rows touch nearly as many pages
+# of a column slice as a hundred times as many do.
 RUN_BYTES = 1 << 28
-"""Rows in files are read so many bytes (as float32) at a time: a few thousand random rows touch nearly as many pages
-of a column slice as a hundred times as many do."""
 
 
 class Diverged(RuntimeError):  # noqa: N818 - it reads as a sentence: fit(...) Diverged
@@ -115,7 +114,6 @@ def fit(
 
     Minimises Σ w·cross-entropy / Σ w over the rows to train on with Adam. Without rows to choose by, the last
     epoch is the best one.
-
     `build` makes the untrained model, after the seed is set and again for a refit; `task` is a `HopTask` for decoupled
     models, a `GraphTask` for spatial ones; `labels` [N] are −1 where they must not be seen; `sample_weight` [N] is what
     every row counts in the loss, by default 1.
@@ -176,8 +174,8 @@ class _Run:
         with torch.random.fork_rng(devices=cuda):
             torch.manual_seed(self.training.seed)
             self.model = self.build().to(self.device)
-            options = {"lr": self.training.lr, "weight_decay": self.training.weight_decay}
-            self.optimizer = torch.optim.Adam(self.model.parameters(), **options)
+            lr, weight_decay = self.training.lr, self.training.weight_decay
+            self.optimizer = torch.optim.Adam(self.model.parameters(), lr=lr, weight_decay=weight_decay)
             self.resume()
             self.loop()
         self.model.load_state_dict(self.best_state)
@@ -192,8 +190,7 @@ class _Run:
         start = time.perf_counter()
         while len(self.history) < training.epochs and not self.exhausted():
             epoch = len(self.history) + 1
-            loss = self.one_epoch(epoch)
-            score = self.score(epoch)
+            loss, score = self.one_epoch(epoch), self.score(epoch)
             self.history.append(Epoch(epoch, loss, score, before + time.perf_counter() - start))
             # Without rows to choose by every epoch is the best so far, but only the last one need be kept.
             last = epoch == training.epochs
@@ -274,16 +271,12 @@ class _Run:
         if path is None or not path.exists():
             return
         parts, note = checkpoint.load(path)
+        remedy, done, asked = "delete it or name another file.", len(note["history"]), self.training.epochs
         if note["run"] != self.fingerprint():
-            raise InputError(
-                f"checkpoint {path} belongs to another training (other data, model or options); delete it or name "
-                f"another file."
-            )
-        if len(note["history"]) > self.training.epochs and not len(self.valid_rows):
-            raise InputError(
-                f"checkpoint {path} has already run {len(note['history'])} epochs, more than the "
-                f"{self.training.epochs} asked for; delete it or name another file."
-            )
+            raise InputError(f"checkpoint {path} belongs to another training (other data, model or options); {remedy}")
+        if done > asked and not len(self.valid_rows):
+            problem = f"has already run {done} epochs, more than the {asked} asked for"
+            raise InputError(f"checkpoint {path} {problem}; {remedy}")
         self.model.load_state_dict(parts["model"])
         self.best_state = {name: value.to(self.device) for name, value in parts.get("best", {}).items()}
         checkpoint.restore_optimizer(self.optimizer, parts.get("optimizer", {}))
@@ -323,9 +316,8 @@ def _check(labels: np.ndarray, split: Split, task: Task, training: Training) -> 
     if len(np.intersect1d(split.train, split.valid)):
         raise InputError("rows to train on and rows to choose by overlap; keep them apart.")
     if training.batch_size is not None and not task.by_rows:
-        raise InputError(
-            "batch_size does not go with a model on a whole graph; leave it out, or use a decoupled model."
-        )
+        problem = "batch_size does not go with a model on a whole graph"
+        raise InputError(f"{problem}; leave it out, or use a decoupled model.")
 
 
 def _weights(given: np.ndarray | None, num_rows: int) -> np.ndarray | None:
