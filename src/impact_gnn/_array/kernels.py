@@ -84,7 +84,8 @@ def _first_rows(values, group, num_groups):  # type: ignore[no-untyped-def]
     # Size of every group, and its first row: sums of deviations from it do not cancel if the mean is far from zero.
     count = np.zeros(num_groups)
     pivot = np.zeros((num_groups, values.shape[1]))
-    for i, g in enumerate(group):
+    for i in range(len(group)):
+        g = group[i]
         if g >= 0:
             if count[g] == 0:
                 pivot[g] = values[i]

@@ -1,8 +1,7 @@
 """Alignment: messages of the past are moved until they look like those of the target period.
 
 One formula serves numpy and torch (then differentiable), memory, disk and cluster: statistics are float64 sums that add
-up. `jjnorm` and `pny` move labelled nodes that are no targets; `center` and `standardize` need no labels and move
-everybody. What is too small to be measured is left alone.
+up. `jjnorm` and `pny` move labelled nodes that are no targets, `center` and `standardize` everybody.
 """
 
 from impact_gnn.alignment.center import (
