@@ -23,7 +23,7 @@ from impact_gnn.nn import (
     TimeCenter,
     align_layer,
 )
-from impact_gnn.nn.sparse import _EdgeProduct, _EdgesOnDevice
+from impact_gnn.nn.sparse import _EdgesOnDevice, _Product
 
 CUTOFF = 4
 WIDTHS, LABELS = (5, 5, 8), 3
@@ -151,7 +151,7 @@ def test_propagation_is_the_dense_product_both_ways(view, norm, loop):
     (grad,) = torch.autograd.grad(out, x, upstream)
     torch.testing.assert_close(grad, matrix.T @ upstream)
     edges = _EdgesOnDevice(propagation, torch.device("cpu"))  # what other devices use
-    other = _EdgeProduct.apply(x, edges)
+    other = _Product.apply(x, edges.product)
     torch.testing.assert_close(other, matrix @ x, rtol=1e-5, atol=1e-6)
     (grad,) = torch.autograd.grad(other, x, upstream)
     torch.testing.assert_close(grad, matrix.T @ upstream, rtol=1e-5, atol=1e-6)

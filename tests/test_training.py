@@ -205,6 +205,54 @@ def test_memory_maps_are_read_by_rows(view, split, tmp_path):
     assert same(a.state, b.state)
 
 
+class CountedHop:
+    """A hop that is not in memory and remembers what it was asked for."""
+
+    def __init__(self, values):
+        self.values, self.shape, self.asked = values, values.shape, []
+
+    def rows(self, index):
+        self.asked.append(index)
+        return self.values[index]
+
+
+@pytest.mark.parametrize("batches_in_a_run", [2, None])
+@pytest.mark.parametrize("batch_size", [16, None])
+def test_hops_in_files_are_read_in_long_runs_and_train_the_same(view, split, monkeypatch, batch_size, batches_in_a_run):
+    labels = np.eye(LABELS, dtype=np.float32)[view.y]
+    hop, label_hop = CountedHop(view.x), CountedHop(labels)
+    size, run = batch_size or len(split.train), len(view.y)
+    if batches_in_a_run:
+        run = batches_in_a_run * size
+        monkeypatch.setattr("impact_gnn.nn.training.RUN_BYTES", 4 * (4 + LABELS) * run + 1)
+    training = replace(CPU, batch_size=batch_size, epochs=3, lr=0.01)
+    tasks = HopTask([hop], [label_hop]), HopTask([view.x], [labels])
+    assert tasks[0].in_files
+    assert not tasks[1].in_files
+    a, b = (
+        fit(lambda: SGC(4, LABELS, 8, label_channels=[LABELS], dropout=0.5), t, view.y, split, training) for t in tasks
+    )
+    assert same(a.state, b.state)
+    per_epoch = math.ceil(len(split.train) / run) + 1  # and the rows to choose by, which fit into one view
+    assert len(hop.asked) == len(label_hop.asked) == 3 * per_epoch
+    assert all((np.diff(index) > 0).all() for index in hop.asked)
+    hop.asked.clear()
+    rows = np.array([7, 3, 3, 150, 0])
+    np.testing.assert_array_equal(
+        predict(a.model, tasks[0], rows, batch_size=2), predict(b.model, tasks[1], rows, batch_size=2)
+    )
+    if not batches_in_a_run:
+        assert [list(index) for index in hop.asked] == [[0, 3, 7, 150]]
+
+
+def test_loaded_rows_stand_in_the_order_given(view):
+    rows = torch.tensor([7, 3, 3, 150, 0])
+    task = HopTask([CountedHop(view.x)], [CountedHop(view.x[:, :2])]).loaded(rows)
+    assert not task.in_files
+    np.testing.assert_array_equal(task.hops[0], view.x[rows])
+    np.testing.assert_array_equal(task.label_hops[0], view.x[rows, :2])
+
+
 # -- checkpoints -----------------------------------------------------------------------------------------------
 
 

@@ -14,11 +14,10 @@ from scipy import stats
 
 from impact_gnn.checks import InputError
 
-BLOCK = 1 << 20
-"""Elements that are widened to float64 in one go."""
-
-CONSTANT = 1e-7
-"""A column whose spread is at most this share of its largest magnitude is constant: float32 knows no less."""
+BLOCK = 1 << 20  # elements that are widened to float64 in one go
+CONSTANT = (
+    1e-7  # a column with at most this share of its largest magnitude as spread is constant: float32 knows no less
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,18 +25,11 @@ class Scale:
     """The package's one standardiser: (x − mean) / scale by column, sums in float64.
 
     A column that is constant (its standard deviation is at most `CONSTANT` of its largest magnitude, or not finite)
-    is moved to zero and keeps its scale.
-
-    Args:
-        mean: Mean of every column [f], float64.
-        scale: What every column is divided by [f], float64; never zero.
+    is moved to zero and keeps its scale, which is 1 then.
 
     Example:
-        >>> scale = Scale.fit(np.array([[0.0, 7.0], [4.0, 7.0]], dtype=np.float32))
-        >>> scale.mean, scale.scale
-        (array([2., 7.]), array([2., 1.]))
-        >>> scale.apply(np.array([[6.0, 8.0]], dtype=np.float32))
-        array([[2., 1.]], dtype=float32)
+        >>> Scale.fit(np.array([[0.0, 7.0], [4.0, 7.0]])).apply(np.array([[6.0, 8.0]]))
+        array([[2., 1.]])
     """
 
     mean: np.ndarray

@@ -1,9 +1,7 @@
 """The only place that tells numpy from torch.
 
-Everything above this floor writes one formula. The handful of operations whose fast form differs between the two
-libraries live here: grouped moments, grouped affine and linear maps, the table look-up, and maps between covariances.
-Arrays of numpy (and torch tensors in CPU memory) go through the numba kernels of `kernels`; other tensors (CUDA, MPS,
-half precision) through plain torch operations. Torch is never imported from here unless a tensor came in.
+Everything above this floor writes one formula. Arrays of numpy and tensors in CPU memory go through numba kernels,
+other tensors (CUDA, MPS, half precision) through torch operations. Torch is imported only once a tensor came in.
 """
 
 from __future__ import annotations
@@ -61,13 +59,7 @@ def clipped_sqrt(value: Array) -> Array:
 
 
 def periods(time: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The sorted distinct times, and for every entry its position among them in the smallest unsigned type.
-
-    Example:
-        >>> import numpy as np
-        >>> periods(np.array([2003, 2001, 2003]))
-        (array([2001, 2003]), array([1, 0, 1], dtype=uint8))
-    """
+    """The sorted distinct times, and for every entry its position among them in the smallest unsigned type."""
     low, high = int(time.min()), int(time.max())
     if high - low < max(65536, 2 * len(time)):  # a table over the whole range beats a sort
         present = kernels.present(time, low, high - low + 1)
@@ -85,43 +77,29 @@ def smallest_unsigned(size: int) -> np.dtype:
 
 
 def group_moments(values: Array, group: Array, num_groups: int) -> tuple[Array, Array, Array]:
-    """Count [G], mean [G, f] and sum of squared deviations [G, f] of the rows of every group, in float64.
-
-    Rows with a negative group are left out; an empty group has count, mean and deviations zero.
-    Differentiable in `values` where they are torch tensors.
-    """
+    """Count [G], mean and sum of squared deviations [G, f] of the rows of groups ≥ 0, float64; zero for empty ones."""
     if is_torch(values):
         return _autograd().group_moments(values, group, num_groups)
     return kernels.moments(values, group, num_groups)
 
 
 def group_affine(values: Array, group: Array, origin: Array, scale: Array, goal: Array) -> Array:
-    """`(values − origin[group])·scale[group] + goal[group]`; rows with a negative group pass unchanged.
-
-    `origin` and `goal` are [G, f]; `scale` is [G] or [G, f]. The result has the dtype of `values`.
-    """
+    """`(values − origin[group])·scale[group] + goal[group]`, scale [G] or [G, f]; negative groups pass unchanged."""
     if is_torch(values):
         return _autograd().group_affine(values, group, origin, scale, goal)
     return kernels.affine(values, group, origin, scale, goal)
 
 
 def group_renormalize(
-    values: Array,
-    group: Array,
-    moved: Array,
-    num_groups: int,
-    tables: Callable[..., tuple[Array, Array, Array]],
-    pullback: Callable[..., tuple[np.ndarray, np.ndarray]],
-    *,
-    by_column: bool = True,
-) -> Array:
+    values: Array, group: Array, moved: Array, num_groups: int, tables: Callable[..., tuple[Array, Array, Array]],
+    pullback: Callable[..., tuple[np.ndarray, np.ndarray]], *, by_column: bool = True,
+) -> Array:  # fmt: skip
     """`group_affine` by tables that are made of the values' own moments: one operation, cheap to differentiate.
 
-    `tables` takes the count, mean and squared deviations of every `group` and returns origin, scale and goal of
-    every group; a row is moved by the entry of `moved`, and passes unchanged where that is negative. `pullback`
-    takes the same three and the gradients of origin, scale and goal, all numpy, and returns those of mean and
-    squared deviations [G, f]: a hundred tiny operations of torch would cost more than the rows. Tables that only
-    ask for squares summed over the columns say `by_column=False`, and may be given them as [G, 1].
+    `tables` makes origin, scale and goal of count, mean and squared deviations of every `group`; a row is moved by the
+    entry of `moved`, and passes unchanged where that is negative. `pullback` takes the same three and the gradients of
+    origin, scale and goal, all numpy, and returns those of mean and squared deviations [G, f]: a hundred tiny torch
+    operations would cost more than the rows. With `by_column=False` squares may come summed over columns [G, 1].
     """
     if is_torch(values):
         return _autograd().group_renormalize(values, group, moved, num_groups, tables, pullback, by_column)
@@ -136,11 +114,7 @@ def group_scatter(values: Array, group: Array, num_groups: int) -> Array:
 
 
 def group_map(values: Array, group: Array, maps: Array, family: np.ndarray) -> Array:
-    """`A_g (x − mean) + mean` row by row, about the mean of all rows whose groups are of one family.
-
-    `maps` is [G, f, f], `family` [G] numbers the families from 0. Rows with a negative group pass unchanged. The
-    result has the dtype of `values`.
-    """
+    """`A_g (x − mean) + mean`, the mean over rows of a group's family [G]; negative groups pass unchanged."""
     if is_torch(values):
         return _autograd().group_map(values, group, maps, family)
     return matrices.apply(values, group, maps, matrices.family_means(values, group, family)[1])
@@ -152,8 +126,7 @@ def lookup(table: np.ndarray, row: Array, column: Array, target: Array, source: 
         weights = like(table.astype(np.float32), source)
         row, column = (a if is_torch(a) else like(a.astype(np.int64), source) for a in (row, column))
         return weights[row[target].long(), column[source].long()]
-    out = kernels.lookup(table, *(to_numpy(a) for a in (row, column, target, source)))
-    return like(out, source)
+    return like(kernels.lookup(table, *(to_numpy(a) for a in (row, column, target, source))), source)
 
 
 def spd_transport(
@@ -161,13 +134,12 @@ def spd_transport(
 ) -> Array:
     """The symmetric positive maps A with A Σ A = Γ for Σ in `source` [..., K, f, f] and Γ in `goal` [..., f, f].
 
-    A = Σ^-½ (Σ^½ Γ Σ^½)^½ Σ^-½, the optimal transport map between centred Gaussians. Eigenvalues of Γ are raised
-    to `goal_floor` [...], those of Σ count as `source_floor` [..., K] at least. Differentiable in torch. Eigenvalues
-    are found in the type of `source`, the maps and gradients computed in that of `reference` if it is given.
+    A = Σ^-½ (Σ^½ Γ Σ^½)^½ Σ^-½, with eigenvalues raised to the floors [..., K] and [...]. They are computed in the
+    type of `source`, maps and gradients in that of `reference` if it is given.
     """
     work = source if reference is None else reference
     if is_torch(source):
-        return _autograd().spd_transport(source, goal, source_floor, goal_floor, work.dtype)
+        return _autograd().Transport.apply(source, goal, source_floor, goal_floor, work.dtype)
     narrow = lambda values: values.astype(work.dtype, copy=False)  # noqa: E731
     return matrices.transport(np, np.linalg.eigh, narrow, source, goal, source_floor, goal_floor)[0]
 

@@ -1,7 +1,6 @@
-"""Torch forms of the grouped operations; those that layers train through have their gradient written out.
+"""Torch forms of the operations of `impact_gnn._array`; those that layers train through have their gradient written.
 
-Tensors in CPU memory share it with numpy, so forward and backward both run the numba kernels; elsewhere plain torch
-operations do the same on the device. Imported only once a tensor has arrived.
+Tensors in CPU memory share it with numpy, so both directions run the numba kernels. Imported once a tensor has arrived.
 """
 
 from __future__ import annotations
@@ -18,15 +17,11 @@ from torch.autograd.function import once_differentiable
 
 from impact_gnn._array import kernels, matrices
 
-GATHERED = 1 << 22
-"""Elements of maps that may be gathered row by row on a device: one batched product beats a loop over groups."""
-
-ALONE = 64
-"""Columns from which an eigendecomposition is a thread's work."""
+GATHERED = 1 << 22  # elements of maps gathered row by row on a device: one batched product beats a loop over groups
+ALONE = 64  # columns from which an eigendecomposition is a thread's work
 
 
 def group_moments(values: Tensor, group: Tensor, num_groups: int) -> tuple[Tensor, Tensor, Tensor]:
-    """See `impact_gnn._array.group_moments`."""
     if _shares_memory(values) and not values.requires_grad:
         count, mean, squares = kernels.moments(values.numpy(), group.numpy(), num_groups)
         return torch.from_numpy(count), torch.from_numpy(mean), torch.from_numpy(squares)
@@ -39,7 +34,6 @@ def group_moments(values: Tensor, group: Tensor, num_groups: int) -> tuple[Tenso
 
 
 def group_affine(values: Tensor, group: Tensor, origin: Tensor, scale: Tensor, goal: Tensor) -> Tensor:
-    """See `impact_gnn._array.group_affine`."""
     if scale.dim() == 1:
         scale = scale[:, None]
     if _shares_memory(values) and not any(part.requires_grad for part in (values, origin, scale, goal)):
@@ -51,7 +45,6 @@ def group_affine(values: Tensor, group: Tensor, origin: Tensor, scale: Tensor, g
 
 
 def group_scatter(values: Tensor, group: Tensor, num_groups: int) -> Tensor:
-    """See `impact_gnn._array.group_scatter`."""
     if _shares_memory(values):
         return _Scatter.apply(values, group, num_groups)
     total = torch.zeros(num_groups, values.shape[1], values.shape[1], dtype=torch.float64, device=values.device)
@@ -63,7 +56,6 @@ def group_scatter(values: Tensor, group: Tensor, num_groups: int) -> Tensor:
 
 
 def group_map(values: Tensor, group: Tensor, maps: Tensor, family: np.ndarray) -> Tensor:
-    """See `impact_gnn._array.group_map`."""
     if _shares_memory(values):
         return _Map.apply(values, group, maps, family)
     row = group.clamp(min=0).long()
@@ -79,28 +71,16 @@ def group_map(values: Tensor, group: Tensor, maps: Tensor, family: np.ndarray) -
         for g in torch.unique(group[group >= 0]).tolist():
             rows = torch.nonzero(group == g)[:, 0]
             turned = turned.index_copy(0, rows, deviation[rows] @ maps[g].to(work).mT)
-    moved = turned + center[row]
-    return torch.where((group >= 0)[:, None], moved.to(values.dtype), values)
+    return torch.where((group >= 0)[:, None], (turned + center[row]).to(values.dtype), values)
 
 
 def group_renormalize(
-    values: Tensor,
-    group: Tensor,
-    moved: Tensor,
-    num_groups: int,
-    tables: Callable[..., tuple[Any, Any, Any]],
-    pullback: Callable[..., tuple[np.ndarray, np.ndarray]],
-    by_column: bool,
-) -> Tensor:
-    """See `impact_gnn._array.group_renormalize`."""
+    values: Tensor, group: Tensor, moved: Tensor, num_groups: int, tables: Callable[..., tuple[Any, Any, Any]],
+    pullback: Callable[..., tuple[np.ndarray, np.ndarray]], by_column: bool,
+) -> Tensor:  # fmt: skip
     if not _shares_memory(values):
         return group_affine(values, moved, *tables(*group_moments(values, group, num_groups)))
     return _Renormalize.apply(values, group, moved, num_groups, tables, pullback, by_column)
-
-
-def spd_transport(source: Tensor, goal: Tensor, source_floor: Tensor, goal_floor: Tensor, dtype: torch.dtype) -> Tensor:
-    """See `impact_gnn._array.spd_transport`."""
-    return _Transport.apply(source, goal, source_floor, goal_floor, dtype)
 
 
 def _shares_memory(values: Tensor) -> bool:
@@ -115,12 +95,12 @@ class _Renormalize(Function):
         ctx: Any, values: Tensor, group: Tensor, moved: Tensor, num_groups: int, tables: Any, pullback: Any,
         by_column: bool,
     ) -> Tensor:  # fmt: skip
-        array, where = values.detach().numpy(), moved.numpy()
+        array = values.detach().numpy()
         ctx.moments = kernels.moments(array, group.numpy(), num_groups, by_column=by_column)
         origin, scale, goal = tables(*ctx.moments)
         ctx.origin, ctx.scale, ctx.pullback = origin, scale[:, None] if scale.ndim == 1 else scale, pullback
         ctx.save_for_backward(values, group, moved)
-        return torch.from_numpy(kernels.affine(array, where, origin, scale, goal))
+        return torch.from_numpy(kernels.affine(array, moved.numpy(), origin, scale, goal))
 
     @staticmethod
     @once_differentiable
@@ -176,7 +156,7 @@ class _Map(Function):
         return back, None, torch.from_numpy(by_maps.astype(maps.dtype, copy=False)), None
 
 
-class _Transport(Function):
+class Transport(Function):
     """The symmetric map A with A Σ A = Γ.
 
     With Γ = L Lᵀ and Lᵀ Σ L = V diag(γ) Vᵀ, the columns of F = L V diagonalise both at once: Γ = F Fᵀ,
@@ -188,9 +168,7 @@ class _Transport(Function):
     def forward(
         ctx: Any, source: Tensor, goal: Tensor, source_floor: Tensor, goal_floor: Tensor, dtype: torch.dtype
     ) -> Tensor:
-        def narrow(values: Tensor) -> Tensor:
-            return values.to(dtype)
-
+        narrow = lambda values: values.to(dtype)  # noqa: E731
         maps, parts = matrices.transport(torch, eigh, narrow, source, goal, source_floor, goal_floor)
         ctx.save_for_backward(*parts)
         return maps
@@ -210,15 +188,12 @@ class _Transport(Function):
 
 
 def eigh(batch: Tensor) -> tuple[Tensor, Tensor]:
-    """`torch.linalg.eigh`; large matrices in CPU memory are shared among threads, one matrix to a thread.
-
-    A thread to a matrix scales; many threads on one matrix of a few hundred columns mostly wait for each other.
-    """
+    """`torch.linalg.eigh`; a thread to a large matrix: many on one of a few hundred columns wait for each other."""
     flat = batch.reshape(-1, *batch.shape[-2:])
-    workers = min(torch.get_num_threads(), len(flat))
+    threads = torch.get_num_threads()
+    workers = min(threads, len(flat))
     if batch.device.type != "cpu" or batch.shape[-1] < ALONE or workers < 2:
         return torch.linalg.eigh(batch)
-    before = torch.get_num_threads()
     values, vectors = flat.new_empty(flat.shape[:-1]), torch.empty_like(flat)
 
     def decompose(part: slice) -> None:
@@ -230,7 +205,7 @@ def eigh(batch: Tensor) -> tuple[Tensor, Tensor]:
         with ThreadPoolExecutor(workers) as pool:
             list(pool.map(decompose, map(slice, borders[:-1], borders[1:])))
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(threads)
     return values.reshape(batch.shape[:-1]), vectors.reshape(batch.shape)
 
 

@@ -10,20 +10,14 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, prange
 
-MOST_PARTS = 16
-"""Parts of rows that can be summed at the same time."""
-
-PART = 1 << 16
-"""Elements below which a part is not worth a thread."""
+MOST_PARTS = 16  # of rows, that can be summed at the same time
+PART = 1 << 16  # elements below which a part is not worth a thread
 
 
 def moments(
     values: np.ndarray, group: np.ndarray, num_groups: int, *, by_column: bool = True
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Count [G], mean [G, f] and sum of squared deviations of the rows of each group (see `_array.group_moments`).
-
-    Squares are [G, f], or with `by_column=False` summed over the columns, [G, 1]: half the sums to keep in cache.
-    """
+    """See `_array.group_moments`; with `by_column=False` squares come as [G, 1]: half the sums to keep in cache."""
     values = np.asarray(values)
     count, pivot = _first_rows(values, group, num_groups)
     size, parts = np.maximum(count, 1)[:, None], _parts(values, num_groups)
@@ -57,19 +51,10 @@ def affine(
 
 
 def affine_gradient(
-    grad: np.ndarray,
-    values: np.ndarray,
-    moved: np.ndarray,
-    scale: np.ndarray,
-    group: np.ndarray,
-    mean: np.ndarray,
-    slope: np.ndarray,
-    share: np.ndarray,
-) -> np.ndarray:
-    """`grad·scale[moved] + slope[group]·(values − mean[group]) + share[group]`: one pass where both parts meet.
-
-    A row with negative `moved` has scale 1, one with negative `group` only the first part.
-    """
+    grad: np.ndarray, values: np.ndarray, moved: np.ndarray, scale: np.ndarray, group: np.ndarray, mean: np.ndarray,
+    slope: np.ndarray, share: np.ndarray,
+) -> np.ndarray:  # fmt: skip
+    """`grad·scale[moved] + slope[group]·(values − mean[group]) + share[group]`; negative: scale 1, no second part."""
     out = np.empty(values.shape, values.dtype)
     _affine_gradient(grad, values, moved, np.ascontiguousarray(scale), group, mean, slope, share, out)
     return out
@@ -96,8 +81,7 @@ def lookup(
 
 @njit(cache=True)
 def _first_rows(values, group, num_groups):  # type: ignore[no-untyped-def]
-    # Size of every group, and its first row. Sums are made of deviations from that row: no cancellation when the
-    # mean is far from zero.
+    # Size of every group, and its first row: sums of deviations from it do not cancel if the mean is far from zero.
     count = np.zeros(num_groups)
     pivot = np.zeros((num_groups, values.shape[1]))
     for i in range(len(group)):

@@ -1,8 +1,7 @@
 """Grouped matrix products in numpy: scatter matrices, and one linear map per group.
 
-Wide rows are brought together by group, so that each group is a few calls of BLAS; rows too narrow for BLAS to be
-worth a call go through one kernel for all groups. Products are made on deviations, subtracted in float64, and added
-up in float64 block by block, so float32 storage loses nothing that counts.
+Wide rows are brought together by group, so that each group is a few calls of BLAS; narrow ones go through one kernel.
+Products are made on deviations, subtracted in float64, and added up in float64 block by block.
 """
 
 from __future__ import annotations
@@ -16,18 +15,14 @@ from numba import njit, prange
 
 from impact_gnn._array import kernels
 
-BLOCK = 8192
-"""Rows whose products are summed in the storage type before they go into the float64 total."""
-
-NARROW = 32
-"""Columns up to which plain loops beat a call of BLAS for every group."""
+BLOCK = 8192  # rows whose products are summed in the storage type before they go into the float64 total
+NARROW = 32  # columns up to which plain loops beat a call of BLAS for every group
 
 
 def segments(group: np.ndarray, num_groups: int) -> tuple[np.ndarray, np.ndarray]:
     """Row numbers sorted by group (negative groups left out), and where each group starts [G + 1]."""
     order = np.argsort(group, kind="stable")
-    starts = np.searchsorted(group[order], np.arange(num_groups + 1))
-    return order, starts
+    return order, np.searchsorted(group[order], np.arange(num_groups + 1))
 
 
 def pieces(group: np.ndarray, num_groups: int) -> Iterator[tuple[int, np.ndarray]]:
@@ -40,23 +35,13 @@ def pieces(group: np.ndarray, num_groups: int) -> Iterator[tuple[int, np.ndarray
 
 def scatter(values: np.ndarray, group: np.ndarray, mean: np.ndarray) -> np.ndarray:
     """Σ (x − mean_g)(x − mean_g)ᵀ of every group [G, f, f]."""
-    width = values.shape[1]
-    total = np.zeros((len(mean), width, width))
-    if width <= NARROW:
-        _narrow_outer(values, mean, values, *segments(group, len(mean)), mean, total)
-        return total
-    work = _Workspace(values)
-    for g, rows in pieces(group, len(mean)):
-        deviation = work.deviations(0, values, rows, mean[g])
-        total[g] += deviation.T @ deviation
-    return total
+    return _outer(values, mean, values, mean, group)
 
 
 def scatter_gradient(values: np.ndarray, group: np.ndarray, mean: np.ndarray, grad: np.ndarray) -> np.ndarray:
     """dL/dx of `scatter`: (G_g + G_gᵀ)(x − mean_g); the mean's own share adds up to nothing."""
-    both = grad + np.swapaxes(grad, 1, 2)
-    zeros = np.zeros(mean.shape)
-    return _mapped(values, group, both, mean, zeros, np.zeros(values.shape, values.dtype))
+    both, zeros = grad + np.swapaxes(grad, 1, 2), np.zeros(values.shape, values.dtype)
+    return _mapped(values, group, both, mean, np.zeros(mean.shape), zeros)
 
 
 def apply(values: np.ndarray, group: np.ndarray, maps: np.ndarray, center: np.ndarray) -> np.ndarray:
@@ -66,15 +51,23 @@ def apply(values: np.ndarray, group: np.ndarray, maps: np.ndarray, center: np.nd
 
 def outer(left: np.ndarray, right: np.ndarray, group: np.ndarray, center: np.ndarray) -> np.ndarray:
     """Σ left (right − center_g)ᵀ of every group [G, f, f]."""
+    return _outer(left, np.zeros(center.shape), right, center, group)
+
+
+def _outer(
+    left: np.ndarray, left_center: np.ndarray, right: np.ndarray, right_center: np.ndarray, group: np.ndarray
+) -> np.ndarray:
     width = left.shape[1]
-    total = np.zeros((len(center), width, width))
-    zeros = np.zeros(center.shape)
+    total = np.zeros((len(left_center), width, width))
     if width <= NARROW:
-        _narrow_outer(left, zeros, right, *segments(group, len(center)), center, total)
+        _narrow_outer(left, left_center, right, *segments(group, len(total)), right_center, total)
         return total
     work = _Workspace(left)
-    for g, rows in pieces(group, len(center)):
-        total[g] += work.deviations(0, left, rows, zeros[g]).T @ work.deviations(1, right, rows, center[g])
+    for g, rows in pieces(group, len(total)):
+        first = work.deviations(0, left, rows, left_center[g])
+        same = left is right and left_center is right_center
+        second = first if same else work.deviations(1, right, rows, right_center[g])
+        total[g] += first.T @ second
     return total
 
 
@@ -96,24 +89,16 @@ def family_gradient(
     rest = np.zeros((family.max() + 1, grad.shape[1]))
     np.add.at(rest, family, summed - np.einsum("gi,gij->gj", summed, maps))
     share = rest[family] / np.maximum(size, 1)[:, None]
-    zeros = np.zeros(share.shape)
-    return _mapped(grad, group, np.swapaxes(maps, 1, 2), zeros, share, _where_left_out(grad, group))
+    return _mapped(grad, group, np.swapaxes(maps, 1, 2), np.zeros(share.shape), share, _where_left_out(grad, group))
 
 
 def transport(
-    lib: ModuleType,
-    eigh: Callable[[Any], tuple[Any, Any]],
-    narrow: Callable[[Any], Any],
-    source: Any,
-    goal: Any,
-    source_floor: Any,
-    goal_floor: Any,
-) -> tuple[Any, tuple[Any, ...]]:
-    """The maps of `_array.spd_transport`, and what their gradient needs; `lib` is numpy or torch.
-
-    `narrow` casts to the type of the maps. It comes after the eigenvalues: those of Lᵀ Σ L span twice as many
-    orders of magnitude as those of Σ, while the maps are sums of positive parts and lose nothing.
-    """
+    lib: ModuleType, eigh: Callable[[Any], tuple[Any, Any]], narrow: Callable[[Any], Any], source: Any, goal: Any,
+    source_floor: Any, goal_floor: Any,
+) -> tuple[Any, tuple[Any, ...]]:  # fmt: skip
+    """The maps of `_array.spd_transport`, and what their gradient needs; `lib` is numpy or torch."""
+    # `narrow` casts to the type of the maps. It comes after the eigenvalues: those of Lᵀ Σ L span twice as many
+    # orders of magnitude as those of Σ, while the maps are sums of positive parts and lose nothing.
     values, basis = eigh(goal)
     raised = lib.maximum(values, goal_floor[..., None])
     half = basis * lib.sqrt(raised)[..., None, :]
@@ -126,8 +111,7 @@ def transport(
     follows = narrow(gamma >= least)
     gamma = narrow(lib.maximum(gamma, least))
     scaled = frame / (gamma**0.25)[..., None, :]
-    maps = scaled @ lib.swapaxes(scaled, -1, -2)
-    return maps, (values, raised, basis, inner, gamma, frame, follows)
+    return scaled @ lib.swapaxes(scaled, -1, -2), (values, raised, basis, inner, gamma, frame, follows)
 
 
 class _Workspace:
@@ -162,8 +146,7 @@ def _mapped(
 def _where_left_out(values: np.ndarray, group: np.ndarray) -> np.ndarray:
     """A new array that holds the rows with a negative group; the others are to be filled."""
     out = np.empty(values.shape, values.dtype)
-    rows = np.flatnonzero(group < 0)
-    _put(values, rows, np.zeros(values.shape[1]), out, True)
+    _put(values, np.flatnonzero(group < 0), np.zeros(values.shape[1]), out, True)
     return out
 
 

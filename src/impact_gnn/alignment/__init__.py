@@ -1,12 +1,7 @@
 """Alignment: messages of the past are moved until they look like those of the target period.
 
-One formula serves numpy and torch; in torch all of it is differentiable. Statistics are sums in float64 that add
-up (`Moments` over blocks of rows, `JJSums` over blocks of columns): in memory, on disk and on a cluster the same
-sums are made and the same `compute` is asked.
-
-Who is moved: `jjnorm` and `pny` move labelled nodes that are no targets and nothing else; `center` and
-`standardize` need no labels and move everybody. What is too small to be measured is left alone: a period with one
-labelled node, a column without spread, a community whose covariance is unknown.
+One formula serves numpy and torch (then differentiable), memory, disk and cluster: statistics are float64 sums that add
+up. `jjnorm` and `pny` move labelled nodes that are no targets, `center` and `standardize` everybody.
 """
 
 from impact_gnn.alignment.center import (

@@ -12,15 +12,11 @@ from impact_gnn.alignment.sums import Moments, as_message
 def center(message: Array, time: Array) -> Array:
     """Every period's mean message is replaced by the overall mean.
 
-    M_v ← M_v − mean_t + mean. Justified where the label mix is the same in every period (Assumption 1), which
-    makes all period means estimates of one number. A period with a single node moves to the overall mean.
+    M_v ← M_v − mean_t + mean. Justified where the label mix is the same in every period (Assumption 1).
 
     Example:
-        >>> center(np.array([[0.0], [2.0], [10.0], [12.0]]), [0, 0, 1, 1])
-        array([[5.],
-               [7.],
-               [5.],
-               [7.]])
+        >>> center(np.array([[0.0], [2.0], [10.0], [12.0]]), [0, 0, 1, 1]).ravel()
+        array([5., 7., 5., 7.])
     """
     return center_by(message, *by_period(message, time))
 
@@ -31,11 +27,8 @@ def standardize(message: Array, time: Array) -> Array:
     A column that is constant in a period, and a period with one node, keep their scale.
 
     Example:
-        >>> standardize(np.array([[0.0], [2.0], [10.0], [18.0]]), [0, 0, 1, 1]).round(2)
-        array([[ 4.58],
-               [10.42],
-               [ 4.58],
-               [10.42]])
+        >>> standardize(np.array([[0.0], [2.0], [10.0], [18.0]]), [0, 0, 1, 1]).ravel().round(2)
+        array([ 4.58, 10.42, 4.58, 10.42])
     """
     return standardize_by(message, *by_period(message, time))
 
@@ -76,7 +69,6 @@ def _center_tables(count: Array, mean: Array, squares: Array) -> tuple[Array, Ar
 def _center_pullback(
     count: np.ndarray, mean: np.ndarray, squares: np.ndarray, by_origin: np.ndarray, _: np.ndarray, by_goal: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Gradients of mean and squares from those of the tables."""
     return by_origin + count[:, None] / max(count.sum(), 1) * by_goal.sum(0), np.zeros_like(squares)
 
 
@@ -88,14 +80,9 @@ def _standard_tables(count: Array, mean: Array, squares: Array) -> tuple[Array, 
 
 
 def _standard_pullback(
-    count: np.ndarray,
-    mean: np.ndarray,
-    squares: np.ndarray,
-    by_origin: np.ndarray,
-    by_scale: np.ndarray,
+    count: np.ndarray, mean: np.ndarray, squares: np.ndarray, by_origin: np.ndarray, by_scale: np.ndarray,
     by_goal: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Gradients of mean and squares from those of the tables."""
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     by_mean, _ = _center_pullback(count, mean, squares, by_origin, by_scale, by_goal)
     pooled, own = _variances(count, squares)
     scaled = own > 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -43,8 +44,7 @@ class JJSums:
     def compute(self) -> Array:
         """α per period: α² = (σ²_target − ν²_t)/σ²_t, zero where that is negative, 1 where it is undefined.
 
-        It is undefined for a period with fewer than two labelled nodes or no spread within its communities,
-        and everywhere when there are fewer than two targets.
+        That is with fewer than two labelled nodes or targets, or no spread within communities.
         """
         measurable = (self.count > 1) & (self.within > 0) & (self.num_targets > 1)
         goal = self.spread / where(self.num_targets > 1, self.num_targets - 1, 1.0)
@@ -68,11 +68,8 @@ def jjnorm(message: Array, label: Array, time: Array, *, target: Array) -> Array
 
     Example:
         >>> message = np.array([[0.0], [2.0], [10.0], [14.0]])
-        >>> jjnorm(message, [0, 0, -1, -1], [1, 1, 2, 2], target=np.array([False, False, True, True]))
-        array([[-1.],
-               [ 3.],
-               [10.],
-               [14.]])
+        >>> jjnorm(message, [0, 0, -1, -1], [1, 1, 2, 2], target=np.array([False, False, True, True])).ravel()
+        array([-1., 3., 10., 14.])
     """
     communities = Communities.of(label, time, target, message)
     return jjnorm_by(as_message(message, len(communities.group)), communities)
@@ -85,12 +82,8 @@ def jjnorm_by(message: Array, communities: Communities) -> Array:
     def tables(*sums: Array) -> tuple[Array, Array, Array]:
         return _tables(Moments(*sums), JJSums.of(Moments(*sums), num_labels).compute(), num_labels)
 
-    def pullback(*parts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return _pullback(Moments(*parts[:3]), *parts[3:], num_labels=num_labels)
-
-    return group_renormalize(
-        message, communities.group, communities.labelled, communities.num_groups, tables, pullback, by_column=False
-    )
+    group, labelled, pullback = communities.group, communities.labelled, partial(_pullback, num_labels)
+    return group_renormalize(message, group, labelled, communities.num_groups, tables, pullback, by_column=False)
 
 
 def apply_jjnorm(message: Array, communities: Communities, moments: Moments, scale: Array) -> Array:
@@ -101,14 +94,12 @@ def apply_jjnorm(message: Array, communities: Communities, moments: Moments, sca
 def _tables(moments: Moments, scale: Array, num_labels: int) -> tuple[Array, Array, Array]:
     """Origin, scale and goal of every community."""
     spread_out = scale[:, None] + like(np.zeros((1, num_labels)), scale)
-    means = moments.mean[:-1]
-    return means, spread_out.reshape(-1), means
+    return moments.mean[:-1], spread_out.reshape(-1), moments.mean[:-1]
 
 
-def _pullback(
-    moments: Moments, by_origin: np.ndarray, by_scale: np.ndarray, by_goal: np.ndarray, *, num_labels: int
-) -> tuple[np.ndarray, np.ndarray]:
+def _pullback(num_labels: int, *parts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Gradients of the moments from those of the tables, through α² = (σ²_target·(n_t−1) − between)/within."""
+    moments, (by_origin, by_scale, by_goal) = Moments(*parts[:3]), parts[3:]
     sums = JJSums.of(moments, num_labels)
     alpha = sums.compute()
     freedom = np.maximum(sums.count - 1, 0.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from functools import wraps
 from types import MappingProxyType
 from typing import Protocol
 
@@ -14,40 +14,27 @@ from impact_gnn._array import Array, cast, group_map, group_scatter, is_torch, l
 from impact_gnn.alignment.sums import Communities, as_message
 from impact_gnn.checks import InputError
 
-EIGENVALUE_FLOOR = 1e-6
-"""Smallest eigenvalue of a covariance, as a share of its mean eigenvalue: a singular one must not give NaN."""
-
-MOST_BYTES = 2 << 30
-"""Most memory the covariances of all communities may take."""
+EIGENVALUE_FLOOR = 1e-6  # of a covariance, as a share of its mean eigenvalue: a singular one must not give NaN
+MOST_BYTES = 2 << 30  # that the covariances of all communities may take
 
 
 class Connectivity(Protocol):
     """What PNY asks of a relative connectivity: `impact_gnn.connectivity` estimates one."""
 
     @property
-    def times(self) -> np.ndarray:
-        """The sorted distinct times."""
+    def times(self) -> np.ndarray: ...
 
     @property
-    def num_labels(self) -> int:
-        """The number of classes."""
+    def num_labels(self) -> int: ...
 
     def label_mass(self, table: np.ndarray) -> np.ndarray:
         """Σ_t̃ table[t, t̃]·P(y, t, ỹ, t̃) as [Y, T, Y]."""
 
 
 def pny(
-    message: Array,
-    previous: Array,
-    label: Array,
-    time: Array,
-    *,
-    target: Array,
-    connectivity: Connectivity,
-    degree: Array | None = None,
-    table: np.ndarray | None = None,
-    map: str = "transport",
-) -> Array:
+    message: Array, previous: Array, label: Array, time: Array, *, target: Array, connectivity: Connectivity,
+    degree: Array | None = None, table: np.ndarray | None = None, map: str = "transport",
+) -> Array:  # fmt: skip
     """Maps the covariance of every labelled community to the one its label should have at the last time.
 
     M_v ← A_yt (M_v − μ_y) + μ_y with A_yt Σ(y,t) A_ytᵀ = Σ(y,t_max) and μ_y the mean message of the label. The
@@ -71,10 +58,8 @@ def pny(
     communities = Communities.of(label, time, target, message)
     as_message(message, len(communities.group))
     if as_message(previous, len(communities.group), "previous").shape != message.shape:
-        raise InputError(
-            f"previous has shape {tuple(previous.shape)}, message {tuple(message.shape)}; give the representation "
-            f"that was aggregated into the message."
-        )
+        shapes = f"previous has shape {tuple(previous.shape)}, message {tuple(message.shape)}"
+        raise InputError(f"{shapes}; give the representation that was aggregated into the message.")
     weights = coefficients(communities, connectivity, degree, table)
     return pny_by(message, previous, communities, weights, map=map)
 
@@ -87,14 +72,11 @@ def coefficients(
     They depend on the graph only, so a model computes them once. |N_yt| is the mean degree of the community; at
     times without labels it is the targets' mean degree times how much more (or less) connected the label is.
     """
-    times, num_labels = communities.times, connectivity.num_labels
-    if not np.array_equal(connectivity.times, times):
+    size, seen, num_labels = len(communities.times), communities.num_labels, connectivity.num_labels
+    if not np.array_equal(connectivity.times, communities.times):
         raise InputError("connectivity was estimated for other times than the messages have; estimate it anew.")
-    if communities.num_labels > num_labels:
-        raise InputError(
-            f"label has {communities.num_labels} classes but connectivity only {num_labels}; estimate it with all."
-        )
-    size = len(times)
+    if seen > num_labels:
+        raise InputError(f"label has {seen} classes but connectivity only {num_labels}; estimate it with all.")
     weights = np.ones((size, size)) if table is None else checks.array("table", table)
     if weights.shape != (size, size) or weights.dtype.kind not in "iuf":
         raise InputError(f"table has shape {weights.shape} for {size} times; give one row and column per time.")
@@ -105,18 +87,12 @@ def coefficients(
 
 
 def pny_by(
-    message: Array,
-    previous: Array,
-    communities: Communities,
-    weights: np.ndarray,
-    *,
-    map: str = "transport",
+    message: Array, previous: Array, communities: Communities, weights: np.ndarray, *, map: str = "transport",
     exact_gradient: bool = True,
-) -> Array:
+) -> Array:  # fmt: skip
     """`pny` with grouping and coefficients made before.
 
-    `exact_gradient=False` takes the maps for constants when gradients are computed: no gradient flows into
-    `previous` from here, and the backward pass costs a fraction.
+    `exact_gradient=False` takes the maps for constants: no gradient flows into `previous`, and backward is cheaper.
     """
     checks.choice("map", map, MAPS)
     labels, seen, num_times, width = len(weights), communities.num_labels, weights.shape[1], previous.shape[1]
@@ -161,20 +137,36 @@ def refuse_unless_fits(num_labels: int, num_times: int, width: int) -> None:
         )
 
 
-def transport(mixed: Array, goal: Array | None = None, reference: Array | None = None) -> Array:
+def _identity_unless_known(make: Callable[..., Array]) -> Callable[..., Array]:
+    """`make(mixed, goal, floor, goal_floor, reference)`, and the identity where either end is unknown, that is 0."""
+
+    @wraps(make)
+    def maps(mixed: Array, goal: Array | None = None, reference: Array | None = None) -> Array:
+        goal = mixed[:, -1] if goal is None else goal
+        size, goal_size = (xp(mixed).einsum("...ii->...", part) / max(part.shape[-1], 1) for part in (mixed, goal))
+        known, goal_known = (size > 0) & (goal_size[:, None] > 0), goal_size > 0
+        all_known, unit = bool(known.all()), like(np.eye(mixed.shape[-1]), mixed)
+        if not all_known:
+            mixed, goal = where(known[..., None, None], mixed, unit), where(goal_known[..., None, None], goal, unit)
+            size, goal_size = where(known, size, 1.0), where(goal_known, goal_size, 1.0)
+        out = make(mixed, goal, size * EIGENVALUE_FLOOR, goal_size * EIGENVALUE_FLOOR, reference)
+        return out if all_known else where(known[..., None, None], out, cast(unit, out))
+
+    return maps
+
+
+@_identity_unless_known
+def transport(mixed: Array, goal: Array, floor: Array, goal_floor: Array, reference: Array | None) -> Array:
     """Σ_t^-½ (Σ_t^½ Σ_max Σ_t^½)^½ Σ_t^-½ for every [y, t]: the symmetric map, which moves messages least."""
-    ends = _Ends.of(mixed, goal)
-    floor, goal_floor = ends.size * EIGENVALUE_FLOOR, ends.goal_size * EIGENVALUE_FLOOR
-    return ends.identity_unless_known(spd_transport(ends.mixed, ends.goal, floor, goal_floor, reference))
+    return spd_transport(mixed, goal, floor, goal_floor, reference)
 
 
-def eigen(mixed: Array, goal: Array | None = None, reference: Array | None = None) -> Array:
+@_identity_unless_known
+def eigen(mixed: Array, goal: Array, floor: Array, goal_floor: Array, reference: Array | None) -> Array:
     """U_max Λ_max^½ Λ_t^-½ U_tᵀ for every [y, t]: eigenvalues ascending, largest entry of a vector positive."""
-    ends = _Ends.of(mixed, goal)
-    vectors, root = _signed_eigen(ends.mixed, ends.size * EIGENVALUE_FLOOR)
-    goal_vectors, goal_root = _signed_eigen(ends.goal, ends.goal_size * EIGENVALUE_FLOOR)
+    (vectors, root), (goal_vectors, goal_root) = _signed_eigen(mixed, floor), _signed_eigen(goal, goal_floor)
     scaled = goal_vectors[:, None] * (goal_root[:, None] / root)[..., None, :]
-    maps = ends.identity_unless_known(scaled @ xp(vectors).swapaxes(vectors, -1, -2))
+    maps = scaled @ xp(vectors).swapaxes(vectors, -1, -2)
     return maps if reference is None else cast(maps, reference)
 
 
@@ -183,38 +175,6 @@ MAPS: Mapping[str, Callable[..., Array]] = MappingProxyType({"transport": transp
 
 Without a goal it is Σ at the last time; with a reference the maps come in its type.
 """
-
-
-@dataclass(frozen=True, eq=False)
-class _Ends:
-    """Covariances to be mapped and their goals: the identity where either is unknown, and their mean eigenvalues."""
-
-    mixed: Array
-    goal: Array
-    size: Array
-    goal_size: Array
-    known: Array
-
-    @classmethod
-    def of(cls, mixed: Array, goal: Array | None) -> _Ends:
-        """Looks which covariances are known: those that are not zero."""
-        goal = mixed[:, -1] if goal is None else goal
-        width, lib = max(mixed.shape[-1], 1), xp(mixed)
-        size, goal_size = (lib.einsum("...ii->...", part) / width for part in (mixed, goal))
-        known, goal_known = (size > 0) & (goal_size[:, None] > 0), goal_size > 0
-        if bool(known.all()):
-            return cls(mixed, goal, size, goal_size, known)
-        unit = like(np.eye(mixed.shape[-1]), mixed)
-        filled, filled_goal = (
-            where(part_known[..., None, None], part, unit) for part_known, part in ((known, mixed), (goal_known, goal))
-        )
-        return cls(filled, filled_goal, where(known, size, 1.0), where(goal_known, goal_size, 1.0), known)
-
-    def identity_unless_known(self, maps: Array) -> Array:
-        """The maps, and the identity where an end is unknown."""
-        if bool(self.known.all()):
-            return maps
-        return where(self.known[..., None, None], maps, cast(like(np.eye(maps.shape[-1]), maps), maps))
 
 
 def _signed_eigen(batch: Array, floor: Array) -> tuple[Array, Array]:
@@ -248,6 +208,5 @@ def _mean_degree(communities: Communities, num_labels: int, degree: Array | None
     # Known communities keep their own mean; others take their time's (without labels: the targets') times the factor.
     at_target = total[-1] / max(count[-1], 1)
     out = np.where(count_yt.sum(0) > 0, by_time, at_target)[None, :] * factor[:, None]
-    seen_part = out[:seen]
-    np.divide(total_yt, count_yt, out=seen_part, where=count_yt > 0)
+    np.divide(total_yt, count_yt, out=out[:seen], where=count_yt > 0)
     return out

@@ -22,8 +22,7 @@ class Communities:
     times: np.ndarray
     num_labels: int
     group: Array
-    labelled: Array
-    """`group` with the targets left out."""
+    labelled: Array  # `group` with the targets left out
 
     @classmethod
     def of(cls, label: Array, time: Array, target: Array, reference: Array | None = None) -> Communities:
@@ -39,16 +38,14 @@ class Communities:
         times, period = periods(when)
         num_labels = max(int(known.max()) + 1, 1)
         if len(times) * num_labels >= np.iinfo(np.int32).max:
-            raise InputError(
-                f"{len(times)} times and {num_labels} labels make too many communities; bin the times or merge labels."
-            )
+            problem = f"{len(times)} times and {num_labels} labels make too many communities"
+            raise InputError(f"{problem}; bin the times or merge labels.")
         group, labelled = kernels.communities(known, marked, period, num_labels, len(times) * num_labels + 1)
         library = time if reference is None else reference
         return cls(times, num_labels, like(group, library), like(labelled, library))
 
     @property
     def num_groups(self) -> int:
-        """Number of groups, the targets included."""
         return len(self.times) * self.num_labels + 1
 
     def moments(self, message: Array) -> Moments:
@@ -60,12 +57,9 @@ class Moments:
     """Count [G], mean [G, f] and sum of squared deviations [G, f] of groups of rows, in float64.
 
     Example:
-        >>> x = np.arange(8.0).reshape(4, 2)
-        >>> group = np.array([0, 0, 1, 0])
-        >>> whole = Moments.of(x, group, 2)
-        >>> parts = Moments.of(x[:2], group[:2], 2).update(x[2:], group[2:])
-        >>> bool(np.allclose(whole.mean, parts.mean) and np.allclose(whole.squares, parts.squares))
-        True
+        >>> moments = Moments.of(np.array([[0.0], [2.0]]), np.array([0, 0]), 1)
+        >>> moments.update(np.array([[7.0]]), np.array([0])).mean
+        array([[3.]])
     """
 
     count: Array

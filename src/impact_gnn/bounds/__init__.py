@@ -1,8 +1,4 @@
-"""How far messages of two periods can be apart (Theorems 4.3 to 4.5), and how far they are.
-
-`theory` holds the paper's bounds on the Wasserstein-1 distance, `measure` the same distance as found in messages;
-`compare` puts both side by side.
-"""
+"""How far messages of two periods can be apart (Theorems 4.3 to 4.5), and how far they are."""
 
 from impact_gnn.bounds.measure import Comparison, Shift, compare, shift, sliced_w1, w1
 from impact_gnn.bounds.theory import Contraction, corollary, equal_means, layer_contraction, theorem_4_3, theorem_4_4

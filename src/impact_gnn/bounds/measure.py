@@ -41,35 +41,23 @@ def sliced_w1(a: Array, b: Array, *, num_slices: int = 64, seed: int = 0) -> flo
 
 @dataclass(frozen=True, eq=False)
 class Shift:
-    """Distance of every period's messages from the reference period's, all in the unit of the messages.
+    """Distance of every period's messages [T] from those of `reference`, all in the unit of the messages.
 
-    Attributes:
-        times: The periods, [T].
-        reference: The time that the others are compared with.
-        count: Nodes per period; a distance between small samples is mostly noise.
-        mean: ‖μ_t − μ_ref‖, [T].
-        second: Bures distance between the covariances, √tr(A + B − 2(A^½BA^½)^½), [T]. For normal messages
-            mean² + second² is the squared Wasserstein-2 distance.
-        sliced: Sliced W1, [T].
+    For normal messages mean² + second² is the squared Wasserstein-2 distance.
     """
 
     times: np.ndarray
     reference: int
-    count: np.ndarray
-    mean: np.ndarray
-    second: np.ndarray
-    sliced: np.ndarray
+    count: np.ndarray  # nodes per period; a distance between small samples is mostly noise
+    mean: np.ndarray  # ‖μ_t − μ_ref‖
+    second: np.ndarray  # Bures distance between the covariances, √tr(A + B − 2(A^½BA^½)^½)
+    sliced: np.ndarray  # sliced W1
 
 
 def shift(message: Array, time: Array, *, reference: int | None = None, num_slices: int = 64, seed: int = 0) -> Shift:
     """Measures how far each period's messages lie from those of one period; needs no labels.
 
-    Args:
-        message: [N, f], or [N] for scalar messages.
-        time: Per node its time.
-        reference: The time to compare with; the last if not given.
-        num_slices: Directions for sliced W1.
-        seed: Seed of the directions.
+    `message` is [N, f], or [N] for scalars; `reference` the time to compare with, by default the last.
 
     Example:
         >>> moved = shift([[0.0], [2.0], [1.0], [3.0]], [0, 0, 1, 1])
@@ -77,8 +65,7 @@ def shift(message: Array, time: Array, *, reference: int | None = None, num_slic
         (array([1., 0.]), array([0., 0.]), array([1., 0.]))
     """
     values = _sample("message", message, 2)
-    moment = checks.node_times("time", time, len(values))
-    times, period = periods(moment)
+    times, period = periods(checks.node_times("time", time, len(values)))
     goal = len(times) - 1 if reference is None else _position(times, reference)
     directions = _directions(values.shape[1], num_slices, seed)
     goal_rows = values[period == goal].astype(np.float64)
@@ -101,50 +88,27 @@ class Comparison:
 
     All are means over the same directions. `measured` cannot exceed `mean_gap + equal_means`; the bounds
     by themselves hold if the means agree (`mean_gap` = 0), which is the premise of the theory.
-
-    Attributes:
-        label: The label.
-        time: The period compared with the reference.
-        measured: W1.
-        mean_gap: |mean − mean of the reference|.
-        trivial: 2C.
-        theorem_4_3: Theorem 4.3 with C and V as found in the two samples.
-        theorem_4_4: Theorem 4.4, scale-free, if τ was given.
-        equal_means: √(2V).
     """
 
     label: int
     time: int
-    measured: float
-    mean_gap: float
-    trivial: float
-    theorem_4_3: float
-    theorem_4_4: float | None
-    equal_means: float
+    measured: float  # W1
+    mean_gap: float  # |mean − mean of the reference|
+    trivial: float  # 2C
+    theorem_4_3: float  # with C and V as measured in the two samples
+    theorem_4_4: float | None  # scale-free, if τ was given
+    equal_means: float  # √(2V)
 
 
 def compare(
-    message: Array,
-    label: Array,
-    time: Array,
-    *,
-    reference: int | None = None,
-    tau: float | None = None,
-    num_slices: int = 16,
-    seed: int = 0,
-) -> list[Comparison]:
+    message: Array, label: Array, time: Array, *, reference: int | None = None, tau: float | None = None,
+    num_slices: int = 16, seed: int = 0,
+) -> list[Comparison]:  # fmt: skip
     """Bound and measurement side by side, for every label and period against the label's reference period.
 
-    The theory is about scalar messages; vectors are projected on random directions, each a scalar message.
-
-    Args:
-        message: [N, f], or [N] for scalar messages.
-        label: Per node its class; nodes with −1 are left out, so pass labels masked at the cutoff.
-        time: Per node its time.
-        reference: The time to compare with; the last one that has labels if not given.
-        tau: Sub-Gaussian constant of the scalar messages, if known.
-        num_slices: Directions.
-        seed: Seed of the directions.
+    The theory is about scalar messages; vectors [N, f] are projected on random directions, each a scalar message.
+    Nodes with label −1 are left out, so pass labels masked at the cutoff. `reference` is the time to compare with, by
+    default the last one that has labels; `tau` the sub-Gaussian constant of the scalar messages, if known.
 
     Example:
         >>> for row in compare([0.0, 2.0, -1.0, 3.0], [0, 0, 0, 0], [0, 0, 1, 1]):
@@ -169,22 +133,18 @@ def compare(
 
 
 def _comparison(label: int, time: int, lines: np.ndarray, goal: np.ndarray, tau: float | None) -> Comparison:
-    largest = np.maximum(np.abs(lines).max(0), np.abs(goal).max(0)).clip(np.finfo(float).tiny)
-    variance = np.maximum(lines.var(0), goal.var(0))
-    pairs = list(zip(largest.tolist(), variance.tolist(), strict=True))
-    subgaussian = None
-    if tau is not None:
-        subgaussian = float(np.mean([theorem_4_4(C, tau, form="scale-free") for C, _ in pairs]))
-    return Comparison(
-        label=label,
-        time=time,
-        measured=float(np.mean(_w1_columns(lines, goal))),
-        mean_gap=float(np.abs(lines.mean(0) - goal.mean(0)).mean()),
-        trivial=float(2 * largest.mean()),
-        theorem_4_3=float(np.mean([theorem_4_3(C, V) for C, V in pairs])),
-        theorem_4_4=subgaussian,
-        equal_means=float(np.mean([equal_means(V) for _, V in pairs])),
-    )
+    C = np.maximum(np.abs(lines).max(0), np.abs(goal).max(0)).clip(np.finfo(float).tiny)
+    V = np.maximum(lines.var(0), goal.var(0))
+    by_direction = {
+        "measured": _w1_columns(lines, goal),
+        "mean_gap": np.abs(lines.mean(0) - goal.mean(0)),
+        "trivial": 2 * C,
+        "theorem_4_3": list(map(theorem_4_3, C.tolist(), V.tolist())),
+        "equal_means": list(map(equal_means, V.tolist())),
+    }
+    subgaussian = None if tau is None else float(np.mean([theorem_4_4(c, tau, form="scale-free") for c in C.tolist()]))
+    means = {name: float(np.mean(values)) for name, values in by_direction.items()}
+    return Comparison(label, time, theorem_4_4=subgaussian, **means)
 
 
 def _w1(a: np.ndarray, b: np.ndarray) -> float:

@@ -27,13 +27,12 @@ def theorem_4_3(C: float, V: float) -> float:
         >>> theorem_4_3(C=1.0, V=1e-3)
         0.476...
     """
-    _positive("C", C)
-    _not_negative("V", V)
+    _check(C=C, V=V)
     return min(2 * C, 3 * (4 * C * V) ** (1 / 3))
 
 
 def theorem_4_4(C: float, tau: float, *, form: str = "printed") -> float:
-    """W1 ≤ τ√(8 log C) + 4 for messages with equal means, |M| ≤ C and sub-Gaussian with constant τ.
+    """W1 ≤ τ√(8 log C) + 4 for messages with equal means, |M| ≤ C and sub-Gaussian: E exp(λ(M−μ)) ≤ exp(λ²τ²/2).
 
     The proof draws M and M' independently: M − M' is sub-Gaussian with τ√2, so P(|M−M'| > ε) ≤ 2exp(−ε²/8τ²) and
     W1 ≤ ε + 4C·exp(−ε²/8τ²). "printed" puts ε = τ√(8 log C), which needs C > 1 and leaves the constant 4 whatever
@@ -41,27 +40,17 @@ def theorem_4_4(C: float, tau: float, *, form: str = "printed") -> float:
     which scales with the messages; 2C is taken where it is smaller, and where C < τ.
     Sub-Gaussian with τ implies V ≤ τ², so that `equal_means(tau**2)` = √2·τ is smaller than both.
 
-    Args:
-        C: Bound on |M|.
-        tau: E exp(λ(M−μ)) ≤ exp(λ²τ²/2) for all λ.
-        form: "printed" or "scale-free".
-
     Example:
         >>> theorem_4_4(10.0, 0.1), theorem_4_4(10.0, 0.1, form="scale-free")
         (4.42..., 1.00...)
     """
     checks.choice("form", form, ("printed", "scale-free"))
-    _positive("C", C)
-    _positive("tau", tau)
+    _check(C=C, tau=tau)
     if form == "printed":
         if C <= 1:
-            raise InputError(
-                f"C={C} does not exceed 1, which the printed form of Theorem 4.4 needs; use form='scale-free'."
-            )
+            raise InputError(f"C={C} does not exceed 1, as the printed Theorem 4.4 needs; use form='scale-free'.")
         return tau * math.sqrt(8 * math.log(C)) + 4
-    if tau >= C:
-        return 2 * C
-    return min(2 * C, tau * (math.sqrt(8 * math.log(C / tau)) + 4))
+    return min(2 * C, tau * (math.sqrt(8 * math.log(C / tau)) + 4)) if tau < C else 2 * C
 
 
 def equal_means(V: float) -> float:
@@ -74,41 +63,31 @@ def equal_means(V: float) -> float:
         >>> equal_means(V=1e-3)
         0.044...
     """
-    _not_negative("V", V)
+    _check(V=V)
     return math.sqrt(2 * V)
 
 
 @dataclass(frozen=True)
 class Contraction:
-    """What one layer does to distances between periods; see `layer_contraction`.
+    """What one layer does to distances between periods; see `layer_contraction`."""
 
-    Attributes:
-        factor: 1/G⁽ᵏ⁾ of Theorem 4.5: mass that moves between periods of the same label.
-        leak: Mass that moves between labels; the theorem supposes 0.
-    """
-
-    factor: float
-    leak: float
+    factor: float  # 1/G⁽ᵏ⁾ of Theorem 4.5: mass that moves between periods of the same label
+    leak: float  # mass that moves between labels; the theorem supposes 0
 
 
 def layer_contraction(extended: Array, table: Array) -> Contraction:
-    """The factor 1/G⁽ᵏ⁾ of Theorem 4.5 for a graph and a weighting, and what its premise leaves out.
+    """The factor 1/G⁽ᵏ⁾ of Theorem 4.5 for P [Y, T, Y, T] and Ω [T, T], and what its premise leaves out.
 
-    With λ_yt = Ω[t,·]·P(y,t,·,·), scaled to sum 1, the message of (y,t) is a mixture of the representations x_ỹt̃
-    with the weights λ_yt(ỹ,t̃). Between t and t' only λ_yt − λ_yt' has to move. Inside a label ỹ this costs at most
-    G·W for each unit of mass, where W bounds W1 between periods before the layer; what one label has too much and
-    another too little costs up to R, the largest W1 between two representations. So, with the largest values over
-    y, t, t',
+    With λ_yt = Ω[t,·]·P(y,t,·,·), scaled to sum 1, the message of (y,t) mixes the representations x_ỹt̃ by the weights
+    λ_yt(ỹ,t̃). Between t and t' only λ_yt − λ_yt' has to move. Inside a label ỹ this costs at most G·W for each unit of
+    mass, where W bounds W1 between periods before the layer; what moves between labels costs up to R, the largest W1
+    between two representations. So, with the largest values over y, t, t',
 
         W1 after ≤ factor·G·W + leak·R.
 
     If PMP makes each label's mass the same in all periods then leak = 0 and this is the theorem, with the
     largest total variation between λ_yt and λ_yt' as the factor. States without weight are passed over. One
     thin state whose few neighbours are unlike any other's is enough for a factor near 1, as the theorem has it.
-
-    Args:
-        extended: Relative connectivity [Y, T, Y, T] (`RelativeConnectivity.extended`).
-        table: The weighting Ω [T, T].
 
     Example:
         >>> P = np.array([0.5, 0.5, 0.25, 0.75]).reshape(1, 2, 1, 2)
@@ -117,10 +96,8 @@ def layer_contraction(extended: Array, table: Array) -> Contraction:
     """
     share, omega = checks.array("extended", extended), checks.array("table", table)
     if share.ndim != 4 or share.shape[:2] != share.shape[2:] or omega.shape != (share.shape[1],) * 2:
-        raise InputError(
-            f"extended has shape {share.shape} and table {omega.shape}; "
-            f"give [Y, T, Y, T] and [T, T] for the same times."
-        )
+        shapes = f"extended has shape {share.shape} and table {omega.shape}"
+        raise InputError(f"{shapes}; give [Y, T, Y, T] and [T, T] for the same times.")
     weight = share * omega[None, :, None, :].astype(np.float64)
     if not np.isfinite(weight).all() or weight.min(initial=0.0) < 0:
         raise InputError("extended and table must be finite and not negative; remove what is not a share or weight.")
@@ -139,18 +116,15 @@ def layer_contraction(extended: Array, table: Array) -> Contraction:
 def corollary(C: float, V: float, factors: Sequence[float], *, G: float = 1.0, tau: float | None = None) -> float:
     """The bound after K layers: Π_k (G·factor_k) · min(Theorem 4.3, Theorem 4.4).
 
-    Args:
-        C: Bound on the first layer's |M|.
-        V: Bound on its variance.
-        factors: 1/G⁽ᵏ⁾ for k = 1 .. K−1, from `layer_contraction`; the leak is taken to be zero, as in the paper.
-        G: Lipschitz constant of the functions between the layers.
-        tau: Sub-Gaussian constant; without it Theorem 4.3 stands alone. Theorem 4.4 enters in its scale-free form.
+    C and V bound |M| and the variance of the first layer, `factors` are those of `layer_contraction` for k = 1 .. K−1
+    (the leak is taken to be zero, as in the paper), G is the Lipschitz constant of the functions between the layers.
+    With the sub-Gaussian constant τ Theorem 4.4 enters in its scale-free form.
 
     Example:
         >>> corollary(C=1.0, V=1e-3, factors=[0.5, 0.5])
         0.119...
     """
-    _positive("G", G)
+    _check(G=G)
     for factor in factors:
         if not 0 <= factor <= 1:
             raise InputError(f"factors holds {factor}; a layer's factor lies between 0 and 1.")
@@ -160,11 +134,8 @@ def corollary(C: float, V: float, factors: Sequence[float], *, G: float = 1.0, t
     return first * math.prod(G * factor for factor in factors)
 
 
-def _positive(name: str, value: float) -> None:
-    if not (math.isfinite(value) and value > 0):
-        raise InputError(f"{name}={value} must be a finite number above 0.")
-
-
-def _not_negative(name: str, value: float) -> None:
-    if not (math.isfinite(value) and value >= 0):
-        raise InputError(f"{name}={value} must be a finite number of at least 0.")
+def _check(**values: float) -> None:
+    """Refuses what is not a finite number above 0; a variance V may be 0."""
+    for name, value in values.items():
+        if not (math.isfinite(value) and (value > 0 or (name == "V" and value == 0))):
+            raise InputError(f"{name}={value} must be a finite number {'of at least' if name == 'V' else 'above'} 0.")

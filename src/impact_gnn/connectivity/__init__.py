@@ -1,8 +1,4 @@
-"""Relative connectivity (Algorithm 3): who the neighbours of a node are, by label and time.
-
-`relative_connectivity` counts the labelled past, measures how connections fade with the distance in time, and
-extends the result to the target periods, whose labels nobody knows.
-"""
+"""Relative connectivity (Algorithm 3): who the neighbours of a node are, by label and time."""
 
 from __future__ import annotations
 
@@ -29,8 +25,6 @@ def relative_connectivity(
        that Σ_ỹ ĝ(y,ỹ,0) = 1.
     3. `extended`: entries with t or t̃ at or after the cutoff are ĝ(y,ỹ,|t̃−t|) / Σ_y' Σ_t' ĝ(y,y',|t'−t|).
 
-    The two forms differ in what the sums hold.
-
     "unbiased" gives each of the two f̂(y,t) only to those t for which t+Δ, or t−Δ, is a known time. Unlabelled
     neighbours of the past are handed to the labels found at the same (y, t, t̃). In `extended` the Δ that no two
     known times have (`unobserved`) are interpolated from the others, the counted entries of a row are scaled to
@@ -41,16 +35,8 @@ def relative_connectivity(
     the numerator cannot have, so ĝ falls short for Δ > 0; unobserved Δ stay zero, and rows of known times, made of
     counted and drawn entries, do not sum to 1.
 
-    Labels at or after the cutoff are set aside before anything is read. Every edge counts once for each time it is
-    listed, self-loops included.
-
-    Args:
-        edge_index: Edges source → target, [2, E]; numpy or torch.
-        label: Per node its class, −1 where unknown.
-        time: Per node its time, any integers.
-        num_labels: Number of classes Y.
-        cutoff: Labels are known for times before it.
-        form: "unbiased" or "printed".
+    `edge_index` [2, E] runs source → target; `label` is −1 where unknown. Labels at or after the `cutoff` are set aside
+    before anything is read. Every edge counts once for each time it is listed, self-loops included.
 
     Example:
         >>> edge_index = np.array([[0, 1, 2, 3, 0, 2], [1, 0, 3, 2, 2, 0]])
@@ -79,8 +65,6 @@ def relative_connectivity(
     code = codes(known, period, num_labels=num_labels, num_times=len(times), num_known=num_known)
     pairs = count_pairs(edge_index, code, num_labels * len(times), len(times))
     if pairs.known.nnz == 0:
-        raise InputError(
-            f"no edge joins two nodes whose labels are known before cutoff={cutoff}, so there is nothing to count; "
-            f"choose a later cutoff or add labels."
-        )
+        problem = f"no edge joins two nodes whose labels are known before cutoff={cutoff}, so there is nothing to count"
+        raise InputError(f"{problem}; choose a later cutoff or add labels.")
     return RelativeConnectivity(times=times, num_labels=num_labels, num_known=num_known, form=form, pairs=pairs)

@@ -1,8 +1,7 @@
 """Counting pairs: one pass over the edges, of which everything else is arithmetic.
 
-A node whose label is known has the *state* label·T + period, one of S = Y·T. A node whose label is unknown
-still has a period, and gets the code S + period. The counts of (code of target, code of source) hold all
-that Algorithm 3 asks of a graph.
+A node whose label is known has the *state* label·T + period, one of S = Y·T; other nodes get the code S + period. The
+counts of (code of target, code of source) hold all that Algorithm 3 asks of a graph.
 """
 
 from __future__ import annotations
@@ -17,38 +16,23 @@ from impact_gnn import checks
 from impact_gnn._array import Array
 from impact_gnn.checks import InputError
 
-HISTOGRAM_CELLS = 1 << 24
-"""Up to so many pairs of codes a dense histogram counts (128 MB while it runs); beyond, sparse sums do."""
-
-PRIVATE_CELLS = 1 << 18
-"""Up to so many cells every thread keeps a histogram of its own; a larger one would not stay in its cache."""
-
-EDGE_BLOCK = 1 << 24
-"""Edges that the sparse sums take at a time."""
-
-MAX_CODES = 1 << 31
-"""So many combinations of label and time can be told apart."""
-
+HISTOGRAM_CELLS = 1 << 24  # pairs of codes up to which a dense histogram counts (128 MB); beyond, sparse sums do
+PRIVATE_CELLS = 1 << 18  # up to which every thread has a histogram of its own; a larger one would not stay in its cache
+EDGE_BLOCK = 1 << 24  # edges that the sparse sums take at a time
+MAX_CODES = 1 << 31  # combinations of label and time that can be told apart
 _BLOCK = 2048
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Edges between states, and edges into states from nodes whose label is unknown.
+    """Edges between states, and edges into states from nodes whose label is unknown."""
 
-    Attributes:
-        known: Edges by state of target and of source, CSR [S, S].
-        unknown: Edges into a state from nodes of unknown label, by their period, CSR [S, T].
-    """
-
-    known: sparse.csr_array
-    unknown: sparse.csr_array
+    known: sparse.csr_array  # by state of target and of source, CSR [S, S]
+    unknown: sparse.csr_array  # by state of target and period of source, CSR [S, T]
 
 
 def count_pairs(edge_index: Array, code: np.ndarray, num_states: int, num_times: int) -> Pairs:
     """Counts every edge whose target has a known label by the state of the target and the `code` of the source.
-
-    Edges that point outside the graph are refused.
 
     Example:
         >>> code = np.array([0, 1, 2, 5], dtype=np.uint8)  # two labels, two times; node 3: unknown, period 1
@@ -151,25 +135,16 @@ def codes(label: np.ndarray, period: np.ndarray, *, num_labels: int, num_times: 
     """Per node label·T + period, or S + period where the label is unknown, in the smallest unsigned type.
 
     A label counts as unknown where it is −1 and in every period from `num_known` on.
-
-    Example:
-        >>> label, period = np.array([1, -1, 0, 1]), np.array([0, 0, 1, 2], dtype=np.uint8)
-        >>> codes(label, period, num_labels=2, num_times=3, num_known=2)
-        array([3, 6, 1, 8], dtype=uint8)
     """
     size = (num_labels + 1) * num_times
     if size > MAX_CODES:
-        raise InputError(
-            f"{num_labels} labels × {num_times} times are too many combinations to count (at most {MAX_CODES}); "
-            f"bin the times or merge labels."
-        )
+        too_many = f"{num_labels} labels × {num_times} times are too many combinations to count (at most {MAX_CODES})"
+        raise InputError(f"{too_many}; bin the times or merge labels.")
     out = np.empty(len(label), np.min_scalar_type(size - 1))
     wrong = _codes(label, period, num_labels, num_times, num_known, out)
     if wrong >= 0:
-        raise InputError(
-            f"label holds {label[wrong]} at node {wrong}, but there are {num_labels} classes; "
-            f"labels run from 0 to {num_labels - 1}."
-        )
+        problem = f"label holds {label[wrong]} at node {wrong}, but there are {num_labels} classes"
+        raise InputError(f"{problem}; labels run from 0 to {num_labels - 1}.")
     return out
 
 

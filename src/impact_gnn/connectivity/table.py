@@ -1,7 +1,6 @@
 """What was counted, ĝ, and the extension to the target periods, kept sparse.
 
-Everything is arithmetic on the counts of `counting`. Dense arrays are made on request and refused above
-`DENSE_BYTES`; rows, ĝ of a pair of labels and sums over times work at any size.
+Dense arrays are made on request and refused above `DENSE_BYTES`; rows, ĝ of a pair and sums work at any size.
 """
 
 from __future__ import annotations
@@ -17,8 +16,7 @@ from impact_gnn._array import Array
 from impact_gnn.checks import InputError
 from impact_gnn.connectivity.counting import Pairs
 
-DENSE_BYTES = 1 << 29
-"""Largest dense array that is made: 512 MiB. Beyond it `counted`, `g`, `extended`, `label_mass` refuse."""
+DENSE_BYTES = 1 << 29  # largest dense array that is made; beyond it `counted`, `g`, `extended`, `label_mass` refuse
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -26,26 +24,18 @@ class RelativeConnectivity:
     """Relative connectivity P(y, t, ỹ, t̃): of the neighbours of nodes (y, t), the share that is (ỹ, t̃).
 
     Neighbours are the sources of in-edges, Δ = |t̃ − t|. Made by `relative_connectivity`.
-
-    Attributes:
-        times: All times of the graph, sorted, [T].
-        num_labels: Y.
-        num_known: How many of the times lie before the cutoff; the others are target periods.
-        form: "unbiased" or "printed".
-        pairs: The counts, sparse.
     """
 
-    times: np.ndarray
+    times: np.ndarray  # all times of the graph, sorted, [T]
     num_labels: int
-    num_known: int
+    num_known: int  # how many of the times lie before the cutoff; the others are target periods
     form: str
     pairs: Pairs
 
     def __repr__(self) -> str:
-        return (
-            f"RelativeConnectivity({self.num_labels} labels, {len(self.times)} times of which {self.num_known} known, "
-            f"{int(self.pairs.known.sum())} labelled pairs, form={self.form!r})"
-        )
+        times = f"{len(self.times)} times of which {self.num_known} known"
+        pairs = f"{int(self.pairs.known.sum())} labelled pairs"
+        return f"RelativeConnectivity({self.num_labels} labels, {times}, {pairs}, form={self.form!r})"
 
     @cached_property
     def deltas(self) -> np.ndarray:
@@ -54,18 +44,14 @@ class RelativeConnectivity:
 
     @cached_property
     def unobserved(self) -> np.ndarray:
-        """Where ĝ(y, ·, Δ) could not be measured, boolean [Y, D].
-
-        Either no two known times are Δ apart, or the nodes of label y at those times give no scale (f̂ = 0).
-        """
+        """Where ĝ(y, ·, Δ) could not be measured, [Y, D]: no two known times are Δ apart, or f̂ = 0 at those."""
         return self._scale == 0
 
     @property
     def counted(self) -> np.ndarray:
         """P̂ as counted, [Y, T, Y, T]: labelled pairs (y,t) ← (ỹ,t̃) over *all* in-edges of the nodes (y,t).
 
-        All in-edges includes those from target nodes and from nodes without a label, so a row sums to the share
-        of neighbours whose label is known. Rows and columns of target periods are zero.
+        A row sums to the share of neighbours whose label is known; rows and columns of target periods are zero.
         """
         self._refuse_above("counted", self._num_states**2)
         return _divided(self.pairs.known, self._degree).toarray().reshape(self._shape)
@@ -107,18 +93,12 @@ class RelativeConnectivity:
         return out
 
     def label_mass(self, table: Array) -> np.ndarray:
-        """Σ_t̃ table[t, t̃]·P̂(y, t, ỹ, t̃), [Y, T, Y]: what every label weighs in a message, before the division.
-
-        Args:
-            table: A weighting Ω, [T, T]; its square gives the weights of the second moment.
-        """
+        """Σ_t̃ Ω[t, t̃]·P̂(y, t, ỹ, t̃), [Y, T, Y]: what every label weighs in a message, before the division."""
         size = len(self.times)
         omega = checks.array("table", table)
         if omega.shape != (size, size) or omega.dtype.kind not in "iufb" or not np.isfinite(omega).all():
-            raise InputError(
-                f"table has type {omega.dtype} and shape {omega.shape}; "
-                f"give finite weights [{size}, {size}], target times by source times."
-            )
+            given = f"table has type {omega.dtype} and shape {omega.shape}"
+            raise InputError(f"{given}; give finite weights [{size}, {size}], target times by source times.")
         self._refuse_above("label_mass", self._num_states * self.num_labels)
         row, column, share = _entries(self._counted_part)
         weight = share * omega[row % size, column % size]
@@ -157,8 +137,8 @@ class RelativeConnectivity:
     def _shares(self) -> sparse.csr_array:
         """P̂ as ĝ and the extension use it: `counted`, but with unlabelled neighbours of the past handed out.
 
-        "unbiased" gives the unlabelled neighbours of a known time t̃ to the labels in the proportions found among
-        the labelled ones at (y, t, t̃). Otherwise a period with few labels would pass for one with few neighbours.
+        They go to the labels in the proportions of the labelled ones at (y, t, t̃). Otherwise a period with few labels
+        would pass for one with few neighbours.
         """
         counts = self.pairs.known
         if self.form == "unbiased" and self.pairs.unknown[:, : self.num_known].nnz:
@@ -207,13 +187,10 @@ class RelativeConnectivity:
 
     @cached_property
     def _filled(self) -> sparse.csr_array:
-        """ĝ, and for "unbiased" a value where it is unobserved.
-
-        Between observed Δ it lies on the line that joins them; beyond the last it stays constant, because a
-        decaying g lies between that and zero and slow decay is the rule in citation graphs.
-        """
+        """ĝ, and for "unbiased" a value where it is unobserved."""
         if self.form == "printed":
             return self._measured
+        # Constant beyond the last observed Δ: a decaying g lies between that and zero, and slow decay is the rule.
         return _interpolation(self.unobserved, self.deltas) @ self._measured
 
     @cached_property
@@ -231,8 +208,7 @@ class RelativeConnectivity:
         """Σ of Ω[t, t̃] over the t̃ from position `first` on that lie Δ from t, CSR [T, D]."""
         size = len(self.times)
         t, s = (index.ravel() for index in np.indices((size, size)))
-        kept = s >= first
-        t, s = t[kept], s[kept]
+        t, s = t[s >= first], s[s >= first]
         return _grouped(omega[t, s].astype(np.float64), t, self._distance[t, s], (size, len(self.deltas)))
 
     @cached_property
@@ -262,11 +238,9 @@ class RelativeConnectivity:
 
     def _refuse_above(self, name: str, cells: int) -> None:
         if 8 * cells > DENSE_BYTES:
-            raise InputError(
-                f"{name} would take {8 * cells / 2**20:,.0f} MiB for {self.num_labels} labels and {len(self.times)} "
-                f"times, above the limit of {DENSE_BYTES >> 20} MiB; use row(label, time) or pair(label, neighbour), "
-                f"or bin the times."
-            )
+            size = f"{8 * cells / 2**20:,.0f} MiB for {self.num_labels} labels and {len(self.times)} times"
+            remedy = "use row(label, time) or pair(label, neighbour), or bin the times."
+            raise InputError(f"{name} would take {size}, above the limit of {DENSE_BYTES >> 20} MiB; {remedy}")
 
 
 def _entries(matrix: sparse.csr_array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -291,13 +265,8 @@ def _divided(matrix: sparse.csr_array, divisor: np.ndarray) -> sparse.csr_array:
 def _interpolation(missing: np.ndarray, position: np.ndarray) -> sparse.csr_array:
     """The matrix that fills the missing entries along the last axis of an array [R, D], acting on [R·D, ·].
 
-    A missing entry lies on the straight line between the nearest present ones, is held constant beyond the first and
+    A missing entry lies on the straight line between the nearest present ones, stays constant beyond the first and
     the last, and is zero in a row where all are missing; `position` says where the D entries stand, increasing.
-
-    Example:
-        >>> fill = _interpolation(np.array([[False, True, False, True]]), np.array([0, 1, 4, 9]))
-        >>> fill @ np.array([8.0, 0.0, 4.0, 0.0])
-        array([8., 7., 4., 4.])
     """
     rows, size = missing.shape
     place = np.broadcast_to(np.arange(size), missing.shape)
@@ -311,9 +280,6 @@ def _interpolation(missing: np.ndarray, position: np.ndarray) -> sparse.csr_arra
     weight = np.where(gap > 0, (position - position[left]) / np.maximum(gap, 1), 0.0)
     at = np.arange(rows * size)
     base = at // size * size
-    return _grouped(
-        np.concatenate([((1 - weight) * present).ravel(), (weight * present).ravel()]),
-        np.concatenate([at, at]),
-        np.concatenate([base + left.ravel(), base + right.ravel()]),
-        (rows * size, rows * size),
-    )
+    weights = np.concatenate([((1 - weight) * present).ravel(), (weight * present).ravel()])
+    columns = np.concatenate([base + left.ravel(), base + right.ravel()])
+    return _grouped(weights, np.concatenate([at, at]), columns, (rows * size, rows * size))

@@ -1,8 +1,7 @@
 """Layers, models and training for graphs in time.
 
-Decoupled models (`SGC`, `SIGN`, `GAMLP`, and for several node types `SeHGNN`, `RpHGNN`) read precomputed hops of any
-rows; spatial ones (`GCN`, `SAGE`, `GAT`, `RevGAT`, `LinearRevGAT`) read features and a `Propagation`, and take an
-alignment for every layer's message. `fit` trains either kind.
+Decoupled models (`SGC`, `SIGN`, `GAMLP`, `SeHGNN`, `RpHGNN`) read precomputed hops of any rows; spatial ones (`GCN`,
+`SAGE`, `GAT`, `RevGAT`, `LinearRevGAT`) read features and a `Propagation`. `fit` trains either kind.
 """
 
 from impact_gnn.nn.alignment import ALIGNMENTS, PNY, Align, JJNorm, Message, TimeCenter, TimeStandardize, align_layer

@@ -1,8 +1,6 @@
-"""Alignment as layers: `JJNorm`, `PNY`, `TimeCenter` and `TimeStandardize` for use inside any PyG model.
+"""Alignment as layers for any PyG model, without parameters; the arithmetic is `impact_gnn.alignment`'s.
 
-They hold no arithmetic of their own (that is `impact_gnn.alignment`) and no parameters. Who belongs together is
-looked up once, when the layer is made, and kept in buffers that move with the model but stay out of its state_dict.
-`Message` is what our own spatial models use: aggregated neighbours, aligned if asked.
+Who belongs together is kept in buffers that move with the model but stay out of its state_dict.
 """
 
 from __future__ import annotations
@@ -39,7 +37,6 @@ class _Grouped(nn.Module):
 
     @property
     def communities(self) -> Communities:
-        """The grouping, on the layer's device."""
         return Communities(self.times, self.num_labels, self.group, self.labelled)
 
     def extra_repr(self) -> str:
@@ -49,17 +46,10 @@ class _Grouped(nn.Module):
 class JJNorm(_Grouped):
     """`alignment.jjnorm` on every message that passes; identity on target and unlabelled nodes.
 
-    Args:
-        label: Labels [N], −1 unknown; those of target nodes are not looked at.
-        time: Integer time [N].
-        target: Mask of the target nodes [N].
-
     Example:
         >>> norm = JJNorm(torch.tensor([0, 0, -1, -1]), torch.tensor([1, 1, 2, 2]), torch.tensor([0, 0, 1, 1]).bool())
         >>> norm(torch.tensor([[0.0], [2.0], [10.0], [14.0]])).flatten().tolist()
         [-1.0, 3.0, 10.0, 14.0]
-        >>> norm
-        JJNorm(num_nodes=4, num_times=2, num_labels=1)
     """
 
     def forward(self, message: Tensor) -> Tensor:
@@ -69,38 +59,20 @@ class JJNorm(_Grouped):
 class PNY(_Grouped):
     """`alignment.pny` on every message that passes; identity on target and unlabelled nodes.
 
-    The coefficients of the covariances depend on the graph only and are computed once.
-
-    Args:
-        label: Labels [N], −1 unknown.
-        time: Integer time [N].
-        target: Mask of the target nodes [N].
-        connectivity: The estimated relative connectivity.
-        degree: Number of neighbours of every node [N]; by default equal for all.
-        table: The weighting table the messages are made with; by default plain.
-        map: "transport" or "eigen".
-        exact_gradient: Differentiate the maps too; otherwise they count as constants, which is cheaper.
+    The coefficients of the covariances are computed once. With `exact_gradient` the maps are differentiated too;
+    otherwise they count as constants, which is cheaper. All other arguments as in `alignment.pny`.
     """
 
     def __init__(
-        self,
-        label: Tensor,
-        time: Tensor,
-        target: Tensor,
-        *,
-        connectivity: Connectivity,
-        degree: Tensor | None = None,
-        table: np.ndarray | None = None,
-        map: str = "transport",
+        self, label: Tensor, time: Tensor, target: Tensor, *, connectivity: Connectivity,
+        degree: Tensor | None = None, table: np.ndarray | None = None, map: str = "transport",
         exact_gradient: bool = True,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(label, time, target)
-        self.exact_gradient = exact_gradient
+        self.map, self.exact_gradient = map, exact_gradient
         self.weights = alignment.coefficients(self.communities, connectivity, degree, table)
-        self.map = map
 
     def forward(self, message: Tensor, previous: Tensor) -> Tensor:
-        """The message with every community's covariance mapped to the last time's; `previous` was aggregated."""
         return alignment.pny_by(
             message, previous, self.communities, self.weights, map=self.map, exact_gradient=self.exact_gradient
         )
@@ -139,12 +111,8 @@ class Align(nn.Module):
     """One call, `align(message, previous)`, for every alignment; those of one argument are not given `previous`.
 
     Example:
-        >>> time = torch.tensor([0, 0, 1])
-        >>> message = torch.tensor([[0.0], [2.0], [7.0]])
-        >>> Align(TimeCenter(time))(message, previous=message).flatten().tolist()
-        [2.0, 4.0, 3.0]
-        >>> Align(None)(message, message) is message
-        True
+        >>> Align(TimeCenter(torch.tensor([0, 1])))(torch.tensor([[0.0], [2.0]]), previous=None).flatten().tolist()
+        [1.0, 1.0]
     """
 
     def __init__(self, layer: nn.Module | None) -> None:
@@ -153,7 +121,6 @@ class Align(nn.Module):
         self.takes_previous = layer is not None and len(inspect.signature(layer.forward).parameters) > 1
 
     def forward(self, message: Tensor, previous: Tensor) -> Tensor:
-        """The aligned message; `previous` is what was aggregated."""
         if self.layer is None:
             return message
         return self.layer(message, previous) if self.takes_previous else self.layer(message)
@@ -162,38 +129,29 @@ class Align(nn.Module):
 class Message(nn.Module):
     """align(M x, x): what the neighbours say, aligned.
 
-    Args:
-        align: A layer such as `TimeCenter`, `JJNorm` or `PNY`, or None.
-        keep: Remember the message of the last input. For a model's first layer, whose input does not change from
-            step to step; an input that needs a gradient is never remembered.
+    With `keep` the message of the last input is remembered: for a model's first layer, whose input does not change
+    from step to step; an input that needs a gradient is never remembered.
     """
 
     def __init__(self, align: nn.Module | None = None, *, keep: bool = False) -> None:
         super().__init__()
-        self.align = Align(align)
-        self.keep = keep
+        self.align, self.keep = Align(align), keep
         self._last: tuple[Tensor, int, Propagation, Tensor] | None = None
 
     def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
         if not self.keep or x.requires_grad:
             return self.align(propagation(x), x)
-        if self._last is not None:
-            known, version, through, message = self._last
-            if known is x and version == x._version and through is propagation:
-                return message
-        with torch.no_grad():
-            message = self.align(propagation(x), x)
-        self._last = (x, x._version, propagation, message)
-        return message
+        last = self._last
+        if last is None or last[0] is not x or last[1] != x._version or last[2] is not propagation:
+            with torch.no_grad():
+                last = self._last = (x, x._version, propagation, self.align(propagation(x), x))
+        return last[3]
 
 
 def align_layer(name: str, graph: TemporalGraph, *, table: np.ndarray | None = None) -> nn.Module | None:
     """The alignment called `name` for the nodes of a graph; None for "none".
 
-    Args:
-        name: One of `ALIGNMENTS`.
-        graph: A view made by `masked(cutoff)`; no label at or after the cutoff is in it.
-        table: The weighting table the messages are made with (only "pny" asks for it); by default plain.
+    `graph` is a view made by `masked(cutoff)`; `table` the weighting of the messages, for which only "pny" asks.
 
     Example:
         >>> from impact_gnn.data.tsbm import tsbm

@@ -13,8 +13,8 @@ from torch.nn import functional
 class Dropout(nn.Module):
     """Leaves out a share of the units in training; on a CPU about nine times as fast as `torch.nn.Dropout`.
 
-    Torch draws a float for every unit, one after the other, which was half of the time of training a SIGN of width 64.
-    One byte says enough: the share is rounded to 1/256, and the units that stay are scaled by what was really kept.
+    Torch draws a float for every unit, half of the time of training a SIGN of width 64. One byte says enough: the share
+    is rounded to 1/256, and the units that stay are scaled by what was really kept.
 
     Example:
         >>> x = Dropout(0.5)(torch.ones(1000, 8))
@@ -46,12 +46,7 @@ def dropout(x: Tensor, share: float, training: bool) -> Tensor:
 
 
 def mlp(widths: Sequence[int], share: float = 0.0, *, norm: bool = True) -> nn.Sequential:
-    """Linear layers with layer norm, ReLU and dropout between them.
-
-    Args:
-        widths: Columns that go in, of every layer in between, and that come out.
-        share: Share of hidden units left out in training.
-        norm: Whether hidden layers are normalised.
+    """Linear layers of these widths, from input to output, with layer norm, ReLU and dropout between them.
 
     Example:
         >>> mlp([5, 16, 3], 0.5)(torch.randn(7, 5)).shape

@@ -15,11 +15,9 @@ from torch.optim import Optimizer
 from impact_gnn import _files
 from impact_gnn.checks import InputError
 
-NOTE = "impact_gnn"
-"""Under which name the file's header holds the plain values, as JSON."""
+NOTE = "impact_gnn"  # under which name the file's header holds the plain values, as JSON
 
-Parts = dict[str, dict[str, Tensor]]
-"""Tensors by part (model, optimizer, ...) and name; in the file they are called part/name."""
+Parts = dict[str, dict[str, Tensor]]  # by part (model, optimizer, ...) and name; in the file part/name
 
 
 def save(path: Path, parts: Mapping[str, Mapping[str, Tensor]], note: Mapping[str, Any]) -> None:

@@ -26,11 +26,7 @@ class Curriculum:
     In the spirit of Wong, Yang, Fu, Yao: Loss-aware Curriculum Learning for Heterogeneous Graph Neural Networks,
     2024, and of LDHGNN (Wang, 2024), which ranks by how much the loss fell rather than by the loss.
 
-    Args:
-        start: Share that counts in the first epoch.
-        epochs: Epochs after which every row counts.
-        pace: "linear", "root" or "geometric".
-        rest: What the harder rows count until their turn comes.
+    Harder rows count `rest` until their turn comes; after `epochs` epochs every row counts in full.
 
     Example:
         >>> lessons = Curriculum(start=0.5, epochs=10)
@@ -62,11 +58,9 @@ class Curriculum:
         return self.start ** (1 - done) if self.pace == "geometric" else self.start + (1 - self.start) * done
 
     def weights(self, loss: Tensor, epoch: int) -> Tensor:
-        """What each row of a step counts, given the loss of each [n]: 1 for the easiest share, `rest` for the others.
-
-        Weights carry no gradient: the model cannot make a row easier by how it is weighted.
-        """
+        """What each row of a step counts, given its loss [n]: 1 for the easiest share, `rest` for the others."""
         count = math.ceil(self.share(epoch) * len(loss))
+        # Weights carry no gradient: the model cannot make a row easier by how it is weighted.
         weight = torch.full_like(loss, self.rest, requires_grad=False)
         weight[torch.argsort(loss.detach(), stable=True)[:count]] = 1
         return weight

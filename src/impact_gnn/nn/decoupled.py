@@ -10,81 +10,51 @@ from torch import Tensor, nn
 from impact_gnn import checks
 from impact_gnn.nn.blocks import Dropout, encoder, mlp
 
-ATTENTIONS = ("recursive", "jk")
-
 
 class SGC(nn.Module):
     """Simple graph convolution: logits = f([M^K X, label hops]), f linear or, with `hidden`, an MLP.
 
-    Args:
-        in_channels: Columns of the last hop, or of every hop (only the last counts).
-        num_labels: Number of classes.
-        hidden: Width of the hidden layer; None for a linear classifier.
-        label_channels: Columns of every label hop; they are joined to the features.
-        num_layers: Layers of the MLP.
-        dropout: Share of hidden units left out in training.
+    Label hops are joined to the features. `in_channels` are the columns of the last hop, or of every hop.
 
     Example:
-        >>> model = SGC([5, 5, 5], 10, hidden=16)
-        >>> model([torch.randn(7, 5) for _ in range(3)]).shape
+        >>> SGC([5, 5, 5], 10, hidden=16)([torch.randn(7, 5) for _ in range(3)]).shape
         torch.Size([7, 10])
     """
 
     def __init__(
-        self,
-        in_channels: int | Sequence[int],
-        num_labels: int,
-        hidden: int | None = None,
-        *,
-        label_channels: Sequence[int] = (),
-        num_layers: int = 2,
-        dropout: float = 0.0,
-    ) -> None:
+        self, in_channels: int | Sequence[int], num_labels: int, hidden: int | None = None, *,
+        label_channels: Sequence[int] = (), num_layers: int = 2, dropout: float = 0.0,
+    ) -> None:  # fmt: skip
         super().__init__()
         width = (in_channels if isinstance(in_channels, int) else in_channels[-1]) + sum(label_channels)
         middle = [] if hidden is None else [hidden] * (num_layers - 1)
         self.classify = mlp([width, *middle, num_labels], dropout, norm=False)
 
     def forward(self, hops: Sequence[Tensor], label_hops: Sequence[Tensor] = ()) -> Tensor:
-        """Logits [n, num_labels] of any rows."""
         return self.classify(torch.cat([hops[-1], *label_hops], dim=1))
 
 
 class SIGN(nn.Module):
     """Scalable inception: logits = MLP(σ([X W_0 | M X W_1 | ... | M^K X W_K])); label hops are further branches.
 
-    Args:
-        in_channels: Columns of every hop, hop 0 (the features themselves) first.
-        num_labels: Number of classes.
-        hidden: Width of every branch and of the MLP.
-        label_channels: Columns of every label hop.
-        num_layers: Layers of the MLP after the branches.
-        dropout: Share of hidden units left out in training.
+    `in_channels` are the columns of every hop, hop 0 (the features themselves) first.
 
     Example:
         >>> model = SIGN([5, 5, 8], 10, hidden=16, label_channels=[10])
-        >>> hops = [torch.randn(7, width) for width in (5, 5, 8)]
-        >>> model(hops, [torch.randn(7, 10)]).shape
+        >>> model([torch.randn(7, width) for width in (5, 5, 8)], [torch.rand(7, 10)]).shape
         torch.Size([7, 10])
     """
 
     def __init__(
-        self,
-        in_channels: Sequence[int],
-        num_labels: int,
-        hidden: int = 256,
-        *,
-        label_channels: Sequence[int] = (),
-        num_layers: int = 2,
-        dropout: float = 0.5,
-    ) -> None:
+        self, in_channels: Sequence[int], num_labels: int, hidden: int = 256, *, label_channels: Sequence[int] = (),
+        num_layers: int = 2, dropout: float = 0.5,
+    ) -> None:  # fmt: skip
         super().__init__()
         widths = [*in_channels, *label_channels]
         self.branches = nn.ModuleList(encoder(width, hidden, dropout) for width in widths)
         self.classify = mlp([hidden * len(widths), *[hidden] * (num_layers - 1), num_labels], dropout)
 
     def forward(self, hops: Sequence[Tensor], label_hops: Sequence[Tensor] = ()) -> Tensor:
-        """Logits [n, num_labels] of any rows."""
         inputs = zip(self.branches, [*hops, *label_hops], strict=True)
         return self.classify(torch.cat([branch(values) for branch, values in inputs], dim=1))
 
@@ -97,15 +67,7 @@ class GAMLP(nn.Module):
     added to h once more (the residual). Label hops have a branch of their own, whose logits are added at the end;
     they hold known labels, and in later stages of `fit_stages` reliable predictions.
 
-    Args:
-        in_channels: Columns of every hop, hop 0 (the features themselves) first.
-        num_labels: Number of classes.
-        hidden: Width.
-        attention: "recursive" or "jk".
-        label_channels: Columns of every label hop.
-        num_layers: Layers of the MLP after the attention.
-        residual: Whether the features are added to the attended hops.
-        dropout: Share of hidden units left out in training.
+    `in_channels` are the columns of every hop, hop 0 (the features themselves) first.
 
     Example:
         >>> model = GAMLP([5, 5, 5], 10, hidden=16, attention="jk", label_channels=[10])
@@ -114,70 +76,44 @@ class GAMLP(nn.Module):
     """
 
     def __init__(
-        self,
-        in_channels: Sequence[int],
-        num_labels: int,
-        hidden: int = 256,
-        *,
-        attention: str = "recursive",
-        label_channels: Sequence[int] = (),
-        num_layers: int = 2,
-        residual: bool = True,
-        dropout: float = 0.5,
-    ) -> None:
+        self, in_channels: Sequence[int], num_labels: int, hidden: int = 256, *, attention: str = "recursive",
+        label_channels: Sequence[int] = (), num_layers: int = 2, residual: bool = True, dropout: float = 0.5,
+    ) -> None:  # fmt: skip
         super().__init__()
-        checks.choice("attention", attention, ATTENTIONS)
+        checks.choice("attention", attention, ("recursive", "jk"))
         self.encode = nn.ModuleList(encoder(width, hidden, dropout) for width in in_channels)
-        kind = RecursiveAttention if attention == "recursive" else JumpingAttention
-        self.attend = kind(len(in_channels), hidden)
+        self.attend = _HopAttention(len(in_channels), hidden, attention)
         self.residual = nn.Linear(in_channels[0], hidden) if residual else None
         self.classify = nn.Sequential(nn.PReLU(), Dropout(dropout), mlp([*[hidden] * num_layers, num_labels], dropout))
         self.label_branch = mlp([sum(label_channels), hidden, num_labels], dropout) if label_channels else None
 
     def forward(self, hops: Sequence[Tensor], label_hops: Sequence[Tensor] = ()) -> Tensor:
-        """Logits [n, num_labels] of any rows."""
-        encoded = [layer(values) for layer, values in zip(self.encode, hops, strict=True)]
-        mixed = self.attend(encoded)
+        mixed = self.attend([layer(values) for layer, values in zip(self.encode, hops, strict=True)])
         if self.residual is not None:
             mixed = mixed + self.residual(hops[0])
         logits = self.classify(mixed)
         return logits if self.label_branch is None else logits + self.label_branch(torch.cat([*label_hops], dim=1))
 
 
-class RecursiveAttention(nn.Module):
-    """Hop k is scored against the weighted mean of hops 0 .. k−1 (hop 0 against itself)."""
+class _HopAttention(nn.Module):
+    """The attended mean of the hops [n, width]: each is scored against a reference, see `GAMLP`."""
 
-    def __init__(self, num_hops: int, width: int) -> None:
+    def __init__(self, num_hops: int, width: int, kind: str) -> None:
         super().__init__()
-        self.num_hops = num_hops
+        self.reference = mlp([num_hops * width, width, width], norm=False) if kind == "jk" else None
         self.score = nn.Linear(2 * width, 1)
 
     def forward(self, hops: Sequence[Tensor]) -> Tensor:
-        """The attended mean of the hops [n, width]."""
-        reference = hops[0]
+        reference = hops[0] if self.reference is None else self.reference(torch.cat([*hops], dim=1))
         scores: list[Tensor] = []
         for k, hop in enumerate(hops):
             scores.append(torch.sigmoid(self.score(torch.cat([reference, hop], dim=1))))
-            reference = weighted_mean(scores, hops[: k + 1])
-        return reference
+            if self.reference is None:  # recursive: the weighted mean of the hops so far
+                reference = _weighted_mean(scores, hops[: k + 1])
+        return reference if self.reference is None else _weighted_mean(scores, hops)
 
 
-class JumpingAttention(nn.Module):
-    """Every hop is scored against one reference made of all hops."""
-
-    def __init__(self, num_hops: int, width: int) -> None:
-        super().__init__()
-        self.reference = mlp([num_hops * width, width, width], norm=False)
-        self.score = nn.Linear(2 * width, 1)
-
-    def forward(self, hops: Sequence[Tensor]) -> Tensor:
-        """The attended mean of the hops [n, width]."""
-        reference = self.reference(torch.cat([*hops], dim=1))
-        scores = [torch.sigmoid(self.score(torch.cat([reference, hop], dim=1))) for hop in hops]
-        return weighted_mean(scores, hops)
-
-
-def weighted_mean(scores: Sequence[Tensor], hops: Sequence[Tensor]) -> Tensor:
+def _weighted_mean(scores: Sequence[Tensor], hops: Sequence[Tensor]) -> Tensor:
     """Σ_k softmax(scores)_k · hop_k."""
     share = torch.softmax(torch.cat([*scores], dim=1), dim=1)
     return torch.einsum("nk,nkf->nf", share, torch.stack([*hops], dim=1))

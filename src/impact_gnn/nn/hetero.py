@@ -20,37 +20,19 @@ class SeHGNN(nn.Module):
 
     After Yang, Yan, Pan, Ye, Fan: Simple and Efficient Heterogeneous Graph Neural Network, AAAI 2023.
 
-    Args:
-        in_channels: Columns of every metapath, the features themselves first.
-        num_labels: Number of classes.
-        hidden: Width.
-        label_channels: Columns of every label metapath.
-        heads: Attention heads of the fusion.
-        num_layers: Layers of the MLP after the fusion.
-        residual: Whether the features are added once more before the last layers.
-        dropout: Share of hidden units left out in training.
-        input_dropout: Share of features left out in training.
+    `in_channels` are the columns of every metapath, the features themselves first; with `residual` the features are
+    added once more before the last layers.
 
     Example:
         >>> model = SeHGNN([5, 5, 8], 10, hidden=16, label_channels=[10])
-        >>> hops = [torch.randn(7, width) for width in (5, 5, 8)]
-        >>> model(hops, [torch.rand(7, 10)]).shape
+        >>> model([torch.randn(7, width) for width in (5, 5, 8)], [torch.rand(7, 10)]).shape
         torch.Size([7, 10])
     """
 
     def __init__(
-        self,
-        in_channels: Sequence[int],
-        num_labels: int,
-        hidden: int = 512,
-        *,
-        label_channels: Sequence[int] = (),
-        heads: int = 1,
-        num_layers: int = 2,
-        residual: bool = True,
-        dropout: float = 0.5,
-        input_dropout: float = 0.0,
-    ) -> None:
+        self, in_channels: Sequence[int], num_labels: int, hidden: int = 512, *, label_channels: Sequence[int] = (),
+        heads: int = 1, num_layers: int = 2, residual: bool = True, dropout: float = 0.5, input_dropout: float = 0.0,
+    ) -> None:  # fmt: skip
         super().__init__()
         widths = [*in_channels, *label_channels]
         self.input_dropout = Dropout(input_dropout)
@@ -61,7 +43,6 @@ class SeHGNN(nn.Module):
         self.classify = nn.Sequential(nn.PReLU(), Dropout(dropout), mlp([hidden] * num_layers + [num_labels], dropout))
 
     def forward(self, hops: Sequence[Tensor], label_hops: Sequence[Tensor] = ()) -> Tensor:
-        """Logits [n, num_labels] of any rows."""
         hops = [self.input_dropout(values) for values in hops]
         inputs = zip(self.encode, [*hops, *label_hops], strict=True)
         fused = self.fuse(torch.stack([encode(values) for encode, values in inputs], dim=1))
@@ -74,14 +55,7 @@ class SeHGNN(nn.Module):
 class SemanticFusion(nn.Module):
     """Attention among the metapaths of each node: e_i + γ Σ_j softmax_j(q_i·k_j / √d) v_j, over e [n, m, width].
 
-    Args:
-        width: Columns of an encoded metapath.
-        heads: Heads that share the columns.
-        narrower: Queries and keys have so many times fewer columns than values; they only rank a few metapaths.
-
-    Example:
-        >>> SemanticFusion(16)(torch.randn(7, 3, 16)).shape
-        torch.Size([7, 3, 16])
+    Queries and keys have `narrower` times fewer columns than values; they only rank a few metapaths.
     """
 
     def __init__(self, width: int, *, heads: int = 1, narrower: int = 4) -> None:
@@ -95,15 +69,11 @@ class SemanticFusion(nn.Module):
         self.gamma = nn.Parameter(torch.zeros(1))
 
     def forward(self, encoded: Tensor) -> Tensor:
-        """Every metapath with what it took from the others [n, m, width]."""
-        query, key, value = (self._by_head(layer(encoded)) for layer in (self.query, self.key, self.value))
+        layers = (self.query, self.key, self.value)  # [n, m, width] → [n, heads, m, width / heads]
+        query, key, value = (layer(encoded).unflatten(-1, (self.heads, -1)).transpose(1, 2) for layer in layers)
         scores = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
         taken = torch.softmax(scores, dim=-1) @ value
         return encoded + self.gamma * taken.transpose(1, 2).flatten(2)
-
-    def _by_head(self, values: Tensor) -> Tensor:
-        """[n, m, width] → [n, heads, m, width / heads]."""
-        return values.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
 
 class RpHGNN(nn.Module):
@@ -115,56 +85,34 @@ class RpHGNN(nn.Module):
 
     After Hu, Hooi, He: Efficient Heterogeneous Graph Learning via Random Projection, 2024.
 
-    Args:
-        in_channels: Columns of every matrix, relation after relation.
-        num_labels: Number of classes.
-        hidden: Width.
-        groups: Number of matrices of every relation, in the same order; by default all are one relation's.
-        label_channels: Columns of every label hop.
-        filters: Weighted sums of hops that are learned per relation.
-        num_layers: Layers of the MLP at the end.
-        dropout: Share of hidden units left out in training.
-        input_dropout: Share of features left out in training.
+    `in_channels` are the columns of every matrix, relation after relation; `groups` the number of matrices of every
+    relation, in the same order (by default all are one relation's); `filters` the sums that are learned per relation.
 
     Example:
         >>> model = RpHGNN([5, 5, 5, 8, 8], 10, hidden=16, groups=[3, 2], label_channels=[10])
-        >>> hops = [torch.randn(7, width) for width in (5, 5, 5, 8, 8)]
-        >>> model(hops, [torch.rand(7, 10)]).shape
+        >>> model([torch.randn(7, width) for width in (5, 5, 5, 8, 8)], [torch.rand(7, 10)]).shape
         torch.Size([7, 10])
     """
 
     def __init__(
-        self,
-        in_channels: Sequence[int],
-        num_labels: int,
-        hidden: int = 512,
-        *,
-        groups: Sequence[int] | None = None,
-        label_channels: Sequence[int] = (),
-        filters: int = 2,
-        num_layers: int = 2,
-        dropout: float = 0.5,
+        self, in_channels: Sequence[int], num_labels: int, hidden: int = 512, *, groups: Sequence[int] | None = None,
+        label_channels: Sequence[int] = (), filters: int = 2, num_layers: int = 2, dropout: float = 0.5,
         input_dropout: float = 0.0,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__()
         sizes = [len(in_channels)] if groups is None else [int(size) for size in groups]
         if sum(sizes) != len(in_channels) or min(sizes, default=0) < 1:
-            raise InputError(
-                f"groups={sizes} make {sum(sizes)} matrices, but {len(in_channels)} are given; name the size of every "
-                f"relation's group, one or more each."
-            )
+            problem = f"groups={sizes} make {sum(sizes)} matrices, but {len(in_channels)} are given"
+            raise InputError(f"{problem}; name the size of every relation's group, one or more each.")
         self.sizes = [*sizes, *([len(label_channels)] if label_channels else [])]
         self.input_dropout = Dropout(input_dropout)
         widths = torch.tensor([*in_channels, *label_channels]).split(self.sizes)
-        self.relations = nn.ModuleList(
-            RelationEncoder(part.tolist(), hidden, filters=filters, dropout=dropout) for part in widths
-        )
-        self.classify = nn.Sequential(
-            nn.LayerNorm(hidden), nn.PReLU(), Dropout(dropout), mlp([hidden] * num_layers + [num_labels], dropout)
-        )
+        encoders = (RelationEncoder(part.tolist(), hidden, filters=filters, dropout=dropout) for part in widths)
+        self.relations = nn.ModuleList(encoders)
+        last = mlp([hidden] * num_layers + [num_labels], dropout)
+        self.classify = nn.Sequential(nn.LayerNorm(hidden), nn.PReLU(), Dropout(dropout), last)
 
     def forward(self, hops: Sequence[Tensor], label_hops: Sequence[Tensor] = ()) -> Tensor:
-        """Logits [n, num_labels] of any rows."""
         left = [*(self.input_dropout(values) for values in hops), *label_hops]
         if len(left) != sum(self.sizes):
             raise InputError(f"the model was made for {sum(self.sizes)} matrices, {len(left)} came.")
@@ -176,22 +124,15 @@ class RpHGNN(nn.Module):
 
 
 class RelationEncoder(nn.Module):
-    """One relation: its hops [n, f_k] encoded, mixed by `filters` weighted sums over hops, and read by one map.
-
-    Example:
-        >>> RelationEncoder([5, 5, 8], 16)([torch.randn(7, 5), torch.randn(7, 5), torch.randn(7, 8)]).shape
-        torch.Size([7, 16])
-    """
+    """One relation: its hops [n, f_k] encoded, mixed by `filters` weighted sums over hops, and read by one map."""
 
     def __init__(self, in_channels: Sequence[int], hidden: int, *, filters: int = 2, dropout: float = 0.5) -> None:
         super().__init__()
-        self.encode = nn.ModuleList(
-            nn.Sequential(nn.Linear(width, hidden), nn.LayerNorm(hidden)) for width in in_channels
-        )
+        layers = (nn.Sequential(nn.Linear(width, hidden), nn.LayerNorm(hidden)) for width in in_channels)
+        self.encode = nn.ModuleList(layers)
         self.convolve = nn.Conv1d(len(in_channels), filters, kernel_size=1)
         self.read = nn.Sequential(nn.PReLU(), Dropout(dropout), nn.Linear(filters * hidden, hidden))
 
     def forward(self, hops: Sequence[Tensor]) -> Tensor:
-        """What the relation says about every row [n, hidden]."""
         encoded = [encode(values) for encode, values in zip(self.encode, hops, strict=True)]
         return self.read(self.convolve(torch.stack(encoded, dim=1)).flatten(1))

@@ -17,7 +17,7 @@ from impact_gnn.nn.spatial import GATLayer
 
 
 class _Block(nn.Module):
-    """norm → ReLU → dropout → message layer: what an invertible block adds to one group of columns."""
+    """norm → ReLU → dropout (mask from outside, to be used twice) → layer: what a block adds to one group."""
 
     def __init__(self, width: int, layer: nn.Module) -> None:
         super().__init__()
@@ -25,7 +25,6 @@ class _Block(nn.Module):
         self.layer = layer
 
     def forward(self, x: Tensor, propagation: Propagation, mask: Tensor | None) -> Tensor:
-        """The group's step; `mask` is the dropout mask, given from outside so that it can be used again."""
         x = relu(self.norm(x))
         return self.layer(x if mask is None else x * mask, propagation)
 
@@ -46,15 +45,9 @@ class _Reversible(nn.Module):
     """Linear encoder, invertible blocks, norm and linear classifier."""
 
     def __init__(
-        self,
-        in_channels: int,
-        num_labels: int,
-        hidden: int,
-        num_layers: int,
-        num_groups: int,
-        dropout: float,
+        self, in_channels: int, num_labels: int, hidden: int, num_layers: int, num_groups: int, dropout: float,
         make_layer: Callable[[int], nn.Module],
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__()
         if hidden % num_groups:
             raise InputError(f"hidden={hidden} cannot be split into {num_groups} groups; choose a multiple.")
@@ -71,32 +64,21 @@ class _Reversible(nn.Module):
         self.classify = nn.Linear(hidden, num_labels)
 
     def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
-        """Logits [N, num_labels] of all nodes."""
         x = self.encode(x)
         for block in self.blocks:
             # Inputs are recomputed from outputs in the backward pass, which mixed precision would do inexactly.
             block.disable = torch.is_autocast_enabled(x.device.type)  # type: ignore[assignment]
-            x = block(x, propagation, self._mask(x))
+            mask = None
+            if self.training and self.dropout:
+                mask = dropout(torch.ones(len(x), self.width, dtype=x.dtype, device=x.device), self.dropout, True)
+            x = block(x, propagation, mask)
         return self.classify(relu(self.norm(x)))
-
-    def _mask(self, x: Tensor) -> Tensor | None:
-        if not self.training or self.dropout == 0:
-            return None
-        return dropout(torch.ones(len(x), self.width, dtype=x.dtype, device=x.device), self.dropout, True)
 
 
 class RevGAT(_Reversible):
     """Reversible graph attention network: blocks Y_i = X_i + f_i(Y_{i−1}) over groups of columns, f_i a GAT layer.
 
-    Args:
-        in_channels: Columns of the features.
-        num_labels: Number of classes.
-        hidden: Width, shared by the groups.
-        num_layers: Number of invertible blocks.
-        num_groups: Groups of columns in a block.
-        heads: Attention heads, which share a group's columns.
-        dropout: Share of hidden units left out in training; the groups of a block share the mask.
-        align: Alignment of every message, such as `TimeCenter`, `JJNorm` or `PNY`.
+    The groups share the width `hidden`, the heads the columns of a group. The groups of a block share a dropout mask.
 
     Example:
         >>> from impact_gnn.data.tsbm import tsbm
@@ -106,17 +88,9 @@ class RevGAT(_Reversible):
     """
 
     def __init__(
-        self,
-        in_channels: int,
-        num_labels: int,
-        hidden: int = 256,
-        *,
-        num_layers: int = 3,
-        num_groups: int = 2,
-        heads: int = 2,
-        dropout: float = 0.5,
-        align: nn.Module | None = None,
-    ) -> None:
+        self, in_channels: int, num_labels: int, hidden: int = 256, *, num_layers: int = 3, num_groups: int = 2,
+        heads: int = 2, dropout: float = 0.5, align: nn.Module | None = None,
+    ) -> None:  # fmt: skip
         # Attention has no dropout of its own: it could not be repeated when a block is inverted.
         super().__init__(
             in_channels, num_labels, hidden, num_layers, num_groups, dropout,
@@ -129,9 +103,6 @@ class LinearRevGAT(_Reversible):
 
     With `norm="mean"` the rows of M sum to one whatever the time weights are.
 
-    Args:
-        in_channels: As in `RevGAT`, and so are all others.
-
     Example:
         >>> from impact_gnn.data.tsbm import tsbm
         >>> g = tsbm(num_nodes=100, num_times=4, num_labels=2, seed=0)
@@ -140,16 +111,9 @@ class LinearRevGAT(_Reversible):
     """
 
     def __init__(
-        self,
-        in_channels: int,
-        num_labels: int,
-        hidden: int = 256,
-        *,
-        num_layers: int = 3,
-        num_groups: int = 2,
-        dropout: float = 0.5,
-        align: nn.Module | None = None,
-    ) -> None:
+        self, in_channels: int, num_labels: int, hidden: int = 256, *, num_layers: int = 3, num_groups: int = 2,
+        dropout: float = 0.5, align: nn.Module | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(
             in_channels, num_labels, hidden, num_layers, num_groups, dropout,
             lambda width: _LinearLayer(width, align),

@@ -1,12 +1,12 @@
 """The sparse product as a differentiable operation: forward M x, backward Mᵀ g.
 
-In CPU memory both directions run the kernels of `propagation`, which share memory with the tensors and compute
-the time weights from one small integer per node. On other devices the normalised weights are written out once.
-Nothing is transposed or rebuilt while a model trains.
+In CPU memory both directions run the kernels of the engines, which compute the time weights from one small integer per
+node. On other devices the normalised weights are written out once.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -25,9 +25,6 @@ from impact_gnn.graph import TemporalGraph, Triple
 class Propagation:
     """What spatial models are given in place of `edge_index`: `propagation(x)` is the message of every node.
 
-    Args:
-        operator: From the nodes of one type to themselves.
-
     Example:
         >>> from impact_gnn.data.tsbm import tsbm
         >>> g = tsbm(num_nodes=100, num_times=4, num_labels=2, num_features=3, seed=0)
@@ -38,23 +35,16 @@ class Propagation:
 
     def __init__(self, operator: Operator) -> None:
         if operator.csr.num_sources != operator.csr.num_targets:
-            raise InputError(
-                f"the operator leads from {operator.csr.num_sources} to {operator.csr.num_targets} nodes; layers "
-                f"need one from the nodes of a type to themselves."
-            )
+            ends = f"{operator.csr.num_sources} to {operator.csr.num_targets} nodes"
+            raise InputError(f"the operator leads from {ends}; layers need one from the nodes of a type to themselves.")
         self.operator = operator
         self._on_device: dict[torch.device, _EdgesOnDevice] = {}
 
     @classmethod
     def of(
-        cls,
-        graph: TemporalGraph,
-        relation: Triple | None = None,
-        *,
-        weighting: str | np.ndarray = "plain",
-        norm: str = "mean",
-        self_loop: bool = False,
-    ) -> Propagation:
+        cls, graph: TemporalGraph, relation: Triple | None = None, *, weighting: str | np.ndarray = "plain",
+        norm: str = "mean", self_loop: bool = False,
+    ) -> Propagation:  # fmt: skip
         """The propagation along a relation of a graph; arguments as in `Engine.operator`."""
         return cls(Memory().operator(graph, relation, weighting=weighting, norm=norm, self_loop=self_loop))
 
@@ -91,15 +81,12 @@ class Propagation:
         """The message M x [N, f], in the type of x where that is float32 or float64, else float32."""
         if x.dtype not in (torch.float32, torch.float64):  # the kernels know no half precision
             x = x.float()
-        if x.device.type == "cpu":
-            return _Product.apply(x, self.operator)
-        return _EdgeProduct.apply(x, self._edges_on(x.device))
+        return _Product.apply(x, self._kernels if x.device.type == "cpu" else self._edges_on(x.device).product)
 
     def __repr__(self) -> str:
         loops = ", self_loop=True" if self.operator.self_loop else ""
-        return (
-            f"Propagation({self.num_nodes} nodes, {self.operator.csr.num_edges} edges, {self.operator.norm!r}{loops})"
-        )
+        edges = self.operator.csr.num_edges
+        return f"Propagation({self.num_nodes} nodes, {edges} edges, {self.operator.norm!r}{loops})"
 
     @cached_property
     def _edge_list(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -109,14 +96,18 @@ class Propagation:
         weight = operator.table[operator.target_period[target], operator.source_period[source]].astype(np.float32)
         if csr.weight is not None:
             weight = weight * csr.weight.astype(np.float32)
-        keep = weight > 0
-        if not keep.all():
+        if not (keep := weight > 0).all():
             source, target, weight = source[keep], target[keep], weight[keep]
         if operator.self_loop:
             loop = np.arange(csr.num_targets)
             source, target = np.concatenate([source, loop]), np.concatenate([target, loop])
             weight = np.concatenate([weight, np.ones(len(loop), np.float32)])
         return source, target, weight
+
+    def _kernels(self, x: Tensor, transposed: bool) -> Tensor:
+        """The kernels read and write the tensors' own memory."""
+        product = self.operator.transpose_apply if transposed else self.operator.apply
+        return torch.from_numpy(product(x.contiguous().numpy()))
 
     def _edges_on(self, device: torch.device) -> _EdgesOnDevice:
         if device not in self._on_device:
@@ -134,35 +125,21 @@ class _EdgesOnDevice:
         scaled = operator.row_scale[target] * propagation.edge_weight.numpy() * operator.column_scale[source]
         self.normalised = torch.from_numpy(scaled.astype(np.float32)).to(device)
 
-    def product(self, x: Tensor, *, transposed: bool) -> Tensor:
+    def product(self, x: Tensor, transposed: bool) -> Tensor:
         """Σ over edges; in the backward direction messages flow from targets to sources."""
         source, target = self.edge_index.flip(0) if transposed else self.edge_index
         return torch.zeros_like(x).index_add(0, target, x[source] * self.normalised[:, None].to(x.dtype))
 
 
 class _Product(Function):
-    """M x by the kernels, which read and write the tensors' own memory."""
+    """M x, without keeping what every edge carried."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, operator: Operator) -> Tensor:
-        ctx.operator = operator
-        return torch.from_numpy(operator.apply(x.detach().contiguous().numpy()))
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return torch.from_numpy(ctx.operator.transpose_apply(grad.contiguous().numpy())), None
-
-
-class _EdgeProduct(Function):
-    """M x by summing over edges, without keeping what every edge carried."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, edges: _EdgesOnDevice) -> Tensor:
-        ctx.edges = edges
-        return edges.product(x, transposed=False)
+    def forward(ctx: Any, x: Tensor, by: Callable[[Tensor, bool], Tensor]) -> Tensor:
+        ctx.by = by
+        return by(x.detach(), False)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return ctx.edges.product(grad, transposed=True), None
+        return ctx.by(grad, True), None

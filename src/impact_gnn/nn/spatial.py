@@ -27,7 +27,6 @@ class _Layered(nn.Module):
         self.sizes = list(pairwise([in_channels, *[hidden] * (num_layers - 1), num_labels]))
 
     def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
-        """Logits [N, num_labels] of all nodes."""
         for k in range(len(self.sizes)):
             if k:
                 x = dropout(self.activation(x), self.dropout, self.training)
@@ -39,20 +38,31 @@ class _Layered(nn.Module):
         raise NotImplementedError
 
 
-class GCN(_Layered):
+class _Convolution(_Layered):
+    """What GCN and GraphSAGE share; roots are drawn before the other weights, so that seeds keep their meaning."""
+
+    has_root = False
+
+    def __init__(
+        self, in_channels: int, num_labels: int, hidden: int = 16, *, num_layers: int = 2, dropout: float = 0.5,
+        align: nn.Module | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(in_channels, num_labels, hidden, num_layers, dropout)
+        self.messages = nn.ModuleList(Message(align, keep=k == 0) for k in range(num_layers))
+        if self.has_root:
+            self.roots = nn.ModuleList(nn.Linear(a, b, bias=False) for a, b in self.sizes)
+        self.linears = nn.ModuleList(nn.Linear(a, b) for a, b in self.sizes)
+
+    def step(self, k: int, x: Tensor, propagation: Propagation) -> Tensor:
+        return self.linears[k](self.messages[k](x, propagation))
+
+
+class GCN(_Convolution):
     """Graph convolution: X ← σ(align(M X) W + b).
 
     M is the propagation's own: the row mean of the paper by default, D^-½ A D^-½ with `norm="sym"`. Messages are
     made before the linear map, so that their alignment sees what the paper calls the aggregated message; that of
-    the first layer is made once.
-
-    Args:
-        in_channels: Columns of the features.
-        num_labels: Number of classes.
-        hidden: Width of the hidden layers.
-        num_layers: Number of layers.
-        dropout: Share of hidden units left out in training.
-        align: Alignment of every layer's message, such as `TimeCenter`, `JJNorm` or `PNY`.
+    the first layer is made once. `align` is a layer such as `TimeCenter`, `JJNorm` or `PNY`, used for every message.
 
     Example:
         >>> from impact_gnn.data.tsbm import tsbm
@@ -61,29 +71,9 @@ class GCN(_Layered):
         torch.Size([100, 2])
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        num_labels: int,
-        hidden: int = 16,
-        *,
-        num_layers: int = 2,
-        dropout: float = 0.5,
-        align: nn.Module | None = None,
-    ) -> None:
-        super().__init__(in_channels, num_labels, hidden, num_layers, dropout)
-        self.messages = nn.ModuleList(Message(align, keep=k == 0) for k in range(num_layers))
-        self.linears = nn.ModuleList(nn.Linear(a, b) for a, b in self.sizes)
 
-    def step(self, k: int, x: Tensor, propagation: Propagation) -> Tensor:
-        return self.linears[k](self.messages[k](x, propagation))
-
-
-class SAGE(_Layered):
-    """GraphSAGE: X ← σ(X W_root + align(M X) W + b), M the (time-weighted) mean of the neighbours.
-
-    Args:
-        in_channels: As in `GCN`, and so are all others.
+class SAGE(_Convolution):
+    """GraphSAGE: X ← σ(X W_root + align(M X) W + b), M the (time-weighted) mean of the neighbours; else as `GCN`.
 
     Example:
         >>> from impact_gnn.data.tsbm import tsbm
@@ -92,33 +82,16 @@ class SAGE(_Layered):
         torch.Size([100, 2])
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        num_labels: int,
-        hidden: int = 16,
-        *,
-        num_layers: int = 2,
-        dropout: float = 0.5,
-        align: nn.Module | None = None,
-    ) -> None:
-        super().__init__(in_channels, num_labels, hidden, num_layers, dropout)
-        self.messages = nn.ModuleList(Message(align, keep=k == 0) for k in range(num_layers))
-        self.roots = nn.ModuleList(nn.Linear(a, b, bias=False) for a, b in self.sizes)
-        self.linears = nn.ModuleList(nn.Linear(a, b) for a, b in self.sizes)
+    has_root = True
 
     def step(self, k: int, x: Tensor, propagation: Propagation) -> Tensor:
-        return self.roots[k](x) + self.linears[k](self.messages[k](x, propagation))
+        return self.roots[k](x) + super().step(k, x, propagation)
 
 
 class GAT(_Layered):
     """Graph attention network whose attention is multiplied by the time weights; see `GATLayer`.
 
-    Args:
-        in_channels: As in `GCN`, and so are all that are not named here.
-        hidden: Width of the hidden layers, shared by the heads.
-        heads: Attention heads of every layer; the last layer takes their mean.
-        dropout: Share of hidden units and of attention coefficients left out in training.
+    The heads share the hidden width; the last layer takes their mean. `dropout` is of hidden units and of attention.
 
     Example:
         >>> from impact_gnn.data.tsbm import tsbm
@@ -130,16 +103,9 @@ class GAT(_Layered):
     activation: Callable[[Tensor], Tensor] = staticmethod(elu)
 
     def __init__(
-        self,
-        in_channels: int,
-        num_labels: int,
-        hidden: int = 16,
-        *,
-        num_layers: int = 2,
-        heads: int = 2,
-        dropout: float = 0.5,
-        align: nn.Module | None = None,
-    ) -> None:
+        self, in_channels: int, num_labels: int, hidden: int = 16, *, num_layers: int = 2, heads: int = 2,
+        dropout: float = 0.5, align: nn.Module | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(in_channels, num_labels, hidden, num_layers, dropout)
         self.layers = nn.ModuleList(
             GATLayer(a, b, heads=heads, concat=k < num_layers - 1, dropout=dropout, align=align)
@@ -155,25 +121,13 @@ class GATLayer(nn.Module):
 
     The weight multiplies exp(score) exactly. Normalisations of the propagation do not matter: softmax has its own.
 
-    Args:
-        in_channels: Columns of the input.
-        out_channels: Columns of the output: shared by the heads if `concat`, else every head has as many.
-        heads: Number of attention heads.
-        concat: Put the heads side by side (True) or take their mean.
-        dropout: Share of attention coefficients left out in training.
-        align: Alignment of the message.
+    With `concat` the heads stand side by side and share `out_channels`, otherwise their mean is taken.
     """
 
     def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        *,
-        heads: int = 1,
-        concat: bool = True,
-        dropout: float = 0.0,
+        self, in_channels: int, out_channels: int, *, heads: int = 1, concat: bool = True, dropout: float = 0.0,
         align: nn.Module | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__()
         if concat and out_channels % heads:
             raise InputError(f"{out_channels} columns cannot be shared by {heads} heads; choose a multiple of {heads}.")
@@ -187,9 +141,7 @@ class GATLayer(nn.Module):
     def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
         edge_index, log_weight = propagation.edges(x.device)
         message = self.conv(x, edge_index, log_weight)
-        return self.align(message, self._aggregated(x) if self.align.takes_previous else x) + self.bias
-
-    def _aggregated(self, x: Tensor) -> Tensor:
-        """W x, of which the message is a weighted mean."""
-        sent = self.conv.lin(x)
-        return sent if self.conv.concat else sent.view(len(x), self.conv.heads, -1).mean(1)
+        if self.align.takes_previous:  # W x, of which the message is a weighted mean
+            x = self.conv.lin(x)
+            x = x if self.conv.concat else x.view(len(x), self.conv.heads, -1).mean(1)
+        return self.align(message, x) + self.bias

@@ -16,12 +16,9 @@ from impact_gnn.nn.training import Result, Training, fit, predict
 
 @dataclass(frozen=True)
 class Reliable:
-    """Which predictions are believed, and how often.
+    """Which predictions are believed (from the probability `threshold` on), and in how many trainings.
 
-    Args:
-        stages: Number of trainings; the first one knows true labels only.
-        threshold: Smallest probability of the predicted class that is believed.
-        weight: What a believed row counts in the loss, times its probability; a labelled row counts 1.
+    A believed row counts `weight` times its probability in the loss, a labelled row 1.
     """
 
     stages: int = 3
@@ -48,16 +45,10 @@ class StageResult:
 
 
 def fit_stages(
-    build: Callable[[], nn.Module],
-    make_task: Callable[[np.ndarray], Task],
-    labels: np.ndarray,
-    split: Split,
-    num_labels: int,
-    training: Training | None = None,
-    reliable: Reliable | None = None,
-    *,
+    build: Callable[[], nn.Module], make_task: Callable[[np.ndarray], Task], labels: np.ndarray, split: Split,
+    num_labels: int, training: Training | None = None, reliable: Reliable | None = None, *,
     sample_weight: np.ndarray | None = None,
-) -> StageResult:
+) -> StageResult:  # fmt: skip
     """Trains stage by stage; the stage with the best score on the rows to choose by is returned.
 
     Stage 0 sees the labels of the rows to train on. Every later stage also sees, for other rows whose most
@@ -66,21 +57,13 @@ def fit_stages(
     are not trained on are never read. With `training.refit` the stages up to the chosen one are run again on all
     labelled rows, each for its own best number of epochs.
 
-    Args:
-        build: Makes the untrained model.
-        make_task: From soft labels [N, num_labels] (zero rows where nothing is known) to the task of a stage, for
-            example with label hops of them; own labels must be left out of a row's own hops.
-        labels: Labels [N]; −1 for everything that must not be seen.
-        split: Rows to train on and rows to choose by.
-        num_labels: Number of classes.
-        training: Options of every stage; checkpoints get the stage's number.
-        reliable: What is believed.
-        sample_weight: What every row counts [N].
+    `make_task` makes, of soft labels [N, num_labels] (zero rows where nothing is known), the task of a stage, for
+    example with label hops of them; own labels must be left out of a row's own hops. Checkpoints get the number of
+    the stage; all other arguments as in `fit`.
     """
     training = Training() if training is None else training
     reliable = Reliable() if reliable is None else reliable
-    once = replace(training, refit=False)
-    num_rows = len(labels)
+    once, num_rows = replace(training, refit=False), len(labels)
     given = np.ones(num_rows, np.float32) if sample_weight is None else np.asarray(sample_weight, np.float32)
 
     def chain(trainings: list[Training], split: Split, suffix: str) -> list[tuple[Result, Task]]:

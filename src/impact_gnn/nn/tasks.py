@@ -16,23 +16,20 @@ from impact_gnn.checks import InputError
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.nn.sparse import Propagation
 
-SAMPLED_ROWS = 64
-"""Rows that go into a fingerprint."""
+SAMPLED_ROWS = 64  # that go into a fingerprint
 
 
 class Task(Protocol):
     """How a model is asked for the logits of some rows."""
 
     @property
-    def num_rows(self) -> int:
-        """Number of rows there are."""
+    def num_rows(self) -> int: ...
 
     @property
     def by_rows(self) -> bool:
         """Whether rows can be computed apart from each other, so that mini batches save work."""
 
-    def to(self, device: torch.device) -> Task:
-        """The same on a device."""
+    def to(self, device: torch.device) -> Task: ...
 
     def logits(self, model: nn.Module, rows: Tensor) -> Tensor:
         """Logits of the rows [n, num_labels]."""
@@ -46,7 +43,7 @@ class HopTask:
 
     Args:
         hops: Matrices [N, f_k], hop 0 (the features themselves) first; arrays, tensors, memory maps, or anything
-            with `shape` and `rows(index)`. What is in files stays there, and a batch reads its own rows.
+            with `shape` and `rows(index)`. What is in files stays there; `fit` and `predict` read it in long runs.
         label_hops: Label hops [N, num_labels], or nothing.
 
     Example:
@@ -77,20 +74,29 @@ class HopTask:
 
     @property
     def in_channels(self) -> list[int]:
-        """Columns of every hop, as models want to be told."""
         return [values.shape[1] for values in self.hops]
 
     @property
     def label_channels(self) -> list[int]:
         return [values.shape[1] for values in self.label_hops]
 
+    @property
+    def in_files(self) -> bool:
+        """Whether a hop is not in memory, so that rows are better asked for many at a time (`loaded`)."""
+        return not all(isinstance(values, Tensor) for values in (*self.hops, *self.label_hops))
+
     def to(self, device: torch.device) -> HopTask:
-        """The same task whose batches arrive on `device`."""
         return self if device == self.device else HopTask(self.hops, self.label_hops, device)
 
+    def loaded(self, rows: Tensor) -> HopTask:
+        """A task in memory that holds just these rows, as rows 0 .. n−1."""
+        return HopTask(*self._picked(rows), self.device)
+
     def logits(self, model: nn.Module, rows: Tensor) -> Tensor:
-        picked = ([_rows(values, rows, self.device) for values in part] for part in (self.hops, self.label_hops))
-        return model(*picked)
+        return model(*self._picked(rows))
+
+    def _picked(self, rows: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        return [_rows(v, rows, self.device) for v in self.hops], [_rows(v, rows, self.device) for v in self.label_hops]
 
     def fingerprint(self) -> str:
         return _fingerprint([*self.hops, *self.label_hops])
@@ -124,7 +130,6 @@ class GraphTask:
         return self if device == self.x.device else GraphTask(self.x.to(device), self.propagation)
 
     def logits(self, model: nn.Module, rows: Tensor) -> Tensor:
-        """Logits of the rows, computed with those of all nodes."""
         return model(self.x, self.propagation)[rows]
 
     def fingerprint(self) -> str:
@@ -140,7 +145,6 @@ class Split:
 
     @property
     def all(self) -> np.ndarray:
-        """Every labelled row."""
         return np.concatenate([self.train, self.valid])
 
     def without_choice(self) -> Split:
@@ -149,11 +153,7 @@ class Split:
 
 
 def split_rows(graph: TemporalGraph, *, valid: int = 1) -> Split:
-    """Labelled rows of a view: the last `valid` labelled periods before its cutoff to choose by, the rest to train on.
-
-    Args:
-        graph: A view made by `masked(cutoff)`.
-        valid: Number of periods held out; 0 for none.
+    """Labelled rows of a view: those of the last `valid` labelled periods to choose by, the others to train on.
 
     Example:
         >>> g = TemporalGraph(y=[0, 1, 0, 1, -1], time=[1, 1, 2, 4, 5], edge_index=np.zeros((2, 0), dtype=int))
@@ -168,10 +168,8 @@ def split_rows(graph: TemporalGraph, *, valid: int = 1) -> Split:
     when = graph.time[rows]
     periods = np.unique(when)
     if not 0 <= valid < len(periods):
-        raise InputError(
-            f"valid={valid} of {len(periods)} labelled periods before the cutoff {graph.cutoff} leaves none to train "
-            f"on; choose from 0 to {len(periods) - 1}."
-        )
+        problem = f"valid={valid} of {len(periods)} labelled periods before the cutoff {graph.cutoff}"
+        raise InputError(f"{problem} leaves none to train on; choose from 0 to {len(periods) - 1}.")
     first = periods[len(periods) - valid] if valid else graph.cutoff
     return Split(rows[when < first], rows[when >= first])
 
@@ -186,17 +184,18 @@ def _placed(values: np.ndarray | Tensor, device: torch.device) -> np.ndarray | T
 
 
 def _rows(values: np.ndarray | Tensor, rows: Tensor, device: torch.device) -> Tensor:
+    """The rows in the order given; files are asked in increasing order, so that every page is touched once."""
     if isinstance(values, Tensor):
         return values[rows]
-    index = rows.cpu().numpy()
+    index, position = np.unique(rows.cpu().numpy(), return_inverse=True)
     taken = values[index] if isinstance(values, np.ndarray) else values.rows(index)
-    return torch.from_numpy(np.asarray(taken, np.float32)).to(device)
+    return torch.from_numpy(np.asarray(taken, np.float32)[position]).to(device)
 
 
 def _fingerprint(arrays: Sequence[np.ndarray | Tensor]) -> str:
     digest = hashlib.sha256()
     for values in arrays:
-        sample = torch.linspace(0, max(len(values) - 1, 0), min(SAMPLED_ROWS, len(values))).long()
+        sample = torch.linspace(0, max(values.shape[0] - 1, 0), min(SAMPLED_ROWS, values.shape[0])).long()
         digest.update(repr(tuple(values.shape)).encode())
         device = getattr(values, "device", torch.device("cpu"))
         digest.update(_rows(values, sample.to(device), device).cpu().numpy().tobytes())

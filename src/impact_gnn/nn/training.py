@@ -1,8 +1,7 @@
 """The one training loop: full batch and mini batch, early stopping, resuming, refitting.
 
-The loop is given labels in which everything it must not see is −1, rows to train on and rows to choose by; it
-reads no other label. The epoch is chosen on the rows to choose by, which `split_rows` takes from the last
-labelled periods: the best stand-in for the future that the past has.
+It reads labels of rows to train on and of rows to choose the epoch by, which `split_rows` takes from the last labelled
+periods: the best stand-in for the future that the past has.
 """
 
 from __future__ import annotations
@@ -23,12 +22,14 @@ from impact_gnn import checks
 from impact_gnn.checks import InputError
 from impact_gnn.nn import checkpoint
 from impact_gnn.nn.curriculum import Curriculum
-from impact_gnn.nn.tasks import Split, Task
+from impact_gnn.nn.tasks import HopTask, Split, Task
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
 PRECISIONS = ("float32", "mixed")
-VIEW = 65536
-"""Rows whose logits are computed in one go when nothing is learned from them."""
+VIEW = 65536  # rows whose logits are computed in one go when nothing is learned from them
+# Rows in files are read so many bytes (as float32) at a time: a few thousand random rows touch nearly as many pages
+# of a column slice as a hundred times as many do.
+RUN_BYTES = 1 << 28
 
 
 class Diverged(RuntimeError):  # noqa: N818 - it reads as a sentence: fit(...) Diverged
@@ -50,9 +51,6 @@ class Training:
     """How to train.
 
     Args:
-        epochs: Most epochs.
-        lr: Learning rate of Adam.
-        weight_decay: Weight decay of Adam.
         batch_size: Rows in a step; None for all at once. Models on whole graphs take no batches.
         patience: Stop after so many epochs without a better score; None to use all epochs.
         seed: Seed of initial weights, batches and dropout. On CPU the same seed gives the same bits.
@@ -62,7 +60,6 @@ class Training:
         curriculum: Easy rows first; None for all rows from the beginning.
         checkpoint: File to resume from if it exists and to write to; None for none.
         checkpoint_every: Epochs between two writings.
-        progress: Called after every epoch.
     """
 
     epochs: int = 200
@@ -86,12 +83,11 @@ class Training:
             value = getattr(self, name)
             if value is not None and checks.whole_number(name, value) < 1:
                 raise InputError(f"{name}={value} must be at least 1.")
-        for name, least in (("lr", 0.0), ("weight_decay", 0.0)):
-            if not getattr(self, name) >= least:
-                raise InputError(f"{name}={getattr(self, name)} must be at least {least:g}.")
+        for name in ("lr", "weight_decay"):
+            if not getattr(self, name) >= 0:
+                raise InputError(f"{name}={getattr(self, name)} must be at least 0.")
 
     def chosen_device(self) -> torch.device:
-        """The device that "auto" stands for here."""
         if self.device != "auto":
             return torch.device(self.device)
         if torch.cuda.is_available():
@@ -101,11 +97,7 @@ class Training:
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """A trained model: the weights of the best epoch (on the CPU), how good it was, and all epochs before and after.
-
-    After a refit the weights are those of the refit; `best_epoch`, `valid_score` and `history` tell how the number
-    of epochs was chosen.
-    """
+    """A trained model: the weights of the best epoch, or of the refit (on the CPU), and how that epoch was chosen."""
 
     model: nn.Module
     state: dict[str, Tensor]
@@ -115,26 +107,16 @@ class Result:
 
 
 def fit(
-    build: Callable[[], nn.Module],
-    task: Task,
-    labels: np.ndarray,
-    split: Split,
-    training: Training | None = None,
-    *,
+    build: Callable[[], nn.Module], task: Task, labels: np.ndarray, split: Split, training: Training | None = None, *,
     sample_weight: np.ndarray | None = None,
-) -> Result:
+) -> Result:  # fmt: skip
     """Trains a model and returns it as it was at its best epoch.
 
     Minimises Σ w·cross-entropy / Σ w over the rows to train on with Adam. Without rows to choose by, the last
     epoch is the best one.
-
-    Args:
-        build: Makes the untrained model; called after the seed is set, and again for a refit.
-        task: `HopTask` for decoupled models, `GraphTask` for spatial ones.
-        labels: Labels [N]; −1 for everything that must not be seen.
-        split: Rows to train on and rows to choose by.
-        training: Options.
-        sample_weight: What every row counts in the loss [N]; by default all the same.
+    `build` makes the untrained model, after the seed is set and again for a refit; `task` is a `HopTask` for decoupled
+    models, a `GraphTask` for spatial ones; `labels` [N] are −1 where they must not be seen; `sample_weight` [N] is what
+    every row counts in the loss, by default 1.
 
     Example:
         >>> from impact_gnn.data.tsbm import tsbm
@@ -172,14 +154,9 @@ class _Run:
     """One training from the seed (or a checkpoint) to the last epoch."""
 
     def __init__(
-        self,
-        build: Callable[[], nn.Module],
-        task: Task,
-        labels: np.ndarray,
-        split: Split,
-        training: Training,
+        self, build: Callable[[], nn.Module], task: Task, labels: np.ndarray, split: Split, training: Training,
         weight: np.ndarray | None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.build, self.training = build, training
         self.device = training.chosen_device()
         self.task = task.to(self.device)
@@ -197,9 +174,8 @@ class _Run:
         with torch.random.fork_rng(devices=cuda):
             torch.manual_seed(self.training.seed)
             self.model = self.build().to(self.device)
-            self.optimizer = torch.optim.Adam(
-                self.model.parameters(), lr=self.training.lr, weight_decay=self.training.weight_decay
-            )
+            lr, weight_decay = self.training.lr, self.training.weight_decay
+            self.optimizer = torch.optim.Adam(self.model.parameters(), lr=lr, weight_decay=weight_decay)
             self.resume()
             self.loop()
         self.model.load_state_dict(self.best_state)
@@ -209,14 +185,12 @@ class _Run:
         return Result(self.model, state, self.best_epoch, score, self.history)
 
     def loop(self) -> None:
-        """All epochs that are still to do."""
         training = self.training
         before = self.history[-1].seconds if self.history else 0.0
         start = time.perf_counter()
         while len(self.history) < training.epochs and not self.exhausted():
             epoch = len(self.history) + 1
-            loss = self.one_epoch(epoch)
-            score = self.score(epoch)
+            loss, score = self.one_epoch(epoch), self.score(epoch)
             self.history.append(Epoch(epoch, loss, score, before + time.perf_counter() - start))
             # Without rows to choose by every epoch is the best so far, but only the last one need be kept.
             last = epoch == training.epochs
@@ -229,18 +203,16 @@ class _Run:
                 training.progress(self.history[-1])
 
     def exhausted(self) -> bool:
-        """Whether patience has run out."""
         patience = self.training.patience
         return patience is not None and len(self.valid_rows) > 0 and len(self.history) - self.best_epoch >= patience
 
     def one_epoch(self, epoch: int) -> float:
-        """One pass over the rows to train on; the mean loss."""
         self.model.train()
         total = weights = torch.zeros((), device=self.device)
-        for rows in self.batches():
+        for task, at, rows in self.batches():
             self.optimizer.zero_grad(set_to_none=True)
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.training.precision == "mixed"):
-                logits = self.task.logits(self.model, rows)
+                logits = task.logits(self.model, at)
             each = cross_entropy(logits.float(), self.labels[rows], reduction="none")
             weight = torch.ones_like(each) if self.weight is None else self.weight[rows]
             if self.training.curriculum is not None:
@@ -251,22 +223,18 @@ class _Run:
             total, weights = total + loss_sum.detach(), weights + weight_sum
         loss = float(total / weights.clamp(min=1e-12))
         if not math.isfinite(loss):
-            raise Diverged(
-                f"the loss became {loss} in epoch {epoch}; lower lr ({self.training.lr:g}) or scale the features."
-            )
+            advice = f"lower lr ({self.training.lr:g}) or scale the features."
+            raise Diverged(f"the loss became {loss} in epoch {epoch}; {advice}")
         return loss
 
-    def batches(self) -> Iterator[Tensor]:
-        """The rows to train on: all at once, or in random order and pieces."""
-        size = self.training.batch_size
-        if size is None or (size >= len(self.train_rows) and not self.task.by_rows):
-            yield self.train_rows
-            return
-        order = torch.randperm(len(self.train_rows)).to(self.device)
-        yield from self.train_rows[order].split(size)
+    def batches(self) -> Iterator[tuple[Task, Tensor, Tensor]]:
+        """The rows to train on, all at once, or in random order and pieces; see `_served`."""
+        size, rows = self.training.batch_size, self.train_rows
+        if size is None:
+            return _served(self.task, rows, len(rows))
+        return _served(self.task, rows[torch.randperm(len(rows)).to(self.device)], size)
 
     def score(self, epoch: int) -> float:
-        """Accuracy on the rows to choose by."""
         if not len(self.valid_rows):
             return math.nan
         logits = _evaluated(self.model, self.task, self.valid_rows, VIEW)
@@ -274,15 +242,11 @@ class _Run:
             raise Diverged(f"the logits are not finite after epoch {epoch}; lower lr ({self.training.lr:g}).")
         return float((logits.argmax(1) == self.labels[self.valid_rows]).float().mean())
 
-    # -- checkpoints ---------------------------------------------------------------------------------------
-
     def fingerprint(self) -> str:
         """What must be the same for a checkpoint to be resumed."""
         free = ("epochs", "progress", "checkpoint", "checkpoint_every", "refit", "patience", "device")
-        options = {
-            name: value for name, value in asdict(replace(self.training, progress=None)).items() if name not in free
-        }
-        digest = hashlib.sha256(repr(sorted(options.items())).encode())
+        options = sorted(asdict(replace(self.training, progress=None)).items())
+        digest = hashlib.sha256(repr([each for each in options if each[0] not in free]).encode())
         shapes = [(name, tuple(value.shape)) for name, value in self.model.state_dict().items()]
         digest.update(repr((shapes, self.task.fingerprint())).encode())
         weight = torch.empty(0) if self.weight is None else self.weight
@@ -291,7 +255,6 @@ class _Run:
         return digest.hexdigest()
 
     def save(self, path: Path) -> None:
-        """Writes everything that the rest of the training depends on."""
         random = {"cpu": torch.get_rng_state()}
         if self.device.type == "cuda":
             random["cuda"] = torch.cuda.get_rng_state(self.device)
@@ -304,21 +267,16 @@ class _Run:
         checkpoint.save(path, parts, note)
 
     def resume(self) -> None:
-        """Takes up where a checkpoint left off, if there is one."""
         path = self.training.checkpoint
         if path is None or not path.exists():
             return
         parts, note = checkpoint.load(path)
+        remedy, done, asked = "delete it or name another file.", len(note["history"]), self.training.epochs
         if note["run"] != self.fingerprint():
-            raise InputError(
-                f"checkpoint {path} belongs to another training (other data, model or options); delete it or name "
-                f"another file."
-            )
-        if len(note["history"]) > self.training.epochs and not len(self.valid_rows):
-            raise InputError(
-                f"checkpoint {path} has already run {len(note['history'])} epochs, more than the "
-                f"{self.training.epochs} asked for; delete it or name another file."
-            )
+            raise InputError(f"checkpoint {path} belongs to another training (other data, model or options); {remedy}")
+        if done > asked and not len(self.valid_rows):
+            problem = f"has already run {done} epochs, more than the {asked} asked for"
+            raise InputError(f"checkpoint {path} {problem}; {remedy}")
         self.model.load_state_dict(parts["model"])
         self.best_state = {name: value.to(self.device) for name, value in parts.get("best", {}).items()}
         checkpoint.restore_optimizer(self.optimizer, parts.get("optimizer", {}))
@@ -333,8 +291,20 @@ def _evaluated(model: nn.Module, task: Task, rows: Tensor, size: int) -> Tensor:
     """Logits of rows without learning from them; the model is left in evaluation mode."""
     model.eval()
     with torch.no_grad():
-        pieces = rows.split(size) if task.by_rows else [rows]
-        return torch.cat([task.logits(model, piece) for piece in pieces])
+        served = _served(task, rows, size if task.by_rows else max(len(rows), 1))
+        return torch.cat([part.logits(model, at) for part, at, _ in served])
+
+
+def _served(task: Task, rows: Tensor, size: int) -> Iterator[tuple[Task, Tensor, Tensor]]:
+    """Every `size` rows, in order: a task, the rows' numbers in it, and the rows; files are read in long runs."""
+    if not isinstance(task, HopTask) or not task.in_files:
+        yield from ((task, part, part) for part in rows.split(size))
+        return
+    batches = RUN_BYTES // max(4 * size * sum(task.in_channels + task.label_channels), 1)
+    for run in rows.split(size * max(batches, 1)):
+        loaded = task.loaded(run)
+        numbers = torch.arange(len(run), device=run.device)
+        yield from ((loaded, at, part) for at, part in zip(numbers.split(size), run.split(size), strict=True))
 
 
 def _check(labels: np.ndarray, split: Split, task: Task, training: Training) -> None:
@@ -346,9 +316,8 @@ def _check(labels: np.ndarray, split: Split, task: Task, training: Training) -> 
     if len(np.intersect1d(split.train, split.valid)):
         raise InputError("rows to train on and rows to choose by overlap; keep them apart.")
     if training.batch_size is not None and not task.by_rows:
-        raise InputError(
-            "batch_size does not go with a model on a whole graph; leave it out, or use a decoupled model."
-        )
+        problem = "batch_size does not go with a model on a whole graph"
+        raise InputError(f"{problem}; leave it out, or use a decoupled model.")
 
 
 def _weights(given: np.ndarray | None, num_rows: int) -> np.ndarray | None:
