@@ -92,7 +92,7 @@ def test_between_types_too(engine):
         engine.hops([path[2], path[0]], x)
 
 
-@pytest.mark.parametrize("share", [0.1, 0.9])
+@pytest.mark.parametrize("share", [0.1, 0.9, 1.0])  # all of them in another order, too
 @pytest.mark.parametrize(("norm", "self_loop"), [("mean", False), ("sym", True), ("sum", True)])
 def test_the_last_hop_of_some_rows(engine, share, norm, self_loop):
     rng = np.random.default_rng(3)

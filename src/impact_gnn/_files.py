@@ -244,17 +244,10 @@ def byte_size(text: str | int) -> int:
 
 
 def readable_size(size: float) -> str:
-    """A number of bytes in words.
+    """A number of bytes in words."""
+    from rich.filesize import decimal
 
-    Example:
-        >>> readable_size(2_500_000)
-        '2.5 MB'
-    """
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} TB"
+    return decimal(int(size))
 
 
 def _writable_parent(path: Path) -> Path:

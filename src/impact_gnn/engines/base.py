@@ -23,6 +23,9 @@ from impact_gnn.engines.operator import FLOATS, Operator
 from impact_gnn.graph import TemporalGraph, Triple
 from impact_gnn.graph.csr import CSR
 
+FEW = 0.5
+"""Share of the nodes below which the last hop is computed for the rows asked for instead of for all."""
+
 BLOCK = 1 << 16
 """Rows that are looked at together where a whole hop is gone through; the same on all engines, so sums agree."""
 

@@ -10,7 +10,7 @@ import contextlib
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from impact_gnn import _files
 from impact_gnn._progress import Counter, Progress
 from impact_gnn.checks import InputError, WorkerLost, listing
 from impact_gnn.engines.base import Features, SlicedHop, checked_features, in_bytes
-from impact_gnn.engines.disk import FileEngine, set_fields
+from impact_gnn.engines.disk import FileEngine
 from impact_gnn.engines.operator import Operator
 
 SLICES_PER_THREAD = 2
@@ -50,30 +50,24 @@ class Dask(FileEngine):
         patience: Seconds to wait for workers.
     """
 
-    client: Any = None
+    client: Any
     directory: str | Path | None = None
+    memory: str | int = "2GB"
+    storage: str | None = None
+    progress: bool | Progress = False
     patience: float = 60.0
-    _temporary: Any = field(default=None, repr=False)
+    threads: int | None = field(default=1, init=False)
+    _temporary: Any = field(default=None, init=False, repr=False)
 
-    def __init__(
-        self,
-        client: Any,
-        directory: str | Path | None = None,
-        memory: str | int = "2GB",
-        storage: str | None = None,
-        progress: bool | Progress = False,
-        patience: float = 60.0,
-    ) -> None:
-        if not (isinstance(client, str) or hasattr(client, "submit")):
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (isinstance(self.client, str) or hasattr(self.client, "submit")):
             raise InputError(
-                f"client is a {type(client).__name__}; give a dask.distributed.Client or a scheduler's address "
+                f"client is a {type(self.client).__name__}; give a dask.distributed.Client or a scheduler's address "
                 f"such as 'tcp://host:8786'."
             )
-        own = tempfile.TemporaryDirectory(prefix="impact-gnn-") if directory is None else None
-        set_fields(
-            self, client=client, directory=directory, memory=memory, storage=storage, threads=1, progress=progress,
-            patience=patience, _temporary=own,
-        )  # fmt: skip
+        if self.directory is None:
+            object.__setattr__(self, "_temporary", tempfile.TemporaryDirectory(prefix="impact-gnn-"))
 
     @property
     def place(self) -> Path:
@@ -162,8 +156,7 @@ class Dask(FileEngine):
             )
 
     def child(self, name: str) -> Dask:
-        place = self.place / "children" / _files.safe_name(name)
-        return Dask(self.client, place, self.memory, self.storage, self.progress, self.patience)
+        return replace(self, directory=self.place / "children" / _files.safe_name(name))
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[Any]:

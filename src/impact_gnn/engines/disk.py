@@ -29,6 +29,7 @@ from impact_gnn import _files, _native, checks
 from impact_gnn._progress import Counter, Progress, watched
 from impact_gnn.checks import InputError, listing
 from impact_gnn.engines.base import (
+    FEW,
     Engine,
     Features,
     SlicedHop,
@@ -37,11 +38,13 @@ from impact_gnn.engines.base import (
     checked_features,
     columns_of,
     in_bytes,
+    selected_hop,
 )
 from impact_gnn.engines.edges import EdgeList, StoredCSR, checked_list, edges_from_tables, sort_edges
 from impact_gnn.engines.operator import Operator, row_blocks
 from impact_gnn.graph import Relation, TemporalGraph, Triple
 from impact_gnn.graph.csr import CSR
+from impact_gnn.graph.temporal import renumbering
 
 STORAGE = ("float16", "float32", "float64")
 OURS = ("edges", "operators", "hops", "graphs", "arrays", "children", _files.LOCK)
@@ -52,18 +55,14 @@ VECTOR = 16
 ROWS_EDGES = 1 << 23
 """Edges into single rows that are taken together."""
 
-FEW = 0.5
-"""Share of the nodes below which the last hop is computed for the rows asked for instead of for all."""
 
-
-@dataclass(frozen=True, eq=False)
 class FileEngine(Engine):
     """What `Disk` and `Dask` share: everything but who does the tasks."""
 
-    memory: str | int = "2GB"
-    storage: str | None = None
-    threads: int | None = None
-    progress: bool | Progress = False
+    memory: str | int
+    storage: str | None
+    threads: int | None
+    progress: bool | Progress
 
     def __post_init__(self) -> None:
         in_bytes(self.memory)
@@ -107,6 +106,9 @@ class FileEngine(Engine):
         check_chain(operators, x.shape[0])
         if not operators:
             return []
+        if rows is not None and len(rows) >= FEW * operators[-1].csr.num_targets:
+            *before, last = self.hops(operators, x, dtype=dtype)
+            return [*before, selected_hop(last, np.asarray(rows))]
         with self._working():
             job = self._job(operators, x, rows, np.dtype(dtype or self.storage or x.dtype))
             missing = [k for k in range(len(job.columns) - 1) if not job.file(len(operators), k).exists()]
@@ -186,7 +188,6 @@ class FileEngine(Engine):
         saved = {id(each): self._saved(each) for each in operators}
         paths = tuple(saved[id(each)] for each in operators)
         nodes = (x.shape[0], *(each.csr.num_targets for each in operators))
-        rows = None if rows is None or (len(rows) >= FEW * nodes[-1] and len(rows) == nodes[-1]) else np.asarray(rows)
         x_key = x.key if not isinstance(x, np.ndarray) else _files.digest(x)
         key = _files.digest(x_key, [path.name for path in paths], rows, dtype.str)
         fixed = max(each.csr.num_sources * (9 if each.norm == "sym" else 1) for each in operators)
@@ -196,17 +197,13 @@ class FileEngine(Engine):
         borders = directory / "columns.json"
         if not borders.exists():
             _files.write_json(borders, list(columns))
-        elif (begun := tuple(_files.read_json(borders))) != columns:
-            # Begun with another cap: slices that are done keep their width if it fits, otherwise all begin anew.
-            if max(np.diff(begun)) <= max(np.diff(columns)) or all(
-                (directory / str(len(paths)) / f"{k:05d}.npy").exists() for k in range(len(begun) - 1)
-            ):
-                columns = begun
-            else:
-                _files.remove(directory)
-                directory.mkdir(parents=True)
-                _files.write_json(borders, list(columns))
-        return Job(directory, key, paths, x, nodes, rows, columns, dtype, self.threads)
+        job = Job(directory, key, paths, x, nodes, rows, tuple(_files.read_json(borders)), dtype, self.threads)
+        if job.is_whole() or max(np.diff(job.columns)) <= max(np.diff(columns)):
+            return job
+        _files.remove(directory)  # begun with more memory, in slices too wide by now
+        directory.mkdir(parents=True)
+        _files.write_json(borders, list(columns))
+        return replace(job, columns=columns)
 
     def _saved(self, operator: Operator) -> Path:
         """The folder of an operation, with its edges, periods and scales in files."""
@@ -282,7 +279,7 @@ class FileEngine(Engine):
                 x = _files.open_array(path)
             nodes[kind] = replace(replace(part, x=None).take(keep), x=x)
         for number, (triple, relation) in enumerate(graph.relations.items()):
-            ends = [_renumbering(kept[kind], graph.nodes[kind].num_nodes) for kind in (triple[0], triple[2])]
+            ends = [renumbering(kept[kind], graph.nodes[kind].num_nodes) for kind in (triple[0], triple[2])]
             relations[triple] = _filtered(relation, ends, goal / f"{number}-edges.npy", goal / f"{number}-weight.npy")
         return graph.with_parts(nodes, relations)
 
@@ -308,17 +305,11 @@ class Disk(FileEngine):
         (2, 5)
     """
 
-    directory: str | Path = ""
-
-    def __init__(
-        self,
-        directory: str | Path,
-        memory: str | int = "2GB",
-        storage: str | None = None,
-        threads: int | None = None,
-        progress: bool | Progress = False,
-    ) -> None:
-        set_fields(self, directory=directory, memory=memory, storage=storage, threads=threads, progress=progress)
+    directory: str | Path
+    memory: str | int = "2GB"
+    storage: str | None = None
+    threads: int | None = None
+    progress: bool | Progress = False
 
     @property
     def place(self) -> Path:
@@ -347,13 +338,6 @@ class Disk(FileEngine):
         return replace(self, directory=self.place / "children" / _files.safe_name(name))
 
 
-def set_fields(engine: FileEngine, **values: Any) -> None:
-    """Sets the fields of a frozen engine whose place comes first among its arguments, and checks them."""
-    for name, value in values.items():
-        object.__setattr__(engine, name, value)
-    engine.__post_init__()
-
-
 @dataclass(frozen=True, eq=False)
 class Job:
     """Hops to be made: hop k is the operation in `operators[k − 1]` on hop k − 1, slice by slice; hop 0 is `x`.
@@ -378,6 +362,9 @@ class Job:
         last = self.rows is not None and hop == len(self.operators)
         rows = len(self.rows) if last and self.rows is not None else self.nodes[hop]
         return rows, self.columns[number + 1] - self.columns[number]
+
+    def is_whole(self) -> bool:
+        return all(self.file(len(self.operators), k).exists() for k in range(len(self.columns) - 1))
 
     def hop(self, hop: int) -> SlicedHop:
         slices = tuple(_files.open_array(self.file(hop, k)) for k in range(len(self.columns) - 1))
@@ -470,41 +457,26 @@ def slice_borders(num_columns: int, num_rows: int, dtype: np.dtype, memory: int,
     return (*range(0, num_columns, width), num_columns)
 
 
-def _renumbering(keep: np.ndarray | None, size: int) -> np.ndarray | None:
-    """For every node its new position, −1 where it is not kept; None where all are."""
-    if keep is None:
-        return None
-    number = np.full(size, -1, np.int32 if size <= np.iinfo(np.int32).max else np.int64)
-    number[keep] = np.arange(len(keep), dtype=number.dtype)
-    return number
-
-
 def _filtered(relation: Relation, ends: list[np.ndarray | None], path: Path, weight_path: Path) -> Relation:
     """The edges whose both ends are kept, renumbered, in files."""
     given, weight = relation.edge_index, relation.weight
-    if path.exists():
-        return Relation(_files.open_array(path), None if weight is None else _files.open_array(weight_path))
+    if not path.exists():  # which is written last
 
-    def moved(part: slice) -> tuple[np.ndarray, np.ndarray]:
-        both = [given[k, part] if number is None else number[given[k, part]] for k, number in enumerate(ends)]
-        alive = (both[0] >= 0) & (both[1] >= 0)
-        return np.stack([both[0][alive], both[1][alive]]), alive
+        def moved(part: slice) -> tuple[np.ndarray, np.ndarray]:
+            both = [given[k, part] if number is None else number[given[k, part]] for k, number in enumerate(ends)]
+            alive = (both[0] >= 0) & (both[1] >= 0)
+            return np.stack([both[0][alive], both[1][alive]]), alive
 
-    size = sum(int(moved(part)[1].sum()) for part in _native.blocks(given, 1))
-    if weight is not None:
-        at = 0
-        with _files.atomic_array(weight_path, weight.dtype, (size,)) as kept:
-            for part in _native.blocks(given, 1):
-                alive = moved(part)[1]
-                kept[at : at + alive.sum()] = weight[part][alive]
-                at += int(alive.sum())
-    at = 0
-    with _files.atomic_array(path, given.dtype, (2, size)) as out:
-        for part in _native.blocks(given, 1):
-            edges, _ = moved(part)
-            out[:, at : at + edges.shape[1]] = edges
-            at += edges.shape[1]
-            _native.release(out)
+        counts = [np.count_nonzero(moved(part)[1]) for part in _native.blocks(given, 1)]
+        borders = np.concatenate([[0], np.cumsum(counts)]).astype(int)
+        if weight is not None:
+            with _files.atomic_array(weight_path, weight.dtype, (borders[-1],)) as kept:
+                for part, low, high in zip(_native.blocks(given, 1), borders, borders[1:], strict=False):
+                    kept[low:high] = weight[part][moved(part)[1]]
+        with _files.atomic_array(path, given.dtype, (2, borders[-1])) as out:
+            for part, low, high in zip(_native.blocks(given, 1), borders, borders[1:], strict=False):
+                out[:, low:high] = moved(part)[0]
+                _native.release(out)
     return Relation(_files.open_array(path), None if weight is None else _files.open_array(weight_path))
 
 

@@ -8,13 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from impact_gnn.engines.base import Engine, Features, as_hop, check_chain, check_threads, checked_features, columns_of
+from impact_gnn.engines.base import (
+    FEW,
+    Engine,
+    Features,
+    as_hop,
+    check_chain,
+    check_threads,
+    checked_features,
+    columns_of,
+)
 from impact_gnn.engines.operator import Operator
 from impact_gnn.graph import TemporalGraph, Triple
 from impact_gnn.graph.csr import CSR
-
-FEW = 0.5
-"""Share of the nodes below which the last hop is computed for the rows asked for instead of for all."""
 
 
 @dataclass(frozen=True)

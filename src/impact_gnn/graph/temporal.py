@@ -15,7 +15,7 @@ from impact_gnn import _native, checks
 from impact_gnn._array import smallest_unsigned
 from impact_gnn.checks import InputError, listing
 from impact_gnn.graph import saved
-from impact_gnn.graph.csr import CSR, build_csr, merged
+from impact_gnn.graph.csr import CSR, build_csr, index_type, merged
 
 Triple: TypeAlias = tuple[str, str, str]
 """A relation's name: source type, relation, target type."""
@@ -58,7 +58,6 @@ class Relation:
 
     @property
     def num_edges(self) -> int:
-        """Number of edges."""
         return self.edge_index.shape[1]
 
 
@@ -196,7 +195,7 @@ class TemporalGraph:
             edge_index, weight = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
             relations[triple] = _checked_relation("-".join(triple), edge_index, weight, checked, triple)
         count = _class_count(checked[target], num_labels, label_names)
-        return cls._from_checked(checked, relations, target, count, label_names, None)
+        return cls.__new__(cls)._set(checked, relations, target, count, label_names, None)
 
     # -- what is in it -------------------------------------------------------------------------------------
 
@@ -225,7 +224,6 @@ class TemporalGraph:
 
     @property
     def num_nodes(self) -> int:
-        """Number of nodes of the target type."""
         return self.nodes[self.target].num_nodes
 
     @property
@@ -319,7 +317,7 @@ class TemporalGraph:
         nodes = {kind: part if (k := keep[kind]) is None else part.take(k) for kind, part in self.nodes.items()}
         relations = {}
         for triple, part in self.relations.items():
-            ends = [_renumbering(keep[kind], self.nodes[kind].num_nodes) for kind in (triple[0], triple[2])]
+            ends = [renumbering(keep[kind], self.nodes[kind].num_nodes) for kind in (triple[0], triple[2])]
             moved = [row if number is None else number[row] for row, number in zip(part.edge_index, ends, strict=True)]
             alive = np.flatnonzero((moved[0] >= 0) & (moved[1] >= 0))
             weight = None if part.weight is None else part.weight[alive]
@@ -349,7 +347,7 @@ class TemporalGraph:
             else replace(part, y=np.where(part.time < cutoff, part.y, -1))
             for kind, part in self.nodes.items()
         }
-        view = self._from_checked(nodes, dict(self.relations), self.target, self.num_labels, self.label_names, cutoff)
+        view = self.with_parts(nodes, dict(self.relations), cutoff)
         object.__setattr__(view, "_csr", self._csr)  # the same edges
         return view
 
@@ -410,9 +408,12 @@ class TemporalGraph:
                 relations[back] = Relation(part.edge_index[::-1], part.weight)
         return relations
 
-    def with_parts(self, nodes: dict[str, Nodes], relations: dict[Triple, Relation]) -> TemporalGraph:
-        """A graph of parts that were checked before, with the target, classes and cutoff of this one."""
-        return self._from_checked(nodes, relations, self.target, self.num_labels, self.label_names, self.cutoff)
+    def with_parts(
+        self, nodes: dict[str, Nodes], relations: dict[Triple, Relation], cutoff: int | None = None
+    ) -> TemporalGraph:
+        """A graph of parts that were checked before, with the target, classes and (by default) cutoff of this one."""
+        rest = self.target, self.num_labels, self.label_names, self.cutoff if cutoff is None else cutoff
+        return TemporalGraph.__new__(TemporalGraph)._set(nodes, relations, *rest)
 
     def with_features(self, x: Any) -> TemporalGraph:
         """The same graph with other features for the target type, such as precomputed embeddings."""
@@ -454,10 +455,7 @@ class TemporalGraph:
             parts += [f"{part.num_edges:,} {'-'.join(triple)}" for triple, part in self.relations.items()]
         else:
             parts = [f"{self.num_nodes:,} nodes", f"{self.edge_index.shape[1]:,} edges"]
-        parts += [
-            "no features" if self.x is None else f"{self.x.shape[1]} features",
-            f"{self.num_labels} classes",
-        ]
+        parts += ["no features" if self.x is None else f"{self.x.shape[1]} features", f"{self.num_labels} classes"]
         parts.append(f"times {self.times[0]}..{self.times[-1]}")
         if self.cutoff is not None:
             parts.append(f"cutoff {self.cutoff}")
@@ -485,36 +483,15 @@ class TemporalGraph:
         num_labels: int,
         label_names: Sequence[Any] | None,
         cutoff: int | None,
-    ) -> None:
-        values: dict[str, Any] = {
-            "nodes": MappingProxyType(nodes),
-            "relations": MappingProxyType(relations),
-            "target": target,
-            "num_labels": num_labels,
-            "label_names": None if label_names is None else tuple(label_names),
-            "cutoff": cutoff,
-            "_csr": {},
-            "_periods": {},
-        }
-        self.__dict__.update(values)
+    ) -> TemporalGraph:
+        """Fills a new graph with parts that were checked before."""
+        names = None if label_names is None else tuple(label_names)
+        self.__dict__.update(nodes=MappingProxyType(nodes), relations=MappingProxyType(relations), target=target)
+        self.__dict__.update(num_labels=num_labels, label_names=names, cutoff=cutoff, _csr={}, _periods={})
+        return self
 
     _csr: dict[Triple, CSR]
     _periods: dict[str, np.ndarray]
-
-    @classmethod
-    def _from_checked(
-        cls,
-        nodes: dict[str, Nodes],
-        relations: dict[Triple, Relation],
-        target: str,
-        num_labels: int,
-        label_names: Sequence[Any] | None,
-        cutoff: int | None,
-    ) -> TemporalGraph:
-        """A graph from parts that were checked before."""
-        graph = cls.__new__(cls)
-        graph._set(nodes, relations, target, num_labels, label_names, cutoff)
-        return graph
 
 
 def _checked_nodes(kind: str, given: Mapping[str, Any], num_labels: int | None) -> Nodes:
@@ -573,9 +550,8 @@ def _class_count(nodes: Nodes, num_labels: int | None, label_names: Sequence[Any
     if num_labels is None:
         return largest + 1
     if largest >= num_labels:
-        raise InputError(
-            f"y holds {largest}, but there are {num_labels} classes; labels run from 0 to {num_labels - 1}."
-        )
+        allowed = f"labels run from 0 to {num_labels - 1}"
+        raise InputError(f"y holds {largest}, but there are {num_labels} classes; {allowed}.")
     return num_labels
 
 
@@ -588,11 +564,12 @@ def _show_read_only(part: object, *names: str) -> None:
             object.__setattr__(part, name, view)
 
 
-def _renumbering(keep: np.ndarray | None, size: int) -> np.ndarray | None:
+def renumbering(keep: np.ndarray | None, size: int) -> np.ndarray | None:
+    """For every node its new position, −1 where it is not kept; None where all are."""
     if keep is None:
         return None
-    number = np.full(size, -1, np.int64)
-    number[keep] = np.arange(len(keep))
+    number = np.full(size, -1, index_type(size))
+    number[keep] = np.arange(len(keep), dtype=number.dtype)
     return number
 
 

@@ -12,8 +12,8 @@ from impact_gnn import _native
 from impact_gnn import weighting as weights
 from impact_gnn.alignment.pny import refuse_unless_fits
 from impact_gnn.checks import InputError
-from impact_gnn.engines.base import Engine, MadeHop, selected_hop
-from impact_gnn.engines.memory import FEW, Memory
+from impact_gnn.engines.base import FEW, Engine, MadeHop, selected_hop
+from impact_gnn.engines.memory import Memory
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.pipeline.aligned import NEEDS_EVERYBODY, aligned
 from impact_gnn.pipeline.method import Method

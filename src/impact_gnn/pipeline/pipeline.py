@@ -42,24 +42,7 @@ from impact_gnn.statistics import Scale
 FORMAT = "impact-gnn pipeline"
 VERSION = 1
 
-MODELS: dict[str, Callable[[list[int], int, int, list[int], float, list[int]], nn.Module]] = {
-    "sgc": lambda inputs, count, hidden, labels, dropout, groups: SGC(
-        inputs, count, hidden, label_channels=labels, dropout=dropout
-    ),
-    "sign": lambda inputs, count, hidden, labels, dropout, groups: SIGN(
-        inputs, count, hidden, label_channels=labels, dropout=dropout
-    ),
-    "gamlp": lambda inputs, count, hidden, labels, dropout, groups: GAMLP(
-        inputs, count, hidden, label_channels=labels, dropout=dropout
-    ),
-    "sehgnn": lambda inputs, count, hidden, labels, dropout, groups: SeHGNN(
-        inputs, count, hidden, label_channels=labels, dropout=dropout
-    ),
-    "rphgnn": lambda inputs, count, hidden, labels, dropout, groups: RpHGNN(
-        inputs, count, hidden, groups=groups, label_channels=labels, dropout=dropout
-    ),
-}
-"""Models by name: (columns of every hop, classes, width, columns of every label hop, dropout, hops per relation)."""
+MODELS: dict[str, type[nn.Module]] = {"sgc": SGC, "sign": SIGN, "gamlp": GAMLP, "sehgnn": SeHGNN, "rphgnn": RpHGNN}
 
 
 @dataclass(frozen=True, eq=False)
@@ -307,8 +290,7 @@ class Pipeline:
         made = cls(**content["params"])
         channels = (content["channels"][0], content["channels"][1])
         groups = content.get("groups", [len(channels[0])])  # written before there were groups
-        sizes = content["num_labels"], made.hidden
-        model = MODELS[made.model](channels[0], *sizes, channels[1], made.dropout, groups)
+        model = made._model(*channels, content["num_labels"], groups)
         prefix = "model."
         state = {k.removeprefix(prefix): torch.from_numpy(v) for k, v in arrays.items() if k.startswith(prefix)}
         model.load_state_dict(state)
@@ -361,9 +343,14 @@ class Pipeline:
         scaled = inputs.engine.loaded([*_scaled(loaded[:count], scales), *loaded[count:]])
         return HopTask(scaled[:count], scaled[count:]), scales
 
-    def _build(self, task: HopTask, num_labels: int, groups: list[int]) -> Callable[[], nn.Module]:
+    def _model(self, inputs: list[int], labels: list[int], num_labels: int, groups: list[int]) -> nn.Module:
+        """The untrained model for hops and label hops of these widths; RpHGNN wants to know which belong together."""
+        options: dict[str, Any] = {"groups": groups} if self.model == "rphgnn" else {}
         make = MODELS[self.model]
-        return lambda: make(task.in_channels, num_labels, self.hidden, task.label_channels, self.dropout, groups)
+        return make(inputs, num_labels, self.hidden, label_channels=labels, dropout=self.dropout, **options)
+
+    def _build(self, task: HopTask, num_labels: int, groups: list[int]) -> Callable[[], nn.Module]:
+        return lambda: self._model(task.in_channels, task.label_channels, num_labels, groups)
 
     def _recency(self, time: np.ndarray, label: np.ndarray) -> np.ndarray:
         labelled = time[label >= 0]
