@@ -330,7 +330,7 @@ def test_target_labels_are_never_used(mode):
 
 def test_refusals():
     graph = academic(0)
-    with pytest.raises(ig.InputError, match="length=0 must be at least 1"):
+    with pytest.raises(ig.InputError, match="length=0 is not possible; give a whole number of at least 1"):
         metapaths(graph, 0)
     with pytest.raises(ig.InputError, match="start='venue' is not known"):
         metapaths(graph, 2, start="venue")

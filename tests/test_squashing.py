@@ -126,9 +126,9 @@ def test_refusals(graph):
         squash(bare)
     with pytest.raises(ig.InputError, match=r"no relation leads to 'p'; use graph.undirected\(\)"):
         squash(bare.with_features(np.ones((2, 3))))
-    with pytest.raises(ig.InputError, match="iterations=0 must be at least 1"):
+    with pytest.raises(ig.InputError, match="iterations=0 is not possible; give a whole number of at least 1"):
         squash(graph, iterations=0)
-    with pytest.raises(ig.InputError, match="width=0 must be at least 1"):
+    with pytest.raises(ig.InputError, match="width=0 is not possible; give a whole number of at least 1"):
         squash(graph, width=0)
-    with pytest.raises(ig.InputError, match="seed=-1 must be zero or more"):
+    with pytest.raises(ig.InputError, match="seed=-1 is not possible; give a whole number of at least 0"):
         squash(graph, seed=-1)

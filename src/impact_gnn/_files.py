@@ -182,12 +182,7 @@ def save_array(path: Path, values: np.ndarray) -> None:
 
 
 def digest(*parts: Any) -> str:
-    """A short text that is the same for the same arrays and other parts, wherever they are; arrays may be mapped.
-
-    Example:
-        >>> digest(np.array([1, 2]), "a") == digest(np.array([1, 3]), "a"), digest(np.array(1)) == digest(np.array(2))
-        (False, False)
-    """
+    """A short text that is the same for the same arrays and other parts, wherever they are; arrays may be mapped."""
     total = hashlib.sha256()
     for part in parts:
         if not isinstance(part, np.ndarray):
@@ -290,12 +285,7 @@ def fresh(parent: Path) -> Path:
 
 
 def safe_name(name: str) -> str:
-    """A name that is safe and short enough for a file, and its own where it had to be changed.
-
-    Example:
-        >>> safe_name("paper-writes"), safe_name("a/b").startswith("a_b-")
-        ('paper-writes', True)
-    """
+    """A name that is safe and short enough for a file, and its own where it had to be changed."""
     safe = re.sub("[^A-Za-z0-9_-]", "_", name)
     if safe == name and len(name) <= LONGEST_NAME:
         return name

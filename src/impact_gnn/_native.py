@@ -25,12 +25,6 @@ def run(function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], threads:
     """Calls `function(*task)` for every task, each taken by the next free thread, in the order given.
 
     Ordinary threads and kernels without the GIL, no OpenMP: safe under Dask and after a fork.
-
-    Example:
-        >>> done = []
-        >>> run(done.append, [(1,), (2,)], threads=1)
-        >>> done
-        [1, 2]
     """
     workers = min(available() if threads is None else threads, len(tasks))
     if workers <= 1:
@@ -45,11 +39,7 @@ def run(function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], threads:
 def spans(cumulative: np.ndarray, most: int) -> np.ndarray:
     """Borders of runs of rows that hold about `most` of what `cumulative` (n + 1, increasing) counts.
 
-    A row that alone holds more is a run of its own.
-
-    Example:
-        >>> spans(np.array([0, 1, 2, 50, 51, 52]), 10)
-        array([0, 2, 3, 5])
+    A row that alone holds more is a run of its own: spans([0, 1, 2, 50, 51, 52], 10) is [0, 2, 3, 5].
     """
     begin, total, size = int(cumulative[0]), int(cumulative[-1]), len(cumulative) - 1
     borders = np.searchsorted(cumulative, np.arange(begin + most, total, most), side="right") - 1

@@ -5,9 +5,8 @@ from __future__ import annotations
 import errno
 import re
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial, wraps
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, ParamSpec
 
@@ -17,7 +16,6 @@ from rich.markup import escape
 
 from impact_gnn import _files
 from impact_gnn._codec import encode
-from impact_gnn._progress import Terminal
 from impact_gnn.checks import DiskFull, InputError, WorkerLost
 from impact_gnn.engines import Engine, choose
 from impact_gnn.graph import TemporalGraph
@@ -76,13 +74,6 @@ def command(function: Callable[P, None]) -> Callable[P, None]:
 def _end(sentence: str, code: int) -> None:
     errors.print(f"[bold red]error:[/] {escape(sentence)}")
     sys.exit(code)
-
-
-@contextmanager
-def progress_bar(title: str) -> Iterator[Callable[[int, int, str], None]]:
-    """For `cli/paper.py` until it has left: a bar to be told (done, expected in all, what is being done)."""
-    with Terminal(errors) as terminal:
-        yield partial(terminal, title)
 
 
 def write_json(path: Path | None, content: Any) -> None:

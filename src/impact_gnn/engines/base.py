@@ -153,6 +153,7 @@ def row_blocks(num_rows: int) -> Iterator[np.ndarray]:
         yield np.arange(begin, min(begin + BLOCK, num_rows))
 
 
+@runtime_checkable
 class Columns(Protocol):
     """Features [N, f] that are made column by column, such as the one-hot matrix of labels; `key` tells them apart."""
 
@@ -197,9 +198,9 @@ def checked_features(x: Any) -> Any:
         if x.dtype not in FLOATS:
             raise InputError(f"x is of type {x.dtype}; give float16, float32 or float64 (x.astype(np.float32)).")
         return x
-    if isinstance(x, _LazyHop) and not hasattr(x, "columns"):
+    if isinstance(x, MadeHop):
         return np.asarray(x)
-    if not hasattr(x, "columns"):
+    if not isinstance(x, Columns):
         raise InputError(f"x is a {type(x).__name__}; give an array [N, f].")
     return x
 
@@ -321,8 +322,3 @@ def time_table(graph: TemporalGraph, weighting: str | np.ndarray, source: str | 
             f"weighting is a table of shape {table.shape} for {size} times; give finite weights of zero or more [T, T]."
         )
     return table
-
-
-def in_bytes(memory: str | int) -> int:
-    """An engine's cap on memory in bytes."""
-    return _files.byte_size(memory)

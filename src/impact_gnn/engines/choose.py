@@ -9,7 +9,7 @@ from pathlib import Path
 
 from impact_gnn import _files, checks
 from impact_gnn.checks import InputError
-from impact_gnn.engines.base import Engine, in_bytes
+from impact_gnn.engines.base import Engine
 from impact_gnn.engines.dask import Dask, connected
 from impact_gnn.engines.disk import Disk
 from impact_gnn.engines.memory import Memory
@@ -67,13 +67,9 @@ def choose(
 ) -> Choice:
     """The engine for a job on this graph.
 
-    Args:
-        graph: The graph.
-        kind: "memory", "disk", "dask", or "auto": memory if the job fits into what is free, otherwise disk.
-        memory: Cap of the engines on files; for "auto" what may be used at most. By default a share of what is free.
-        scheduler: HOST:PORT of a Dask scheduler, for "dask".
-        scratch: Directory for the files of "disk" and "dask"; by default a temporary one.
-        hops: Hops that will be made.
+    "auto" takes memory if the job of so many hops fits into what is free, or into `memory` if given, otherwise disk.
+    `memory` caps the engines on files (by default a share of what is free), `scheduler` is HOST:PORT for "dask", and
+    `scratch` the directory for files, by default a temporary one.
 
     Example:
         >>> from impact_gnn.data.tsbm import tsbm
@@ -84,7 +80,7 @@ def choose(
     if scheduler is not None and kind != "dask":
         raise InputError(f"a scheduler is of use with engine 'dask' only, not with {kind!r}; leave it out.")
     needs, free = Needs.of(graph, hops), free_memory()
-    cap = int(SHARE * free) if memory is None else in_bytes(memory)
+    cap = int(SHARE * free) if memory is None else _files.byte_size(memory)
     size = _files.readable_size
     about = f"about {size(needs.memory)} of memory"
     if kind == "memory" or (kind == "auto" and needs.memory <= cap):

@@ -19,7 +19,7 @@ import numpy as np
 from impact_gnn import _files
 from impact_gnn._progress import Counter, Progress
 from impact_gnn.checks import InputError, WorkerLost, listing
-from impact_gnn.engines.base import Features, SlicedHop, checked_features, in_bytes
+from impact_gnn.engines.base import Features, SlicedHop, checked_features
 from impact_gnn.engines.disk import FileEngine
 from impact_gnn.engines.operator import Operator
 
@@ -77,7 +77,7 @@ class Dask(FileEngine):
     def task_memory(self) -> int:
         """The tasks of one worker share its memory."""
         with self._connected() as client:
-            return in_bytes(self.memory) // max(_threads(client))
+            return _files.byte_size(self.memory) // max(_threads(client))
 
     @property
     def least_slices(self) -> int:
@@ -118,7 +118,7 @@ class Dask(FileEngine):
                 if isinstance(error, KilledWorker):
                     raise WorkerLost(
                         f"a task killed {RETRIES} workers, most likely for want of memory (each may use "
-                        f"{_files.readable_size(in_bytes(self.memory))}); give workers more or lower memory=..., and "
+                        f"{_files.readable_size(_files.byte_size(self.memory))}); give workers more or lower memory=..., and "
                         f"run the same again to go on."
                     ) from None
                 raise

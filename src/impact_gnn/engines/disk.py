@@ -37,7 +37,6 @@ from impact_gnn.engines.base import (
     check_threads,
     checked_features,
     columns_of,
-    in_bytes,
     selected_hop,
 )
 from impact_gnn.engines.edges import EdgeList, StoredCSR, checked_list, edges_from_tables, sort_edges
@@ -65,7 +64,7 @@ class FileEngine(Engine):
     progress: bool | Progress
 
     def __post_init__(self) -> None:
-        in_bytes(self.memory)
+        _files.byte_size(self.memory)
         if self.storage is not None:
             checks.choice("storage", self.storage, STORAGE)
         check_threads(self.threads)
@@ -85,11 +84,7 @@ class FileEngine(Engine):
     def edges(self, files: Any, num_sources: int, num_targets: int | None = None, *, weight: Any = None) -> StoredCSR:
         """Edges from an array [2, E], a `.npy` file, or CSV and Parquet tables, grouped by target in files.
 
-        Args:
-            files: The edges: tables need whole-number columns source and target and may have a column weight.
-            num_sources: Number of nodes at which edges may begin.
-            num_targets: Number of nodes at which they may end; by default as many.
-            weight: For arrays and `.npy` files: one weight per edge.
+        Tables need whole-number columns source and target and may have a column weight; arrays take `weight`.
         """
         num_targets = num_sources if num_targets is None else num_targets
         if isinstance(files, (str, Path)) and Path(files).suffix != ".npy":
@@ -138,7 +133,7 @@ class FileEngine(Engine):
             _files.remove(self.place / name)
 
     def fits(self, size: int) -> bool:
-        return size <= in_bytes(self.memory) // 2
+        return size <= _files.byte_size(self.memory) // 2
 
     # -- inside --------------------------------------------------------------------------------------------
 
@@ -317,7 +312,7 @@ class Disk(FileEngine):
 
     @property
     def task_memory(self) -> int:
-        return in_bytes(self.memory)
+        return _files.byte_size(self.memory)
 
     @property
     def least_slices(self) -> int:
@@ -429,14 +424,7 @@ def open_operator(folder: Path) -> Operator:
 
 
 def slice_borders(num_columns: int, num_rows: int, dtype: np.dtype, memory: int, least: int = 1) -> tuple[int, ...]:
-    """Borders of the widest slices of which one, with `num_rows` rows, fits into `memory`.
-
-    Args:
-        num_columns: Columns in all.
-        num_rows: Most nodes of any hop that is propagated.
-        dtype: In which slices are held.
-        memory: Bytes.
-        least: Make at least so many slices if there are enough columns.
+    """Borders of the widest slices of which one, with `num_rows` rows, fits into `memory`; at least `least` of them.
 
     Example:
         >>> slice_borders(100, 1000, np.dtype(np.float32), 200_000)

@@ -168,13 +168,9 @@ def sort_edges(
     memory: int,
     share: Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], list[Any]],
 ) -> StoredCSR:
-    """The edges by target, in files of `goal`, which appears when they are complete.
+    """The edges by target, in files of `goal`, whose name tells what is sorted; it appears when they are complete.
 
-    Args:
-        edges: The edge list.
-        goal: A directory whose name tells what is sorted; what is there already is taken as it is.
-        memory: Bytes that one range may take.
-        share: Calls a function for every tuple of arguments and returns the results in order: here or on workers.
+    One range takes `memory` bytes at most. `share` calls a function for every tuple of arguments, here or on workers.
     """
     if (goal / "csr.json").exists():
         return StoredCSR.open(goal)
@@ -263,17 +259,12 @@ def checked_list(edge_index: Any, weight: Any, num_sources: int, num_targets: in
     """An edge list from arrays or paths of `.npy` files."""
     edge_index = _files.open_array(Path(edge_index)) if isinstance(edge_index, (str, Path)) else edge_index
     weight = _files.open_array(Path(weight)) if isinstance(weight, (str, Path)) else weight
-    if (
-        not isinstance(edge_index, np.ndarray)
-        or edge_index.ndim != 2
-        or len(edge_index) != 2
-        or edge_index.dtype.kind not in "iu"
-    ):
-        got = f"{getattr(edge_index, 'dtype', type(edge_index).__name__)} of shape {getattr(edge_index, 'shape', None)}"
-        raise InputError(f"edges are {got}; give whole numbers, sources and targets as two rows [2, E].")
+    ends = edge_index if isinstance(edge_index, np.ndarray) else np.asarray(edge_index)
+    if ends.ndim != 2 or len(ends) != 2 or ends.dtype.kind not in "iu":
+        raise InputError(f"edges are {ends.dtype} of shape {ends.shape}; give whole numbers as two rows [2, E].")
     if weight is not None:
-        weight = checks.edge_weights("weight", weight, edge_index.shape[1])
-    return EdgeList(edge_index, weight, num_sources, num_targets)
+        weight = checks.edge_weights("weight", weight, ends.shape[1])
+    return EdgeList(ends, weight, num_sources, num_targets)
 
 
 def _open_list(edge_index: str, weight: str | None, num_sources: int, num_targets: int, both: bool) -> EdgeList:

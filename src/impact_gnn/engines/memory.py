@@ -28,14 +28,9 @@ class Memory(Engine):
     """Hops as arrays in memory, computed by the numba kernel on `threads` cores (None: all of them).
 
     Example:
-        >>> from impact_gnn.graph import build_csr
-        >>> chain = build_csr(np.array([0, 1]), np.array([1, 2]), 3, 3)
-        >>> same = np.zeros(3, np.uint8)
-        >>> step = Operator(chain, np.ones((1, 1)), same, same)
-        >>> Memory().hops([step, step], np.array([[5.0], [0.0], [0.0]]))[-1]
-        array([[0.],
-               [0.],
-               [5.]])
+        >>> chain = TemporalGraph(x=[[5.0], [0.0], [0.0]], time=[0, 0, 0], edge_index=[[0, 1], [1, 2]])
+        >>> Memory().hops([Memory().operator(chain)] * 2, chain.x)[-1].tolist()
+        [[0.0], [0.0], [5.0]]
     """
 
     threads: int | None = None

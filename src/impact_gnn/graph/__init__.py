@@ -1,7 +1,6 @@
 """The graph whose nodes carry a time: `TemporalGraph`, its parts, and its form on disk."""
 
 from impact_gnn.graph.csr import CSR, build_csr
-from impact_gnn.graph.digest import graph_digest
-from impact_gnn.graph.temporal import HOMOGENEOUS, Nodes, Relation, Summary, TemporalGraph, Triple
+from impact_gnn.graph.temporal import HOMOGENEOUS, Nodes, Relation, Summary, TemporalGraph, Triple, graph_digest
 
 __all__ = ["CSR", "HOMOGENEOUS", "Nodes", "Relation", "Summary", "TemporalGraph", "Triple", "build_csr", "graph_digest"]

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from impact_gnn import _native, checks
+from impact_gnn import _files, _native, checks
 from impact_gnn._array import smallest_unsigned
 from impact_gnn.checks import InputError, listing
 from impact_gnn.graph import saved
@@ -359,13 +359,7 @@ class TemporalGraph:
         return self.time >= checks.whole_number("cutoff", cutoff)
 
     def infer_cutoff(self) -> int:
-        """The natural cutoff: the first time after the last label; the last time where every period has labels.
-
-        Example:
-            >>> g = TemporalGraph(y=[0, 1, -1], time=[5, 6, 9], edge_index=np.zeros((2, 0), dtype=int))
-            >>> g.infer_cutoff()
-            9
-        """
+        """The natural cutoff: the first time after the last label; the last time where every period has labels."""
         if self.y is None or not (self.y >= 0).any():
             raise InputError("no node has a label, so no cutoff can be found; give labels for the past.")
         last_label = int(self.time[self.y >= 0].max())
@@ -575,3 +569,14 @@ def renumbering(keep: np.ndarray | None, size: int) -> np.ndarray | None:
 
 def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
+
+
+def graph_digest(graph: TemporalGraph) -> str:
+    """The same text for the same nodes, edges, labels and names, wherever the arrays are."""
+    parts: list[object] = [graph.target, graph.num_labels, graph.label_names, graph.cutoff]
+    for kind, node in graph.nodes.items():
+        parts += [kind, node.num_nodes, node.x, node.y, node.time, node.ids]
+    for triple, relation in graph.relations.items():
+        # Edges may be stored with two rows far apart; row by row both are read in order.
+        parts += [triple, *relation.edge_index, relation.weight]
+    return _files.digest(*parts)

@@ -38,16 +38,7 @@ def moments_of(hop: Any, group: np.ndarray, num_groups: int) -> Moments:
 def aligned(
     name: str, hops: list[Any], nodes: np.ndarray, view: TemporalGraph, weighting: str, engine: Engine
 ) -> list[Any]:
-    """Hops after the alignment `name`.
-
-    Args:
-        name: "center", "standardize", "jjnorm" or "pny".
-        hops: What row k of them shows is node `nodes[k]`.
-        nodes: Positions of the nodes.
-        view: The graph without the labels to predict.
-        weighting: The weighting that hops were made with.
-        engine: Says whether labelled rows fit into memory, which PNY needs.
-    """
+    """Hops, made with `weighting`, after the alignment `name`; row k of them shows node `nodes[k]` of the view."""
     assert view.y is not None
     label, time, target = view.y[nodes], view.time[nodes], view.targets()[nodes]
     if name in NEEDS_EVERYBODY:

@@ -46,8 +46,7 @@ def propagate(
         >>> [hop.shape for hop in propagate(g, weighting="pmp", hops=2)]
         [(200, 5), (200, 5)]
     """
-    if hops < 1:
-        raise InputError(f"hops={hops} must be at least 1.")
+    hops = checks.at_least("hops", hops, 1)
     engine = Memory() if engine is None else engine
     relation = own_relation(graph, relation)
     operator = engine.operator(graph, relation, weighting=weighting, norm=norm, self_loop=self_loop)

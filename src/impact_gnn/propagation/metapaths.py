@@ -78,9 +78,7 @@ def metapaths(graph: TemporalGraph, length: int = 2, *, start: str | None = None
         >>> [path_name(path) for path in metapaths(graph, 2)]
         ['paper-rev_writes-author-writes-paper']
     """
-    length = checks.whole_number("length", length)
-    if length < 1:
-        raise InputError(f"length={length} must be at least 1.")
+    length = checks.at_least("length", length, 1)
     starts = _starts(graph, start)
     number = {relation: k for k, relation in enumerate(graph.relations)}
     prefixes: list[Metapath] = [()]
@@ -217,14 +215,7 @@ def metapath_label_hops(
 
 @dataclass(frozen=True, eq=False)
 class Walk:
-    """Metapaths from one type to the target type, with the operation of each relation made once.
-
-    Args:
-        graph: The graph.
-        paths: Paths that all begin at one type.
-        weighting: Name of a method, or a table, for relations between types with a time.
-        engine: Where to compute.
-    """
+    """Metapaths that begin at one type and end at the target type, with the operation of each relation made once."""
 
     graph: TemporalGraph
     paths: Sequence[Metapath]
@@ -242,11 +233,7 @@ class Walk:
     ) -> Iterator[tuple[Metapath, Any]]:
         """Every path with the features `x` of its first type brought along it, in the order of the walk.
 
-        Args:
-            x: Features of the type at which paths begin.
-            rows: Target nodes whose hops are wanted; by default all.
-            engine: Where hops are kept, if not on the walk's own engine.
-            dtype: In which hops are kept.
+        Only `rows` of the target type are made if given; hops are kept by `engine` if that is another than the walk's.
         """
         number = {relation: k for k, relation in enumerate(self.graph.relations)}
         prefixes = {path[:k] for path in self.paths for k in range(1, len(path) + 1)}
@@ -290,13 +277,7 @@ class Weighted:
 
 
 def along_ends(walk: Walk, table: np.ndarray, x: Any) -> dict[Metapath, Any]:
-    """`x` along every path of `walk`, made with plain weights, the table applied to the two ends.
-
-    Args:
-        walk: Paths from a type with a time.
-        table: Ω [T, T].
-        x: Features of the first type.
-    """
+    """`x` along every path of `walk`, which has plain weights and begins at a type with a time; Ω at the two ends."""
     left, right = factors(table)
     graph, engine = walk.graph, walk.engine
     source, target = graph.period_of(walk.paths[0][0][0]), graph.period
@@ -337,12 +318,9 @@ def path_weight(walk: Walk, left: np.ndarray, right: np.ndarray) -> dict[Metapat
 
 
 def label_hops_along(walk: Walk, table: np.ndarray | None, renormalize: bool) -> Iterator[tuple[Metapath, Any]]:
-    """Labels of the walk's graph along its paths, own label excluded: [N, Y] float32 for each.
+    """Labels along paths of one or two relations from the target type to itself, own label excluded: [N, Y] float32.
 
-    Args:
-        walk: Paths of one or two relations from the target type to itself; plain ones if there is a table.
-        table: Ω for the two ends; None where the relations are weighted themselves.
-        renormalize: Divide rows by their sum.
+    A table is Ω for the two ends; the walk is plain then.
     """
     graph = walk.graph
     assert graph.y is not None  # masked() refuses a graph without labels

@@ -67,20 +67,14 @@ def squash(
         >>> {name: [hop.shape for hop in hops] for name, hops in found.items()}
         {'author-writes-paper': [(3, 3), (3, 3)], 'paper-rev_writes-author-writes-paper': [(3, 3), (3, 3)]}
     """
-    iterations, seed = checks.whole_number("iterations", iterations), checks.whole_number("seed", seed)
-    if iterations < 1:
-        raise InputError(f"iterations={iterations} must be at least 1.")
-    if seed < 0:
-        raise InputError(f"seed={seed} must be zero or more.")
+    iterations, seed = checks.at_least("iterations", iterations, 1), checks.at_least("seed", seed, 0)
     if all(nodes.x is None for nodes in graph.nodes.values()):
         raise InputError("the graph has no features to propagate; make it with features, or use with_features(x).")
     if width is None:
         if graph.x is None:
             raise InputError(f"nodes of type {graph.target!r} have no features to take the width from; pass width=...")
         width = graph.x.shape[1]
-    width = checks.whole_number("width", width)
-    if width < 1:
-        raise InputError(f"width={width} must be at least 1.")
+    width = checks.at_least("width", width, 1)
     engine = Memory() if engine is None else engine
     work = _Squashing(graph, width, seed, Walk(graph, [], weighting, engine))
     collected = work.collected()
@@ -103,15 +97,7 @@ def squash(
 
 
 def reverse_of(graph: TemporalGraph, relation: Triple) -> Triple | None:
-    """The relation along the same edges in the other direction, as `undirected` names it; None if there is none.
-
-    Example:
-        >>> graph = TemporalGraph.hetero(
-        ...     nodes={"paper": dict(time=[0, 1]), "author": dict(num_nodes=1)},
-        ...     edges={("author", "writes", "paper"): [[0, 0], [0, 1]]}, target="paper").undirected()
-        >>> reverse_of(graph, ("author", "writes", "paper"))
-        ('paper', 'rev_writes', 'author')
-    """
+    """The relation along the same edges in the other direction, as `undirected` names it; None if there is none."""
     source, name, target = relation
     for other in (f"rev_{name}", name.removeprefix("rev_")):
         if other != name and (target, other, source) in graph.relations:
