@@ -287,8 +287,7 @@ class Engine(ABC):
 
     def loaded(self, hops: Sequence[Any]) -> list[Any]:
         """The same hops, in memory if all of them fit there together; as float32, which is what is trained on."""
-        size = sum(4 * hop.shape[0] * hop.shape[1] for hop in hops)
-        if not self.fits(size):
+        if not self.fits(sum(4 * hop.shape[0] * hop.shape[1] for hop in hops)):
             return list(hops)
         return [as_hop(np.asarray(np.asarray(hop), np.float32)) for hop in hops]
 

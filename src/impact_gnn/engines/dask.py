@@ -117,9 +117,8 @@ class Dask(FileEngine):
 
                 if isinstance(error, KilledWorker):
                     raise WorkerLost(
-                        f"a task killed {RETRIES} workers, most likely for want of memory (each may use "
-                        f"{_files.readable_size(_files.byte_size(self.memory))}); give workers more or lower memory=..., and "
-                        f"run the same again to go on."
+                        f"a task killed {RETRIES} workers, most likely for want of memory (each may use {self.memory}); "
+                        f"give workers more or lower memory=..., and run the same again to go on."
                     ) from None
                 raise
 
