@@ -172,7 +172,8 @@ def locked(directory: Path) -> Iterator[None]:
 def create_array(path: Path, dtype: np.dtype | type, shape: tuple[int, ...]) -> np.memmap:
     """A new `.npy` file of the given type and shape, opened for writing in place."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    return np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(dtype), shape=shape)
+    sizes = tuple(map(int, shape))  # numpy's own integers would be written into the header as calls
+    return np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(dtype), shape=sizes)
 
 
 def save_array(path: Path, values: np.ndarray) -> None:

@@ -117,8 +117,8 @@ class Dask(FileEngine):
 
                 if isinstance(error, KilledWorker):
                     raise WorkerLost(
-                        f"a task killed {RETRIES} workers, most likely for want of memory (each may use {self.memory}); "
-                        f"give workers more or lower memory=..., and run the same again to go on."
+                        f"a task killed {RETRIES} workers, most likely for want of memory ({self.memory} each): "
+                        f"give them more or lower memory=..., and run the same again to go on."
                     ) from None
                 raise
 
