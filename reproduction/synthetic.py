@@ -98,12 +98,7 @@ COLUMNS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Column:
-    """A method: a weighting, alignments in order (of `nn.ALIGNMENTS`, or "pny-oracle"), or a label hop.
-
-    Example:
-        >>> Column("center").weighting, Column("pmp+center+jjnorm").align
-        ('plain', ('center', 'jjnorm'))
-    """
+    """A method: a weighting, alignments in order (of `nn.ALIGNMENTS`, or "pny-oracle"), or a label hop."""
 
     name: str
 

@@ -97,13 +97,7 @@ def table1(
 
 
 def time_embedding(time: np.ndarray, size: int = EMBEDDED) -> np.ndarray:
-    """Sines and cosines of the time since the first one, wavelengths from 2π to 10,000·2π [N, size].
-
-    Example:
-        >>> time_embedding(np.array([2001, 2002]), 4).round(2)
-        array([[0. , 0. , 1. , 1. ],
-               [0.84, 0.01, 0.54, 1. ]], dtype=float32)
-    """
+    """Sines and cosines of the time since the first one, wavelengths from 2π to 10,000·2π [N, size]."""
     since = (time - time.min()).astype(np.float64)
     angle = since[:, None] / 10_000 ** (np.arange(size // 2) * 2 / size)
     return np.hstack([np.sin(angle), np.cos(angle)]).astype(np.float32)

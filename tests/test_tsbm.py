@@ -350,7 +350,7 @@ def test_disk_holds_the_sample(protocol, tmp_path, monkeypatch):
     assert edges.dtype == np.int32
     assert weight is None
     assert (parts["target"], parts["num_labels"]) == ("node", 3)
-    assert steps[-1] == (edges.shape[1], edges.shape[1])
+    assert steps[-1][:3] == ("edges", edges.shape[1], edges.shape[1])
 
 
 def test_a_graph_without_edges(tmp_path):
@@ -362,7 +362,7 @@ def test_a_graph_without_edges(tmp_path):
 
 
 def test_an_interrupted_write_leaves_nothing(tmp_path):
-    def stop(done, total):
+    def stop(*event):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -112,5 +112,5 @@ def generate(
         nodes, times, labels, features, decay=step, protocol=protocol, mean_degree=mean_degree, seed=seed
     )
     with Terminal(errors) as terminal:
-        write_tsbm(out, model, memory=memory, progress=lambda done, total: terminal("edges", done, total))
+        write_tsbm(out, model, memory=memory, progress=terminal)
     console.print(f"{load(out)} saved to {out}")

@@ -6,7 +6,7 @@ neighbours are near in memory, with labels shuffled within a time; every edge is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from impact_gnn import _files, checks
+from impact_gnn._progress import Progress, watched
 from impact_gnn.checks import InputError
 from impact_gnn.data import drawing
 from impact_gnn.data.drawing import Draw
@@ -234,18 +235,19 @@ def tsbm(
 
 def write_tsbm(
     directory: str | Path, model: TSBM, *, seed: int | None = None, memory: str | int = "2GB",
-    progress: Callable[[int, int], None] | None = None,
+    progress: bool | Progress = False,
 ) -> None:  # fmt: skip
     """Writes the graph `model.sample(seed)` to a directory that `load` opens, without ever holding its edges.
 
     The directory appears under its name when it is complete. Edges are stored in 32 bits where nodes allow it.
-    `memory` bounds the arrays in memory at any moment; `progress` is called with edges written so far and in all.
+    `memory` bounds the arrays in memory at any moment; `progress` is as in `Disk`.
 
     Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     write_tsbm(folder + "/graph", tsbm_model(num_nodes=3000, mean_degree=10), memory="100MB")
     """
+    tell = watched(progress)
     nodes, width, blocks = model.num_nodes, model.num_features, model.num_labels * model.num_times
     # In memory at worst, besides a chunk of edges: measured, rounded up.
     fixed = 32 * nodes + 150 * blocks**2 + 12 * max(drawing.FEATURES, width) + (1 << 24)
@@ -274,8 +276,7 @@ def write_tsbm(
                     file.seek(edges.offset + (row * total + done) * item)
                     file.write(part[row].data)
                 done += part.shape[1]
-                if progress is not None:
-                    progress(done, total)
+                tell("edges", done, total)
 
 
 def _expected_pairs(model: TSBM) -> tuple[float, float]:

@@ -148,10 +148,10 @@ def _parts(root: Path, manifest: dict[str, Any], verify: bool) -> dict[str, Any]
     }
     edges = {}
     for entry in manifest["relations"]:
-        found = _under(arrays, entry["folder"], EDGE_ARRAYS)
-        if "edge_index" not in found:
+        parts = _under(arrays, entry["folder"], EDGE_ARRAYS)
+        if "edge_index" not in parts:
             raise InputError(f"{root} has no edges for relation {listing(entry['triple'])}; save the graph again.")
-        edges[tuple(entry["triple"])] = (found["edge_index"], found.get("weight"))
+        edges[tuple(entry["triple"])] = (parts["edge_index"], parts.get("weight"))
     keep = ("target", "num_labels", "label_names", "cutoff")
     return {"nodes": nodes, "edges": edges, **{name: manifest[name] for name in keep}}
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from impact_gnn import _files, _native, checks
 from impact_gnn._array import smallest_unsigned
+from impact_gnn._codec import encode
 from impact_gnn.checks import InputError, listing
 from impact_gnn.graph import saved
 from impact_gnn.graph.csr import CSR, build_csr, index_type, merged
@@ -425,7 +426,7 @@ class TemporalGraph:
 
     def save(self, directory: str | Path) -> None:
         """Writes the graph as a directory of `.npy` files with a manifest, atomically; `load` maps it back."""
-        names = None if self.label_names is None else [_plain(name) for name in self.label_names]
+        names = None if self.label_names is None else [encode(name) for name in self.label_names]
         with saved.writing(
             directory, target=self.target, num_labels=self.num_labels, label_names=names, cutoff=self.cutoff
         ) as writer:
@@ -565,10 +566,6 @@ def renumbering(keep: np.ndarray | None, size: int) -> np.ndarray | None:
     number = np.full(size, -1, index_type(size))
     number[keep] = np.arange(len(keep), dtype=number.dtype)
     return number
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def graph_digest(graph: TemporalGraph) -> str:

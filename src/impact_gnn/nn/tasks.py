@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -11,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from impact_gnn import _native, checks
+from impact_gnn import _files, _native, checks
 from impact_gnn.checks import InputError
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.nn.sparse import Propagation
@@ -193,10 +192,9 @@ def _rows(values: np.ndarray | Tensor, rows: Tensor, device: torch.device) -> Te
 
 
 def _fingerprint(arrays: Sequence[np.ndarray | Tensor]) -> str:
-    digest = hashlib.sha256()
+    parts: list[object] = []
     for values in arrays:
         sample = torch.linspace(0, max(values.shape[0] - 1, 0), min(SAMPLED_ROWS, values.shape[0])).long()
-        digest.update(repr(tuple(values.shape)).encode())
         device = getattr(values, "device", torch.device("cpu"))
-        digest.update(_rows(values, sample.to(device), device).cpu().numpy().tobytes())
-    return digest.hexdigest()[:16]
+        parts += [tuple(values.shape), _rows(values, sample.to(device), device).cpu().numpy()]
+    return _files.digest(*parts)

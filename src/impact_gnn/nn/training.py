@@ -6,7 +6,6 @@ periods: the best stand-in for the future that the past has.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from impact_gnn import checks
+from impact_gnn import _files, checks
 from impact_gnn.checks import InputError
 from impact_gnn.nn import checkpoint
 from impact_gnn.nn.curriculum import Curriculum
@@ -246,13 +245,11 @@ class _Run:
         """What must be the same for a checkpoint to be resumed."""
         free = ("epochs", "progress", "checkpoint", "checkpoint_every", "refit", "patience", "device")
         options = sorted(asdict(replace(self.training, progress=None)).items())
-        digest = hashlib.sha256(repr([each for each in options if each[0] not in free]).encode())
+        kept = [each for each in options if each[0] not in free]
         shapes = [(name, tuple(value.shape)) for name, value in self.model.state_dict().items()]
-        digest.update(repr((shapes, self.task.fingerprint())).encode())
         weight = torch.empty(0) if self.weight is None else self.weight
-        for values in (self.labels, self.train_rows, self.valid_rows, weight):
-            digest.update(values.cpu().numpy().tobytes())
-        return digest.hexdigest()
+        arrays = (values.cpu().numpy() for values in (self.labels, self.train_rows, self.valid_rows, weight))
+        return _files.digest(kept, shapes, self.task.fingerprint(), *arrays)
 
     def save(self, path: Path) -> None:
         random = {"cpu": torch.get_rng_state()}

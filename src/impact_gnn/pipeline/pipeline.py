@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from impact_gnn import _files, checks
+from impact_gnn._codec import encode
 from impact_gnn._version import __version__
 from impact_gnn.checks import InputError
 from impact_gnn.engines.base import BLOCK, Engine, mapped_hop
@@ -265,7 +266,7 @@ class Pipeline:
             "cutoff": fitted.cutoff,
             "t_max": fitted.t_max,
             "num_labels": fitted.num_labels,
-            "label_names": None if fitted.label_names is None else [_plain(name) for name in fitted.label_names],
+            "label_names": None if fitted.label_names is None else [encode(name) for name in fitted.label_names],
             "best_epoch": fitted.best_epoch,
             "valid_score": None if math.isnan(fitted.valid_score) else fitted.valid_score,
         }
@@ -399,7 +400,3 @@ def _scaled(hops: list[Any], scales: list[Scale]) -> list[Any]:
 
 def _is_saved(directory: Path) -> bool:
     return (directory / "pipeline.json").is_file()
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value

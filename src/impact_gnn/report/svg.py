@@ -6,7 +6,6 @@ Figures are drawn in colours that stand for style-sheet variables; text stays te
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import html
 import io
 import re
@@ -19,6 +18,8 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, to_hex
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from impact_gnn._files import digest
 
 INK, FAINT, LINE = "#010101", "#020202", "#030303"
 # Colours that tell things apart, also for people who are colour-blind; the page defines them.
@@ -60,7 +61,7 @@ def clean(text: str, title: str) -> Markup:
     text = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", text, flags=re.S)
     text = re.sub(r"<!--.*?-->", "", text, flags=re.S)
     text = re.sub(r"\s*\n\s*", " ", text)
-    unique = hashlib.sha256(text.encode()).hexdigest()[:8]
+    unique = digest(text)[:8]
     text = re.sub(r"<[^>]*>", lambda tag: _clean_tag(tag[0], unique), text)  # what stands between tags is kept
     box = re.search(r'viewBox="[^"]*"', text)
     assert box is not None  # matplotlib always writes one
