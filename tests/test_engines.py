@@ -108,6 +108,25 @@ def test_the_last_hop_of_some_rows(engine, share, norm, self_loop):
         np.testing.assert_allclose(np.asarray(some), whole[rows], rtol=1e-12, atol=1e-14)
 
 
+def test_views_of_files_are_not_taken_for_the_files(engine, tmp_path):
+    """Rows in another order, or a part, of what a file holds: workers must not read the file instead."""
+    rng = np.random.default_rng(6)
+    np.save(tmp_path / "x.npy", rng.normal(size=(2 * NODES, 5)))
+    np.save(tmp_path / "edges.npy", np.stack([np.stack(edges()), np.stack(edges(1))]))
+    x, ends = (np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in ("x", "edges"))
+    for values, pairs in ((x[:NODES], ends[0]), (x[NODES:], ends[1]), (x[:NODES][::-1], ends[0][::-1])):
+        graph = TemporalGraph(x=values, time=np.arange(NODES) % 3, edge_index=pairs)
+        same(ig.propagate(graph, engine=engine), ig.propagate(graph))
+
+
+def test_a_graph_outlives_the_engine_that_sorted_it(engine, tmp_path):
+    graph = ig.tsbm(num_nodes=NODES, num_times=4, num_labels=3, seed=0)
+    first = Disk(tmp_path / "first")
+    first.operator(graph)
+    first.clear()
+    same(ig.propagate(graph, engine=engine), ig.propagate(ig.tsbm(num_nodes=NODES, num_times=4, num_labels=3, seed=0)))
+
+
 def test_a_hop_is_asked_for_rows(engine):
     graph = ig.tsbm(num_nodes=NODES, num_times=4, num_labels=3, seed=0)
     index = np.array([7, 7, 0, 199])

@@ -80,6 +80,15 @@ def mapping(array: np.ndarray) -> mmap.mmap | None:
     return base if isinstance(base, mmap.mmap) else None
 
 
+def file_of(array: np.ndarray) -> str | None:
+    """The `.npy` file that an array is mapped from, if it shows all of that file and in its order; otherwise None."""
+    name, pages = getattr(array, "filename", None), mapping(array)
+    if name is None or pages is None or not array.flags.c_contiguous or not str(name).endswith(".npy"):
+        return None
+    begin = array.ctypes.data - np.frombuffer(pages, np.uint8).ctypes.data
+    return str(name) if begin == array.offset and begin + array.nbytes == os.path.getsize(name) else None  # type: ignore[attr-defined]
+
+
 def release(*arrays: np.ndarray | None) -> None:
     """Gives the pages of mapped arrays back: they stay in files and in the system's cache, not in this process."""
     for array in arrays:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from impact_gnn import _files
+from impact_gnn import _files, _native
 from impact_gnn._progress import Counter, Progress
 from impact_gnn.checks import InputError, WorkerLost, listing
 from impact_gnn.engines.base import Features, SlicedHop, checked_features
@@ -94,12 +94,12 @@ class Dask(FileEngine):
     def _in_file(self, x: np.ndarray) -> SlicedHop:
         """Features as workers read them: from their own file if they are mapped from one, otherwise from a copy."""
         key = _files.digest(x)
-        path = Path(getattr(x, "filename", None) or "")
-        if path.suffix != ".npy" or (stored := _files.open_array(path)).shape != x.shape or stored.dtype != x.dtype:
-            path = self.place / "arrays" / f"{key}.npy"
-            with self._working():
-                if not path.exists():
-                    _files.save_array_atomic(path, checked_features(x))
+        path = self.place / "arrays" / f"{key}.npy"
+        if (name := _native.file_of(x)) is not None:
+            return SlicedHop.open([name], key)
+        with self._working():
+            if not path.exists():
+                _files.save_array_atomic(path, checked_features(x))
         return SlicedHop.open([str(path)], key)
 
     def share(

@@ -72,7 +72,8 @@ class FileEngine(Engine):
     # -- the verbs -----------------------------------------------------------------------------------------
 
     def csr(self, graph: TemporalGraph, relation: Triple) -> CSR:
-        if isinstance(stored := graph.kept_csr(relation), StoredCSR):
+        stored = graph.kept_csr(relation)
+        if isinstance(stored, StoredCSR) and stored.directory.exists():  # whoever sorted it may have been cleared
             return stored
         part = graph.relations[relation]
         sizes = graph.nodes[relation[0]].num_nodes, graph.nodes[relation[2]].num_nodes

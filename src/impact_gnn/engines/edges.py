@@ -65,7 +65,7 @@ class EdgeList:
         """The same list whose arrays are mapped from files, which is how it travels to workers."""
         parts = {"edge_index": self.edge_index, "weight": self.weight}
         for name, values in parts.items():
-            if values is not None and not (isinstance(values, np.memmap) and values.flags.c_contiguous):
+            if values is not None and _native.file_of(values) is None:
                 _files.save_array_atomic(directory / f"{name}.npy", values)
                 parts[name] = _files.open_array(directory / f"{name}.npy")
         return EdgeList(parts["edge_index"], parts["weight"], self.num_sources, self.num_targets, self.both)  # type: ignore[arg-type]

@@ -49,8 +49,11 @@ def propagate(
     hops = checks.at_least("hops", hops, 1)
     engine = Memory() if engine is None else engine
     relation = own_relation(graph, relation)
+    values = graph.x if x is None else checks.features("x", x, graph.num_nodes)
+    if values is None:
+        raise InputError("the graph has no features to propagate; pass x=... or make the graph with features.")
     operator = engine.operator(graph, relation, weighting=weighting, norm=norm, self_loop=self_loop)
-    made = engine.hops([operator] * hops, _features(graph, x), rows=rows)
+    made = engine.hops([operator] * hops, values, rows=rows)
     return made if rows is None else [*(selected_hop(hop, rows) for hop in made[:-1]), made[-1]]
 
 
@@ -68,11 +71,3 @@ def own_relation(graph: TemporalGraph, relation: Triple | None = None) -> Triple
     if relation not in able:
         raise InputError(f"relation {relation!r} does not lead from {graph.target!r} to itself.")
     return relation
-
-
-def _features(graph: TemporalGraph, x: np.ndarray | None) -> np.ndarray:
-    if x is not None:
-        return checks.features("x", x, graph.num_nodes)
-    if graph.x is None:
-        raise InputError("the graph has no features to propagate; pass x=... or make the graph with features.")
-    return graph.x

@@ -79,7 +79,8 @@ def metapaths(graph: TemporalGraph, length: int = 2, *, start: str | None = None
         ['paper-rev_writes-author-writes-paper']
     """
     length = checks.at_least("length", length, 1)
-    starts = _starts(graph, start)
+    with_features = [kind for kind, nodes in graph.nodes.items() if nodes.x is not None]
+    starts = with_features if start is None else [checks.choice("start", start, tuple(graph.nodes))]
     number = {relation: k for k, relation in enumerate(graph.relations)}
     prefixes: list[Metapath] = [()]
     paths: list[Metapath] = []
@@ -369,9 +370,3 @@ def factors(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if (np.abs(left) @ np.abs(right) <= MOST_GROWTH * table).all():
             return left, right
     return best
-
-
-def _starts(graph: TemporalGraph, start: str | None) -> Sequence[str]:
-    if start is None:
-        return [kind for kind, nodes in graph.nodes.items() if nodes.x is not None]
-    return [checks.choice("start", start, tuple(graph.nodes))]
