@@ -370,7 +370,7 @@ MOST_STEPS = 100
 """Steps of an epoch from which on batches grow instead."""
 
 STEPS = 300
-LEAST_EPOCHS = 12
+LEAST_EPOCHS = 5
 
 
 ONE_THREAD = 300_000
