@@ -107,8 +107,7 @@ class FileEngine(Engine):
             return [*before, selected_hop(last, np.asarray(rows))]
         with self._working():
             job = self._job(operators, x, rows, np.dtype(dtype or self.storage or x.dtype))
-            missing = [k for k in range(len(job.columns) - 1) if not job.file(len(operators), k).exists()]
-            if missing:
+            if missing := job.missing():
                 _files.require_space(self.place, job.bytes_missing())
                 counter = Counter(watched(self.progress), "propagating", len(missing))
                 self.share(run_slice, [(job, number) for number in missing], counter)
@@ -194,7 +193,7 @@ class FileEngine(Engine):
         if not borders.exists():
             _files.write_json(borders, list(columns))
         job = Job(directory, key, paths, x, nodes, rows, tuple(_files.read_json(borders)), dtype, self.threads)
-        if job.is_whole() or max(np.diff(job.columns)) <= max(np.diff(columns)):
+        if not job.missing() or max(np.diff(job.columns)) <= max(np.diff(columns)):
             return job
         _files.remove(directory)  # begun with more memory, in slices too wide by now
         directory.mkdir(parents=True)
@@ -359,8 +358,10 @@ class Job:
         rows = len(self.rows) if last and self.rows is not None else self.nodes[hop]
         return rows, self.columns[number + 1] - self.columns[number]
 
-    def is_whole(self) -> bool:
-        return all(self.file(len(self.operators), k).exists() for k in range(len(self.columns) - 1))
+    def missing(self) -> list[int]:
+        """Slices of which some hop is not there."""
+        hops = range(1, len(self.nodes))
+        return [k for k in range(len(self.columns) - 1) if not all(self.file(hop, k).exists() for hop in hops)]
 
     def hop(self, hop: int) -> SlicedHop:
         slices = tuple(_files.open_array(self.file(hop, k)) for k in range(len(self.columns) - 1))
