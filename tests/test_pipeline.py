@@ -143,6 +143,18 @@ def test_with_lags_the_past_is_seen_as_late_as_targets_are_today(graph, hetero_g
             np.testing.assert_allclose(whole[rows], part[among], rtol=1e-4, atol=1e-5)
 
 
+def test_without_a_refit_inputs_keep_the_scale_the_model_was_trained_with(graph):
+    """The last labelled period is not among the rows to train on, so its scale must not be used either."""
+    shifted = graph.with_features(graph.x + 50 * (graph.time == CUTOFF - 1)[:, None])
+    scales = {}
+    for refit in (False, True):
+        fitted = Pipeline(method="features", refit=refit, **QUICK).fit(shifted).fitted
+        scales[refit] = fitted.scales[0].mean
+    known = graph.time < CUTOFF
+    np.testing.assert_allclose(scales[False], shifted.x[known & (graph.time < CUTOFF - 1)].mean(0), rtol=1e-5)
+    np.testing.assert_allclose(scales[True], shifted.x[known].mean(0), rtol=1e-5)
+
+
 def test_one_hop_through_another_type():
     g = hetero()
     p = Pipeline(method="center+labels", **QUICK).fit(g)
