@@ -147,7 +147,7 @@ def selected_hop(hop: Any, rows: np.ndarray) -> MadeHop:
     return MadeHop((len(rows), hop.shape[1]), hop.dtype, lambda index: hop.rows(rows[index]))
 
 
-def row_blocks(num_rows: int) -> Iterator[np.ndarray]:
+def position_blocks(num_rows: int) -> Iterator[np.ndarray]:
     """Positions 0 .. num_rows−1, `BLOCK` at a time."""
     for begin in range(0, num_rows, BLOCK):
         yield np.arange(begin, min(begin + BLOCK, num_rows))

@@ -18,7 +18,7 @@ from impact_gnn import _files, checks
 from impact_gnn._codec import encode
 from impact_gnn._version import __version__
 from impact_gnn.checks import InputError
-from impact_gnn.engines.base import BLOCK, Engine, mapped_hop
+from impact_gnn.engines.base import Engine, mapped_hop, position_blocks
 from impact_gnn.engines.memory import Memory
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.nn import (
@@ -340,7 +340,8 @@ class Pipeline:
         hops, label_hops = inputs.shown(method, cutoff)
         count = len(hops)
         loaded = inputs.engine.loaded([*hops, *label_hops])
-        scales = [Scale.fit(hop.rows(part) for part in _parts(rows)) for hop in loaded[:count]]
+        parts = [rows[part] for part in position_blocks(len(rows))]
+        scales = [Scale.fit(hop.rows(part) for part in parts) for hop in loaded[:count]]
         scaled = inputs.engine.loaded([*_scaled(loaded[:count], scales), *loaded[count:]])
         return HopTask(scaled[:count], scaled[count:]), scales
 
@@ -385,10 +386,6 @@ def _suitable_threads(units: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def _parts(rows: np.ndarray) -> Iterator[np.ndarray]:
-    return (rows[begin : begin + BLOCK] for begin in range(0, len(rows), BLOCK))
 
 
 def _scaled(hops: list[Any], scales: list[Scale]) -> list[Any]:

@@ -26,7 +26,7 @@ import numpy as np
 
 from impact_gnn import _files, _native, checks
 from impact_gnn.checks import InputError
-from impact_gnn.engines.base import Engine, columns_of, row_blocks, selected_hop, time_table
+from impact_gnn.engines.base import Engine, columns_of, position_blocks, selected_hop, time_table
 from impact_gnn.engines.memory import Memory
 from impact_gnn.engines.operator import Operator
 from impact_gnn.graph import TemporalGraph, Triple
@@ -290,7 +290,7 @@ def along_ends(walk: Walk, table: np.ndarray, x: Any) -> dict[Metapath, Any]:
             continue
         scratch = engine.child(f"ends-{r}")
         for path, hop in walk.hops(Weighted(x, right[r][source], dtype), engine=scratch):
-            for rows in row_blocks(graph.num_nodes):
+            for rows in position_blocks(graph.num_nodes):
                 total[path][rows[0] : rows[-1] + 1] += left[target[rows], r][:, None].astype(dtype) * hop.rows(rows)
                 _native.release(total[path])
         scratch.clear()
@@ -298,7 +298,7 @@ def along_ends(walk: Walk, table: np.ndarray, x: Any) -> dict[Metapath, Any]:
     for path, sums in total.items():
         with np.errstate(divide="ignore"):
             inverse = np.where(weight[path] > 0, 1 / weight[path], 0.0).astype(dtype)
-        for rows in row_blocks(graph.num_nodes):
+        for rows in position_blocks(graph.num_nodes):
             sums[rows[0] : rows[-1] + 1] *= inverse[rows, None]
             _native.release(sums)
         out[path] = engine.kept(sums)
@@ -312,7 +312,7 @@ def path_weight(walk: Walk, left: np.ndarray, right: np.ndarray) -> dict[Metapat
     scratch, out = walk.engine.child("weights"), {}
     for path, hop in walk.hops(values, engine=scratch, dtype=np.float64):
         out[path] = np.empty(graph.num_nodes)
-        for rows in row_blocks(graph.num_nodes):
+        for rows in position_blocks(graph.num_nodes):
             out[path][rows] = np.einsum("vr,vr->v", left[graph.period[rows]], hop.rows(rows))
     scratch.clear()
     return out

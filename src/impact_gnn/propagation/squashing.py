@@ -29,7 +29,7 @@ import numpy as np
 
 from impact_gnn import _native, checks
 from impact_gnn.checks import InputError
-from impact_gnn.engines.base import Engine, row_blocks
+from impact_gnn.engines.base import Engine, position_blocks
 from impact_gnn.engines.memory import Memory
 from impact_gnn.graph import TemporalGraph, Triple
 from impact_gnn.propagation.metapaths import Metapath, Walk, path_name
@@ -189,7 +189,7 @@ class _Squashing:
 
 def _add_projected(total: np.ndarray, message: Any, matrix: np.ndarray) -> None:
     """Total += message @ matrix, a block of rows at a time."""
-    for rows in row_blocks(len(total)):
+    for rows in position_blocks(len(total)):
         values = message[rows] if isinstance(message, np.ndarray) else message.rows(rows)
         total[rows[0] : rows[-1] + 1] += values.astype(np.float64) @ matrix
         _native.release(total)
