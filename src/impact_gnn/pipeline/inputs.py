@@ -57,7 +57,10 @@ class Inputs:
         view = self.view
         if view.cutoff is None or view.y is None:
             raise InputError("inputs need a view that hides the labels to predict; pass graph.masked(cutoff).")
-        object.__setattr__(self, "graph", self.engine.graph(view, undirected=self.undirected))
+        graph = self.engine.graph(view, undirected=self.undirected)
+        if all(part.x is None for part in graph.nodes.values()):
+            graph = graph.with_features(degrees(view))
+        object.__setattr__(self, "graph", graph)
         last = view.time[view.y >= 0].max()
         object.__setattr__(self, "rows", np.flatnonzero((view.y >= 0) | (view.time >= last)))
 
@@ -262,6 +265,19 @@ class Inputs:
         if key not in self._kept:
             self._kept[key] = make()
         return self._kept[key]
+
+
+def degrees(graph: TemporalGraph) -> np.ndarray:
+    """What is known of a node without features: log(1 + edges) in and out by relation, [N, 2·relations], float32."""
+    columns = []
+    for (source, _, target), relation in graph.relations.items():
+        for row, kind in enumerate((source, target)):
+            if kind == graph.target:
+                count = np.zeros(graph.num_nodes, np.int64)
+                for part in _native.blocks(relation.edge_index[row]):
+                    count += np.bincount(relation.edge_index[row][part], minlength=graph.num_nodes)
+                columns.append(np.log1p(count))
+    return np.column_stack(columns or [np.zeros(graph.num_nodes)]).astype(np.float32)
 
 
 def _ends_or_edges(method: Method) -> str:
