@@ -63,7 +63,7 @@ def difference(ours: Sequence[Record], theirs: Sequence[Record]) -> Estimate:
     gap = paired(_scores(ours), _scores(theirs))
     if not (ours[0].hits and theirs[0].hits):
         return gap
-    nodes = paired(_hit_rate(ours), _hit_rate(theirs)).error
+    nodes = paired(hit_rate(ours), hit_rate(theirs)).error
     half = math.hypot(gap.high - gap.value, NORMAL * nodes)
     return Estimate(gap.value, math.hypot(gap.error, nodes), gap.value - half, gap.value + half)
 
@@ -147,7 +147,7 @@ class Table:
         """The page: a table per section, contrasts, the paper's numbers beside ours."""
         took = sum(record.seconds for record in self.records)
         about = f"{self.about} {ABOUT} All of it took {took:.0f} seconds of CPU time."
-        contrasts = [[*place, theirs, _signed(gap)] for place, theirs, gap in self.compared]
+        contrasts = [[*place, theirs, signed(gap)] for place, theirs, gap in self.compared]
         header = ("", "row", "method", "published", "measured", "allowed", "agrees")
         tables = [
             *(self._section(section) for section in self.names(0)),
@@ -173,7 +173,7 @@ class Table:
     def _section(self, section: str) -> ExtraTable:
         def shown(place: Place) -> str:
             cell = self.cells[place]
-            return f"{cell.mean:.4f} ± {cell.error:.4f}" + ("" if cell.gain is None else f" ({_signed(cell.gain)})")
+            return f"{cell.mean:.4f} ± {cell.error:.4f}" + ("" if cell.gain is None else f" ({signed(cell.gain)})")
 
         rows, columns = self.names(1, section), self.names(2, section)
         lines = [[self.titles.get(name, name), *(shown((section, row, name)) for row in rows)] for name in columns]
@@ -220,13 +220,13 @@ def _scores(records: Sequence[Record]) -> np.ndarray:
     return np.array([record.score for record in records])
 
 
-def _hit_rate(records: Sequence[Record]) -> np.ndarray:
+def hit_rate(records: Sequence[Record]) -> np.ndarray:
     """For every scored node the share of seeds that got it right."""
     parts = [record.hits.split(":") for record in records]
     bits = [np.unpackbits(np.frombuffer(bytes.fromhex(text), np.uint8))[: int(size)] for size, text in parts]
     return np.mean(bits, axis=0)
 
 
-def _signed(estimate: Estimate) -> str:
+def signed(estimate: Estimate) -> str:
     mark = "**" if estimate.significant else ""
     return f"{mark}{estimate.value:+.4f}{mark} ± {estimate.error:.4f}"
