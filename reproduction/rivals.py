@@ -163,8 +163,10 @@ def _trees(
     inputs: Callable[[ig.TemporalGraph], np.ndarray], seed: int, view: ig.TemporalGraph, leaves: int,
     held: Held | None, steps: int,
 ) -> Fit:  # fmt: skip
-    import lightgbm
-
+    try:
+        import lightgbm
+    except ImportError:
+        raise InputError("lightgbm is not installed; pip install lightgbm.") from None
     assert view.y is not None
     x, rows = inputs(view), np.flatnonzero(view.y >= 0)
     classes, code = np.unique(view.y[rows], return_inverse=True)
@@ -198,10 +200,10 @@ def trees(inputs: Callable[[ig.TemporalGraph], np.ndarray], view: ig.TemporalGra
     return rival(view, partial(_trees, inputs, seed), (8, 31))
 
 
-def autogluon(view: ig.TemporalGraph, seed: int, *, seconds: int = 120) -> np.ndarray:
-    """AutoGluon's tabular predictor on the same table as trees-hops, if it is installed; it chooses by itself.
+def autogluon(view: ig.TemporalGraph, seed: int, *, seconds: int = 60) -> np.ndarray:
+    """AutoGluon's trees and forests, weighted by itself, on the table of trees-hops, if it is installed.
 
-    It keeps its models in a temporary directory.
+    `seconds` bound what is tried, not the last fit to all labels. Its models go into a temporary directory.
     """
     try:
         import pandas
@@ -214,7 +216,10 @@ def autogluon(view: ig.TemporalGraph, seed: int, *, seconds: int = 120) -> np.nd
     train = np.flatnonzero(past.y >= 0)
     with tempfile.TemporaryDirectory() as place:
         predictor = TabularPredictor("label", problem_type="multiclass", path=place, verbosity=0)
-        predictor.fit(table.iloc[train], tuning_data=table.iloc[held.rows], time_limit=seconds, num_cpus=1)
+        predictor.fit(
+            table.iloc[train], tuning_data=table.iloc[held.rows], time_limit=seconds, num_cpus=1,
+            hyperparameters={"GBM": {}, "RF": {}, "XT": {}},
+        )  # fmt: skip
         predictor.refit_full()
         found = predictor.predict_proba(table[view.targets()])
     return _all_classes(found.to_numpy(), found.columns.to_numpy(), view)
