@@ -147,7 +147,7 @@ class Table:
         """The page: a table per section, contrasts, the paper's numbers beside ours."""
         took = sum(record.seconds for record in self.records)
         about = f"{self.about} {ABOUT} All of it took {took:.0f} seconds of CPU time."
-        contrasts = [[*place, theirs, signed(gap)] for place, theirs, gap in self.compared]
+        contrasts = [[*place, theirs, _signed(gap)] for place, theirs, gap in self.compared]
         header = ("", "row", "method", "published", "measured", "allowed", "agrees")
         tables = [
             *(self._section(section) for section in self.names(0)),
@@ -173,7 +173,7 @@ class Table:
     def _section(self, section: str) -> ExtraTable:
         def shown(place: Place) -> str:
             cell = self.cells[place]
-            return f"{cell.mean:.4f} ± {cell.error:.4f}" + ("" if cell.gain is None else f" ({signed(cell.gain)})")
+            return f"{cell.mean:.4f} ± {cell.error:.4f}" + ("" if cell.gain is None else f" ({_signed(cell.gain)})")
 
         rows, columns = self.names(1, section), self.names(2, section)
         lines = [[self.titles.get(name, name), *(shown((section, row, name)) for row in rows)] for name in columns]
@@ -227,6 +227,6 @@ def hit_rate(records: Sequence[Record]) -> np.ndarray:
     return np.mean(bits, axis=0)
 
 
-def signed(estimate: Estimate) -> str:
+def _signed(estimate: Estimate) -> str:
     mark = "**" if estimate.significant else ""
     return f"{mark}{estimate.value:+.4f}{mark} ± {estimate.error:.4f}"

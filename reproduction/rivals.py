@@ -55,16 +55,22 @@ Learner = Callable[[ig.TemporalGraph, Any, Held | None, int], Fit]
 """Fits a setting to a view: with `Held` it chooses its steps, otherwise it takes the number given."""
 
 
+def labelled(view: ig.TemporalGraph) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes with a known label, and their labels."""
+    assert view.y is not None  # a view without labels cannot be made
+    rows = np.flatnonzero(view.y >= 0)
+    return rows, view.y[rows].astype(np.int64)
+
+
 def hold_out(view: ig.TemporalGraph) -> tuple[ig.TemporalGraph, Held]:
     """The view as it was before the last labelled periods, and the nodes of these."""
-    assert view.y is not None
-    labelled = np.flatnonzero(view.y >= 0)
-    when = view.time[labelled]
+    rows, labels = labelled(view)
+    when = view.time[rows]
     enough = [t for t in np.unique(when)[1:] if (when >= t).mean() >= HELD_OUT]
     if not enough:
         raise InputError("labels of one period only leave none to choose by; give labels of two periods or more.")
-    rows = labelled[when >= enough[-1]]
-    return view.masked(int(enough[-1])), Held(rows, view.y[rows])
+    late = when >= enough[-1]
+    return view.masked(int(enough[-1])), Held(rows[late], labels[late])
 
 
 def tuned(view: ig.TemporalGraph, learn: Learner, settings: Sequence[Any]) -> tuple[Fit, Fit]:
@@ -87,8 +93,7 @@ def own_features(view: ig.TemporalGraph) -> np.ndarray:
     if view.x is None:
         degree = np.diff(own_graph(view).indptr)
         return np.eye(int(np.log2(degree.max() + 1)) + 1, dtype=np.float32)[np.log2(degree + 1).astype(int)]
-    assert view.y is not None
-    return Scale.fit(np.asarray(view.x[view.y >= 0])).apply(np.asarray(view.x, np.float32))
+    return Scale.fit(np.asarray(view.x[labelled(view)[0]])).apply(np.asarray(view.x, np.float32))
 
 
 def hop_features(view: ig.TemporalGraph, *, labels: bool = False) -> np.ndarray:
@@ -147,48 +152,16 @@ def as_tensor(matrix: sparse.csr_matrix) -> torch.Tensor:
 # Methods on a table
 
 
-def _logistic(x: np.ndarray, view: ig.TemporalGraph, strength: float, held: Held | None, steps: int) -> Fit:
-    assert view.y is not None
-    rows = np.flatnonzero(view.y >= 0)
-    model = LogisticRegression(C=strength, max_iter=200).fit(x[rows], view.y[rows])
-    return Fit(_all_classes(model.predict_proba(x), model.classes_, view))
-
-
 def logistic(view: ig.TemporalGraph, seed: int) -> np.ndarray:
     """Multinomial logistic regression on standardised features."""
-    return rival(view, partial(_logistic, own_features(view)), (0.001, 0.01, 0.1, 1.0))
+    x = own_features(view)
 
+    def learn(view: ig.TemporalGraph, strength: float, held: Held | None, steps: int) -> Fit:
+        rows, y = labelled(view)
+        model = LogisticRegression(C=strength, max_iter=200).fit(x[rows], y)
+        return Fit(_all_classes(model.predict_proba(x), model.classes_, view))
 
-def _trees(
-    inputs: Callable[[ig.TemporalGraph], np.ndarray], seed: int, view: ig.TemporalGraph, leaves: int,
-    held: Held | None, steps: int,
-) -> Fit:  # fmt: skip
-    try:
-        import lightgbm
-    except ImportError:
-        raise InputError("lightgbm is not installed; pip install lightgbm.") from None
-    assert view.y is not None
-    x, rows = inputs(view), np.flatnonzero(view.y >= 0)
-    classes, code = np.unique(view.y[rows], return_inverse=True)
-    fraction = min(1.0, max(0.2, 64 / x.shape[1]))
-    per_round = len(classes) * len(rows) * x.shape[1] * fraction
-    most = steps or int(np.clip(1e10 / per_round, 40, 400))
-    # The rate follows from what the first fit could afford, so that the second means the same by a round.
-    rate = min(0.3, max(0.05, 12 / np.clip(1e10 / per_round, 40, 400)))
-    model = lightgbm.LGBMClassifier(
-        n_estimators=most, learning_rate=rate, num_leaves=leaves, colsample_bytree=fraction, subsample=0.7,
-        subsample_freq=1, max_bin=63, min_child_samples=10, reg_lambda=1.0, random_state=seed, n_jobs=1, verbose=-1,
-    )  # fmt: skip
-    watched: dict[str, Any] = {}
-    if held is not None:
-        # A class that was new in the held-out periods cannot be scored by the loss; accuracy counts it as missed.
-        known = np.isin(held.labels, classes)
-        y = np.searchsorted(classes, held.labels[known])
-        stop = lightgbm.early_stopping(max(10, most // 10), verbose=False)
-        watched = {"eval_X": x[held.rows[known]], "eval_y": y, "callbacks": [stop]}
-    model.fit(x[rows], code, **watched)
-    probabilities = model.predict_proba(x)
-    return Fit(_all_classes(probabilities, classes, view), model.best_iteration_ or most)
+    return rival(view, learn, (0.001, 0.01, 0.1, 1.0))
 
 
 def trees(inputs: Callable[[ig.TemporalGraph], np.ndarray], view: ig.TemporalGraph, seed: int) -> np.ndarray:
@@ -197,7 +170,31 @@ def trees(inputs: Callable[[ig.TemporalGraph], np.ndarray], view: ig.TemporalGra
     What a fit may cost is bounded: rows × columns × classes × rounds. Large tables get fewer rounds (at least 40) with
     a larger learning rate; a tree sees 70 % of the rows and about 64 columns (at least 20 %) in 63 bins.
     """
-    return rival(view, partial(_trees, inputs, seed), (8, 31))
+    try:
+        import lightgbm
+    except ImportError:
+        raise InputError("lightgbm is not installed; pip install lightgbm.") from None
+
+    def learn(view: ig.TemporalGraph, leaves: int, held: Held | None, steps: int) -> Fit:
+        x, (rows, labels) = inputs(view), labelled(view)
+        classes, y = np.unique(labels, return_inverse=True)
+        share = min(1.0, max(0.2, 64 / x.shape[1]))
+        rounds = int(np.clip(1e10 / (len(classes) * len(rows) * x.shape[1] * share), 40, 400))
+        watched: dict[str, Any] = {}
+        if held is not None:
+            # A class that is new in the held-out periods has no loss; accuracy counts it as missed.
+            known = np.isin(held.labels, classes)
+            stop = lightgbm.early_stopping(max(10, rounds // 10), verbose=False)
+            codes = np.searchsorted(classes, held.labels[known])
+            watched = {"eval_X": x[held.rows[known]], "eval_y": codes, "callbacks": [stop]}
+        model = lightgbm.LGBMClassifier(
+            n_estimators=steps or rounds, learning_rate=min(0.3, max(0.05, 12 / rounds)), num_leaves=leaves,
+            colsample_bytree=share, subsample=0.7, subsample_freq=1, max_bin=63, min_child_samples=10, reg_lambda=1.0,
+            random_state=seed, n_jobs=1, verbose=-1,
+        ).fit(x[rows], y, **watched)  # fmt: skip
+        return Fit(_all_classes(model.predict_proba(x), classes, view), model.best_iteration_ or rounds)
+
+    return rival(view, learn, (8, 31))
 
 
 def autogluon(view: ig.TemporalGraph, seed: int, *, seconds: int = 60) -> np.ndarray:
@@ -210,14 +207,12 @@ def autogluon(view: ig.TemporalGraph, seed: int, *, seconds: int = 60) -> np.nda
         from autogluon.tabular import TabularPredictor
     except ImportError:
         raise InputError("autogluon is not installed; pip install autogluon.tabular lightgbm.") from None
-    assert view.y is not None
     past, held = hold_out(view)
     table = pandas.DataFrame(hop_features(view)).add_prefix("x").assign(label=view.y)
-    train = np.flatnonzero(past.y >= 0)
     with tempfile.TemporaryDirectory() as place:
         predictor = TabularPredictor("label", problem_type="multiclass", path=place, verbosity=0)
         predictor.fit(
-            table.iloc[train], tuning_data=table.iloc[held.rows], time_limit=seconds, num_cpus=1,
+            table.iloc[labelled(past)[0]], tuning_data=table.iloc[held.rows], time_limit=seconds, num_cpus=1,
             hyperparameters={"GBM": {}, "RF": {}, "XT": {}},
         )  # fmt: skip
         predictor.refit_full()
@@ -262,10 +257,8 @@ def _network(
     setting: tuple[float, float], held: Held | None, steps: int, *, every: int = 3, patience: int = 30,
 ) -> Fit:  # fmt: skip
     """Full-batch Adam; with `Held` until its accuracy has not risen for `patience` epochs."""
-    assert view.y is not None
     torch.manual_seed(seed)
-    rows = torch.from_numpy(np.flatnonzero(view.y >= 0))
-    y = torch.from_numpy(view.y[rows.numpy()].astype(np.int64))
+    rows, y = (torch.from_numpy(part) for part in labelled(view))
     rate, dropout = setting
     model = Network(kind, x.shape[1], view.num_labels, dropout)
     optimizer = torch.optim.Adam(model.parameters(), lr=rate, weight_decay=5e-4)
@@ -316,11 +309,10 @@ def label_propagation(view: ig.TemporalGraph, seed: int, *, layers: int = 50) ->
     matrix = as_tensor(own_graph(view))
 
     def learn(view: ig.TemporalGraph, alpha: float, held: Held | None, steps: int) -> Fit:
-        assert view.y is not None
-        known = torch.from_numpy(view.y >= 0)
-        y = functional.one_hot(torch.from_numpy(np.maximum(view.y, 0).astype(np.int64)), view.num_labels).float()
-        found = LabelPropagation(layers, alpha)(y, matrix, mask=known)
-        return Fit(_shares(found + 1e-6 * y[known].mean(0)))
+        rows, y = (torch.from_numpy(part) for part in labelled(view))
+        known = torch.zeros(view.num_nodes, view.num_labels)
+        known[rows, y] = 1
+        return Fit(_shares(LabelPropagation(layers, alpha)(known, matrix, mask=rows) + 1e-6 * known[rows].mean(0)))
 
     return rival(view, learn, (0.5, 0.8, 0.9, 0.99))
 
@@ -331,13 +323,10 @@ def correct_and_smooth(view: ig.TemporalGraph, seed: int, *, layers: int = 20) -
     before, after = tuned(view, partial(_network, "mlp", x, None, seed), NETWORK_SETTINGS)
 
     def learn(view: ig.TemporalGraph, setting: tuple[float, float, bool], held: Held | None, steps: int) -> Fit:
-        assert view.y is not None
-        known = torch.from_numpy(view.y >= 0)
-        y = torch.from_numpy(view.y[view.y >= 0].astype(np.int64))
+        rows, y = (torch.from_numpy(part) for part in labelled(view))
         first, second, autoscale = setting
-        model = CorrectAndSmooth(layers, first, layers, second, autoscale)
         guess = torch.from_numpy((after if held is None else before).probabilities)
-        return Fit(_shares(model.smooth(model.correct(guess, y, known, matrix), y, known, matrix)))
+        return Fit(_shares(CorrectAndSmooth(layers, first, layers, second, autoscale)(guess, y, rows, matrix)))
 
     return rival(view, learn, [(a, b, c) for a in (0.5, 0.9) for b in (0.3, 0.8) for c in (True, False)])
 
