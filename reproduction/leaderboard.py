@@ -28,7 +28,7 @@ from impact_gnn.statistics import Estimate, paired
 from reproduction import data
 from reproduction.results import ExtraTable, Record, Table, difference, hit_rate, packed
 from reproduction.rivals import RIVALS, plain
-from reproduction.runner import Progress, Task, one_thread, work_off
+from reproduction.runner import Progress, Task, end_with_parent, one_thread, work_off
 from reproduction.table2 import Problem
 
 BINS = 15
@@ -118,7 +118,8 @@ def peak_memory() -> float:
 
 def apart(name: str, root: Path, method: str, seed: int, place: Path) -> list[Record]:
     """`cell` in a new process."""
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context, initializer=end_with_parent) as pool:
         try:
             return pool.submit(cell, name, root, method, seed, place).result()
         except BrokenProcessPool:
