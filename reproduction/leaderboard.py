@@ -23,7 +23,10 @@ from sklearn.metrics import f1_score
 
 import impact_gnn as ig
 from impact_gnn import checks
+from impact_gnn.backtesting import varied
 from impact_gnn.checks import InputError
+from impact_gnn.pipeline import Ensemble, Pipeline
+from impact_gnn.pipeline.calibration import calibration_error
 from impact_gnn.statistics import Estimate, paired
 from reproduction import data
 from reproduction.results import ExtraTable, Record, Table, difference, hit_rate, packed
@@ -31,7 +34,6 @@ from reproduction.rivals import RIVALS
 from reproduction.runner import Progress, Task, end_with_parent, one_thread, work_off
 from reproduction.table2 import Problem
 
-BINS = 15
 OURS = "ours-"
 """Methods whose name begins so are `impact run` with an effort."""
 NOT_RUN = "not run: "
@@ -49,10 +51,21 @@ class Outcome:
 
 
 def ours(view: ig.TemporalGraph, seed: int, out: Path, effort: str) -> Outcome:
-    """`impact run` on the view, its files under `out`."""
-    # TODO: ig.run(view, out, cutoff=view.cutoff, effort=effort, seed=seed), then its probabilities, forecast, sets and
-    # candidates. Until then nothing is kept under the name of ours; the page compares plain.
-    raise InputError(f"effort {effort!r} cannot be run from here yet; leave --efforts empty.")
+    """`impact run` on the view, its files under `out`; an effort ending in "+hindsight" fits every candidate as well.
+
+    Only so can be told, afterwards, what the best single candidate would have been: candidates that were tried in full
+    are fitted on all labels like the chosen ones, with one seed.
+    """
+    effort, _, hindsight = effort.partition("+")
+    summary = ig.run(view, out, cutoff=view.cutoff, effort=effort, seed=seed)
+    model = Ensemble.load(out / "model")
+    chances = model.predict_proba(view)
+    singles: dict[str, np.ndarray] = {}
+    inputs = model.pipelines[0].inputs(view)
+    for row in summary.backtest.full if hindsight else ():
+        single = varied(Pipeline(), row.candidate, seed=seed, cutoff=summary.cutoff).fit(view, inputs=inputs)
+        singles[str(row.candidate)] = single.predict_proba(view, inputs=inputs)
+    return Outcome(chances, summary.predictions.accuracy, model.calibration.sets(chances), singles)
 
 
 def cell(name: str, root: Path, method: str, seed: int, place: Path) -> list[Record]:
@@ -83,7 +96,7 @@ def records_of(outcome: Outcome, scored: np.ndarray, truth: np.ndarray, memory: 
     guess = chances.argmax(1)
     hits = guess == truth
     macro = f1_score(truth, guess, labels=np.unique(truth), average="macro", zero_division=0.0)
-    scores = {"macro-F1": float(macro), "calibration error": calibration_error(chances.max(1), hits)}
+    scores = {"macro-F1": float(macro), "calibration error": calibration_error(chances, truth)}
     if outcome.forecast is not None:
         low, high = outcome.forecast.low, outcome.forecast.high
         scores |= {"forecast": outcome.forecast.value, "forecast low": low, "forecast high": high}
@@ -99,13 +112,6 @@ def records_of(outcome: Outcome, scored: np.ndarray, truth: np.ndarray, memory: 
         Record(study, name, "seconds", method, seed, memory.seconds, 0.0),
         Record(study, name, "memory", method, seed, memory.score, 0.0),
     ]
-
-
-def calibration_error(confidence: np.ndarray, hits: np.ndarray) -> float:
-    """Σ over bins of the share of nodes × |accuracy − mean confidence|."""
-    which = np.minimum((confidence * BINS).astype(int), BINS - 1)
-    gaps = np.bincount(which, hits - confidence.astype(np.float64), minlength=BINS)
-    return float(np.abs(gaps).sum() / len(hits))
 
 
 def peak_memory() -> float:

@@ -94,11 +94,6 @@ def test_the_graph_between_targets_is_that_of_the_loop():
     np.testing.assert_allclose(rivals.own_graph(view).toarray(), expected, rtol=1e-5)
 
 
-def test_calibration_error():
-    confidence, hits = np.array([0.91, 0.92, 0.5, 1.0]), np.array([True, False, True, True])
-    assert leaderboard.calibration_error(confidence, hits) == pytest.approx((0.83 + 0.5 + 0.0) / 4)
-
-
 def test_a_cell_is_scored_after_the_method_has_answered(tmp_path, monkeypatch):
     graph = one_type()
     graph.save(tmp_path / "small")

@@ -8,6 +8,7 @@ from typing import Any
 
 import lightgbm
 import numpy as np
+import torch
 
 from impact_gnn import _native
 from impact_gnn.heads.base import Head, matrix
@@ -17,6 +18,7 @@ MOST_ROUNDS, LEAST_ROUNDS = 200, 20
 WORK = 6e9  # values looked at in one fit (rounds · classes · rows · columns), by which the rounds are bounded
 ROWS = 100_000  # labelled rows from which on a random part is learned from
 PATIENCE = 10
+ONE_THREAD = 1_000_000  # values of the matrix below which one thread is quicker
 
 
 def rounds_of(rows: int, columns: float, num_labels: int) -> int:
@@ -56,7 +58,7 @@ class TreesHead(Head):
 
     def probabilities(self, task: Task, rows: np.ndarray) -> np.ndarray:
         assert self.booster is not None
-        raw = self.booster.predict(matrix(task, rows), num_threads=_native.available())
+        raw = self.booster.predict(matrix(task, rows), num_threads=_threads(len(rows) * self.shape.columns))
         return np.asarray(raw, np.float32).reshape(len(rows), -1)
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -74,5 +76,10 @@ class TreesHead(Head):
             "min_data_in_leaf": min(20, max(2, num_rows // 50)), "lambda_l2": 1.0,
             "feature_fraction": min(1.0, max(0.2, 50 / self.shape.columns)),
             "bagging_fraction": 0.8, "bagging_freq": 1, "seed": self.options.seed, "deterministic": True,
-            "force_row_wise": True, "num_threads": _native.available(),
+            "force_row_wise": True, "num_threads": _threads(num_rows * self.shape.columns),
         }  # fmt: skip
+
+
+def _threads(values: int) -> int:
+    """Threads do not change the trees. On small data, or beside others on the same cores, they mostly wait."""
+    return 1 if values < ONE_THREAD else min(_native.available(), torch.get_num_threads())
