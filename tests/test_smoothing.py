@@ -102,6 +102,6 @@ def test_no_way_between_targets_is_refused_and_no_edge_is_nothing_to_hear():
     nodes = {"a": {"x": np.ones((4, 1)), "y": [0, 1, 0, 1], "time": [0, 0, 1, 1]}, "b": {"num_nodes": 2}}
     apart = ig.TemporalGraph.hetero(nodes=nodes, edges={("b", "of", "b"): [[0], [1]]}, target="a")
     with pytest.raises(ig.InputError, match="no edges lead from a target node to another"):
-        Pipeline("linear", "smooth", cutoff=1, epochs=1).fit(apart)
+        Pipeline("linear", "smooth", cutoff=1, epochs=1).fit(apart).predict_proba(apart)
     lone = ig.TemporalGraph(**nodes["a"], edge_index=np.zeros((2, 0), int))
     assert Pipeline("linear", "smooth", cutoff=1, epochs=1).fit(lone).predict_proba(lone).shape == (2, 2)

@@ -30,6 +30,7 @@ from impact_gnn.statistics import Scale
 FORMAT = "impact-gnn pipeline"
 VERSION = 2
 
+CHOOSING = 0.1  # share of the labels to choose by
 MODELS = HEADS
 """What turns hops into probabilities, by name."""
 
@@ -55,9 +56,8 @@ class Fitted:
 class Pipeline:
     """Weights, hops, alignment, model and training in one object with scikit-learn's verbs.
 
-    `fit` chooses the number of epochs (or trees) on the last labelled periods, as many as the targets span and as if
-    they had to be predicted, then trains on all labelled periods. No label at or after the cutoff is ever within its
-    reach.
+    `fit` chooses the number of epochs (or trees) on the last labelled periods, as if they had to be predicted, then
+    trains on all labelled periods. No label at or after the cutoff is ever within its reach.
 
     Args:
         model: A head of `MODELS`: "sign" and other networks, "trees", "linear", "prior", or, on graphs of one node
@@ -150,7 +150,7 @@ class Pipeline:
         weight = self._recency(time, label) if self.method.recency else None
         rounds, valid_score, smoothing = None, math.nan, None
         if len(labelled) > 1:
-            chosen_rows = split_rows(view, valid=min(view.horizon(), len(labelled) - 1))
+            chosen_rows = split_rows(view, valid=_choosing(time[label >= 0]))
             split = Split(np.searchsorted(rows, chosen_rows.train), np.searchsorted(rows, chosen_rows.valid))
             # Rows to choose by must look like targets, so inputs are made as if their labels were unknown.
             before = int(view.time[chosen_rows.valid].min())
@@ -395,6 +395,16 @@ def _features_of(inputs: Inputs) -> np.ndarray:
     if inputs.graph.x is None:
         raise InputError("the graph has no features; use a model that reads hops.")
     return np.asarray(inputs.graph.x, np.float32)
+
+
+def _choosing(time: np.ndarray) -> int:
+    """How many of the last labelled periods to choose by: those that hold a tenth of the labels, but not all.
+
+    Fewer are too noisy; with more, what is chosen suits a model that has learned from much less than the last one will.
+    """
+    sizes = np.unique(time, return_counts=True)[1]
+    enough = int(np.argmax(np.cumsum(sizes[::-1]) >= CHOOSING * sizes.sum()))
+    return min(enough + 1, len(sizes) - 1)
 
 
 def _is_saved(directory: Path) -> bool:
