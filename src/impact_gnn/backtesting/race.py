@@ -135,7 +135,9 @@ class Race:
 
     def run(self) -> Backtest:
         self.scores = Scores({str(window): truth_of(self.view, window) for window in self.windows}, self.store)
-        self.size = Size.of(self.pipeline.inputs(self.view, self.engine.child("size")))
+        place = self.engine.child("size")
+        self.size = Size.of(self.pipeline.inputs(self.view, place))
+        place.clear()
         self.allowed = self.size.allowed(EFFORTS[self.effort])
         if self.named is not None:
             self.allowed = sum(map(self.cost, self.named))
