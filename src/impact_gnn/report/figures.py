@@ -327,8 +327,7 @@ def reliability(checks: Sequence[FoldCheck]) -> Figure | None:
         ax.plot(said, right, color=PALETTE[0], linewidth=1)
         for across, up, share in zip(said, right, total[kept] / total.sum(), strict=True):
             ax.plot(across, up, "o", color=PALETTE[0], markersize=3 + 14 * share**0.5, markeredgewidth=0, alpha=0.8)
-        ax.set(xlim=(0, 1), ylim=(0, 1), xlabel="probability of the predicted label", ylabel="were right")
-        in_percent(ax)
+        ax.set(xlim=(0, 1), ylim=(0, 1), xlabel="probability of the predicted label", ylabel="share that was right")
     return figure
 
 
@@ -338,11 +337,11 @@ def aging(lags: Sequence[Lag], told: str) -> Figure | None:
         return None
     lag, right, count = array([(one.lag, one.accuracy, one.count) for one in lags]).T
     chance = 1.96 * np.sqrt(right * (1 - right) / count)
-    keys = key("right", PALETTE[0]), key("what chance allows", FAINT, "area")
+    keys = key("measured", PALETTE[0]), key("what chance allows", FAINT, "area")
     with drawn("Accuracy by periods since the last known label", told, keys) as (figure, ax):
         ax.fill_between(lag, right - chance, np.minimum(right + chance, 1), color=FAINT, alpha=0.25, linewidth=0)
         ax.plot(lag, right, color=PALETTE[0], **line(len(lag)))
-        over_time(ax, "were right", "periods after the last known label")
+        over_time(ax, "share that was right", "periods after the last known label")
         in_percent(ax)
     return figure
 

@@ -61,7 +61,7 @@ def render(summary: RunSummary) -> str:
         "forest": figures.forest(first),
         "forest_rest": figures.forest(rest),
         "newest": list(zip(tested.folds, fold_weights(len(tested.folds)).tolist(), strict=True))[::-1],
-        "trusted": list(filter(None, [figures.reliability(tested.checks), figures.aging(tested.aging, _aged(summary))])),
+        "trusted": [figures.reliability(tested.checks), figures.aging(tested.aging, _aged(summary))],
         "periods": figures.periods(summary.graph, summary.cutoff),
         "findings": list(zip(diagnosis.findings, ASSUMPTIONS, _extras(diagnosis), drawn, strict=True)),
         "pairs": figures.pair_curves(diagnosis.separability, labels),

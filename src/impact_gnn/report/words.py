@@ -15,8 +15,8 @@ KEPT = Choice.single(PLAIN)  # no correction, and no other model
 
 MODELS = {
     "sign": "a neural network that reads the features and every hop side by side",
-    "sign-wide": "as sign, four times as wide and trained in smaller steps",
-    "sign-light": "as sign, with less dropout and trained in smaller steps",
+    "sign-wide": "a wide neural network that reads the features and every hop side by side",
+    "sign-light": "a neural network with little dropout that reads the features and every hop side by side",
     "trees": "boosted trees over the features and all hops side by side",
     "linear": "a linear model of the features and all hops",
     "prior": "the shares of the labels alone, the same for every node",
@@ -33,7 +33,8 @@ PARTS = {
     "plain": "messages are averaged over neighbours as they come, whatever their time; nothing is corrected",
     "mmp": "neighbours younger than the node itself are not heard, so that old nodes look like recent ones",
     "pmp": "neighbours are weighted by time so that old nodes meet the same mix of distances as the newest do",
-    "genpmp": "as PMP, with the weights estimated for every pair of periods from the graph itself",
+    "pmp-definition": "as pmp, by the paper's Definition 4.1 and not its algorithms",
+    "genpmp": "as pmp, with the weights estimated for every pair of periods from the graph itself",
     "center": "the mean message of every period is removed",
     "standardize": "messages of every period are brought to mean 0 and variance 1",
     "jjnorm": "messages of every class and period are scaled to the spread that the targets have",
@@ -63,9 +64,9 @@ def headline(summary: RunSummary) -> list[tuple[str, str]]:
     if (right := result.accuracy) is not None:
         between = f"between {percent(right.low, 0)} and {percent(right.high, 0)}"
         other = "" if summary.choice == KEPT else f" (plain: {percent(over(tested.checks, 'plain'))})"
-        sets = f"Sets of {number(result.set_size, 1)} labels on average hold the truth for {percent(result.coverage, 0)}."
         sure = f"{percent(right.value)} are expected to be right, {between}. "
-        sure += f"In the back-test on {listed(tested.folds)}, {percent(tested.accuracy)} were{other}. {sets}"
+        sure += f"In the back-test on {listed(tested.folds)}, {percent(tested.accuracy)} were{other}. Sets of "
+        sure += f"{number(result.set_size, 1)} labels on average hold the truth for {percent(result.coverage, 0)}."
     return [("Chosen", chosen), ("Predicted", predicted), ("How sure", sure)]
 
 
@@ -100,31 +101,32 @@ def choice(summary: RunSummary) -> list[str]:
         why = " before the budget was spent" if decision.reason is Reason.OUT_OF_TIME else ""
         return [f"Nothing beside plain was tried on every window{why}, so plain stays, whatever the table shows."]
     interval = f"{points(gain.value)} points, between {points(gain.low)} and {points(gain.high)}"
-    how = "The candidate with the smallest log-loss was taken first, then, one at a time, whichever lowered the log-loss"
     left = "for each window the blend was made anew from the others"
     if len(tested.folds) == 1:
-        left = "there is one window only, so each half of its nodes was predicted by the blend made by the other half"
-    out = [
-        f"{how} of the mean most, until none did. A window counts half as much as the next newer one.",
-        f"What is said about the gain was measured on windows left out: {left}.",
-    ]
+        left = "there is one window only, so each half of its nodes was predicted by the blend that the other half made"
+    how = (
+        "The candidate with the smallest log-loss was taken first, then, one at a time, whichever lowered the log-loss "
+        "of the mean most, until none did. A window counts half as much as the next newer one. "
+        f"What this gains was measured on windows left out: {left}."
+    )
     if decision.reason is Reason.NONE_BETTER:
-        out.append("On those, nothing had a smaller log-loss than plain, so plain is kept.")
-        return [*out, f"The accuracy of the best other, {rival}, differs from plain's by {interval}."]
+        kept = "On those, nothing had a smaller log-loss than plain, so plain is kept."
+        return [how, f"{kept} The accuracy of the best other, {rival}, differs from plain's by {interval}."]
+    what = str(summary.choice) if len(summary.choice.members) == 1 else "this blend"
     if gain.value <= 0:
-        out.append(f"We use {summary.choice} for its probabilities, whose log-loss is smaller than plain's.")
-        out.append(f"It is not more often right: the difference to plain is {interval}.")
+        sure = f"We use {what} for its probabilities, whose log-loss on windows left out was smaller than plain's. "
+        sure += f"It is not more often right: the difference to plain is {interval}."
     elif gain.low <= 0:
-        out.append(f"We use {summary.choice}; the gain over plain is likely {interval}.")
-        out.append("Certain is that its log-loss on windows left out was smaller; that it is more often right is not.")
+        sure = f"We use {what}; the gain over plain is likely {interval}. What was seen is a smaller log-loss on "
+        sure += "windows left out; that it is also more often right is not certain."
     else:
-        out.append(f"We use {summary.choice}; the gain over plain is {interval}, so it lies above zero.")
+        sure = f"We use {what}; the gain over plain is {interval}: above zero with its whole interval."
     better = [(name, one.accuracy - one.plain) for name, one in checked(tested)]
     shown = listed([f"{name}: {points(value)}" for name, value in better], 8)
-    out.append(f"It was better in {sum(value > 0 for _, value in better)} of {len(better)}, newest first: {shown}.")
+    times = f"{sum(value > 0 for _, value in better)} of {len(better)}"
+    out = [how, f"{sure} It was more often right in {times}, newest first ({shown})."]
     if rival is not None and (row := tested.row(rival)) is not None:
-        alone = f"{percent(row.accuracy)} right, log-loss {number(row.loss)}"
-        out.append(f"The best single candidate is {rival} ({alone}).")
+        out.append(f"The best by itself is {rival} ({percent(row.accuracy)} right, log-loss {number(row.loss)}).")
     methods, first = summary.advice.methods, summary.choice.candidates[0].method
     if first in methods:
         place = methods.index(first)

@@ -45,10 +45,11 @@ def backtest(summary: RunSummary) -> Iterator[str]:
         yield f"{listed(failed)} could not be fitted and {'was' if len(failed) == 1 else 'were'} left out."
     if tested.decision.reason is Reason.BETTER and gain is not None and gain.low <= 0:
         interval = f"{points(gain.value)} points, between {points(gain.low)} and {points(gain.high)}"
-        yield f"The gain over plain is smaller than its interval allows for ({interval}): it may be none at all."
+        yield f"The gain over plain, {interval}, is less certain than it looks: it may be none at all."
     better = [one.accuracy > one.plain for one in tested.checks]
     if summary.choice != KEPT and not all(better):
-        yield f"The choice was more often right than plain in {sum(better)} of {len(better)} windows, not in all."
+        where = "windows" if len(tested.folds) > 1 else "halves of the window"
+        yield f"The choice was more often right than plain in {sum(better)} of {len(better)} {where}, not in all."
 
 
 def trust(summary: RunSummary) -> Iterator[str]:
@@ -61,8 +62,8 @@ def trust(summary: RunSummary) -> Iterator[str]:
     if amiss := [f"{percent(one.coverage, 0)} in {name}" for name, one in names if abs(one.coverage - stated) > MISSED]:
         yield f"Sets that are to hold the truth for {percent(stated, 0)} of the nodes held it for {listed(amiss)}."
     if right is not None and right.high - right.low > WIDE:
-        wide = f"The accuracy to expect is known roughly only: between {percent(right.low, 0)} and"
-        yield f"{wide} {percent(right.high, 0)}."
+        between = f"between {percent(right.low, 0)} and {percent(right.high, 0)}"
+        yield f"The accuracy to expect is known roughly only: {between}."
 
 
 def horizon(summary: RunSummary) -> Iterator[str]:
@@ -70,8 +71,8 @@ def horizon(summary: RunSummary) -> Iterator[str]:
     times, labelled = np.array(summary.graph.times), np.array(summary.graph.labelled_per_time)
     ahead = times[times >= summary.cutoff]
     if summary.backtest.folds:
-        first, last = re.fullmatch(r"(-?\d+)(?:-(-?\d+))?", summary.backtest.folds[-1]).groups()  # type: ignore[union-attr]
-        looked = int(((times >= int(first)) & (times <= int(last or first)) & (labelled > 0)).sum())
+        ends = [int(time) for time in re.findall(r"(?:^|(?<=\d)-)(-?\d+)", summary.backtest.folds[-1])]
+        looked = int(((times >= ends[0]) & (times <= ends[-1]) & (labelled > 0)).sum())
         if len(ahead) > looked:
             later = f"the past is too short to look further than {counted(looked, 'period')} ahead in the back-test"
             far = f"There are {len(ahead)} periods to predict, from {ahead[0]} to {ahead[-1]}"
@@ -136,7 +137,7 @@ def predictions(summary: RunSummary) -> Iterator[str]:
         yield f"{percent(unsure, 0)} of the predictions have a probability below one half."
     right = summary.backtest.accuracy
     if right is not None and result.mean_probability - right >= OVERCONFIDENT:
-        said = f"The calibrated probabilities average {percent(result.mean_probability)}, but {percent(right)} were right"
+        said = f"Calibrated probabilities average {percent(result.mean_probability)}, but {percent(right)} were right"
         yield f"{said} in the back-test: either these nodes are easier, or the model is surer than it should be."
     labels = zip(result.labels.items(), summary.graph.label_counts, strict=True)
     rare = [named(name) for (name, _), known in labels if known < THIN]
