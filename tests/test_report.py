@@ -230,7 +230,6 @@ def test_the_choice_is_explained(page):
     assert (
         "more often right in 2 of 3, newest first (2006-2007: −1.0, 2005-2006: +9.0 and 2004-2005: +6.0)" in page.words
     )
-    assert "The best by itself is trees:pmp+center+labels (68.1% right, log-loss 0.820)" in page.words
     assert "had put pmp+center+labels at place 2 of 2: a good reason" in page.words
 
 

@@ -78,7 +78,7 @@ def _aged(summary: RunSummary) -> str:
     """What the curve of accuracy against lag was measured on."""
     known = np.flatnonzero(summary.graph.labelled_per_time)
     until = summary.graph.times[max(known[-1] - max((one.lag for one in summary.backtest.aging), default=0), 0)]
-    rest = "" if len(summary.choice.members) == 1 else " It is the heaviest member of the choice by itself."
+    rest = "" if len(summary.choice.members) == 1 else " It is the first member of the choice by itself."
     return f"One model ({summary.choice.candidates[0]}), trained up to {until}, scored 1, 2, ... periods later.{rest}"
 
 

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Sequence
 
 from impact_gnn.backtesting import PLAIN, Backtest, FoldCheck, Reason
+from impact_gnn.backtesting.forecast import USUAL
 from impact_gnn.diagnostics import MessageShift
 from impact_gnn.pipeline import Choice, Member
 from impact_gnn.report.numbers import counted, listed, named, number, percent, points, whole
@@ -96,8 +97,7 @@ def choice(summary: RunSummary) -> list[str]:
     tested, decision = summary.backtest, summary.backtest.decision
     if decision.reason is Reason.TOO_SHORT:
         return [str(decision)]
-    gain, rival = decision.gain, decision.rival
-    if gain is None:
+    if (gain := decision.gain) is None:
         why = " before the budget was spent" if decision.reason is Reason.OUT_OF_TIME else ""
         return [f"Nothing beside plain was tried on every window{why}, so plain stays, whatever the table shows."]
     interval = f"{points(gain.value)} points, between {points(gain.low)} and {points(gain.high)}"
@@ -107,11 +107,12 @@ def choice(summary: RunSummary) -> list[str]:
     how = (
         "The candidate with the smallest log-loss was taken first, then, one at a time, whichever lowered the log-loss "
         "of the mean most, until none did. A window counts half as much as the next newer one. "
-        f"What this gains was measured on windows left out: {left}."
+        f"What this gains was measured on windows left out: {left}. What to try was found with all windows, so that "
+        "the best may still look a little better than it is."
     )
     if decision.reason is Reason.NONE_BETTER:
         kept = "On those, nothing had a smaller log-loss than plain, so plain is kept."
-        return [how, f"{kept} The accuracy of the best other, {rival}, differs from plain's by {interval}."]
+        return [how, f"{kept} The accuracy of the best other, {decision.rival}, differs from plain's by {interval}."]
     what = str(summary.choice) if len(summary.choice.members) == 1 else "this blend"
     if gain.value <= 0:
         sure = f"We use {what} for its probabilities, whose log-loss on windows left out was smaller than plain's. "
@@ -123,10 +124,8 @@ def choice(summary: RunSummary) -> list[str]:
         sure = f"We use {what}; the gain over plain is {interval}: above zero with its whole interval."
     better = [(name, one.accuracy - one.plain) for name, one in checked(tested)]
     shown = listed([f"{name}: {points(value)}" for name, value in better], 8)
-    times = f"{sum(value > 0 for _, value in better)} of {len(better)}"
-    out = [how, f"{sure} It was more often right in {times}, newest first ({shown})."]
-    if rival is not None and (row := tested.row(rival)) is not None:
-        out.append(f"The best by itself is {rival} ({percent(row.accuracy)} right, log-loss {number(row.loss)}).")
+    sure += f" It was more often right in {sum(value > 0 for _, value in better)} of {len(better)}, newest first"
+    out = [how, f"{sure} ({shown})."]
     methods, first = summary.advice.methods, summary.choice.candidates[0].method
     if first in methods:
         place = methods.index(first)
@@ -147,7 +146,8 @@ def trust(summary: RunSummary) -> list[str]:
         f"{percent(right.value)} of the predictions are expected to be right, between {percent(right.low)} and "
         f"{percent(right.high)} (90% interval). Half of that is what the probabilities of the nodes to predict say "
         f"({percent(result.mean_probability)} on average), half the level of the past windows, newer ones counting "
-        "more. The interval is as wide as past windows differed from what the same rule says about them.",
+        "more. The interval follows from how far past windows lay from what the same rule says about them; as they "
+        f"are few, a usual {100 * USUAL:.0f} points count too.",
         f"Probabilities were made {to} sure (temperature {number(learned.temperature, 2)}){shares}. In the past they "
         f"were off by {percent(over(tested.checks, 'error_before'))} on average before and "
         f"{percent(over(tested.checks, 'error'))} after, calibrated by the other windows.",
