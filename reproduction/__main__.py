@@ -125,6 +125,23 @@ def real_graphs(
     _shown(place, lambda told: run(place, root=root, names=names, options=options, seeds=seeds, progress=told))
 
 
+@app.command()
+def leaderboard(
+    names: Annotated[list[str] | None, typer.Argument(help="By default all graphs that are there.")] = None,
+    root: Annotated[Path, typer.Option(help="Folder of graphs.")] = Path("../shared/data"), seeds: Seeds = 1,
+    rivals: Annotated[str | None, typer.Option(help="Some of the rivals, by commas; by default all.")] = None,
+    efforts: Annotated[str, typer.Option(help="Efforts of impact run, separated by commas; may be empty.")] = "quick",
+    out: Out = None,
+) -> None:  # fmt: skip
+    """Ours and what one would have used instead, on real graphs whose recent labels are taken away."""
+    from reproduction.leaderboard import leaderboard as run
+
+    place, tried = out or Path("out/leaderboard"), efforts.split(",") if efforts else []
+    _shown(place, lambda told: run(
+        place, root=root, names=names, seeds=seeds, rivals=_split(rivals), efforts=tried, progress=told
+    ))  # fmt: skip
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Runs a command; what a user can mend becomes one sentence and exit code 2."""
     errors = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)

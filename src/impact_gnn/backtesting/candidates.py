@@ -16,15 +16,16 @@ from impact_gnn.graph import TemporalGraph
 from impact_gnn.heads import SPATIAL
 from impact_gnn.pipeline import Candidate, Method
 
-# What is tried first: different models, with and without the neighbours' labels, with and without smoothing.
+# What is tried first: different models, with and without the neighbours' labels. Each is smoothed as well where there
+# are edges: that needs no other fit.
 HANDFUL = (
-    "plain", "trees:labels+smooth", "labels+smooth", "linear:labels", "trees:plain", "features+smooth", "gcn:plain",
-    "trees:labels", "prior:features+smooth", "linear:plain", "labels", "trees:features", "linear:features",
+    "plain", "trees:labels", "labels", "linear:labels", "features", "trees:plain", "prior:features+smooth", "gcn:plain",
+    "trees:features", "linear:plain", "linear:features",
 )  # fmt: skip
 # Around a winner: models that may take the place of its own, and parts that may be added to its method or dropped.
 MODELS_AROUND = ("trees", None, "sign-wide", "linear", "sign-light", "gamlp", "sage", "gat", "sehgnn")
 PARTS_AROUND = (
-    "recency", "smooth", "labels", "pmp", "genpmp", "snapshot", "snapshot+lags", "center", "standardize", "jjnorm",
+    "recency", "labels", "pmp", "genpmp", "snapshot", "snapshot+lags", "center", "standardize", "jjnorm",
     "mmp", "ends", "features",
 )  # fmt: skip
 ASYMMETRIC = 0.1  # from this share on, past and future neighbours count as different
@@ -125,15 +126,16 @@ def handful(graph: TemporalGraph) -> list[Candidate]:
 
 
 def around(winner: Candidate, graph: TemporalGraph, advice: Advice | None = None) -> list[Candidate]:
-    """Candidates that differ from a winner in one thing: a part of the method, or the model.
+    """Candidates that differ from a winner in one thing: a part of the method, or the model; unsmoothed.
 
     Parts come in the order of what the advice says they are worth.
 
     Example:
         >>> graph = TemporalGraph(x=[[0.0], [1.0]], y=[0, 1], time=[0, 1], edge_index=[[0], [1]])
-        >>> [str(one) for one in around(Candidate.parse("trees:labels"), graph)][:4]
-        ['trees:labels+recency', 'trees:labels+smooth', 'trees:plain', 'trees:pmp+labels']
+        >>> [str(one) for one in around(Candidate.parse("trees:labels"), graph)][:3]
+        ['trees:labels+recency', 'trees:plain', 'trees:pmp+labels']
     """
+    winner = winner if winner.model == "prior" else winner.smoothed(False)
     parts = [] if winner.method == Method() else str(winner.method).split("+")
     lines = []
     worth = {} if advice is None else {str(one.method): one.score for one in advice.candidates}
@@ -142,7 +144,8 @@ def around(winner: Candidate, graph: TemporalGraph, advice: Advice | None = None
         kept = [part for part in parts if part not in new]
         lines.append("+".join(kept if set(new) <= set(parts) else [*kept, *new]) or "plain")
     found = [Candidate(method, winner.model) for line in lines if (method := _method(line)) is not None]
-    found += [Candidate(winner.method, model) for model in MODELS_AROUND]
+    if winner.model != "prior":
+        found += [Candidate(winner.method, model) for model in MODELS_AROUND]
     return [one for one in dict.fromkeys(found) if one != winner and able(one, graph)]
 
 

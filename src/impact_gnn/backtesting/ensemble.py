@@ -37,7 +37,8 @@ def log_loss(probability: np.ndarray, num_labels: int) -> float:
 def blend(true: Sequence[Sequence[np.ndarray]], num_labels: int) -> np.ndarray:
     """Weights of candidates, which sum to 1; `true[k][j]` is candidate k's probability of the true label in fold j.
 
-    Folds come oldest first. A candidate that adds nothing gets 0.
+    Folds come oldest first, candidates in the order in which they are preferred among equals. One that adds nothing
+    gets 0.
 
     Example:
         >>> sure, unsure = np.array([0.9, 0.9, 0.1, 0.9]), np.array([0.4, 0.4, 0.9, 0.4])
@@ -50,8 +51,8 @@ def blend(true: Sequence[Sequence[np.ndarray]], num_labels: int) -> np.ndarray:
         return float(sum(w * log_loss(part / count, num_labels) for w, part in zip(weight, total, strict=True)))
 
     alone = [loss(each, 1) for each in true]
-    picks = [int(np.argmin(alone))]
-    total, best = [np.array(part, np.float64) for part in true[picks[0]]], min(alone)
+    picks = [next(k for k, value in enumerate(alone) if value <= min(alone) + LEAST_GAIN)]
+    total, best = [np.array(part, np.float64) for part in true[picks[0]]], alone[picks[0]]
     while len(picks) < PICKS:
         able = range(len(true)) if len(set(picks)) < MEMBERS else sorted(set(picks))
         losses = {k: loss([a + b for a, b in zip(total, true[k], strict=True)], len(picks) + 1) for k in able}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time as clock
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 from impact_gnn import checks
 from impact_gnn._progress import Progress, watched
 from impact_gnn._store import Store
-from impact_gnn.backtesting.candidates import Advice, around, handful
+from impact_gnn.backtesting.candidates import Advice, able, around, handful
 from impact_gnn.backtesting.ensemble import MEMBERS, blend
 from impact_gnn.backtesting.folds import Fold, Window, fold_of, lags_of, longest_window, truth_of, windows
 from impact_gnn.backtesting.outcome import PLAIN, Backtest, Lag, Status, Trial
@@ -141,7 +141,8 @@ class Race:
             self.allowed = sum(map(self.cost, self.named))
             self.round(self.named, keep_all=True)
         else:
-            self.round(self.affordable(handful(self.view), FIRST_SHARE * self.allowed, LEAST_FIRST), keep_all=True)
+            first = [self.with_smooth(one) for one in handful(self.view)]
+            self.round(self.affordable(first, FIRST_SHARE * self.allowed, LEAST_FIRST), keep_all=True)
             while batch := self.affordable(self.next(), self.allowed - self.work):
                 self.round(batch, keep_all=False)
         verdict = Verdict(self.scores, self.finalists(), self.windows, self.view)
@@ -158,6 +159,11 @@ class Race:
     def cost(self, candidate: Candidate) -> float:
         return self.seeds * len(self.windows) * cost(candidate, self.size, self.pipeline.model)
 
+    def with_smooth(self, candidate: Candidate) -> Candidate:
+        """The candidate smoothed, where that can be: its fit answers for the unsmoothed one too."""
+        smoothed = candidate.smoothed()
+        return smoothed if able(smoothed, self.view) else candidate
+
     def affordable(self, wanted: Sequence[Candidate], work: float, least: int = 0) -> list[Candidate]:
         """As many as the work allows, in order; what is too dear is passed over for what comes after it."""
         taken: list[Candidate] = []
@@ -171,7 +177,8 @@ class Race:
     def next(self) -> list[Candidate]:
         """A round: what differs in one thing from the winners so far, taken from each in turn."""
         winners = self.winners()
-        lists = [[one for one in around(each, self.view, self.advice) if one not in self.tried] for each in winners]
+        lists = [[self.with_smooth(one) for one in around(each, self.view, self.advice)] for each in winners]
+        lists = [[one for one in each if one not in self.tried] for each in lists]
         mixed = [
             one for place in range(max(map(len, lists), default=0)) for each in lists for one in each[place : place + 1]
         ]
@@ -198,7 +205,9 @@ class Race:
 
         Unless all are kept, those that do much worse than the best on the newest fold are not tried on older ones.
         """
-        self.tried += batch
+        batch = list(dict.fromkeys(batch))
+        answered = [one for each in batch for one in (each, each.smoothed(False)) if able(one, self.view)]
+        self.tried += [one for one in dict.fromkeys(answered) if one not in self.tried]
         left = list(batch)
         for window in reversed(self.windows):
             engine, fold, inputs = self.engine.child(f"fold-{window}"), None, dict[bool, Inputs]()
@@ -214,8 +223,8 @@ class Race:
             engine.clear()
             left = [one for one in left if one not in self.failed]
             if not keep_all and window == self.windows[-1]:
-                hopeless = {one for one in left if self.behind(one) > HOPELESS}
-                self.dropped |= hopeless
+                hopeless = {one for one in left if min(self.behind(one), self.behind(one.smoothed(False))) > HOPELESS}
+                self.dropped |= hopeless | {one.smoothed(False) for one in hopeless}
                 left = [one for one in left if one not in hopeless]
 
     def behind(self, candidate: Candidate) -> float:
@@ -237,14 +246,18 @@ class Race:
             if squashed not in inputs:
                 inputs[squashed] = pipeline.inputs(fold.graph, engine)
             fitted = pipeline.fit(fold.graph, inputs=inputs[squashed])
-            probability = fitted.predict_proba(fold.graph, inputs=inputs[squashed])
+            said = {unit.candidate: fitted.predict_proba(fold.graph, inputs=inputs[squashed])}
+            if unit.candidate.method.smooth:
+                plain = fitted.predict_proba(fold.graph, inputs=inputs[squashed], smooth=False)
+                said[unit.candidate.smoothed(False)] = plain
         except (Diverged, InputError) as error:
-            if unit.candidate == PLAIN:
+            if unit.candidate.smoothed(False) == PLAIN:
                 raise
             self.failed[unit.candidate] = str(error)
             return
         place = np.searchsorted(pipeline.targets(fold.graph), fold.rows)
-        self.scores.put(unit, probability[place])
+        for candidate, probability in said.items():
+            self.scores.put(replace(unit, candidate=candidate), probability[place])
 
     def aging(self, candidate: Candidate) -> list[Lag]:
         """One model, trained on the older half of the labels at least, and how right it is 1, 2, ... periods later."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.heads import NETWORKS, SPATIAL
+from impact_gnn.heads.trees import ROWS, rounds_of
 from impact_gnn.pipeline import Candidate, Inputs
 from impact_gnn.propagation.smoothing import CHOICES, STEPS
 
@@ -19,8 +20,8 @@ class Effort:
     seeds: int
 
 
-EFFORTS = {"quick": Effort(20, 2, 1), "normal": Effort(80, 2, 2), "thorough": Effort(500, 3, 5)}
-SMALL, GROWTH = 10_000, 0.75  # work grows as labels beyond SMALL to the power of GROWTH
+EFFORTS = {"quick": Effort(30, 2, 1), "normal": Effort(120, 2, 2), "thorough": Effort(600, 3, 4)}
+SMALL, GROWTH = 10_000, 0.5  # work grows as labels beyond SMALL to the power of GROWTH
 
 
 @dataclass(frozen=True)
@@ -61,19 +62,20 @@ def cost(candidate: Candidate, size: Size, model: str) -> float:
     columns = size.features if not method.features else size.features / max(size.hops, 1)
     if method.labels:
         columns += size.classes * size.label_hops
-    snapshots = size.periods if method.snapshot else 1
-    total = 1e-9 * size.edges * columns * snapshots
+    total = 1e-9 * size.edges * columns * (1 + 0.1 * size.periods * method.snapshot)
     if method.smooth:
-        total += 4e-9 * len(CHOICES) * STEPS * (size.edges + size.nodes) * size.classes
+        total += 2e-9 * (len(CHOICES) + 2) * STEPS * (size.edges + size.nodes) * size.classes
     if model in SPATIAL:
-        total += 200 * (6 * size.edges * columns + 12 * size.nodes * columns * NETWORKS[model].hidden) / 2e10
+        total += 30 * (6 * size.edges * columns + 12 * size.nodes * columns * NETWORKS[model].hidden) / 2e10
     elif model in NETWORKS:
-        hidden, branches = NETWORKS[model].hidden, size.hops + (size.label_hops if method.labels else 0)
-        visits = min(200 * size.rows, 1_000_000)
-        total += visits * 6 * hidden * (columns + hidden * branches) / 2e10
-        total *= SLOW.get(model, 1.0)
+        linear, hidden = model == "linear", NETWORKS[model].hidden
+        branches = size.hops + (size.label_hops if method.labels else 0)
+        weights = columns * size.classes if linear else hidden * (columns + hidden * branches)
+        total += min(200 * size.rows, 1_000_000) * 6 * weights / 8e10 * SLOW.get(model, 1.0)
     elif model == "trees":
-        total += 100 * size.classes * (1e-3 + 1e-9 * min(size.rows, 100_000) * max(50.0, 0.2 * columns))
+        rows = min(size.rows, ROWS)
+        trees = size.classes * min(100, 0.8 * rounds_of(rows, columns, size.classes))
+        total += trees * (6e-4 + 7e-9 * rows * max(50.0, 0.2 * columns))
     return total
 
 

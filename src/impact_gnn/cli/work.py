@@ -77,8 +77,8 @@ def run(
     place = engine_option(given, engine, memory, scheduler, scratch or default_scratch)
     with Terminal(errors) as terminal:
         summary = job(
-            given, out, cutoff=cutoff, model=model, candidates=_methods(candidates), effort=effort, folds=folds, seeds=seeds, budget=limit,
-            hops=hops, undirected=not directed, seed=seed, table=table, embedding=embedding,
+            given, out, cutoff=cutoff, model=model, candidates=_methods(candidates), effort=effort, folds=folds,
+            seeds=seeds, budget=limit, hops=hops, undirected=not directed, seed=seed, table=table, embedding=embedding,
             engine=place, progress=terminal, command=shlex.join(["impact", *sys.argv[1:]]),
         )  # fmt: skip
     place.clear()

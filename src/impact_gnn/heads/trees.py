@@ -19,6 +19,11 @@ ROWS = 100_000  # labelled rows from which on a random part is learned from
 PATIENCE = 10
 
 
+def rounds_of(rows: int, columns: float, num_labels: int) -> int:
+    """Rounds of boosting at most."""
+    return int(min(max(WORK / max(rows * columns * num_labels, 1), LEAST_ROUNDS), MOST_ROUNDS))
+
+
 class TreesHead(Head):
     """Gradient boosting; the number of trees is chosen by log-loss on the rows to choose by.
 
@@ -35,8 +40,7 @@ class TreesHead(Head):
         train = split.train
         if len(train) > ROWS:
             train = np.sort(np.random.default_rng(self.options.seed).choice(train, ROWS, replace=False))
-        most = int(WORK / max(len(train) * self.shape.columns * self.shape.num_labels, 1))
-        most = min(max(most, LEAST_ROUNDS), MOST_ROUNDS) if self.options.epochs is None else self.options.epochs
+        most = self.options.epochs or rounds_of(len(train), self.shape.columns, self.shape.num_labels)
         data = lightgbm.Dataset(matrix(task, train), label[train], weight=None if weight is None else weight[train])
         options = self._options(most, len(train))
         if rounds is not None or not len(split.valid):

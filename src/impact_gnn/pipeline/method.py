@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from impact_gnn import checks
 from impact_gnn.checks import InputError
@@ -123,6 +123,10 @@ class Candidate:
         if colon:
             checks.choice("model", model.strip(), HEADS)
         return cls(Method.parse(method), model.strip() or None)
+
+    def smoothed(self, smooth: bool = True) -> Candidate:
+        """The same candidate with or without "smooth", which changes nothing about what is fitted."""
+        return Candidate(replace(self.method, smooth=smooth), self.model)
 
     @property
     def num_parts(self) -> int:

@@ -174,12 +174,13 @@ class Pipeline:
 
     def predict_proba(
         self, graph: TemporalGraph, *, cutoff: int | None = None, inputs: Inputs | None = None,
-        engine: Engine | None = None,
+        engine: Engine | None = None, smooth: bool = True,
     ) -> np.ndarray:  # fmt: skip
         """Probabilities [n, num_labels] of the target nodes, in the order of `targets(graph)`.
 
         The graph may have grown since the fit: weights follow its new last time, and with a later `cutoff` the
-        labels that have become known since are used by label hops and alignments.
+        labels that have become known since are used by label hops and alignments. `smooth=False` gives what a method
+        with "smooth" would say without it.
         """
         fitted = self._fitted()
         at = fitted.cutoff if cutoff is None else cutoff
@@ -191,7 +192,7 @@ class Pipeline:
         inputs = self.inputs(view, engine) if inputs is None else inputs
         task = self._shown(inputs, at, fitted.scales, fitted.head.shape)
         targets = np.searchsorted(self._rows(inputs), self.targets(graph, cutoff=at))
-        if fitted.smoothing is None:
+        if fitted.smoothing is None or not smooth:
             return fitted.head.probabilities(task, targets)
         return self._smoothed(fitted.head, task, inputs, at, [fitted.smoothing], targets)[0]
 
@@ -368,7 +369,7 @@ class Pipeline:
         base = np.zeros((graph.num_nodes, head.shape.num_labels), np.float32)
         base[rows] = head.probabilities(task, np.arange(len(rows)))
         along = ways(graph, self.method.weighting, inputs.engine)
-        return [correct_and_smooth(base, graph.y, along, one, inputs.engine)[rows[wanted]] for one in choices]
+        return [one[rows[wanted]] for one in correct_and_smooth(base, graph.y, along, choices, inputs.engine)]
 
     def _recency(self, time: np.ndarray, label: np.ndarray) -> np.ndarray:
         labelled = time[label >= 0]

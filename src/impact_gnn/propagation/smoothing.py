@@ -8,7 +8,7 @@ or through one node of another type. From shares of the classes instead of a mod
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -32,7 +32,7 @@ class Smoothing:
     smooth: float
 
 
-CHOICES = tuple(Smoothing(a, b) for a in (0.0, 0.5, 0.8) for b in (0.2, 0.5, 0.8))
+CHOICES = tuple(Smoothing(a, b) for a in (0.0, 0.5, 0.8) for b in (0.5, 0.8))
 """What is chosen from on past periods."""
 
 
@@ -46,38 +46,49 @@ def ways(graph: TemporalGraph, weighting: str, engine: Engine) -> Ways:
 
 
 def correct_and_smooth(
-    base: np.ndarray, label: np.ndarray, along: Ways, smoothing: Smoothing, engine: Engine
-) -> np.ndarray:
-    """Probabilities [N, Y] after both steps; `label` [N] is −1 where it must not be seen.
+    base: np.ndarray, label: np.ndarray, along: Ways, choices: Sequence[Smoothing], engine: Engine
+) -> Iterator[np.ndarray]:
+    """Probabilities [N, Y] after both steps, for one smoothing after the other; what they share is computed once.
 
-    Rows of `base` that are zero (nodes that nobody predicts) only pass on what they hear.
+    `label` [N] is −1 where it must not be seen. Rows of `base` that are zero (nodes that nobody predicts) only pass on
+    what they hear.
 
     Example:
         >>> from impact_gnn.engines.memory import Memory
         >>> chain = TemporalGraph(time=[0, 0, 1], edge_index=[[0, 1, 1, 2], [1, 0, 2, 1]])
         >>> base, engine = np.full((3, 2), 0.5, np.float32), Memory()
         >>> along, label = ways(chain, "plain", engine), np.array([1, -1, -1])
-        >>> out = correct_and_smooth(base, label, along, Smoothing(0.5, 0.5), engine)
-        >>> out.argmax(1).tolist()
-        [1, 1, 1]
+        >>> [out.argmax(1).tolist() for out in correct_and_smooth(base, label, along, [Smoothing(0.5, 0.5)], engine)]
+        [[1, 1, 1]]
     """
     known = np.flatnonzero(label >= 0)
     truth = np.zeros((len(known), base.shape[1]), np.float32)
     truth[np.arange(len(known)), label[known]] = 1
-    if smoothing.correct:
-        wrong = np.zeros_like(base)
-        wrong[known] = truth - base[known]
-        usual = np.abs(wrong[known]).sum(1).mean() if len(known) else 0.0
-        spread = _spread(wrong, along, smoothing.correct, engine)
-        size = np.abs(spread).sum(1, keepdims=True)
-        spread *= np.divide(usual, size, out=np.zeros_like(size), where=size > 1e-3)
-        base = np.where(base.sum(1, keepdims=True) > 0, np.clip(base + spread, 0, None), base)
-    if smoothing.smooth:
-        start = base.astype(np.float32, copy=True)
-        start[known] = truth
-        base = _spread(start, along, smoothing.smooth, engine)
-    total = base.sum(1, keepdims=True)
-    return np.divide(base, total, out=np.full_like(base, 1 / base.shape[1]), where=total > 0)
+    before, start = None, base
+    for one in choices:
+        if one.correct != before:
+            start = _corrected(base, known, truth, along, one.correct, engine) if one.correct else base
+            before = one.correct
+        out = start
+        if one.smooth:
+            out = start.astype(np.float32, copy=True)
+            out[known] = truth
+            out = _spread(out, along, one.smooth, engine)
+        total = out.sum(1, keepdims=True)
+        yield np.divide(out, total, out=np.full_like(out, 1 / out.shape[1]), where=total > 0)
+
+
+def _corrected(
+    base: np.ndarray, known: np.ndarray, truth: np.ndarray, along: Ways, share: float, engine: Engine
+) -> np.ndarray:
+    """Errors at the known labels spread, and added to the predictions at the size that errors have."""
+    wrong = np.zeros_like(base)
+    wrong[known] = truth - base[known]
+    usual = np.abs(wrong[known]).sum(1).mean() if len(known) else 0.0
+    spread = _spread(wrong, along, share, engine)
+    size = np.abs(spread).sum(1, keepdims=True)
+    spread *= np.divide(usual, size, out=np.zeros_like(size), where=size > 1e-3)
+    return np.where(base.sum(1, keepdims=True) > 0, np.clip(base + spread, 0, None), base)
 
 
 def _spread(start: np.ndarray, along: Ways, share: float, engine: Engine) -> np.ndarray:
