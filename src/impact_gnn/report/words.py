@@ -105,8 +105,8 @@ def choice(summary: RunSummary) -> list[str]:
     if len(tested.folds) == 1:
         left = "there is one window only, so each half of its nodes was predicted by the blend that the other half made"
     how = (
-        "The candidate with the smallest log-loss was taken first, then, one at a time, whichever lowered the log-loss "
-        "of the mean most, until none did. A window counts half as much as the next newer one. "
+        "Of the candidates with the smallest log-loss the simplest was taken first, then, one at a time, whichever "
+        "lowered the log-loss of the mean most, until none did. A window counts half as much as the next newer one. "
         f"What this gains was measured on windows left out: {left}. What to try was found with all windows, so that "
         "the best may still look a little better than it is."
     )
