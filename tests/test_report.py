@@ -427,7 +427,7 @@ def test_worries_are_drawn_from_the_evidence(whole):
     for sentence in (
         "The budget stopped the search before its work was done. Not tried on every window: sage:plain.",
         "gcn:jjnorm could not be fitted",
-        "The gain over plain, +1.8 points, between −0.9 and +4.4, is less certain than it looks",
+        "The gain over plain is not certain (+1.8 points, between −0.9 and +4.4): it may be none at all",
         "more often right than plain in 2 of 3 windows",
         "held it for 83% in 2006-2007",
         "The accuracy to expect is known roughly only: between 64% and 81%",

@@ -45,7 +45,8 @@ def backtest(summary: RunSummary) -> Iterator[str]:
         yield f"{listed(failed)} could not be fitted and {'was' if len(failed) == 1 else 'were'} left out."
     if tested.decision.reason is Reason.BETTER and gain is not None and gain.low <= 0:
         interval = f"{points(gain.value)} points, between {points(gain.low)} and {points(gain.high)}"
-        yield f"The gain over plain, {interval}, is less certain than it looks: it may be none at all."
+        doubt = "it may be none at all" if gain.value > 0 else "the choice rests on its log-loss alone"
+        yield f"The gain over plain is not certain ({interval}): {doubt}."
     better = [one.accuracy > one.plain for one in tested.checks]
     if summary.choice != KEPT and not all(better):
         where = "windows" if len(tested.folds) > 1 else "halves of the window"
