@@ -116,7 +116,7 @@ def advise(diagnosis: Diagnosis, graph: TemporalGraph) -> Advice:
     start = f"{candidates[0].method} comes first: {candidates[0].reason}."
     if candidates[0].method == Method():
         start = "Nothing speaks for a correction, so plain comes first."
-    order = "The order says what to back-test first; only the back-test decides."
+    order = "The search tries parts in this order around what wins; only the back-test decides."
     return Advice(tuple(candidates), f"{start} Evidence: {verdicts}. {order}")
 
 

@@ -34,18 +34,18 @@ def log_loss(probability: np.ndarray, num_labels: int) -> float:
     return float(-np.log((1 - FLOOR) * probability + FLOOR / num_labels).mean())
 
 
-def blend(true: Sequence[Sequence[np.ndarray]], num_labels: int) -> np.ndarray:
+def blend(true: Sequence[Sequence[np.ndarray]], num_labels: int, weights: np.ndarray | None = None) -> np.ndarray:
     """Weights of candidates, which sum to 1; `true[k][j]` is candidate k's probability of the true label in fold j.
 
-    Folds come oldest first, candidates in the order in which they are preferred among equals. One that adds nothing
-    gets 0.
+    Folds come oldest first and count as `weights` say, by default newer ones more; candidates come in the
+    order in which they are preferred among equals. One that adds nothing gets 0.
 
     Example:
         >>> sure, unsure = np.array([0.9, 0.9, 0.1, 0.9]), np.array([0.4, 0.4, 0.9, 0.4])
         >>> blend([[sure], [unsure], [1 - sure]], 2).round(2).tolist()
         [0.67, 0.33, 0.0]
     """
-    weight = fold_weights(len(true[0]))
+    weight = fold_weights(len(true[0])) if weights is None else weights
 
     def loss(total: Sequence[np.ndarray], count: int) -> float:
         return float(sum(w * log_loss(part / count, num_labels) for w, part in zip(weight, total, strict=True)))

@@ -11,6 +11,7 @@ from impact_gnn.engines import Engine, Memory
 from impact_gnn.graph import TemporalGraph
 
 LEAST_NODES = 20  # labelled, that a period needs to be worth a fold
+LEAST_PAST = 0.25  # share of the labels that should be older than a window
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,8 @@ def windows(graph: TemporalGraph, count: int) -> list[Window]:
     """The last `count` windows of labelled periods before the view's cutoff, oldest first.
 
     A window is as long as the time that targets span (`TemporalGraph.horizon`), so that a fold asks what is asked in
-    the end; windows of several periods overlap by half. One needs enough labelled nodes, and a labelled past.
+    the end. Where too few labels would be left before the next one, windows of several periods overlap by half. One
+    needs enough labelled nodes, and a labelled past.
 
     Example:
         >>> from impact_gnn.data.tsbm import tsbm
@@ -58,7 +60,8 @@ def windows(graph: TemporalGraph, count: int) -> list[Window]:
         first, enough = end - length, sizes[end - length : end].sum() >= LEAST_NODES
         if enough and sizes[:first].sum() >= LEAST_NODES:
             found.append(Window(int(times[first]), int(times[end - 1])))
-        end -= (length + 1) // 2 if enough else 1
+        apart = sizes[: max(end - 2 * length, 0)].sum() >= LEAST_PAST * sizes.sum()
+        end -= (length if apart else (length + 1) // 2) if enough else 1
     if not found:
         raise TooShort(
             f"no labelled period but the first has {LEAST_NODES} labelled nodes, so nothing can be back-tested; "
@@ -80,6 +83,11 @@ def truth_of(graph: TemporalGraph, window: Window) -> np.ndarray:
     """The labels of a window, in the order of its fold's rows."""
     assert graph.y is not None
     return np.array(graph.y[_inside(graph, window)])
+
+
+def times_of(graph: TemporalGraph, window: Window) -> np.ndarray:
+    """The times of a window's labelled nodes, in the same order."""
+    return np.array(graph.time[_inside(graph, window)])
 
 
 def lags_of(graph: TemporalGraph, window: Window) -> np.ndarray:

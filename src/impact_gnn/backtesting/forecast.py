@@ -27,12 +27,13 @@ def forecast(checks: Sequence[FoldCheck], confidence: float, count: int) -> Esti
     """
     if not checks:
         return None
-    weight = fold_weights(len(checks))
+    windows = len({one.window for one in checks})
+    weight = fold_weights(len(checks)) if windows > 1 else np.full(len(checks), 1 / len(checks))
     right, said = (np.array([getattr(one, name) for one in checks]) for name in ("accuracy", "confidence"))
     level = float(weight @ right)
     value = float(np.clip(0.5 * confidence + 0.5 * level, 0, 1))
     missed = float(((right - 0.5 * (said + level)) ** 2).sum())
-    spread = (missed + WORTH * USUAL**2) / (len(checks) + WORTH)
+    spread = (missed * windows / len(checks) + WORTH * USUAL**2) / (windows + WORTH)
     error = math.sqrt(spread + value * (1 - value) / max(count, 1))
-    half = float(stats.t(len(checks) + WORTH).ppf(0.5 + LEVEL / 2)) * error
+    half = float(stats.t(windows + WORTH).ppf(0.5 + LEVEL / 2)) * error
     return Estimate(value, error, max(0.0, value - half), min(1.0, value + half))

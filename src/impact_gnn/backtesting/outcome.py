@@ -73,12 +73,13 @@ class Decision:
         if self.gain is None:
             return f"{self.choice}. Time ran out before anything else was tried on the past."
         low, value, high = (f"{100 * part:+.1f}" for part in (self.gain.low, self.gain.value, self.gain.high))
-        if self.reason is Reason.NONE_BETTER:
-            points = f"{value} points (between {low} and {high})"
-            return (
-                f"{self.choice}. Nothing did better on past periods; the best other, {self.rival}, differs by {points}."
-            )
         folds = f"{self.num_folds} back-tested window{'s' if self.num_folds > 1 else ''}"
+        if self.reason is Reason.NONE_BETTER:
+            other = f"the best other, {self.rival}, differs by {value} points (between {low} and {high})"
+            return f"{self.choice}. Nothing had better probabilities in {folds}; {other}."
+        if self.gain.value <= 0:
+            right = f"as many are right as with plain, or fewer: {value} points, between {low} and {high}"
+            return f"{self.choice}. Its probabilities are better than plain's in {folds}; {right}."
         sure = "" if self.gain.low > 0 else "likely "
         return f"{self.choice}. The gain over plain is {sure}{value} points, between {low} and {high}, in {folds}."
 
@@ -127,7 +128,7 @@ class Backtest:
     def nothing(cls, effort: str) -> Backtest:
         """Of a past too short for any fold."""
         decision = Decision(Choice.single(PLAIN), Reason.TOO_SHORT)
-        return cls([], decision, [], 0.0, False, effort, 0.0, Calibration(), [], [])
+        return cls([], decision, [], 0.0, False, effort, 0.0, Calibration(coverage=1.0), [], [])
 
     @property
     def choice(self) -> Choice:

@@ -140,11 +140,12 @@ class Race:
         place.clear()
         self.allowed = self.size.allowed(EFFORTS[self.effort])
         if self.named is not None:
-            self.allowed = sum(map(self.cost, self.named))
-            self.round(self.named, keep_all=True)
+            named = list(dict.fromkeys(map(self.own, self.named)))
+            self.allowed = sum(map(self.cost, named))
+            self.round(named, keep_all=True)
         else:
-            first = [self.with_smooth(one) for one in handful(self.view)]
-            self.round(self.affordable(first, FIRST_SHARE * self.allowed, LEAST_FIRST), keep_all=True)
+            first = dict.fromkeys(self.with_smooth(one) for one in handful(self.view))
+            self.round(self.affordable(list(first), FIRST_SHARE * self.allowed, LEAST_FIRST), keep_all=True)
             while batch := self.affordable(self.next(), self.allowed - self.work):
                 self.round(batch, keep_all=False)
         verdict = Verdict(self.scores, self.finalists(), self.windows, self.view)
@@ -153,18 +154,22 @@ class Race:
         weights = {member.candidate: member.weight for member in choice.members}
         rows = [self.trial(one, weights.get(one, 0.0)) for one in self.scores.ranked(self.tried)]
         tried = PLAIN in verdict.finalists
-        trust = (verdict.calibration(choice), verdict.checks(choice)) if tried else (Calibration(), [])
-        aging = self.aging(choice.candidates[0]) if tried else []
+        trust = (verdict.calibration(choice), verdict.checks(choice)) if tried else (Calibration(coverage=1.0), [])
+        aging = self.aging(choice.candidates[0]) if tried and not self.out_of_time else []
         folds, seconds = [str(window) for window in self.windows], clock.monotonic() - self.begun
         return Backtest(rows, decision, folds, seconds, not self.out_of_time, self.effort, self.work, *trust, aging)
 
     def cost(self, candidate: Candidate) -> float:
         return self.seeds * len(self.windows) * cost(candidate, self.size, self.pipeline.model)
 
+    def own(self, candidate: Candidate) -> Candidate:
+        """The candidate without a model where it names the pipeline's own: one thing has one name."""
+        return Candidate(candidate.method) if candidate.model == self.pipeline.model else candidate
+
     def with_smooth(self, candidate: Candidate) -> Candidate:
         """The candidate smoothed, where that can be: its fit answers for the unsmoothed one too."""
-        smoothed = candidate.smoothed()
-        return smoothed if able(smoothed, self.view) else candidate
+        smoothed = self.own(candidate.smoothed())
+        return smoothed if able(smoothed, self.view) else self.own(candidate)
 
     def affordable(self, wanted: Sequence[Candidate], work: float, least: int = 0) -> list[Candidate]:
         """As many as the work allows, in order; what is too dear is passed over for what comes after it."""
@@ -216,7 +221,10 @@ class Race:
             for candidate in list(left):
                 for seed in range(self.seeds):
                     unit = Unit(candidate, str(window), seed)
-                    if self.scores.get(unit) is None and not self.out_of_time and candidate not in self.failed:
+                    known = self.recall(unit)
+                    if self.out_of_time or candidate in self.failed:
+                        continue
+                    if not known:
                         fold = fold or fold_of(self.view, window, engine)
                         self.attempt(unit, fold, inputs, engine)
                     self.work += self.cost(candidate) / (self.seeds * len(self.windows))
@@ -229,6 +237,11 @@ class Race:
                 self.dropped |= hopeless | {one.smoothed(False) for one in hopeless}
                 left = [one for one in left if one not in hopeless]
 
+    def recall(self, unit: Unit) -> bool:
+        """Whether a unit was done before, in this run or an earlier one, with all that its fit answers for."""
+        twin = replace(unit, candidate=unit.candidate.smoothed(False))
+        return all(self.scores.get(one) is not None for one in (unit, twin))  # both are read
+
     def behind(self, candidate: Candidate) -> float:
         """How much worse its log-loss on the newest fold is than the best finalist's."""
         newest = self.scores.folds[-1]
@@ -237,7 +250,6 @@ class Race:
 
     def attempt(self, unit: Unit, fold: Fold, inputs: dict[bool, Inputs], engine: Engine) -> None:
         """One fit, unless time is up; a candidate that fails is left out, the others go on."""
-        # What was chosen from must not depend on where the clock stood within a round, so a fit always ends.
         if self.budget is not None and clock.monotonic() - self.begun > self.budget and self.scores.said:
             self.out_of_time = True
             return
@@ -255,7 +267,7 @@ class Race:
         except (Diverged, InputError) as error:
             if unit.candidate.smoothed(False) == PLAIN:
                 raise
-            self.failed[unit.candidate] = str(error)
+            self.failed |= dict.fromkeys([unit.candidate, unit.candidate.smoothed(False)], str(error))
             return
         place = np.searchsorted(pipeline.targets(fold.graph), fold.rows)
         for candidate, probability in said.items():

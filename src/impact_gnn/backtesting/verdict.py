@@ -1,7 +1,8 @@
 """From what candidates said about the past to one choice, its gain and its calibration.
 
 Whatever is claimed about the choice is measured on a window that it was not made by: the blend and its calibration are
-made anew from the other windows. With a single window, halves of its nodes take the place of windows.
+made anew from the other windows, nodes that windows share left out. With a single window, halves of its nodes take the
+place of windows.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from functools import cached_property
 
 import numpy as np
 
-from impact_gnn.backtesting.ensemble import blend, fold_weights, log_loss
-from impact_gnn.backtesting.folds import Window
+from impact_gnn.backtesting.ensemble import LEAST_GAIN, blend, fold_weights, log_loss
+from impact_gnn.backtesting.folds import Window, times_of
 from impact_gnn.backtesting.outcome import PLAIN, Decision, FoldCheck, Reason
 from impact_gnn.backtesting.scores import Scores, mean_and_error
 from impact_gnn.graph import TemporalGraph
@@ -27,7 +28,15 @@ class Piece:
     """Nodes that are left out together: those of a window, or half of them."""
 
     window: Window
-    index: np.ndarray
+    index: np.ndarray  # their places in the fold
+    time: np.ndarray
+
+    def without(self, other: Piece) -> Piece:
+        """What is left when another piece is left out: nodes that both have are in neither."""
+        if self.window == other.window:
+            return self
+        keep = (self.time < other.window.first) | (self.time > other.window.last)
+        return Piece(self.window, self.index[keep], self.time[keep])
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,11 +50,16 @@ class Verdict:
 
     @cached_property
     def pieces(self) -> list[Piece]:
-        sizes = [len(self.scores.truth[str(window)]) for window in self.windows]
-        if len(sizes) > 1:
-            return [Piece(window, np.arange(size)) for window, size in zip(self.windows, sizes, strict=True)]
-        mixed = np.random.default_rng(0).permutation(sizes[0])
-        return [Piece(self.windows[0], np.sort(part)) for part in np.array_split(mixed, 2)]
+        times = [times_of(self.view, window) for window in self.windows]
+        if len(times) > 1:
+            return [Piece(w, np.arange(len(time)), time) for w, time in zip(self.windows, times, strict=True)]
+        mixed = np.random.default_rng(0).permutation(len(times[0]))
+        return [Piece(self.windows[0], np.sort(part), times[0][np.sort(part)]) for part in np.array_split(mixed, 2)]
+
+    @property
+    def weights(self) -> np.ndarray:
+        """What pieces count: newer windows more, halves of one window the same."""
+        return fold_weights(len(self.pieces)) if len(self.windows) > 1 else np.full(2, 0.5)
 
     def decision(self, out_of_time: bool) -> Decision:
         """The blend where it gains on windows that it was not made by, otherwise plain."""
@@ -61,21 +75,22 @@ class Verdict:
         return Decision(choice, Reason.BETTER, best, gain, folds)
 
     def gain(self, k: int) -> tuple[float, float]:
-        """Accuracy over plain's on a piece of the blend made without it, and its standard error."""
-        here = self.walked[k]
-        return mean_and_error(here.probability.argmax(1) == here.truth, self.hits(PLAIN, self.pieces[k]))
+        """Accuracy over plain's on a piece, of the blend made and calibrated without it, and its standard error."""
+        said, _ = self.left_out(k)
+        return mean_and_error(said.argmax(1) == self.walked[k].truth, self.hits(PLAIN, self.pieces[k]))
 
     def worse(self) -> bool:
-        """Whether blends have a greater log-loss than plain on pieces that they were not made by."""
-        num_labels, weight = self.view.num_labels, fold_weights(len(self.pieces))
+        """Whether blends have no clearly smaller log-loss than plain on pieces that they were not made by."""
+        num_labels = self.view.num_labels
         ours = [log_loss(one.probability[np.arange(len(one.truth)), one.truth], num_labels) for one in self.walked]
         plain = [log_loss(self.true(PLAIN, piece), num_labels) for piece in self.pieces]
-        return float(weight @ ours) > float(weight @ plain)
+        return float(self.weights @ ours) > float(self.weights @ plain) - LEAST_GAIN
 
     def chosen(self, pieces: Sequence[Piece]) -> Choice:
         """The blend made by some pieces, oldest first; the simplest candidates are looked at first."""
         order = sorted(self.finalists, key=lambda one: one.num_parts)
-        weights = blend([[self.true(one, piece) for piece in pieces] for one in order], self.view.num_labels)
+        even = None if len(self.windows) > 1 else np.full(len(pieces), 1 / len(pieces))
+        weights = blend([[self.true(one, piece) for piece in pieces] for one in order], self.view.num_labels, even)
         members = [Member(order[k], float(weights[k])) for k in np.argsort(-weights, kind="stable") if weights[k] > 0]
         return Choice(tuple(members))
 
@@ -86,40 +101,40 @@ class Verdict:
     @cached_property
     def walked(self) -> list[Walked]:
         """What was said about every piece by the blend made without it."""
-        out = []
-        weights = fold_weights(len(self.pieces))
-        for k, piece in enumerate(self.pieces):
-            rest = [one for j, one in enumerate(self.pieces) if j != k]
-            out.append(
-                Walked(self.mixed(self.chosen(rest), piece), self.truth(piece), self.prior(piece.window), weights[k])
-            )
-        return out
+        return [
+            self.walk(piece, self.chosen([one.without(piece) for j, one in enumerate(self.pieces) if j != k]), k)
+            for k, piece in enumerate(self.pieces)
+        ]
+
+    def walk(self, piece: Piece, choice: Choice, k: int) -> Walked:
+        said = self.mixed(choice, piece)
+        return Walked(said, self.truth(piece), self.prior(piece.window), float(self.weights[k]))
+
+    def of(self, choice: Choice) -> list[Walked]:
+        """What the choice said; plain, where it is chosen, was not made by any window."""
+        plain = Choice.single(PLAIN)
+        return self.walked if choice != plain else [self.walk(one, plain, k) for k, one in enumerate(self.pieces)]
 
     def calibration(self, choice: Choice) -> Calibration:
-        """Of the choice; plain, where it is chosen, is calibrated by what plain said."""
-        return learned(self.walked if choice != Choice.single(PLAIN) else self.of_plain)
+        return learned(self.of(choice))
 
-    @property
-    def of_plain(self) -> list[Walked]:
-        plain = Choice.single(PLAIN)
-        return [
-            Walked(self.mixed(plain, piece), self.truth(piece), self.prior(piece.window), weight)
-            for piece, weight in zip(self.pieces, fold_weights(len(self.pieces)), strict=True)
-        ]
+    def left_out(self, k: int, walked: Sequence[Walked] | None = None) -> tuple[np.ndarray, Calibration]:
+        """What was said about a piece, calibrated by the others, and how."""
+        walked = self.walked if walked is None else walked
+        calibration = learned([one for j, one in enumerate(walked) if j != k])
+        return calibration.apply(walked[k].probability, walked[k].prior), calibration
 
     def checks(self, choice: Choice) -> list[FoldCheck]:
         """How the choice and its calibration would have done on every piece, made without it."""
-        walked = self.walked if choice != Choice.single(PLAIN) else self.of_plain
-        out = []
-        for k, (piece, here) in enumerate(zip(self.pieces, walked, strict=True)):
-            calibration = learned([one for j, one in enumerate(walked) if j != k])
-            said = calibration.apply(here.probability, here.prior)
-            sets, truth = calibration.sets(said), here.truth
+        out, walked = [], self.of(choice)
+        for k, piece in enumerate(self.pieces):
+            said, calibration = self.left_out(k, walked)
+            sets, truth = calibration.sets(said), walked[k].truth
             out.append(
                 FoldCheck(
                     str(piece.window), len(truth), float((said.argmax(1) == truth).mean()),
                     float(self.hits(PLAIN, piece).mean()), float(said.max(1).mean()),
-                    calibration_error(here.probability, truth), calibration_error(said, truth),
+                    calibration_error(walked[k].probability, truth), calibration_error(said, truth),
                     float(sets[np.arange(len(truth)), truth].mean()), float(sets.sum(1).mean()),
                     reliability(said, truth),
                 )

@@ -127,7 +127,7 @@ def _temperature(folds: Sequence[Walked]) -> float:
     def loss(log_temperature: float) -> float:
         return _mean([_loss(tempered(f.probability, np.exp(log_temperature)), f.truth) for f in folds], folds)
 
-    return float(np.exp(minimize_scalar(loss, bounds=(-1.5, 1.5), method="bounded", options={"xatol": 1e-3}).x))
+    return float(np.exp(minimize_scalar(loss, bounds=(-0.7, 1.5), method="bounded", options={"xatol": 1e-3}).x))
 
 
 def _threshold(calibrated: Sequence[np.ndarray], folds: Sequence[Walked], coverage: float) -> float:
