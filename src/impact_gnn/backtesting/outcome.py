@@ -38,7 +38,7 @@ class Trial:
 
     candidate: Candidate
     accuracy: float | None  # weighted mean over folds, newer ones counting more; None if it was never tried
-    loss: float | None  # log-loss, likewise
+    loss: float | None  # log-loss, geometric mean over folds, likewise
     difference: Estimate | None  # of the accuracy to plain's, paired; None for plain itself
     by_fold: dict[str, float]  # the difference in every fold in which plain was tried too
     num_fits: int

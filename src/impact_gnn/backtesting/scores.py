@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from impact_gnn._store import Store
-from impact_gnn.backtesting.ensemble import fold_weights, log_loss
+from impact_gnn.backtesting.ensemble import fold_weights, log_loss, overall
 from impact_gnn.backtesting.outcome import PLAIN
 from impact_gnn.pipeline import Candidate
 from impact_gnn.statistics import Estimate, combined
@@ -85,9 +85,9 @@ class Scores:
         return math.inf if said is None else log_loss(self.true(candidate, fold), said.shape[1])
 
     def loss(self, candidate: Candidate) -> float | None:
-        """Log-loss, likewise."""
+        """Log-loss over the folds tried, newer ones counting more."""
         folds = self.tried(candidate)
-        return _mean([self.fold_loss(candidate, fold) for fold in folds]) if folds else None
+        return overall([self.fold_loss(candidate, fold) for fold in folds]) if folds else None
 
     def difference(self, candidate: Candidate, *, level: float = 0.95) -> Estimate | None:
         """Accuracy minus plain's, paired by node, combined over folds; None without a fold that has both."""

@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from impact_gnn.backtesting.ensemble import LEAST_GAIN, blend, fold_weights, log_loss
+from impact_gnn.backtesting.ensemble import LEAST_GAIN, blend, fold_weights, log_loss, overall
 from impact_gnn.backtesting.folds import Window, times_of
 from impact_gnn.backtesting.outcome import PLAIN, Decision, FoldCheck, Reason
 from impact_gnn.backtesting.scores import Scores, mean_and_error
@@ -84,7 +84,7 @@ class Verdict:
         num_labels = self.view.num_labels
         ours = [log_loss(one.probability[np.arange(len(one.truth)), one.truth], num_labels) for one in self.walked]
         plain = [log_loss(self.true(PLAIN, piece), num_labels) for piece in self.pieces]
-        return float(self.weights @ ours) > float(self.weights @ plain) - LEAST_GAIN
+        return overall(ours, self.weights) > (1 - LEAST_GAIN) * overall(plain, self.weights)
 
     def chosen(self, pieces: Sequence[Piece]) -> Choice:
         """The blend made by some pieces, oldest first; the simplest candidates are looked at first."""

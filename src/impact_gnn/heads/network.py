@@ -36,6 +36,7 @@ BATCH, LARGEST_BATCH = 4096, 1 << 16
 MOST_STEPS = 100  # of an epoch, from which on batches grow instead
 STEPS = 300
 LEAST_EPOCHS = 5
+PATIENCE = 15  # epochs: with fewer, chance ends the training
 ONE_THREAD = 300_000  # hidden units in a step up to which one thread is quicker: below, threads wait for each other
 
 
@@ -129,7 +130,7 @@ class NetworkHead(Head):
         assert options.lr is not None
         return Training(
             epochs=epochs, lr=options.lr, weight_decay=options.weight_decay, batch_size=batch, seed=options.seed,
-            patience=max(5, epochs // 12), device=options.device, progress=options.progress,
+            patience=max(PATIENCE, epochs // 12), device=options.device, progress=options.progress,
             curriculum=Curriculum(epochs=max(1, epochs // 4)) if options.curriculum else None,
         )  # fmt: skip
 

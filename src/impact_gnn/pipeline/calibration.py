@@ -144,4 +144,5 @@ def _loss(probability: np.ndarray, truth: np.ndarray) -> float:
 
 
 def _mean(losses: Sequence[float], folds: Sequence[Walked]) -> float:
-    return float(np.average(losses, weights=[fold.weight for fold in folds]))
+    """Of the logarithms: a fold that was hard to predict must not decide alone."""
+    return float(np.average(np.log(np.maximum(losses, TINY)), weights=[fold.weight for fold in folds]))
