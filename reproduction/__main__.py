@@ -142,6 +142,17 @@ def leaderboard(
     ))  # fmt: skip
 
 
+@app.command()
+def rules(
+    runs: Annotated[Path, typer.Option(help="Folder of runs named after their graphs.")] = Path("out/leaderboard/runs"),
+    root: Annotated[Path, typer.Option(help="Folder of the graphs.")] = Path("../shared/data"), out: Out = None,
+) -> None:  # fmt: skip
+    """Rules of choice and forecasts, each made by older windows of a run and scored on its newest."""
+    from reproduction.rules import rules as run
+
+    _shown(out or Path("out/rules"), lambda told: run(runs, root=root))
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Runs a command; what a user can mend becomes one sentence and exit code 2."""
     errors = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)

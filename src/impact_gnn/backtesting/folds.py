@@ -12,6 +12,8 @@ from impact_gnn.graph import TemporalGraph
 
 LEAST_NODES = 20  # labelled, that a period needs to be worth a fold
 LEAST_PAST = 0.25  # share of the labels that should be older than a window
+LEAST_EXAMPLES = 10  # labels that a class needs before a window for anybody to have learned it
+LEAST_SEEN = 0.5  # share of a window's nodes whose class could be learned; below, it says little about methods
 
 
 @dataclass(frozen=True)
@@ -40,13 +42,13 @@ def windows(graph: TemporalGraph, count: int) -> list[Window]:
 
     A window is as long as the time that targets span (`TemporalGraph.horizon`), so that a fold asks what is asked in
     the end. Where too few labels would be left before the next one, windows of several periods overlap by half. One
-    needs enough labelled nodes, and a labelled past.
+    needs enough labelled nodes, a labelled past, and most of its nodes in classes that had been seen by then.
 
     Example:
         >>> from impact_gnn.data.tsbm import tsbm
         >>> graph = tsbm(num_nodes=500, num_times=8, num_labels=2, seed=0)
         >>> [str(one) for one in windows(graph.masked(7), 3)], [str(one) for one in windows(graph.masked(6), 2)]
-        (['4', '5', '6'], ['3-4', '4-5'])
+        (['4', '5', '6'], ['2-3', '4-5'])
     """
     if graph.cutoff is None or graph.y is None:
         raise InputError("a back-test needs a view that hides the labels to predict; pass graph.masked(cutoff).")
@@ -54,14 +56,26 @@ def windows(graph: TemporalGraph, count: int) -> list[Window]:
         raise InputError(f"folds={count} must be at least 1.")
     times, sizes = np.unique(graph.time[graph.y >= 0], return_counts=True)
     length = graph.horizon()
+
+    def window(end: int) -> Window | None:
+        """The one that ends before period `end`, if it is worth a fold."""
+        first = end - length
+        if first < 1 or min(sizes[first:end].sum(), sizes[:first].sum()) < LEAST_NODES:
+            return None
+        made = Window(int(times[first]), int(times[end - 1]))
+        return made if end == len(times) or learnable(graph, made).mean() >= LEAST_SEEN else None
+
     found: list[Window] = []
     end = len(times)
     while len(found) < count and end > length:
-        first, enough = end - length, sizes[end - length : end].sum() >= LEAST_NODES
-        if enough and sizes[:first].sum() >= LEAST_NODES:
-            found.append(Window(int(times[first]), int(times[end - 1])))
+        made = window(end)
+        if made is None:
+            end -= 1
+            continue
+        found.append(made)
+        # The next one beside it, or, where that leaves too few labels before it or is no good, overlapping by half.
         apart = sizes[: max(end - 2 * length, 0)].sum() >= LEAST_PAST * sizes.sum()
-        end -= (length if apart else (length + 1) // 2) if enough else 1
+        end -= length if apart and window(end - length) is not None else (length + 1) // 2
     if not found:
         raise TooShort(
             f"no labelled period but the first has {LEAST_NODES} labelled nodes, so nothing can be back-tested; "
@@ -83,6 +97,13 @@ def truth_of(graph: TemporalGraph, window: Window) -> np.ndarray:
     """The labels of a window, in the order of its fold's rows."""
     assert graph.y is not None
     return np.array(graph.y[_inside(graph, window)])
+
+
+def learnable(graph: TemporalGraph, window: Window) -> np.ndarray:
+    """Which of a window's labelled nodes are in classes that had enough examples before it."""
+    assert graph.y is not None
+    before = np.bincount(graph.y[(graph.y >= 0) & (graph.time < window.first)], minlength=graph.num_labels)
+    return before[truth_of(graph, window)] >= LEAST_EXAMPLES
 
 
 def times_of(graph: TemporalGraph, window: Window) -> np.ndarray:

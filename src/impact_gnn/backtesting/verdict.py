@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from impact_gnn.backtesting.ensemble import LEAST_GAIN, blend, fold_weights, log_loss, overall
-from impact_gnn.backtesting.folds import Window, times_of
+from impact_gnn.backtesting.folds import Window, learnable, times_of
 from impact_gnn.backtesting.outcome import PLAIN, Decision, FoldCheck, Reason
 from impact_gnn.backtesting.scores import Scores, mean_and_error
 from impact_gnn.graph import TemporalGraph
@@ -37,6 +37,11 @@ class Piece:
             return self
         keep = (self.time < other.window.first) | (self.time > other.window.last)
         return Piece(self.window, self.index[keep], self.time[keep])
+
+    def only(self, wanted: np.ndarray) -> Piece:
+        """The nodes that are wanted, a mask over the fold; all if none is."""
+        keep = wanted[self.index]
+        return Piece(self.window, self.index[keep], self.time[keep]) if keep.any() else self
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,12 +87,20 @@ class Verdict:
     def worse(self) -> bool:
         """Whether blends have no clearly smaller log-loss than plain on pieces that they were not made by."""
         num_labels = self.view.num_labels
-        ours = [log_loss(one.probability[np.arange(len(one.truth)), one.truth], num_labels) for one in self.walked]
-        plain = [log_loss(self.true(PLAIN, piece), num_labels) for piece in self.pieces]
+        known = [learnable(self.view, piece.window)[piece.index] for piece in self.pieces]
+        ours = [
+            log_loss(one.probability[np.arange(len(one.truth)), one.truth][kept], num_labels)
+            for one, kept in zip(self.walked, known, strict=True)
+        ]
+        plain = [log_loss(self.true(PLAIN, p)[kept], num_labels) for p, kept in zip(self.pieces, known, strict=True)]
         return overall(ours, self.weights) > (1 - LEAST_GAIN) * overall(plain, self.weights)
 
     def chosen(self, pieces: Sequence[Piece]) -> Choice:
-        """The blend made by some pieces, oldest first; the simplest candidates are looked at first."""
+        """The blend made by some pieces, oldest first; the simplest candidates are looked at first.
+
+        Nodes of classes that nobody can have learned by then are left out: there the least sure is the best.
+        """
+        pieces = [piece.only(learnable(self.view, piece.window)) for piece in pieces]
         order = sorted(self.finalists, key=lambda one: one.num_parts)
         even = None if len(self.windows) > 1 else np.full(len(pieces), 1 / len(pieces))
         weights = blend([[self.true(one, piece) for piece in pieces] for one in order], self.view.num_labels, even)
@@ -108,7 +121,8 @@ class Verdict:
 
     def walk(self, piece: Piece, choice: Choice, k: int) -> Walked:
         said = self.mixed(choice, piece)
-        return Walked(said, self.truth(piece), self.prior(piece.window), float(self.weights[k]))
+        weight = float(self.weights[k]) ** 2  # calibration ages faster than the order of candidates
+        return Walked(said, self.truth(piece), self.prior(piece.window), weight)
 
     def of(self, choice: Choice) -> list[Walked]:
         """What the choice said; plain, where it is chosen, was not made by any window."""

@@ -255,6 +255,8 @@ class Pipeline:
     def load(cls, directory: str | Path) -> Pipeline:
         """The pipeline that `save` wrote."""
         root = Path(directory)
+        if (root / "ensemble.json").is_file():
+            raise InputError(f"{root} holds an ensemble; use Ensemble.load, or Pipeline.load of a member in it.")
         content = _files.read_json(root / "pipeline.json")
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             raise InputError(f"{root} does not hold a pipeline; give a directory written by Pipeline.save.")
