@@ -78,7 +78,7 @@ def test_run_leaves_everything_and_four_lines(finished):
     assert "<b>cat</b>" not in (out / "report.html").read_text()
     assert all("cat" in row.split(",")[-1] or "dog" in row.split(",")[-1] for row in rows)
     assert ig.Ensemble.load(out / "model").fitted.cutoff == 2015
-    with pytest.raises(ig.InputError, match="holds an ensemble; use Ensemble.load"):
+    with pytest.raises(ig.InputError, match="holds an ensemble; use Ensemble"):
         ig.Pipeline.load(out / "model")
 
 

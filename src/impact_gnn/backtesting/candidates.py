@@ -166,8 +166,8 @@ def able(candidate: Candidate, graph: TemporalGraph) -> bool:
     if candidate.model == "sehgnn" and not graph.is_hetero:
         return False
     if candidate.model in SPATIAL:
-        plain_parts = {"plain", "pmp", "genpmp", "mmp", "recency", "smooth"}
-        return not graph.is_hetero and graph.x is not None and parts <= plain_parts
+        known = {"plain", "pmp", "genpmp", "mmp", "recency", "smooth", *method.alignment[:1]} - {"pny"}
+        return not graph.is_hetero and graph.x is not None and parts <= known
     if candidate.model == "prior":
         return method.smooth and parts <= {"features", "smooth", "pmp", "genpmp", "mmp", "recency"}
     return not (method.features and graph.x is None)

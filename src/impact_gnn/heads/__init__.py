@@ -15,4 +15,4 @@ def make_head(name: str, shape: Shape, options: HeadOptions) -> Head:
     return (TreesHead if name == "trees" else PriorHead)(shape, options)
 
 
-__all__ = ["HEADS", "NETWORKS", "SPATIAL", "Head", "HeadOptions", "Shape", "make_head"]
+__all__ = ["HEADS", "NETWORKS", "SPATIAL", "Head", "HeadOptions", "NetworkHead", "Shape", "make_head"]

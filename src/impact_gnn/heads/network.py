@@ -82,6 +82,15 @@ class NetworkHead(Head):
         )
         super().__init__(shape, options)
         self.model: nn.Module | None = None
+        self.align: nn.Module | None = None  # of the messages of a spatial network
+
+    def aligned(self, align: nn.Module | None) -> None:
+        """Messages are aligned by this layer from now on, which belongs to one graph; what was learned stays."""
+        self.align = align
+        if self.model is not None:
+            learned, self.model = self.model.state_dict(), self._build()
+            self.model.load_state_dict(learned)
+            self.model.eval()
 
     def fit(
         self, task: Task, label: np.ndarray, split: Split, *, weight: np.ndarray | None = None,
@@ -114,7 +123,7 @@ class NetworkHead(Head):
         shape, options = self.shape, self.options
         make: Any = NETWORKS[self.name].build
         if self.name in SPATIAL:
-            return make(shape.hops[0], shape.num_labels, options.hidden, dropout=options.dropout)
+            return make(shape.hops[0], shape.num_labels, options.hidden, dropout=options.dropout, align=self.align)
         extra: dict[str, Any] = {"groups": shape.groups} if self.name == "rphgnn" else {}
         return make(
             shape.hops, shape.num_labels, options.hidden, label_channels=shape.label_hops, dropout=options.dropout,

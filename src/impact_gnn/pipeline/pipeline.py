@@ -16,11 +16,11 @@ from impact_gnn import _files, checks
 from impact_gnn._codec import decode, encode
 from impact_gnn._version import __version__
 from impact_gnn.checks import InputError
-from impact_gnn.engines.base import Engine, mapped_hop, position_blocks
+from impact_gnn.engines.base import Engine, mapped_hop, position_blocks, time_table
 from impact_gnn.engines.memory import Memory
 from impact_gnn.graph import TemporalGraph
-from impact_gnn.heads import HEADS, SPATIAL, Head, HeadOptions, Shape, make_head
-from impact_gnn.nn import Epoch, GraphTask, HopTask, Propagation, Split, Task, split_rows
+from impact_gnn.heads import HEADS, SPATIAL, Head, HeadOptions, NetworkHead, Shape, make_head
+from impact_gnn.nn import Epoch, GraphTask, HopTask, Propagation, Split, Task, align_layer, split_rows
 from impact_gnn.pipeline.inputs import Inputs
 from impact_gnn.pipeline.method import Method
 from impact_gnn.propagation.hops import own_relation
@@ -155,7 +155,7 @@ class Pipeline:
             # Rows to choose by must look like targets, so inputs are made as if their labels were unknown.
             before = int(view.time[chosen_rows.valid].min())
             task, scales = self._task(inputs, before, split.train)
-            head = self._head(task, inputs, view.num_labels, progress)
+            head = self._head(task, inputs, before, progress)
             head.fit(task, label, split, weight=weight)
             rounds, valid_score = head.rounds, head.valid_score
             if self.method.smooth:
@@ -165,7 +165,7 @@ class Pipeline:
         if self.refit or len(labelled) == 1:
             everything = Split(np.flatnonzero(label >= 0), np.empty(0, np.int64))
             task, scales = self._task(inputs, cutoff, everything.train)
-            head = self._head(task, inputs, view.num_labels, progress)
+            head = self._head(task, inputs, cutoff, progress)
             head.fit(task, label, everything, weight=weight, rounds=rounds)
         names = None if graph.label_names is None else tuple(graph.label_names)
         done = head.rounds if rounds is None else rounds
@@ -191,6 +191,7 @@ class Pipeline:
         view = graph.masked(at)
         inputs = self.inputs(view, engine) if inputs is None else inputs
         task = self._shown(inputs, at, fitted.scales, fitted.head.shape)
+        self._align(fitted.head, inputs, at)
         targets = np.searchsorted(self._rows(inputs), self.targets(graph, cutoff=at))
         if fitted.smoothing is None or not smooth:
             return fitted.head.probabilities(task, targets)
@@ -313,9 +314,17 @@ class Pipeline:
         )  # fmt: skip
         return make_head(self.model, shape, options)
 
-    def _head(self, task: Task, inputs: Inputs, num_labels: int, progress: Callable[[Epoch], None] | None) -> Head:
+    def _head(self, task: Task, inputs: Inputs, cutoff: int, progress: Callable[[Epoch], None] | None) -> Head:
         groups = [1] if self.model in SPATIAL else inputs.groups(self.method)
-        return self._made(Shape(*_widths(task), num_labels, groups), progress)
+        head = self._made(Shape(*_widths(task), inputs.view.num_labels, groups), progress)
+        self._align(head, inputs, cutoff)
+        return head
+
+    def _align(self, head: Head, inputs: Inputs, cutoff: int) -> None:
+        """A spatial network's messages are aligned within it, by what is known of this graph before `cutoff`."""
+        if isinstance(head, NetworkHead) and self.model in SPATIAL and self.method.alignment:
+            view, weighting = inputs.graph.masked(cutoff), self.method.weighting
+            head.aligned(align_layer(self.method.alignment[0], view, table=time_table(view, weighting)))
 
     def _task(self, inputs: Inputs, cutoff: int, rows: np.ndarray) -> tuple[Task, list[Scale]]:
         """What the head learns from when labels are known before `cutoff`, scaled by the rows it learns from."""
@@ -345,8 +354,10 @@ class Pipeline:
         return task
 
     def _graph_task(self, inputs: Inputs, scale: Scale) -> GraphTask:
-        if self.method.labels or self.method.alignment or self.method.snapshot or self.method.ends:
-            raise InputError(f"{self.model} takes a weighting, 'recency' and 'smooth', not {str(self.method)!r}.")
+        method = self.method
+        if method.labels or len(method.alignment) > 1 or method.snapshot or method.ends or method.features:
+            known = "a weighting, one alignment, 'recency', 'curriculum' and 'smooth'"
+            raise InputError(f"{self.model} takes {known}, not {str(method)!r}.")
         graph = inputs.graph
         loops = self.model != "sage"  # GraphSAGE has a term of its own for the node itself
         operator = inputs.engine.operator(graph, own_relation(graph), weighting=self.method.weighting, self_loop=loops)
