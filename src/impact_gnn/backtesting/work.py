@@ -62,9 +62,11 @@ def cost(candidate: Candidate, size: Size, model: str) -> float:
     columns = size.features if not method.features else size.features / max(size.hops, 1)
     if method.labels:
         columns += size.classes * size.label_hops
-    total = 1e-9 * size.edges * columns * (1 + 0.1 * size.periods * method.snapshot)
+    total = EACH + 1e-9 * size.edges * columns * (1 + 0.1 * size.periods * method.snapshot)
     if method.smooth:
         total += 2e-9 * (len(CHOICES) + 2) * STEPS * (size.edges + size.nodes) * size.classes
+    if model in NETWORKS:
+        total += STEPS_OF_A_FIT
     if model in SPATIAL:
         total += 30 * (6 * size.edges * columns + 12 * size.nodes * columns * NETWORKS[model].hidden) / 2e10
     elif model in NETWORKS:
@@ -79,6 +81,7 @@ def cost(candidate: Candidate, size: Size, model: str) -> float:
     return total
 
 
+EACH, STEPS_OF_A_FIT = 0.2, 0.8  # what a fit costs on the smallest graph: hops and folds, and the steps of a network
 SLOW = {"sehgnn": 6.0, "rphgnn": 3.0, "gamlp": 2.0}  # models whose steps cost more than their matrices say
 
 
