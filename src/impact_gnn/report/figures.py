@@ -91,7 +91,8 @@ def forest(rows: Sequence[Trial]) -> Figure | None:
     caption = "Disc: difference over all back-tested windows; bar: its 95% interval; ticks: single windows."
     caption += " What is in the choice is bold." if any(bold) else ""
     keys = key("better than plain", PALETTE[0]), key("cannot be told apart", FAINT), key("worse", PALETTE[1])
-    with drawn(title, caption, keys, height=50 + 19 * len(known)) as (figure, ax):
+    width = 230 + 5.2 * max(len(str(row.candidate)) for row, _ in known)  # the names stand beside the picture
+    with drawn(title, caption, keys, width=max(360, width), height=50 + 19 * len(known)) as (figure, ax):
         ax.axvline(0, color=INK, linewidth=1)
         for place, (row, _) in enumerate(known):
             colour = PALETTE[0] if low[place] > 0 else PALETTE[1] if high[place] < 0 else FAINT

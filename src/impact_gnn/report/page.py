@@ -9,7 +9,7 @@ import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from impact_gnn import _files
-from impact_gnn.backtesting import Status
+from impact_gnn.backtesting import PLAIN, Status
 from impact_gnn.backtesting.ensemble import fold_weights
 from impact_gnn.diagnostics import Diagnosis
 from impact_gnn.diagnostics.models import Share
@@ -18,6 +18,7 @@ from impact_gnn.report.numbers import number, percent
 from impact_gnn.report.summary import RunSummary
 from impact_gnn.report.worries import worries
 
+MOST_ROWS = 10  # candidates that are shown at once, with the chosen and plain
 MOST_LABELS = 12  # whose counts are shown at once; the others are one click away
 ASSUMPTIONS = (
     "Every period has the same mix of labels.",
@@ -44,6 +45,7 @@ def render(summary: RunSummary) -> str:
     labels = figures.Labels(list(summary.predictions.labels), order)
     # With nothing but plain tried in full, everything that was not dropped is shown at once.
     first = tested.full if len(tested.full) > 1 else [r for r in tested.rows if r.status in (Status.FULL, Status.PART)]
+    first = [row for place, row in enumerate(first) if place < MOST_ROWS or row.weight or row.candidate == PLAIN]
     rest = [row for row in tested.rows if row not in first]
     counts = sorted(summary.predictions.labels.items(), key=lambda pair: -pair[1])
     drawn = [
