@@ -1,6 +1,5 @@
 """`python -m reproduction`: the commands; what they need is imported when they run."""
 
-import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -109,20 +108,6 @@ def gamma(
     )  # fmt: skip
     table = _shown(place, lambda told: study.run(place, workers=workers, progress=told))
     plots.write(gain_figure(table, rows), place / "figure-gamma.png", place / "figure-gamma.svg")
-
-
-@app.command()
-def real_graphs(
-    names: Annotated[list[str] | None, typer.Argument(help="By default all that are there.")] = None,
-    root: Annotated[Path, typer.Option(help="Folder of the real graphs.")] = Path("../shared/data"), seeds: Seeds = 5,
-    run_options: Annotated[str, typer.Option(help='Further options of impact run, such as "--budget 5m".')] = "",
-    out: Out = None,
-) -> None:  # fmt: skip
-    """`impact run` on real graphs whose recent labels are taken away, scored afterwards."""
-    from reproduction.real_graphs import real_graphs as run
-
-    place, options = out or Path("out/real"), shlex.split(run_options)
-    _shown(place, lambda told: run(place, root=root, names=names, options=options, seeds=seeds, progress=told))
 
 
 @app.command()
