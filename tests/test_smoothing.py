@@ -98,6 +98,11 @@ def test_known_labels_help_and_hidden_ones_never_matter():
     assert np.array_equal(again.predict_proba(hidden), smooth.predict_proba(graph))
 
 
+def test_what_does_not_fit_is_refused_before_it_is_made(graph, tmp_path):
+    with pytest.raises(ig.InputError, match="of predictions in memory, more than this engine may take"):
+        ways(graph, "plain", Disk(tmp_path, memory="1kB"))
+
+
 def test_no_way_between_targets_is_refused_and_no_edge_is_nothing_to_hear():
     nodes = {"a": {"x": np.ones((4, 1)), "y": [0, 1, 0, 1], "time": [0, 0, 1, 1]}, "b": {"num_nodes": 2}}
     apart = ig.TemporalGraph.hetero(nodes=nodes, edges={("b", "of", "b"): [[0], [1]]}, target="a")

@@ -11,12 +11,13 @@ import numpy as np
 import torch
 
 from impact_gnn import _native
+from impact_gnn.engines.base import position_blocks
 from impact_gnn.heads.base import Head, matrix
 from impact_gnn.nn import Split, Task
 
 MOST_ROUNDS, LEAST_ROUNDS = 200, 20
 WORK = 6e9  # values looked at in one fit (rounds · classes · rows · columns), by which the rounds are bounded
-ROWS = 100_000  # labelled rows from which on a random part is learned from
+ROWS = 100_000  # labelled rows that are learned from, and chosen by, at most
 PATIENCE = 10
 ONE_THREAD = 1_000_000  # values of the matrix below which one thread is quicker
 
@@ -39,27 +40,30 @@ class TreesHead(Head):
         self, task: Task, label: np.ndarray, split: Split, *, weight: np.ndarray | None = None,
         rounds: int | None = None,
     ) -> None:  # fmt: skip
-        train = split.train
-        if len(train) > ROWS:
-            train = np.sort(np.random.default_rng(self.options.seed).choice(train, ROWS, replace=False))
+        train, chosen_by = self._some(split.train), self._some(split.valid)
         most = self.options.epochs or rounds_of(len(train), self.shape.columns, self.shape.num_labels)
         data = lightgbm.Dataset(matrix(task, train), label[train], weight=None if weight is None else weight[train])
         options = self._options(most, len(train))
-        if rounds is not None or not len(split.valid):
+        if rounds is not None or not len(chosen_by):
             self.rounds = most if rounds is None else rounds
             self.booster = lightgbm.train(options, data, self.rounds)
             return
-        valid = lightgbm.Dataset(matrix(task, split.valid), label[split.valid], reference=data)
+        valid = lightgbm.Dataset(matrix(task, chosen_by), label[chosen_by], reference=data)
         stop = lightgbm.early_stopping(PATIENCE, verbose=False)
         self.booster = lightgbm.train(options, data, most, valid_sets=[valid], callbacks=[stop])
         self.rounds = max(self.booster.best_iteration, 1)
-        guess = self.probabilities(task, split.valid).argmax(1)
-        self.valid_score = float((guess == label[split.valid]).mean())
+        guess = self.probabilities(task, chosen_by).argmax(1)
+        self.valid_score = float((guess == label[chosen_by]).mean())
 
     def probabilities(self, task: Task, rows: np.ndarray) -> np.ndarray:
         assert self.booster is not None
-        raw = self.booster.predict(matrix(task, rows), num_threads=_threads(len(rows) * self.shape.columns))
-        return np.asarray(raw, np.float32).reshape(len(rows), -1)
+        out, threads = (
+            np.empty((len(rows), self.shape.num_labels), np.float32),
+            _threads(len(rows) * self.shape.columns),
+        )
+        for part in position_blocks(len(rows)):  # hops may be in files, and larger than memory
+            out[part] = self.booster.predict(matrix(task, rows[part]), num_threads=threads)
+        return out
 
     def arrays(self) -> dict[str, np.ndarray]:
         assert self.booster is not None
@@ -68,6 +72,12 @@ class TreesHead(Head):
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         self.booster = lightgbm.Booster(model_str=arrays["trees"].tobytes().decode())
+
+    def _some(self, rows: np.ndarray) -> np.ndarray:
+        """All rows, or as many at random as are learned from at most."""
+        if len(rows) <= ROWS:
+            return rows
+        return np.sort(np.random.default_rng(self.options.seed).choice(rows, ROWS, replace=False))
 
     def _options(self, rounds: int, num_rows: int) -> dict[str, Any]:
         return {

@@ -379,9 +379,9 @@ class Pipeline:
         """Probabilities of the rows `wanted` after every smoothing, when labels are known before `cutoff`."""
         rows, graph = self._rows(inputs), inputs.graph.masked(cutoff)
         assert graph.y is not None
+        along = ways(graph, self.method.weighting, inputs.engine)
         base = np.zeros((graph.num_nodes, head.shape.num_labels), np.float32)
         base[rows] = head.probabilities(task, np.arange(len(rows)))
-        along = ways(graph, self.method.weighting, inputs.engine)
         return [one[rows[wanted]] for one in correct_and_smooth(base, graph.y, along, choices, inputs.engine)]
 
     def _recency(self, time: np.ndarray, label: np.ndarray) -> np.ndarray:

@@ -37,7 +37,16 @@ CHOICES = tuple(Smoothing(a, b) for a in (0.0, 0.5, 0.8) for b in (0.5, 0.8))
 
 
 def ways(graph: TemporalGraph, weighting: str, engine: Engine) -> Ways:
-    """The operations that lead from the target type to itself: directly, or in through another type and back."""
+    """The operations that lead from the target type to itself: directly, or in through another type and back.
+
+    Refuses a graph whose predictions, a few times over, are more than the engine may hold in memory.
+    """
+    size = 16 * graph.num_nodes * graph.num_labels
+    if not engine.fits(size):
+        raise InputError(
+            f"smoothing holds {size / 1e9:.1f} GB of predictions in memory, more than this engine may take; give more "
+            f"memory or drop 'smooth'."
+        )
     through = [path for path in metapaths(graph, 2, start=graph.target) if len(path) == 1 or path[0][2] != graph.target]
     if not through:
         raise InputError("no edges lead from a target node to another, directly or through one node; drop 'smooth'.")
@@ -92,9 +101,6 @@ def _corrected(
 
 
 def _spread(start: np.ndarray, along: Ways, share: float, engine: Engine) -> np.ndarray:
-    if not engine.fits(4 * start.nbytes):
-        size = f"{4 * start.nbytes / 1e9:.1f} GB"
-        raise InputError(f"smoothing holds {size} of predictions in memory, more than this engine may take; drop it.")
     out = start
     for _ in range(STEPS):
         heard = _mean([engine.hops(path, out, dtype=np.float32)[-1] for path in along])
