@@ -291,7 +291,9 @@ def test_the_forecast_holds_what_comes():
     inside = 0
     for _ in range(500):
         level = 0.7 + 0.05 * rng.normal(size=4)
-        checks = [FoldCheck("w", 500, right, 0.5, 0.7, 0.0, 0.0, 0.9, 1.0, []) for right in level[:3]]
+        checks = [
+            FoldCheck(f"{k}", 500, right, right, 0.5, 0.7, 0.0, 0.0, 0.9, 1.0, []) for k, right in enumerate(level[:3])
+        ]
         expected = forecast(checks, 0.7, 2000)
         inside += expected.low <= level[3] <= expected.high
     assert 0.85 < inside / 500 < 0.99

@@ -81,7 +81,7 @@ def changed(value, **changes):
 def check(window, accuracy, **changes):
     """A past window in which all went as it should."""
     bins = [Bin(0.4, 0.5, 0.52), Bin(0.6, 0.8, 0.79)]
-    return replace(FoldCheck(window, 80, accuracy, 0.61, accuracy, 0.08, 0.02, 0.9, 1.6, bins), **changes)
+    return replace(FoldCheck(window, 80, accuracy, accuracy, 0.61, accuracy, 0.08, 0.02, 0.9, 1.6, bins), **changes)
 
 
 def outcome():

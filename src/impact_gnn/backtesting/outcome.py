@@ -91,6 +91,7 @@ class FoldCheck:
     window: str
     count: int  # labelled nodes
     accuracy: float
+    fitted: float  # accuracy of the choice itself, which was made by this window too
     plain: float  # accuracy of plain
     confidence: float  # mean calibrated probability of the predicted label
     error_before: float  # expected calibration error, raw

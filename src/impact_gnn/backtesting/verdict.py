@@ -130,7 +130,8 @@ class Verdict:
         return self.walked if choice != plain else [self.walk(one, plain, k) for k, one in enumerate(self.pieces)]
 
     def calibration(self, choice: Choice) -> Calibration:
-        return learned(self.of(choice))
+        """By what the choice itself says about all windows: other blends are more or less sure of themselves."""
+        return learned([self.walk(piece, choice, k) for k, piece in enumerate(self.pieces)])
 
     def left_out(self, k: int, walked: Sequence[Walked] | None = None) -> tuple[np.ndarray, Calibration]:
         """What was said about a piece, calibrated by the others, and how."""
@@ -144,9 +145,10 @@ class Verdict:
         for k, piece in enumerate(self.pieces):
             said, calibration = self.left_out(k, walked)
             sets, truth = calibration.sets(said), walked[k].truth
+            fitted = float((self.mixed(choice, piece).argmax(1) == truth).mean())
             out.append(
                 FoldCheck(
-                    str(piece.window), len(truth), float((said.argmax(1) == truth).mean()),
+                    str(piece.window), len(truth), float((said.argmax(1) == truth).mean()), fitted,
                     float(self.hits(PLAIN, piece).mean()), float(said.max(1).mean()),
                     calibration_error(walked[k].probability, truth), calibration_error(said, truth),
                     float(sets[np.arange(len(truth)), truth].mean()), float(sets.sum(1).mean()),

@@ -145,7 +145,7 @@ def trust(summary: RunSummary) -> list[str]:
     return [
         f"{percent(right.value)} of the predictions are expected to be right, between {percent(right.low)} and "
         f"{percent(right.high)} (90% interval). Half of that is what the probabilities of the nodes to predict say "
-        f"({percent(result.mean_probability)} on average), half the level of the newest past "
+        f"({percent(result.mean_probability)} on average), half how many were right in the newest past "
         "window. The interval follows from how far past windows lay from what the same rule says about them; as they "
         f"are few, a usual {100 * USUAL:.0f} points count too.",
         f"Probabilities were made {to} sure (temperature {number(learned.temperature, 2)}){shares}. In the past they "
