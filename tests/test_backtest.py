@@ -15,7 +15,7 @@ from impact_gnn.backtesting.outcome import FoldCheck
 from impact_gnn.backtesting.verdict import Verdict
 from impact_gnn.backtesting.work import EFFORTS, Size, cost
 from impact_gnn.checks import TooShort
-from impact_gnn.engines import Memory
+from impact_gnn.engines import Disk, Memory
 from impact_gnn.nn import Diverged
 from impact_gnn.pipeline import Candidate, Choice, Pipeline
 from impact_gnn.statistics import Estimate, combined, paired
@@ -353,3 +353,13 @@ def test_one_thing_has_one_name(graph):
     outcome = ig.backtest(graph, candidates=["sign:labels", "labels", "sign:plain"], folds=1, cutoff=5, pipeline=QUICK)
     assert [str(row.candidate) for row in outcome.rows].count("labels") == 1
     assert len(outcome.rows) == 2
+
+
+def test_every_head_gives_the_same_on_disk(graph, tmp_path):
+    """Hops in files, models over hops and over the graph, smoothing: the engine changes nothing."""
+    names = ["trees:labels+smooth", "gcn:pmp+smooth", "linear:snapshot+labels", "prior:features+smooth"]
+    options = {"candidates": names, "folds": 1, "cutoff": 5, "pipeline": QUICK}
+    inside, outside = ig.backtest(graph, **options), ig.backtest(graph, engine=Disk(tmp_path, memory="20MB"), **options)
+    assert [row.error for row in outside.rows] == [None] * len(outside.rows)
+    for row in inside.rows:
+        assert outside.row(row.candidate).loss == pytest.approx(row.loss, abs=1e-3)

@@ -7,7 +7,7 @@ import impact_gnn as ig
 from impact_gnn.heads import HEADS, HeadOptions, Shape, make_head
 from impact_gnn.heads.trees import LEAST_ROUNDS, MOST_ROUNDS, rounds_of
 from impact_gnn.nn import HopTask, Split
-from impact_gnn.pipeline import Pipeline
+from impact_gnn.pipeline import Inputs, Method, Pipeline
 
 OVER_HOPS = [name for name in HEADS if name not in ("gcn", "sage", "gat", "prior")]
 
@@ -91,6 +91,21 @@ def test_spatial_networks_are_models_of_the_pipeline(model, method, tmp_path):
     assert np.array_equal(scrambled.predict_proba(graph), said)
     with pytest.raises(ig.InputError, match=f"{model} takes a weighting, one alignment"):
         Pipeline(model, "labels", cutoff=4, epochs=1).fit(graph)
+
+
+def test_degrees_count_edges_and_known_labels():
+    graph = ig.TemporalGraph(
+        x=np.zeros((5, 1)), y=[0, 1, 0, 1, 1], time=[0, 0, 1, 2, 2], edge_index=[[0, 1, 2, 3, 4], [2, 2, 3, 4, 0]]
+    ).masked(2)
+    inputs = Inputs(graph)
+    (_, counted), _ = inputs.shown(Method.parse("degrees+features"), 2)
+    out, into, known_out, known_into = np.expm1(np.asarray(counted)).T.round()
+    assert out.tolist() == [1, 1, 1, 1, 1]
+    assert into.tolist() == [1, 0, 2, 1, 1]
+    assert known_out.tolist() == [1, 1, 0, 0, 1]  # 2 → 3 and 3 → 4 end at targets
+    assert known_into.tolist() == [0, 0, 2, 1, 0]
+    (_, earlier), _ = inputs.shown(Method.parse("degrees+features"), 1)
+    assert np.expm1(np.asarray(earlier))[3, 3].round() == 0  # the label of node 2 is not known yet then
 
 
 def test_a_graph_without_features_is_seen_by_its_degrees():

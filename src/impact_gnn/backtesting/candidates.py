@@ -26,7 +26,7 @@ HANDFUL = (
 MODELS_AROUND = ("trees", None, "sign-wide", "linear", "sign-light", "gamlp", "sage", "gat", "sehgnn")
 PARTS_AROUND = (
     "recency", "labels", "pmp", "genpmp", "snapshot", "snapshot+lags", "center", "standardize", "jjnorm",
-    "mmp", "ends", "features",
+    "degrees", "mmp", "ends", "features",
 )  # fmt: skip
 ASYMMETRIC = 0.1  # from this share on, past and future neighbours count as different
 UNEVEN = 0.05  # how much more the sizes of periods must explain to count
@@ -157,6 +157,8 @@ def able(candidate: Candidate, graph: TemporalGraph) -> bool:
     timeless = {kind for kind, part in graph.nodes.items() if part.time is None}
     timed = any(not timeless & {source, end} for source, _, end in touching)
     through = any(timeless & {source, end} for source, _, end in touching)
+    if method.degrees and candidate.model in (*SPATIAL, "prior"):
+        return False
     if not touching and parts - {"plain", "recency", "features"}:
         return False
     if parts & {"pmp", "genpmp", "mmp"} and not (method.ends or timed):

@@ -12,7 +12,7 @@ from impact_gnn.weighting import METHODS
 ALIGNMENTS = ("center", "standardize", "jjnorm", "pny")
 """Alignments in the order in which they are applied."""
 
-EXTRAS = ("labels", "snapshot", "lags", "ends", "recency", "curriculum", "features", "smooth")
+EXTRAS = ("labels", "snapshot", "lags", "ends", "recency", "curriculum", "features", "degrees", "smooth")
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ class Method:
         recency: Lets recent labels count more in the loss.
         curriculum: Trains on easy labels first.
         features: The model sees the features only, no graph.
+        degrees: Shows how many edges a node has, and how many lead to a known label.
         smooth: What the model says is corrected and smoothed along the edges, with the same weighting.
 
     Example:
@@ -47,6 +48,7 @@ class Method:
     recency: bool = False
     curriculum: bool = False
     features: bool = False
+    degrees: bool = False
     smooth: bool = False
 
     @classmethod
