@@ -10,6 +10,7 @@ from impact_gnn.pipeline.calibration import Bin
 from impact_gnn.statistics import Estimate
 
 PLAIN = Candidate()  # what every candidate is held against
+MOST_ROWS = 20  # of a table that is printed, besides the chosen and plain
 
 
 class Status(str, Enum):
@@ -152,14 +153,16 @@ class Backtest:
         return sum(check.count * check.accuracy for check in self.checks) / total if total else None
 
     def __str__(self) -> str:
-        lines = [f"{'candidate':<28} {'accuracy':>8} {'log-loss':>8} {'minus plain':>26}  weight"]
-        for row in self.rows:
+        shown = [row for k, row in enumerate(self.rows) if k < MOST_ROWS or row.weight or row.candidate == PLAIN]
+        width = max([len(str(row.candidate)) for row in shown], default=9)
+        lines = [f"{'candidate':<{width}} {'accuracy':>8} {'log-loss':>8} {'minus plain':>26}  weight"]
+        for row in shown:
             accuracy = "" if row.accuracy is None else f"{row.accuracy:.4f}"
             loss = "" if row.loss is None else f"{row.loss:.3f}"
             difference = "" if row.difference is None else repr(row.difference)
-            weight = f"{row.weight:.0%}" if row.weight else ""
+            numbers = f"{accuracy:>8} {loss:>8} {difference:>26}  {f'{row.weight:.0%}' if row.weight else '':<6}"
             ending = "" if row.status is Status.FULL else row.ending
-            lines.append(
-                f"{row.candidate!s:<28} {accuracy:>8} {loss:>8} {difference:>26}  {weight:<6} {ending}".rstrip()
-            )
+            lines.append(f"{row.candidate!s:<{width}} {numbers} {ending}".rstrip())
+        if len(shown) < len(self.rows):
+            lines.append(f"... and {len(self.rows) - len(shown)} more that did worse or were not tried")
         return "\n".join([*lines, f"Chosen: {self.decision}"])
