@@ -18,7 +18,7 @@ from impact_gnn import checks
 from impact_gnn._progress import Progress, watched
 from impact_gnn._store import Store
 from impact_gnn.backtesting.candidates import Advice, able, around, handful
-from impact_gnn.backtesting.ensemble import MEMBERS, blend
+from impact_gnn.backtesting.ensemble import blend
 from impact_gnn.backtesting.folds import Fold, Window, fold_of, lags_of, longest_window, truth_of, windows
 from impact_gnn.backtesting.outcome import PLAIN, Backtest, Lag, Status, Trial
 from impact_gnn.backtesting.scores import Scores, Unit
@@ -196,11 +196,10 @@ class Race:
         finalists = self.finalists()
         if not finalists:
             return []
-        weights = blend(
-            [[self.scores.true(one, fold) for fold in self.scores.folds] for one in finalists], self.view.num_labels
-        )
+        true = [[self.scores.true(one, fold) for fold in self.scores.folds] for one in finalists]
+        weights = blend(true, self.view.num_labels, fits=[one.smoothed(False) for one in finalists])
         members = [finalists[k] for k in np.argsort(-weights, kind="stable") if weights[k] > 0]
-        return list(dict.fromkeys([*members, *finalists]))[: max(WINNERS, min(len(members), MEMBERS))]
+        return list(dict.fromkeys([*members, *finalists]))[:WINNERS]
 
     def finalists(self) -> list[Candidate]:
         """Candidates tried on every fold, the best first."""

@@ -103,7 +103,8 @@ class Verdict:
         pieces = [piece.only(learnable(self.view, piece.window)) for piece in pieces]
         order = sorted(self.finalists, key=lambda one: one.num_parts)
         even = None if len(self.windows) > 1 else np.full(len(pieces), 1 / len(pieces))
-        weights = blend([[self.true(one, piece) for piece in pieces] for one in order], self.view.num_labels, even)
+        true = [[self.true(one, piece) for piece in pieces] for one in order]
+        weights = blend(true, self.view.num_labels, even, [one.smoothed(False) for one in order])
         members = [Member(order[k], float(weights[k])) for k in np.argsort(-weights, kind="stable") if weights[k] > 0]
         return Choice(tuple(members))
 

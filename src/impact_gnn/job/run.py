@@ -21,6 +21,7 @@ from impact_gnn._progress import Progress, Watcher, watched
 from impact_gnn._store import Store
 from impact_gnn._version import __version__
 from impact_gnn.backtesting import EFFORTS, Advice, Backtest, advise, backtest, varied
+from impact_gnn.backtesting.work import SMALL
 from impact_gnn.checks import InputError, TooShort
 from impact_gnn.diagnostics import EMBEDDINGS, Diagnosis, diagnose
 from impact_gnn.engines import Engine, Memory
@@ -79,14 +80,16 @@ def run(
     """
     checks.choice("effort", effort, EFFORTS)
     folds = EFFORTS[effort].folds if folds is None else folds
-    seeds = EFFORTS[effort].seeds if seeds is None else seeds
     checks.choice("embedding", embedding, EMBEDDINGS)
     checks.choice("table", table, TABLES)
     for name, value in (("hops", hops), ("folds", folds), ("seeds", seeds)):
-        if value < 1:
+        if value is not None and value < 1:
             raise InputError(f"{name}={value} must be at least 1.")
     cutoff = graph.infer_cutoff() if cutoff is None else checks.whole_number("cutoff", cutoff)
     view = graph.masked(cutoff)
+    assert view.y is not None
+    if seeds is None:  # on a large graph seeds differ little, and a blend averages anyway
+        seeds = EFFORTS[effort].seeds if (view.y >= 0).sum() <= SMALL else 1
     methods = None if candidates is None else tuple(map(Candidate.of, candidates))
     bounds = effort, folds, seeds, budget, hops, undirected, seed, table, embedding
     options = RunOptions(cutoff, model_for(graph, model), methods, *bounds)
