@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Sequence
 
 from impact_gnn.backtesting import PLAIN, Backtest, FoldCheck, Reason
+from impact_gnn.backtesting.ensemble import START
 from impact_gnn.backtesting.forecast import USUAL
 from impact_gnn.diagnostics import MessageShift
 from impact_gnn.pipeline import Choice, Member
@@ -106,8 +107,9 @@ def choice(summary: RunSummary) -> list[str]:
     if len(tested.folds) == 1:
         left = "there is one window only, so each half of its nodes was predicted by the blend that the other half made"
     how = (
-        "Of the candidates with the smallest log-loss the simplest was taken first, then, one at a time, whichever "
-        "lowered the log-loss of the mean most, until none did. A window counts half as much as the next newer one. "
+        f"The blend starts from the mean of the best by log-loss, at most {START} that are nearly as good as the best "
+        "one; then, one at a time, whichever lowered the log-loss of the mean most was drawn, a few times at most. A "
+        "window counts half as much as the next newer one. "
         f"What this gains was measured on windows left out: {left}. What to try was found with all windows, so that "
         "the best may still look a little better than it is."
     )
