@@ -160,6 +160,8 @@ def leaderboard(
             settings = {"graph": name, "cutoff": cutoff, "method": method, "seed": seed, "data": problem.identity()}
             call = partial(apart, name, root, method, seed, out / "runs" / f"{name}-{method}-{seed}")
             tasks.append(Task(f"{name}, {method}, seed {seed}", settings, call))
+    if not tasks:
+        raise InputError(f"{root} holds no graph with labels to score by: {' '.join(notes)}")
     records = []
     for done, task in enumerate(tasks, 1):
         found = work_off([task], out / "cells")
