@@ -10,7 +10,7 @@ PIP := -m pip install --quiet --disable-pip-version-check --constraint constrain
 # The main job on a generated graph with a known shift; the second time it only shows what was found.
 run: $(VENV)/.run
 	test -d out/example-graph || $(BIN)/impact generate --out out/example-graph --protocol released --decay 0.6
-	$(BIN)/impact run out/example-graph --out out/example --cutoff 8 --budget 90s
+	$(BIN)/impact run out/example-graph --out out/example --cutoff 8 --effort quick
 
 test: $(VENV)/.test
 	$(BIN)/ruff check src tests examples reproduction

@@ -1,6 +1,5 @@
 """`python -m reproduction`: the commands; what they need is imported when they run."""
 
-import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -112,17 +111,31 @@ def gamma(
 
 
 @app.command()
-def real_graphs(
-    names: Annotated[list[str] | None, typer.Argument(help="By default all that are there.")] = None,
-    root: Annotated[Path, typer.Option(help="Folder of the real graphs.")] = Path("../shared/data"), seeds: Seeds = 5,
-    run_options: Annotated[str, typer.Option(help='Further options of impact run, such as "--budget 5m".')] = "",
+def leaderboard(
+    names: Annotated[list[str] | None, typer.Argument(help="By default all graphs that are there.")] = None,
+    root: Annotated[Path, typer.Option(help="Folder of graphs.")] = Path("../shared/data"), seeds: Seeds = 1,
+    rivals: Annotated[str | None, typer.Option(help="Some of the rivals, by commas; by default all.")] = None,
+    efforts: Annotated[str, typer.Option(help="Efforts of impact run, separated by commas; may be empty.")] = "quick",
     out: Out = None,
 ) -> None:  # fmt: skip
-    """`impact run` on real graphs whose recent labels are taken away, scored afterwards."""
-    from reproduction.real_graphs import real_graphs as run
+    """Ours and what one would have used instead, on real graphs whose recent labels are taken away."""
+    from reproduction.leaderboard import leaderboard as run
 
-    place, options = out or Path("out/real"), shlex.split(run_options)
-    _shown(place, lambda told: run(place, root=root, names=names, options=options, seeds=seeds, progress=told))
+    place, tried = out or Path("out/leaderboard"), efforts.split(",") if efforts else []
+    _shown(place, lambda told: run(
+        place, root=root, names=names, seeds=seeds, rivals=_split(rivals), efforts=tried, progress=told
+    ))  # fmt: skip
+
+
+@app.command()
+def rules(
+    runs: Annotated[Path, typer.Option(help="Folder of runs named after their graphs.")] = Path("out/leaderboard/runs"),
+    root: Annotated[Path, typer.Option(help="Folder of the graphs.")] = Path("../shared/data"), out: Out = None,
+) -> None:  # fmt: skip
+    """Rules of choice and forecasts, each made by older windows of a run and scored on its newest."""
+    from reproduction.rules import rules as run
+
+    _shown(out or Path("out/rules"), lambda told: run(runs, root=root))
 
 
 def main(arguments: list[str] | None = None) -> None:

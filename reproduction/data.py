@@ -8,6 +8,10 @@ import numpy as np
 import impact_gnn as ig
 
 CUTOFFS: Mapping[str, int] = {"aan": 2011, "acl_hetero": 2022, "ogbn_arxiv": 2019, "scotus": 1990, "twitch": 20}
+FURTHER_CUTOFFS: Mapping[str, int] = {
+    "music_influence": 1990, "metamath": 2016, "elife_hetero": 2022, "nvd_hetero": 2016, "arxiv_cs_hetero": 2017,
+}  # fmt: skip
+"""Graphs of the leaderboard that the studies do not use."""
 
 
 def path_of(name: str, root: Path) -> Path:
@@ -24,6 +28,21 @@ def load(name: str, root: Path, *, joined: bool = False) -> ig.TemporalGraph:
     if joined and graph.x is not None:
         x = np.hstack([np.asarray(graph.x, np.float32), x])
     return graph.with_features(x)
+
+
+def found(root: Path) -> list[str]:
+    """Names of all graphs under `root`: the known ones, then other archives and saved graphs."""
+    known = [name for name in (*CUTOFFS, *FURTHER_CUTOFFS) if path_of(name, root).is_file()]
+    places = [*root.glob("*.npz"), *root.glob("*/*.npz"), *(file.parent for file in root.glob("*/manifest.json"))]
+    others = {str(place.relative_to(root)) for place in places if place.parent.name not in known}
+    return [*known, *sorted(others)]
+
+
+def with_cutoff(name: str, root: Path) -> tuple[ig.TemporalGraph, int]:
+    """A graph that `found` names; a graph that is not known tells its cutoff itself."""
+    graph = load(name, root) if path_of(name, root).is_file() else ig.load(root / name)
+    cutoff = {**CUTOFFS, **FURTHER_CUTOFFS}.get(name)
+    return graph, graph.infer_cutoff() if cutoff is None else cutoff
 
 
 def aan_with_authors(name: str, root: Path) -> ig.TemporalGraph:

@@ -63,7 +63,7 @@ def difference(ours: Sequence[Record], theirs: Sequence[Record]) -> Estimate:
     gap = paired(_scores(ours), _scores(theirs))
     if not (ours[0].hits and theirs[0].hits):
         return gap
-    nodes = paired(_hit_rate(ours), _hit_rate(theirs)).error
+    nodes = paired(hit_rate(ours), hit_rate(theirs)).error
     half = math.hypot(gap.high - gap.value, NORMAL * nodes)
     return Estimate(gap.value, math.hypot(gap.error, nodes), gap.value - half, gap.value + half)
 
@@ -220,7 +220,7 @@ def _scores(records: Sequence[Record]) -> np.ndarray:
     return np.array([record.score for record in records])
 
 
-def _hit_rate(records: Sequence[Record]) -> np.ndarray:
+def hit_rate(records: Sequence[Record]) -> np.ndarray:
     """For every scored node the share of seeds that got it right."""
     parts = [record.hits.split(":") for record in records]
     bits = [np.unpackbits(np.frombuffer(bytes.fromhex(text), np.uint8))[: int(size)] for size, text in parts]

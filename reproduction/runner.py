@@ -77,7 +77,7 @@ def _finished(todo: Sequence[tuple[int, Task]], directory: Path, workers: int) -
         return
     # Not forked: the threads of numba and torch would not survive it.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(workers, len(todo)), mp_context=context, initializer=_end_with_parent) as pool:
+    with ProcessPoolExecutor(min(workers, len(todo)), mp_context=context, initializer=end_with_parent) as pool:
         running = {pool.submit(_run_and_keep, task, directory): number for number, task in todo}
         try:
             for future in as_completed(running):
@@ -86,7 +86,7 @@ def _finished(todo: Sequence[tuple[int, Task]], directory: Path, workers: int) -
             pool.shutdown(cancel_futures=True)
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """A process of the pool would outlive a parent that was killed, and go on writing."""
     parent = multiprocessing.parent_process()
     assert parent is not None  # this runs in a child

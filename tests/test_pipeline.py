@@ -165,7 +165,7 @@ def test_one_hop_through_another_type():
 def test_refusals(graph):
     with pytest.raises(ig.InputError, match="has not been fitted"):
         Pipeline().predict(graph)
-    with pytest.raises(ig.InputError, match="model='gtn' is not known; choose one of 'sgc', 'sign', 'gamlp'"):
+    with pytest.raises(ig.InputError, match="model='gtn' is not known; choose one of 'sign', 'sign-wide'"):
         Pipeline("gtn")
     p = Pipeline(**QUICK).fit(graph)
     with pytest.raises(ig.InputError, match="was fitted with inputs of widths"):

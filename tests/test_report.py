@@ -12,23 +12,27 @@ import numpy as np
 import pytest
 from markupsafe import Markup
 
-from impact_gnn.backtesting import Backtest, Decision, Reason, Status, Trial
-from impact_gnn.backtesting.candidates import Advice, Candidate
+from impact_gnn.backtesting import Advice, Advised, Backtest, Decision, FoldCheck, Lag, Reason, Status, Trial
 from impact_gnn.checks import InputError
 from impact_gnn.diagnostics.finding import CANNOT_TELL, DOUBTFUL, FAILS, HOLDS
-from impact_gnn.pipeline import Method
+from impact_gnn.heads import HEADS
+from impact_gnn.pipeline import Calibration, Candidate, Choice, Member
+from impact_gnn.pipeline.calibration import Bin
+from impact_gnn.pipeline.method import ALIGNMENTS, EXTRAS
 from impact_gnn.report import read_summary, svg, write_report, write_summary
 from impact_gnn.report.figures import by_offset
 from impact_gnn.report.numbers import duration, listed, points
 from impact_gnn.report.page import render
 from impact_gnn.report.svg import PALETTE
-from impact_gnn.report.words import command
+from impact_gnn.report.words import MODELS, PARTS, command
 from impact_gnn.report.worries import worries
 from impact_gnn.statistics import Estimate
+from impact_gnn.weighting import METHODS
 from places import quick_directory
 
 EVIL = "<script>alert(1)</script>"
-PLAIN, LABELS, BEST = Method(), Method.parse("labels"), Method.parse("pmp+center+labels")
+PLAIN, LABELS, BEST = map(Candidate.parse, ("plain", "labels", "trees:pmp+center+labels"))
+KEPT = Choice.single(PLAIN)
 
 
 class Page(HTMLParser):
@@ -74,17 +78,28 @@ def changed(value, **changes):
     return value
 
 
+def check(window, accuracy, **changes):
+    """A past window in which all went as it should."""
+    bins = [Bin(0.4, 0.5, 0.52), Bin(0.6, 0.8, 0.79)]
+    return replace(FoldCheck(window, 80, accuracy, accuracy, 0.61, accuracy, 0.08, 0.02, 0.9, 1.6, bins), **changes)
+
+
 def outcome():
-    folds = {2005: 0.05, 2006: 0.07, 2007: -0.01}
+    folds = {"2004-2005": 0.05, "2005-2006": 0.07, "2006-2007": -0.01}
+    dropped, failed, untried = map(Candidate.parse, ("mmp", "gcn:jjnorm", "sage:plain"))
     rows = [
-        Trial(BEST, 0.681, Estimate(0.064, 0.015, 0.034, 0.094), folds, 6, Status.FULL),
-        Trial(LABELS, 0.66, Estimate(0.05, 0.015, 0.02, 0.08), folds, 6, Status.FULL),
-        Trial(PLAIN, 0.61, None, dict.fromkeys(folds, 0.0), 6, Status.FULL),
-        Trial(Method.parse("mmp"), 0.55, Estimate(-0.06, 0.02, -0.1, -0.02), {2007: -0.06}, 1, Status.DROPPED, 1),
-        Trial(Method.parse("jjnorm"), None, None, {}, 0, Status.FAILED, None, f"the loss is NaN {EVIL}"),
+        Trial(BEST, 0.681, 0.82, Estimate(0.064, 0.015, 0.034, 0.094), folds, 3, 0.75, Status.FULL),
+        Trial(LABELS, 0.66, 0.9, Estimate(0.05, 0.015, 0.02, 0.08), folds, 3, 0.25, Status.FULL),
+        Trial(PLAIN, 0.61, 1.1, None, dict.fromkeys(folds, 0.0), 3, 0.0, Status.FULL),
+        Trial(dropped, 0.55, 1.3, Estimate(-0.06, 0.02, -0.1, -0.02), {"2006-2007": -0.06}, 1, 0.0, Status.DROPPED),
+        Trial(failed, None, None, None, {}, 0, 0.0, Status.FAILED, f"the loss is NaN {EVIL}"),
+        Trial(untried, None, None, None, {}, 0, 0.0, Status.UNTRIED),
     ]
-    decision = Decision(BEST, Reason.BETTER, None, Estimate(0.064, 0.02, 0.021, 0.107), 3)
-    return Backtest(rows, decision, list(folds), 131.0, False)
+    choice = Choice((Member(BEST, 0.75), Member(LABELS, 0.25)))
+    decision = Decision(choice, Reason.BETTER, BEST, Estimate(0.018, 0.013, -0.009, 0.044), 3)
+    checks = [check("2004-2005", 0.67, error=0.08), check("2005-2006", 0.7), check("2006-2007", 0.6, coverage=0.83)]
+    calibration, lags = Calibration(1.3, 0.5, 0.21), [Lag(1, 0.7, 80), Lag(2, 0.66, 80), Lag(3, 0.6, 80)]
+    return Backtest(rows, decision, list(folds), 131.0, False, "normal", 40.0, calibration, checks, lags)
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +110,8 @@ def real(finished_run):
 @pytest.fixture(scope="module")
 def whole(real):
     """A real summary whose back-test and predictions are such that every kind of sentence is due."""
-    advice = Advice((Candidate(LABELS, 1.5, "why not"), Candidate(BEST, 1.2, "a good reason")), "labels comes first.")
+    advised = Advised(LABELS.method, 1.5, "why not"), Advised(BEST.method, 1.2, "a good reason")
+    advice = Advice(advised, "labels comes first.")
     drift, shift = real.diagnosis.feature_drift, real.diagnosis.shift
     changes = {
         "advice": advice,
@@ -103,6 +119,8 @@ def whole(real):
         "predictions__labels": dict(zip(real.predictions.labels, [60, 30, 10, 0], strict=True)),
         "predictions__count": 100,
         "predictions__mean_probability": 0.9,
+        "predictions__accuracy": Estimate(0.724, 0.04, 0.638, 0.81),
+        "predictions__set_size": 1.83,
         "predictions__histogram": [0, 0, 1, 4, 10, 15, 15, 15, 15, 25],
         "graph__label_counts": [200, 190, 185, 5],
         "diagnosis__label_mix__verdict": HOLDS,
@@ -157,15 +175,15 @@ def test_a_changed_summary_is_read_back_too(whole, text, tmp_path):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"schema": 0}, "summary.json has schema 0, this release reads 1; use the release that wrote it."),
-        ({"fit": {}}, "summary.json.fit is {} but should be an object with"),
+        ({"schema": 0}, "summary.json has schema 0, this release reads 2; use the release that wrote it."),
+        ({"fits": {}}, "summary.json.fits is {} but should be"),
         ({"command": 3}, "summary.json.command is 3 but should be of type str"),
     ],
 )
 def test_another_form_is_refused_by_a_sentence(whole, tmp_path, change, sentence):
     write_summary(whole, tmp_path / "summary.json")
     content = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))
-    assert content["schema"] == 1
+    assert content["schema"] == 2
     (tmp_path / "summary.json").write_text(json.dumps(content | change), encoding="utf-8")
     with pytest.raises(InputError, match=re.escape(sentence)):
         read_summary(tmp_path / "summary.json")
@@ -179,30 +197,83 @@ def test_what_is_not_a_number_is_not_written(whole, tmp_path):
 
 def test_sections_come_in_their_order(page):
     assert [a["id"] for a in page.all("section")] == [
-        "comparison", "choice", "evidence", "map", "predictions", "wrong", "repeat",
+        "comparison", "choice", "trust", "evidence", "map", "predictions", "wrong", "repeat",
     ]  # fmt: skip
     assert {a["href"] for a in page.all("a")} == {f"#{a['id']}" for a in page.all("section")}
 
 
 def test_the_three_lines_that_matter_come_first(page):
     start = page.words[: page.words.index("The paired comparison")]
-    assert "Chosen pmp+center+labels, +6.4 points (between +2.1 and +10.7) over plain" in start
+    assert (
+        "Chosen 75% trees:pmp+center+labels, 25% labels. The gain over plain is likely +1.8 points, between −0.9"
+        in start
+    )
     assert "100 nodes at or after 2008, in predictions.csv; most often physics (60%)" in start
-    assert "68.1% were right in the back-test on 2005, 2006 and 2007 (plain: 61.0%)" in start
+    assert "72.4% are expected to be right, between 64% and 81%. In the back-test on 2004-2005, 2005-2006" in start
+    assert "65.7% were (plain: 61.0%). Sets of 1.8 labels on average hold the truth for 90%." in start
 
 
 def test_every_candidate_is_in_the_table_with_its_interval(page):
-    assert "pmp+center+labels 68.1% +6.4 +3.4 to +9.4 2 of 3 6 chosen, tried in full" in page.words
-    assert "plain 61.0% baseline" in page.words
-    assert "mmp 55.0% −6.0 −10.0 to −2.0 0 of 1 1 dropped after round 1" in page.words
-    assert "jjnorm – – – – 0 failed: the loss is NaN" in page.words
+    assert "trees:pmp+center+labels 68.1% 0.820 +6.4 +3.4 to +9.4 2 of 3 75% tried in full" in page.words
+    assert "plain 61.0% 1.100 baseline – – – tried in full" in page.words
+    assert "mmp 55.0% 1.300 −6.0 −10.0 to −2.0 0 of 1 – dropped after the newest fold" in page.words
+    assert "gcn:jjnorm – – – – – – failed: the loss is NaN" in page.words
+    newest = "candidate 2006-2007 57% 2005-2006 29% 2004-2005 14% trees:pmp+center+labels −1.0 +7.0 +5.0"
+    assert newest in page.words
 
 
 def test_the_choice_is_explained(page):
-    assert "labels : known labels of neighbours are passed along" in page.words
-    assert "It was better in 2 of 3 periods (2005: +5.0, 2006: +7.0 and 2007: −1.0)" in page.words
-    assert "labels did about as well" in page.words
-    assert "at place 2 of 2: a good reason" in page.words
+    assert "trees:pmp+center+labels , 75% of the mean: boosted trees" in page.words
+    assert "labels , 25% of the mean: a neural network" in page.words
+    assert page.words.count("labels : known labels of neighbours are passed along") == 1
+    assert "We use this blend; the gain over plain is likely +1.8 points, between −0.9 and +4.4." in page.words
+    assert (
+        "more often right in 2 of 3, newest first (2006-2007: −1.0, 2005-2006: +9.0 and 2004-2005: +6.0)" in page.words
+    )
+    assert "had put pmp+center+labels at place 2 of 2: a good reason" in page.words
+
+
+def test_every_model_and_part_has_words():
+    assert set(MODELS) == set(HEADS)
+    assert set(PARTS) == {*METHODS, *ALIGNMENTS, *EXTRAS}
+
+
+@pytest.mark.usefixtures("without_plots")
+@pytest.mark.parametrize(
+    ("decision", "sentence"),
+    [
+        (Decision(Choice.single(BEST), Reason.BETTER, None, Estimate(0.06, 0.02, 0.02, 0.1), 3),
+         "We use trees:pmp+center+labels; the gain over plain is +6.0 points, between +2.0 and +10.0: above zero"),
+        (Decision(Choice.single(BEST), Reason.BETTER, None, Estimate(-0.01, 0.02, -0.05, 0.03), 3),
+         "It is not more often right: the difference to plain is −1.0 points"),
+        (Decision(KEPT, Reason.NONE_BETTER, LABELS, Estimate(0.0, 0.02, -0.04, 0.04), 3),
+         "so plain is kept. The accuracy of the best other, labels, differs from plain's by 0.0 points, between −4.0"),
+        (Decision(KEPT, Reason.NONE_TRIED), "Nothing beside plain was tried on every window, so plain stays"),
+    ],
+)  # fmt: skip
+def test_every_reason_has_its_words(whole, decision, sentence):
+    assert sentence in Page(render(changed(whole, backtest__decision=decision))).words
+
+
+def test_how_far_to_trust_it(page):
+    trust = page.words[page.words.index("How far to trust it 72.4%") : page.words.index("What was found nodes")]
+    assert "72.4% of the predictions are expected to be right, between 63.8% and 81.0% (90% interval)" in trust
+    assert "made less sure (temperature 1.30), and corrected for the new shares of the labels" in trust
+    assert "off by 8.0% on average before and 4.0% after" in trust
+    assert "In past windows it did for 83% to 90%." in trust
+    assert "2006-2007 80 60.0% 61.0% 60.0% 2.0% 8.0% 83.0% 1.60 2005-2006 80 70.0%" in trust
+    assert "One model (trees:pmp+center+labels), trained up to 2004, scored 1, 2, ... periods later." in trust
+
+
+@pytest.mark.usefixtures("without_plots")
+def test_halves_of_a_single_window_are_told_apart(whole):
+    halves = [check("2007", 0.7), check("2007", 0.68)]
+    summary = changed(whole, backtest__folds=["2007"], backtest__checks=halves, backtest__aging=[Lag(1, 0.7, 160)])
+    words = Page(render(summary)).words
+    assert "2007 (other half) 80 68.0%" in words
+    assert "each half of its nodes was predicted by the blend that the other half made" in words
+    assert "The choice rests on a single window" in words
+    assert "One model" not in words
 
 
 def test_every_assumption_has_a_verdict_a_statistic_and_every_kind_of_plot_is_there(whole, page):
@@ -216,7 +287,7 @@ def test_every_assumption_has_a_verdict_a_statistic_and_every_kind_of_plot_is_th
     assert "one decay for all labels explains: not measured" in page.words
     drawn = [a["aria-label"] for a in page.all("svg") if "aria-label" in a]
     assert drawn.count("Shift of messages by period, before and after a correction") == 6
-    assert len(set(drawn)) == 11
+    assert len(set(drawn)) == 13
 
 
 def test_the_bound_is_stated_beside_the_measured_shift(whole, page):
@@ -301,24 +372,25 @@ def test_one_class_and_many_classes(whole):
 
 @pytest.mark.usefixtures("without_plots")
 def test_a_back_test_that_could_not_be_made(whole):
-    none = Backtest([], Decision(PLAIN, Reason.TOO_SHORT), [], 0.0, False)
-    words = Page(render(replace(whole, backtest=none))).words
+    summary = changed(whole, backtest=Backtest.nothing("quick"), predictions__accuracy=None)
+    words = Page(render(summary)).words
+    assert "No past window was predicted" in words
     assert "The past is too short for a back-test" in words
     assert "no candidate could be back-tested" in words
     assert "Nothing could be back-tested, so neither the accuracy" in words
-    assert "Time ran out" not in words
+    assert "The budget stopped" not in words
 
 
 @pytest.mark.usefixtures("without_plots")
 def test_time_that_ran_out_before_any_correction_was_tried_in_full(whole):
-    rows = [
-        replace(row, by_fold={2006: 0.07, 2007: -0.01}, status=Status.PART) if row.status is Status.FULL else row
-        for row in whole.backtest.rows
-    ]
-    decision = Decision(PLAIN, Reason.OUT_OF_TIME)
-    words = Page(render(changed(whole, backtest__rows=rows, backtest__decision=decision))).words
-    assert "labels 66.0% +5.0 +2.0 to +8.0 1 of 2 6 stopped: out of time" in words
-    assert "None was, so plain stays" in words
+    part = {"by_fold": {"2005-2006": 0.07, "2006-2007": -0.01}, "status": Status.PART, "weight": 0.0}
+    rows = [replace(row, **part) if row.status is Status.FULL else row for row in whole.backtest.rows]
+    none = {"backtest__checks": [], "backtest__aging": [], "predictions__accuracy": None}
+    decision = Decision(KEPT, Reason.OUT_OF_TIME)
+    words = Page(render(changed(whole, backtest__rows=rows, backtest__decision=decision, **none))).words
+    assert "labels 66.0% 0.900 +5.0 +2.0 to +8.0 1 of 2 – stopped: out of time" in words
+    assert "Nothing beside plain was tried on every window before the budget was spent, so plain stays" in words
+    assert "Not tried on every window: trees:pmp+center+labels, labels, plain and sage:plain." in words
     assert "tried in full" not in words
 
 
@@ -340,7 +412,7 @@ def test_graphs_that_show_little_give_a_page(bare):
         "one period": "The past is too short for a back-test",
     }
     assert expected[bare] in words
-    assert not re.search(r"\b(nan|inf|None)\b", words.replace("None was", ""))
+    assert not re.search(r"\b(nan|inf|None)\b", words)
 
 
 @pytest.mark.usefixtures("without_plots")
@@ -353,9 +425,12 @@ def test_a_graph_without_features_has_no_map_and_no_shift(whole):
 def test_worries_are_drawn_from_the_evidence(whole):
     text = " ".join(worries(whole))
     for sentence in (
-        "Time ran out before the back-test was complete",
-        "jjnorm could not be fitted",
-        "better than plain in 2 of 3 periods",
+        "The budget stopped the search before its work was done. Not tried on every window: sage:plain.",
+        "gcn:jjnorm could not be fitted",
+        "The gain over plain is not certain (+1.8 points, between −0.9 and +4.4): it may be none at all",
+        "more often right than plain in 2 of 3 windows",
+        "held it for 83% in 2006-2007",
+        "The accuracy to expect is known roughly only: between 64% and 81%",
         "Features of a class drift",
         "pmp supposes that connections depend on the distance in time only, which fails here",
         "Could not be judged on this graph: common decay",
@@ -363,12 +438,15 @@ def test_worries_are_drawn_from_the_evidence(whole):
         "30% of the nodes to predict have no neighbour",
         "The mix of the predicted labels differs by",
         "15% of the predictions have a probability below one half",
-        "The probabilities average 90.0%, but 68.1% were right",
+        "Calibrated probabilities average 90.0%, but 65.7% were right",
         'fewer than 20 known nodes are hard to learn: "quoted" $x_1$',
         'Never predicted for any of the 100 nodes: "quoted" $x_1$',
     ):
         assert sentence in text
     assert "label mix" not in text  # it holds
+    assert "Even after calibration" not in text  # 4% is not much
+    worse = changed(whole, backtest__checks=[check("2006-2007", 0.7, error=0.061)])
+    assert "Even after calibration, probabilities were off by 6.1% on average" in " ".join(worries(worse))
     assert "periods to predict, from" not in text  # there is one
 
 
@@ -376,22 +454,25 @@ def test_worries_about_labels_and_the_horizon(whole):
     labelled = [90] * 4 + [9, 0, 0, 0]
     summary = changed(
         whole, diagnosis__label_mix__verdict=FAILS, options__cutoff=2007, graph__labelled_per_time=labelled,
-        backtest__folds=[2005],
+        backtest__folds=["2005"], backtest__checks=[check("2005", 0.7), check("2005", 0.7)],
     )  # fmt: skip
     text = " ".join(worries(summary))
     assert "The label mix changes from period to period; the mix of the predictions may lag behind." in text
     assert "center supposes that it does not" in text
-    assert "There are 2 periods to predict, from 2007 to 2008" in text
+    assert (
+        "There are 2 periods to predict, from 2007 to 2008; the past is too short to look further than 1 period" in text
+    )
     assert "The last 1 period before the cutoff has no labels" in text
     assert "fewer than 20 known labels: 2005" in text
-    assert "The choice rests on 1 back-tested period only" in text
 
 
 def test_a_sound_run_has_no_worry_but_the_last(whole):
     counts = dict(zip(whole.predictions.labels, [25] * 4, strict=True))
-    row = replace(whole.backtest.rows[0], accuracy=0.85, by_fold={2005: 0.05, 2006: 0.07, 2007: 0.06})
     summary = changed(
-        whole, backtest__rows=[row], backtest__finished=True, graph__label_counts=[150] * 4,
+        whole, backtest__rows=whole.backtest.rows[:3], backtest__finished=True,
+        backtest__checks=[check(fold, 0.85) for fold in whole.backtest.folds],
+        backtest__decision__gain=Estimate(0.06, 0.02, 0.02, 0.1),
+        predictions__accuracy=Estimate(0.86, 0.03, 0.8, 0.92), graph__label_counts=[150] * 4,
         predictions__labels=counts, predictions__histogram=[0] * 9 + [100], diagnosis__shift__silent=[0.0],
         diagnosis__label_mix__mix=[[0.25] * 4], diagnosis__feature_drift__verdict=HOLDS,
         diagnosis__feature_drift__all_drift=[0.1] * 8, diagnosis__separability__verdict=HOLDS,
@@ -401,9 +482,10 @@ def test_a_sound_run_has_no_worry_but_the_last(whole):
 
 
 def test_the_command_has_all_options(whole, page):
-    asked = "--cutoff 2008 --model sign --candidates labels,pmp+center+labels,mmp --folds 3 --seeds 1 --budget 600s"
+    asked = "--cutoff 2008 --model sign --candidates labels,pmp+center+labels,mmp --effort normal --folds 3 --seeds 1"
     assert command(whole) == f"impact run GRAPH --out DIR {asked} --hops 2 --seed 7"
-    assert command(changed(whole, options__undirected=False, options__budget=None)).endswith("--directed")
+    assert command(changed(whole, options__undirected=False)).endswith("--directed")
+    assert "--budget 90s" in command(changed(whole, options__budget=90.0))
     assert command(replace(whole, command="impact run 'a b'")) == "impact run 'a b'"
     assert asked in page.words
     assert "time 2 min 43 s largest memory 812.0 MB" in page.words

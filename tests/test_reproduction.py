@@ -518,7 +518,7 @@ def test_commands(tmp_path, capsys, monkeypatch):
     [
         (["table2", "--dataset", "cora"], "dataset='cora' is not known; choose one of 'mag'"),
         (["gamma", "--gammas", "few"], "'few' is not a list of numbers"),
-        (["real-graphs", "--root", "/nowhere"], "name the folder of the real graphs with --root"),
+        (["leaderboard", "--root", "/no/such/folder"], "holds no graph; name a folder of graphs with --root"),
         (["bench", "propagation", "--plot", "a.png"], "--plot draws the growth, but none is measured"),
         (["bench", "layerwise", "--methods", "pny"], "must hold 'none'"),
     ],

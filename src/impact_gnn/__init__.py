@@ -22,13 +22,14 @@ if TYPE_CHECKING:
     from impact_gnn.data.tsbm import tsbm, tsbm_model
     from impact_gnn.diagnostics import diagnose
     from impact_gnn.graph import TemporalGraph
-    from impact_gnn.pipeline import Pipeline
+    from impact_gnn.pipeline import Ensemble, Pipeline
     from impact_gnn.propagation.hops import propagate
     from impact_gnn.propagation.labels import label_hops
     from impact_gnn.propagation.metapaths import metapath_hops, metapath_label_hops, metapaths
     from impact_gnn.propagation.squashing import squash
 
 __all__ = [
+    "Ensemble",
     "InputError",
     "Pipeline",
     "TemporalGraph",
@@ -62,6 +63,7 @@ __all__ = [
 
 _MODULES = ("alignment", "audit", "bounds", "connectivity", "engines", "nn", "transforms", "weighting")
 _HOMES = {
+    "Ensemble": "pipeline",
     "InputError": "checks",
     "Pipeline": "pipeline",
     "TemporalGraph": "graph",

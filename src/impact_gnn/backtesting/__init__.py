@@ -1,11 +1,13 @@
-"""Walk-forward back-testing: which correction would have paid on the user's own history, and how sure is that."""
+"""What pays on this graph: folds of its past, candidates tried on them, the choice and what it is worth."""
 
-from impact_gnn.backtesting.candidates import CANDIDATES, Advice, Candidate, advise
-from impact_gnn.backtesting.outcome import Backtest, Decision, Reason, Status, Trial
+from impact_gnn.backtesting.candidates import Advice, Advised, advise
+from impact_gnn.backtesting.folds import Fold, Window, fold_of, windows
+from impact_gnn.backtesting.outcome import PLAIN, Backtest, Decision, FoldCheck, Lag, Reason, Status, Trial
 from impact_gnn.backtesting.race import backtest, varied
 from impact_gnn.backtesting.scores import Scores, Unit
+from impact_gnn.backtesting.work import EFFORTS
 
 __all__ = [
-    "CANDIDATES", "Advice", "Backtest", "Candidate", "Decision", "Reason", "Scores", "Status", "Trial", "Unit",
-    "advise", "backtest", "varied",
+    "EFFORTS", "PLAIN", "Advice", "Advised", "Backtest", "Decision", "Fold", "FoldCheck", "Lag", "Reason", "Scores",
+    "Status", "Trial", "Unit", "Window", "advise", "backtest", "fold_of", "varied", "windows",
 ]  # fmt: skip

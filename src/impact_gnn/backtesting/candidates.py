@@ -1,4 +1,4 @@
-"""From evidence to candidates: which corrections are worth a back-test, the most promising first.
+"""From evidence to candidates: which corrections are worth a back-test, what is tried first, what around a winner.
 
 Advice orders, it does not decide: everything that can be computed stays on the list, and `plain` always does. What
 pays is for the back-test to say.
@@ -9,16 +9,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from impact_gnn.backtesting.outcome import PLAIN
+from impact_gnn.checks import InputError
 from impact_gnn.diagnostics import Diagnosis
 from impact_gnn.diagnostics.finding import CANNOT_TELL, DOUBTFUL, FAILS, HOLDS
 from impact_gnn.graph import TemporalGraph
-from impact_gnn.pipeline import Method
+from impact_gnn.heads import SPATIAL
+from impact_gnn.pipeline import Candidate, Method
 
-# Candidates of a back-test unless others are named or advised.
-CANDIDATES = (
-    "plain", "pmp", "mmp", "genpmp", "center", "standardize", "jjnorm", "pmp+center", "pmp+jjnorm", "labels",
-    "pmp+labels", "center+labels", "snapshot", "snapshot+labels", "recency", "labels+recency", "features",
+# What is tried first: different models, with and without the neighbours' labels. Each is smoothed as well where there
+# are edges: that needs no other fit.
+HANDFUL = (
+    "plain", "trees:labels", "labels", "linear:labels", "features", "trees:plain", "prior:features+smooth", "gcn:plain",
+    "trees:features", "linear:plain", "linear:features",
+)  # fmt: skip
+# Around a winner: models that may take the place of its own, and parts that may be added to its method or dropped.
+MODELS_AROUND = ("trees", None, "sign-wide", "linear", "sign-light", "gamlp", "sage", "gat", "sehgnn")
+PARTS_AROUND = (
+    "recency", "labels", "pmp", "genpmp", "snapshot", "snapshot+lags", "center", "standardize", "jjnorm",
+    "degrees", "mmp", "ends", "features",
 )  # fmt: skip
 ASYMMETRIC = 0.1  # from this share on, past and future neighbours count as different
 UNEVEN = 0.05  # how much more the sizes of periods must explain to count
@@ -39,7 +47,7 @@ THROUGH = ("pmp+ends", "pmp+labels+ends", "pmp+center+ends")  # where target nod
 
 
 @dataclass(frozen=True)
-class Candidate:
+class Advised:
     """A method worth a back-test, what speaks for it (more is better) and why."""
 
     method: Method
@@ -51,7 +59,7 @@ class Candidate:
 class Advice:
     """Candidates, the most promising first, and the order in words."""
 
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[Advised, ...]
     explanation: str
 
     @property
@@ -98,18 +106,80 @@ def advise(diagnosis: Diagnosis, graph: TemporalGraph) -> Advice:
     worth = dict(_worth(diagnosis, graph))
     candidates = []
     for method in map(Method.parse, _possible(graph)):
-        parts = [] if method == PLAIN else str(method).split("+")
+        parts = [] if method == Method() else str(method).split("+")
         score = sum(worth[part][0] - PER_PART for part in parts)
         reason = "; ".join(worth[part][1] for part in parts) if parts else "what all others are held against"
-        candidates.append(Candidate(method, round(score, 6), reason))
-    candidates.sort(key=lambda c: (-c.score, str(c.method).count("+"), c.method != PLAIN))
+        candidates.append(Advised(method, round(score, 6), reason))
+    candidates.sort(key=lambda c: (-c.score, str(c.method).count("+"), c.method != Method()))
     said = {HOLDS: "holds", DOUBTFUL: "is doubtful", FAILS: "fails", CANNOT_TELL: "cannot be told"}
     verdicts = ", ".join(f"{finding.name} {said[finding.verdict]}" for finding in diagnosis.findings)
     start = f"{candidates[0].method} comes first: {candidates[0].reason}."
-    if candidates[0].method == PLAIN:
+    if candidates[0].method == Method():
         start = "Nothing speaks for a correction, so plain comes first."
-    order = "The order says what to back-test first; only the back-test decides."
+    order = "The search tries parts in this order around what wins; only the back-test decides."
     return Advice(tuple(candidates), f"{start} Evidence: {verdicts}. {order}")
+
+
+def handful(graph: TemporalGraph) -> list[Candidate]:
+    """What to try first on a graph, plain at the head."""
+    return [one for one in map(Candidate.parse, HANDFUL) if able(one, graph)]
+
+
+def around(winner: Candidate, graph: TemporalGraph, advice: Advice | None = None) -> list[Candidate]:
+    """Candidates that differ from a winner in one thing: a part of the method, or the model; unsmoothed.
+
+    Parts come in the order of what the advice says they are worth.
+
+    Example:
+        >>> graph = TemporalGraph(x=[[0.0], [1.0]], y=[0, 1], time=[0, 1], edge_index=[[0], [1]])
+        >>> [str(one) for one in around(Candidate.parse("trees:labels"), graph)][:3]
+        ['trees:labels+recency', 'trees:plain', 'trees:pmp+labels']
+    """
+    winner = winner if winner.model == "prior" else winner.smoothed(False)
+    parts = [] if winner.method == Method() else str(winner.method).split("+")
+    lines = []
+    worth = {} if advice is None else {str(one.method): one.score for one in advice.candidates}
+    for extra in sorted(PARTS_AROUND, key=lambda part: -worth.get(part, 0.0)):
+        new = extra.split("+")
+        kept = [part for part in parts if part not in new]
+        lines.append("+".join(kept if set(new) <= set(parts) else [*kept, *new]) or "plain")
+    found = [Candidate(method, winner.model) for line in lines if (method := _method(line)) is not None]
+    if winner.model != "prior":
+        found += [Candidate(winner.method, model) for model in MODELS_AROUND]
+    return [one for one in dict.fromkeys(found) if one != winner and able(one, graph)]
+
+
+def able(candidate: Candidate, graph: TemporalGraph) -> bool:
+    """Whether a candidate can be computed on a graph, and can differ there from a simpler one."""
+    method, parts = candidate.method, set(str(candidate.method).split("+"))
+    joined = {triple: part for triple, part in graph.relations.items() if part.num_edges}
+    touching = [triple for triple in joined if graph.target in (triple[0], triple[2])]
+    timeless = {kind for kind, part in graph.nodes.items() if part.time is None}
+    timed = any(not timeless & {source, end} for source, _, end in touching)
+    through = any(timeless & {source, end} for source, _, end in touching)
+    if method.degrees and candidate.model in (*SPATIAL, "prior"):
+        return False
+    if not touching and parts - {"plain", "recency", "features"}:
+        return False
+    if parts & {"pmp", "genpmp", "mmp"} and not (method.ends or timed):
+        return False
+    if (method.ends and not through) or (method.snapshot and not (timed or through)):
+        return False
+    if candidate.model == "sehgnn" and not graph.is_hetero:
+        return False
+    if candidate.model in SPATIAL:
+        known = {"plain", "pmp", "genpmp", "mmp", "recency", "smooth", *method.alignment[:1]} - {"pny"}
+        return not graph.is_hetero and graph.x is not None and parts <= known
+    if candidate.model == "prior":
+        return method.smooth and parts <= {"features", "smooth", "pmp", "genpmp", "mmp", "recency"}
+    return not (method.features and graph.x is None)
+
+
+def _method(line: str) -> Method | None:
+    try:
+        return Method.parse(line)
+    except InputError:  # parts that do not go together
+        return None
 
 
 def _possible(graph: TemporalGraph) -> list[str]:

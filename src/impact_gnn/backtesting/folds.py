@@ -11,43 +11,119 @@ from impact_gnn.engines import Engine, Memory
 from impact_gnn.graph import TemporalGraph
 
 LEAST_NODES = 20  # labelled, that a period needs to be worth a fold
+LEAST_PAST = 0.25  # share of the labels that should be older than a window
+LEAST_EXAMPLES = 10  # labels that a class needs before a window for anybody to have learned it
+LEAST_SEEN = 0.5  # share of a window's nodes whose class could be learned; below, it says little about methods
+
+
+@dataclass(frozen=True)
+class Window:
+    """Periods to predict, from the first to the last, as if labels were known before the first only."""
+
+    first: int
+    last: int
+
+    def __str__(self) -> str:
+        return str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
 
 
 @dataclass(frozen=True, eq=False)
 class Fold:
-    """One period to predict."""
+    """Periods to predict."""
 
-    cutoff: int
-    graph: TemporalGraph  # the past up to its end, labels of the period hidden
-    rows: np.ndarray  # positions in `graph` of the period's labelled nodes
+    window: Window
+    graph: TemporalGraph  # the past up to their end, labels of the periods hidden
+    rows: np.ndarray  # positions in `graph` of the periods' labelled nodes
     truth: np.ndarray  # their labels
 
 
-def fold_times(graph: TemporalGraph, count: int) -> list[int]:
-    """The last `count` labelled periods before the view's cutoff that have enough labelled nodes and a past.
+def windows(graph: TemporalGraph, count: int) -> list[Window]:
+    """The last `count` windows of labelled periods before the view's cutoff, oldest first.
+
+    A window is as long as the time that targets span (`TemporalGraph.horizon`), so that a fold asks what is asked in
+    the end. Where too few labels would be left before the next one, windows of several periods overlap by half. One
+    needs enough labelled nodes, a labelled past, and most of its nodes in classes that had been seen by then.
 
     Example:
         >>> from impact_gnn.data.tsbm import tsbm
-        >>> fold_times(tsbm(num_nodes=500, num_times=6, num_labels=2, seed=0).masked(5), 3)
-        [2, 3, 4]
+        >>> graph = tsbm(num_nodes=500, num_times=8, num_labels=2, seed=0)
+        >>> [str(one) for one in windows(graph.masked(7), 3)], [str(one) for one in windows(graph.masked(6), 2)]
+        (['4', '5', '6'], ['2-3', '4-5'])
     """
     if graph.cutoff is None or graph.y is None:
         raise InputError("a back-test needs a view that hides the labels to predict; pass graph.masked(cutoff).")
     if count < 1:
         raise InputError(f"folds={count} must be at least 1.")
     times, sizes = np.unique(graph.time[graph.y >= 0], return_counts=True)
-    able = times[1:][sizes[1:] >= LEAST_NODES]
-    if len(able) == 0:
+    length = graph.horizon()
+
+    def window(end: int) -> Window | None:
+        """The one that ends before period `end`, if it is worth a fold."""
+        first = end - length
+        if first < 1 or min(sizes[first:end].sum(), sizes[:first].sum()) < LEAST_NODES:
+            return None
+        made = Window(int(times[first]), int(times[end - 1]))
+        return made if end == len(times) or learnable(graph, made).mean() >= LEAST_SEEN else None
+
+    found: list[Window] = []
+    end = len(times)
+    while len(found) < count and end > length:
+        made = window(end)
+        if made is None:
+            end -= 1
+            continue
+        found.append(made)
+        # The next one beside it, or, where that leaves too few labels before it or is no good, overlapping by half.
+        apart = sizes[: max(end - 2 * length, 0)].sum() >= LEAST_PAST * sizes.sum()
+        end -= length if apart and window(end - length) is not None else (length + 1) // 2
+    if not found:
         raise TooShort(
             f"no labelled period but the first has {LEAST_NODES} labelled nodes, so nothing can be back-tested; "
             f"use longer periods or add labels."
         )
-    return [int(t) for t in able[-count:]]
+    return found[::-1]
 
 
-def fold_at(graph: TemporalGraph, cutoff: int, engine: Engine | None = None) -> Fold:
-    """The fold that predicts period `cutoff` of a view; the graph as it was then is made by the engine."""
-    then = (engine or Memory()).graph(graph, upto=cutoff)
+def longest_window(graph: TemporalGraph, most: int) -> Window:
+    """The last labelled periods of a view, `most` at most, half of the labels or more being older."""
+    assert graph.y is not None
+    times, sizes = np.unique(graph.time[graph.y >= 0], return_counts=True)
+    older = np.cumsum(sizes)[:-1]  # labels before the second, third, ... period
+    first = 1 + int(np.argmax(older >= sizes.sum() / 2)) if (older >= sizes.sum() / 2).any() else len(times) - 1
+    return Window(int(times[max(first, len(times) - most)]), int(times[-1]))
+
+
+def truth_of(graph: TemporalGraph, window: Window) -> np.ndarray:
+    """The labels of a window, in the order of its fold's rows."""
+    assert graph.y is not None
+    return np.array(graph.y[_inside(graph, window)])
+
+
+def learnable(graph: TemporalGraph, window: Window) -> np.ndarray:
+    """Which of a window's labelled nodes are in classes that had enough examples before it."""
+    assert graph.y is not None
+    before = np.bincount(graph.y[(graph.y >= 0) & (graph.time < window.first)], minlength=graph.num_labels)
+    return before[truth_of(graph, window)] >= LEAST_EXAMPLES
+
+
+def times_of(graph: TemporalGraph, window: Window) -> np.ndarray:
+    """The times of a window's labelled nodes, in the same order."""
+    return np.array(graph.time[_inside(graph, window)])
+
+
+def lags_of(graph: TemporalGraph, window: Window) -> np.ndarray:
+    """How many periods after the last known label the labelled nodes of a window lie: 1, 2, ..."""
+    return 1 + graph.period[_inside(graph, window)].astype(int) - int(np.searchsorted(graph.times, window.first))
+
+
+def _inside(graph: TemporalGraph, window: Window) -> np.ndarray:
+    assert graph.y is not None
+    return np.flatnonzero((graph.time >= window.first) & (graph.time <= window.last) & (graph.y >= 0))
+
+
+def fold_of(graph: TemporalGraph, window: Window, engine: Engine | None = None) -> Fold:
+    """The fold that predicts a window of a view; the graph as it was then is made by the engine."""
+    then = (engine or Memory()).graph(graph, upto=window.last)
     assert then.y is not None
-    rows = np.flatnonzero((then.time == cutoff) & (then.y >= 0))
-    return Fold(cutoff, then.masked(cutoff), rows, np.array(then.y[rows]))
+    rows = _inside(then, window)
+    return Fold(window, then.masked(window.first), rows, np.array(then.y[rows]))

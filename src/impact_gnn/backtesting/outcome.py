@@ -1,14 +1,16 @@
-"""What a back-test says: how every candidate did and ended, what was chosen, and why."""
+"""What a back-test says: how every candidate did and ended, what was chosen, why, and how far it can be trusted."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
 
-from impact_gnn.pipeline import Method
+from impact_gnn.pipeline import Calibration, Candidate, Choice, Method
+from impact_gnn.pipeline.calibration import Bin
 from impact_gnn.statistics import Estimate
 
-PLAIN = Method()  # what every candidate is held against
+PLAIN = Candidate()  # what every candidate is held against
+MOST_ROWS = 20  # of a table that is printed, besides the chosen and plain
 
 
 class Status(str, Enum):
@@ -17,12 +19,12 @@ class Status(str, Enum):
     FULL = "tried in full"
     PART = "stopped: out of time"
     UNTRIED = "not tried: out of time"
-    DROPPED = "dropped"
+    DROPPED = "dropped after the newest fold"
     FAILED = "failed"
 
 
 class Reason(str, Enum):
-    """Why a method was chosen."""
+    """Why something was chosen."""
 
     BETTER = "better"
     NONE_BETTER = "none better"
@@ -35,19 +37,22 @@ class Reason(str, Enum):
 class Trial:
     """How a candidate did."""
 
-    method: Method
-    accuracy: float | None  # mean over folds and seeds; None if it was never tried
-    difference: Estimate | None  # to plain, paired; None for plain itself
-    by_fold: dict[int, float]  # the difference in every fold in which plain was tried too
+    candidate: Candidate
+    accuracy: float | None  # weighted mean over folds, newer ones counting more; None if it was never tried
+    loss: float | None  # log-loss, geometric mean over folds, likewise
+    difference: Estimate | None  # of the accuracy to plain's, paired; None for plain itself
+    by_fold: dict[str, float]  # the difference in every fold in which plain was tried too
     num_fits: int
+    weight: float  # in the choice
     status: Status
-    after_round: int | None = None  # where it was dropped: the round after which
     error: str | None = None  # where it failed: the sentence
 
     @property
+    def method(self) -> Method:
+        return self.candidate.method
+
+    @property
     def ending(self) -> str:
-        if self.status is Status.DROPPED:
-            return f"dropped after round {self.after_round}"
         return f"failed: {self.error}" if self.status is Status.FAILED else self.status.value
 
 
@@ -55,54 +60,109 @@ class Trial:
 class Decision:
     """The choice: why, and what its reason rests on."""
 
-    method: Method
+    choice: Choice
     reason: Reason
-    rival: Method | None = None  # the correction that came closest where none was better
-    gain: Estimate | None = None  # of the choice, or the rival, over plain; its interval widened for the finalists
+    rival: Candidate | None = None  # the best single candidate, where it is not the choice itself
+    gain: Estimate | None = None  # of the choice over plain, on folds that it was not chosen by; or the rival's
     num_folds: int = 0
 
     def __str__(self) -> str:
         if self.reason is Reason.TOO_SHORT:
-            return f"{self.method}. The past is too short for a back-test: one labelled period at most is large enough."
+            return f"{self.choice}. The past is too short for a back-test: one labelled period at most is large enough."
         if self.reason is Reason.NONE_TRIED:
-            return f"{self.method}. There was no correction that could be tried."
+            return f"{self.choice}. There was nothing else that could be tried."
         if self.gain is None:
-            return f"{self.method}. Time ran out before any correction was tried on two periods."
+            return f"{self.choice}. Time ran out before anything else was tried on the past."
         low, value, high = (f"{100 * part:+.1f}" for part in (self.gain.low, self.gain.value, self.gain.high))
-        points = f"{value} points (between {low} and {high})"
-        if self.reason is Reason.BETTER:
-            folds = f"{self.num_folds} back-tested period{'s' if self.num_folds > 1 else ''}"
-            return f"{self.method}, {points} over plain in {folds}."
-        return f"{self.method}. No correction is better with confidence; the best, {self.rival}, differs by {points}."
+        folds = f"{self.num_folds} back-tested window{'s' if self.num_folds > 1 else ''}"
+        if self.reason is Reason.NONE_BETTER:
+            other = f"the best other, {self.rival}, differs by {value} points (between {low} and {high})"
+            return f"{self.choice}. Nothing had better probabilities in {folds}; {other}."
+        if self.gain.value <= 0:
+            right = f"as many are right as with plain, or fewer: {value} points, between {low} and {high}"
+            return f"{self.choice}. Its probabilities are better than plain's in {folds}; {right}."
+        sure = "" if self.gain.low > 0 else "likely "
+        return f"{self.choice}. The gain over plain is {sure}{value} points, between {low} and {high}, in {folds}."
+
+
+@dataclass(frozen=True)
+class FoldCheck:
+    """What the choice said about a past window before it knew the labels; it was chosen without that window."""
+
+    window: str
+    count: int  # labelled nodes
+    accuracy: float
+    fitted: float  # accuracy of the choice itself, which was made by this window too
+    plain: float  # accuracy of plain
+    confidence: float  # mean calibrated probability of the predicted label
+    error_before: float  # expected calibration error, raw
+    error: float  # and after calibration by the other windows
+    coverage: float  # of the prediction sets, likewise
+    set_size: float
+    bins: list[Bin]  # reliability after calibration
+
+
+@dataclass(frozen=True)
+class Lag:
+    """How good predictions were so many periods after the last known label."""
+
+    lag: int
+    accuracy: float
+    count: int
 
 
 @dataclass(frozen=True)
 class Backtest:
-    """The outcome: a row per candidate from best to worst, and the decision."""
+    """The outcome: a row per candidate from best to worst, the decision, and what it is worth."""
 
     rows: list[Trial]
     decision: Decision
-    folds: list[int]
+    folds: list[str]
     seconds: float
     finished: bool
+    effort: str
+    work: float  # units done
+    calibration: Calibration
+    checks: list[FoldCheck]
+    aging: list[Lag]
+
+    @classmethod
+    def nothing(cls, effort: str) -> Backtest:
+        """Of a past too short for any fold."""
+        decision = Decision(Choice.single(PLAIN), Reason.TOO_SHORT)
+        return cls([], decision, [], 0.0, False, effort, 0.0, Calibration(coverage=1.0), [], [])
 
     @property
-    def choice(self) -> Method:
-        return self.decision.method
+    def choice(self) -> Choice:
+        return self.decision.choice
 
-    def row(self, method: Method) -> Trial | None:
+    def row(self, candidate: str | Method | Candidate) -> Trial | None:
         """How a candidate did; None if it was not among them."""
-        return next((row for row in self.rows if row.method == method), None)
+        wanted = Candidate.of(candidate)
+        return next((row for row in self.rows if row.candidate == wanted), None)
 
     @property
     def full(self) -> list[Trial]:
-        """Candidates that were tried on every fold and neither dropped nor failed."""
+        """Candidates that were tried on every fold."""
         return [row for row in self.rows if row.status is Status.FULL]
 
+    @property
+    def accuracy(self) -> float | None:
+        """Of the choice, on windows it was not chosen by, all nodes counting the same; None without a fold."""
+        total = sum(check.count for check in self.checks)
+        return sum(check.count * check.accuracy for check in self.checks) / total if total else None
+
     def __str__(self) -> str:
-        lines = [f"{'method':<20} {'accuracy':>8} {'minus plain':>26}  fits"]
-        for row in self.rows:
+        shown = [row for k, row in enumerate(self.rows) if k < MOST_ROWS or row.weight or row.candidate == PLAIN]
+        width = max([len(str(row.candidate)) for row in shown], default=9)
+        lines = [f"{'candidate':<{width}} {'accuracy':>8} {'log-loss':>8} {'minus plain':>26}  weight"]
+        for row in shown:
             accuracy = "" if row.accuracy is None else f"{row.accuracy:.4f}"
+            loss = "" if row.loss is None else f"{row.loss:.3f}"
             difference = "" if row.difference is None else repr(row.difference)
-            lines.append(f"{row.method!s:<20} {accuracy:>8} {difference:>26}  {row.num_fits:<4} {row.ending}")
+            numbers = f"{accuracy:>8} {loss:>8} {difference:>26}  {f'{row.weight:.0%}' if row.weight else '':<6}"
+            ending = "" if row.status is Status.FULL else row.ending
+            lines.append(f"{row.candidate!s:<{width}} {numbers} {ending}".rstrip())
+        if len(shown) < len(self.rows):
+            lines.append(f"... and {len(self.rows) - len(shown)} more that did worse or were not tried")
         return "\n".join([*lines, f"Chosen: {self.decision}"])

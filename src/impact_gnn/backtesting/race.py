@@ -1,204 +1,296 @@
-"""The back-test: every candidate is tried on the user's own past, the same folds and seeds for all."""
+"""The back-test: candidates are tried on the user's own past, the same folds for all, and blended into one prediction.
+
+First a handful of different ones on every fold, then rounds around the winners, until the effort's work is done. What
+each said about the past is kept; the choice, its gain, its calibration all come from that.
+"""
 
 from __future__ import annotations
 
 import time as clock
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
 
+from impact_gnn import checks
 from impact_gnn._progress import Progress, watched
 from impact_gnn._store import Store
-from impact_gnn.backtesting.candidates import CANDIDATES
-from impact_gnn.backtesting.folds import Fold, fold_at, fold_times
-from impact_gnn.backtesting.outcome import PLAIN, Backtest, Decision, Reason, Status, Trial
+from impact_gnn.backtesting.candidates import Advice, able, around, handful
+from impact_gnn.backtesting.ensemble import blend
+from impact_gnn.backtesting.folds import Fold, Window, fold_of, lags_of, longest_window, truth_of, windows
+from impact_gnn.backtesting.outcome import PLAIN, Backtest, Lag, Status, Trial
 from impact_gnn.backtesting.scores import Scores, Unit
+from impact_gnn.backtesting.verdict import Verdict
+from impact_gnn.backtesting.work import EFFORTS, Size, cost
 from impact_gnn.checks import InputError
 from impact_gnn.engines import Engine, Memory
 from impact_gnn.graph import TemporalGraph, graph_digest
 from impact_gnn.nn import Diverged
-from impact_gnn.pipeline import Inputs, Method, Pipeline
+from impact_gnn.pipeline import Calibration, Candidate, Inputs, Method, Pipeline
 
-LEAST_LEFT = 3  # candidates, plain included, that no round goes below
-MARGIN = 1.4  # how much longer than on average so far the fits of the next round are taken to last
-LEVEL = 0.95  # confidence with which the chosen method must be better than plain, all finalists together
+LEAST_FIRST = 4  # candidates that are tried whatever the work
+FIRST_SHARE = 0.6  # of the work, for the handful
+WINNERS = 3  # around which a round looks
+ROUND = 6  # candidates in a round
+MOST_LAGS = 8  # periods over which a model is watched growing old
+HOPELESS = 0.1  # how much worse a log-loss on the newest fold may be than the best one's, to be tried on older folds
 
 
 def backtest(
     graph: TemporalGraph,
     *,
-    candidates: Sequence[str | Method] = CANDIDATES,
-    folds: int = 3,
-    seeds: int = 2,
+    candidates: Sequence[str | Method | Candidate] | None = None,
+    effort: str = "normal",
+    folds: int | None = None,
+    seeds: int = 1,
     cutoff: int | None = None,
     pipeline: Pipeline | None = None,
     budget: float | None = None,
     engine: Engine | None = None,
+    advice: Advice | None = None,
     store: Store | str | Path | None = None,
     progress: bool | Progress = False,
 ) -> Backtest:
     """Tries candidates on the last labelled periods, as they would have been tried then, and chooses.
 
-    Each fold is the graph up to one of the last labelled periods, with that period's labels hidden; the score is
-    the accuracy on it. Candidates are tried in rounds (the last fold; all folds; all folds with further seeds), and
-    after each round the worse half is dropped, never plain. A correction is chosen only if it was tried on
-    two folds at least and its difference to plain, with an interval widened for the number of finalists, lies above
-    zero.
+    Each fold is the graph up to the end of a window of past periods, as long as the time that targets span, with the
+    window's labels hidden. What the candidates say about it is kept, and a few are blended so that the log-loss is
+    least, newer folds counting more. What that gains over plain is measured on folds that the blend was not made by;
+    where it gains nothing, plain is the choice.
 
     Args:
         graph: The graph.
-        candidates: Methods such as "pmp+center"; "plain" is always among them.
-        folds: Number of periods to predict.
-        seeds: Most seeds per fold.
+        candidates: Such as "pmp+center" or "trees:labels", all of which are tried; "plain" is always among them. By
+            default the search looks for them.
+        effort: "quick", "normal" or "thorough": how much work the search may do, the same on every machine.
+        folds: Windows to predict; by default the effort's.
+        seeds: Seeds per fold, whose probabilities are averaged.
         cutoff: Labels are known before it; by default the graph tells.
-        pipeline: Everything but the method and seed; by default `Pipeline()`.
-        budget: Seconds after which no further fit is begun; None for no bound.
+        pipeline: Everything but the method, model and seed; by default `Pipeline()`.
+        budget: Seconds after which no further fit is begun, whatever the effort; None for no bound.
         engine: Where to propagate; in memory by default.
+        advice: Of a diagnosis; the search looks first at what it speaks for.
         store: Directory for finished fits, so that a run that was cut off continues.
-        progress: True for bars on the terminal, or a function called with stage, fits done, expected and a note.
+        progress: True for bars on the terminal, or a function called with stage, work done, expected and a note.
 
     Example:
         >>> from impact_gnn.data.tsbm import tsbm
         >>> g = tsbm(num_nodes=400, num_times=5, num_labels=2, seed=0)
-        >>> b = backtest(g, candidates=["center"], folds=2, seeds=1, cutoff=4, pipeline=Pipeline(epochs=3, hidden=8))
-        >>> [row.num_fits for row in b.rows], str(b.choice) in ("plain", "center")
+        >>> b = backtest(g, candidates=["center"], folds=2, cutoff=4, pipeline=Pipeline(epochs=3, hidden=8))
+        >>> [row.num_fits for row in b.rows], {str(one) for one in b.choice.candidates} <= {"plain", "center"}
         ([2, 2], True)
     """
+    checks.choice("effort", effort, EFFORTS)
     if seeds < 1:
         raise InputError(f"seeds={seeds} must be at least 1.")
     view = graph.masked(graph.infer_cutoff() if cutoff is None else cutoff)
-    methods = list(dict.fromkeys([PLAIN, *(Method.parse(str(one)) for one in candidates)]))
-    times, pipeline = fold_times(view, folds), pipeline or Pipeline()
-    start = view, times, seeds, pipeline, budget, engine or Memory(), watched(progress), methods
+    named = None if candidates is None else list(dict.fromkeys([PLAIN, *map(Candidate.of, candidates)]))
+    folds = EFFORTS[effort].folds if folds is None else folds
+    found, pipeline = windows(view, folds), pipeline or Pipeline()
+
+    def race(opened: Store | None) -> Backtest:
+        return Race(
+            view, found, named, effort, seeds, pipeline, budget, engine or Memory(), watched(progress), advice, opened
+        ).run()
+
     if isinstance(store, str | Path):
-        asked: dict[str, Any] = {"candidates": methods, "folds": folds, "seeds": seeds, "budget": budget}
-        asked |= {"graph": graph_digest(view), "pipeline": pipeline.get_params()}
+        asked: dict[str, Any] = {"candidates": named, "effort": effort, "folds": folds, "seeds": seeds}
+        asked |= {"budget": budget, "graph": graph_digest(view), "pipeline": pipeline.get_params()}
         with Store.open(Path(store), asked) as opened:
-            return Race(*start, Scores(opened), list(methods)).run()
-    return Race(*start, Scores(store), list(methods)).run()
+            return race(opened)
+    return race(store)
 
 
-def varied(pipeline: Pipeline, method: Method, *, seed: int, cutoff: int) -> Pipeline:
-    """The same pipeline, not fitted, with another method, seed and cutoff."""
-    return Pipeline(**pipeline.get_params() | {"method": str(method), "seed": seed, "cutoff": cutoff})
+def varied(pipeline: Pipeline, candidate: Candidate, *, seed: int, cutoff: int) -> Pipeline:
+    """The same pipeline, not fitted, with another method, model, seed and cutoff."""
+    changed: dict[str, Any] = {"method": str(candidate.method), "seed": seed, "cutoff": cutoff}
+    if candidate.model is not None:
+        changed["model"] = candidate.model
+    return Pipeline(**pipeline.get_params() | changed)
 
 
 @dataclass(eq=False)
 class Race:
-    """The state of a back-test while it runs: who is left, how the others ended, how long fits took."""
+    """The state of a back-test while it runs: what was tried, how it ended, how much work was done."""
 
     view: TemporalGraph
-    times: list[int]
+    windows: list[Window]
+    named: list[Candidate] | None
+    effort: str
     seeds: int
     pipeline: Pipeline
     budget: float | None
     engine: Engine
     progress: Progress
-    methods: list[Method]
-    scores: Scores
-    alive: list[Method]
-    dropped: dict[Method, int] = field(default_factory=dict)
-    failed: dict[Method, str] = field(default_factory=dict)
-    took: list[float] = field(default_factory=list)
+    advice: Advice | None
+    store: Store | None
+    tried: list[Candidate] = field(default_factory=list)
+    dropped: set[Candidate] = field(default_factory=set)
+    failed: dict[Candidate, str] = field(default_factory=dict)
     begun: float = field(default_factory=clock.monotonic)
-    done: int = 0
+    work: float = 0.0
     out_of_time: bool = False
 
     def run(self) -> Backtest:
-        rounds = [[(self.times[-1], 0)], *([[(fold, 0) for fold in self.times[-2::-1]]] if self.times[1:] else [])]
-        rounds += [[(fold, seed) for fold in reversed(self.times)] for seed in range(1, self.seeds)]
-        for number, units in enumerate(rounds):
-            self.round(units, later=rounds[number + 1 :], first=number == 0)
-            if self.out_of_time:
-                break
-            if number < len(rounds) - 1:
-                self.halve(number + 1, len(rounds[number + 1]))
-        rows = [self.trial(method) for method in self.scores.ranked(self.methods)]
-        finished = not self.out_of_time and all(row.status is not Status.UNTRIED for row in rows)
-        return Backtest(rows, self.decision(), self.times, clock.monotonic() - self.begun, finished)
+        self.scores = Scores({str(window): truth_of(self.view, window) for window in self.windows}, self.store)
+        place = self.engine.child("size")
+        self.size = Size.of(self.pipeline.inputs(self.view, place))
+        place.clear()
+        self.allowed = self.size.allowed(EFFORTS[self.effort])
+        if self.named is not None:
+            named = list(dict.fromkeys(map(self.own, self.named)))
+            self.allowed = sum(map(self.cost, named))
+            self.round(named, keep_all=True)
+        else:
+            first = dict.fromkeys(self.with_smooth(one) for one in handful(self.view))
+            self.round(self.affordable(list(first), FIRST_SHARE * self.allowed, LEAST_FIRST), keep_all=True)
+            while batch := self.affordable(self.next(), self.allowed - self.work):
+                self.round(batch, keep_all=False)
+        verdict = Verdict(self.scores, self.finalists(), self.windows, self.view)
+        decision = verdict.decision(self.out_of_time)
+        choice = decision.choice
+        weights = {member.candidate: member.weight for member in choice.members}
+        rows = [self.trial(one, weights.get(one, 0.0)) for one in self.scores.ranked(self.tried)]
+        tried = PLAIN in verdict.finalists
+        trust = (verdict.calibration(choice), verdict.checks(choice)) if tried else (Calibration(coverage=1.0), [])
+        aging = self.aging(choice.candidates[0]) if tried and not self.out_of_time else []
+        folds, seconds = [str(window) for window in self.windows], clock.monotonic() - self.begun
+        return Backtest(rows, decision, folds, seconds, not self.out_of_time, self.effort, self.work, *trust, aging)
 
-    def round(self, units: list[tuple[int, int]], later: list[list[tuple[int, int]]], first: bool) -> None:
-        """Fits every candidate that is left on some folds and seeds; the hops of a fold are made once."""
-        expected, left = self.done + len(units) * len(self.alive), len(self.alive)
-        for following in later:
-            left = max(2, (left + 1) // 2)
-            expected += len(following) * left
-        for time, seed in units:
-            engine, fold, inputs = self.engine.child(f"fold-{time}"), None, None
-            for method in list(self.alive):
-                unit = Unit(method, time, seed)
-                known = self.scores.get(unit) is not None
-                half_used = self.budget is not None and clock.monotonic() - self.begun > self.budget / 2
-                enough = len({one.method for one in self.scores.hits}) >= LEAST_LEFT
-                if not known and first and method != PLAIN and half_used and enough:
-                    self.alive.remove(method)  # what is left of the budget belongs to those tried already
-                    continue
-                if not known and not self.out_of_time:
-                    if fold is None or inputs is None:
-                        fold = fold_at(self.view, time, engine)
-                        inputs = self.pipeline.inputs(fold.graph, engine)
-                    self.attempt(unit, fold, inputs)
-                self.done += 1
-                self.progress("back-test", self.done, expected, f"period {time}, seed {seed}: {method}")
+    def cost(self, candidate: Candidate) -> float:
+        return self.seeds * len(self.windows) * cost(candidate, self.size, self.pipeline.model)
+
+    def own(self, candidate: Candidate) -> Candidate:
+        """The candidate without a model where it names the pipeline's own: one thing has one name."""
+        return Candidate(candidate.method) if candidate.model == self.pipeline.model else candidate
+
+    def with_smooth(self, candidate: Candidate) -> Candidate:
+        """The candidate smoothed, where that can be: its fit answers for the unsmoothed one too."""
+        smoothed = self.own(candidate.smoothed())
+        return smoothed if able(smoothed, self.view) else self.own(candidate)
+
+    def affordable(self, wanted: Sequence[Candidate], work: float, least: int = 0) -> list[Candidate]:
+        """As many as the work allows, in order; what is too dear is passed over for what comes after it."""
+        taken: list[Candidate] = []
+        for one in wanted if not self.out_of_time else ():
+            price = self.cost(one)
+            if price <= work or len(taken) < least:
+                taken.append(one)
+                work -= price
+        return taken
+
+    def next(self) -> list[Candidate]:
+        """A round: what differs in one thing from the winners so far, taken from each in turn."""
+        winners = self.winners()
+        lists = [[self.with_smooth(one) for one in around(each, self.view, self.advice)] for each in winners]
+        lists = [[one for one in each if one not in self.tried] for each in lists]
+        mixed = [
+            one for place in range(max(map(len, lists), default=0)) for each in lists for one in each[place : place + 1]
+        ]
+        return list(dict.fromkeys(mixed))[:ROUND]
+
+    def winners(self) -> list[Candidate]:
+        """Members of the blend so far and the best by themselves, the heaviest first."""
+        finalists = self.finalists()
+        if not finalists:
+            return []
+        true = [[self.scores.true(one, fold) for fold in self.scores.folds] for one in finalists]
+        weights = blend(true, self.view.num_labels, fits=[one.smoothed(False) for one in finalists])
+        members = [finalists[k] for k in np.argsort(-weights, kind="stable") if weights[k] > 0]
+        return list(dict.fromkeys([*members, *finalists]))[:WINNERS]
+
+    def finalists(self) -> list[Candidate]:
+        """Candidates tried on every fold, the best first."""
+        full = [one for one in self.tried if self.scores.tried(one) == self.scores.folds and one not in self.failed]
+        return self.scores.ranked(full)
+
+    def round(self, batch: list[Candidate], *, keep_all: bool) -> None:
+        """Fits every candidate on all folds, the newest first; the hops of a fold are made once.
+
+        Unless all are kept, those that do much worse than the best on the newest fold are not tried on older ones.
+        """
+        batch = list(dict.fromkeys(batch))
+        answered = [one for each in batch for one in (each, each.smoothed(False)) if able(one, self.view)]
+        self.tried += [one for one in dict.fromkeys(answered) if one not in self.tried]
+        left = list(batch)
+        for window in reversed(self.windows):
+            engine, fold, inputs = self.engine.child(f"fold-{window}"), None, dict[bool, Inputs]()
+            for candidate in list(left):
+                for seed in range(self.seeds):
+                    unit = Unit(candidate, str(window), seed)
+                    known = self.recall(unit)
+                    if self.out_of_time or candidate in self.failed:
+                        continue
+                    if not known:
+                        fold = fold or fold_of(self.view, window, engine)
+                        self.attempt(unit, fold, inputs, engine)
+                    self.work += self.cost(candidate) / (self.seeds * len(self.windows))
+                    note = f"{window}: {candidate}"
+                    self.progress("back-test", min(self.work, self.allowed), self.allowed, note)
             engine.clear()
+            left = [one for one in left if one not in self.failed]
+            if not keep_all and window == self.windows[-1]:
+                hopeless = {one for one in left if min(self.behind(one), self.behind(one.smoothed(False))) > HOPELESS}
+                self.dropped |= hopeless | {one.smoothed(False) for one in hopeless}
+                left = [one for one in left if one not in hopeless]
 
-    def attempt(self, unit: Unit, fold: Fold, inputs: Inputs) -> None:
-        """One fit, unless there is no time left for it; a candidate that fails is dropped, the others go on."""
-        begun = clock.monotonic()
-        usual = median(self.took) if self.took else 0.0
-        if self.budget is not None and begun - self.begun + usual > self.budget and self.scores.hits:
+    def recall(self, unit: Unit) -> bool:
+        """Whether a unit was done before, in this run or an earlier one, with all that its fit answers for."""
+        twin = replace(unit, candidate=unit.candidate.smoothed(False))
+        return all(self.scores.get(one) is not None for one in (unit, twin))  # both are read
+
+    def behind(self, candidate: Candidate) -> float:
+        """How much worse its log-loss on the newest fold is than the best finalist's."""
+        newest = self.scores.folds[-1]
+        best = min((self.scores.fold_loss(one, newest) for one in self.finalists()), default=np.inf)
+        return self.scores.fold_loss(candidate, newest) - best
+
+    def attempt(self, unit: Unit, fold: Fold, inputs: dict[bool, Inputs], engine: Engine) -> None:
+        """One fit, unless time is up; a candidate that fails is left out, the others go on."""
+        if self.budget is not None and clock.monotonic() - self.begun > self.budget and self.scores.said:
             self.out_of_time = True
             return
+        cutoff = fold.window.first
+        pipeline = varied(self.pipeline, unit.candidate, seed=self.pipeline.seed + unit.seed, cutoff=cutoff)
         try:
-            pipeline = varied(self.pipeline, unit.method, seed=self.pipeline.seed + unit.seed, cutoff=fold.cutoff)
-            probability = pipeline.fit(fold.graph, inputs=inputs).predict_proba(fold.graph, inputs=inputs)
+            squashed = pipeline.model == "rphgnn"
+            if squashed not in inputs:
+                inputs[squashed] = pipeline.inputs(fold.graph, engine)
+            fitted = pipeline.fit(fold.graph, inputs=inputs[squashed])
+            said = {unit.candidate: fitted.predict_proba(fold.graph, inputs=inputs[squashed])}
+            if unit.candidate.method.smooth:
+                plain = fitted.predict_proba(fold.graph, inputs=inputs[squashed], smooth=False)
+                said[unit.candidate.smoothed(False)] = plain
         except (Diverged, InputError) as error:
-            if unit.method == PLAIN:
+            if unit.candidate.smoothed(False) == PLAIN:
                 raise
-            self.alive.remove(unit.method)
-            self.failed[unit.method] = str(error)
+            self.failed |= dict.fromkeys([unit.candidate, unit.candidate.smoothed(False)], str(error))
             return
         place = np.searchsorted(pipeline.targets(fold.graph), fold.rows)
-        self.scores.put(unit, probability.argmax(1)[place] == fold.truth)
-        self.took.append(clock.monotonic() - begun)
+        for candidate, probability in said.items():
+            self.scores.put(replace(unit, candidate=candidate), probability[place])
 
-    def halve(self, number: int, next_fits: int) -> None:
-        """Drops the worse half of what is left, or more if the time left is too short; never plain."""
-        order = [method for method in self.scores.ranked(self.alive) if method != PLAIN]
-        keep = (len(order) + 1) // 2
-        if self.budget is not None:
-            left = self.budget - (clock.monotonic() - self.begun)
-            each = MARGIN * next_fits * sum(self.took) / max(len(self.took), 1)
-            keep = min(keep, int(left / max(each, 1e-9)) - 1)
-        survivors = {PLAIN, *order[: max(LEAST_LEFT - 1, keep)]}
-        self.dropped |= {method: number for method in self.alive if method not in survivors}
-        self.alive = [method for method in self.alive if method in survivors]
+    def aging(self, candidate: Candidate) -> list[Lag]:
+        """One model, trained on the older half of the labels at least, and how right it is 1, 2, ... periods later."""
+        window = longest_window(self.view, MOST_LAGS)
+        unit, engine = Unit(candidate, f"{window}.aging"), self.engine.child("aging")
+        if self.scores.get(unit) is None:
+            self.attempt(unit, fold_of(self.view, window, engine), {}, engine)
+            engine.clear()
+        said = self.scores.get(unit)
+        if said is None:
+            return []
+        right, lag = said.argmax(1) == truth_of(self.view, window), lags_of(self.view, window)
+        return [Lag(k, float(right[lag == k].mean()), int((lag == k).sum())) for k in np.unique(lag).tolist()]
 
-    def decision(self) -> Decision:
-        """The best finalist whose interval, widened for the number of finalists, lies above zero; otherwise plain."""
-        enough = min(2, len(self.times))
-        finalists = [m for m in self.alive if m != PLAIN and len(self.scores.by_fold(m)) >= enough]
-        level = 1 - (1 - LEVEL) / max(len(finalists), 1)
-        gains = {m: gain for m in finalists if (gain := self.scores.difference(m, level=level)) is not None}
-        better = {m: gain for m, gain in gains.items() if gain.low > 0}
-        if not gains:
-            late = set(self.methods) - {PLAIN, *self.failed}
-            return Decision(PLAIN, Reason.OUT_OF_TIME if late else Reason.NONE_TRIED)
-        best = max(better or gains, key=lambda m: gains[m].value)
-        basis = gains[best], len(self.scores.by_fold(best))
-        if better:
-            return Decision(best, Reason.BETTER, None, *basis)
-        return Decision(PLAIN, Reason.NONE_BETTER, best, *basis)
-
-    def trial(self, method: Method) -> Trial:
-        by_fold = {fold: value for fold, (value, _) in self.scores.by_fold(method).items()}
-        fits = sum(unit.method == method for unit in self.scores.hits)
-        difference = None if method == PLAIN else self.scores.difference(method)
-        status = Status.FULL if list(by_fold) == self.times else Status.PART if fits else Status.UNTRIED
-        status = Status.FAILED if method in self.failed else Status.DROPPED if method in self.dropped else status
-        ending = status, self.dropped.get(method), self.failed.get(method)
-        return Trial(method, self.scores.accuracy(method), difference, by_fold, fits, *ending)
+    def trial(self, candidate: Candidate, weight: float) -> Trial:
+        scores = self.scores
+        by_fold = {fold: value for fold, (value, _) in scores.by_fold(candidate).items()}
+        fits = sum(unit.candidate == candidate for unit in scores.said)
+        difference = None if candidate == PLAIN else scores.difference(candidate)
+        status = Status.FULL if scores.tried(candidate) == scores.folds else Status.PART if fits else Status.UNTRIED
+        status = Status.FAILED if candidate in self.failed else Status.DROPPED if candidate in self.dropped else status
+        parts = scores.accuracy(candidate), scores.loss(candidate), difference, by_fold, fits, weight, status
+        return Trial(candidate, *parts, self.failed.get(candidate))

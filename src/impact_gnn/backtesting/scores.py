@@ -1,4 +1,4 @@
-"""Scores by method, fold and seed, and their paired differences with intervals."""
+"""Walk-forward probabilities by candidate, fold and seed, and what follows from them."""
 
 from __future__ import annotations
 
@@ -9,70 +9,109 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from impact_gnn._store import Store
+from impact_gnn.backtesting.ensemble import fold_weights, log_loss, overall
 from impact_gnn.backtesting.outcome import PLAIN
-from impact_gnn.pipeline import Method
+from impact_gnn.pipeline import Candidate
 from impact_gnn.statistics import Estimate, combined
 
 
 @dataclass(frozen=True)
 class Unit:
-    """One fit: a method, on a fold, with a seed."""
+    """One fit: a candidate, on a fold (by its window), with a seed."""
 
-    method: Method
-    fold: int
-    seed: int
+    candidate: Candidate
+    fold: str
+    seed: int = 0
 
     def __str__(self) -> str:
-        return f"{self.method}.fold{self.fold}.seed{self.seed}"
+        return f"{str(self.candidate).replace(':', '.')}.fold{self.fold}.seed{self.seed}"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Scores:
-    """Which nodes of a fold were classified rightly, for every unit done; kept on disk too if there is a `store`."""
+    """What every candidate said about the labelled nodes of a fold; kept on disk too if there is a `store`.
 
+    Probabilities are kept in float16, which is more than their noise. Folds are known by their window, oldest first.
+    """
+
+    truth: dict[str, np.ndarray]
     store: Store | None = None
-    hits: dict[Unit, np.ndarray] = field(default_factory=dict)
+    said: dict[Unit, np.ndarray] = field(default_factory=dict)
 
     def get(self, unit: Unit) -> np.ndarray | None:
-        """The hits of a unit if it was done before, in this run or an earlier one."""
-        if unit not in self.hits and self.store and (kept := self.store.array(f"fits/{unit}")) is not None:
-            self.hits[unit] = kept
-        return self.hits.get(unit)
+        """The probabilities of a unit if it was done before, in this run or an earlier one."""
+        if unit not in self.said and self.store and (kept := self.store.array(f"fits/{unit}")) is not None:
+            self.said[unit] = kept
+        return self.said.get(unit)
 
-    def put(self, unit: Unit, hits: np.ndarray) -> None:
-        self.hits[unit] = hits
+    def put(self, unit: Unit, probability: np.ndarray) -> None:
+        self.said[unit] = probability.astype(np.float16)
         if self.store is not None:
-            self.store.put_array(f"fits/{unit}", hits)
+            self.store.put_array(f"fits/{unit}", self.said[unit])
 
-    def accuracy(self, method: Method) -> float | None:
-        """Mean accuracy over folds and seeds; None if nothing was done."""
-        shares = [float(hits.mean()) for unit, hits in self.hits.items() if unit.method == method]
-        return float(np.mean(shares)) if shares else None
+    @property
+    def folds(self) -> list[str]:
+        return list(self.truth)
 
-    def difference(self, method: Method, *, level: float = 0.95) -> Estimate | None:
-        """Accuracy minus plain's, paired by node and seed, combined over folds; None without a fold that has both."""
-        by_fold = self.by_fold(method)
+    def probability(self, candidate: Candidate, fold: str) -> np.ndarray | None:
+        """Mean over the seeds that were tried; None if none was."""
+        tried = [said for unit, said in self.said.items() if (unit.candidate, unit.fold) == (candidate, fold)]
+        return np.mean([said.astype(np.float32) for said in tried], axis=0) if tried else None
+
+    def true(self, candidate: Candidate, fold: str) -> np.ndarray:
+        """The candidate's probabilities of the true labels of a fold."""
+        said, truth = self.probability(candidate, fold), self.truth[fold]
+        assert said is not None
+        return said[np.arange(len(truth)), truth]
+
+    def tried(self, candidate: Candidate) -> list[str]:
+        """Folds that a candidate was tried on."""
+        done = {unit.fold for unit in self.said if unit.candidate == candidate}
+        return [fold for fold in self.folds if fold in done]
+
+    def hits(self, candidate: Candidate, fold: str) -> np.ndarray:
+        said = self.probability(candidate, fold)
+        assert said is not None
+        return said.argmax(1) == self.truth[fold]
+
+    def accuracy(self, candidate: Candidate) -> float | None:
+        """Weighted mean over the folds tried, newer ones counting more; None if nothing was done."""
+        folds = self.tried(candidate)
+        return _mean([float(self.hits(candidate, fold).mean()) for fold in folds]) if folds else None
+
+    def fold_loss(self, candidate: Candidate, fold: str) -> float:
+        """Log-loss in a fold; infinite if the candidate was not tried there."""
+        said = self.probability(candidate, fold)
+        return math.inf if said is None else log_loss(self.true(candidate, fold), said.shape[1])
+
+    def loss(self, candidate: Candidate) -> float | None:
+        """Log-loss over the folds tried, newer ones counting more."""
+        folds = self.tried(candidate)
+        return overall([self.fold_loss(candidate, fold) for fold in folds]) if folds else None
+
+    def difference(self, candidate: Candidate, *, level: float = 0.95) -> Estimate | None:
+        """Accuracy minus plain's, paired by node, combined over folds; None without a fold that has both."""
+        by_fold = self.by_fold(candidate)
         return combined(*np.array(list(by_fold.values())).T, level=level) if by_fold else None
 
-    def by_fold(self, method: Method) -> dict[int, tuple[float, float]]:
-        """Accuracy minus plain's in every fold that has both, and its standard error: nodes vary, and so do seeds."""
-        by_fold: dict[int, list[np.ndarray]] = {}
-        for unit, hits in self.hits.items():
-            plain = self.hits.get(Unit(PLAIN, unit.fold, unit.seed))
-            if unit.method == method and plain is not None:
-                by_fold.setdefault(unit.fold, []).append(hits.astype(np.float64) - plain)
-        return {fold: _mean_and_error(np.array(by_seed)) for fold, by_seed in sorted(by_fold.items())}
+    def by_fold(self, candidate: Candidate) -> dict[str, tuple[float, float]]:
+        """Accuracy minus plain's in every fold that has both, and its standard error."""
+        both = [fold for fold in self.tried(candidate) if fold in self.tried(PLAIN)]
+        return {fold: mean_and_error(self.hits(candidate, fold), self.hits(PLAIN, fold)) for fold in both}
 
-    def ranked(self, methods: Iterable[Method]) -> list[Method]:
-        """Methods from the best difference to the worst; plain counts as zero."""
-        value = {m: 0.0 if m == PLAIN else d.value if (d := self.difference(m)) else -math.inf for m in methods}
-        return sorted(value, key=lambda m: -value[m])
+    def ranked(self, candidates: Iterable[Candidate]) -> list[Candidate]:
+        """Candidates from the best log-loss to the worst, those tried on more folds first."""
+        loss = {one: (-len(self.tried(one)), math.inf if (x := self.loss(one)) is None else x) for one in candidates}
+        return sorted(loss, key=lambda one: loss[one])
 
 
-def _mean_and_error(by_seed: np.ndarray) -> tuple[float, float]:
-    nodes = by_seed.mean(0)
-    variance = nodes.var(ddof=1) / len(nodes) if len(nodes) > 1 else 0.25
-    if len(by_seed) > 1:
-        variance += by_seed.mean(1).var(ddof=1) / len(by_seed)
+def mean_and_error(ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float]:
+    """Mean paired difference of hits, and its standard error over nodes."""
+    each = ours.astype(np.float64) - theirs
+    variance = each.var(ddof=1) / len(each) if len(each) > 1 else 0.25
     # One node more or less right is the least that can be told apart.
-    return float(nodes.mean()), math.sqrt(max(variance, 0.25 / len(nodes) ** 2))
+    return float(each.mean()), math.sqrt(max(variance, 0.25 / len(each) ** 2))
+
+
+def _mean(values: list[float]) -> float:
+    return float(np.dot(fold_weights(len(values)), values))

@@ -30,11 +30,16 @@ from impact_gnn.cli.common import (
 from impact_gnn.cli.graphs import Features, Graph, Json, opened
 
 Cutoff = Annotated[int | None, typer.Option(help="Labels are known before this time; by default the graph tells.")]
-Candidates = Annotated[str | None, typer.Option(help="Methods to try, separated by commas: plain,pmp+center,labels.")]
-Folds = Annotated[int, typer.Option(help="Past periods to predict in the back-test.")]
-Seeds = Annotated[int, typer.Option(help="Most seeds per fold.")]
-Budget = Annotated[str, typer.Option(help="Time for the back-test: 90s, 10m, 2h.")]
-Model = Annotated[str, typer.Option(help="auto, sign, sgc, gamlp, sehgnn or rphgnn.")]
+Candidates = Annotated[
+    str | None, typer.Option(help="What to try, separated by commas: plain,pmp+center,trees:labels.")
+]
+Effort = Annotated[str, typer.Option(help="How much is tried: quick, normal or thorough.")]
+Folds = Annotated[int | None, typer.Option(help="Past windows to predict in the back-test; by default the effort's.")]
+Seeds = Annotated[int | None, typer.Option(help="Seeds of every fit; by default the effort's.")]
+Budget = Annotated[
+    str | None, typer.Option(help="Time after which the search stops, whatever the effort: 90s, 10m, 2h.")
+]
+Model = Annotated[str, typer.Option(help="Of candidates that name none: auto (sign), trees, linear, sehgnn, ...")]
 Map = Annotated[str, typer.Option("--map", help="Of the features, in the report: pca or tsne.")]
 Hops = Annotated[int, typer.Option(help="Steps along the edges.")]
 Out = Annotated[Path, typer.Option("--out", help="Directory for the results.", show_default=False)]
@@ -48,9 +53,10 @@ def run(
     cutoff: Cutoff = None,
     model: Model = "auto",
     candidates: Candidates = None,
-    folds: Folds = 3,
-    seeds: Seeds = 2,
-    budget: Budget = "10m",
+    effort: Effort = "normal",
+    folds: Folds = None,
+    seeds: Seeds = None,
+    budget: Budget = None,
     hops: Hops = 2,
     features: Features = None,
     directed: Directed = False,
@@ -66,13 +72,13 @@ def run(
     """Check, diagnose, back-test, fit, predict: everything into one directory, with a report."""
     from impact_gnn.job import run as job
 
-    given, limit = opened(graph, features), seconds(budget)
+    given, limit = opened(graph, features), None if budget is None else seconds(budget)
     default_scratch = out.with_name(f"{out.name}.scratch")  # a run that was cut off finds its hops there
     place = engine_option(given, engine, memory, scheduler, scratch or default_scratch)
     with Terminal(errors) as terminal:
         summary = job(
-            given, out, cutoff=cutoff, model=model, candidates=_methods(candidates), folds=folds, seeds=seeds,
-            budget=limit, hops=hops, undirected=not directed, seed=seed, table=table, embedding=embedding,
+            given, out, cutoff=cutoff, model=model, candidates=_methods(candidates), effort=effort, folds=folds,
+            seeds=seeds, budget=limit, hops=hops, undirected=not directed, seed=seed, table=table, embedding=embedding,
             engine=place, progress=terminal, command=shlex.join(["impact", *sys.argv[1:]]),
         )  # fmt: skip
     place.clear()
@@ -81,6 +87,8 @@ def run(
     predicted = summary.predictions
     console.print(f"\nChosen: {summary.backtest.decision}")
     console.print(f"Predicted: {predicted.count:,} nodes at or after {summary.cutoff}, in {out / predicted.file}")
+    if (right := predicted.accuracy) is not None:
+        console.print(f"Expected to be right: {right.value:.1%} (between {right.low:.1%} and {right.high:.1%})")
     console.print(f"Report: {out / 'report.html'}")
 
 
@@ -116,9 +124,10 @@ def backtest(
     cutoff: Cutoff = None,
     model: Model = "auto",
     candidates: Candidates = None,
-    folds: Folds = 3,
-    seeds: Seeds = 2,
-    budget: Budget = "10m",
+    effort: Effort = "normal",
+    folds: Folds = None,
+    seeds: Seeds = None,
+    budget: Budget = None,
     hops: Hops = 2,
     features: Features = None,
     directed: Directed = False,
@@ -129,7 +138,6 @@ def backtest(
     json: Json = None,
 ) -> None:
     """Try corrections on the graph's own past and say which one pays, with intervals."""
-    from impact_gnn.backtesting import CANDIDATES
     from impact_gnn.backtesting import backtest as test
     from impact_gnn.job.run import model_for
     from impact_gnn.pipeline import Pipeline
@@ -139,8 +147,9 @@ def backtest(
     place = engine_option(given, engine, memory, scheduler, scratch)
     with Terminal(errors) as terminal:
         outcome = test(
-            given, candidates=_methods(candidates) or CANDIDATES, folds=folds, seeds=seeds, cutoff=cutoff,
-            pipeline=pipeline, budget=seconds(budget), engine=place, progress=terminal,
+            given, candidates=_methods(candidates), effort=effort, folds=folds, seeds=1 if seeds is None else seeds,
+            cutoff=cutoff, pipeline=pipeline, budget=None if budget is None else seconds(budget), engine=place,
+            progress=terminal,
         )  # fmt: skip
     console.print(str(outcome), markup=False)
     write_json(json, outcome)
@@ -161,14 +170,14 @@ def predict(
 ) -> None:
     """Classify nodes with a model fitted before, also when the graph has grown since."""
     from impact_gnn.job.predictions import write_predictions
-    from impact_gnn.pipeline import Pipeline
+    from impact_gnn.pipeline import Ensemble
 
-    pipeline, given = Pipeline.load(model), opened(graph, features)
-    stale = pipeline.stale(given)
+    fitted, given = Ensemble.load(model), opened(graph, features)
+    stale = fitted.stale(given)
     if stale is not None:
         console.print(f"[yellow]note:[/] {stale}")
     place = engine_option(given, engine, memory, scheduler, scratch)
-    written = write_predictions(given, pipeline, out, cutoff=cutoff, engine=place)
+    written = write_predictions(given, fitted, out, cutoff=cutoff, engine=place)
     console.print(f"{written.count:,} predictions in {out}")
     write_json(json, encode(written) | {"stale": stale})
 

@@ -359,6 +359,19 @@ class TemporalGraph:
             raise InputError("this graph has no cutoff; pass one or use masked(cutoff).")
         return self.time >= checks.whole_number("cutoff", cutoff)
 
+    def horizon(self) -> int:
+        """Periods that the targets of a view span, as far as the past can be asked the same question.
+
+        At most a third of the labelled periods, and so few that half of the labels are older.
+        """
+        if self.cutoff is None or self.y is None:
+            raise InputError("a horizon needs a view that hides the labels to predict; pass graph.masked(cutoff).")
+        labelled, sizes = np.unique(self.time[self.y >= 0], return_counts=True)
+        ahead = min(int((self.times >= self.cutoff).sum()), len(labelled) // 3)
+        older = np.cumsum(sizes)[::-1][1:]  # labels left when the last 1, 2, ... periods are hidden
+        enough = int((older[: max(ahead, 0)] >= sizes.sum() / 2).sum())
+        return max(1, enough)
+
     def infer_cutoff(self) -> int:
         """The natural cutoff: the first time after the last label; the last time where every period has labels."""
         if self.y is None or not (self.y >= 0).any():

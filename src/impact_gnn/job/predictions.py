@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,12 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from impact_gnn import _files
+from impact_gnn.backtesting import FoldCheck
+from impact_gnn.backtesting.forecast import forecast
 from impact_gnn.checks import InputError
 from impact_gnn.engines import Engine
 from impact_gnn.graph import TemporalGraph
-from impact_gnn.pipeline import Inputs, Pipeline
+from impact_gnn.pipeline import Ensemble, Inputs
 from impact_gnn.report.summary import Predictions
 
 PLACES = ("", "second_", "third_")
@@ -23,24 +26,25 @@ PLACES = ("", "second_", "third_")
 
 def write_predictions(
     graph: TemporalGraph,
-    pipeline: Pipeline,
+    model: Ensemble,
     path: Path,
     *,
     cutoff: int | None = None,
     inputs: Inputs | None = None,
     engine: Engine | None = None,
+    checks: Sequence[FoldCheck] = (),
 ) -> Predictions:
     """Writes one row per target node and says what they are like.
 
     Columns: `id`, `time`, `label`, `probability`, then `second_label`, `second_probability`, `third_...` as far as
-    there are classes. Labels and ids are in the user's own coding.
+    there are classes, and `set`: the labels that hold the truth with the probability stated in the summary, joined by
+    "|". Labels and ids are in the user's own coding. `checks` of a back-test give the accuracy to expect.
     """
     if path.suffix not in (".csv", ".parquet"):
         raise InputError(f"{path.name} should end in .csv or .parquet.")
-    probability = pipeline.predict_proba(graph, cutoff=cutoff, inputs=inputs, engine=engine)
-    rows = pipeline.targets(graph, cutoff=cutoff)
-    assert pipeline.fitted is not None
-    names = np.arange(probability.shape[1]) if pipeline.fitted.label_names is None else pipeline.fitted.label_names
+    probability = model.predict_proba(graph, cutoff=cutoff, inputs=inputs, engine=engine)
+    rows = model.targets(graph, cutoff=cutoff)
+    names = np.arange(probability.shape[1]) if model.fitted.label_names is None else model.fitted.label_names
     coded = np.array(names)
     order = np.argsort(-probability, axis=1, kind="stable")
     columns: dict[str, Any] = {"id": graph.ids[rows], "time": graph.time[rows]}
@@ -48,6 +52,9 @@ def write_predictions(
         best = order[:, place]
         columns[f"{prefix}label"] = coded[best]
         columns[f"{prefix}probability"] = probability[np.arange(len(rows)), best].astype(np.float64).round(6)
+    inside = model.calibration.sets(probability)
+    texts = np.array([str(name) for name in coded.tolist()])
+    columns["set"] = ["|".join(texts[best[chosen[best]]]) for best, chosen in zip(order, inside, strict=True)]
     write = pyarrow.csv.write_csv if path.suffix == ".csv" else pyarrow.parquet.write_table
     with _files.atomic_file(path) as temporary:
         write(pa.table(columns), temporary)
@@ -55,4 +62,6 @@ def write_predictions(
     shares = {str(name): int(count) for name, count in zip(coded.tolist(), counts, strict=True)}
     confidence = probability.max(1)
     histogram = np.histogram(confidence, bins=10, range=(0, 1))[0].tolist()
-    return Predictions(path.name, len(rows), shares, float(confidence.mean()), histogram)
+    expected = forecast(checks, float(confidence.mean()), len(rows))
+    sets = model.calibration.coverage, float(inside.sum(1).mean())
+    return Predictions(path.name, len(rows), shares, float(confidence.mean()), histogram, expected, *sets)

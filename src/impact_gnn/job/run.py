@@ -20,13 +20,14 @@ from impact_gnn._codec import encode
 from impact_gnn._progress import Progress, Watcher, watched
 from impact_gnn._store import Store
 from impact_gnn._version import __version__
-from impact_gnn.backtesting import Advice, Backtest, Decision, Reason, advise, backtest, varied
+from impact_gnn.backtesting import EFFORTS, Advice, Backtest, advise, backtest, varied
+from impact_gnn.backtesting.work import SMALL
 from impact_gnn.checks import InputError, TooShort
 from impact_gnn.diagnostics import EMBEDDINGS, Diagnosis, diagnose
 from impact_gnn.engines import Engine, Memory
 from impact_gnn.graph import TemporalGraph, graph_digest
 from impact_gnn.job.predictions import write_predictions
-from impact_gnn.pipeline import Inputs, Method, Pipeline
+from impact_gnn.pipeline import Candidate, Ensemble, Inputs, Method, Pipeline
 from impact_gnn.report import write_report
 from impact_gnn.report.summary import Cost, Fit, RunOptions, RunSummary, write_summary
 
@@ -39,10 +40,11 @@ def run(
     *,
     cutoff: int | None = None,
     model: str = "auto",
-    candidates: Sequence[str | Method] | None = None,
-    folds: int = 3,
-    seeds: int = 2,
-    budget: float | None = 600.0,
+    candidates: Sequence[str | Method | Candidate] | None = None,
+    effort: str = "normal",
+    folds: int | None = None,
+    seeds: int | None = None,
+    budget: float | None = None,
     hops: int = 2,
     undirected: bool = True,
     seed: int = 0,
@@ -61,11 +63,12 @@ def run(
         graph: The graph.
         out: Directory for `summary.json`, the predictions, `report.html` and `model/`; new, empty or of this run.
         cutoff: Labels are known before it; by default the graph tells.
-        model: "auto" (SIGN, or SeHGNN where there are several node types), or a name of `pipeline.MODELS`.
-        candidates: Methods to back-test; by default those that the diagnosis advises.
-        folds: Past periods to predict in the back-test.
-        seeds: Most seeds per fold.
-        budget: Seconds for the back-test; None for no bound.
+        model: Of candidates that name none: "auto" (SIGN), or a name of `pipeline.MODELS`.
+        candidates: What to back-test, such as "pmp+labels" or "trees:labels"; by default the search looks for it.
+        effort: "quick", "normal" or "thorough": how much work the search may do, the same on every machine.
+        folds: Past windows to predict in the back-test; by default the effort's.
+        seeds: Seeds that every chosen candidate is fitted with in the end; by default the effort's.
+        budget: Seconds after which the search begins no further fit, whatever the effort; None for no bound.
         hops: Steps along the edges.
         undirected: Let messages run in both directions of every edge.
         seed: Seed of everything random.
@@ -75,15 +78,20 @@ def run(
         progress: True for bars on the terminal, or a function called with stage, units done, units and a note.
         command: What was typed, for the report.
     """
+    checks.choice("effort", effort, EFFORTS)
+    folds = EFFORTS[effort].folds if folds is None else folds
     checks.choice("embedding", embedding, EMBEDDINGS)
     checks.choice("table", table, TABLES)
     for name, value in (("hops", hops), ("folds", folds), ("seeds", seeds)):
-        if value < 1:
+        if value is not None and value < 1:
             raise InputError(f"{name}={value} must be at least 1.")
     cutoff = graph.infer_cutoff() if cutoff is None else checks.whole_number("cutoff", cutoff)
     view = graph.masked(cutoff)
-    methods = None if candidates is None else tuple(Method.parse(str(one)) for one in candidates)
-    bounds = folds, seeds, budget, hops, undirected, seed, table, embedding
+    assert view.y is not None
+    if seeds is None:  # on a large graph seeds differ little, and a blend averages anyway
+        seeds = EFFORTS[effort].seeds if (view.y >= 0).sum() <= SMALL else 1
+    methods = None if candidates is None else tuple(map(Candidate.of, candidates))
+    bounds = effort, folds, seeds, budget, hops, undirected, seed, table, embedding
     options = RunOptions(cutoff, model_for(graph, model), methods, *bounds)
     pipeline = Pipeline(options.model, cutoff=cutoff, hops=hops, undirected=undirected, seed=seed)
     with Store.open(Path(out) / "work", {"graph": graph_digest(view), **encode(options)}, within=Path(out)) as store:
@@ -92,7 +100,7 @@ def run(
 
 def model_for(graph: TemporalGraph, model: str) -> str:
     """The model that "auto" stands for on this graph."""
-    return model if model != "auto" else "sehgnn" if graph.is_hetero else "sign"
+    return "sign" if model == "auto" else model
 
 
 @dataclass
@@ -118,13 +126,15 @@ class _Run:
         advice = self.store.once("advice", Advice, lambda: advise(diagnosis, self.view))
         tested = self.store.once("backtest", Backtest, lambda: self.backtest(advice))
         engine, fitted = self.engine.child("fit"), (self.out / "model").exists()
-        fit = self.store.once("fit", Fit, lambda: self.fit(tested.choice, engine), valid=fitted)
+        fits = self.store.once("fit", Fits, lambda: self.fit(tested, engine), valid=fitted).fits
         self.watcher.say("predicting")
-        pipeline, table = Pipeline.load(self.out / "model"), self.out / f"predictions.{self.options.table}"
-        predictions = write_predictions(self.view, pipeline, table, inputs=self.inputs, engine=engine)
+        model, table = Ensemble.load(self.out / "model"), self.out / f"predictions.{self.options.table}"
+        predictions = write_predictions(
+            self.view, model, table, inputs=self.inputs, engine=engine, checks=tested.checks
+        )
         engine.clear()
         cost = Cost(clock.monotonic() - begun, _peak_memory())
-        parts = graph, self.options, command, diagnosis, advice, tested, fit, predictions, cost, _versions()
+        parts = graph, self.options, command, diagnosis, advice, tested, fits, predictions, cost, _versions()
         summary = RunSummary(*parts)
         write_summary(summary, self.out / "summary.json")
         write_report(summary, self.out / "report.html")
@@ -140,31 +150,56 @@ class _Run:
         return diagnosis
 
     def backtest(self, advice: Advice) -> Backtest:
-        self.watcher.say("back-testing corrections on the past")
+        self.watcher.say("back-testing on the past")
         options = self.options
         try:
             return backtest(
-                self.view, candidates=options.candidates or advice.methods, folds=options.folds, seeds=options.seeds,
+                self.view, candidates=options.candidates, effort=options.effort, folds=options.folds,
                 cutoff=options.cutoff, pipeline=self.pipeline, budget=options.budget, engine=self.engine,
-                store=self.store, progress=self.watcher,
+                advice=advice, store=self.store, progress=self.watcher,
             )  # fmt: skip
         except TooShort:
-            return Backtest([], Decision(Method(), Reason.TOO_SHORT), [], 0.0, False)
+            return Backtest.nothing(options.effort)
 
-    def fit(self, method: Method, engine: Engine) -> Fit:
-        self.watcher.say(f"fitting {method} on every label known")
-        pipeline = varied(self.pipeline, method, seed=self.options.seed, cutoff=self.options.cutoff)
-        self.inputs = pipeline.inputs(self.view, engine)  # the predictions need them too
-        pipeline.fit(
-            self.view,
-            inputs=self.inputs,
-            progress=lambda epoch: self.watcher("fit", epoch.epoch, 0, f"loss {epoch.loss:.3f}"),
-        )
-        self.watcher("fit", 1, 1)
-        pipeline.save(self.out / "model")
-        assert pipeline.fitted is not None
-        score = pipeline.fitted.valid_score
-        return Fit(method, pipeline.fitted.best_epoch, None if np.isnan(score) else score)
+    def fit(self, tested: Backtest, engine: Engine) -> Fits:
+        """Every member with every seed on all labels; seeds of a member share its weight."""
+        choice, options = tested.choice, self.options
+        self.watcher.say(f"fitting on every label known: {choice}")
+        seeds = {member.candidate: 1 if _fixed(member.candidate) else options.seeds for member in choice.members}
+        total = sum(seeds.values())
+        pipelines: list[Pipeline] = []
+        fits: list[Fit] = []
+        for member in choice.members:
+            for seed in range(options.seed, options.seed + seeds[member.candidate]):
+                self.watcher("fit", len(fits), total, f"{member.candidate}, seed {seed}")
+                pipeline = varied(self.pipeline, member.candidate, seed=seed, cutoff=options.cutoff)
+                squashed = pipeline.model == "rphgnn"
+                if self.inputs is None or self.inputs.squashed != squashed:
+                    self.inputs = pipeline.inputs(self.view, engine)  # the predictions need them too
+                pipeline.fit(self.view, inputs=self.inputs)
+                assert pipeline.fitted is not None
+                weight, score = member.weight / seeds[member.candidate], pipeline.fitted.valid_score
+                pipelines.append(pipeline)
+                rounds = pipeline.fitted.rounds
+                fits.append(Fit(member.candidate, weight, seed, rounds, None if np.isnan(score) else score))
+        self.watcher("fit", total, total)
+        assert self.view.y is not None
+        known = np.bincount(self.view.y[self.view.y >= 0], minlength=self.view.num_labels)
+        weights = [fit.weight for fit in fits]
+        Ensemble(pipelines, weights, tested.calibration, known / known.sum()).save(self.out / "model")
+        return Fits(fits)
+
+
+@dataclass(frozen=True)
+class Fits:
+    """All fits of the chosen members."""
+
+    fits: list[Fit]
+
+
+def _fixed(candidate: Candidate) -> bool:
+    """Whether another seed gives the same: nothing is drawn."""
+    return candidate.model == "prior"
 
 
 def _versions() -> dict[str, str]:

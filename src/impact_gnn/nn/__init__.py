@@ -6,7 +6,7 @@ Decoupled models (`SGC`, `SIGN`, `GAMLP`, `SeHGNN`, `RpHGNN`) read precomputed h
 
 from impact_gnn.nn.alignment import ALIGNMENTS, PNY, Align, JJNorm, Message, TimeCenter, TimeStandardize, align_layer
 from impact_gnn.nn.curriculum import Curriculum
-from impact_gnn.nn.decoupled import GAMLP, SGC, SIGN
+from impact_gnn.nn.decoupled import GAMLP, SGC, SIGN, Linear
 from impact_gnn.nn.hetero import RpHGNN, SeHGNN
 from impact_gnn.nn.revgat import LinearRevGAT, RevGAT
 from impact_gnn.nn.sparse import Propagation
@@ -17,7 +17,7 @@ from impact_gnn.nn.training import Diverged, Epoch, Result, Training, fit, predi
 
 __all__ = [
     "ALIGNMENTS", "GAMLP", "GAT", "GCN", "PNY", "SAGE", "SGC", "SIGN", "Align", "Curriculum", "Diverged", "Epoch",
-    "GraphTask", "HopTask", "JJNorm", "LinearRevGAT", "Message", "Propagation", "Reliable", "Result", "RevGAT",
-    "RpHGNN", "SeHGNN", "Split", "StageResult", "Task", "TimeCenter", "TimeStandardize", "Training", "align_layer",
-    "fit", "fit_stages", "predict", "split_rows",
+    "GraphTask", "HopTask", "JJNorm", "Linear", "LinearRevGAT", "Message", "Propagation", "Reliable", "Result",
+    "RevGAT", "RpHGNN", "SeHGNN", "Split", "StageResult", "Task", "TimeCenter", "TimeStandardize", "Training",
+    "align_layer", "fit", "fit_stages", "predict", "split_rows",
 ]  # fmt: skip

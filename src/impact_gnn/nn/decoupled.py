@@ -1,4 +1,4 @@
-"""Models that read the hops of any rows: SGC the last one, SIGN all side by side, GAMLP by attention."""
+"""Models that read the hops of any rows: linear, SGC the last one, SIGN all side by side, GAMLP by attention."""
 
 from __future__ import annotations
 
@@ -32,6 +32,25 @@ class SGC(nn.Module):
 
     def forward(self, hops: Sequence[Tensor], label_hops: Sequence[Tensor] = ()) -> Tensor:
         return self.classify(torch.cat([hops[-1], *label_hops], dim=1))
+
+
+class Linear(nn.Module):
+    """Multinomial logistic regression on all hops and label hops side by side; `hidden` and `dropout` mean nothing.
+
+    Example:
+        >>> Linear([5, 5], 10)([torch.randn(7, 5) for _ in range(2)]).shape
+        torch.Size([7, 10])
+    """
+
+    def __init__(
+        self, in_channels: Sequence[int], num_labels: int, hidden: int | None = None, *,
+        label_channels: Sequence[int] = (), dropout: float = 0.0,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.classify = nn.Linear(sum(in_channels) + sum(label_channels), num_labels)
+
+    def forward(self, hops: Sequence[Tensor], label_hops: Sequence[Tensor] = ()) -> Tensor:
+        return self.classify(torch.cat([*hops, *label_hops], dim=1))
 
 
 class SIGN(nn.Module):

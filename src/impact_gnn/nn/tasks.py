@@ -91,6 +91,11 @@ class HopTask:
         """A task in memory that holds just these rows, as rows 0 .. n−1."""
         return HopTask(*self._picked(rows), self.device)
 
+    def matrix(self, rows: np.ndarray) -> np.ndarray:
+        """All hops and label hops of some rows side by side, float32."""
+        hops, label_hops = self._picked(torch.from_numpy(rows))
+        return torch.cat([*hops, *label_hops], dim=1).cpu().numpy()
+
     def logits(self, model: nn.Module, rows: Tensor) -> Tensor:
         return model(*self._picked(rows))
 

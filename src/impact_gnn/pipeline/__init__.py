@@ -1,7 +1,11 @@
-"""A whole pipeline: method, inputs, model and training, fitted, saved and loaded as one."""
+"""A whole pipeline: method, inputs, model and training, fitted, saved and loaded as one; and several as one."""
 
+from impact_gnn.pipeline.calibration import Calibration
+from impact_gnn.pipeline.ensemble import Choice, Ensemble, Member
 from impact_gnn.pipeline.inputs import Inputs
-from impact_gnn.pipeline.method import Method
+from impact_gnn.pipeline.method import Candidate, Method
 from impact_gnn.pipeline.pipeline import MODELS, Fitted, Pipeline
 
-__all__ = ["MODELS", "Fitted", "Inputs", "Method", "Pipeline"]
+__all__ = [
+    "MODELS", "Calibration", "Candidate", "Choice", "Ensemble", "Fitted", "Inputs", "Member", "Method", "Pipeline",
+]  # fmt: skip

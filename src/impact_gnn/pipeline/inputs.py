@@ -12,7 +12,7 @@ from impact_gnn import _native
 from impact_gnn import weighting as weights
 from impact_gnn.alignment.pny import refuse_unless_fits
 from impact_gnn.checks import InputError
-from impact_gnn.engines.base import FEW, Engine, MadeHop, selected_hop
+from impact_gnn.engines.base import FEW, Engine, MadeHop, as_hop, selected_hop
 from impact_gnn.engines.memory import Memory
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.pipeline.aligned import NEEDS_EVERYBODY, aligned
@@ -57,15 +57,19 @@ class Inputs:
         view = self.view
         if view.cutoff is None or view.y is None:
             raise InputError("inputs need a view that hides the labels to predict; pass graph.masked(cutoff).")
-        object.__setattr__(self, "graph", self.engine.graph(view, undirected=self.undirected))
+        graph = self.engine.graph(view, undirected=self.undirected)
+        if all(part.x is None for part in graph.nodes.values()):
+            graph = graph.with_features(degrees(view))
+        object.__setattr__(self, "graph", graph)
         last = view.time[view.y >= 0].max()
         object.__setattr__(self, "rows", np.flatnonzero((view.y >= 0) | (view.time >= last)))
 
     def shown(self, method: Method, cutoff: int) -> tuple[list[Any], list[Any]]:
         """Feature hops and label hops of the nodes `rows`, when labels are known before `cutoff`."""
-        if method.features:
-            return [self.features()], []
         view = self.graph.masked(cutoff)
+        counted = self._once(("degrees", cutoff), lambda: [self._degrees(view)]) if method.degrees else []
+        if method.features:
+            return [self.features(), *counted], []
         nodes = self._nodes(method)
         hops = self._raw(method, cutoff)
         for name in method.alignment:
@@ -75,14 +79,14 @@ class Inputs:
         label_hops: list[Any] = []
         if method.labels:
             label_hops = self._once(("labels", *_hop_parts(method), cutoff), lambda: self._label_hops(view, method))
-        own = [] if self.graph.x is None else [self.features()]
+        own = [*([] if self.graph.x is None else [self.features()]), *counted]
         if not own and not hops and not label_hops:
             raise InputError("the graph has no features and the method uses no labels; give features or add 'labels'.")
         return [*own, *hops], label_hops
 
     def groups(self, method: Method) -> list[int]:
         """How many of the feature hops belong together: a homogeneous graph's all, else those of one relation."""
-        own = [] if self.graph.x is None else [1]
+        own = [1] * ((self.graph.x is not None) + method.degrees)
         if method.features:
             return own
         method = replace(method, lags=False)  # as many hops, without a cutoff
@@ -105,6 +109,11 @@ class Inputs:
             return values
 
         return MadeHop((len(self.rows), x.shape[1]), np.dtype(np.float32), read)
+
+    def _degrees(self, view: TemporalGraph) -> Any:
+        """Edges of every node, and those to nodes whose label is known."""
+        assert view.y is not None
+        return as_hop(np.hstack([degrees(self.view), degrees(self.view, view.y >= 0)])[self.rows])
 
     # -- paths ---------------------------------------------------------------------------------------------
 
@@ -262,6 +271,25 @@ class Inputs:
         if key not in self._kept:
             self._kept[key] = make()
         return self._kept[key]
+
+
+def degrees(graph: TemporalGraph, among: np.ndarray | None = None) -> np.ndarray:
+    """log(1 + edges) of every target node, in and out by relation [N, columns], float32.
+
+    With `among`, a mask of target nodes, only edges whose other end is one of them.
+    """
+    columns = []
+    for (source, _, target), relation in graph.relations.items():
+        for row, (kind, other) in enumerate(((source, target), (target, source))):
+            if kind != graph.target or (among is not None and other != graph.target):
+                continue
+            count, ends = np.zeros(graph.num_nodes, np.int64), relation.edge_index
+            for part in _native.blocks(ends[row]):
+                near = ends[row][part]
+                near = near if among is None else near[among[ends[1 - row][part]]]
+                count += np.bincount(near, minlength=graph.num_nodes)
+            columns.append(np.log1p(count))
+    return np.column_stack(columns or [np.zeros(graph.num_nodes)]).astype(np.float32)
 
 
 def _ends_or_edges(method: Method) -> str:

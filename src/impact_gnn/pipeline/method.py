@@ -1,16 +1,18 @@
-"""What is done about the shift, as one line of text: "pmp+center+labels"."""
+"""What is done about the shift, as one line of text: "pmp+center+labels"; with a model, a candidate."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from impact_gnn import checks
 from impact_gnn.checks import InputError
+from impact_gnn.heads import HEADS
 from impact_gnn.weighting import METHODS
 
 ALIGNMENTS = ("center", "standardize", "jjnorm", "pny")
 """Alignments in the order in which they are applied."""
 
-EXTRAS = ("labels", "snapshot", "lags", "ends", "recency", "curriculum", "features")
+EXTRAS = ("labels", "snapshot", "lags", "ends", "recency", "curriculum", "features", "degrees", "smooth")
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,9 @@ class Method:
         ends: Weights a path through other node types by the times of its two ends, not edge by edge.
         recency: Lets recent labels count more in the loss.
         curriculum: Trains on easy labels first.
-        features: Uses the features only, no graph.
+        features: The model sees the features only, no graph.
+        degrees: Shows how many edges a node has, and how many lead to a known label.
+        smooth: What the model says is corrected and smoothed along the edges, with the same weighting.
 
     Example:
         >>> Method.parse("pmp+center+labels")
@@ -44,6 +48,8 @@ class Method:
     recency: bool = False
     curriculum: bool = False
     features: bool = False
+    degrees: bool = False
+    smooth: bool = False
 
     @classmethod
     def of(cls, method: str | Method) -> Method:
@@ -69,11 +75,12 @@ class Method:
         if "center" in chosen and "standardize" in chosen:
             raise InputError(f"method {text!r} centres twice; 'standardize' includes 'center'.")
         extras = {name: name in parts for name in EXTRAS}
-        messages = chosen or weightings not in ([], ["plain"]) or extras["labels"] or extras["snapshot"]
+        weighted = weightings not in ([], ["plain"]) and not extras["smooth"]
+        messages = chosen or weighted or extras["labels"] or extras["snapshot"]
         if extras["features"] and (messages or extras["ends"]):
             raise InputError(
-                f"method {text!r} corrects messages it does not use; 'features' goes with 'recency' and 'curriculum' "
-                f"only."
+                f"method {text!r} corrects messages it does not use; 'features' goes with 'recency', 'curriculum' and "
+                f"'smooth' only."
             )
         if extras["lags"] and not extras["snapshot"]:
             raise InputError(f"method {text!r} has 'lags' without 'snapshot'; write 'snapshot+lags'.")
@@ -90,3 +97,46 @@ class Method:
 
     def __repr__(self) -> str:
         return f"Method({self})"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A method with the model that learns from its hops: "trees:pmp+labels"; without one, the pipeline's own.
+
+    Example:
+        >>> Candidate.parse("trees:labels").model, str(Candidate.parse("center"))
+        ('trees', 'center')
+    """
+
+    method: Method = Method()
+    model: str | None = None
+
+    @classmethod
+    def of(cls, candidate: str | Method | Candidate) -> Candidate:
+        """A candidate, parsed if it is a text."""
+        if isinstance(candidate, Candidate):
+            return candidate
+        return cls(candidate) if isinstance(candidate, Method) else cls.parse(candidate)
+
+    @classmethod
+    def parse(cls, text: str) -> Candidate:
+        """The candidate that a line "model:method" or "method" describes."""
+        model, colon, method = str(text).strip().rpartition(":")
+        if colon:
+            checks.choice("model", model.strip(), HEADS)
+        return cls(Method.parse(method), model.strip() or None)
+
+    def smoothed(self, smooth: bool = True) -> Candidate:
+        """The same candidate with or without "smooth", which changes nothing about what is fitted."""
+        return Candidate(replace(self.method, smooth=smooth), self.model)
+
+    @property
+    def num_parts(self) -> int:
+        """How much there is to explain: parts of the method that are not plain, and a model of its own."""
+        return (self.method != Method()) * len(str(self.method).split("+")) + (self.model is not None)
+
+    def __str__(self) -> str:
+        return str(self.method) if self.model is None else f"{self.model}:{self.method}"
+
+    def __repr__(self) -> str:
+        return f"Candidate({self})"

@@ -3,81 +3,73 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import safetensors.numpy
 import torch
-from torch import nn
 
 from impact_gnn import _files, checks
-from impact_gnn._codec import encode
+from impact_gnn._codec import decode, encode
 from impact_gnn._version import __version__
 from impact_gnn.checks import InputError
-from impact_gnn.engines.base import Engine, mapped_hop, position_blocks
+from impact_gnn.engines.base import Engine, mapped_hop, position_blocks, time_table
 from impact_gnn.engines.memory import Memory
 from impact_gnn.graph import TemporalGraph
-from impact_gnn.nn import (
-    GAMLP,
-    SGC,
-    SIGN,
-    Curriculum,
-    Epoch,
-    HopTask,
-    RpHGNN,
-    SeHGNN,
-    Split,
-    Training,
-    fit,
-    predict,
-    split_rows,
-)
+from impact_gnn.heads import HEADS, SPATIAL, Head, HeadOptions, NetworkHead, Shape, make_head
+from impact_gnn.nn import Epoch, GraphTask, HopTask, Propagation, Split, Task, align_layer, split_rows
 from impact_gnn.pipeline.inputs import Inputs
 from impact_gnn.pipeline.method import Method
+from impact_gnn.propagation.hops import own_relation
+from impact_gnn.propagation.smoothing import CHOICES, Smoothing, correct_and_smooth, ways
 from impact_gnn.statistics import Scale
 
 FORMAT = "impact-gnn pipeline"
-VERSION = 1
+VERSION = 2
 
-MODELS: dict[str, type[nn.Module]] = {"sgc": SGC, "sign": SIGN, "gamlp": GAMLP, "sehgnn": SeHGNN, "rphgnn": RpHGNN}
+CHOOSING = 0.1  # share of the labels to choose by
+MODELS = HEADS
+"""What turns hops into probabilities, by name."""
 
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """What fitting leaves behind: the trained model, how inputs are scaled, and what the graph was like."""
+    """What fitting leaves behind: the fitted head, how inputs are scaled, and what the graph was like."""
 
-    model: nn.Module
+    head: Head
     scales: list[Scale]
-    channels: tuple[list[int], list[int]]
-    groups: list[int]
+    smoothing: Smoothing | None
     cutoff: int
     t_max: int
-    num_labels: int
     label_names: tuple[Any, ...] | None
-    best_epoch: int
+    rounds: int
     valid_score: float
+
+    @property
+    def num_labels(self) -> int:
+        return self.head.shape.num_labels
 
 
 class Pipeline:
     """Weights, hops, alignment, model and training in one object with scikit-learn's verbs.
 
-    `fit` chooses the number of epochs on the last labelled period (as if it had to be predicted), then trains on
-    all labelled periods. No label at or after the cutoff is ever within its reach.
+    `fit` chooses the number of epochs (or trees) on the last labelled periods, as if they had to be predicted, then
+    trains on all labelled periods. No label at or after the cutoff is ever within its reach.
 
     Args:
-        model: "sign", "sgc", "gamlp", "sehgnn" or "rphgnn".
+        model: A head of `MODELS`: "sign" and other networks, "trees", "linear", "prior", or, on graphs of one node
+            type, "gcn", "sage", "gat".
         method: What is done about the shift, for example "plain", "pmp+center" or "labels" (see `Method`).
         cutoff: Labels are known before it; by default the graph tells (`TemporalGraph.infer_cutoff`).
         hops: Steps along the edges; with several node types the longest metapath, at least in and back.
         undirected: Let messages run in both directions of every edge.
-        hidden: Width of the model.
-        dropout: Share of hidden units left out in training.
-        epochs: Most epochs; by default as many as a fixed amount of work allows.
-        lr: Learning rate.
+        hidden: Width of a network; by default the model's own.
+        dropout: Share of hidden units left out in training; by default the model's own.
+        epochs: Most epochs or trees; by default as many as a fixed amount of work allows.
+        lr: Learning rate of a network; by default the model's own.
         weight_decay: Weight decay.
         half_life: With "recency", labels this much older than the newest count half; in units of time.
         refit: Train on all labelled periods in the end, the one chosen by included.
@@ -100,10 +92,10 @@ class Pipeline:
         *,
         hops: int = 2,
         undirected: bool = True,
-        hidden: int = 64,
-        dropout: float = 0.5,
+        hidden: int | None = None,
+        dropout: float | None = None,
         epochs: int | None = None,
-        lr: float = 0.01,
+        lr: float | None = None,
         weight_decay: float = 5e-4,
         half_life: float | None = None,
         refit: bool = True,
@@ -151,56 +143,44 @@ class Pipeline:
         cutoff = graph.infer_cutoff() if self.cutoff is None else self.cutoff
         view = graph.masked(cutoff)
         assert view.y is not None
-        with _suitable_threads(min(int((view.y >= 0).sum()), FULL_BATCH) * self.hidden):
-            return self._fit(graph, view, cutoff, inputs, engine, progress)
-
-    def _fit(
-        self,
-        graph: TemporalGraph,
-        view: TemporalGraph,
-        cutoff: int,
-        inputs: Inputs | None,
-        engine: Engine | None,
-        progress: Callable[[Epoch], None] | None,
-    ) -> Pipeline:
-        assert view.y is not None
         inputs = self.inputs(view, engine) if inputs is None else inputs
-        method = self.method
-        rows = inputs.rows  # from here on a node is known by its place among them
+        rows = self._rows(inputs)  # from here on a node is known by its place among them
         label, time = view.y[rows], view.time[rows]
         labelled = np.unique(time[label >= 0])
-        training = self._training(int((label >= 0).sum()), progress, method.curriculum)
-        groups = inputs.groups(method)
-        weight = self._recency(time, label) if method.recency else None
-        best_epoch, valid_score = training.epochs, math.nan
+        weight = self._recency(time, label) if self.method.recency else None
+        rounds, valid_score, smoothing = None, math.nan, None
         if len(labelled) > 1:
-            chosen_rows = split_rows(view)
+            chosen_rows = split_rows(view, valid=_choosing(time[label >= 0]))
             split = Split(np.searchsorted(rows, chosen_rows.train), np.searchsorted(rows, chosen_rows.valid))
             # Rows to choose by must look like targets, so inputs are made as if their labels were unknown.
-            task, scales = self._task(inputs, method, int(labelled[-1]), split.train)
-            chosen = fit(self._build(task, view.num_labels, groups), task, label, split, training, sample_weight=weight)
-            best_epoch, valid_score, model = chosen.best_epoch, chosen.valid_score, chosen.model
+            before = int(view.time[chosen_rows.valid].min())
+            task, scales = self._task(inputs, before, split.train)
+            head = self._head(task, inputs, before, progress)
+            head.fit(task, label, split, weight=weight)
+            rounds, valid_score = head.rounds, head.valid_score
+            if self.method.smooth:
+                smoothing, valid_score = self._chosen_smoothing(head, task, inputs, before, split.valid, label)
+        elif self.method.smooth:
+            smoothing = CHOICES[len(CHOICES) // 2]
         if self.refit or len(labelled) == 1:
             everything = Split(np.flatnonzero(label >= 0), np.empty(0, np.int64))
-            task, scales = self._task(inputs, method, cutoff, everything.train)
-            last = replace(training, epochs=best_epoch, patience=None)
-            model = fit(
-                self._build(task, view.num_labels, groups), task, label, everything, last, sample_weight=weight
-            ).model
+            task, scales = self._task(inputs, cutoff, everything.train)
+            head = self._head(task, inputs, cutoff, progress)
+            head.fit(task, label, everything, weight=weight, rounds=rounds)
         names = None if graph.label_names is None else tuple(graph.label_names)
-        channels = (task.in_channels, task.label_channels)
-        sizes = (int(view.times[-1]), view.num_labels)
-        self.fitted = Fitted(model, scales, channels, groups, cutoff, *sizes, names, best_epoch, valid_score)
+        done = head.rounds if rounds is None else rounds
+        self.fitted = Fitted(head, scales, smoothing, cutoff, int(view.times[-1]), names, done, valid_score)
         return self
 
     def predict_proba(
         self, graph: TemporalGraph, *, cutoff: int | None = None, inputs: Inputs | None = None,
-        engine: Engine | None = None,
+        engine: Engine | None = None, smooth: bool = True,
     ) -> np.ndarray:  # fmt: skip
         """Probabilities [n, num_labels] of the target nodes, in the order of `targets(graph)`.
 
         The graph may have grown since the fit: weights follow its new last time, and with a later `cutoff` the
-        labels that have become known since are used by label hops and alignments.
+        labels that have become known since are used by label hops and alignments. `smooth=False` gives what a method
+        with "smooth" would say without it.
         """
         fitted = self._fitted()
         at = fitted.cutoff if cutoff is None else cutoff
@@ -210,14 +190,12 @@ class Pipeline:
             )
         view = graph.masked(at)
         inputs = self.inputs(view, engine) if inputs is None else inputs
-        hops, label_hops = inputs.shown(self.method, at)
-        widths = [values.shape[1] for values in hops], [values.shape[1] for values in label_hops]
-        if widths != fitted.channels:
-            raise InputError(
-                f"the model was fitted with inputs of widths {fitted.channels}, this graph gives {widths}."
-            )
-        task = HopTask(_scaled(hops, fitted.scales), label_hops)
-        return predict(fitted.model, task, np.searchsorted(inputs.rows, self.targets(graph, cutoff=at)))
+        task = self._shown(inputs, at, fitted.scales, fitted.head.shape)
+        self._align(fitted.head, inputs, at)
+        targets = np.searchsorted(self._rows(inputs), self.targets(graph, cutoff=at))
+        if fitted.smoothing is None or not smooth:
+            return fitted.head.probabilities(task, targets)
+        return self._smoothed(fitted.head, task, inputs, at, [fitted.smoothing], targets)[0]
 
     def predict(self, graph: TemporalGraph, *, cutoff: int | None = None) -> np.ndarray:
         """The most probable label (0, 1, 2, ...) of every target node."""
@@ -252,7 +230,7 @@ class Pipeline:
     def save(self, directory: str | Path) -> None:
         """Writes weights (safetensors) and everything else (JSON), atomically; `load` gives the same predictions."""
         fitted = self._fitted()
-        arrays = {f"model.{name}": value.cpu().numpy() for name, value in fitted.model.state_dict().items()}
+        arrays = {f"model.{name}": value for name, value in fitted.head.arrays().items()}
         for k, scale in enumerate(fitted.scales):
             arrays |= {f"scale.{k}.mean": scale.mean, f"scale.{k}.std": scale.scale}
         content = {
@@ -261,13 +239,12 @@ class Pipeline:
             "impact_gnn": __version__,
             "torch": torch.__version__,
             "params": self.get_params(),
-            "channels": list(fitted.channels),
-            "groups": fitted.groups,
+            "shape": encode(fitted.head.shape),
+            "smoothing": encode(fitted.smoothing),
             "cutoff": fitted.cutoff,
             "t_max": fitted.t_max,
-            "num_labels": fitted.num_labels,
             "label_names": None if fitted.label_names is None else [encode(name) for name in fitted.label_names],
-            "best_epoch": fitted.best_epoch,
+            "rounds": fitted.rounds,
             "valid_score": None if math.isnan(fitted.valid_score) else fitted.valid_score,
         }
         with _files.atomic_directory(Path(directory), may_replace=_is_saved) as temporary:
@@ -279,6 +256,8 @@ class Pipeline:
     def load(cls, directory: str | Path) -> Pipeline:
         """The pipeline that `save` wrote."""
         root = Path(directory)
+        if (root / "ensemble.json").is_file():
+            raise InputError(f"{root} holds an ensemble; use Ensemble.load, or Pipeline.load of a member in it.")
         content = _files.read_json(root / "pipeline.json")
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             raise InputError(f"{root} does not hold a pipeline; give a directory written by Pipeline.save.")
@@ -289,20 +268,18 @@ class Pipeline:
             raise InputError(f"{weights} is missing or has changed since it was saved; restore it or fit again.")
         arrays = safetensors.numpy.load_file(weights)
         made = cls(**content["params"])
-        channels = (content["channels"][0], content["channels"][1])
-        groups = content.get("groups", [len(channels[0])])  # written before there were groups
-        model = made._model(*channels, content["num_labels"], groups)
+        head = made._made(decode(Shape, content["shape"], "shape"))
         prefix = "model."
-        state = {k.removeprefix(prefix): torch.from_numpy(v) for k, v in arrays.items() if k.startswith(prefix)}
-        model.load_state_dict(state)
-        model.eval()
+        head.restore({name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)})
         count = sum(name.endswith(".mean") and name.startswith("scale.") for name in arrays)
         scales = [Scale(arrays[f"scale.{k}.mean"], arrays[f"scale.{k}.std"]) for k in range(count)]
+        smoothing = None if content["smoothing"] is None else decode(Smoothing, content["smoothing"], "smoothing")
         names = content["label_names"]
         score = math.nan if content["valid_score"] is None else content["valid_score"]
+        head.rounds = content["rounds"]
         made.fitted = Fitted(
-            model, scales, channels, groups, content["cutoff"], content["t_max"], content["num_labels"],
-            None if names is None else tuple(names), content["best_epoch"], score,
+            head, scales, smoothing, content["cutoff"], content["t_max"], None if names is None else tuple(names),
+            content["rounds"], score,
         )  # fmt: skip
         return made
 
@@ -326,18 +303,36 @@ class Pipeline:
             raise InputError("this pipeline has not been fitted; call fit(graph) first.")
         return self.fitted
 
-    def _training(self, num_rows: int, progress: Callable[[Epoch], None] | None, curriculum: bool) -> Training:
-        batch = None if num_rows <= FULL_BATCH else min(max(BATCH, num_rows // MOST_STEPS), LARGEST_BATCH)
-        steps = 1 if batch is None else math.ceil(num_rows / batch)
-        epochs = max(LEAST_EPOCHS, STEPS // steps) if self.epochs is None else self.epochs
-        return Training(
-            epochs=epochs, lr=self.lr, weight_decay=self.weight_decay, batch_size=batch, seed=self.seed,
-            patience=max(5, epochs // 12), device=self.device, progress=progress,
-            curriculum=Curriculum(epochs=max(1, epochs // 4)) if curriculum else None,
-        )  # fmt: skip
+    def _rows(self, inputs: Inputs) -> np.ndarray:
+        """The nodes that a row of the task stands for."""
+        return np.arange(inputs.graph.num_nodes) if self.model in SPATIAL else inputs.rows
 
-    def _task(self, inputs: Inputs, method: Method, cutoff: int, rows: np.ndarray) -> tuple[HopTask, list[Scale]]:
-        hops, label_hops = inputs.shown(method, cutoff)
+    def _made(self, shape: Shape, progress: Callable[[Epoch], None] | None = None) -> Head:
+        options = HeadOptions(
+            self.hidden, self.dropout, self.epochs, self.lr, self.weight_decay, self.seed, self.device,
+            self.method.curriculum, progress,
+        )  # fmt: skip
+        return make_head(self.model, shape, options)
+
+    def _head(self, task: Task, inputs: Inputs, cutoff: int, progress: Callable[[Epoch], None] | None) -> Head:
+        groups = [1] if self.model in SPATIAL else inputs.groups(self.method)
+        head = self._made(Shape(*_widths(task), inputs.view.num_labels, groups), progress)
+        self._align(head, inputs, cutoff)
+        return head
+
+    def _align(self, head: Head, inputs: Inputs, cutoff: int) -> None:
+        """A spatial network's messages are aligned within it, by what is known of this graph before `cutoff`."""
+        if isinstance(head, NetworkHead) and self.model in SPATIAL and self.method.alignment:
+            view, weighting = inputs.graph.masked(cutoff), self.method.weighting
+            head.aligned(align_layer(self.method.alignment[0], view, table=time_table(view, weighting)))
+
+    def _task(self, inputs: Inputs, cutoff: int, rows: np.ndarray) -> tuple[Task, list[Scale]]:
+        """What the head learns from when labels are known before `cutoff`, scaled by the rows it learns from."""
+        if self.model in SPATIAL:
+            x = _features_of(inputs)
+            scale = Scale.fit(x[rows])
+            return self._graph_task(inputs, scale), [scale]
+        hops, label_hops = inputs.shown(self.method, cutoff)
         count = len(hops)
         loaded = inputs.engine.loaded([*hops, *label_hops])
         parts = [rows[part] for part in position_blocks(len(rows))]
@@ -345,14 +340,49 @@ class Pipeline:
         scaled = inputs.engine.loaded([*_scaled(loaded[:count], scales), *loaded[count:]])
         return HopTask(scaled[:count], scaled[count:]), scales
 
-    def _model(self, inputs: list[int], labels: list[int], num_labels: int, groups: list[int]) -> nn.Module:
-        """The untrained model for hops and label hops of these widths; RpHGNN wants to know which belong together."""
-        options: dict[str, Any] = {"groups": groups} if self.model == "rphgnn" else {}
-        make = MODELS[self.model]
-        return make(inputs, num_labels, self.hidden, label_channels=labels, dropout=self.dropout, **options)
+    def _shown(self, inputs: Inputs, cutoff: int, scales: list[Scale], shape: Shape) -> Task:
+        """What the fitted head is shown of a graph, which must look like the one of the fit."""
+        if self.model in SPATIAL:
+            task: Task = self._graph_task(inputs, scales[0])
+        else:
+            hops, label_hops = inputs.shown(self.method, cutoff)
+            scaled = hops if len(hops) != len(scales) else _scaled(hops, scales)
+            task = HopTask(scaled, label_hops)
+        if _widths(task) != (shape.hops, shape.label_hops):
+            fitted, given = (shape.hops, shape.label_hops), _widths(task)
+            raise InputError(f"the model was fitted with inputs of widths {fitted}, this graph gives {given}.")
+        return task
 
-    def _build(self, task: HopTask, num_labels: int, groups: list[int]) -> Callable[[], nn.Module]:
-        return lambda: self._model(task.in_channels, task.label_channels, num_labels, groups)
+    def _graph_task(self, inputs: Inputs, scale: Scale) -> GraphTask:
+        method = self.method
+        if method.labels or len(method.alignment) > 1 or method.snapshot or method.ends or method.features:
+            known = "a weighting, one alignment, 'recency', 'curriculum' and 'smooth'"
+            raise InputError(f"{self.model} takes {known}, not {str(method)!r}.")
+        graph = inputs.graph
+        loops = self.model != "sage"  # GraphSAGE has a term of its own for the node itself
+        operator = inputs.engine.operator(graph, own_relation(graph), weighting=self.method.weighting, self_loop=loops)
+        return GraphTask(scale.apply(_features_of(inputs)), Propagation(operator))
+
+    def _chosen_smoothing(
+        self, head: Head, task: Task, inputs: Inputs, cutoff: int, valid: np.ndarray, label: np.ndarray
+    ) -> tuple[Smoothing, float]:
+        """The smoothing with the best log-loss on the rows to choose by, and its accuracy there."""
+        tried = self._smoothed(head, task, inputs, cutoff, CHOICES, valid)
+        place = np.arange(len(valid)), label[valid]
+        loss = [-np.log(np.maximum(one[place], 1e-6)).mean() for one in tried]
+        best = int(np.argmin(loss))
+        return CHOICES[best], float((tried[best].argmax(1) == label[valid]).mean())
+
+    def _smoothed(
+        self, head: Head, task: Task, inputs: Inputs, cutoff: int, choices: Sequence[Smoothing], wanted: np.ndarray
+    ) -> list[np.ndarray]:
+        """Probabilities of the rows `wanted` after every smoothing, when labels are known before `cutoff`."""
+        rows, graph = self._rows(inputs), inputs.graph.masked(cutoff)
+        assert graph.y is not None
+        along = ways(graph, self.method.weighting, inputs.engine)
+        base = np.zeros((graph.num_nodes, head.shape.num_labels), np.float32)
+        base[rows] = head.probabilities(task, np.arange(len(rows)))
+        return [one[rows[wanted]] for one in correct_and_smooth(base, graph.y, along, choices, inputs.engine)]
 
     def _recency(self, time: np.ndarray, label: np.ndarray) -> np.ndarray:
         labelled = time[label >= 0]
@@ -363,36 +393,31 @@ class Pipeline:
         return 0.5 ** (age / half_life)
 
 
-FULL_BATCH = 6000
-"""Labelled rows up to which all are used in every step."""
-
-BATCH, LARGEST_BATCH = 4096, 1 << 16
-MOST_STEPS = 100
-"""Steps of an epoch from which on batches grow instead."""
-
-STEPS = 300
-LEAST_EPOCHS = 5
-
-
-ONE_THREAD = 300_000
-"""Hidden units in a step up to which one thread is quicker: below, threads mostly wait for each other."""
-
-
-@contextmanager
-def _suitable_threads(units: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1 if units <= ONE_THREAD else before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 def _scaled(hops: list[Any], scales: list[Scale]) -> list[Any]:
     def scaled(hop: Any, scale: Scale) -> Any:
         return mapped_hop(hop, lambda values, index: scale.apply(np.asarray(values, np.float32)), np.float32)
 
     return [scaled(hop, scale) for hop, scale in zip(hops, scales, strict=True)]
+
+
+def _widths(task: Task) -> tuple[list[int], list[int]]:
+    return ([task.x.shape[1]], []) if isinstance(task, GraphTask) else (task.in_channels, task.label_channels)  # type: ignore[attr-defined]
+
+
+def _features_of(inputs: Inputs) -> np.ndarray:
+    if inputs.graph.x is None:
+        raise InputError("the graph has no features; use a model that reads hops.")
+    return np.asarray(inputs.graph.x, np.float32)
+
+
+def _choosing(time: np.ndarray) -> int:
+    """How many of the last labelled periods to choose by: those that hold a tenth of the labels, but not all.
+
+    Fewer are too noisy; with more, what is chosen suits a model that has learned from much less than the last one will.
+    """
+    sizes = np.unique(time, return_counts=True)[1]
+    enough = int(np.argmax(np.cumsum(sizes[::-1]) >= CHOOSING * sizes.sum()))
+    return min(enough + 1, len(sizes) - 1)
 
 
 def _is_saved(directory: Path) -> bool:

@@ -14,14 +14,14 @@ from matplotlib.patches import PathPatch
 from matplotlib.path import Path as Outline
 from matplotlib.ticker import MaxNLocator
 
-from impact_gnn.backtesting import Trial
+from impact_gnn.backtesting import FoldCheck, Lag, Trial
 from impact_gnn.diagnostics import MessageShift
 from impact_gnn.diagnostics.connections import Decay, Separability
 from impact_gnn.diagnostics.feature_drift import FeatureDrift
 from impact_gnn.diagnostics.feature_map import FeatureMap
 from impact_gnn.diagnostics.label_mix import LabelMix
 from impact_gnn.graph import Summary
-from impact_gnn.pipeline import Method
+from impact_gnn.pipeline.calibration import BINS
 from impact_gnn.report import svg
 from impact_gnn.report.numbers import named, number, percent, whole
 from impact_gnn.report.svg import FAINT, INK, PALETTE, VARIABLES, from_zero, in_percent, line, over_time, ramp
@@ -76,22 +76,23 @@ def key(name: str, colour: str, mark: str = "line") -> dict[str, str]:
     return {"name": name, "colour": VARIABLES.get(colour, colour), "mark": mark}
 
 
-def forest(rows: Sequence[Trial], choice: Method) -> Figure | None:
+def forest(rows: Sequence[Trial]) -> Figure | None:
     """Differences to plain with intervals, of every candidate that has one, the first on top."""
     known = [(row, row.difference) for row in rows if row.difference is not None]
     if not known:
         return None
     low, value, high = (100 * array(part) for part in zip(*((d.low, d.value, d.high) for _, d in known), strict=True))
-    bold = [row.method == choice for row, _ in known]
+    bold = [row.weight > 0 for row, _ in known]
     # A hopeless candidate must not press the others together; its interval leaves the picture.
     reach = 3 * max(1.0, float(np.sort(np.abs(value))[(len(value) - 1) // 2]), float(value.max()))
     left, right = max(min(float(low.min()), 0), -reach), min(max(float(high.max()), 0), reach)
     margin = 0.05 * max(right - left, 1e-9)
     title = "Difference to plain with its interval, a row per candidate"
-    caption = "Disc: difference over all back-tested periods; bar: its 95% interval; ticks: single periods."
-    caption += " The choice is bold." if any(bold) else ""
+    caption = "Disc: difference over all back-tested windows; bar: its 95% interval; ticks: single windows."
+    caption += " What is in the choice is bold." if any(bold) else ""
     keys = key("better than plain", PALETTE[0]), key("cannot be told apart", FAINT), key("worse", PALETTE[1])
-    with drawn(title, caption, keys, height=50 + 19 * len(known)) as (figure, ax):
+    width = 230 + 5.2 * max(len(str(row.candidate)) for row, _ in known)  # the names stand beside the picture
+    with drawn(title, caption, keys, width=max(360, width), height=50 + 19 * len(known)) as (figure, ax):
         ax.axvline(0, color=INK, linewidth=1)
         for place, (row, _) in enumerate(known):
             colour = PALETTE[0] if low[place] > 0 else PALETTE[1] if high[place] < 0 else FAINT
@@ -101,7 +102,7 @@ def forest(rows: Sequence[Trial], choice: Method) -> Figure | None:
             mark = "o" if left <= value[place] <= right else "<"
             ax.plot(np.clip(value[place], left, right), place, mark, color=colour, markersize=6)
         ax.set(xlim=(left - margin, right + margin), ylim=(len(known) - 0.4, -0.6))
-        ax.set_yticks(range(len(known)), [str(row.method) for row, _ in known])
+        ax.set_yticks(range(len(known)), [str(row.candidate) for row, _ in known])
         for text, heavy in zip(ax.get_yticklabels(), bold, strict=True):
             text.set_fontweight("bold" if heavy else "normal")
         ax.tick_params(axis="y", length=0)
@@ -307,6 +308,42 @@ def feature_map(picture: FeatureMap, labels: Labels) -> Figure:
         xlim, ylim = zip(low - margin, high + margin, strict=True)
         ax.set(xlabel=axes[0], ylabel="".join(axes[1:2]), xticks=[], yticks=[], xlim=xlim, ylim=ylim)
         ax.grid(visible=False)
+    return figure
+
+
+def reliability(checks: Sequence[FoldCheck]) -> Figure | None:
+    """How many predictions were right, by the probability they had: bins of all past windows together."""
+    found = [(one.count * each.share, each.confidence, each.accuracy) for one in checks for each in one.bins]
+    if not found:
+        return None
+    weight, said, right = array(found).T
+    place = np.minimum((said * BINS).astype(int), BINS - 1)
+    kept, total = np.unique(place), np.bincount(place, weight)
+    said, right = (np.bincount(place, weight * values)[kept] / total[kept] for values in (said, right))
+    caption = "Calibrated predictions of all past windows by their probability; a larger disc stands for more of them. "
+    caption += "Below the dashed line the model was surer than it should have been."
+    keys = key("predictions", PALETTE[0], "dot"), key("probability and truth agree", FAINT, "dash")
+    with drawn("How many predictions were right, by their probability", caption, keys) as (figure, ax):
+        ax.plot([0, 1], [0, 1], color=FAINT, dashes=DASHES[1], linewidth=1.2)
+        ax.plot(said, right, color=PALETTE[0], linewidth=1)
+        for across, up, share in zip(said, right, total[kept] / total.sum(), strict=True):
+            ax.plot(across, up, "o", color=PALETTE[0], markersize=3 + 14 * share**0.5, markeredgewidth=0, alpha=0.8)
+        ax.set(xlim=(0, 1), ylim=(0, 1), xlabel="probability of the predicted label", ylabel="share that was right")
+    return figure
+
+
+def aging(lags: Sequence[Lag], told: str) -> Figure | None:
+    """Accuracy by the number of periods since the last known label."""
+    if len(lags) < 2:
+        return None
+    lag, right, count = array([(one.lag, one.accuracy, one.count) for one in lags]).T
+    chance = 1.96 * np.sqrt(right * (1 - right) / count)
+    keys = key("measured", PALETTE[0]), key("what chance allows", FAINT, "area")
+    with drawn("Accuracy by periods since the last known label", told, keys) as (figure, ax):
+        ax.fill_between(lag, right - chance, np.minimum(right + chance, 1), color=FAINT, alpha=0.25, linewidth=0)
+        ax.plot(lag, right, color=PALETTE[0], **line(len(lag)))
+        over_time(ax, "share that was right", "periods after the last known label")
+        in_percent(ax)
     return figure
 
 

@@ -9,7 +9,8 @@ import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from impact_gnn import _files
-from impact_gnn.backtesting import Status
+from impact_gnn.backtesting import PLAIN, Status
+from impact_gnn.backtesting.ensemble import fold_weights
 from impact_gnn.diagnostics import Diagnosis
 from impact_gnn.diagnostics.models import Share
 from impact_gnn.report import figures, numbers, words
@@ -17,6 +18,7 @@ from impact_gnn.report.numbers import number, percent
 from impact_gnn.report.summary import RunSummary
 from impact_gnn.report.worries import worries
 
+MOST_ROWS = 10  # candidates that are shown at once, with the chosen and plain
 MOST_LABELS = 12  # whose counts are shown at once; the others are one click away
 ASSUMPTIONS = (
     "Every period has the same mix of labels.",
@@ -38,11 +40,12 @@ def render(summary: RunSummary) -> str:
     options: Any = {"autoescape": True, "undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
     environment = Environment(loader=FileSystemLoader(Path(__file__).parent), **options)
     environment.filters |= {name: getattr(numbers, name) for name in FILTERS} | {"memory": _files.readable_size}
-    tested, diagnosis, choice = summary.backtest, summary.diagnosis, summary.choice
+    tested, diagnosis = summary.backtest, summary.diagnosis
     order = np.argsort(-np.array(summary.graph.label_counts), kind="stable").tolist()
     labels = figures.Labels(list(summary.predictions.labels), order)
     # With nothing but plain tried in full, everything that was not dropped is shown at once.
     first = tested.full if len(tested.full) > 1 else [r for r in tested.rows if r.status in (Status.FULL, Status.PART)]
+    first = [row for place, row in enumerate(first) if place < MOST_ROWS or row.weight or row.candidate == PLAIN]
     rest = [row for row in tested.rows if row not in first]
     counts = sorted(summary.predictions.labels.items(), key=lambda pair: -pair[1])
     drawn = [
@@ -57,8 +60,10 @@ def render(summary: RunSummary) -> str:
         "words": words,
         "first": first,
         "rest": rest,
-        "forest": figures.forest(first, choice),
-        "forest_rest": figures.forest(rest, choice),
+        "forest": figures.forest(first),
+        "forest_rest": figures.forest(rest),
+        "newest": list(zip(tested.folds, fold_weights(len(tested.folds)).tolist(), strict=True))[::-1],
+        "trusted": [figures.reliability(tested.checks), figures.aging(tested.aging, _aged(summary))],
         "periods": figures.periods(summary.graph, summary.cutoff),
         "findings": list(zip(diagnosis.findings, ASSUMPTIONS, _extras(diagnosis), drawn, strict=True)),
         "pairs": figures.pair_curves(diagnosis.separability, labels),
@@ -69,6 +74,14 @@ def render(summary: RunSummary) -> str:
         "worries": worries(summary),
     }
     return environment.get_template("template.html.j2").render(content)
+
+
+def _aged(summary: RunSummary) -> str:
+    """What the curve of accuracy against lag was measured on."""
+    known = np.flatnonzero(summary.graph.labelled_per_time)
+    until = summary.graph.times[max(known[-1] - max((one.lag for one in summary.backtest.aging), default=0), 0)]
+    rest = "" if len(summary.choice.members) == 1 else " It is the first member of the choice by itself."
+    return f"One model ({summary.choice.candidates[0]}), trained up to {until}, scored 1, 2, ... periods later.{rest}"
 
 
 def _extras(diagnosis: Diagnosis) -> list[str]:

@@ -11,9 +11,10 @@ from impact_gnn.backtesting import Advice, Backtest
 from impact_gnn.checks import InputError
 from impact_gnn.diagnostics import Diagnosis
 from impact_gnn.graph import Summary
-from impact_gnn.pipeline import Method
+from impact_gnn.pipeline import Candidate, Choice
+from impact_gnn.statistics import Estimate
 
-SCHEMA = 1  # number of the form of `summary.json`; another form gets another number
+SCHEMA = 2  # number of the form of `summary.json`; another form gets another number
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,8 @@ class RunOptions:
 
     cutoff: int
     model: str
-    candidates: tuple[Method, ...] | None
+    candidates: tuple[Candidate, ...] | None
+    effort: str
     folds: int
     seeds: int
     budget: float | None
@@ -35,10 +37,12 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class Fit:
-    """The final fit: epochs, and the accuracy on the last labelled period when it was not trained on."""
+    """A fitted member: epochs or trees, and its accuracy on the last labelled periods before it was trained on them."""
 
-    method: Method
-    epochs: int
+    candidate: Candidate
+    weight: float
+    seed: int
+    rounds: int
     valid_score: float | None
 
 
@@ -51,6 +55,9 @@ class Predictions:
     labels: dict[str, int]  # how many got every label, in the user's coding
     mean_probability: float  # of the predicted label
     histogram: list[int]  # predictions by probability, in ten bins from 0 to 1
+    accuracy: Estimate | None  # how many will be right, before anybody knows; with a 90 % interval
+    coverage: float  # share of prediction sets that are to hold the truth
+    set_size: float  # labels in a set on average
 
 
 @dataclass(frozen=True)
@@ -71,13 +78,13 @@ class RunSummary:
     diagnosis: Diagnosis
     advice: Advice
     backtest: Backtest
-    fit: Fit
+    fits: list[Fit]
     predictions: Predictions
     cost: Cost
     versions: dict[str, str]
 
     @property
-    def choice(self) -> Method:
+    def choice(self) -> Choice:
         return self.backtest.choice
 
     @property

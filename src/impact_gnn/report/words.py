@@ -1,22 +1,42 @@
-"""Plain words: the three lines that matter, what a method does, how it was chosen, how to run it once more."""
+"""Plain words: the three lines that matter, what the choice does, how it was made, how far to trust it."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 
-from impact_gnn.backtesting import Reason
+from impact_gnn.backtesting import PLAIN, Backtest, FoldCheck, Reason
+from impact_gnn.backtesting.ensemble import START
+from impact_gnn.backtesting.forecast import USUAL
 from impact_gnn.diagnostics import MessageShift
-from impact_gnn.pipeline import Method
+from impact_gnn.pipeline import Choice, Member
 from impact_gnn.report.numbers import counted, listed, named, number, percent, points, whole
 from impact_gnn.report.summary import RunSummary
 
-PLAIN = Method()
+KEPT = Choice.single(PLAIN)  # no correction, and no other model
+
+MODELS = {
+    "sign": "a neural network that reads the features and every hop side by side",
+    "sign-wide": "a wide neural network that reads the features and every hop side by side",
+    "sign-light": "a neural network with little dropout that reads the features and every hop side by side",
+    "trees": "boosted trees over the features and all hops side by side",
+    "linear": "a linear model of the features and all hops",
+    "prior": "the shares of the labels alone, the same for every node",
+    "sgc": "a neural network that reads the last hop alone",
+    "gamlp": "a neural network that learns for every node how far to listen",
+    "sehgnn": "a neural network that weighs paths through different kinds of nodes",
+    "rphgnn": "a neural network over all paths, squashed to a few columns at random",
+    "gcn": "a network that averages over neighbours, layer by layer",
+    "sage": "a network that joins a node and the mean of its neighbours, layer by layer",
+    "gat": "a network that learns which neighbours to listen to, layer by layer",
+}
 
 PARTS = {
     "plain": "messages are averaged over neighbours as they come, whatever their time; nothing is corrected",
     "mmp": "neighbours younger than the node itself are not heard, so that old nodes look like recent ones",
     "pmp": "neighbours are weighted by time so that old nodes meet the same mix of distances as the newest do",
-    "genpmp": "as PMP, with the weights estimated for every pair of periods from the graph itself",
+    "pmp-definition": "as pmp, by the paper's Definition 4.1 and not its algorithms",
+    "genpmp": "as pmp, with the weights estimated for every pair of periods from the graph itself",
     "center": "the mean message of every period is removed",
     "standardize": "messages of every period are brought to mean 0 and variance 1",
     "jjnorm": "messages of every class and period are scaled to the spread that the targets have",
@@ -27,7 +47,9 @@ PARTS = {
     "ends": "the weights go by the two ends of a path through nodes that have no time",
     "recency": "recent labels count more in training",
     "curriculum": "training begins with the labels that are easy to learn",
-    "features": "the edges are not used at all",
+    "degrees": "the number of a node's edges, and of those to known labels, are further features",
+    "features": "the model does not use the edges",
+    "smooth": "predictions are corrected by the errors that known labels show, then smoothed along the edges",
 }
 
 
@@ -40,50 +62,102 @@ def headline(summary: RunSummary) -> list[tuple[str, str]]:
         f"{counted(result.count, 'node')} at or after {summary.cutoff}, in {result.file}; "
         f"most often {named(most)} ({percent(result.labels[most] / result.count, 0)})."
     )
-    row, plain = summary.backtest.row(summary.choice), summary.backtest.row(PLAIN)
+    tested = summary.backtest
     sure = "Nothing was back-tested, so the accuracy to expect is unknown."
-    if row is not None and plain is not None:
-        other = "" if summary.choice == PLAIN else f" (plain: {percent(plain.accuracy)})"
-        sure = f"{percent(row.accuracy)} were right in the back-test on {listed(sorted(row.by_fold))}{other}."
-    sure += f" The model's own probabilities average {percent(result.mean_probability)}."
+    if (right := result.accuracy) is not None:
+        between = f"between {percent(right.low, 0)} and {percent(right.high, 0)}"
+        other = "" if summary.choice == KEPT else f" (plain: {percent(over(tested.checks, 'plain'))})"
+        sure = f"{percent(right.value)} are expected to be right, {between}. "
+        sure += f"In the back-test on {listed(tested.folds)}, {percent(tested.accuracy)} were{other}. Sets of "
+        sure += f"{number(result.set_size, 1)} labels on average hold the truth for {percent(result.coverage, 0)}."
     return [("Chosen", chosen), ("Predicted", predicted), ("How sure", sure)]
 
 
-def parts(method: Method) -> list[tuple[str, str]]:
-    """What a method is made of, and what every part does."""
-    return [(part, PARTS[part]) for part in str(method).split("+")]
+def over(checks: Sequence[FoldCheck], name: str) -> float:
+    """A number of past windows as one: their mean, all nodes counting the same."""
+    return sum(one.count * getattr(one, name) for one in checks) / sum(one.count for one in checks)
+
+
+def checked(tested: Backtest) -> list[tuple[str, FoldCheck]]:
+    """Past windows with their names, newest first; halves of a single one are told apart."""
+    halves = [" (one half)", " (other half)"] if len(tested.folds) < len(tested.checks) else [""] * len(tested.checks)
+    return [(one.window + half, one) for one, half in zip(tested.checks, halves, strict=True)][::-1]
+
+
+def members(summary: RunSummary) -> list[tuple[Member, str]]:
+    """Members of the choice, and what the model of each is."""
+    return [(one, MODELS[one.candidate.model or summary.options.model]) for one in summary.choice.members]
+
+
+def parts(chosen: Choice) -> list[tuple[str, str]]:
+    """What the methods of a choice are made of, and what every part does."""
+    return [(part, meaning) for part, meaning in PARTS.items() if part in chosen.parts]
 
 
 def choice(summary: RunSummary) -> list[str]:
-    """How the choice came about, as sentences."""
-    decision, row = summary.backtest.decision, summary.backtest.row(summary.choice)
-    if row is None:
+    """How the choice came about, what is certain about it and what is not, as sentences."""
+    tested, decision = summary.backtest, summary.backtest.decision
+    if decision.reason is Reason.TOO_SHORT:
         return [str(decision)]
-    if decision.reason is Reason.BETTER:
-        better = sum(value > 0 for value in row.by_fold.values())
-        shown = [f"{fold}: {points(value)}" for fold, value in sorted(row.by_fold.items())]
-        rule = "its difference to plain lies above zero with its whole interval, also after that was widened"
-        out = [f"{decision.method} was taken because {rule} for the number of candidates in the last round."]
-        out.append(f"It was better in {better} of {counted(len(shown), 'period')} ({listed(shown, 8)}).")
-        # Others, tried to the end, whose interval reaches the value of the choice.
-        value = 0.0 if row.difference is None else row.difference.value
-        others = [(one.method, one.difference) for one in summary.backtest.full if one is not row]
-        if rivals := [method for method, gain in others if gain is not None and gain.high >= value]:
-            out.append(f"{listed(rivals)} did about as well; the back-test cannot tell them from the choice.")
-    elif decision.reason is Reason.NONE_BETTER:
-        rule = "its difference to plain lies above zero with its whole interval, widened for the number of candidates"
-        risk = "None did, and a correction that does not pay for certain is not worth its risk."
-        out = [f"A correction is taken only if {rule} in the last round. {risk}"]
+    if (gain := decision.gain) is None:
+        why = " before the budget was spent" if decision.reason is Reason.OUT_OF_TIME else ""
+        return [f"Nothing beside plain was tried on every window{why}, so plain stays, whatever the table shows."]
+    interval = f"{points(gain.value)} points, between {points(gain.low)} and {points(gain.high)}"
+    left = "for each window the blend was made anew from the others"
+    if len(tested.folds) == 1:
+        left = "there is one window only, so each half of its nodes was predicted by the blend that the other half made"
+    how = (
+        f"The blend starts from the mean of the best by log-loss, at most {START} that are nearly as good as the best "
+        "one; then, one at a time, whichever lowered the log-loss of the mean most was drawn, a few times at most. A "
+        "window counts half as much as the next newer one. "
+        f"What this gains was measured on windows left out: {left}. What to try was found with all windows, so that "
+        "the best may still look a little better than it is."
+    )
+    if decision.reason is Reason.NONE_BETTER:
+        kept = "On those, nothing had a smaller log-loss than plain, so plain is kept."
+        return [how, f"{kept} The accuracy of the best other, {decision.rival}, differs from plain's by {interval}."]
+    what = str(summary.choice) if len(summary.choice.members) == 1 else "this blend"
+    if gain.value <= 0:
+        sure = f"We use {what} for its probabilities, whose log-loss on windows left out was smaller than plain's. "
+        sure += f"It is not more often right: the difference to plain is {interval}."
+    elif gain.low <= 0:
+        sure = f"We use {what}; the gain over plain is likely {interval}. What was seen is a smaller log-loss on "
+        sure += "windows left out; that it is also more often right is not certain."
     else:
-        rule = "A correction is taken only after it was tried on two periods of the back-test at least."
-        out = [f"{rule} None was, so plain stays, whatever the differences above look like."]
-    methods = summary.advice.methods
-    if summary.choice in methods:
-        place = methods.index(summary.choice)
-        because = "" if summary.choice == PLAIN else f": {summary.advice.candidates[place].reason}"
-        before = "The diagnosis, made before anything was trained, had put it"
-        out.append(f"{before} at place {place + 1} of {len(methods)}{because}.")
+        sure = f"We use {what}; the gain over plain is {interval}: above zero with its whole interval."
+    better = [(name, one.accuracy - one.plain) for name, one in checked(tested)]
+    shown = listed([f"{name}: {points(value)}" for name, value in better], 8)
+    sure += f" It was more often right in {sum(value > 0 for _, value in better)} of {len(better)}, newest first"
+    out = [how, f"{sure} ({shown})."]
+    methods, first = summary.advice.methods, summary.choice.candidates[0].method
+    if first in methods:
+        place = methods.index(first)
+        before = f"The diagnosis, made before anything was trained, had put {first} at place {place + 1}"
+        out.append(f"{before} of {len(methods)}: {summary.advice.candidates[place].reason}.")
     return out
+
+
+def trust(summary: RunSummary) -> list[str]:
+    """What may be expected of the predictions, and what that rests on, as sentences."""
+    result, tested, learned = summary.predictions, summary.backtest, summary.backtest.calibration
+    if (right := result.accuracy) is None:
+        return ["No past window was predicted, so nothing is known about how right the predictions are."]
+    held = sorted(one.coverage for one in tested.checks)
+    to = "less" if learned.temperature > 1 else "more"
+    shares = ", and corrected for the new shares of the labels" if learned.shift else ""
+    return [
+        f"{percent(right.value)} of the predictions are expected to be right, between {percent(right.low)} and "
+        f"{percent(right.high)} (90% interval). Half of that is what the probabilities of the nodes to predict say "
+        f"({percent(result.mean_probability)} on average), half how many were right in the newest past "
+        "window. The interval follows from how far past windows lay from what the same rule says about them; as they "
+        f"are few, a usual {100 * USUAL:.0f} points count too.",
+        f"Probabilities were made {to} sure (temperature {number(learned.temperature, 2)}){shares}. In the past they "
+        f"were off by {percent(over(tested.checks, 'error_before'))} on average before and "
+        f"{percent(over(tested.checks, 'error'))} after, calibrated by the other windows.",
+        f"A set holds every label with a probability of {number(learned.threshold, 2)} or more, "
+        f"{number(result.set_size, 1)} on average, and is to hold the truth for {percent(result.coverage, 0)} of the "
+        f"nodes. In past windows it did for {percent(held[0], 0)} to {percent(held[-1], 0)}.",
+    ]
 
 
 def shift(measured: MessageShift) -> list[str]:
@@ -133,7 +207,7 @@ def command(summary: RunSummary) -> str:
     words = ["impact", "run", "GRAPH", "--out", "DIR", "--cutoff", str(options.cutoff), "--model", options.model]
     if options.candidates is not None:
         words += ["--candidates", ",".join(map(str, options.candidates))]
-    words += ["--folds", str(options.folds), "--seeds", str(options.seeds)]
+    words += ["--effort", options.effort, "--folds", str(options.folds), "--seeds", str(options.seeds)]
     if options.budget is not None:
         words += ["--budget", f"{options.budget:g}s"]
     words += ["--hops", str(options.hops), "--seed", str(options.seed)]

@@ -2,58 +2,83 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
 
-from impact_gnn.backtesting import Status
+from impact_gnn.backtesting import Reason, Status
 from impact_gnn.diagnostics import Verdict
 from impact_gnn.report.figures import array
-from impact_gnn.report.numbers import counted, listed, named, number, percent, whole
+from impact_gnn.report.numbers import counted, listed, named, number, percent, points, whole
 from impact_gnn.report.summary import RunSummary
+from impact_gnn.report.words import KEPT, checked, over
 
-FEW_FOLDS = 3
 THIN = 20  # known labels below which a period or a class counts as thin
 SILENT, UNSURE, OVERCONFIDENT, OTHER_MIX = 0.2, 0.1, 0.1, 0.2  # shares from which on they are worth a sentence
+MISCALIBRATED, MISSED, WIDE = 0.05, 0.04, 0.15  # likewise: calibration error, coverage amiss, width of the forecast
 
 
 def worries(summary: RunSummary) -> list[str]:
     """Sentences, the gravest kind first; the last says what no back-test can see."""
     new = "Something that happens for the first time in the periods to predict cannot be seen in it."
     past = f"A back-test shows how the method did in the past. {new}"
-    kinds = backtest, horizon, assumptions, targets, predictions
+    kinds = backtest, trust, horizon, assumptions, targets, predictions
     return [*(text for kind in kinds for text in kind(summary)), past]
 
 
 def backtest(summary: RunSummary) -> Iterator[str]:
-    """Nothing back-tested, time ran out, few folds, candidates that failed, folds that disagree."""
-    tested = summary.backtest
+    """Nothing back-tested, a budget that stopped it, a single window, candidates that failed, a gain in doubt."""
+    tested, gain = summary.backtest, summary.backtest.decision.gain
     if not tested.rows:
         yield "Nothing could be back-tested, so neither the accuracy nor the use of any correction is known."
         return
     if not tested.finished:
-        more = "A faster machine or a larger budget may try more and choose otherwise, so this choice may not repeat."
-        yield f"Time ran out before the back-test was complete. {more}"
-    if len(tested.folds) < FEW_FOLDS:
-        few = counted(len(tested.folds), "back-tested period")
-        yield f"The choice rests on {few} only; how much periods differ from each other can hardly be seen."
-    failed = [row.method for row in tested.rows if row.status is Status.FAILED]
+        cut = [row.candidate for row in tested.rows if row.status in (Status.PART, Status.UNTRIED)]
+        what = f"Not tried on every window: {listed(cut)}. " if cut else ""
+        more = "More time may choose otherwise, so this choice may not repeat."
+        yield f"The budget stopped the search before its work was done. {what}{more}"
+    if len(tested.folds) == 1:
+        yield "The choice rests on a single window; how much windows differ from each other cannot be seen."
+    failed = [row.candidate for row in tested.rows if row.status is Status.FAILED]
     if failed:
         yield f"{listed(failed)} could not be fitted and {'was' if len(failed) == 1 else 'were'} left out."
-    row = tested.row(summary.choice)
-    if row is not None and row.difference is not None:
-        better = sum(value > 0 for value in row.by_fold.values())
-        if better < len(row.by_fold):
-            yield f"{row.method} was better than plain in {better} of {len(row.by_fold)} periods, not in all."
+    if tested.decision.reason is Reason.BETTER and gain is not None and gain.low <= 0:
+        interval = f"{points(gain.value)} points, between {points(gain.low)} and {points(gain.high)}"
+        doubt = "it may be none at all" if gain.value > 0 else "the choice rests on its log-loss alone"
+        yield f"The gain over plain is not certain ({interval}): {doubt}."
+    better = [one.accuracy > one.plain for one in tested.checks]
+    if summary.choice != KEPT and not all(better):
+        where = "windows" if len(tested.folds) > 1 else "halves of the window"
+        yield f"The choice was more often right than plain in {sum(better)} of {len(better)} {where}, not in all."
+
+
+def trust(summary: RunSummary) -> Iterator[str]:
+    """Probabilities and sets that did not keep their word in the past, and a forecast that says little."""
+    checks, right, stated = summary.backtest.checks, summary.predictions.accuracy, summary.predictions.coverage
+    if checks and (error := over(checks, "error")) > MISCALIBRATED:
+        after = f"Even after calibration, probabilities were off by {percent(error)} on average in past windows"
+        yield f"{after}; trust their order more than their size."
+    # The predicted label is always in its set, so sets hold the truth as often as predictions are right at least.
+    found = [(f"{percent(x.coverage, 0)} in {name}", x) for name, x in checked(summary.backtest)]
+    if amiss := [text for text, x in found if abs(x.coverage - max(stated, x.accuracy)) > MISSED]:
+        yield f"Sets that are to hold the truth for {percent(stated, 0)} of the nodes held it for {listed(amiss)}."
+    if right is not None and right.high - right.low > WIDE:
+        between = f"between {percent(right.low, 0)} and {percent(right.high, 0)}"
+        yield f"The accuracy to expect is known roughly only: {between}."
 
 
 def horizon(summary: RunSummary) -> Iterator[str]:
     """Targets further ahead than the back-test looked, or after a gap."""
     times, labelled = np.array(summary.graph.times), np.array(summary.graph.labelled_per_time)
     ahead = times[times >= summary.cutoff]
-    if len(ahead) > 1:
-        later = "the back-test looked one period ahead. Expect later periods to be less certain."
-        yield f"There are {len(ahead)} periods to predict, from {ahead[0]} to {ahead[-1]}; {later}"
+    if summary.backtest.folds:
+        ends = [int(time) for time in re.findall(r"(?:^|(?<=\d)-)(-?\d+)", summary.backtest.folds[-1])]
+        looked = int(((times >= ends[0]) & (times <= ends[-1]) & (labelled > 0)).sum())
+        if len(ahead) > looked:
+            later = f"the past is too short to look further than {counted(looked, 'period')} ahead in the back-test"
+            far = f"There are {len(ahead)} periods to predict, from {ahead[0]} to {ahead[-1]}"
+            yield f"{far}; {later}. Expect later periods to be less certain."
     known = np.flatnonzero((times < summary.cutoff) & (labelled > 0))
     between = int((times < summary.cutoff).sum() - known[-1] - 1)
     if between > 0:
@@ -66,7 +91,7 @@ def horizon(summary: RunSummary) -> Iterator[str]:
 
 def assumptions(summary: RunSummary) -> Iterator[str]:
     """What fails among the assumptions that the choice leans on, and what could not be told."""
-    diagnosis, used = summary.diagnosis, set(str(summary.choice).split("+"))
+    diagnosis, used = summary.diagnosis, summary.choice.parts
     moving = {Verdict.DOUBTFUL: "moves", Verdict.FAILS: "changes"}
     if diagnosis.label_mix.verdict in moving:
         verb = moving[diagnosis.label_mix.verdict]
@@ -112,10 +137,10 @@ def predictions(summary: RunSummary) -> Iterator[str]:
     unsure = sum(result.histogram[: len(result.histogram) // 2]) / result.count
     if unsure >= UNSURE:
         yield f"{percent(unsure, 0)} of the predictions have a probability below one half."
-    row = summary.backtest.row(summary.choice)
-    if row is not None and row.accuracy is not None and result.mean_probability - row.accuracy >= OVERCONFIDENT:
-        said, right = percent(result.mean_probability), f"{percent(row.accuracy)} were right in the back-test"
-        yield f"The probabilities average {said}, but {right}: the model is surer than it should be."
+    right = summary.backtest.accuracy
+    if right is not None and result.mean_probability - right >= OVERCONFIDENT:
+        said = f"Calibrated probabilities average {percent(result.mean_probability)}, but {percent(right)} were right"
+        yield f"{said} in the back-test: either these nodes are easier, or the model is surer than it should be."
     labels = zip(result.labels.items(), summary.graph.label_counts, strict=True)
     rare = [named(name) for (name, _), known in labels if known < THIN]
     if rare:

@@ -1,0 +1,275 @@
+"""Ours beside what one would have used instead, on every graph of a folder.
+
+A method is given the graph without the labels from the cutoff on, in a process of its own, so that its peak memory is
+its own. Only when it has answered are those labels looked at. A cell (graph, method, seed) is a task of the runner: a
+rerun continues, a kill loses one cell.
+"""
+
+import math
+import multiprocessing
+import resource
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from scipy.stats import rankdata
+from sklearn.metrics import f1_score
+
+import impact_gnn as ig
+from impact_gnn import checks
+from impact_gnn.backtesting import varied
+from impact_gnn.checks import InputError
+from impact_gnn.pipeline import Ensemble, Pipeline
+from impact_gnn.pipeline.calibration import calibration_error
+from impact_gnn.statistics import Estimate, paired
+from reproduction import data
+from reproduction.results import ExtraTable, Record, Table, difference, hit_rate, packed
+from reproduction.rivals import RIVALS
+from reproduction.runner import Progress, Task, end_with_parent, one_thread, work_off
+from reproduction.table2 import Problem
+
+OURS = "ours-"
+"""Methods whose name begins so are `impact run` with an effort."""
+NOT_RUN = "not run: "
+CANDIDATE = "candidate "
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """Probabilities of the targets [n, Y]; of ours also the accuracy it foresees, sets of labels, candidates."""
+
+    probabilities: np.ndarray
+    forecast: Estimate | None = None
+    sets: np.ndarray | None = None
+    candidates: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+
+def ours(view: ig.TemporalGraph, seed: int, out: Path, effort: str) -> Outcome:
+    """`impact run` on the view, its files under `out`; an effort ending in "+hindsight" fits every candidate as well.
+
+    Only so can be told, afterwards, what the best single candidate would have been: candidates that were tried in full
+    are fitted on all labels like the chosen ones, with one seed.
+    """
+    effort, _, hindsight = effort.partition("+")
+    summary = ig.run(view, out, cutoff=view.cutoff, effort=effort, seed=seed)
+    model = Ensemble.load(out / "model")
+    chances = model.predict_proba(view)
+    singles: dict[str, np.ndarray] = {}
+    inputs = model.pipelines[0].inputs(view)
+    for row in summary.backtest.full if hindsight else ():
+        single = varied(Pipeline(), row.candidate, seed=seed, cutoff=summary.cutoff).fit(view, inputs=inputs)
+        singles[str(row.candidate)] = single.predict_proba(view, inputs=inputs)
+    return Outcome(chances, summary.predictions.accuracy, model.calibration.sets(chances), singles)
+
+
+def cell(name: str, root: Path, method: str, seed: int, place: Path) -> list[Record]:
+    """Fits a method to one graph and scores it; `place` is where ours writes."""
+    warnings.filterwarnings("ignore")
+    graph, cutoff = data.with_cutoff(name, root)
+    problem = Problem.of(graph, cutoff)
+    start = time.process_time()
+    try:
+        with one_thread():
+            if method.startswith(OURS):
+                outcome = ours(problem.view, seed, place, method.removeprefix(OURS))
+            else:
+                outcome = Outcome(RIVALS[method](problem.view, seed))
+    except InputError as error:
+        return [Record("leaderboard", name, f"{NOT_RUN}{error}", method, seed, 0.0, 0.0)]
+    seconds, memory = time.process_time() - start, peak_memory()
+    assert graph.y is not None
+    scored = np.searchsorted(np.flatnonzero(problem.view.targets()), problem.rows)
+    return records_of(outcome, scored, graph.y[problem.rows], Record(
+        "leaderboard", name, "memory", method, seed, memory, seconds
+    ))  # fmt: skip
+
+
+def records_of(outcome: Outcome, scored: np.ndarray, truth: np.ndarray, memory: Record) -> list[Record]:
+    """One record per measure; `scored` are the rows of the outcome whose label is known."""
+    chances = outcome.probabilities[scored]
+    guess = chances.argmax(1)
+    hits = guess == truth
+    macro = f1_score(truth, guess, labels=np.unique(truth), average="macro", zero_division=0.0)
+    scores = {"macro-F1": float(macro), "calibration error": calibration_error(chances, truth)}
+    if outcome.forecast is not None:
+        low, high = outcome.forecast.low, outcome.forecast.high
+        scores |= {"forecast": outcome.forecast.value, "forecast low": low, "forecast high": high}
+    if outcome.sets is not None:
+        sets = outcome.sets[scored]
+        scores |= {"coverage": float(sets[np.arange(len(truth)), truth].mean()), "set size": float(sets.sum(1).mean())}
+    for candidate, found in outcome.candidates.items():
+        scores[f"{CANDIDATE}{candidate}"] = float((found[scored].argmax(1) == truth).mean())
+    study, name, method, seed = memory.study, memory.section, memory.column, memory.seed
+    return [
+        Record(study, name, "accuracy", method, seed, float(hits.mean()), memory.seconds, packed(hits)),
+        *(Record(study, name, measure, method, seed, score, 0.0) for measure, score in scores.items()),
+        Record(study, name, "seconds", method, seed, memory.seconds, 0.0),
+        Record(study, name, "memory", method, seed, memory.score, 0.0),
+    ]
+
+
+def peak_memory() -> float:
+    """Peak of this process in MB. Where there is no /proc, the one that may have begun with the parent's."""
+    status = Path("/proc/self/status")
+    if not status.is_file():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return next(float(line.split()[1]) / 1024 for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+
+
+def apart(name: str, root: Path, method: str, seed: int, place: Path) -> list[Record]:
+    """`cell` in a new process."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context, initializer=end_with_parent) as pool:
+        try:
+            return pool.submit(cell, name, root, method, seed, place).result()
+        except BrokenProcessPool:
+            why = f"{NOT_RUN}its process was ended, for want of memory perhaps."
+            return [Record("leaderboard", name, why, method, seed, 0.0, 0.0)]
+
+
+def leaderboard(
+    out: Path, *, root: Path, names: Sequence[str] | None = None, seeds: int = 1, rivals: Sequence[str] | None = None,
+    efforts: Sequence[str] = (), progress: Progress | None = None,
+) -> "Leaderboard":  # fmt: skip
+    """Runs every method on every graph, graph after graph; the same call goes on where it stopped."""
+    there = data.found(root)
+    if not there:
+        raise InputError(f"{root} holds no graph; name a folder of graphs with --root.")
+    methods = [
+        *(OURS + effort for effort in efforts),
+        *(checks.choice("rival", name, RIVALS) for name in rivals or RIVALS),
+    ]
+    tasks, notes = [], []
+    for name in [checks.choice("graph", name, there) for name in names or there]:
+        try:
+            graph, cutoff = data.with_cutoff(name, root)
+            problem = Problem.of(graph, cutoff)
+        except InputError as error:
+            notes.append(f"{name} was left out: {error}")
+            continue
+        if len(problem.rows) < 2:
+            notes.append(f"{name} was left out: no labels from its cutoff {cutoff} on, so nothing to score.")
+            continue
+        for seed, method in ((seed, method) for seed in range(seeds) for method in methods):
+            settings = {"graph": name, "cutoff": cutoff, "method": method, "seed": seed, "data": problem.identity()}
+            call = partial(apart, name, root, method, seed, out / "runs" / f"{name}-{method}-{seed}")
+            tasks.append(Task(f"{name}, {method}, seed {seed}", settings, call))
+    if not tasks:
+        raise InputError(f"{root} holds no graph with labels to score by: {' '.join(notes)}")
+    records = []
+    for done, task in enumerate(tasks, 1):
+        found = work_off([task], out / "cells")
+        if progress is not None:
+            progress(done, len(tasks), task.title)
+        if found[0].row.startswith(NOT_RUN):
+            notes.append(f"{found[0].column} on {found[0].section}: {found[0].row}")
+            task.file(out / "cells").unlink()  # a rerun tries again: what was missing may be there then
+        else:
+            records += found
+    about = f"Labels from the cutoff on were hidden until a method had answered; {seeds} seeds, paired by node."
+    return Leaderboard("leaderboard", "Leaderboard", about, records, notes=notes)
+
+
+class Leaderboard(Table):
+    """Sections are graphs, rows are measures, columns are methods; ours is the last effort, without any, plain."""
+
+    def mean(self, graph: str, measure: str, method: str) -> float:
+        records = self.by_place.get((graph, measure, method), [])
+        return float(np.mean([record.score for record in records])) if records else math.nan
+
+    def gap(self, graph: str, ours: str, theirs: str) -> Estimate | None:
+        """Ours minus theirs, paired by node, and by seed where there are several."""
+        places = [self.by_place.get((graph, "accuracy", method)) for method in (ours, theirs)]
+        if places[0] is None or places[1] is None:
+            return None
+        if len(places[0]) > 1:
+            return difference(places[0], places[1])
+        return paired(hit_rate(places[0]), hit_rate(places[1]))
+
+    def markdown(self) -> str:
+        graphs, methods = self.names(0), self.names(2)
+        efforts = [method for method in methods if method.startswith(OURS)]
+        ours = efforts[-1] if efforts else "plain"
+        rivals = [method for method in methods if method != ours and method not in efforts]
+        scores = np.array([[self.mean(graph, "accuracy", method) for method in methods] for graph in graphs])
+        tables = [
+            ExtraTable("Accuracy", ("graph", *methods), _accuracies(graphs, scores)),
+            ExtraTable(
+                f"{ours} minus the best single rival in hindsight", ("graph", "best rival", "difference", "95 %"),
+                self._against_best(graphs, ours, rivals),
+            ),
+            ExtraTable(
+                "Over all graphs", ("method", "mean rank", f"{ours} minus it, mean over graphs", "95 %", "graphs"),
+                self._overall(graphs, methods, scores, ours),
+            ),
+            ExtraTable("Regret to the best candidate in hindsight", ("graph", "method", "best candidate", "regret"), [
+                line for graph in graphs for method in efforts for line in self._regret(graph, method)
+            ]),
+            ExtraTable("Measures", (
+                "graph", "method", "macro-F1", "calibration error", "coverage", "set size", "forecast", "seconds", "MB",
+            ), [self._measures(graph, method) for graph in graphs for method in methods]),
+        ]  # fmt: skip
+        notes = "\n".join(f"- {note}" for note in self.notes)
+        parts = [f"# {self.title}", self.about, *(str(table) for table in tables if table.lines)]
+        return "\n\n".join([*parts, notes] if notes else parts) + "\n"
+
+    def _against_best(self, graphs: Sequence[str], ours: str, rivals: Sequence[str]) -> list[list[str]]:
+        lines = []
+        for graph in graphs:
+            there = [name for name in rivals if (graph, "accuracy", name) in self.by_place]
+            best = max(there, key=lambda name: self.mean(graph, "accuracy", name), default=None)
+            if best is not None and (gap := self.gap(graph, ours, best)) is not None:
+                lines.append([graph, best, *_interval(gap)])
+        return lines
+
+    def _overall(self, graphs: Sequence[str], methods: Sequence[str], scores: np.ndarray, ours: str) -> list[list[str]]:
+        ranks = rankdata(-np.nan_to_num(scores, nan=-1.0), axis=1).mean(0)  # what did not run comes last
+        lines = []
+        for column in np.argsort(ranks):
+            pairs = scores[:, [methods.index(ours), column]] if ours in methods else np.empty((0, 2))
+            pairs = pairs[~np.isnan(pairs).any(1)]
+            compared = methods[column] != ours and len(pairs) > 1
+            gap = _interval(paired(pairs[:, 0], pairs[:, 1])) if compared else ["", ""]
+            lines.append(
+                [methods[column], f"{ranks[column]:.2f}", *gap, str(int((~np.isnan(scores[:, column])).sum()))]
+            )
+        return lines
+
+    def _regret(self, graph: str, method: str) -> list[list[str]]:
+        names = [row for place, row, column in self.by_place if (place, column) == (graph, method)]
+        candidates = [row for row in names if row.startswith(CANDIDATE)]
+        if not candidates:
+            return []
+        best = max(candidates, key=lambda row: self.mean(graph, row, method))
+        regret = self.mean(graph, best, method) - self.mean(graph, "accuracy", method)
+        return [[graph, method, best.removeprefix(CANDIDATE), f"{regret:+.4f}"]]
+
+    def _measures(self, graph: str, method: str) -> list[str]:
+        def shown(measure: str, digits: int = 3) -> str:
+            value = self.mean(graph, measure, method)
+            return "–" if math.isnan(value) else f"{value:.{digits}f}"
+
+        forecast = shown("forecast")
+        if forecast != "–":
+            forecast += f" [{shown('forecast low')}, {shown('forecast high')}]"
+        parts = [shown(name) for name in ("macro-F1", "calibration error", "coverage", "set size")]
+        return [graph, method, *parts, forecast, shown("seconds", 0), shown("memory", 0)]
+
+
+def _accuracies(graphs: Sequence[str], scores: np.ndarray) -> list[list[str]]:
+    def shown(score: float, best: float) -> str:
+        return "–" if math.isnan(score) else f"**{score:.4f}**" if score == best else f"{score:.4f}"
+
+    best = np.nan_to_num(scores, nan=-1.0).max(1)
+    return [[name, *(shown(score, best[row]) for score in scores[row])] for row, name in enumerate(graphs)]
+
+
+def _interval(gap: Estimate) -> list[str]:
+    mark = "**" if gap.significant else ""
+    return [f"{mark}{gap.value:+.4f}{mark}", f"[{gap.low:+.4f}, {gap.high:+.4f}]"]

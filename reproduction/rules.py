@@ -1,0 +1,187 @@
+"""Which rule chooses best, which forecast foresees best: asked of the past of graphs that `impact run` was on.
+
+A run keeps what every candidate said about every window (`work/fits`). Each rule chooses by the older windows alone and
+is scored on the newest, whose labels lay before the cutoff too: no target label is looked at. Regret is the distance to
+the single candidate that was best on the newest window.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from unittest.mock import patch
+
+import numpy as np
+
+from impact_gnn.backtesting import PLAIN, Scores, Unit, ensemble, windows
+from impact_gnn.backtesting.ensemble import fold_weights
+from impact_gnn.backtesting.folds import Window, truth_of
+from impact_gnn.backtesting.verdict import Verdict
+from impact_gnn.checks import InputError
+from impact_gnn.graph import TemporalGraph
+from impact_gnn.pipeline import Candidate, Choice, Member
+from impact_gnn.pipeline.calibration import calibration_error, learned
+from impact_gnn.report import read_summary
+from reproduction import data
+from reproduction.results import ExtraTable, Table
+
+SHRINK = 0.02
+"""Standard deviation of true differences between candidates that shrinking takes for granted."""
+
+
+@dataclass(frozen=True, eq=False)
+class Past:
+    """The candidates of a run that were tried on every window, and what they said."""
+
+    name: str
+    view: TemporalGraph
+    windows: list[Window]
+    scores: Scores
+    candidates: list[Candidate]
+
+    @classmethod
+    def of(cls, run: Path, name: str, root: Path) -> "Past | None":
+        """None where there is nothing to choose by: one window only."""
+        graph, cutoff = data.with_cutoff(name, root)
+        summary, view = read_summary(run / "summary.json"), graph.masked(cutoff)
+        found = windows(view, summary.options.folds)
+        if len(found) < 2:
+            return None
+        scores = Scores({str(window): truth_of(view, window) for window in found})
+        candidates = [row.candidate for row in summary.backtest.full]
+        for unit in (Unit(one, fold) for one in candidates for fold in scores.folds):
+            scores.said[unit] = np.load(run / "work" / "fits" / f"{unit}.npy", allow_pickle=False)
+        return cls(name, view, found, scores, candidates)
+
+    def older(self) -> Verdict:
+        """What was known before the newest window."""
+        before = self.windows[:-1]
+        scores = Scores({str(one): self.scores.truth[str(one)] for one in before})
+        scores.said |= {unit: said for unit, said in self.scores.said.items() if unit.fold in scores.truth}
+        return Verdict(scores, scores.ranked(self.candidates), before, self.view)
+
+    def accuracy(self, choice: Choice) -> float:
+        """On the newest window."""
+        newest = str(self.windows[-1])
+        said = sum(m.weight * self.scores.probability(m.candidate, newest) for m in choice.members)  # type: ignore[operator, misc]
+        return float((said.argmax(1) == self.scores.truth[newest]).mean())  # type: ignore[union-attr]
+
+
+def significant(verdict: Verdict) -> Choice:
+    """The best whose interval, widened for the number of candidates, lies above plain; otherwise plain."""
+    level = 1 - 0.05 / max(len(verdict.finalists) - 1, 1)
+    gains = {one: verdict.scores.difference(one, level=level) for one in verdict.finalists if one != PLAIN}
+    better = {one: gain.value for one, gain in gains.items() if gain is not None and gain.low > 0}
+    return Choice.single(max(better, key=lambda one: better[one]) if better else PLAIN)
+
+
+def best_mean(verdict: Verdict) -> Choice:
+    """The greatest accuracy."""
+    return Choice.single(max(verdict.finalists, key=lambda one: verdict.scores.accuracy(one) or 0.0))
+
+
+def best_loss(verdict: Verdict) -> Choice:
+    """The smallest log-loss."""
+    return Choice.single(verdict.finalists[0])
+
+
+def shrunken(verdict: Verdict) -> Choice:
+    """The greatest difference to plain after shrinking it by its own noise."""
+    worth = {PLAIN: 0.0}
+    for one in verdict.finalists:
+        if one != PLAIN and (gain := verdict.scores.difference(one)) is not None:
+            worth[one] = gain.value * SHRINK**2 / (SHRINK**2 + gain.error**2)
+    return Choice.single(max(worth, key=lambda one: worth[one]))
+
+
+def simplest(verdict: Verdict) -> Choice:
+    """The simplest within a standard error of the greatest accuracy."""
+    accuracy = {one: verdict.scores.accuracy(one) or 0.0 for one in verdict.finalists}
+    size = sum(len(truth) for truth in verdict.scores.truth.values())
+    best = max(accuracy.values())
+    error = math.sqrt(best * (1 - best) / size)
+    near = [one for one in verdict.finalists if accuracy[one] >= best - error]
+    return Choice.single(min(near, key=lambda one: (one.num_parts, -accuracy[one])))
+
+
+def average(verdict: Verdict) -> Choice:
+    """The plain mean of the five with the smallest log-loss."""
+    few = verdict.finalists[:5]
+    return Choice(tuple(Member(one, 1 / len(few)) for one in few))
+
+
+def greedy(verdict: Verdict) -> Choice:
+    """A blend that starts from the best one alone."""
+    with patch.object(ensemble, "START", 1), patch.object(ensemble, "PICKS", 12):
+        return verdict.chosen(verdict.pieces)
+
+
+def blend(verdict: Verdict) -> Choice:
+    """The product's: a blend that starts from the few best, or plain where it does no better when left out."""
+    return verdict.decision(out_of_time=False).choice
+
+
+RULES: dict[str, Callable[[Verdict], Choice]] = {
+    "significance": significant, "best mean": best_mean, "best log-loss": best_loss, "shrunken mean": shrunken,
+    "one error, simplest": simplest, "mean of five": average, "greedy": greedy, "blend": blend,
+}  # fmt: skip
+
+
+def foreseen(past: Past) -> dict[str, float]:
+    """How far forecasts for the newest window were off, made by what was known before it."""
+    verdict = past.older()
+    choice = verdict.decision(out_of_time=False).choice
+    walked, newest = verdict.of(choice), Verdict(past.scores, past.candidates, past.windows, past.view)
+    calibration = learned(walked)
+    piece = newest.pieces[-1]
+    said = calibration.apply(newest.mixed(choice, piece), newest.prior(piece.window))
+    truth = newest.truth(piece)
+    before = [calibration.apply(one.probability, one.prior) for one in walked]
+    weight = np.full(len(walked), 1 / len(walked)) if len(verdict.windows) == 1 else fold_weights(len(walked))
+    level = float(weight @ [(p.argmax(1) == one.truth).mean() for p, one in zip(before, walked, strict=True)])
+    confidence = float(said.max(1).mean())
+    threshold = np.quantile(np.concatenate([p.max(1) for p in before]), 1 - level)
+    right = float((said.argmax(1) == truth).mean())
+    guesses = {
+        "level of the past": level, "calibrated confidence": confidence,
+        "thresholded confidence": float((said.max(1) > threshold).mean()), "half and half": (level + confidence) / 2,
+    }  # fmt: skip
+    sets = calibration.sets(said)
+    off = {name: abs(value - right) for name, value in guesses.items()}
+    return off | {
+        "calibration error, raw": calibration_error(newest.mixed(choice, piece), truth),
+        "calibration error": calibration_error(said, truth),
+        "coverage": float(sets[np.arange(len(truth)), truth].mean()),
+    }
+
+
+def rules(runs: Path, *, root: Path) -> Table:
+    """Both tables, from the runs in a folder, each named after its graph: NAME or NAME-anything."""
+    pasts = []
+    for run in sorted(file.parent for file in runs.glob("*/summary.json")):
+        name = next((one for one in data.found(root) if run.name == one or run.name.startswith(f"{one}-")), None)
+        if name is not None and (past := Past.of(run, name, root)) is not None:
+            pasts.append((run.name, past))
+    if not pasts:
+        raise InputError(f"{runs} holds no finished run of a graph in {root}; name the folder with --runs.")
+    lines, regrets = [], []
+    for name, past in pasts:
+        verdict = past.older()
+        scored = [past.accuracy(rule(verdict)) for rule in RULES.values()]
+        best = max(past.accuracy(Choice.single(one)) for one in past.candidates)
+        plain = past.accuracy(Choice.single(PLAIN))
+        regrets.append([best - score for score in scored])
+        lines.append([name, str(len(past.candidates)), f"{plain:.4f}", *(f"{x:.4f}" for x in scored), f"{best:.4f}"])
+    mean = [f"{100 * value:.2f}" for value in np.mean(regrets, axis=0)]
+    lines.append(["mean regret, points", "", "", *mean, ""])
+    found = [(name, foreseen(past)) for name, past in pasts]
+    measures = list(found[0][1])
+    off = [[name, *(f"{each[measure]:.3f}" for measure in measures)] for name, each in found]
+    off.append(["mean", *(f"{np.mean([each[measure] for _, each in found]):.3f}" for measure in measures)])
+    chosen = "Accuracy on the newest window, chosen by older ones"
+    foretold = "Forecasts off by, calibration and sets on the newest window"
+    about = (__doc__ or "").split("\n\n")[1].replace("\n", " ")
+    return Table("rules", "Rules, asked of the past", about, [], extras=[
+        ExtraTable(chosen, ("run", "candidates", "plain", *RULES, "best single"), lines),
+        ExtraTable(foretold, ("run", *measures), off),
+    ])  # fmt: skip

@@ -1,0 +1,79 @@
+"""What a head is: it is fitted on rows of hops with a few rows to choose by, and gives probabilities."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from impact_gnn.nn import Epoch, HopTask, Split, Task
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a head is made for: columns of every hop and label hop, classes, and how many hops belong together."""
+
+    hops: list[int]
+    label_hops: list[int]
+    num_labels: int
+    groups: list[int]
+
+    @property
+    def columns(self) -> int:
+        return sum(self.hops) + sum(self.label_hops)
+
+
+@dataclass(frozen=True)
+class HeadOptions:
+    """How a head is fitted; each head takes what it knows. `None` leaves the choice to the head."""
+
+    hidden: int | None = None
+    dropout: float | None = None
+    epochs: int | None = None
+    lr: float | None = None
+    weight_decay: float = 5e-4
+    seed: int = 0
+    device: str = "auto"
+    curriculum: bool = False
+    progress: Callable[[Epoch], None] | None = field(default=None, compare=False)
+
+
+class Head(ABC):
+    """Probabilities from the hops of a row.
+
+    `fit` with rows to choose by finds out how long to learn (`rounds`: epochs, trees); given `rounds` it learns that
+    long. What was learned goes to disk and back as arrays.
+    """
+
+    def __init__(self, shape: Shape, options: HeadOptions) -> None:
+        self.shape, self.options = shape, options
+        self.rounds = 0
+        self.valid_score = math.nan
+
+    @abstractmethod
+    def fit(
+        self, task: Task, label: np.ndarray, split: Split, *, weight: np.ndarray | None = None,
+        rounds: int | None = None,
+    ) -> None:  # fmt: skip
+        """Learns from the rows `split.train`; `label` and `weight` have an entry for every row of the task."""
+
+    @abstractmethod
+    def probabilities(self, task: Task, rows: np.ndarray) -> np.ndarray:
+        """[n, num_labels], float32."""
+
+    @abstractmethod
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What was learned."""
+
+    @abstractmethod
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Takes what `arrays` gave."""
+
+
+def matrix(task: Task, rows: np.ndarray) -> np.ndarray:
+    """All hops of some rows side by side, float32."""
+    assert isinstance(task, HopTask)  # heads that ask for a matrix are never given a whole graph
+    return task.matrix(rows)

@@ -1,0 +1,154 @@
+"""Neural networks as heads: over hops, or over the whole graph at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from impact_gnn.heads.base import Head, HeadOptions, Shape
+from impact_gnn.nn import (
+    GAMLP,
+    GAT,
+    GCN,
+    SAGE,
+    SGC,
+    SIGN,
+    Curriculum,
+    Linear,
+    RpHGNN,
+    SeHGNN,
+    Split,
+    Task,
+    Training,
+    fit,
+    predict,
+)
+
+FULL_BATCH = 6000  # labelled rows up to which all are used in every step
+BATCH, LARGEST_BATCH = 4096, 1 << 16
+MOST_STEPS = 100  # of an epoch, from which on batches grow instead
+STEPS = 300
+LEAST_EPOCHS = 5
+PATIENCE = 15  # epochs: with fewer, chance ends the training
+ONE_THREAD = 300_000  # hidden units in a step up to which one thread is quicker: below, threads wait for each other
+
+
+@dataclass(frozen=True)
+class Network:
+    """A kind of network and how it is trained unless options say otherwise."""
+
+    build: type[nn.Module]
+    hidden: int = 64
+    dropout: float = 0.5
+    lr: float = 0.01
+
+
+NETWORKS: dict[str, Network] = {
+    "sign": Network(SIGN),
+    "sign-wide": Network(SIGN, hidden=256, lr=0.003),
+    "sign-light": Network(SIGN, dropout=0.2, lr=0.003),
+    "sgc": Network(SGC),
+    "gamlp": Network(GAMLP),
+    "sehgnn": Network(SeHGNN),
+    "rphgnn": Network(RpHGNN),
+    "linear": Network(Linear, dropout=0.0),
+    "gcn": Network(GCN, hidden=128),
+    "sage": Network(SAGE, hidden=128),
+    "gat": Network(GAT, hidden=128),
+}
+
+SPATIAL = ("gcn", "sage", "gat")
+"""Networks that look at the whole graph; the others read hops."""
+
+
+class NetworkHead(Head):
+    """A network of `NETWORKS`, trained by `nn.fit`."""
+
+    def __init__(self, name: str, shape: Shape, options: HeadOptions) -> None:
+        kind = NETWORKS[name]
+        self.name = name
+        options = replace(
+            options,
+            hidden=kind.hidden if options.hidden is None else options.hidden,
+            dropout=kind.dropout if options.dropout is None else options.dropout,
+            lr=kind.lr if options.lr is None else options.lr,
+        )
+        super().__init__(shape, options)
+        self.model: nn.Module | None = None
+        self.align: nn.Module | None = None  # of the messages of a spatial network
+
+    def aligned(self, align: nn.Module | None) -> None:
+        """Messages are aligned by this layer from now on, which belongs to one graph; what was learned stays."""
+        self.align = align
+        if self.model is not None:
+            learned, self.model = self.model.state_dict(), self._build()
+            self.model.load_state_dict(learned)
+            self.model.eval()
+
+    def fit(
+        self, task: Task, label: np.ndarray, split: Split, *, weight: np.ndarray | None = None,
+        rounds: int | None = None,
+    ) -> None:  # fmt: skip
+        training = self._training(len(split.all))
+        if rounds is not None:
+            training = replace(training, epochs=rounds, patience=None)
+        rows = task.num_rows if self.name in SPATIAL else min(len(split.all), FULL_BATCH)
+        assert self.options.hidden is not None
+        with _suitable_threads(rows * self.options.hidden):
+            result = fit(self._build, task, label, split, training, sample_weight=weight)
+        self.model, self.rounds, self.valid_score = result.model, result.best_epoch, result.valid_score
+
+    def probabilities(self, task: Task, rows: np.ndarray) -> np.ndarray:
+        assert self.model is not None
+        return predict(self.model, task, rows)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        assert self.model is not None
+        return {name: value.cpu().numpy() for name, value in self.model.state_dict().items()}
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+        self.model = self._build()
+        self.model.load_state_dict({name: torch.from_numpy(value) for name, value in arrays.items()})
+        self.model.eval()
+
+    def _build(self) -> nn.Module:
+        """The untrained network; RpHGNN wants to know which hops belong together."""
+        shape, options = self.shape, self.options
+        make: Any = NETWORKS[self.name].build
+        if self.name in SPATIAL:
+            return make(shape.hops[0], shape.num_labels, options.hidden, dropout=options.dropout, align=self.align)
+        extra: dict[str, Any] = {"groups": shape.groups} if self.name == "rphgnn" else {}
+        return make(
+            shape.hops, shape.num_labels, options.hidden, label_channels=shape.label_hops, dropout=options.dropout,
+            **extra,
+        )  # fmt: skip
+
+    def _training(self, num_rows: int) -> Training:
+        options = self.options
+        whole = num_rows <= FULL_BATCH or self.name in SPATIAL
+        batch = None if whole else min(max(BATCH, num_rows // MOST_STEPS), LARGEST_BATCH)
+        steps = 1 if batch is None else math.ceil(num_rows / batch)
+        epochs = max(LEAST_EPOCHS, STEPS // steps) if options.epochs is None else options.epochs
+        assert options.lr is not None
+        return Training(
+            epochs=epochs, lr=options.lr, weight_decay=options.weight_decay, batch_size=batch, seed=options.seed,
+            patience=max(PATIENCE, epochs // 12), device=options.device, progress=options.progress,
+            curriculum=Curriculum(epochs=max(1, epochs // 4)) if options.curriculum else None,
+        )  # fmt: skip
+
+
+@contextmanager
+def _suitable_threads(units: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1 if units <= ONE_THREAD else before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,143 @@
+"""`Ensemble`: the mean of several fitted pipelines, calibrated on what they said about the past; saved as one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from impact_gnn import _files
+from impact_gnn._codec import decode, encode
+from impact_gnn._version import __version__
+from impact_gnn.checks import InputError
+from impact_gnn.engines.base import Engine
+from impact_gnn.graph import TemporalGraph
+from impact_gnn.pipeline.calibration import Calibration
+from impact_gnn.pipeline.inputs import Inputs
+from impact_gnn.pipeline.method import Candidate
+from impact_gnn.pipeline.pipeline import Fitted, Pipeline
+
+FORMAT = "impact-gnn ensemble"
+VERSION = 1
+ENSEMBLE = "ensemble.json"
+
+
+@dataclass(frozen=True)
+class Member:
+    """A candidate and its share of the mean."""
+
+    candidate: Candidate
+    weight: float
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What predicts in the end: one candidate, or a few with their weights, the heaviest first."""
+
+    members: tuple[Member, ...]
+
+    @classmethod
+    def single(cls, candidate: Candidate) -> Choice:
+        return cls((Member(candidate, 1.0),))
+
+    @property
+    def candidates(self) -> list[Candidate]:
+        return [member.candidate for member in self.members]
+
+    @property
+    def parts(self) -> set[str]:
+        """Parts of the methods of all members."""
+        return {part for candidate in self.candidates for part in str(candidate.method).split("+")}
+
+    def __str__(self) -> str:
+        if len(self.members) == 1:
+            return str(self.members[0].candidate)
+        return ", ".join(f"{member.weight:.0%} {member.candidate}" for member in self.members)
+
+
+@dataclass(frozen=True, eq=False)
+class Ensemble:
+    """Fitted pipelines with weights that sum to 1, and how the mean of their probabilities is calibrated.
+
+    Args:
+        pipelines: Fitted on one graph, with one cutoff; seeds of a member share its weight.
+        weights: What each counts.
+        calibration: Of the mean.
+        prior: Shares of the classes among the labels learned from.
+    """
+
+    pipelines: Sequence[Pipeline]
+    weights: Sequence[float]
+    calibration: Calibration
+    prior: np.ndarray
+
+    @property
+    def fitted(self) -> Fitted:
+        """What the first pipeline knows of the graph: cutoff, last time, names of the labels."""
+        fitted = self.pipelines[0].fitted
+        assert fitted is not None
+        return fitted
+
+    def predict_proba(
+        self, graph: TemporalGraph, *, cutoff: int | None = None, inputs: Inputs | None = None,
+        engine: Engine | None = None, progress: Callable[[int, int], None] | None = None,
+    ) -> np.ndarray:  # fmt: skip
+        """Calibrated probabilities [n, num_labels] of the target nodes, in the order of `targets(graph)`."""
+        at = self.fitted.cutoff if cutoff is None else cutoff
+        shared: dict[bool, Inputs] = {} if inputs is None else {inputs.squashed: inputs}
+        total = np.zeros((len(self.targets(graph, cutoff=cutoff)), self.fitted.num_labels))
+        for done, (pipeline, weight) in enumerate(zip(self.pipelines, self.weights, strict=True)):
+            squashed = pipeline.model == "rphgnn"
+            if squashed not in shared:
+                shared[squashed] = pipeline.inputs(graph.masked(at), engine)
+            total += weight * pipeline.predict_proba(graph, cutoff=at, inputs=shared[squashed])
+            if progress is not None:
+                progress(done + 1, len(self.pipelines))
+        return self.calibration.apply(total, self.prior)
+
+    def predict(self, graph: TemporalGraph, *, cutoff: int | None = None) -> np.ndarray:
+        """The most probable label (0, 1, 2, ...) of every target node."""
+        return self.predict_proba(graph, cutoff=cutoff).argmax(1)
+
+    def targets(self, graph: TemporalGraph, *, cutoff: int | None = None) -> np.ndarray:
+        """Positions of the nodes to predict: time at or after the cutoff."""
+        return self.pipelines[0].targets(graph, cutoff=cutoff)
+
+    def stale(self, graph: TemporalGraph) -> str | None:
+        """A sentence if the graph has periods that the fit had not seen, otherwise None."""
+        return self.pipelines[0].stale(graph)
+
+    def save(self, directory: str | Path) -> None:
+        """Writes a folder per pipeline and the rest as JSON, atomically; `load` gives the same predictions."""
+        content = {
+            "format": FORMAT, "version": VERSION, "impact_gnn": __version__, "weights": list(self.weights),
+            "calibration": encode(self.calibration), "prior": self.prior.tolist(),
+        }  # fmt: skip
+        with _files.atomic_directory(Path(directory), may_replace=_is_saved) as temporary:
+            for place, pipeline in enumerate(self.pipelines):
+                pipeline.save(temporary / f"member-{place}")
+            _files.write_json(temporary / ENSEMBLE, content)
+
+    @classmethod
+    def load(cls, directory: str | Path) -> Ensemble:
+        """The ensemble that `save` wrote; a folder with a single pipeline is one of one member."""
+        root = Path(directory)
+        if not (root / ENSEMBLE).exists():
+            pipeline = Pipeline.load(root)
+            assert pipeline.fitted is not None
+            return cls([pipeline], [1.0], Calibration(), np.ones(pipeline.fitted.num_labels))
+        content = _files.read_json(root / ENSEMBLE)
+        if not isinstance(content, dict) or content.get("format") != FORMAT:
+            raise InputError(f"{root} does not hold a model; give the model/ directory of a run.")
+        if content.get("version") != VERSION:
+            raise InputError(f"{root} has format version {content.get('version')!r}, this release reads {VERSION}.")
+        weights = decode(list[float], content.get("weights"), "weights")
+        pipelines = [Pipeline.load(root / f"member-{place}") for place in range(len(weights))]
+        calibration = decode(Calibration, content.get("calibration"), "calibration")
+        return cls(pipelines, weights, calibration, np.array(decode(list[float], content.get("prior"), "prior")))
+
+
+def _is_saved(directory: Path) -> bool:
+    return (directory / ENSEMBLE).is_file() or (directory / "pipeline.json").is_file()

@@ -1,0 +1,112 @@
+"""Probabilities that mean what they say, sets that hold the truth, and the ensemble that carries them to disk."""
+
+import json
+
+import numpy as np
+import pytest
+
+import impact_gnn as ig
+from impact_gnn.pipeline import Calibration, Ensemble, Pipeline
+from impact_gnn.pipeline.calibration import Walked, calibration_error, learned, reliability, shifted, tempered
+
+
+def drawn(rng, size=4000, classes=4, sharpness=1.0, share=None):
+    """Truths, and the true probabilities made sharper (above 1) or flatter than they are."""
+    share = np.ones(classes) / classes if share is None else np.asarray(share)
+    truth = rng.choice(classes, size, p=share)
+    evidence = rng.normal(size=(size, classes))
+    evidence[np.arange(size), truth] += 1.5
+    logs = 1.5 * evidence + np.log(np.ones(classes) / classes)
+    honest = np.exp(logs) / np.exp(logs).sum(1, keepdims=True)
+    return tempered(honest, 1 / sharpness), truth
+
+
+def test_temperature_is_found_and_errors_vanish():
+    rng = np.random.default_rng(0)
+    folds = [Walked(*drawn(rng, sharpness=2.5), np.ones(4) / 4) for _ in range(2)]
+    found = learned(folds)
+    assert found.temperature == pytest.approx(2.5, rel=0.1)
+    probability, truth = drawn(rng, sharpness=2.5)
+    assert calibration_error(probability, truth) > 0.08
+    assert calibration_error(found.apply(probability, np.ones(4) / 4), truth) < 0.03
+
+
+def test_new_class_shares_are_found_without_labels():
+    rng = np.random.default_rng(1)
+    probability, truth = drawn(rng, share=[0.6, 0.3, 0.08, 0.02])
+    better = shifted(probability, np.ones(4) / 4)
+    assert (better.argmax(1) == truth).mean() > (probability.argmax(1) == truth).mean() + 0.02
+    assert better.mean(0) == pytest.approx([0.6, 0.3, 0.08, 0.02], abs=0.03)
+    folds = [Walked(*drawn(rng, share=[0.6, 0.3, 0.08, 0.02]), np.ones(4) / 4) for _ in range(2)]
+    assert learned(folds).shift > 0
+    same = [Walked(*drawn(rng), np.ones(4) / 4) for _ in range(2)]
+    assert np.allclose(shifted(same[0].probability, same[0].prior), same[0].probability, atol=0.1)
+    one_of_two = [folds[0], Walked(same[0].probability, same[0].truth, np.array([0.01, 0.33, 0.33, 0.33]))]
+    assert learned(one_of_two).shift == 0
+
+
+def test_sets_cover_what_they_promise():
+    rng = np.random.default_rng(2)
+    covered = []
+    for _ in range(20):
+        found = learned([Walked(*drawn(rng, 1000), np.ones(4) / 4), Walked(*drawn(rng, 1000), np.ones(4) / 4)])
+        probability, truth = drawn(rng, 1000)
+        said = found.apply(probability, np.ones(4) / 4)
+        covered.append(found.sets(said)[np.arange(1000), truth].mean())
+    assert np.mean(covered) == pytest.approx(0.9, abs=0.01)
+    assert Calibration(threshold=0.99).sets(np.array([[0.5, 0.5]])).sum() == 1
+    assert Calibration().sets(np.array([[0.5, 0.5]])).all()
+
+
+def test_a_fold_that_counts_more_decides_more():
+    rng = np.random.default_rng(3)
+    old, new = drawn(rng, sharpness=4.0), drawn(rng, sharpness=1.0)
+    prior = np.ones(4) / 4
+    even = learned([Walked(*old, prior), Walked(*new, prior)]).temperature
+    recent = learned([Walked(*old, prior, 0.1), Walked(*new, prior, 0.9)]).temperature
+    assert 1 < recent < even
+
+
+def test_reliability_adds_up():
+    probability, truth = drawn(np.random.default_rng(4))
+    bins = reliability(probability, truth)
+    assert sum(one.share for one in bins) == pytest.approx(1)
+    assert sum(one.share * one.accuracy for one in bins) == pytest.approx((probability.argmax(1) == truth).mean())
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return ig.tsbm(num_nodes=300, num_times=5, num_labels=2, num_features=3, mean_degree=8, seed=0)
+
+
+def test_an_ensemble_is_the_calibrated_mean_and_comes_back_from_disk(graph, tmp_path):
+    members = [
+        Pipeline(model, method, cutoff=4, epochs=5).fit(graph)
+        for model, method in (("sign", "plain"), ("trees", "labels+smooth"), ("rphgnn", "plain"))
+    ]
+    calibration = Calibration(1.7, 0.5, 0.2)
+    prior = np.array([0.3, 0.7])
+    ensemble = Ensemble(members, [0.5, 0.25, 0.25], calibration, prior)
+    said = ensemble.predict_proba(graph)
+    mean = sum(w * one.predict_proba(graph) for w, one in zip([0.5, 0.25, 0.25], members, strict=True))
+    assert np.allclose(said, calibration.apply(mean, prior), atol=1e-6)
+    ensemble.save(tmp_path / "model")
+    loaded = Ensemble.load(tmp_path / "model")
+    assert np.allclose(loaded.predict_proba(graph), said, atol=1e-6)
+    assert loaded.calibration == calibration
+    members[0].save(tmp_path / "single")
+    single = Ensemble.load(tmp_path / "single")
+    assert np.allclose(single.predict_proba(graph), members[0].predict_proba(graph))
+
+
+def test_refusals_of_damaged_models(graph, tmp_path):
+    Ensemble([Pipeline(cutoff=4, epochs=1).fit(graph)], [1.0], Calibration(), np.ones(2)).save(tmp_path / "m")
+    file = tmp_path / "m" / "ensemble.json"
+    good = json.loads(file.read_text())
+    for change, words in (({"version": 99}, "format version 99"), ({"format": "x"}, "does not hold a model")):
+        file.write_text(json.dumps(good | change))
+        with pytest.raises(ig.InputError, match=words):
+            Ensemble.load(tmp_path / "m")
+    file.write_text(json.dumps(good | {"weights": "no"}))
+    with pytest.raises(ig.InputError, match="weights is 'no' but should be a list"):
+        Ensemble.load(tmp_path / "m")
