@@ -11,6 +11,7 @@ import impact_gnn as ig
 
 NEED_TORCH = (
     "nn",
+    "heads",
     "transforms",
     "data.pyg",
     "_array.autograd",
