@@ -110,6 +110,21 @@ def test_a_diverging_candidate_fails_alone(graph, monkeypatch):
     assert alone.choice == Choice.single(PLAIN)
 
 
+def test_what_was_named_and_cannot_be_fitted_is_said(graph):
+    outcome = ig.backtest(graph, **OPTIONS | {"candidates": ["gcn:labels", "labels"]})
+    assert outcome.row("gcn:labels").status is Status.FAILED
+    assert "gcn takes a weighting" in outcome.row("gcn:labels").ending
+    assert outcome.row("labels").status is Status.FULL
+
+
+def test_one_class_leaves_the_trees_out_and_goes_on():
+    graph = ig.tsbm(num_nodes=200, num_times=5, num_labels=2, num_features=3, mean_degree=6, seed=0)
+    same = ig.TemporalGraph(x=graph.x, y=np.zeros(200, int), time=graph.time, edge_index=graph.edge_index)
+    outcome = ig.backtest(same, candidates=["trees:labels", "linear:plain"], folds=1, cutoff=4, pipeline=QUICK)
+    assert "needs two classes" in outcome.row("trees:labels").ending
+    assert outcome.row("linear:plain").status is Status.FULL
+
+
 def test_a_budget_stops_early_and_the_result_says_so(graph):
     short = ig.backtest(graph, budget=1e-9, **OPTIONS)
     assert not short.finished

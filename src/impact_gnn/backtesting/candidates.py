@@ -183,23 +183,13 @@ def _method(line: str) -> Method | None:
 
 
 def _possible(graph: TemporalGraph) -> list[str]:
-    """What can be computed on this graph, simple methods first."""
-    joined = {triple: part for triple, part in graph.relations.items() if part.num_edges}
-    edges = any(graph.target in (source, end) for source, _, end in joined)
-    features = 0 if graph.x is None else graph.x.shape[1]
-    methods = ["plain", "recency", *(["features"] if features else []), *(GRAPH if edges else [])]
-    if edges and features:
-        few = features <= PNY_COLUMNS and graph.num_labels * len(graph.times) * features**2 <= PNY_NUMBERS
-        methods += [*ALIGNED, *(["pmp+pny", "pmp+center+pny"] if few and not graph.is_hetero else [])]
-    timeless = {kind for kind, part in graph.nodes.items() if part.time is None}
-    timed = any(not timeless & {source, end} for source, _, end in joined)
-    through = any(graph.target in (source, end) and timeless & {source, end} for source, _, end in joined)
-    if through and features:
-        methods += THROUGH
-    if timed:
-        return methods
-    dated = {"pmp", "genpmp", "mmp"} | (set() if through else {"snapshot"})
-    return [method for method in methods if "ends" in method.split("+") or not dated & set(method.split("+"))]
+    """What can be computed on this graph and is worth advice, simple methods first."""
+    methods = ["plain", "recency", "features", *GRAPH]
+    if graph.x is not None:  # messages of degrees alone are not aligned
+        columns = graph.x.shape[1]
+        few = columns <= PNY_COLUMNS and graph.num_labels * len(graph.times) * columns**2 <= PNY_NUMBERS
+        methods += [*ALIGNED, *(["pmp+pny", "pmp+center+pny"] if few and not graph.is_hetero else []), *THROUGH]
+    return [method for method in methods if able(Candidate.parse(method), graph)]
 
 
 def _worth(diagnosis: Diagnosis, graph: TemporalGraph) -> Iterator[tuple[str, tuple[float, str]]]:

@@ -87,10 +87,8 @@ def windows(graph: TemporalGraph, count: int) -> list[Window]:
 def longest_window(graph: TemporalGraph, most: int) -> Window:
     """The last labelled periods of a view, `most` at most, half of the labels or more being older."""
     assert graph.y is not None
-    times, sizes = np.unique(graph.time[graph.y >= 0], return_counts=True)
-    older = np.cumsum(sizes)[:-1]  # labels before the second, third, ... period
-    first = 1 + int(np.argmax(older >= sizes.sum() / 2)) if (older >= sizes.sum() / 2).any() else len(times) - 1
-    return Window(int(times[max(first, len(times) - most)]), int(times[-1]))
+    times = np.unique(graph.time[graph.y >= 0])
+    return Window(int(times[-graph.hideable(most)]), int(times[-1]))
 
 
 def truth_of(graph: TemporalGraph, window: Window) -> np.ndarray:

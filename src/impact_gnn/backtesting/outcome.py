@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -146,14 +147,13 @@ class Backtest:
         """Candidates that were tried on every fold."""
         return [row for row in self.rows if row.status is Status.FULL]
 
-    @property
-    def accuracy(self) -> float | None:
-        """Of the choice, on windows it was not chosen by, all nodes counting the same; None without a fold."""
+    def over(self, name: str) -> float | None:
+        """A number of the checks as one, all nodes counting the same; None without a fold."""
         total = sum(check.count for check in self.checks)
-        return sum(check.count * check.accuracy for check in self.checks) / total if total else None
+        return sum(check.count * getattr(check, name) for check in self.checks) / total if total else None
 
     def __str__(self) -> str:
-        shown = [row for k, row in enumerate(self.rows) if k < MOST_ROWS or row.weight or row.candidate == PLAIN]
+        shown = leading(self.rows, MOST_ROWS)
         width = max([len(str(row.candidate)) for row in shown], default=9)
         lines = [f"{'candidate':<{width}} {'accuracy':>8} {'log-loss':>8} {'minus plain':>26}  weight"]
         for row in shown:
@@ -166,3 +166,8 @@ class Backtest:
         if len(shown) < len(self.rows):
             lines.append(f"... and {len(self.rows) - len(shown)} more that did worse or were not tried")
         return "\n".join([*lines, f"Chosen: {self.decision}"])
+
+
+def leading(rows: Sequence[Trial], most: int) -> list[Trial]:
+    """The first `most` rows, and what is chosen and plain wherever they stand."""
+    return [row for place, row in enumerate(rows) if place < most or row.weight or row.candidate == PLAIN]

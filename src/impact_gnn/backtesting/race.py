@@ -211,9 +211,8 @@ class Race:
 
         Unless all are kept, those that do much worse than the best on the newest fold are not tried on older ones.
         """
-        batch = list(dict.fromkeys(batch))
-        answered = [one for each in batch for one in (each, each.smoothed(False)) if able(one, self.view)]
-        self.tried += [one for one in dict.fromkeys(answered) if one not in self.tried]
+        twins = [one for one in (each.smoothed(False) for each in batch) if able(one, self.view)]
+        self.tried += [one for one in dict.fromkeys([*batch, *twins]) if one not in self.tried]
         left = list(batch)
         for window in reversed(self.windows):
             engine, fold, inputs = self.engine.child(f"fold-{window}"), None, dict[bool, Inputs]()
@@ -232,20 +231,24 @@ class Race:
             engine.clear()
             left = [one for one in left if one not in self.failed]
             if not keep_all and window == self.windows[-1]:
-                hopeless = {one for one in left if min(self.behind(one), self.behind(one.smoothed(False))) > HOPELESS}
+                hopeless = self.hopeless(left)
                 self.dropped |= hopeless | {one.smoothed(False) for one in hopeless}
                 left = [one for one in left if one not in hopeless]
 
     def recall(self, unit: Unit) -> bool:
         """Whether a unit was done before, in this run or an earlier one, with all that its fit answers for."""
         twin = replace(unit, candidate=unit.candidate.smoothed(False))
-        return all(self.scores.get(one) is not None for one in (unit, twin))  # both are read
+        return all(self.scores.get(one) is not None for one in (unit, twin))
 
-    def behind(self, candidate: Candidate) -> float:
-        """How much worse its log-loss on the newest fold is than the best finalist's."""
+    def hopeless(self, candidates: Sequence[Candidate]) -> set[Candidate]:
+        """Those whose log-loss on the newest fold, smoothed or not, is far behind the best finalist's."""
         newest = self.scores.folds[-1]
         best = min((self.scores.fold_loss(one, newest) for one in self.finalists()), default=np.inf)
-        return self.scores.fold_loss(candidate, newest) - best
+
+        def loss(one: Candidate) -> float:
+            return min(self.scores.fold_loss(each, newest) for each in (one, one.smoothed(False)))
+
+        return {one for one in candidates if loss(one) - best > HOPELESS}
 
     def attempt(self, unit: Unit, fold: Fold, inputs: dict[bool, Inputs], engine: Engine) -> None:
         """One fit, unless time is up; a candidate that fails is left out, the others go on."""
@@ -255,13 +258,11 @@ class Race:
         cutoff = fold.window.first
         pipeline = varied(self.pipeline, unit.candidate, seed=self.pipeline.seed + unit.seed, cutoff=cutoff)
         try:
-            squashed = pipeline.model == "rphgnn"
-            if squashed not in inputs:
-                inputs[squashed] = pipeline.inputs(fold.graph, engine)
-            fitted = pipeline.fit(fold.graph, inputs=inputs[squashed])
-            said = {unit.candidate: fitted.predict_proba(fold.graph, inputs=inputs[squashed])}
+            shown = pipeline.shared_inputs(inputs, fold.graph, engine)
+            fitted = pipeline.fit(fold.graph, inputs=shown)
+            said = {unit.candidate: fitted.predict_proba(fold.graph, inputs=shown)}
             if unit.candidate.method.smooth:
-                plain = fitted.predict_proba(fold.graph, inputs=inputs[squashed], smooth=False)
+                plain = fitted.predict_proba(fold.graph, inputs=shown, smooth=False)
                 said[unit.candidate.smoothed(False)] = plain
         except (Diverged, InputError) as error:
             if unit.candidate.smoothed(False) == PLAIN:

@@ -55,14 +55,16 @@ class Scores:
 
     def probability(self, candidate: Candidate, fold: str) -> np.ndarray | None:
         """Mean over the seeds that were tried; None if none was."""
-        tried = [said for unit, said in self.said.items() if (unit.candidate, unit.fold) == (candidate, fold)]
+        tried = self._by_seed(candidate, fold)
         return np.mean([said.astype(np.float32) for said in tried], axis=0) if tried else None
+
+    def _by_seed(self, candidate: Candidate, fold: str) -> list[np.ndarray]:
+        return [said for unit, said in self.said.items() if (unit.candidate, unit.fold) == (candidate, fold)]
 
     def true(self, candidate: Candidate, fold: str) -> np.ndarray:
         """The candidate's probabilities of the true labels of a fold."""
-        said, truth = self.probability(candidate, fold), self.truth[fold]
-        assert said is not None
-        return said[np.arange(len(truth)), truth]
+        place = np.arange(len(self.truth[fold])), self.truth[fold]
+        return np.mean([said[place].astype(np.float32) for said in self._by_seed(candidate, fold)], axis=0)
 
     def tried(self, candidate: Candidate) -> list[str]:
         """Folds that a candidate was tried on."""
@@ -81,8 +83,8 @@ class Scores:
 
     def fold_loss(self, candidate: Candidate, fold: str) -> float:
         """Log-loss in a fold; infinite if the candidate was not tried there."""
-        said = self.probability(candidate, fold)
-        return math.inf if said is None else log_loss(self.true(candidate, fold), said.shape[1])
+        tried = self._by_seed(candidate, fold)
+        return log_loss(self.true(candidate, fold), tried[0].shape[1]) if tried else math.inf
 
     def loss(self, candidate: Candidate) -> float | None:
         """Log-loss over the folds tried, newer ones counting more."""

@@ -38,10 +38,9 @@ class Piece:
         keep = (self.time < other.window.first) | (self.time > other.window.last)
         return Piece(self.window, self.index[keep], self.time[keep])
 
-    def only(self, wanted: np.ndarray) -> Piece:
-        """The nodes that are wanted, a mask over the fold; all if none is."""
-        keep = wanted[self.index]
-        return Piece(self.window, self.index[keep], self.time[keep]) if keep.any() else self
+    def only(self, keep: np.ndarray) -> Piece:
+        """The nodes that a mask over the piece keeps."""
+        return Piece(self.window, self.index[keep], self.time[keep])
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,13 +80,13 @@ class Verdict:
 
     def gain(self, k: int) -> tuple[float, float]:
         """Accuracy over plain's on a piece, of the blend made and calibrated without it, and its standard error."""
-        said, _ = self.left_out(k)
+        said, _ = self.walked_out[k]
         return mean_and_error(said.argmax(1) == self.walked[k].truth, self.hits(PLAIN, self.pieces[k]))
 
     def worse(self) -> bool:
         """Whether blends have no clearly smaller log-loss than plain on pieces that they were not made by."""
         num_labels = self.view.num_labels
-        known = [learnable(self.view, piece.window)[piece.index] for piece in self.pieces]
+        known = [self.learned_by_then(piece) for piece in self.pieces]
         ours = [
             log_loss(one.probability[np.arange(len(one.truth)), one.truth][kept], num_labels)
             for one, kept in zip(self.walked, known, strict=True)
@@ -100,13 +99,18 @@ class Verdict:
 
         Nodes of classes that nobody can have learned by then are left out: there the least sure is the best.
         """
-        pieces = [piece.only(learnable(self.view, piece.window)) for piece in pieces]
+        pieces = [piece.only(self.learned_by_then(piece)) for piece in pieces]
         order = sorted(self.finalists, key=lambda one: one.num_parts)
         even = None if len(self.windows) > 1 else np.full(len(pieces), 1 / len(pieces))
         true = [[self.true(one, piece) for piece in pieces] for one in order]
         weights = blend(true, self.view.num_labels, even, [one.smoothed(False) for one in order])
         members = [Member(order[k], float(weights[k])) for k in np.argsort(-weights, kind="stable") if weights[k] > 0]
         return Choice(tuple(members))
+
+    def learned_by_then(self, piece: Piece) -> np.ndarray:
+        """Mask of a piece's nodes in classes with enough examples before its window; all if there is none."""
+        known = learnable(self.view, piece.window)[piece.index]
+        return known if known.any() else np.ones(len(known), bool)
 
     def mixed(self, choice: Choice, piece: Piece) -> np.ndarray:
         """What the choice says about a piece."""
@@ -134,17 +138,15 @@ class Verdict:
         """By what the choice itself says about all windows: other blends are more or less sure of themselves."""
         return learned([self.walk(piece, choice, k) for k, piece in enumerate(self.pieces)])
 
-    def left_out(self, k: int, walked: Sequence[Walked] | None = None) -> tuple[np.ndarray, Calibration]:
-        """What was said about a piece, calibrated by the others, and how."""
-        walked = self.walked if walked is None else walked
-        calibration = learned([one for j, one in enumerate(walked) if j != k])
-        return calibration.apply(walked[k].probability, walked[k].prior), calibration
+    @cached_property
+    def walked_out(self) -> list[tuple[np.ndarray, Calibration]]:
+        return left_out(self.walked)
 
     def checks(self, choice: Choice) -> list[FoldCheck]:
         """How the choice and its calibration would have done on every piece, made without it."""
         out, walked = [], self.of(choice)
-        for k, piece in enumerate(self.pieces):
-            said, calibration = self.left_out(k, walked)
+        calibrated = self.walked_out if walked is self.walked else left_out(walked)
+        for k, (piece, (said, calibration)) in enumerate(zip(self.pieces, calibrated, strict=True)):
             sets, truth = calibration.sets(said), walked[k].truth
             fitted = float((self.mixed(choice, piece).argmax(1) == truth).mean())
             out.append(
@@ -177,3 +179,12 @@ class Verdict:
         assert self.view.y is not None
         known = self.view.y[(self.view.y >= 0) & (self.view.time < window.first)]
         return np.bincount(known, minlength=self.view.num_labels) / len(known)
+
+
+def left_out(walked: Sequence[Walked]) -> list[tuple[np.ndarray, Calibration]]:
+    """What was said about every piece, calibrated by the others, and how."""
+    out = []
+    for k, here in enumerate(walked):
+        calibration = learned([one for j, one in enumerate(walked) if j != k])
+        out.append((calibration.apply(here.probability, here.prior), calibration))
+    return out

@@ -143,7 +143,7 @@ def backtest(
     from impact_gnn.pipeline import Pipeline
 
     given = opened(graph, features)
-    pipeline = Pipeline(model_for(given, model), hops=hops, undirected=not directed)
+    pipeline = Pipeline(model_for(model), hops=hops, undirected=not directed)
     place = engine_option(given, engine, memory, scheduler, scratch)
     with Terminal(errors) as terminal:
         outcome = test(

@@ -366,11 +366,21 @@ class TemporalGraph:
         """
         if self.cutoff is None or self.y is None:
             raise InputError("a horizon needs a view that hides the labels to predict; pass graph.masked(cutoff).")
-        labelled, sizes = np.unique(self.time[self.y >= 0], return_counts=True)
-        ahead = min(int((self.times >= self.cutoff).sum()), len(labelled) // 3)
-        older = np.cumsum(sizes)[::-1][1:]  # labels left when the last 1, 2, ... periods are hidden
-        enough = int((older[: max(ahead, 0)] >= sizes.sum() / 2).sum())
-        return max(1, enough)
+        labelled = len(np.unique(self.time[self.y >= 0]))
+        return self.hideable(min(int((self.times >= self.cutoff).sum()), labelled // 3))
+
+    def hideable(self, most: int) -> int:
+        """How many of the last labelled periods can be hidden with half of the labels left: 1 to `most`.
+
+        Example:
+            >>> graph = TemporalGraph(y=[0, 1, 0, 1, 0], time=[0, 0, 1, 2, 3], edge_index=np.zeros((2, 0), dtype=int))
+            >>> graph.hideable(8), graph.hideable(1)
+            (2, 1)
+        """
+        assert self.y is not None
+        sizes = np.unique(self.time[self.y >= 0], return_counts=True)[1]
+        left = np.cumsum(sizes)[::-1][1:]  # labels, when the last 1, 2, ... periods are hidden
+        return max(1, int((left[: max(most, 0)] >= sizes.sum() / 2).sum()))
 
     def infer_cutoff(self) -> int:
         """The natural cutoff: the first time after the last label; the last time where every period has labels."""

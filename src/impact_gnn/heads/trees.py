@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from impact_gnn import _native
+from impact_gnn.checks import InputError
 from impact_gnn.engines.base import position_blocks
 from impact_gnn.heads.base import Head, matrix
 from impact_gnn.nn import Split, Task
@@ -40,6 +41,8 @@ class TreesHead(Head):
         self, task: Task, label: np.ndarray, split: Split, *, weight: np.ndarray | None = None,
         rounds: int | None = None,
     ) -> None:  # fmt: skip
+        if self.shape.num_labels < 2:
+            raise InputError("boosting needs two classes at least, there is one; leave out 'trees'.")
         train, chosen_by = self._some(split.train), self._some(split.valid)
         most = self.options.epochs or rounds_of(len(train), self.shape.columns, self.shape.num_labels)
         data = lightgbm.Dataset(matrix(task, train), label[train], weight=None if weight is None else weight[train])
@@ -57,10 +60,8 @@ class TreesHead(Head):
 
     def probabilities(self, task: Task, rows: np.ndarray) -> np.ndarray:
         assert self.booster is not None
-        out, threads = (
-            np.empty((len(rows), self.shape.num_labels), np.float32),
-            _threads(len(rows) * self.shape.columns),
-        )
+        out = np.empty((len(rows), self.shape.num_labels), np.float32)
+        threads = _threads(len(rows) * self.shape.columns)
         for part in position_blocks(len(rows)):  # hops may be in files, and larger than memory
             out[part] = self.booster.predict(matrix(task, rows[part]), num_threads=threads)
         return out

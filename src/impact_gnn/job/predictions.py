@@ -30,7 +30,7 @@ def write_predictions(
     path: Path,
     *,
     cutoff: int | None = None,
-    inputs: Inputs | None = None,
+    inputs: dict[bool, Inputs] | None = None,
     engine: Engine | None = None,
     checks: Sequence[FoldCheck] = (),
 ) -> Predictions:

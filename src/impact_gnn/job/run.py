@@ -8,7 +8,7 @@ import shutil
 import sys
 import time as clock
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -92,14 +92,14 @@ def run(
         seeds = EFFORTS[effort].seeds if (view.y >= 0).sum() <= SMALL else 1
     methods = None if candidates is None else tuple(map(Candidate.of, candidates))
     bounds = effort, folds, seeds, budget, hops, undirected, seed, table, embedding
-    options = RunOptions(cutoff, model_for(graph, model), methods, *bounds)
+    options = RunOptions(cutoff, model_for(model), methods, *bounds)
     pipeline = Pipeline(options.model, cutoff=cutoff, hops=hops, undirected=undirected, seed=seed)
     with Store.open(Path(out) / "work", {"graph": graph_digest(view), **encode(options)}, within=Path(out)) as store:
         return _Run(view, Path(out), options, pipeline, engine or Memory(), watched(progress), store).summary(command)
 
 
-def model_for(graph: TemporalGraph, model: str) -> str:
-    """The model that "auto" stands for on this graph."""
+def model_for(model: str) -> str:
+    """The model that "auto" stands for."""
     return "sign" if model == "auto" else model
 
 
@@ -114,7 +114,7 @@ class _Run:
     engine: Engine
     watcher: Watcher
     store: Store
-    inputs: Inputs | None = None
+    inputs: dict[bool, Inputs] = field(default_factory=dict)  # of the fits, which the predictions need too
 
     def summary(self, command: str | None) -> RunSummary:
         begun = clock.monotonic()
@@ -126,7 +126,7 @@ class _Run:
         advice = self.store.once("advice", Advice, lambda: advise(diagnosis, self.view))
         tested = self.store.once("backtest", Backtest, lambda: self.backtest(advice))
         engine, fitted = self.engine.child("fit"), (self.out / "model").exists()
-        fits = self.store.once("fit", Fits, lambda: self.fit(tested, engine), valid=fitted).fits
+        fits = self.store.once("fit", list[Fit], lambda: self.fit(tested, engine), valid=fitted)
         self.watcher.say("predicting")
         model, table = Ensemble.load(self.out / "model"), self.out / f"predictions.{self.options.table}"
         predictions = write_predictions(
@@ -161,7 +161,7 @@ class _Run:
         except TooShort:
             return Backtest.nothing(options.effort)
 
-    def fit(self, tested: Backtest, engine: Engine) -> Fits:
+    def fit(self, tested: Backtest, engine: Engine) -> list[Fit]:
         """Every member with every seed on all labels; seeds of a member share its weight."""
         choice, options = tested.choice, self.options
         self.watcher.say(f"fitting on every label known: {choice}")
@@ -173,10 +173,7 @@ class _Run:
             for seed in range(options.seed, options.seed + seeds[member.candidate]):
                 self.watcher("fit", len(fits), total, f"{member.candidate}, seed {seed}")
                 pipeline = varied(self.pipeline, member.candidate, seed=seed, cutoff=options.cutoff)
-                squashed = pipeline.model == "rphgnn"
-                if self.inputs is None or self.inputs.squashed != squashed:
-                    self.inputs = pipeline.inputs(self.view, engine)  # the predictions need them too
-                pipeline.fit(self.view, inputs=self.inputs)
+                pipeline.fit(self.view, inputs=pipeline.shared_inputs(self.inputs, self.view, engine))
                 assert pipeline.fitted is not None
                 weight, score = member.weight / seeds[member.candidate], pipeline.fitted.valid_score
                 pipelines.append(pipeline)
@@ -187,14 +184,7 @@ class _Run:
         known = np.bincount(self.view.y[self.view.y >= 0], minlength=self.view.num_labels)
         weights = [fit.weight for fit in fits]
         Ensemble(pipelines, weights, tested.calibration, known / known.sum()).save(self.out / "model")
-        return Fits(fits)
-
-
-@dataclass(frozen=True)
-class Fits:
-    """All fits of the chosen members."""
-
-    fits: list[Fit]
+        return fits
 
 
 def _fixed(candidate: Candidate) -> bool:

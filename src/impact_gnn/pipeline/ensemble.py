@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,6 +66,13 @@ class Ensemble:
         weights: What each counts.
         calibration: Of the mean.
         prior: Shares of the classes among the labels learned from.
+
+    Example:
+        >>> from impact_gnn.data.tsbm import tsbm
+        >>> g = tsbm(num_nodes=400, num_times=5, num_labels=2, seed=0)
+        >>> members = [Pipeline(model, cutoff=4, epochs=5).fit(g) for model in ("sign", "trees")]
+        >>> Ensemble(members, [0.5, 0.5], Calibration(), np.array([0.5, 0.5])).predict_proba(g).shape
+        (80, 2)
     """
 
     pipelines: Sequence[Pipeline]
@@ -81,20 +88,19 @@ class Ensemble:
         return fitted
 
     def predict_proba(
-        self, graph: TemporalGraph, *, cutoff: int | None = None, inputs: Inputs | None = None,
-        engine: Engine | None = None, progress: Callable[[int, int], None] | None = None,
+        self, graph: TemporalGraph, *, cutoff: int | None = None, inputs: dict[bool, Inputs] | None = None,
+        engine: Engine | None = None,
     ) -> np.ndarray:  # fmt: skip
-        """Calibrated probabilities [n, num_labels] of the target nodes, in the order of `targets(graph)`."""
+        """Calibrated probabilities [n, num_labels] of the target nodes, in the order of `targets(graph)`.
+
+        `inputs` are those that the fits left behind (`Pipeline.shared_inputs`), by default none.
+        """
         at = self.fitted.cutoff if cutoff is None else cutoff
-        shared: dict[bool, Inputs] = {} if inputs is None else {inputs.squashed: inputs}
+        kept = {} if inputs is None else inputs
         total = np.zeros((len(self.targets(graph, cutoff=cutoff)), self.fitted.num_labels))
-        for done, (pipeline, weight) in enumerate(zip(self.pipelines, self.weights, strict=True)):
-            squashed = pipeline.model == "rphgnn"
-            if squashed not in shared:
-                shared[squashed] = pipeline.inputs(graph.masked(at), engine)
-            total += weight * pipeline.predict_proba(graph, cutoff=at, inputs=shared[squashed])
-            if progress is not None:
-                progress(done + 1, len(self.pipelines))
+        for pipeline, weight in zip(self.pipelines, self.weights, strict=True):
+            shown = pipeline.shared_inputs(kept, graph.masked(at), engine)
+            total += weight * pipeline.predict_proba(graph, cutoff=at, inputs=shown)
         return self.calibration.apply(total, self.prior)
 
     def predict(self, graph: TemporalGraph, *, cutoff: int | None = None) -> np.ndarray:

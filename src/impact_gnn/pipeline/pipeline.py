@@ -294,6 +294,13 @@ class Pipeline:
             squashed=self.model == "rphgnn", seed=self.seed,
         )  # fmt: skip
 
+    def shared_inputs(self, kept: dict[bool, Inputs], graph: TemporalGraph, engine: Engine | None = None) -> Inputs:
+        """As `inputs`, taken from what other pipelines of this graph have left in `kept`, or made and left there."""
+        squashed = self.model == "rphgnn"
+        if squashed not in kept:
+            kept[squashed] = self.inputs(graph, engine)
+        return kept[squashed]
+
     def __repr__(self) -> str:
         state = "" if self.fitted is None else f", fitted up to time {self.fitted.t_max}"
         return f"Pipeline(model={self.model!r}, method={str(self.method)!r}{state})"

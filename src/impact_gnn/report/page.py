@@ -9,8 +9,9 @@ import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from impact_gnn import _files
-from impact_gnn.backtesting import PLAIN, Status
+from impact_gnn.backtesting import Status
 from impact_gnn.backtesting.ensemble import fold_weights
+from impact_gnn.backtesting.outcome import leading
 from impact_gnn.diagnostics import Diagnosis
 from impact_gnn.diagnostics.models import Share
 from impact_gnn.report import figures, numbers, words
@@ -45,7 +46,7 @@ def render(summary: RunSummary) -> str:
     labels = figures.Labels(list(summary.predictions.labels), order)
     # With nothing but plain tried in full, everything that was not dropped is shown at once.
     first = tested.full if len(tested.full) > 1 else [r for r in tested.rows if r.status in (Status.FULL, Status.PART)]
-    first = [row for place, row in enumerate(first) if place < MOST_ROWS or row.weight or row.candidate == PLAIN]
+    first = leading(first, MOST_ROWS)
     rest = [row for row in tested.rows if row not in first]
     counts = sorted(summary.predictions.labels.items(), key=lambda pair: -pair[1])
     drawn = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 
 from impact_gnn.backtesting import PLAIN, Backtest, FoldCheck, Reason
 from impact_gnn.backtesting.ensemble import START
@@ -66,16 +65,11 @@ def headline(summary: RunSummary) -> list[tuple[str, str]]:
     sure = "Nothing was back-tested, so the accuracy to expect is unknown."
     if (right := result.accuracy) is not None:
         between = f"between {percent(right.low, 0)} and {percent(right.high, 0)}"
-        other = "" if summary.choice == KEPT else f" (plain: {percent(over(tested.checks, 'plain'))})"
+        other = "" if summary.choice == KEPT else f" (plain: {percent(tested.over('plain'))})"
         sure = f"{percent(right.value)} are expected to be right, {between}. "
-        sure += f"In the back-test on {listed(tested.folds)}, {percent(tested.accuracy)} were{other}. Sets of "
+        sure += f"In the back-test on {listed(tested.folds)}, {percent(tested.over('accuracy'))} were{other}. Sets of "
         sure += f"{number(result.set_size, 1)} labels on average hold the truth for {percent(result.coverage, 0)}."
     return [("Chosen", chosen), ("Predicted", predicted), ("How sure", sure)]
-
-
-def over(checks: Sequence[FoldCheck], name: str) -> float:
-    """A number of past windows as one: their mean, all nodes counting the same."""
-    return sum(one.count * getattr(one, name) for one in checks) / sum(one.count for one in checks)
 
 
 def checked(tested: Backtest) -> list[tuple[str, FoldCheck]]:
@@ -152,8 +146,8 @@ def trust(summary: RunSummary) -> list[str]:
         "window. The interval follows from how far past windows lay from what the same rule says about them; as they "
         f"are few, a usual {100 * USUAL:.0f} points count too.",
         f"Probabilities were made {to} sure (temperature {number(learned.temperature, 2)}){shares}. In the past they "
-        f"were off by {percent(over(tested.checks, 'error_before'))} on average before and "
-        f"{percent(over(tested.checks, 'error'))} after, calibrated by the other windows.",
+        f"were off by {percent(tested.over('error_before'))} on average before and "
+        f"{percent(tested.over('error'))} after, calibrated by the other windows.",
         f"A set holds every label with a probability of {number(learned.threshold, 2)} or more, "
         f"{number(result.set_size, 1)} on average, and is to hold the truth for {percent(result.coverage, 0)} of the "
         f"nodes. In past windows it did for {percent(held[0], 0)} to {percent(held[-1], 0)}.",

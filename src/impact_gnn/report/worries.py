@@ -12,7 +12,7 @@ from impact_gnn.diagnostics import Verdict
 from impact_gnn.report.figures import array
 from impact_gnn.report.numbers import counted, listed, named, number, percent, points, whole
 from impact_gnn.report.summary import RunSummary
-from impact_gnn.report.words import KEPT, checked, over
+from impact_gnn.report.words import KEPT, checked
 
 THIN = 20  # known labels below which a period or a class counts as thin
 SILENT, UNSURE, OVERCONFIDENT, OTHER_MIX = 0.2, 0.1, 0.1, 0.2  # shares from which on they are worth a sentence
@@ -55,8 +55,8 @@ def backtest(summary: RunSummary) -> Iterator[str]:
 
 def trust(summary: RunSummary) -> Iterator[str]:
     """Probabilities and sets that did not keep their word in the past, and a forecast that says little."""
-    checks, right, stated = summary.backtest.checks, summary.predictions.accuracy, summary.predictions.coverage
-    if checks and (error := over(checks, "error")) > MISCALIBRATED:
+    right, stated = summary.predictions.accuracy, summary.predictions.coverage
+    if (error := summary.backtest.over("error") or 0.0) > MISCALIBRATED:
         after = f"Even after calibration, probabilities were off by {percent(error)} on average in past windows"
         yield f"{after}; trust their order more than their size."
     # The predicted label is always in its set, so sets hold the truth as often as predictions are right at least.
@@ -137,7 +137,7 @@ def predictions(summary: RunSummary) -> Iterator[str]:
     unsure = sum(result.histogram[: len(result.histogram) // 2]) / result.count
     if unsure >= UNSURE:
         yield f"{percent(unsure, 0)} of the predictions have a probability below one half."
-    right = summary.backtest.accuracy
+    right = summary.backtest.over("accuracy")
     if right is not None and result.mean_probability - right >= OVERCONFIDENT:
         said = f"Calibrated probabilities average {percent(result.mean_probability)}, but {percent(right)} were right"
         yield f"{said} in the back-test: either these nodes are easier, or the model is surer than it should be."
