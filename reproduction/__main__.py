@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from impact_gnn.checks import InputError
-from reproduction.bench import hetero, layerwise, outofcore, papers, passes, propagation
+from reproduction.bench import hetero, layerwise, outofcore, papers, passes, propagation, tables
 
 if TYPE_CHECKING:
     from reproduction.results import Table
@@ -23,7 +23,7 @@ bench = typer.Typer(help="Speed and memory as ratios taken within one run.", no_
 app.add_typer(bench, name="bench")
 for _function in (
     propagation.propagation, outofcore.outofcore, layerwise.layerwise, passes.jjnorm, passes.weights,
-    passes.connectivity, passes.tsbm, hetero.metapaths, hetero.sehgnn_epoch, papers.papers,
+    passes.connectivity, passes.tsbm, hetero.metapaths, hetero.sehgnn_epoch, papers.papers, tables.tables,
 ):  # fmt: skip
     bench.command()(_function)
 

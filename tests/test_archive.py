@@ -37,6 +37,7 @@ def test_everything_an_archive_may_hold(tmp_path):
         tmp_path,
         paper_cites_paper=np.array([[0], [1]]),
         paper_cites_paper_weight=np.array([0.5]),
+        paper_cites_paper_time=np.array([2022]),
         author_x=np.eye(2),
         num_authors=None,
         paper_ids=np.array(["a", "b", "c"]),
@@ -47,6 +48,9 @@ def test_everything_an_archive_may_hold(tmp_path):
     )
     g = ig.load(path)
     assert g.relations["paper", "cites", "paper"].weight.tolist() == [0.5]
+    assert g.relations["paper", "cites", "paper"].time.tolist() == [2022]
+    assert g.relations["author", "writes", "paper"].time is None
+    assert list(g.nodes) == ["author", "paper"]
     assert g.nodes["author"].x.shape == (2, 2)
     assert g.ids.tolist() == ["a", "b", "c"]
     assert g.label_names == ("cat", "dog", "cow")
@@ -62,10 +66,11 @@ def test_names_with_underscores():
 
 
 def test_an_archive_with_plain_names_has_one_type(tmp_path):
-    np.savez(
-        tmp_path / "g.npz", time=[0, 1], edge_index=[[0], [1]], author_writes=[[0], [1]], num_authors=1, paper_time=[5]
-    )
-    assert list(ig.load(tmp_path / "g.npz").nodes) == ["node"]
+    other = {"author_writes": [[0], [1]], "num_authors": 1, "paper_time": [5]}
+    np.savez(tmp_path / "g.npz", time=[0, 1], edge_index=[[0], [1]], edge_time=[3], **other)
+    g = ig.load(tmp_path / "g.npz")
+    assert list(g.nodes) == ["node"]
+    assert g.edge_time.tolist() == [3]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 import impact_gnn as ig
 from impact_gnn.backtesting import PLAIN, Decision, Reason, Scores, Status, Unit, fold_of, windows
 from impact_gnn.backtesting.candidates import able, around, handful
-from impact_gnn.backtesting.ensemble import blend, log_loss
+from impact_gnn.backtesting.ensemble import blend
 from impact_gnn.backtesting.folds import Window, lags_of, longest_window, truth_of
 from impact_gnn.backtesting.forecast import forecast
 from impact_gnn.backtesting.outcome import FoldCheck
@@ -16,6 +16,7 @@ from impact_gnn.backtesting.verdict import Verdict
 from impact_gnn.backtesting.work import EFFORTS, Size, cost
 from impact_gnn.checks import TooShort
 from impact_gnn.engines import Disk, Memory
+from impact_gnn.metrics import log_loss
 from impact_gnn.nn import Diverged
 from impact_gnn.pipeline import Candidate, Choice, Pipeline
 from impact_gnn.statistics import Estimate, combined, paired
@@ -40,6 +41,21 @@ def test_a_fold_is_the_past_as_it_was(graph):
     assert np.array_equal(fold.truth, graph.y[(graph.time == 2) | (graph.time == 3)])
     assert np.array_equal(fold.truth, truth_of(graph.masked(5), Window(2, 3)))
     assert sorted(set(lags_of(graph.masked(5), Window(2, 3)).tolist())) == [1, 2]
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_edges_that_came_after_a_window_matter_only_where_their_time_is_not_known(graph, known):
+    """Other edges between old nodes, made in the last period: the back-test gives the same bits."""
+    options = {"candidates": ["snapshot+labels", "trees:degrees+labels+smooth"], "folds": 2, "cutoff": 5}
+    old, outcomes = np.flatnonzero(graph.time < 3), []
+    for seed in (0, 1):
+        late = np.random.default_rng(seed).choice(old, (2, 500))
+        ends = np.concatenate([graph.edge_index, late], axis=1)
+        came = np.concatenate([graph.time[graph.edge_index].max(0), np.full(500, 5)]) if known else None
+        given = ig.TemporalGraph(x=graph.x, y=graph.y, time=graph.time, edge_index=ends, edge_time=came)
+        tested = ig.backtest(given, pipeline=QUICK, **options)
+        outcomes.append((tested.rows, tested.choice, tested.checks))
+    assert (outcomes[0] == outcomes[1]) == known
 
 
 @pytest.mark.parametrize(("cutoff", "length"), [(11, 1), (10, 2), (9, 3), (6, 2), (3, 1)])
@@ -224,7 +240,7 @@ def test_the_blend_beats_its_members_and_leaves_out_noise():
     rng = np.random.default_rng(0)
     first, second = (np.where(rng.random(2000) < 0.7, 0.9, 0.05) for _ in range(2))
     noise = np.full(2000, 0.1)
-    weights = blend([[first], [second], [noise]], 10)
+    weights = blend([[first], [second], [noise]], [lambda true: log_loss(true, 10)])
     assert weights[2] == 0
     assert weights[:2] == pytest.approx([0.5, 0.5], abs=0.1)
     mixed = weights[0] * first + weights[1] * second
@@ -234,7 +250,7 @@ def test_the_blend_beats_its_members_and_leaves_out_noise():
 def test_among_equals_the_simplest_is_taken():
     rng = np.random.default_rng(0)
     same = rng.random(500)
-    assert blend([[same], [same + 1e-5], [same]], 2).tolist() == [1, 0, 0]
+    assert blend([[same], [same + 1e-5], [same]], [lambda true: log_loss(true, 2)]).tolist() == [1, 0, 0]
 
 
 @pytest.fixture(scope="module")
@@ -307,7 +323,8 @@ def test_the_forecast_holds_what_comes():
     for _ in range(500):
         level = 0.7 + 0.05 * rng.normal(size=4)
         checks = [
-            FoldCheck(f"{k}", 500, right, right, 0.5, 0.7, 0.0, 0.0, 0.9, 1.0, []) for k, right in enumerate(level[:3])
+            FoldCheck(f"{k}", 500, right, right, 0.5, 0.7, 0.0, 0.0, 0.9, 1.0, [], right, 0.5)
+            for k, right in enumerate(level[:3])
         ]
         expected = forecast(checks, 0.7, 2000)
         inside += expected.low <= level[3] <= expected.high

@@ -63,7 +63,7 @@ def test_run_leaves_everything_and_four_lines(finished):
     assert last[2].startswith("Expected to be right: ")
     assert last[3].startswith("Report: ")
     summary = json.loads((out / "summary.json").read_text())
-    assert summary["schema"] == 2
+    assert summary["schema"] == 3
     chosen = {member["candidate"] for member in summary["backtest"]["decision"]["choice"]["members"]}
     assert chosen <= {"plain", "center"}
     assert {row["candidate"] for row in summary["backtest"]["rows"]} == {"plain", "center"}
@@ -120,10 +120,10 @@ def test_two_runs_do_not_share_a_directory(saved, tmp_path):
 
 @pytest.mark.parametrize("error", [DiskFull("no room is left; free some."), WorkerLost("a worker died; start it.")])
 def test_what_the_machine_lacks_is_one_sentence_and_exit_code_1(saved, monkeypatch, error):
-    def load(path):
+    def load(path, **_):
         raise error
 
-    monkeypatch.setattr("impact_gnn.cli.graphs.load", load)
+    monkeypatch.setattr("impact_gnn.cli.graphs.read", load)
     done = here("check", saved)
     assert done.exit_code == 1
     assert done.stderr.strip() == f"error: {error}"
@@ -150,10 +150,11 @@ def test_the_whole_job_in_files_gives_the_same_predictions(saved, finished, tmp_
 def test_predict_when_the_graph_has_grown(finished, tmp_path):
     out, _ = finished
     g = ig.tsbm(num_nodes=350, num_times=7, num_labels=2, num_features=3, mean_degree=10, seed=0, start=2010)
-    g.save(tmp_path / "grown")
+    arrays = {"x": g.x, "y": g.y, "time": g.time, "edge_index": g.edge_index}
+    ig.TemporalGraph(**arrays, label_names=["<b>cat</b>", "dog"]).save(tmp_path / "grown")
     done = here("predict", out / "model", tmp_path / "grown", "--out", tmp_path / "p.parquet", "--cutoff", "2016")
     assert done.exit_code == 0, done.stderr
-    assert "1 periods (2016) are newer than the fit" in done.stdout
+    assert "1 period is newer than the fit, which knew time up to 2015: 2016" in done.stdout
     assert "50 predictions" in done.stdout
     assert (tmp_path / "p.parquet").exists()
 
@@ -294,10 +295,24 @@ def test_audit_finds_a_leak(saved, tmp_path, monkeypatch):
 
 def test_a_bug_is_not_hidden_behind_the_sentence(saved, monkeypatch):
     """Only what a user can mend becomes exit code 2; anything else keeps its traceback."""
-    monkeypatch.setattr("impact_gnn.cli.graphs.load", lambda path: 1 / 0)
+    monkeypatch.setattr("impact_gnn.cli.graphs.read", lambda path, **_: 1 / 0)
     assert isinstance(CliRunner().invoke(app, ["check", str(saved)]).exception, ZeroDivisionError)
 
 
 @pytest.mark.parametrize(("text", "expected"), [("10m", 600), ("90s", 90), ("2h", 7200), ("5", 5), (" 1.5m ", 90)])
 def test_durations(text, expected):
     assert seconds(text) == expected
+
+
+def test_the_metric_and_the_class_weights_are_options(saved, tmp_path):
+    asked = ["--metric", "macro-f1", "--class-weight", "balanced", "--model", "linear"]
+    done = here("run", saved, "--out", tmp_path / "out", *QUICK, *asked)
+    assert done.exit_code == 0, done.output
+    assert "Back-tested macro-F1: 0." in done.output
+    options = json.loads((tmp_path / "out" / "summary.json").read_text())["options"]
+    assert (options["metric"], options["class_weight"]) == ("macro-f1", "balanced")
+    for wrong in (["--metric", "f1"], ["--class-weight", "even"]):
+        for command in (["run", saved, "--out", tmp_path / "other"], ["backtest", saved]):
+            done = here(*command, *wrong)
+            assert done.exit_code == 2
+            assert "is not known; choose one of" in done.output

@@ -226,6 +226,17 @@ def test_other_inputs_do_not_meet_the_wrong_files(place):
     same_hops(disk.hops([disk.operator(other)], other.x), Memory().hops([Memory().operator(other)], other.x))
 
 
+def test_other_edge_times_do_not_meet_the_wrong_files(place):
+    """Edges that are the same but for their times share their sorted files, not the times in them."""
+    ends, disk = np.array([[0, 1, 1], [1, 0, 2]]), Disk(place / "work")
+    for came in ([3, 2, 1], [1, 3, 3], None):
+        graph = TemporalGraph(time=[0, 1, 1], edge_index=ends, edge_time=came)
+        for options in ({"undirected": True}, {"upto": 2}, {"upto": 2, "undirected": True}):
+            made, wanted = disk.graph(graph, **options), Memory().graph(graph, **options)
+            np.testing.assert_array_equal(made.edge_index, wanted.edge_index)
+            np.testing.assert_array_equal(made.edge_time, wanted.edge_time)
+
+
 def test_children_have_a_place_of_their_own_and_can_be_cleared(place):
     graph = graph_of()
     disk = Disk(place / "work")

@@ -38,6 +38,7 @@ WITH_CODE = [page for page in PAGES if any(info == "python" for _, info, _ in bl
 def test_snippets_run_and_print_what_the_page_shows(page, tmp_path, monkeypatch):
     """All python blocks of a page in one namespace; a text block right after one is what it prints."""
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")  # as in a checkout
     namespace = {"__name__": "page"}
     found = blocks(page)
     for i, (line, info, content) in enumerate(found):

@@ -1,6 +1,7 @@
 """The law of engines: wherever things are computed, the same numbers come out - hops, label hops, whole pipelines."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -137,16 +138,18 @@ def test_a_hop_is_asked_for_rows(engine):
 
 
 @pytest.mark.parametrize("directed", [True, False])
-@pytest.mark.parametrize("weighted", [True, False])
-def test_graphs_in_both_directions_and_as_they_were(engine, directed, weighted):
+@pytest.mark.parametrize(("weighted", "dated"), [(True, False), (False, True), (True, True)])
+def test_graphs_in_both_directions_and_as_they_were(engine, directed, weighted, dated):
     rng = np.random.default_rng(4)
     ends = np.stack(edges())
+    size = 3000 if directed else 6000
     graph = TemporalGraph(
         x=rng.normal(size=(NODES, 3)).astype(np.float32),
         y=rng.integers(-1, 3, NODES),
         time=rng.integers(0, 5, NODES),
         edge_index=ends if directed else np.concatenate([ends, ends[::-1]], 1),
-        edge_weight=rng.random(3000 if directed else 6000) if weighted else None,
+        edge_weight=rng.random(size) if weighted else None,
+        edge_time=rng.integers(0, 5, size) if dated else None,
     )
     for options in ({"undirected": True}, {"upto": 2}, {"upto": 3, "undirected": True}):
         made, wanted = engine.graph(graph, **options), Memory().graph(graph, **options)
@@ -154,7 +157,7 @@ def test_graphs_in_both_directions_and_as_they_were(engine, directed, weighted):
         assert (made.edge_weight is None) == (wanted.edge_weight is None)
         if weighted:
             np.testing.assert_allclose(made.edge_weight, wanted.edge_weight)
-        for name in ("x", "y", "time", "ids"):
+        for name in ("x", "y", "time", "ids", "edge_time"):
             np.testing.assert_array_equal(getattr(made, name), getattr(wanted, name))
         np.testing.assert_allclose(engine.operator(made) @ made.x, Memory().operator(wanted) @ wanted.x)
 
@@ -231,6 +234,14 @@ def test_every_method_gives_the_same_hops_between_types(several_types):
 def test_squashed_hops_are_the_same(several_types):
     with quick_directory() as place:
         laws_hold(several_types, ["pmp", "pmp+center+snapshot", "labels"], place / "work", squashed=True)
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_snapshots_of_edges_with_times_are_the_same(homogeneous, several_types, several):
+    graph, rng = several_types if several else homogeneous, np.random.default_rng(0)
+    dated = {name: replace(part, time=rng.integers(0, 5, part.num_edges)) for name, part in graph.relations.items()}
+    with quick_directory() as place:
+        laws_hold(graph.with_parts(dict(graph.nodes), dated), ["pmp", "snapshot+labels"], place / "work")
 
 
 @pytest.mark.parametrize("method", ["plain", "pmp+center+labels", "snapshot+labels", "pmp+jjnorm", "pny"])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from graphs import CITES, WRITES, graph, hetero, parts
 from impact_gnn.checks import InputError
-from impact_gnn.graph import HOMOGENEOUS, TemporalGraph, build_csr
+from impact_gnn.graph import HOMOGENEOUS, TemporalGraph, build_csr, graph_digest
 
 
 def test_attributes():
@@ -56,9 +56,16 @@ def test_summary_counts():
     assert summary.label_counts == [1, 1, 1]
     assert summary.cross_time_share == {"node-to-node": 0.5}
     text = str(summary)
-    assert "edges     6 node-to-node, 50.0% of them between different times" in text
+    assert "edges     6 node-to-node, 50.0% of them between different times, without times of their own" in text
     assert "labels    3 classes (3 seen), 3 of 6 nodes" in text
     assert json.loads(json.dumps(summary.__dict__))["times"] == [1, 2, 4]
+
+
+def test_summary_says_when_edges_came():
+    summary = hetero(edges={WRITES: {"edge_index": [[0], [0]], "time": [7]}, CITES: [[0], [1]]}).summary()
+    assert summary.edge_times == {"author-writes-paper": ("7", "7")}
+    assert summary.undated_edges == ["paper-cites-paper"]
+    assert "edges     1 author-writes-paper, 0.0% of them between different times, made from 7 to 7" in str(summary)
 
 
 def test_a_long_summary_is_shortened():
@@ -146,8 +153,8 @@ def test_upto_beyond_the_end_is_everything_and_before_the_start_is_refused():
     assert graph().upto(99).edge_index.tolist() == parts()["edge_index"].tolist()
     with pytest.raises(InputError, match=r"there is no node up to time 0; the first time is 1"):
         graph().upto(0)
-    with pytest.raises(InputError, match=r"t='2' is not a whole number"):
-        graph().upto("2")
+    with pytest.raises(InputError, match=r"t=2.5 is not a whole number"):
+        graph().upto(2.5)
 
 
 def test_upto_keeps_untimed_types_and_cuts_timed_ones():
@@ -164,6 +171,47 @@ def test_upto_may_leave_a_type_empty():
     assert past.nodes["author"].num_nodes == 0
     assert past.csr(WRITES).num_edges == 0
     assert past.times.tolist() == [1, 2]
+
+
+def test_upto_leaves_out_edges_that_came_later():
+    g = graph(edge_time=[4, 1, 2, 3, 4, -7], edge_weight=[1, 2, 3, 4, 5, 6])
+    assert g.edge_time.dtype == np.int64
+    past = g.upto(2)
+    assert past.edge_index.tolist() == [[1, 2], [2, 0]]  # 0 → 1 came at 4, though both are there from 1 on
+    assert (past.edge_weight.tolist(), past.edge_time.tolist()) == ([2, 3], [1, 2])
+    assert g.upto(4).edge_index.tolist() == g.edge_index.tolist()  # before both of its nodes were: odd, not refused
+    assert g.masked(4).edge_time.tolist() == g.with_labels(g.y).edge_time.tolist() == g.edge_time.tolist()
+    with pytest.raises(ValueError, match="read-only"):
+        past.edge_time[0] = 5
+
+
+def test_edges_with_a_time_between_nodes_without():
+    nodes = {"paper": {"time": [1, 2, 3]}, "venue": {"num_nodes": 2}}
+    edges = {("venue", "near", "venue"): {"edge_index": [[0, 1], [1, 0]], "time": [1, 3]}, CITES: ([[1], [0]], [2.0])}
+    past = hetero(nodes=nodes, edges=edges).undirected(merge=False).upto(2)
+    assert past.relations["venue", "near", "venue"].time.tolist() == [1, 1]
+    assert past.relations[CITES].time is None
+    assert past.relations[CITES].weight.tolist() == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("edges", "sentence"),
+    [
+        ({"edge_index": [[0], [0]], "time": [1, 2]}, "time of author-writes-paper has 2 entries for 1 edges; give one"),
+        ({"edge_index": [[0], [0]], "time": [0.5]}, "time of author-writes-paper must be whole numbers"),
+        ({"edge_index": [[0], [0]], "time": [np.nan]}, r"is missing \(NaN\) at 1 of 1 places"),
+        ({"edge_index": [[0], [0]], "times": [1]}, "have unknown entries times; use edge_index, weight, time"),
+        ({"time": [1]}, "author-writes-paper is missing; give an array"),
+    ],
+)
+def test_bad_edge_times_are_refused(edges, sentence):
+    with pytest.raises(InputError, match=sentence):
+        hetero(edges={WRITES: edges})
+
+
+def test_the_digest_knows_edge_times():
+    digests = [graph_digest(graph(edge_time=time)) for time in (None, [1, 1, 2, 2, 4, 4], [1, 1, 2, 2, 4, 5])]
+    assert len(set(digests)) == 3
 
 
 def test_masked_hides_labels_at_and_after_the_cutoff():
@@ -217,7 +265,7 @@ def test_masked_hides_labels_of_other_timed_types_too():
         ({"y": [-1, -1, 0, 0, 0, 0]}, 2, r"no node before cutoff=2 has a label"),
         ({"y": None}, 2, r"no node before cutoff=2 has a label"),
         ({}, 2.5, r"cutoff=2.5 is not a whole number; give an integer"),
-        ({}, "2", r"cutoff='2' is not a whole number; give an integer"),
+        ({}, "July", r"cutoff='July' is no time of this graph, which has numbers: 1 to"),
         ({}, None, r"cutoff is missing"),
     ],
 )
@@ -274,6 +322,22 @@ def test_undirected_adds_weights_up():
     found = g.undirected()
     assert pairs(found.edge_index, found.edge_weight) == [(0, 1, 3), (1, 0, 3), (1, 2, 4), (2, 1, 4), (2, 2, 8)]
     assert found.edge_weight.dtype == np.float32
+
+
+def test_undirected_keeps_the_earliest_time():
+    """So that an undirected graph without weights is cut as its edges would have been."""
+    rng = np.random.default_rng(0)
+    ends, came = rng.integers(0, 12, (2, 200)), rng.integers(0, 9, 200)
+    g = TemporalGraph(time=rng.integers(0, 4, 12), edge_index=ends, edge_time=came)
+    both = g.undirected()
+    first = {}
+    for u, v, t in zip(*ends.tolist(), came.tolist(), strict=True):
+        for pair in ((u, v), (v, u)):
+            first[pair] = min(first.get(pair, 99), t)
+    assert dict(zip(zip(*both.edge_index.tolist(), strict=True), both.edge_time.tolist(), strict=True)) == first
+    for t in (3, 5, 8):
+        assert both.upto(t).edge_index.tolist() == g.upto(t).undirected().edge_index.tolist()
+        assert both.upto(t).edge_time.tolist() == g.upto(t).undirected().edge_time.tolist()
 
 
 def test_undirected_between_types_adds_the_way_back_once():

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 import impact_gnn as ig
+from impact_gnn.graph import Relation
 from impact_gnn.pipeline import Inputs, Method, Pipeline
+from paper_propagation import message_matrix
 
 CUTOFF = 5
 QUICK = {"cutoff": CUTOFF, "hidden": 8, "epochs": 8, "device": "cpu"}
@@ -20,6 +22,15 @@ def graph():
 @pytest.fixture(scope="module")
 def shared(graph):
     return Inputs(graph.masked(CUTOFF))
+
+
+def dated(graph, seed=1):
+    """The graph with every edge twice, the second time later than its nodes, and with weights."""
+    rng, relations = np.random.default_rng(seed), {}
+    for name, part in graph.relations.items():
+        twice = np.tile(part.edge_index, 2)
+        relations[name] = Relation(twice, rng.random(twice.shape[1]), rng.integers(0, 6, twice.shape[1]))
+    return graph.with_parts(dict(graph.nodes), relations)
 
 
 def hetero(seed=0):
@@ -106,7 +117,7 @@ def test_a_grown_graph_is_predicted_and_called_stale(graph):
     past = graph.upto(4)
     p = Pipeline(method="pmp", **(QUICK | {"cutoff": 4})).fit(past)
     assert p.stale(past) is None
-    assert "1 periods (5) are newer than the fit" in p.stale(graph)
+    assert "1 period is newer than the fit, which knew time up to 4: 5" in p.stale(graph)
     assert len(p.predict(graph)) == (graph.time >= 4).sum()
     assert len(p.predict(graph, cutoff=5)) == (graph.time >= 5).sum()
 
@@ -122,10 +133,32 @@ def test_snapshots_show_every_node_the_graph_of_its_time(graph):
             np.testing.assert_allclose(hop[rows], wanted[then.time == t], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("undirected", [True, False])
+def test_snapshots_do_not_see_edges_that_came_later(undirected):
+    """The loop: for every time, the edges with both ends and their own time up to then, as a dense matrix."""
+    g = dated(ig.tsbm(num_nodes=60, num_times=6, num_labels=2, num_features=3, mean_degree=4, seed=0))
+    hops, _ = Inputs(g.masked(CUTOFF), hops=2, undirected=undirected).shown(Method.parse("genpmp+snapshot"), CUTOFF)
+    (source, target), came = g.edge_index, g.edge_time
+    for last, t in enumerate(g.times):
+        there = (g.time[source] <= t) & (g.time[target] <= t) & (came <= t)
+        assert (there != (np.maximum(g.time[source], g.time[target]) <= t)).any() == (t < 5)
+        table = np.zeros((6, 6))
+        table[: last + 1, : last + 1] = ig.weighting.genpmp(g.times[: last + 1], g.counts[: last + 1])
+        matrix = message_matrix(
+            source[there], target[there], 60, 60, table, g.period, g.period, g.edge_weight[there], undirected=undirected
+        )
+        wanted, rows = g.x.astype(np.float64), g.time == t
+        for hop in hops[1:]:
+            wanted = matrix @ wanted
+            np.testing.assert_allclose(np.asarray(hop)[rows], wanted[rows], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("times", [False, True])
 @pytest.mark.parametrize("hetero_graph", [False, True])
-def test_with_lags_the_past_is_seen_as_late_as_targets_are_today(graph, hetero_graph):
+def test_with_lags_the_past_is_seen_as_late_as_targets_are_today(graph, hetero_graph, times):
     """Targets of two periods are seen 0 or 1 period after their own: so is the past, with the labels known then."""
     g = hetero() if hetero_graph else graph
+    g = dated(g) if times else g
     inputs = Inputs(g.masked(4), hops=2)
     hops, labels = inputs.shown(Method.parse("snapshot+lags+labels"), 4)
     seen = inputs._seen_at(4)

@@ -73,11 +73,29 @@ def test_ogb_dictionaries():
         node_year={"paper": torch.tensor([[2010], [2011], [2012]])},
         num_nodes_dict={"paper": 3, "author": 2},
         edge_index_dict={("author", "writes", "paper"): torch.tensor([[0, 1], [0, 2]])},
+        edge_time_dict={("author", "writes", "paper"): torch.tensor([2010, 2013])},
     )
     g = ig.from_pyg(data, time="node_year")
     assert g.time.tolist() == [2010, 2011, 2012]
     assert g.nodes["author"].num_nodes == 2
     assert g.relations["author", "writes", "paper"].num_edges == 2
+    assert g.relations["author", "writes", "paper"].time.tolist() == [2010, 2013]
+
+
+def test_times_of_edges_go_there_and_back():
+    data, several = homogeneous(), heterogeneous()
+    data.t = torch.tensor([2020, 2021, 2021])
+    assert ig.from_pyg(data, time="node_year").edge_time is None
+    g = ig.from_pyg(data, time="node_year", edge_time="t")
+    assert torch.equal(ig.to_pyg(g).edge_time, data.t)
+    assert ig.from_pyg(ig.to_pyg(g)).edge_time.tolist() == [2020, 2021, 2021]
+    several["author", "writes", "paper"].t = torch.tensor([2, 3])
+    back = ig.to_pyg(ig.from_pyg(several, edge_time="t"))
+    assert back["author", "writes", "paper"].edge_time.tolist() == [2, 3]
+    assert "edge_time" not in back["paper", "cites", "paper"]
+    for given in (data, several):
+        with pytest.raises(ig.InputError, match="no edges have an attribute 'when'; pass edge_time="):
+            ig.from_pyg(given, time="node_year" if given is data else "time", edge_time="when")
 
 
 def test_time_may_be_given_directly():

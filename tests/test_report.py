@@ -24,7 +24,7 @@ from impact_gnn.report.figures import by_offset
 from impact_gnn.report.numbers import duration, listed, points
 from impact_gnn.report.page import render
 from impact_gnn.report.svg import PALETTE
-from impact_gnn.report.words import MODELS, PARTS, command
+from impact_gnn.report.words import MODELS, PARTS, command, facts
 from impact_gnn.report.worries import worries
 from impact_gnn.statistics import Estimate
 from impact_gnn.weighting import METHODS
@@ -81,7 +81,9 @@ def changed(value, **changes):
 def check(window, accuracy, **changes):
     """A past window in which all went as it should."""
     bins = [Bin(0.4, 0.5, 0.52), Bin(0.6, 0.8, 0.79)]
-    return replace(FoldCheck(window, 80, accuracy, accuracy, 0.61, accuracy, 0.08, 0.02, 0.9, 1.6, bins), **changes)
+    scores = accuracy, 0.61
+    made = FoldCheck(window, 80, accuracy, accuracy, 0.61, accuracy, 0.08, 0.02, 0.9, 1.6, bins, *scores)
+    return replace(made, **changes)
 
 
 def outcome():
@@ -99,7 +101,7 @@ def outcome():
     decision = Decision(choice, Reason.BETTER, BEST, Estimate(0.018, 0.013, -0.009, 0.044), 3)
     checks = [check("2004-2005", 0.67, error=0.08), check("2005-2006", 0.7), check("2006-2007", 0.6, coverage=0.83)]
     calibration, lags = Calibration(1.3, 0.5, 0.21), [Lag(1, 0.7, 80), Lag(2, 0.66, 80), Lag(3, 0.6, 80)]
-    return Backtest(rows, decision, list(folds), 131.0, False, "normal", 40.0, calibration, checks, lags)
+    return Backtest(rows, decision, list(folds), 2, 131.0, False, "normal", 40.0, calibration, checks, lags)
 
 
 @pytest.fixture(scope="module")
@@ -175,7 +177,7 @@ def test_a_changed_summary_is_read_back_too(whole, text, tmp_path):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"schema": 0}, "summary.json has schema 0, this release reads 2; use the release that wrote it."),
+        ({"schema": 0}, "summary.json has schema 0, this release reads 3; use the release that wrote it."),
         ({"fits": {}}, "summary.json.fits is {} but should be"),
         ({"command": 3}, "summary.json.command is 3 but should be of type str"),
     ],
@@ -183,7 +185,7 @@ def test_a_changed_summary_is_read_back_too(whole, text, tmp_path):
 def test_another_form_is_refused_by_a_sentence(whole, tmp_path, change, sentence):
     write_summary(whole, tmp_path / "summary.json")
     content = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))
-    assert content["schema"] == 2
+    assert content["schema"] == 3
     (tmp_path / "summary.json").write_text(json.dumps(content | change), encoding="utf-8")
     with pytest.raises(InputError, match=re.escape(sentence)):
         read_summary(tmp_path / "summary.json")
@@ -426,6 +428,7 @@ def test_worries_are_drawn_from_the_evidence(whole):
     text = " ".join(worries(whole))
     for sentence in (
         "The budget stopped the search before its work was done. Not tried on every window: sage:plain.",
+        "When edges came is not known, so a back-test takes one as known once both its nodes are.",
         "gcn:jjnorm could not be fitted",
         "The gain over plain is not certain (+1.8 points, between −0.9 and +4.4): it may be none at all",
         "more often right than plain in 2 of 3 windows",
@@ -454,7 +457,7 @@ def test_worries_about_labels_and_the_horizon(whole):
     labelled = [90] * 4 + [9, 0, 0, 0]
     summary = changed(
         whole, diagnosis__label_mix__verdict=FAILS, options__cutoff=2007, graph__labelled_per_time=labelled,
-        backtest__folds=["2005"], backtest__checks=[check("2005", 0.7), check("2005", 0.7)],
+        backtest__folds=["2005"], backtest__ahead=1, backtest__checks=[check("2005", 0.7), check("2005", 0.7)],
     )  # fmt: skip
     text = " ".join(worries(summary))
     assert "The label mix changes from period to period; the mix of the predictions may lag behind." in text
@@ -473,12 +476,24 @@ def test_a_sound_run_has_no_worry_but_the_last(whole):
         backtest__checks=[check(fold, 0.85) for fold in whole.backtest.folds],
         backtest__decision__gain=Estimate(0.06, 0.02, 0.02, 0.1),
         predictions__accuracy=Estimate(0.86, 0.03, 0.8, 0.92), graph__label_counts=[150] * 4,
+        graph__edge_times=dict.fromkeys(whole.graph.num_edges, (2001, 2008)),
         predictions__labels=counts, predictions__histogram=[0] * 9 + [100], diagnosis__shift__silent=[0.0],
         diagnosis__label_mix__mix=[[0.25] * 4], diagnosis__feature_drift__verdict=HOLDS,
         diagnosis__feature_drift__all_drift=[0.1] * 8, diagnosis__separability__verdict=HOLDS,
         diagnosis__decay__verdict=HOLDS,
     )  # fmt: skip
     assert len(worries(summary)) == 1
+
+
+def test_the_report_says_whether_edge_times_were_known(whole, page):
+    assert "not known; back-tests saw an edge as soon as both its nodes were there" in page.words
+    some = changed(whole, graph__num_edges={"a": 3, "b": 4, "c": 0}, graph__edge_times={"a": (1, 2)})
+    assert dict(facts(some))["edge times"].startswith("not known for b; back-tests saw an edge as soon as")
+    assert "When the edges b came is not known" in " ".join(worries(some))
+    known = changed(some, graph__edge_times={"a": (1, 2), "b": (1, 1)})
+    assert dict(facts(known))["edge times"] == "known; back-tests saw the graph as it was"
+    assert "came is not known" not in " ".join(worries(known))
+    assert "edge times" not in dict(facts(changed(some, graph__num_edges={"a": 0})))
 
 
 def test_the_command_has_all_options(whole, page):

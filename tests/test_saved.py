@@ -39,13 +39,14 @@ def same(one, other):
     for triple, part in one.relations.items():
         np.testing.assert_array_equal(part.edge_index, other.relations[triple].edge_index)
         np.testing.assert_array_equal(part.weight, other.relations[triple].weight)
+        np.testing.assert_array_equal(part.time, other.relations[triple].time)
 
 
 def test_a_saved_graph_is_the_graph(tmp_path):
     for number, g in enumerate(
         [
             graph(edge_weight=np.ones(6), ids=list("abcdef"), label_names=["é", np.str_("b"), 3]),
-            graph(x=None, y=None),
+            graph(x=None, y=None, edge_time=[1, 1, 2, 4, 4, 5]),
             TemporalGraph(time=[1], edge_index=[[], []]),
             hetero(),
             hetero(nodes={"paper": PAPER, "a/b c..": {"num_nodes": 2}}, edges={("a/b c..", "", "paper"): [[0], [0]]}),
@@ -111,7 +112,7 @@ X = "nodes/0-node/x.npy"
     [
         (lambda d, m: (d / "manifest.json").unlink(), r"manifest.json cannot be read \(No such file.*; check the path"),
         (lambda d, m: m.clear(), r"manifest.json does not describe a graph; give a directory written by save"),
-        (lambda d, m: m.update(version=99), r"was saved in format version 99, this release reads version 1; save"),
+        (lambda d, m: m.update(version=99), r"was saved in format version 99, this release reads version 2; save"),
         (lambda d, m: m.pop("nodes"), r"manifest.json is damaged \(KeyError\('nodes'\)\); save the graph again"),
         (lambda d, m: m.update(nodes=[]), r"manifest.json is damaged"),
         (lambda d, m: m["relations"][0].update(triple=[[], 1, {}]), r"manifest.json is damaged"),

@@ -345,10 +345,10 @@ def test_disk_holds_the_sample(protocol, tmp_path, monkeypatch):
     for name in ("x", "y", "time"):
         assert np.array_equal(parts["nodes"]["node"][name], getattr(graph, name))
         assert parts["nodes"]["node"][name].dtype == getattr(graph, name).dtype
-    edges, weight = parts["edges"][HOMOGENEOUS]
+    assert list(parts["edges"][HOMOGENEOUS]) == ["edge_index"]
+    edges = parts["edges"][HOMOGENEOUS]["edge_index"]
     assert np.array_equal(edges, graph.edge_index)
     assert edges.dtype == np.int32
-    assert weight is None
     assert (parts["target"], parts["num_labels"]) == ("node", 3)
     assert steps[-1][:3] == ("edges", edges.shape[1], edges.shape[1])
 
@@ -358,7 +358,7 @@ def test_a_graph_without_edges(tmp_path):
     assert model.sample().edge_index.shape == (2, 0)
     assert list(model.edge_chunks()) == []
     write_tsbm(tmp_path / "one", model)
-    assert saved.read(tmp_path / "one")["edges"][HOMOGENEOUS][0].shape == (2, 0)
+    assert saved.read(tmp_path / "one")["edges"][HOMOGENEOUS]["edge_index"].shape == (2, 0)
 
 
 def test_an_interrupted_write_leaves_nothing(tmp_path):

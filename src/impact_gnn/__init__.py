@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from impact_gnn.checks import InputError
     from impact_gnn.data.files import load
     from impact_gnn.data.hetero_tsbm import hetero_tsbm
+    from impact_gnn.data.networkx import from_networkx, to_networkx
     from impact_gnn.data.ogb import load_ogb
     from impact_gnn.data.pyg import from_pyg, to_pyg
+    from impact_gnn.data.tables import from_tables
     from impact_gnn.data.tsbm import tsbm, tsbm_model
     from impact_gnn.diagnostics import diagnose
     from impact_gnn.graph import TemporalGraph
@@ -42,7 +44,9 @@ __all__ = [
     "connectivity",
     "diagnose",
     "engines",
+    "from_networkx",
     "from_pyg",
+    "from_tables",
     "hetero_tsbm",
     "label_hops",
     "load",
@@ -54,6 +58,7 @@ __all__ = [
     "propagate",
     "run",
     "squash",
+    "to_networkx",
     "to_pyg",
     "transforms",
     "tsbm",
@@ -79,9 +84,12 @@ _HOMES = {
     "squash": "propagation.squashing",
     "hetero_tsbm": "data.hetero_tsbm",
     "propagate": "propagation.hops",
+    "from_networkx": "data.networkx",
     "from_pyg": "data.pyg",
+    "from_tables": "data.tables",
     "load": "data.files",
     "load_ogb": "data.ogb",
+    "to_networkx": "data.networkx",
     "to_pyg": "data.pyg",
     "tsbm": "data.tsbm",
     "tsbm_model": "data.tsbm",

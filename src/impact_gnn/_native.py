@@ -7,6 +7,7 @@ import mmap
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -109,3 +110,28 @@ def blocks(array: np.ndarray, axis: int = 0) -> Iterator[slice]:
     for part in block_slices(array, axis):
         yield part
         release(array)
+
+
+def free_memory() -> int:
+    """Bytes that this process may still take, limits of its control group respected."""
+    free = _number(Path("/proc/meminfo"), "MemAvailable")
+    free = (1 << 40) if free is None else 1024 * free
+    group = Path("/sys/fs/cgroup")
+    for limit, used in (
+        ("memory.max", "memory.current"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    ):
+        most, now = _number(group / limit), _number(group / used)
+        if most is not None and now is not None:
+            cache = _number(group / Path(limit).parent / "memory.stat", "inactive_file") or 0
+            free = min(free, most - now + cache)
+    return max(free, 0)
+
+
+def _number(path: Path, name: str | None = None) -> int | None:
+    """A number in a file of the system's, behind `name` if given; None where there is none."""
+    try:
+        words = path.read_text().replace(":", " ").split()
+        return int(words[0] if name is None else words[words.index(name) + 1])
+    except (OSError, ValueError, IndexError):
+        return None

@@ -5,7 +5,7 @@ Each sentence says what is wrong, where, what came and how to mend it; `InputErr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from impact_gnn._array import periods, to_numpy
 
 BLOCK = 1 << 22  # elements looked at in one go, so that checking a memory map does not load it whole
 MAX_LABELS = 1 << 24  # class numbers beyond this are taken for ids that were passed as labels by mistake
+MAX_PERIODS = 10_000  # distinct times: methods hold tables [times, times]
 MAX_SPAN = 1 << 62  # widest range of times whose differences still fit into int64
 
 
@@ -78,7 +79,7 @@ def whole_numbers(name: str, value: Any, *, ndim: int = 1) -> np.ndarray:
         missing = np.flatnonzero(np.isnan(flat))
         if len(missing):
             where = f"{len(missing)} of {flat.size} places, first at position {missing[0]}"
-            raise InputError(f"{name} is missing (NaN) at {where}; fill these in or remove those nodes.")
+            raise InputError(f"{name} is missing (NaN) at {where}; fill these in or remove what lacks it.")
         fraction = np.flatnonzero(~np.isfinite(flat) | (flat != np.floor(flat)))
         if len(fraction):
             where = f"position {fraction[0]} holds {flat[fraction[0]]}"
@@ -164,6 +165,9 @@ def node_times(name: str, value: Any, num_rows: int | None = None) -> np.ndarray
     if len(out) == 0:
         raise InputError(f"{name} is empty; give at least one node.")
     _refuse_span(name, out)
+    if int(out.max()) - int(out.min()) >= MAX_PERIODS and (count := len(np.unique(out))) > MAX_PERIODS:
+        mend = "bin them first: from_tables and load do it with period='auto', 'month', ... or a number of periods"
+        raise InputError(f"{name} has {count:,} distinct values, more than {MAX_PERIODS:,} periods; {mend}.")
     return out
 
 
@@ -203,6 +207,14 @@ def edge_weights(name: str, value: Any, num_edges: int) -> np.ndarray:
     return out
 
 
+def edge_times(name: str, value: Any, num_edges: int) -> np.ndarray:
+    """One whole-number time per edge."""
+    out = whole_numbers(name, value)
+    if len(out) != num_edges:
+        raise InputError(f"{name} has {len(out)} entries for {num_edges} edges; give one time per edge.")
+    return out
+
+
 def mask(name: str, value: Any, num_rows: int) -> np.ndarray:
     """A boolean mask with one entry per node."""
     out = array(name, value)
@@ -231,19 +243,23 @@ def class_count(value: Any) -> int:
     return count
 
 
-def chronology(time: np.ndarray, label: np.ndarray | None, cutoff: int) -> None:
+def chronology(time: np.ndarray, label: np.ndarray | None, cutoff: int, called: Callable[[int], str] = str) -> None:
     """Refuses a split that cannot be learned from: one period, no labelled past, or nothing to predict."""
     times, _ = periods(time)
     if len(times) < 2:
         need = "a chronological split needs at least two periods"
-        raise InputError(f"all nodes have the same time ({times[0]}); {need}.")
+        raise InputError(f"all nodes have the same time ({called(int(times[0]))}); {need}.")
     past = time < cutoff
     if past.all():
-        none = f"no node is at or after cutoff={cutoff} (the last time is {times[-1]})"
-        raise InputError(f"{none}, so there is nothing to predict; choose a cutoff of at most {times[-1]}.")
+        none = f"no node is at or after cutoff={called(cutoff)} (the last time is {called(int(times[-1]))})"
+        raise InputError(
+            f"{none}, so there is nothing to predict; choose a cutoff of at most {called(int(times[-1]))}."
+        )
     if label is None or not (label[past] >= 0).any():
         mend = "choose a later cutoff or add labels"
-        raise InputError(f"no node before cutoff={cutoff} has a label, so there is nothing to learn from; {mend}.")
+        raise InputError(
+            f"no node before cutoff={called(cutoff)} has a label, so there is nothing to learn from; {mend}."
+        )
 
 
 def at_least(name: str, value: object, least: int) -> int:
@@ -281,8 +297,8 @@ def guarded(path: Path) -> Iterator[None]:
 
 def distinct(name: str, values: np.ndarray) -> None:
     """Refuses repeated identifiers, naming the first one."""
-    unique, first, count = np.unique(values, return_index=True, return_counts=True)
-    if len(unique) != len(values):
+    if len(np.unique(values)) != len(values):
+        unique, first, count = np.unique(values, return_index=True, return_counts=True)
         at = int(np.flatnonzero(count > 1)[first[count > 1].argmin()])
         which = f"{len(values) - len(unique)} repeated ids, first {unique[at]!s} ({count[at]} times)"
         raise InputError(f"{name} has {which}; keep one row per node.")

@@ -22,9 +22,16 @@ class Window:
 
     first: int
     last: int
+    name: str = ""
+
+    @classmethod
+    def of(cls, graph: TemporalGraph, first: int, last: int) -> Window:
+        """With the name that a person knows it by."""
+        ends = dict.fromkeys([graph.name_of(first), graph.name_of(last)])
+        return cls(first, last, ("-" if graph.periods is None else " to ").join(ends))
 
     def __str__(self) -> str:
-        return str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
+        return self.name or "-".join(dict.fromkeys(map(str, (self.first, self.last))))
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +69,7 @@ def windows(graph: TemporalGraph, count: int) -> list[Window]:
         first = end - length
         if first < 1 or min(sizes[first:end].sum(), sizes[:first].sum()) < LEAST_NODES:
             return None
-        made = Window(int(times[first]), int(times[end - 1]))
+        made = Window.of(graph, int(times[first]), int(times[end - 1]))
         return made if end == len(times) or learnable(graph, made).mean() >= LEAST_SEEN else None
 
     found: list[Window] = []
@@ -88,7 +95,7 @@ def longest_window(graph: TemporalGraph, most: int) -> Window:
     """The last labelled periods of a view, `most` at most, half of the labels or more being older."""
     assert graph.y is not None
     times = np.unique(graph.time[graph.y >= 0])
-    return Window(int(times[-graph.hideable(most)]), int(times[-1]))
+    return Window.of(graph, int(times[-graph.hideable(most)]), int(times[-1]))
 
 
 def truth_of(graph: TemporalGraph, window: Window) -> np.ndarray:
@@ -102,6 +109,13 @@ def learnable(graph: TemporalGraph, window: Window) -> np.ndarray:
     assert graph.y is not None
     before = np.bincount(graph.y[(graph.y >= 0) & (graph.time < window.first)], minlength=graph.num_labels)
     return before[truth_of(graph, window)] >= LEAST_EXAMPLES
+
+
+def shares_before(graph: TemporalGraph, window: Window) -> np.ndarray:
+    """Shares of the classes among the labels before a window."""
+    assert graph.y is not None
+    known = graph.y[(graph.y >= 0) & (graph.time < window.first)]
+    return np.bincount(known, minlength=graph.num_labels) / len(known)
 
 
 def times_of(graph: TemporalGraph, window: Window) -> np.ndarray:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from impact_gnn.metrics import METRICS
 from impact_gnn.pipeline import Calibration, Candidate, Choice, Method
 from impact_gnn.pipeline.calibration import Bin
 from impact_gnn.statistics import Estimate
@@ -41,12 +42,13 @@ class Trial:
     candidate: Candidate
     accuracy: float | None  # weighted mean over folds, newer ones counting more; None if it was never tried
     loss: float | None  # log-loss, geometric mean over folds, likewise
-    difference: Estimate | None  # of the accuracy to plain's, paired; None for plain itself
+    difference: Estimate | None  # of the score to plain's, paired; None for plain itself
     by_fold: dict[str, float]  # the difference in every fold in which plain was tried too
     num_fits: int
     weight: float  # in the choice
     status: Status
     error: str | None = None  # where it failed: the sentence
+    score: float | None = None  # in the metric that was chosen by, mean over folds as that of the accuracy
 
     @property
     def method(self) -> Method:
@@ -66,6 +68,7 @@ class Decision:
     rival: Candidate | None = None  # the best single candidate, where it is not the choice itself
     gain: Estimate | None = None  # of the choice over plain, on folds that it was not chosen by; or the rival's
     num_folds: int = 0
+    metric: str = "accuracy"  # that gains are in
 
     def __str__(self) -> str:
         if self.reason is Reason.TOO_SHORT:
@@ -76,14 +79,18 @@ class Decision:
             return f"{self.choice}. Time ran out before anything else was tried on the past."
         low, value, high = (f"{100 * part:+.1f}" for part in (self.gain.low, self.gain.value, self.gain.high))
         folds = f"{self.num_folds} back-tested window{'s' if self.num_folds > 1 else ''}"
+        unit, title = METRICS[self.metric].unit, METRICS[self.metric].title
         if self.reason is Reason.NONE_BETTER:
-            other = f"the best other, {self.rival}, differs by {value} points (between {low} and {high})"
-            return f"{self.choice}. Nothing had better probabilities in {folds}; {other}."
+            other = f"the best other, {self.rival}, differs by {value} {unit} (between {low} and {high})"
+            if self.metric == "accuracy":
+                return f"{self.choice}. Nothing had better probabilities in {folds}; {other}."
+            left_out = f"What was chosen without a window had no better {title} in it, over {folds}"
+            return f"{self.choice}. {left_out}; with hindsight {other}."
         if self.gain.value <= 0:
             right = f"as many are right as with plain, or fewer: {value} points, between {low} and {high}"
             return f"{self.choice}. Its probabilities are better than plain's in {folds}; {right}."
         sure = "" if self.gain.low > 0 else "likely "
-        return f"{self.choice}. The gain over plain is {sure}{value} points, between {low} and {high}, in {folds}."
+        return f"{self.choice}. The gain over plain is {sure}{value} {unit}, between {low} and {high}, in {folds}."
 
 
 @dataclass(frozen=True)
@@ -101,6 +108,8 @@ class FoldCheck:
     coverage: float  # of the prediction sets, likewise
     set_size: float
     bins: list[Bin]  # reliability after calibration
+    score: float  # in the metric that was chosen by, as people read it
+    plain_score: float
 
 
 @dataclass(frozen=True)
@@ -119,6 +128,7 @@ class Backtest:
     rows: list[Trial]
     decision: Decision
     folds: list[str]
+    ahead: int  # labelled periods that a window spans
     seconds: float
     finished: bool
     effort: str
@@ -128,10 +138,14 @@ class Backtest:
     aging: list[Lag]
 
     @classmethod
-    def nothing(cls, effort: str) -> Backtest:
+    def nothing(cls, effort: str, metric: str = "accuracy") -> Backtest:
         """Of a past too short for any fold."""
-        decision = Decision(Choice.single(PLAIN), Reason.TOO_SHORT)
-        return cls([], decision, [], 0.0, False, effort, 0.0, Calibration(coverage=1.0), [], [])
+        decision = Decision(Choice.single(PLAIN), Reason.TOO_SHORT, metric=metric)
+        return cls([], decision, [], 0, 0.0, False, effort, 0.0, unmeasured(metric), [], [])
+
+    @property
+    def metric(self) -> str:
+        return self.decision.metric
 
     @property
     def choice(self) -> Choice:
@@ -155,17 +169,25 @@ class Backtest:
     def __str__(self) -> str:
         shown = leading(self.rows, MOST_ROWS)
         width = max([len(str(row.candidate)) for row in shown], default=9)
-        lines = [f"{'candidate':<{width}} {'accuracy':>8} {'log-loss':>8} {'minus plain':>26}  weight"]
+        own = "" if self.metric in ("accuracy", "log-loss") else f"{self.metric} "  # those two are there anyway
+        lines = [f"{'candidate':<{width}} {'accuracy':>8} {own}{'log-loss':>8} {'minus plain':>26}  weight"]
         for row in shown:
             accuracy = "" if row.accuracy is None else f"{row.accuracy:.4f}"
             loss = "" if row.loss is None else f"{row.loss:.3f}"
             difference = "" if row.difference is None else repr(row.difference)
-            numbers = f"{accuracy:>8} {loss:>8} {difference:>26}  {f'{row.weight:.0%}' if row.weight else '':<6}"
+            score = "" if row.score is None or not own else f"{row.score:.4f} "
+            weight = f"{row.weight:.0%}" if row.weight else ""
+            numbers = f"{accuracy:>8} {score:>{len(own)}}{loss:>8} {difference:>26}  {weight:<6}"
             ending = "" if row.status is Status.FULL else row.ending
             lines.append(f"{row.candidate!s:<{width}} {numbers} {ending}".rstrip())
         if len(shown) < len(self.rows):
             lines.append(f"... and {len(self.rows) - len(shown)} more that did worse or were not tried")
         return "\n".join([*lines, f"Chosen: {self.decision}"])
+
+
+def unmeasured(metric: str) -> Calibration:
+    """Where no past window says anything: all labels in every set, and the metric's usual labels."""
+    return Calibration(coverage=1.0, tilt=METRICS[metric].tilt)
 
 
 def leading(rows: Sequence[Trial], most: int) -> list[Trial]:

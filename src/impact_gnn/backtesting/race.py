@@ -9,6 +9,7 @@ from __future__ import annotations
 import time as clock
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,23 +20,34 @@ from impact_gnn._progress import Progress, watched
 from impact_gnn._store import Store
 from impact_gnn.backtesting.candidates import Advice, able, around, handful
 from impact_gnn.backtesting.ensemble import blend
-from impact_gnn.backtesting.folds import Fold, Window, fold_of, lags_of, longest_window, truth_of, windows
-from impact_gnn.backtesting.outcome import PLAIN, Backtest, Lag, Status, Trial
+from impact_gnn.backtesting.folds import (
+    Fold,
+    Window,
+    fold_of,
+    lags_of,
+    longest_window,
+    shares_before,
+    truth_of,
+    windows,
+)
+from impact_gnn.backtesting.outcome import PLAIN, Backtest, Lag, Status, Trial, unmeasured
 from impact_gnn.backtesting.scores import Scores, Unit
 from impact_gnn.backtesting.verdict import Verdict
 from impact_gnn.backtesting.work import EFFORTS, Size, cost
 from impact_gnn.checks import InputError
 from impact_gnn.engines import Engine, Memory
 from impact_gnn.graph import TemporalGraph, graph_digest
+from impact_gnn.metrics import Scoring
 from impact_gnn.nn import Diverged
-from impact_gnn.pipeline import Calibration, Candidate, Inputs, Method, Pipeline
+from impact_gnn.pipeline import Candidate, Inputs, Method, Pipeline
+from impact_gnn.statistics import combined
 
 LEAST_FIRST = 4  # candidates that are tried whatever the work
 FIRST_SHARE = 0.6  # of the work, for the handful
 WINNERS = 3  # around which a round looks
 ROUND = 6  # candidates in a round
 MOST_LAGS = 8  # periods over which a model is watched growing old
-HOPELESS = 0.1  # how much worse a log-loss on the newest fold may be than the best one's, to be tried on older folds
+HOPELESS = 0.1  # how much worse a loss on the newest fold may be than the best one's, to be tried on older folds
 
 
 def backtest(
@@ -45,8 +57,10 @@ def backtest(
     effort: str = "normal",
     folds: int | None = None,
     seeds: int = 1,
-    cutoff: int | None = None,
+    cutoff: int | str | None = None,
     pipeline: Pipeline | None = None,
+    metric: str | None = None,
+    class_weight: str | None = None,
     budget: float | None = None,
     engine: Engine | None = None,
     advice: Advice | None = None,
@@ -57,8 +71,8 @@ def backtest(
 
     Each fold is the graph up to the end of a window of past periods, as long as the time that targets span, with the
     window's labels hidden. What the candidates say about it is kept, and a few are blended so that the log-loss is
-    least, newer folds counting more. What that gains over plain is measured on folds that the blend was not made by;
-    where it gains nothing, plain is the choice.
+    least, or the metric best, newer folds counting more. What that gains over plain is measured on folds that the blend
+    was not made by; where it gains nothing, plain is the choice.
 
     Args:
         graph: The graph.
@@ -69,6 +83,8 @@ def backtest(
         seeds: Seeds per fold, whose probabilities are averaged.
         cutoff: Labels are known before it; by default the graph tells.
         pipeline: Everything but the method, model and seed; by default `Pipeline()`.
+        metric: What candidates are judged by, a name of `METRICS`; by default the pipeline's.
+        class_weight: "balanced" to let all classes count the same in training; by default the pipeline's.
         budget: Seconds after which no further fit is begun, whatever the effort; None for no bound.
         engine: Where to propagate; in memory by default.
         advice: Of a diagnosis; the search looks first at what it speaks for.
@@ -88,7 +104,9 @@ def backtest(
     view = graph.masked(graph.infer_cutoff() if cutoff is None else cutoff)
     named = None if candidates is None else list(dict.fromkeys([PLAIN, *map(Candidate.of, candidates)]))
     folds = EFFORTS[effort].folds if folds is None else folds
-    found, pipeline = windows(view, folds), pipeline or Pipeline()
+    asked_for = {"metric": metric, "class_weight": class_weight}
+    options = (pipeline or Pipeline()).get_params() | {name: x for name, x in asked_for.items() if x is not None}
+    found, pipeline = windows(view, folds), Pipeline(**options)
 
     def race(opened: Store | None) -> Backtest:
         return Race(
@@ -134,7 +152,10 @@ class Race:
     out_of_time: bool = False
 
     def run(self) -> Backtest:
-        self.scores = Scores({str(window): truth_of(self.view, window) for window in self.windows}, self.store)
+        self.scores = Scores(
+            {str(window): truth_of(self.view, window) for window in self.windows}, self.store,
+            scoring={str(window): self.judge(window) for window in self.windows},
+        )  # fmt: skip
         place = self.engine.child("size")
         self.size = Size.of(self.pipeline.inputs(self.view, place))
         place.clear()
@@ -154,10 +175,16 @@ class Race:
         weights = {member.candidate: member.weight for member in choice.members}
         rows = [self.trial(one, weights.get(one, 0.0)) for one in self.scores.ranked(self.tried)]
         tried = PLAIN in verdict.finalists
-        trust = (verdict.calibration(choice), verdict.checks(choice)) if tried else (Calibration(coverage=1.0), [])
+        trust = (
+            (verdict.calibration(choice), verdict.checks(choice)) if tried else (unmeasured(self.pipeline.metric), [])
+        )
         aging = self.aging(choice.candidates[0]) if tried and not self.out_of_time else []
-        folds, seconds = [str(window) for window in self.windows], clock.monotonic() - self.begun
-        return Backtest(rows, decision, folds, seconds, not self.out_of_time, self.effort, self.work, *trust, aging)
+        folds, ahead = [str(window) for window in self.windows], self.view.horizon()
+        cost = clock.monotonic() - self.begun, not self.out_of_time, self.effort, self.work
+        return Backtest(rows, decision, folds, ahead, *cost, *trust, aging)
+
+    def judge(self, window: Window) -> Scoring:
+        return Scoring(self.pipeline.metric, tuple(shares_before(self.view, window).tolist()))
 
     def cost(self, candidate: Candidate) -> float:
         return self.seeds * len(self.windows) * cost(candidate, self.size, self.pipeline.model)
@@ -196,8 +223,10 @@ class Race:
         finalists = self.finalists()
         if not finalists:
             return []
-        true = [[self.scores.true(one, fold) for fold in self.scores.folds] for one in finalists]
-        weights = blend(true, self.view.num_labels, fits=[one.smoothed(False) for one in finalists])
+        scores, classes = self.scores, self.view.num_labels
+        said = [[scores.seen(one, fold) for fold in scores.folds] for one in finalists]
+        losses = [partial(scores.judge(f).loss, truth=scores.truth[f], num_labels=classes) for f in scores.folds]
+        weights = blend(said, losses, fits=[one.smoothed(False) for one in finalists])
         members = [finalists[k] for k in np.argsort(-weights, kind="stable") if weights[k] > 0]
         return list(dict.fromkeys([*members, *finalists]))[:WINNERS]
 
@@ -241,7 +270,7 @@ class Race:
         return all(self.scores.get(one) is not None for one in (unit, twin))
 
     def hopeless(self, candidates: Sequence[Candidate]) -> set[Candidate]:
-        """Those whose log-loss on the newest fold, smoothed or not, is far behind the best finalist's."""
+        """Those whose loss on the newest fold, smoothed or not, is far behind the best finalist's."""
         newest = self.scores.folds[-1]
         best = min((self.scores.fold_loss(one, newest) for one in self.finalists()), default=np.inf)
 
@@ -283,15 +312,19 @@ class Race:
         said = self.scores.get(unit)
         if said is None:
             return []
-        right, lag = said.argmax(1) == truth_of(self.view, window), lags_of(self.view, window)
+        right = self.judge(window).labels(said) == truth_of(self.view, window)
+        lag = lags_of(self.view, window)
         return [Lag(k, float(right[lag == k].mean()), int((lag == k).sum())) for k in np.unique(lag).tolist()]
 
     def trial(self, candidate: Candidate, weight: float) -> Trial:
         scores = self.scores
-        by_fold = {fold: value for fold, (value, _) in scores.by_fold(candidate).items()}
+        found = scores.by_fold(candidate)
+        by_fold = {fold: value for fold, (value, _) in found.items()}
         fits = sum(unit.candidate == candidate for unit in scores.said)
-        difference = None if candidate == PLAIN else scores.difference(candidate)
+        difference = None if candidate == PLAIN or not found else combined(*np.array(list(found.values())).T)
         status = Status.FULL if scores.tried(candidate) == scores.folds else Status.PART if fits else Status.UNTRIED
         status = Status.FAILED if candidate in self.failed else Status.DROPPED if candidate in self.dropped else status
         parts = scores.accuracy(candidate), scores.loss(candidate), difference, by_fold, fits, weight, status
-        return Trial(candidate, *parts, self.failed.get(candidate))
+        score = scores.score(candidate)
+        shown = None if score is None else scores.judge(scores.folds[-1]).rule.shown(score)
+        return Trial(candidate, *parts, self.failed.get(candidate), shown)

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from impact_gnn._store import Store
-from impact_gnn.backtesting.ensemble import fold_weights, log_loss, overall
+from impact_gnn.backtesting.ensemble import fold_weights, overall
 from impact_gnn.backtesting.outcome import PLAIN
+from impact_gnn.metrics import Scoring, log_loss, mean_and_error
 from impact_gnn.pipeline import Candidate
 from impact_gnn.statistics import Estimate, combined
 
@@ -24,19 +25,21 @@ class Unit:
     seed: int = 0
 
     def __str__(self) -> str:
-        return f"{str(self.candidate).replace(':', '.')}.fold{self.fold}.seed{self.seed}"
+        return f"{self.candidate}.fold{self.fold}.seed{self.seed}".replace(":", ".").replace(" ", "_")
 
 
 @dataclass(eq=False)
 class Scores:
     """What every candidate said about the labelled nodes of a fold; kept on disk too if there is a `store`.
 
-    Probabilities are kept in float16, which is more than their noise. Folds are known by their window, oldest first.
+    Probabilities are kept in float16, which is more than their noise. Folds are known by their window, oldest first;
+    `scoring` says what each is judged by, accuracy where it does not.
     """
 
     truth: dict[str, np.ndarray]
     store: Store | None = None
     said: dict[Unit, np.ndarray] = field(default_factory=dict)
+    scoring: dict[str, Scoring] = field(default_factory=dict)
 
     def get(self, unit: Unit) -> np.ndarray | None:
         """The probabilities of a unit if it was done before, in this run or an earlier one."""
@@ -61,6 +64,17 @@ class Scores:
     def _by_seed(self, candidate: Candidate, fold: str) -> list[np.ndarray]:
         return [said for unit, said in self.said.items() if (unit.candidate, unit.fold) == (candidate, fold)]
 
+    def judge(self, fold: str) -> Scoring:
+        return self.scoring.get(fold, Scoring())
+
+    def seen(self, candidate: Candidate, fold: str) -> np.ndarray:
+        """What the loss of a fold looks at: the candidate's probabilities, or only those of the true labels."""
+        if self.judge(fold).rule.by_log_loss:
+            return self.true(candidate, fold)
+        said = self.probability(candidate, fold)
+        assert said is not None
+        return said
+
     def true(self, candidate: Candidate, fold: str) -> np.ndarray:
         """The candidate's probabilities of the true labels of a fold."""
         place = np.arange(len(self.truth[fold])), self.truth[fold]
@@ -71,49 +85,54 @@ class Scores:
         done = {unit.fold for unit in self.said if unit.candidate == candidate}
         return [fold for fold in self.folds if fold in done]
 
-    def hits(self, candidate: Candidate, fold: str) -> np.ndarray:
+    def each(self, candidate: Candidate, fold: str, scoring: Scoring) -> np.ndarray:
+        """Numbers per node of a fold, whose mean is the candidate's score."""
         said = self.probability(candidate, fold)
         assert said is not None
-        return said.argmax(1) == self.truth[fold]
+        return scoring.each(said, self.truth[fold], self.judge(fold).rule.tilt)
 
     def accuracy(self, candidate: Candidate) -> float | None:
         """Weighted mean over the folds tried, newer ones counting more; None if nothing was done."""
-        folds = self.tried(candidate)
-        return _mean([float(self.hits(candidate, fold).mean()) for fold in folds]) if folds else None
+        return self._mean(candidate, {fold: Scoring("accuracy", self.judge(fold).prior) for fold in self.folds})
+
+    def score(self, candidate: Candidate) -> float | None:
+        """As `accuracy`, in the metric that candidates are judged by."""
+        return self._mean(candidate, {fold: self.judge(fold) for fold in self.folds})
+
+    def _mean(self, candidate: Candidate, scoring: dict[str, Scoring]) -> float | None:
+        values = [float(self.each(candidate, fold, scoring[fold]).mean()) for fold in self.tried(candidate)]
+        return float(np.dot(fold_weights(len(values)), values)) if values else None
 
     def fold_loss(self, candidate: Candidate, fold: str) -> float:
-        """Log-loss in a fold; infinite if the candidate was not tried there."""
+        """What a fold ranks by: log-loss, or the metric's; infinite if the candidate was not tried there."""
         tried = self._by_seed(candidate, fold)
-        return log_loss(self.true(candidate, fold), tried[0].shape[1]) if tried else math.inf
+        if not tried:
+            return math.inf
+        return self.judge(fold).loss(self.seen(candidate, fold), self.truth[fold], tried[0].shape[1])
 
     def loss(self, candidate: Candidate) -> float | None:
         """Log-loss over the folds tried, newer ones counting more."""
-        folds = self.tried(candidate)
-        return overall([self.fold_loss(candidate, fold) for fold in folds]) if folds else None
+        losses = [
+            log_loss(self.true(candidate, fold), self._by_seed(candidate, fold)[0].shape[1])
+            for fold in self.tried(candidate)
+        ]
+        return overall(losses) if losses else None
 
     def difference(self, candidate: Candidate, *, level: float = 0.95) -> Estimate | None:
-        """Accuracy minus plain's, paired by node, combined over folds; None without a fold that has both."""
+        """Score minus plain's, paired by node, combined over folds; None without a fold that has both."""
         by_fold = self.by_fold(candidate)
         return combined(*np.array(list(by_fold.values())).T, level=level) if by_fold else None
 
     def by_fold(self, candidate: Candidate) -> dict[str, tuple[float, float]]:
-        """Accuracy minus plain's in every fold that has both, and its standard error."""
-        both = [fold for fold in self.tried(candidate) if fold in self.tried(PLAIN)]
-        return {fold: mean_and_error(self.hits(candidate, fold), self.hits(PLAIN, fold)) for fold in both}
+        """Score minus plain's in every fold that has both, and its standard error."""
+        both = {fold: self.judge(fold) for fold in self.tried(candidate) if fold in self.tried(PLAIN)}
+        return {f: mean_and_error(self.each(candidate, f, how), self.each(PLAIN, f, how)) for f, how in both.items()}
 
     def ranked(self, candidates: Iterable[Candidate]) -> list[Candidate]:
-        """Candidates from the best log-loss to the worst, those tried on more folds first."""
-        loss = {one: (-len(self.tried(one)), math.inf if (x := self.loss(one)) is None else x) for one in candidates}
-        return sorted(loss, key=lambda one: loss[one])
+        """Candidates from the least loss to the greatest, those tried on more folds first."""
 
+        def rank(one: Candidate) -> tuple[int, float]:
+            losses = [self.fold_loss(one, fold) for fold in self.tried(one)]
+            return -len(losses), overall(losses) if losses else math.inf
 
-def mean_and_error(ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float]:
-    """Mean paired difference of hits, and its standard error over nodes."""
-    each = ours.astype(np.float64) - theirs
-    variance = each.var(ddof=1) / len(each) if len(each) > 1 else 0.25
-    # One node more or less right is the least that can be told apart.
-    return float(each.mean()), math.sqrt(max(variance, 0.25 / len(each) ** 2))
-
-
-def _mean(values: list[float]) -> float:
-    return float(np.dot(fold_weights(len(values)), values))
+        return sorted(dict.fromkeys(candidates), key=rank)

@@ -8,19 +8,20 @@ place of windows.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 
 import numpy as np
 
-from impact_gnn.backtesting.ensemble import LEAST_GAIN, blend, fold_weights, log_loss, overall
-from impact_gnn.backtesting.folds import Window, learnable, times_of
+from impact_gnn.backtesting.ensemble import LEAST_GAIN, blend, fold_weights, overall
+from impact_gnn.backtesting.folds import Window, learnable, shares_before, times_of
 from impact_gnn.backtesting.outcome import PLAIN, Decision, FoldCheck, Reason
-from impact_gnn.backtesting.scores import Scores, mean_and_error
+from impact_gnn.backtesting.scores import Scores
 from impact_gnn.graph import TemporalGraph
+from impact_gnn.metrics import Scoring, mean_and_error
 from impact_gnn.pipeline import Calibration, Candidate, Choice, Member
 from impact_gnn.pipeline.calibration import Walked, calibration_error, learned, reliability
-from impact_gnn.statistics import combined
+from impact_gnn.statistics import Estimate, combined
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,32 +68,58 @@ class Verdict:
 
     def decision(self, out_of_time: bool) -> Decision:
         """The blend where it gains on windows that it was not made by, otherwise plain."""
-        others = [one for one in self.finalists if one != PLAIN]
+        others, metric = [one for one in self.finalists if one != PLAIN], self.metric
         if not others or PLAIN not in self.finalists:
-            return Decision(Choice.single(PLAIN), Reason.OUT_OF_TIME if out_of_time else Reason.NONE_TRIED)
+            reason = Reason.OUT_OF_TIME if out_of_time else Reason.NONE_TRIED
+            return Decision(Choice.single(PLAIN), reason, metric=metric)
         choice, folds = self.chosen(self.pieces), len(self.windows)
         gain = combined(*np.array([self.gain(k) for k in range(len(self.pieces))]).T)
-        if choice == Choice.single(PLAIN) or self.worse():
+        if choice == Choice.single(PLAIN) or self.worse(gain):
             nearest = self.scores.difference(others[0])
-            return Decision(Choice.single(PLAIN), Reason.NONE_BETTER, others[0], nearest, folds)
+            return Decision(Choice.single(PLAIN), Reason.NONE_BETTER, others[0], nearest, folds, metric)
         best = None if choice == Choice.single(self.finalists[0]) else self.finalists[0]
-        return Decision(choice, Reason.BETTER, best, gain, folds)
+        return Decision(choice, Reason.BETTER, best, gain, folds, metric)
+
+    @property
+    def metric(self) -> str:
+        return self.scores.judge(str(self.windows[-1])).metric
+
+    def judge(self, piece: Piece) -> Scoring:
+        return self.scores.judge(str(piece.window))
 
     def gain(self, k: int) -> tuple[float, float]:
-        """Accuracy over plain's on a piece, of the blend made and calibrated without it, and its standard error."""
-        said, _ = self.walked_out[k]
-        return mean_and_error(said.argmax(1) == self.walked[k].truth, self.hits(PLAIN, self.pieces[k]))
+        """Score over plain's on a piece, of the blend made and calibrated without it, and its standard error."""
+        return mean_and_error(self.each(k, *self.walked_out[k]), self.each(k, *self.plain_out[k]))
 
-    def worse(self) -> bool:
-        """Whether blends have no clearly smaller log-loss than plain on pieces that they were not made by."""
-        num_labels = self.view.num_labels
+    def each(self, k: int, said: np.ndarray, calibration: Calibration, metric: str | None = None) -> np.ndarray:
+        """Numbers per node of a piece, whose mean is the score of calibrated predictions."""
+        judge = self.judge(self.pieces[k])
+        judge = judge if metric is None else replace(judge, metric=metric)
+        return judge.each(said, self.truth(self.pieces[k]), calibration.tilt)
+
+    @cached_property
+    def plain_out(self) -> list[tuple[np.ndarray, Calibration]]:
+        """Plain on every piece; calibrated by the others where more than the most probable label counts."""
+        if self.metric == "accuracy":
+            return [(self.said(PLAIN, piece), Calibration()) for piece in self.pieces]
+        return left_out(self.of(Choice.single(PLAIN)), self.metric)
+
+    def worse(self, gain: Estimate) -> bool:
+        """Whether blends gain nothing over plain on pieces that they were not made by.
+
+        For accuracy it is the log-loss that must be clearly smaller: hits are too coarse to decide by.
+        """
+        if self.metric != "accuracy":
+            return gain.value <= 0
         known = [self.learned_by_then(piece) for piece in self.pieces]
-        ours = [
-            log_loss(one.probability[np.arange(len(one.truth)), one.truth][kept], num_labels)
-            for one, kept in zip(self.walked, known, strict=True)
-        ]
-        plain = [log_loss(self.true(PLAIN, p)[kept], num_labels) for p, kept in zip(self.pieces, known, strict=True)]
+        pieces = [piece.only(kept) for piece, kept in zip(self.pieces, known, strict=True)]
+        said = [one.probability[kept] for one, kept in zip(self.walked, known, strict=True)]
+        ours = [self.loss(piece, each) for piece, each in zip(pieces, said, strict=True)]
+        plain = [self.loss(piece, self.seen(PLAIN, piece)) for piece in pieces]
         return overall(ours, self.weights) > (1 - LEAST_GAIN) * overall(plain, self.weights)
+
+    def loss(self, piece: Piece, said: np.ndarray) -> float:
+        return self.judge(piece).loss(said, self.truth(piece), self.view.num_labels)
 
     def chosen(self, pieces: Sequence[Piece]) -> Choice:
         """The blend made by some pieces, oldest first; the simplest candidates are looked at first.
@@ -102,8 +129,9 @@ class Verdict:
         pieces = [piece.only(self.learned_by_then(piece)) for piece in pieces]
         order = sorted(self.finalists, key=lambda one: one.num_parts)
         even = None if len(self.windows) > 1 else np.full(len(pieces), 1 / len(pieces))
-        true = [[self.true(one, piece) for piece in pieces] for one in order]
-        weights = blend(true, self.view.num_labels, even, [one.smoothed(False) for one in order])
+        said = [[self.seen(one, piece) for piece in pieces] for one in order]
+        losses = [partial(self.loss, piece) for piece in pieces]
+        weights = blend(said, losses, even, [one.smoothed(False) for one in order])
         members = [Member(order[k], float(weights[k])) for k in np.argsort(-weights, kind="stable") if weights[k] > 0]
         return Choice(tuple(members))
 
@@ -136,26 +164,28 @@ class Verdict:
 
     def calibration(self, choice: Choice) -> Calibration:
         """By what the choice itself says about all windows: other blends are more or less sure of themselves."""
-        return learned([self.walk(piece, choice, k) for k, piece in enumerate(self.pieces)])
+        return learned([self.walk(piece, choice, k) for k, piece in enumerate(self.pieces)], metric=self.metric)
 
     @cached_property
     def walked_out(self) -> list[tuple[np.ndarray, Calibration]]:
-        return left_out(self.walked)
+        return left_out(self.walked, self.metric)
 
     def checks(self, choice: Choice) -> list[FoldCheck]:
         """How the choice and its calibration would have done on every piece, made without it."""
-        out, walked = [], self.of(choice)
-        calibrated = self.walked_out if walked is self.walked else left_out(walked)
+        out, walked, final = [], self.of(choice), self.calibration(choice)
+        calibrated = self.walked_out if walked is self.walked else left_out(walked, self.metric)
         for k, (piece, (said, calibration)) in enumerate(zip(self.pieces, calibrated, strict=True)):
-            sets, truth = calibration.sets(said), walked[k].truth
-            fitted = float((self.mixed(choice, piece).argmax(1) == truth).mean())
+            truth, label = walked[k].truth, calibration.labels(said, walked[k].prior)
+            sets, row, shown = calibration.sets(said, label), np.arange(len(truth)), self.judge(piece).rule.shown
+            plain = self.plain_out[k]
             out.append(
                 FoldCheck(
-                    str(piece.window), len(truth), float((said.argmax(1) == truth).mean()), fitted,
-                    float(self.hits(PLAIN, piece).mean()), float(said.max(1).mean()),
-                    calibration_error(walked[k].probability, truth), calibration_error(said, truth),
-                    float(sets[np.arange(len(truth)), truth].mean()), float(sets.sum(1).mean()),
-                    reliability(said, truth),
+                    str(piece.window), len(truth), float((label == truth).mean()),
+                    float((final.labels(self.mixed(choice, piece), walked[k].prior) == truth).mean()),
+                    float(self.each(k, *plain, "accuracy").mean()), float(said[row, label].mean()),
+                    calibration_error(walked[k].probability, truth), calibration_error(said, truth, label),
+                    float(sets[row, truth].mean()), float(sets.sum(1).mean()), reliability(said, truth, label),
+                    shown(float(self.each(k, said, calibration).mean())), shown(float(self.each(k, *plain).mean())),
                 )
             )  # fmt: skip
         return out
@@ -168,23 +198,17 @@ class Verdict:
     def truth(self, piece: Piece) -> np.ndarray:
         return self.scores.truth[str(piece.window)][piece.index]
 
-    def true(self, candidate: Candidate, piece: Piece) -> np.ndarray:
-        return self.scores.true(candidate, str(piece.window))[piece.index]
-
-    def hits(self, candidate: Candidate, piece: Piece) -> np.ndarray:
-        return self.scores.hits(candidate, str(piece.window))[piece.index]
+    def seen(self, candidate: Candidate, piece: Piece) -> np.ndarray:
+        return self.scores.seen(candidate, str(piece.window))[piece.index]
 
     def prior(self, window: Window) -> np.ndarray:
-        """Shares of the classes among the labels before a window."""
-        assert self.view.y is not None
-        known = self.view.y[(self.view.y >= 0) & (self.view.time < window.first)]
-        return np.bincount(known, minlength=self.view.num_labels) / len(known)
+        return shares_before(self.view, window)
 
 
-def left_out(walked: Sequence[Walked]) -> list[tuple[np.ndarray, Calibration]]:
+def left_out(walked: Sequence[Walked], metric: str) -> list[tuple[np.ndarray, Calibration]]:
     """What was said about every piece, calibrated by the others, and how."""
     out = []
     for k, here in enumerate(walked):
-        calibration = learned([one for j, one in enumerate(walked) if j != k])
+        calibration = learned([one for j, one in enumerate(walked) if j != k], metric=metric)
         out.append((calibration.apply(here.probability, here.prior), calibration))
     return out

@@ -1,7 +1,8 @@
-"""Commands about graphs as such: `check`, `convert`, `generate`."""
+"""Commands about graphs as such: `init`, `check`, `convert`, `generate`."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -12,49 +13,95 @@ from impact_gnn._codec import encode
 from impact_gnn._progress import Terminal
 from impact_gnn.checks import InputError
 from impact_gnn.cli.common import command, console, errors, write_json
-from impact_gnn.data.files import load
+from impact_gnn.data.files import converted, first_toml, load, read
 from impact_gnn.data.hetero_tsbm import PRESETS, hetero_tsbm, scaled
 from impact_gnn.data.ogb import load_ogb
+from impact_gnn.data.sources import is_database
+from impact_gnn.data.spec import TOML
 from impact_gnn.data.tsbm import tsbm_model, write_tsbm
-from impact_gnn.graph import TemporalGraph
+from impact_gnn.graph import Periods, TemporalGraph
 
-Graph = Annotated[
-    str, typer.Argument(help="A folder with nodes and edges, an .npz file, or a saved graph.", show_default=False)
-]
+WHAT = "A folder of tables, duckdb:FILE or the URL of a database, an .npz file, or a saved graph."
+Graph = Annotated[str, typer.Argument(help=WHAT, show_default=False)]
 Json = Annotated[Path | None, typer.Option("--json", help="Also write the result here, for machines.")]
 Features = Annotated[Path | None, typer.Option(help="A .npy file whose rows replace the features (embeddings).")]
+Cutoff = Annotated[
+    str | None, typer.Option(help="Labels are known before this time or date; by default the graph tells.")
+]
+Period = Annotated[
+    str | None,
+    typer.Option(help="Of tables: auto, year, quarter, month, week, day, hour, whole, or a number of periods."),
+]
+Roles = Annotated[Path | None, typer.Option(help="Of tables: a graph.toml that lies elsewhere.")]
 
 
-def opened(graph: str, features: Path | None = None) -> TemporalGraph:
+@dataclass(frozen=True)
+class Opened:
+    """A graph, the cutoff asked for as one of its times, and what its columns were taken for."""
+
+    graph: TemporalGraph
+    cutoff: int | None
+    notes: list[str]
+
+
+def opened(
+    graph: str, features: Path | None = None, *, cutoff: str | None = None, period: str | Periods | None = None,
+    roles: Path | None = None,
+) -> Opened:  # fmt: skip
     """The graph at a path, with other features if given."""
-    given = load(graph)
-    return given if features is None else given.with_features(_files.open_array(features))
+    found = read(graph, period=period, cutoff=cutoff, roles=roles)
+    given = found.graph if features is None else found.graph.with_features(_files.open_array(features))
+    return Opened(given, None if cutoff is None else given.when(cutoff), found.notes)
+
+
+@command
+def init(folder: Annotated[str, typer.Argument(help="A folder of tables, or a database.", show_default=False)]) -> None:
+    """Look at the tables of a folder and write a first graph.toml that says which column is what."""
+    path = Path(TOML) if is_database(folder) else Path(folder) / TOML
+    if not is_database(folder) and not Path(folder).is_dir():
+        raise InputError(f"{folder} is not a folder; give one that holds tables.")
+    if path.exists():
+        raise InputError(f"{path} exists already; delete it to begin anew.")
+    with _files.atomic_file(path) as temporary:
+        temporary.write_text(first_toml(folder), encoding="utf-8")
+    console.print(f"{path} written; look through it, then: impact check {folder}", markup=False)
 
 
 @command
 def check(
-    graph: Graph,
-    cutoff: Annotated[int | None, typer.Option(help="Labels are known before it.")] = None,
-    json: Json = None,
-) -> None:
-    """Check a graph at the door and print what is in it."""
-    given = opened(graph)
-    at = given.infer_cutoff() if cutoff is None and given.y is not None and (given.y >= 0).any() else cutoff
+    graph: Graph, cutoff: Cutoff = None, period: Period = None, roles: Roles = None, json: Json = None
+) -> None:  # fmt: skip
+    """Check a graph at the door and print what is in it, and what every column was taken for."""
+    found = opened(graph, cutoff=cutoff, period=period, roles=roles)
+    given, at = found.graph, found.cutoff
+    if found.notes:
+        console.print("\n".join(found.notes) + "\n", markup=False)
+    if at is None and given.y is not None and (given.y >= 0).any():
+        at = given.infer_cutoff()
     if at is not None:
-        given.masked(at)  # refuses a cutoff that cannot be used
-    summary = given.summary()
+        given = given.masked(at)  # refuses a cutoff that cannot be used; columns are learned from what is older
+    summary = replace(found.graph.summary(), num_features=given.nodes[given.target].num_features)
     console.print(str(summary), markup=False)
+    for kind, part in given.nodes.items():
+        if part.columns is not None:
+            for name, why in part.columns.encoder.dropped.items():
+                console.print(f"column '{name}' of {kind} is left out: {why}", markup=False)
     if at is not None:
-        console.print(f"to predict {int(given.targets(at).sum()):,} nodes at or after time {at}")
-    write_json(json, encode(summary) | {"inferred_cutoff": at})
+        wanted, since = given.targets(at), given.name_of(at)
+        console.print(f"to predict {int(wanted.sum()):,} nodes at or after {since}", markup=False)
+        if given.y is not None and (older := int(((given.y < 0) & ~wanted).sum())):
+            console.print(f"not predicted: {older:,} nodes without a label before {since}", markup=False)
+    write_json(json, encode(summary) | {"inferred_cutoff": at, "taken_for": found.notes})
 
 
 @command
 def convert(
     out: Annotated[Path, typer.Option(help="Directory of the saved graph.", show_default=False)],
-    graph: Annotated[
-        str | None, typer.Argument(help="A folder with nodes and edges, an .npz file, or a saved graph.")
-    ] = None,
+    graph: Annotated[str | None, typer.Argument(help=WHAT)] = None,
+    period: Period = None,
+    cutoff: Cutoff = None,
+    roles: Roles = None,
+    memory: Annotated[str, typer.Option(help="Tables larger than a quarter of this go through files.")] = "2GB",
     ogb: Annotated[str | None, typer.Option(help="Instead: ogbn-arxiv, ogbn-mag or ogbn-papers100M.")] = None,
     root: Annotated[Path | None, typer.Option(help="The folder in which OGB keeps it.")] = None,
 ) -> None:
@@ -62,13 +109,13 @@ def convert(
     if (graph is None) == (ogb is None) or (ogb is None) != (root is None):
         raise InputError("name what to convert: a graph, or a data set of OGB with --ogb NAME --root DIR.")
     if ogb is None or root is None:
-        given = opened(str(graph))
-    else:
-        official = load_ogb(ogb, root)
-        given = official.graph
-        console.print(f"the official split: labels are known before {official.cutoff}; use --cutoff {official.cutoff}")
-    given.save(out)
-    console.print(f"{given} saved to {out}")
+        found = converted(str(graph), out, memory=memory, period=period, cutoff=cutoff, roles=roles)
+        console.print("\n".join([*found.notes, f"{found.graph} saved to {out}"]), markup=False)
+        return
+    official = load_ogb(ogb, root)
+    console.print(f"the official split: labels are known before {official.cutoff}; use --cutoff {official.cutoff}")
+    official.graph.save(out)
+    console.print(f"{official.graph} saved to {out}")
 
 
 @command

@@ -17,6 +17,7 @@ app = typer.Typer(
 )
 
 app.command()(work.run)
+app.command()(graphs.init)
 app.command()(graphs.check)
 app.command()(work.diagnose)
 app.command()(work.backtest)

@@ -7,9 +7,10 @@ import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from impact_gnn._codec import encode
 from impact_gnn._files import remove
@@ -27,9 +28,13 @@ from impact_gnn.cli.common import (
     seconds,
     write_json,
 )
-from impact_gnn.cli.graphs import Features, Graph, Json, opened
+from impact_gnn.cli.graphs import Cutoff, Features, Graph, Json, Opened, Period, Roles, opened
+from impact_gnn.data.files import is_table
+from impact_gnn.graph import Periods
 
-Cutoff = Annotated[int | None, typer.Option(help="Labels are known before this time; by default the graph tells.")]
+if TYPE_CHECKING:
+    from impact_gnn.pipeline import Ensemble
+
 Candidates = Annotated[
     str | None, typer.Option(help="What to try, separated by commas: plain,pmp+center,trees:labels.")
 ]
@@ -40,6 +45,11 @@ Budget = Annotated[
     str | None, typer.Option(help="Time after which the search stops, whatever the effort: 90s, 10m, 2h.")
 ]
 Model = Annotated[str, typer.Option(help="Of candidates that name none: auto (sign), trees, linear, sehgnn, ...")]
+Judged = Annotated[
+    str,
+    typer.Option(help="What is chosen by: accuracy, macro-f1, balanced-accuracy, log-loss or average-precision."),
+]
+ClassWeight = Annotated[str, typer.Option(help="What classes count in training: none (as many as they are), balanced.")]
 Map = Annotated[str, typer.Option("--map", help="Of the features, in the report: pca or tsne.")]
 Hops = Annotated[int, typer.Option(help="Steps along the edges.")]
 Out = Annotated[Path, typer.Option("--out", help="Directory for the results.", show_default=False)]
@@ -57,8 +67,12 @@ def run(
     folds: Folds = None,
     seeds: Seeds = None,
     budget: Budget = None,
+    metric: Judged = "accuracy",
+    class_weight: ClassWeight = "none",
     hops: Hops = 2,
     features: Features = None,
+    period: Period = None,
+    roles: Roles = None,
     directed: Directed = False,
     embedding: Map = "pca",
     table: Annotated[str, typer.Option(help="csv or parquet.")] = "csv",
@@ -72,22 +86,29 @@ def run(
     """Check, diagnose, back-test, fit, predict: everything into one directory, with a report."""
     from impact_gnn.job import run as job
 
-    given, limit = opened(graph, features), None if budget is None else seconds(budget)
+    found, limit = _opened(graph, features, cutoff, period, roles), None if budget is None else seconds(budget)
+    given = found.graph
     default_scratch = out.with_name(f"{out.name}.scratch")  # a run that was cut off finds its hops there
     place = engine_option(given, engine, memory, scheduler, scratch or default_scratch)
     with Terminal(errors) as terminal:
         summary = job(
-            given, out, cutoff=cutoff, model=model, candidates=_methods(candidates), effort=effort, folds=folds,
-            seeds=seeds, budget=limit, hops=hops, undirected=not directed, seed=seed, table=table, embedding=embedding,
-            engine=place, progress=terminal, command=shlex.join(["impact", *sys.argv[1:]]),
+            given, out, cutoff=found.cutoff, model=model, candidates=_methods(candidates), effort=effort, folds=folds,
+            seeds=seeds, budget=limit, metric=metric, class_weight=_class_weight(class_weight), hops=hops,
+            undirected=not directed, seed=seed, table=table, embedding=embedding, engine=place, progress=terminal,
+            command=shlex.join(["impact", *sys.argv[1:]]),
         )  # fmt: skip
     place.clear()
     remove(default_scratch)
     write_json(json, summary)
     predicted = summary.predictions
     console.print(f"\nChosen: {summary.backtest.decision}")
-    console.print(f"Predicted: {predicted.count:,} nodes at or after {summary.cutoff}, in {out / predicted.file}")
+    console.print(
+        f"Predicted: {predicted.count:,} nodes at or after {given.name_of(summary.cutoff)}, in {out / predicted.file}"
+    )
     if (right := predicted.accuracy) is not None:
+        if (judged := summary.metric).title != "accuracy":
+            ours, plain = summary.backtest.over("score"), summary.backtest.over("plain_score")
+            console.print(f"Back-tested {judged.title}: {ours:.3f} (plain: {plain:.3f})")
         console.print(f"Expected to be right: {right.value:.1%} (between {right.low:.1%} and {right.high:.1%})")
     console.print(f"Report: {out / 'report.html'}")
 
@@ -97,6 +118,8 @@ def diagnose(
     graph: Graph,
     cutoff: Cutoff = None,
     features: Features = None,
+    period: Period = None,
+    roles: Roles = None,
     embedding: Map = "pca",
     engine: Kind = "auto",
     memory: Memory = None,
@@ -108,8 +131,9 @@ def diagnose(
     from impact_gnn.backtesting import advise
     from impact_gnn.diagnostics import diagnose as look
 
-    given = opened(graph, features)
-    view = given.masked(given.infer_cutoff() if cutoff is None else cutoff)
+    found = _opened(graph, features, cutoff, period, roles)
+    given = found.graph
+    view = given.masked(given.infer_cutoff() if found.cutoff is None else found.cutoff)
     place = engine_option(given, engine, memory, scheduler, scratch)
     with Terminal(errors) as terminal:
         diagnosis = look(view, embedding=embedding, engine=place, progress=terminal)
@@ -128,8 +152,12 @@ def backtest(
     folds: Folds = None,
     seeds: Seeds = None,
     budget: Budget = None,
+    metric: Judged = "accuracy",
+    class_weight: ClassWeight = "none",
     hops: Hops = 2,
     features: Features = None,
+    period: Period = None,
+    roles: Roles = None,
     directed: Directed = False,
     engine: Kind = "auto",
     memory: Memory = None,
@@ -142,13 +170,15 @@ def backtest(
     from impact_gnn.job.run import model_for
     from impact_gnn.pipeline import Pipeline
 
-    given = opened(graph, features)
-    pipeline = Pipeline(model_for(model), hops=hops, undirected=not directed)
+    found = _opened(graph, features, cutoff, period, roles)
+    given = found.graph
+    judged: dict[str, Any] = {"metric": metric, "class_weight": _class_weight(class_weight)}
+    pipeline = Pipeline(model_for(model), hops=hops, undirected=not directed, **judged)
     place = engine_option(given, engine, memory, scheduler, scratch)
     with Terminal(errors) as terminal:
         outcome = test(
             given, candidates=_methods(candidates), effort=effort, folds=folds, seeds=1 if seeds is None else seeds,
-            cutoff=cutoff, pipeline=pipeline, budget=None if budget is None else seconds(budget), engine=place,
+            cutoff=found.cutoff, pipeline=pipeline, budget=None if budget is None else seconds(budget), engine=place,
             progress=terminal,
         )  # fmt: skip
     console.print(str(outcome), markup=False)
@@ -160,8 +190,9 @@ def predict(
     model: Annotated[Path, typer.Argument(help="The model/ directory of a run.", show_default=False)],
     graph: Graph,
     out: Annotated[Path, typer.Option(help="Table to write, .csv or .parquet.")] = Path("predictions.csv"),
-    cutoff: Annotated[int | None, typer.Option(help="Predict from this time on; by default the fit's.")] = None,
+    cutoff: Annotated[str | None, typer.Option(help="Predict from this time on; by default the fit's.")] = None,
     features: Features = None,
+    roles: Roles = None,
     engine: Kind = "auto",
     memory: Memory = None,
     scheduler: Scheduler = None,
@@ -172,14 +203,15 @@ def predict(
     from impact_gnn.job.predictions import write_predictions
     from impact_gnn.pipeline import Ensemble
 
-    fitted, given = Ensemble.load(model), opened(graph, features)
-    stale = fitted.stale(given)
-    if stale is not None:
-        console.print(f"[yellow]note:[/] {stale}")
+    fitted = Ensemble.load(model)
+    given = opened(graph, features, period=_periods(graph, fitted), roles=roles).graph
+    notes = fitted.notes(given)
+    for note in notes:
+        console.print(f"[yellow]note:[/] {escape(note)}")
     place = engine_option(given, engine, memory, scheduler, scratch)
     written = write_predictions(given, fitted, out, cutoff=cutoff, engine=place)
     console.print(f"{written.count:,} predictions in {out}")
-    write_json(json, encode(written) | {"stale": stale})
+    write_json(json, encode(written) | {"notes": notes})
 
 
 @command
@@ -203,15 +235,35 @@ def audit(
     """Does a trainer see labels it must not? Runs it with scrambled target labels; exits 1 if it does."""
     from impact_gnn.audit import audit_leakage
 
-    outcome = audit_leakage(_imported(trainer), opened(graph), cutoff=cutoff)
+    found = opened(graph, cutoff=cutoff)
+    outcome = audit_leakage(_imported(trainer), found.graph, cutoff=found.cutoff)
     console.print(str(outcome))
     write_json(json, encode(outcome) | {"leaked": outcome.leaked})
     if outcome.leaked:
         raise typer.Exit(1)
 
 
+def _opened(graph: str, features: Path | None, cutoff: str | None, period: str | None, roles: Path | None) -> Opened:
+    """The graph, after saying what its columns were taken for."""
+    found = opened(graph, features, cutoff=cutoff, period=period, roles=roles)
+    if found.notes:
+        console.print("\n".join(found.notes), markup=False)
+    return found
+
+
+def _periods(graph: str, fitted: Ensemble) -> str | Periods | None:
+    """The periods by which tables are read for a model: those of its fit."""
+    if not is_table(graph):
+        return None
+    return fitted.fitted.schema.periods or "whole"
+
+
 def _methods(text: str | None) -> list[str] | None:
     return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _class_weight(text: str) -> str | None:
+    return None if text == "none" else text
 
 
 def _imported(name: str) -> Callable[[Any], Any]:

@@ -24,7 +24,7 @@ Arrays = Mapping[str, np.ndarray]
 
 LOCAL_HEADER = 30  # bytes of a zip entry's header before its name
 SMALL = 1 << 26  # compressed arrays up to that many bytes are simply read
-ONE_TYPE = ("x", "y", "time", "edge_index", "edge_weight", "ids")
+ONE_TYPE = ("x", "y", "time", "edge_index", "edge_weight", "edge_time", "ids")
 FIELDS = ("x", "y", "time", "ids")
 COMMON = ("label_names", "num_labels")
 MEND = "call arrays <type>_time, <type>_x, num_<type>s and <source type>_<relation>_<target type>"
@@ -43,7 +43,8 @@ def read_archive(path: Path) -> TemporalGraph:
 def types_of(names: Iterable[str]) -> dict[str, str | None]:
     """The node types that arrays speak of, each with the array that holds its size, if there is one.
 
-    A type is what stands before `_x`, `_y` or `_time`, or what follows `num_`, where the plural may be meant.
+    A type is what stands before `_x`, `_y` or `_time`, unless that is itself an array, a relation's; or what follows
+    `num_`, where the plural may be meant.
 
     Example:
         >>> types_of(["paper_x", "paper_time", "num_authors", "author_writes_paper"])
@@ -51,7 +52,9 @@ def types_of(names: Iterable[str]) -> dict[str, str | None]:
     """
     names = sorted(names)
     parts = (name.rpartition("_") for name in names)
-    types: dict[str, str | None] = {kind: None for kind, _, field in parts if field in ("x", "y", "time") and kind}
+    types: dict[str, str | None] = {
+        kind: None for kind, _, field in parts if field in ("x", "y", "time") and kind and kind not in names
+    }
     for name in names:
         kind = name.removeprefix("num_")
         if kind == name or name in COMMON:
@@ -106,7 +109,10 @@ def _several_types(where: str, arrays: Arrays) -> dict[str, Any]:
         raise InputError(f"{where} holds no relation between its types {listing(list(types))}; {MEND}.")
     return {
         "nodes": nodes,
-        "edges": {triple: (arrays[name], arrays.get(f"{name}_weight")) for name, triple in relations.items()},
+        "edges": {
+            triple: {"edge_index": arrays[name]} | {part: arrays.get(f"{name}_{part}") for part in ("weight", "time")}
+            for name, triple in relations.items()
+        },
         "target": _target(where, nodes),
         "num_labels": _single(f"num_labels of {where}", arrays["num_labels"]) if "num_labels" in arrays else None,
     }

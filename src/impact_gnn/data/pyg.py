@@ -11,11 +11,16 @@ from torch_geometric.data import Data, HeteroData
 
 from impact_gnn._array import to_numpy
 from impact_gnn.checks import InputError, listing
-from impact_gnn.graph import TemporalGraph, Triple
+from impact_gnn.graph import HOMOGENEOUS, TemporalGraph, Triple
 
 
 def from_pyg(
-    data: Data | HeteroData, *, time: Any = "time", label: str = "y", target: str | None = None
+    data: Data | HeteroData,
+    *,
+    time: Any = "time",
+    label: str = "y",
+    target: str | None = None,
+    edge_time: str | None = None,
 ) -> TemporalGraph:
     """The graph in a PyG object; tensors in CPU memory are shared, not copied.
 
@@ -25,6 +30,7 @@ def from_pyg(
             [N, 1], or a dictionary of such by node type.
         label: Name of the label attribute.
         target: The type to classify; needed only if several types have labels and time.
+        edge_time: Name of the attribute that says when edges came; by default `"edge_time"` where there is one.
 
     Example:
         >>> data = Data(x=torch.eye(2), y=torch.tensor([0, 1]), edge_index=torch.tensor([[0], [1]]),
@@ -36,19 +42,21 @@ def from_pyg(
         stores = {kind: dict(data[kind].items()) for kind in data.node_types}
         edges = {triple: dict(data[triple].items()) for triple in data.edge_types}
         sizes = {kind: data[kind].num_nodes for kind in data.node_types}
-        return _hetero(stores, edges, sizes, time, label, target)
+        return _hetero(stores, edges, sizes, time, label, target, edge_time)
     if not isinstance(data, Data):
         raise InputError(f"data is a {type(data).__name__}; give a torch_geometric Data or HeteroData.")
     if isinstance(getattr(data, "edge_index_dict", None), Mapping):
-        return _from_dictionaries(data, time, label, target)
+        return _from_dictionaries(data, time, label, target, edge_time)
     if data.edge_index is None:
         raise InputError("data has no edge_index; give edges as data.edge_index [2, E].")
     when = data.get(time) if isinstance(time, str) else time
     if when is None:
         names = [name for name, value in data.to_dict().items() if isinstance(value, torch.Tensor)]
         raise InputError(f"data has no attribute {time!r}; pass time=... as one of {listing(names)}.")
-    given = {"x": data.x, "y": data.get(label), "time": when, "edge_weight": data.get("edge_weight")}
-    return TemporalGraph(edge_index=_array(data.edge_index), **{name: _array(value) for name, value in given.items()})
+    edges = _relations({HOMOGENEOUS: data}, edge_time)[HOMOGENEOUS]
+    given = {"x": data.x, "y": data.get(label), "time": when, "edge_index": edges["edge_index"]}
+    given |= {"edge_weight": edges["weight"], "edge_time": edges["time"]}
+    return TemporalGraph(**{name: _array(value) for name, value in given.items()})
 
 
 def to_pyg(graph: TemporalGraph) -> Data | HeteroData:
@@ -63,31 +71,34 @@ def to_pyg(graph: TemporalGraph) -> Data | HeteroData:
     for triple, relation in graph.relations.items():
         store = data[triple] if graph.is_hetero else data
         store.edge_index = _tensor(relation.edge_index).long()
-        if relation.weight is not None:
-            store.edge_weight = _tensor(relation.weight)
+        for name in ("weight", "time"):
+            if getattr(relation, name) is not None:
+                store[f"edge_{name}"] = _tensor(getattr(relation, name))
     return data
 
 
-def _from_dictionaries(data: Data, time: Any, label: str, target: str | None) -> TemporalGraph:
-    """OGB's heterogeneous `Data`: x_dict, y_dict, node_year, num_nodes_dict, edge_index_dict."""
+def _from_dictionaries(data: Data, time: Any, label: str, target: str | None, edge_time: str | None) -> TemporalGraph:
+    """OGB's heterogeneous `Data`: x_dict, y_dict, node_year, num_nodes_dict, edge_index_dict, edge_time_dict."""
     sizes = dict(data.num_nodes_dict) if "num_nodes_dict" in data else {}
     if isinstance(time, str):
         times = data.get(time) if data.get(time) is not None else data.get(f"{time}_dict")
         if not isinstance(times, Mapping):
             raise InputError(f"data has no dictionary called {time!r}; pass the name of the one that holds times.")
         time = times
-    edges = {triple: {"edge_index": value} for triple, value in data.edge_index_dict.items()}
+    field = edge_time or "edge_time"
+    came = data.get(f"{field}_dict") or {}
+    edges = {triple: {"edge_index": value, field: came.get(triple)} for triple, value in data.edge_index_dict.items()}
     stores: dict[str, dict[str, Any]] = {kind: {} for kind in sizes}
     stores |= {kind: {} for source, _, goal in edges for kind in (source, goal)}
     for name in ("x", label):
         for kind, values in (data.get(f"{name}_dict") or {}).items():
             stores.setdefault(kind, {})[name] = values
-    return _hetero(stores, edges, sizes, time, label, target)
+    return _hetero(stores, edges, sizes, time, label, target, edge_time)
 
 
 def _hetero(
     stores: Mapping[str, Mapping[str, Any]], edges: Mapping[Triple, Mapping[str, Any]],
-    sizes: Mapping[str, int | None], time: Any, label: str, target: str | None,
+    sizes: Mapping[str, int | None], time: Any, label: str, target: str | None, edge_time: str | None,
 ) -> TemporalGraph:  # fmt: skip
     nodes: dict[str, dict[str, Any]] = {}
     for kind, store in stores.items():
@@ -103,10 +114,18 @@ def _hetero(
     for triple, store in edges.items():
         if store.get("edge_index") is None:
             raise InputError(f"relation {'-'.join(triple)} has no edge_index; give its edges as [2, E].")
-    relations = {
-        triple: (_array(store["edge_index"]), _array(store.get("edge_weight"))) for triple, store in edges.items()
+    return TemporalGraph.hetero(nodes=nodes, edges=_relations(edges, edge_time), target=target)
+
+
+def _relations(stores: Mapping[Triple, Any], edge_time: str | None) -> dict[Triple, dict[str, Any]]:
+    """Edges with their weights and times; times by a name of the user's own must be somewhere."""
+    names = {"edge_index": "edge_index", "weight": "edge_weight", "time": edge_time or "edge_time"}
+    found = {
+        triple: {part: _array(store.get(name)) for part, name in names.items()} for triple, store in stores.items()
     }
-    return TemporalGraph.hetero(nodes=nodes, edges=relations, target=target)
+    if edge_time is not None and all(part["time"] is None for part in found.values()):
+        raise InputError(f"no edges have an attribute {edge_time!r}; pass edge_time=... as the one with their times.")
+    return found
 
 
 def _array(value: Any) -> Any:

@@ -25,7 +25,7 @@ __all__ = ["EMBEDDINGS", "Diagnosis", "Finding", "MessageShift", "Verdict", "dia
 
 def diagnose(
     graph: TemporalGraph,
-    cutoff: int | None = None,
+    cutoff: int | str | None = None,
     *,
     embedding: str = "pca",
     hops: int = 1,

@@ -77,6 +77,7 @@ class View:
             notes.append(f"Connections are those of {listing(['-'.join(t) for t in used])}.")
             if skipped:
                 notes.append(f"Left out: {listing(['-'.join(t) for t in skipped])}.")
+        # Without the edges' times: connections are counted as they are today.
         own = TemporalGraph(
             y=masked.y, time=masked.time, edge_index=edge_index, edge_weight=weight, num_labels=masked.num_labels
         )

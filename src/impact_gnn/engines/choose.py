@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from impact_gnn import _files, checks
+from impact_gnn._native import free_memory
 from impact_gnn.checks import InputError
 from impact_gnn.engines.base import Engine
 from impact_gnn.engines.dask import Dask, connected
@@ -103,31 +104,6 @@ def choose(
         engine = Dask(connected(address, patience=20), place, "2GB" if memory is None else memory)
         return Choice(engine, f"engine dask at {address}: {took}")
     return Choice(Disk(place, cap), f"engine disk, cap {size(cap)}: {took}")
-
-
-def free_memory() -> int:
-    """Bytes that this process may still take, limits of its control group respected."""
-    free = _number(Path("/proc/meminfo"), "MemAvailable")
-    free = (1 << 40) if free is None else 1024 * free
-    group = Path("/sys/fs/cgroup")
-    for limit, used in (
-        ("memory.max", "memory.current"),
-        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
-    ):
-        most, now = _number(group / limit), _number(group / used)
-        if most is not None and now is not None:
-            cache = _number(group / Path(limit).parent / "memory.stat", "inactive_file") or 0
-            free = min(free, most - now + cache)
-    return max(free, 0)
-
-
-def _number(path: Path, name: str | None = None) -> int | None:
-    """A number in a file of the system's, behind `name` if given; None where there is none."""
-    try:
-        words = path.read_text().replace(":", " ").split()
-        return int(words[0] if name is None else words[words.index(name) + 1])
-    except (OSError, ValueError, IndexError):
-        return None
 
 
 def _duration(seconds: float) -> str:

@@ -41,8 +41,8 @@ from impact_gnn.engines.base import (
 )
 from impact_gnn.engines.edges import EdgeList, StoredCSR, checked_list, edges_from_tables, sort_edges
 from impact_gnn.engines.operator import Operator, row_blocks
-from impact_gnn.graph import Relation, TemporalGraph, Triple
-from impact_gnn.graph.csr import CSR
+from impact_gnn.graph import Relation, TemporalGraph, Triple, saved
+from impact_gnn.graph.csr import CSR, earliest
 from impact_gnn.graph.temporal import renumbering
 
 STORAGE = ("float16", "float32", "float64")
@@ -245,17 +245,29 @@ class FileEngine(Engine):
             path = csr.directory / "edge_index.npy"
             if not path.exists():
                 _write_edge_index(csr, path)
-            relations[triple], kept[triple] = Relation(_files.open_array(path), csr.weight), csr
+            time = None if part.time is None else self._earliest(csr, part.edge_index, part.time)
+            relations[triple], kept[triple] = Relation(_files.open_array(path), csr.weight, time), csr
         out = graph.with_parts(dict(graph.nodes), relations)
         for triple, csr in kept.items():
             out.keep_csr(triple, csr)
         return out
 
+    def _earliest(self, csr: StoredCSR, edge_index: np.ndarray, time: np.ndarray) -> np.ndarray:
+        """Times of merged edges in a file beside them; the folder is named by the edges, so the file by the times."""
+        path = csr.directory / f"time-{_files.digest(time)}.npy"
+        if not path.exists():
+            with _files.atomic_array(path, np.int64, (csr.num_edges,)) as out:
+                # As many rows at a time as fit, each a time and a source per edge: every run reads all edges given.
+                for rows in pairwise(map(int, _native.spans(csr.indptr, max(1, self.task_memory // 16)))):
+                    out[csr.indptr[rows[0]] : csr.indptr[rows[1]]] = earliest(csr, edge_index, time, rows)
+                    _native.release(out, csr.indices)
+        return _files.open_array(path)
+
     def _upto(self, graph: TemporalGraph, t: int) -> TemporalGraph:
         """`graph.upto(t)`, features and edges filtered block by block into files."""
         kept = graph.positions_upto(t)
-        arrays = [a for part in graph.nodes.values() for a in (part.x, part.time) if a is not None]
-        edges = [a for part in graph.relations.values() for a in (part.edge_index, part.weight)]
+        arrays = [a for part in graph.nodes.values() for a in (part.features, part.time) if isinstance(a, np.ndarray)]
+        edges = [a for part in graph.relations.values() for a in (part.edge_index, part.weight, part.time)]
         goal = self.place / "graphs" / _files.digest(t, *arrays, *edges)
         nodes, relations = {}, {}
         for kind, part in graph.nodes.items():
@@ -263,19 +275,20 @@ class FileEngine(Engine):
             if keep is None:
                 nodes[kind] = part
                 continue
-            x = None
-            if part.x is not None:
-                path = goal / f"{_files.safe_name(kind)}-x.npy"
-                if not path.exists():
-                    with _files.atomic_array(path, part.x.dtype, (len(keep), part.x.shape[1])) as out:
-                        for rows in _native.block_slices(out):
-                            out[rows] = part.x[keep[rows]]
-                            _native.release(out, part.x)
-                x = _files.open_array(path)
-            nodes[kind] = replace(replace(part, x=None).take(keep), x=x)
+            x = part.features
+            if not isinstance(x, np.ndarray):  # raw columns are a view, encoded when they are asked for
+                nodes[kind] = part.take(keep)
+                continue
+            path = goal / f"{_files.safe_name(kind)}-x.npy"
+            if not path.exists():
+                with _files.atomic_array(path, x.dtype, (len(keep), x.shape[1])) as out:
+                    for rows in _native.block_slices(out):
+                        out[rows] = x[keep[rows]]
+                        _native.release(out, x)
+            nodes[kind] = replace(replace(part, features=None).take(keep), features=_files.open_array(path))
         for number, (triple, relation) in enumerate(graph.relations.items()):
             ends = [renumbering(kept[kind], graph.nodes[kind].num_nodes) for kind in (triple[0], triple[2])]
-            relations[triple] = _filtered(relation, ends, goal / f"{number}-edges.npy", goal / f"{number}-weight.npy")
+            relations[triple] = _filtered(relation, t, ends, goal / str(number))
         return graph.with_parts(nodes, relations)
 
 
@@ -447,27 +460,26 @@ def slice_borders(num_columns: int, num_rows: int, dtype: np.dtype, memory: int,
     return (*range(0, num_columns, width), num_columns)
 
 
-def _filtered(relation: Relation, ends: list[np.ndarray | None], path: Path, weight_path: Path) -> Relation:
-    """The edges whose both ends are kept, renumbered, in files."""
-    given, weight = relation.edge_index, relation.weight
-    if not path.exists():  # which is written last
+def _filtered(relation: Relation, t: int, numbers: list[np.ndarray | None], goal: Path) -> Relation:
+    """`relation.upto(t, numbers)`, block by block into files of the folder `goal`."""
+    given = relation.edge_index
+    kinds = {name: values for name in saved.EDGE_ARRAYS if (values := getattr(relation, name)) is not None}
+    files = {name: goal / f"{name}.npy" for name in kinds}
 
-        def moved(part: slice) -> tuple[np.ndarray, np.ndarray]:
-            both = [given[k, part] if number is None else number[given[k, part]] for k, number in enumerate(ends)]
-            alive = (both[0] >= 0) & (both[1] >= 0)
-            return np.stack([both[0][alive], both[1][alive]]), alive
+    def pieces() -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
+        for part in _native.blocks(given, 1):
+            yield part, *relation.upto(t, numbers, part)
+            _native.release(*kinds.values())
 
-        counts = [np.count_nonzero(moved(part)[1]) for part in _native.blocks(given, 1)]
+    if not all(file.exists() for file in files.values()):
+        counts = [len(place) for _, _, place in pieces()]
         borders = np.concatenate([[0], np.cumsum(counts)]).astype(int)
-        if weight is not None:
-            with _files.atomic_array(weight_path, weight.dtype, (borders[-1],)) as kept:
-                for part, low, high in zip(_native.blocks(given, 1), borders, borders[1:], strict=False):
-                    kept[low:high] = weight[part][moved(part)[1]]
-        with _files.atomic_array(path, given.dtype, (2, borders[-1])) as out:
-            for part, low, high in zip(_native.blocks(given, 1), borders, borders[1:], strict=False):
-                out[:, low:high] = moved(part)[0]
-                _native.release(out)
-    return Relation(_files.open_array(path), None if weight is None else _files.open_array(weight_path))
+        for name, values in kinds.items():
+            with _files.atomic_array(files[name], values.dtype, (*values.shape[:-1], borders[-1])) as out:
+                for (part, ends, place), low, high in zip(pieces(), borders, borders[1:], strict=False):
+                    out[..., low:high] = ends if values is given else values[part][place]
+                    _native.release(out)
+    return Relation(**{name: _files.open_array(file) for name, file in files.items()})
 
 
 def _write_edge_index(csr: CSR, path: Path) -> None:

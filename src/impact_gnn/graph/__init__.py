@@ -1,6 +1,18 @@
 """The graph whose nodes carry a time: `TemporalGraph`, its parts, and its form on disk."""
 
 from impact_gnn.graph.csr import CSR, build_csr
+from impact_gnn.graph.periods import Periods
 from impact_gnn.graph.temporal import HOMOGENEOUS, Nodes, Relation, Summary, TemporalGraph, Triple, graph_digest
 
-__all__ = ["CSR", "HOMOGENEOUS", "Nodes", "Relation", "Summary", "TemporalGraph", "Triple", "build_csr", "graph_digest"]
+__all__ = [
+    "CSR",
+    "HOMOGENEOUS",
+    "Nodes",
+    "Periods",
+    "Relation",
+    "Summary",
+    "TemporalGraph",
+    "Triple",
+    "build_csr",
+    "graph_digest",
+]

@@ -135,6 +135,26 @@ def merged(csr: CSR) -> CSR:
     return CSR(borders, kept_edges, None if csr.weight is None else kept_weight, csr.num_sources, csr.checked)
 
 
+def earliest(csr: CSR, edge_index: np.ndarray, time: np.ndarray, rows: tuple[int, int] | None = None) -> np.ndarray:
+    """The first time at which any of the edges that `merged` made one of was there, for the edges into `rows`.
+
+    Args:
+        csr: What `merged` made of `edge_index` in both directions.
+        edge_index: The edges as they were given [2, E], each once.
+        time: Their times [E].
+        rows: First target and the one after the last; by default all of them.
+    """
+    first, last = rows or (0, csr.num_targets)
+    begin, end = int(csr.indptr[first]), int(csr.indptr[last])
+    out = np.full(end - begin, np.iinfo(np.int64).max)
+    indptr, indices = plain_view(csr.indptr[first : last + 1] - begin), plain_view(csr.indices[begin:end])
+    for part in _native.blocks(edge_index, 1):
+        ends = plain_view(edge_index[0, part]), plain_view(edge_index[1, part])
+        _keep_earliest(*ends, plain_view(time[part]), first, indptr, indices, out)
+        _native.release(time)
+    return out
+
+
 def _ends(name: str, value: Any, size: int) -> np.ndarray:
     out = checks.array(name, value)
     if out.ndim != 1 or out.dtype.kind not in "iu":
@@ -221,3 +241,14 @@ def _pack_rows(first, last, indptr, borders, indices, weight, packed, packed_wei
             packed[borders[v] + k] = indices[indptr[v] + k]
             if len(weight):
                 packed_weight[borders[v] + k] = weight[indptr[v] + k]
+
+
+@njit(nogil=True, cache=True)
+def _keep_earliest(source, target, time, first, indptr, indices, out):  # type: ignore[no-untyped-def]
+    for e in range(len(source)):
+        for u, v in ((source[e], target[e]), (target[e], source[e])):
+            row = v - first
+            if 0 <= row < len(indptr) - 1:
+                # Sources are in increasing order within a row.
+                at = indptr[row] + np.searchsorted(indices[indptr[row] : indptr[row + 1]], u)
+                out[at] = min(out[at], time[e])

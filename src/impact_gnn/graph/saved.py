@@ -1,8 +1,8 @@
 """A graph as a directory of `.npy` files and one manifest, whole or absent.
 
 Layout: `manifest.json` (format version, sizes, types and a SHA-256 for every array), `nodes/<k>-<type>/` with
-`x.npy`, `y.npy`, `time.npy`, `ids.npy` where the type has them, `edges/<k>-<relation>/` with `edge_index.npy`
-and `weight.npy`. Reading maps the arrays into memory; nothing is copied until it is used.
+`x.npy`, `y.npy`, `time.npy`, `ids.npy` where the type has them, `edges/<k>-<relation>/` with `edge_index.npy`,
+`weight.npy`, `time.npy` likewise. Reading maps the arrays into memory; nothing is copied until it is used.
 """
 
 from __future__ import annotations
@@ -17,13 +17,18 @@ from typing import Any
 import numpy as np
 
 from impact_gnn import _files
+from impact_gnn._codec import decode
 from impact_gnn.checks import InputError, listing
+from impact_gnn.encoding import Columns
+from impact_gnn.graph.periods import Periods
 
 MANIFEST = "manifest.json"
 FORMAT = "impact-gnn graph"
-VERSION = 1
+VERSION = 2
+OLDER = (1,)  # versions that are read too
+COLUMNS = "columns.arrow"
 NODE_ARRAYS = ("x", "y", "time", "ids")
-EDGE_ARRAYS = ("edge_index", "weight")
+EDGE_ARRAYS = ("edge_index", "weight", "time")
 
 
 @dataclass(frozen=True)
@@ -36,11 +41,18 @@ class Writer:
     directory: Path
     manifest: dict[str, Any] = field(default_factory=dict)
 
-    def nodes(self, kind: str, num_nodes: int, arrays: Mapping[str, np.ndarray | None]) -> None:
-        """Adds a node type with those of its arrays that are not None."""
+    def nodes(
+        self, kind: str, num_nodes: int, arrays: Mapping[str, np.ndarray | None], columns: Columns | None = None
+    ) -> None:
+        """Adds a node type with those of its arrays that are not None, and its raw columns if it has such."""
         folder = self._folder("nodes", kind)
         self.manifest["nodes"][kind] = {"num_nodes": int(num_nodes), "folder": folder}
         self._save(folder, arrays)
+        if columns is not None:
+            path = self.directory / folder / COLUMNS
+            path.parent.mkdir(parents=True, exist_ok=True)
+            columns.save(path)
+            self.manifest["nodes"][kind]["columns"] = _files.checksum(path)
 
     def relation(self, triple: tuple[str, str, str], arrays: Mapping[str, np.ndarray | None]) -> None:
         """Adds a relation with those of its arrays that are not None."""
@@ -75,11 +87,19 @@ def writing(
     num_labels: int,
     label_names: list[Any] | None = None,
     cutoff: int | None = None,
+    periods: Any = None,
 ) -> Iterator[Writer]:
     """A `Writer` for `directory`; checksums and manifest are added and the name taken when the block ends."""
     with _files.atomic_directory(Path(directory), may_replace=is_saved) as temporary:
         head = {"format": FORMAT, "version": VERSION, "target": target, "num_labels": int(num_labels)}
-        head |= {"label_names": label_names, "cutoff": cutoff, "nodes": {}, "relations": [], "arrays": {}}
+        head |= {
+            "label_names": label_names,
+            "cutoff": cutoff,
+            "periods": periods,
+            "nodes": {},
+            "relations": [],
+            "arrays": {},
+        }
         writer = Writer(temporary, head)
         yield writer
         for file in sorted(temporary.rglob("*.npy")):
@@ -105,7 +125,7 @@ def is_saved(directory: Path) -> bool:
 
 
 def read(directory: str | Path, *, verify: bool = False) -> dict[str, Any]:
-    """The parts of a saved graph: `nodes`, `edges`, `target`, `num_labels`, `label_names`, `cutoff`.
+    """The parts of a saved graph: `nodes`, `edges`, `target`, `num_labels`, `label_names`, `cutoff`, `periods`.
 
     Sizes and types are always held against the manifest; with `verify` the checksums are too.
     """
@@ -113,7 +133,7 @@ def read(directory: str | Path, *, verify: bool = False) -> dict[str, Any]:
     manifest = _files.read_json(root / MANIFEST)
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise InputError(f"{root / MANIFEST} does not describe a graph; give a directory written by save().")
-    if manifest.get("version") != VERSION:
+    if manifest.get("version") not in (VERSION, *OLDER):
         raise InputError(
             f"{root} was saved in format version {manifest.get('version')!r}, this release reads version {VERSION}; "
             f"save the graph again with this release."
@@ -130,9 +150,7 @@ def read(directory: str | Path, *, verify: bool = False) -> dict[str, Any]:
 def _parts(root: Path, manifest: dict[str, Any], verify: bool) -> dict[str, Any]:
     arrays = {}
     for name, entry in manifest["arrays"].items():
-        path = root / name
-        if ".." in Path(name).parts or Path(name).is_absolute():
-            raise InputError(f"{root / MANIFEST} points outside its directory ({name}); it cannot be trusted.")
+        path = root / _inside(root, name)
         values = _files.open_array(path)
         if list(values.shape) != entry["shape"] or values.dtype.str != entry["dtype"]:
             raise InputError(
@@ -142,18 +160,29 @@ def _parts(root: Path, manifest: dict[str, Any], verify: bool) -> dict[str, Any]
         if verify and _files.checksum(path) != entry["sha256"]:
             raise InputError(f"{path} has changed since it was saved (its checksum differs); restore it.")
         arrays[name] = values
-    nodes = {
-        kind: {"num_nodes": entry["num_nodes"], **_under(arrays, entry["folder"], NODE_ARRAYS)}
-        for kind, entry in manifest["nodes"].items()
-    }
+    nodes: dict[str, dict[str, Any]] = {}
+    for kind, entry in manifest["nodes"].items():
+        nodes[kind] = {"num_nodes": entry["num_nodes"], **_under(arrays, entry["folder"], NODE_ARRAYS)}
+        if "columns" in entry:
+            path = root / _inside(root, entry["folder"]) / COLUMNS
+            if verify and _files.checksum(path) != entry["columns"]:
+                raise InputError(f"{path} has changed since it was saved (its checksum differs); restore it.")
+            nodes[kind]["x"] = Columns.open(path)
     edges = {}
     for entry in manifest["relations"]:
         parts = _under(arrays, entry["folder"], EDGE_ARRAYS)
         if "edge_index" not in parts:
             raise InputError(f"{root} has no edges for relation {listing(entry['triple'])}; save the graph again.")
-        edges[tuple(entry["triple"])] = (parts["edge_index"], parts.get("weight"))
+        edges[tuple(entry["triple"])] = parts
     keep = ("target", "num_labels", "label_names", "cutoff")
-    return {"nodes": nodes, "edges": edges, **{name: manifest[name] for name in keep}}
+    periods = decode(Periods, manifest["periods"], "periods") if manifest.get("periods") else None
+    return {"nodes": nodes, "edges": edges, "periods": periods, **{name: manifest[name] for name in keep}}
+
+
+def _inside(root: Path, name: str) -> str:
+    if ".." in Path(name).parts or Path(name).is_absolute():
+        raise InputError(f"{root / MANIFEST} points outside its directory ({name}); it cannot be trusted.")
+    return name
 
 
 def _under(arrays: dict[str, np.ndarray], folder: str, names: tuple[str, ...]) -> dict[str, np.ndarray]:

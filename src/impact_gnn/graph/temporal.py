@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -15,8 +16,10 @@ from impact_gnn import _files, _native, checks
 from impact_gnn._array import smallest_unsigned
 from impact_gnn._codec import encode
 from impact_gnn.checks import InputError, listing
+from impact_gnn.encoding import Columns, Encoder
 from impact_gnn.graph import saved
-from impact_gnn.graph.csr import CSR, build_csr, index_type, merged
+from impact_gnn.graph.csr import CSR, build_csr, earliest, index_type, merged
+from impact_gnn.graph.periods import Periods
 
 Triple: TypeAlias = tuple[str, str, str]
 """A relation's name: source type, relation, target type."""
@@ -33,33 +36,77 @@ class Nodes:
     """The nodes of one type. Anything but the number may be missing; `ids` are the user's own names."""
 
     num_nodes: int
-    x: np.ndarray | None = None
+    features: np.ndarray | Columns | None = None  # numbers, or raw columns
     y: np.ndarray | None = None
     time: np.ndarray | None = None
     ids: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        _show_read_only(self, "x", "y", "time", "ids")
+        _show_read_only(self, "features", "y", "time", "ids")
+
+    @property
+    def x(self) -> np.ndarray | None:
+        """Features as numbers; raw columns are encoded by what is known before the cutoff of the view."""
+        if isinstance(self.features, Columns):
+            return self.features.x if self.num_features else None
+        return self.features
+
+    @property
+    def num_features(self) -> int | None:
+        """How many there are; None without any."""
+        if isinstance(self.features, Columns):
+            return len(self.features.encoder.outputs) or None  # all may be constant
+        return None if self.features is None else self.features.shape[1]
+
+    @property
+    def columns(self) -> Columns | None:
+        """Raw feature columns, where the nodes came with such."""
+        return self.features if isinstance(self.features, Columns) else None
 
     def take(self, keep: np.ndarray) -> Nodes:
         """The nodes at positions `keep`, remembering where they came from in `ids`."""
-        parts = {name: None if (a := getattr(self, name)) is None else a[keep] for name in ("x", "y", "time")}
-        return Nodes(len(keep), ids=keep if self.ids is None else self.ids[keep], **parts)
+        columns = self.columns
+        features = None if self.features is None else columns.take(keep) if columns else self.features[keep]  # type: ignore[index]
+        parts = {name: None if (a := getattr(self, name)) is None else a[keep] for name in ("y", "time")}
+        return Nodes(len(keep), features, ids=keep if self.ids is None else self.ids[keep], **parts)
+
+    def masked(self, cutoff: int) -> Nodes:
+        """The same without labels at or after the cutoff, columns to be encoded by what is older."""
+        if self.time is None:
+            return self
+        y = None if self.y is None else np.where(self.time < cutoff, self.y, -1)
+        columns = self.columns
+        return replace(self, y=y, features=self.features if columns is None else columns.before(self.time < cutoff))
 
 
 @dataclass(frozen=True, eq=False)
 class Relation:
-    """Edges source → target as positions [2, E], with one weight each if `weight` is given."""
+    """Edges source → target as positions [2, E], with one weight and one time each if these are given.
+
+    Without `time` it is not known when edges came: one is taken to be there as soon as both its nodes are.
+    """
 
     edge_index: np.ndarray
     weight: np.ndarray | None = None
+    time: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        _show_read_only(self, "edge_index", "weight")
+        _show_read_only(self, *saved.EDGE_ARRAYS)
 
     @property
     def num_edges(self) -> int:
         return self.edge_index.shape[1]
+
+    def upto(
+        self, t: int, numbers: Sequence[np.ndarray | None], part: slice = slice(None)
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The edges `part` that were there at the end of time `t` with new node `numbers`, and where they are in it."""
+        ends = [row[part] if new is None else new[row[part]] for row, new in zip(self.edge_index, numbers, strict=True)]
+        there = (ends[0] >= 0) & (ends[1] >= 0)
+        if self.time is not None:
+            there &= self.time[part] <= t
+        place = np.flatnonzero(there)
+        return np.stack([ends[0][place], ends[1][place]]), place
 
 
 @dataclass(frozen=True)
@@ -71,11 +118,24 @@ class Summary:
     num_features: int | None
     target: str
     times: list[int]
+    names: list[str]  # of the times
     nodes_per_time: list[int]
     labelled_per_time: list[int]
     label_counts: list[int]
     cutoff: int | None
+    since: str | None = None  # name of the cutoff
     cross_time_share: dict[str, float] = field(default_factory=dict)
+    edge_times: dict[str, tuple[str, str]] = field(default_factory=dict)  # first and last, where edges have times
+
+    @property
+    def undated_edges(self) -> list[str]:
+        """Relations with edges of which it is not known when they came."""
+        return [name for name, count in self.num_edges.items() if count and name not in self.edge_times]
+
+    def name(self, time: int) -> str:
+        """What a person calls a time; nothing where no node has it and times are not just numbers."""
+        plain = self.names[0] == str(self.times[0])
+        return dict(zip(self.times, self.names, strict=True)).get(time, str(time) if plain else "")
 
     def __str__(self) -> str:
         nodes = ", ".join(f"{count:,} {kind}" for kind, count in self.num_nodes.items())
@@ -83,18 +143,22 @@ class Summary:
         for name, count in self.num_edges.items():
             share = self.cross_time_share.get(name)
             across = "" if share is None else f", {share:.1%} of them between different times"
-            lines.append(f"edges     {count:,} {name}{across}")
+            span = self.edge_times.get(name)
+            came = f", made from {span[0]} to {span[1]}" if span else ", without times of their own" if count else ""
+            lines.append(f"edges     {count:,} {name}{across}{came}")
         lines.append(f"features  {'none' if self.num_features is None else self.num_features}")
         labelled, total = sum(self.labelled_per_time), sum(self.nodes_per_time)
         present = sum(count > 0 for count in self.label_counts)
         lines.append(f"labels    {len(self.label_counts)} classes ({present} seen), {labelled:,} of {total:,} nodes")
-        lines.append(f"periods   {len(self.times)}, from {self.times[0]} to {self.times[-1]}")
+        lines.append(f"periods   {len(self.times)}, from {self.names[0]} to {self.names[-1]}")
         if self.cutoff is not None:
-            lines.append(f"cutoff    {self.cutoff} (labels at or after it are hidden)")
-        lines.append(f"{'time':>12} {'nodes':>10} {'labelled':>10}")
-        rows = list(zip(self.times, self.nodes_per_time, self.labelled_per_time, strict=True))
+            lines.append(f"cutoff    {self.since} (labels at or after it are hidden)")
+        width = max(12, *map(len, self.names))
+        lines.append(f"{'time':>{width}} {'nodes':>10} {'labelled':>10}")
+        rows = list(zip(self.names, self.nodes_per_time, self.labelled_per_time, strict=True))
         shown = rows if len(rows) <= 14 else [*rows[:3], None, *rows[-10:]]
-        lines += ["         ..." if row is None else f"{row[0]:>12} {row[1]:>10,} {row[2]:>10,}" for row in shown]
+        dots = " " * (width - 3) + "..."
+        lines += [dots if row is None else f"{row[0]:>{width}} {row[1]:>10,} {row[2]:>10,}" for row in shown]
         return "\n".join(lines)
 
 
@@ -106,14 +170,16 @@ class TemporalGraph:
     `masked(cutoff)`, which does not hold them.
 
     Args:
-        x: Features [N, f], or None.
+        x: Features [N, f], raw `Columns` of a table, or None.
         y: Labels [N], −1 where unknown, or None.
         time: Integer time [N]; any integers, gaps allowed.
         edge_index: Edges source → target [2, E].
         edge_weight: One non-negative weight per edge [E], or None.
+        edge_time: When each edge came [E], in the units of `time`, or None where that is not known.
         num_labels: Number of classes; by default the largest label plus one.
         ids: The user's own node names [N], carried through to predictions.
         label_names: The user's own coding of labels 0, 1, 2, ...
+        periods: How times became whole numbers and what those are called; None for numbers as they are.
 
     Example:
         >>> g = TemporalGraph(x=np.eye(3), y=[0, 1, -1], time=[2019, 2020, 2021], edge_index=[[0, 1], [1, 2]])
@@ -129,6 +195,7 @@ class TemporalGraph:
     num_labels: int
     label_names: Sequence[Any] | None
     cutoff: int | None
+    periods: Periods | None
 
     def __init__(
         self,
@@ -138,14 +205,18 @@ class TemporalGraph:
         time: Any,
         edge_index: Any,
         edge_weight: Any = None,
+        edge_time: Any = None,
         num_labels: int | None = None,
         ids: Any = None,
         label_names: Sequence[Any] | None = None,
+        periods: Periods | None = None,
     ) -> None:
         num_labels = None if num_labels is None else checks.class_count(num_labels)
         nodes = {"node": _checked_nodes("", {"x": x, "y": y, "time": time, "ids": ids}, num_labels)}
-        relations = {HOMOGENEOUS: _checked_relation("edge_index", edge_index, edge_weight, nodes, HOMOGENEOUS)}
-        self._set(nodes, relations, "node", _class_count(nodes["node"], num_labels, label_names), label_names, None)
+        given = {"edge_index": edge_index, "weight": edge_weight, "time": edge_time}
+        relations = {HOMOGENEOUS: _checked_relation("edge_index", given, nodes, HOMOGENEOUS)}
+        count = _class_count(nodes["node"], num_labels, label_names)
+        self._set(nodes, relations, "node", count, label_names, None, periods)
 
     @classmethod
     def hetero(
@@ -156,15 +227,18 @@ class TemporalGraph:
         target: str,
         num_labels: int | None = None,
         label_names: Sequence[Any] | None = None,
+        periods: Periods | None = None,
     ) -> TemporalGraph:
         """A graph of several node types.
 
         Args:
             nodes: For each type a mapping with any of `x`, `y`, `time`, `ids`, `num_nodes`.
-            edges: For each relation (source type, name, target type) its `edge_index`, or (`edge_index`, weight).
+            edges: For each relation (source type, name, target type) its `edge_index`, or (`edge_index`, weight), or
+                a mapping with `edge_index` and any of `weight`, `time`.
             target: The type to classify; it needs a time.
             num_labels: Number of classes of the target type.
             label_names: The user's own coding of labels 0, 1, 2, ...
+            periods: How times became whole numbers; None for numbers as they are.
 
         Example:
             >>> g = TemporalGraph.hetero(
@@ -193,10 +267,12 @@ class TemporalGraph:
                     f"{checks.shown(triple)} does not name a relation; write (source type, name, target type) with "
                     f"types among {listing(list(nodes))}."
                 )
-            edge_index, weight = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
-            relations[triple] = _checked_relation("-".join(triple), edge_index, weight, checked, triple)
+            if not isinstance(given, Mapping):
+                pair = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
+                given = dict(zip(saved.EDGE_ARRAYS, pair, strict=False))
+            relations[triple] = _checked_relation("-".join(triple), given, checked, triple)
         count = _class_count(checked[target], num_labels, label_names)
-        return cls.__new__(cls)._set(checked, relations, target, count, label_names, None)
+        return cls.__new__(cls)._set(checked, relations, target, count, label_names, None, periods)
 
     # -- what is in it -------------------------------------------------------------------------------------
 
@@ -242,6 +318,11 @@ class TemporalGraph:
         """Edge weights of a homogeneous graph [E], or None."""
         return self._only().weight
 
+    @property
+    def edge_time(self) -> np.ndarray | None:
+        """Times of the edges of a homogeneous graph [E], or None where they are not known."""
+        return self._only().time
+
     @cached_property
     def times(self) -> np.ndarray:
         """The sorted distinct times of all types that have one."""
@@ -285,44 +366,76 @@ class TemporalGraph:
         self._csr[relation] = csr
 
     def summary(self) -> Summary:
-        """Sizes, periods, labels per period and the share of edges between different times."""
+        """Sizes, periods, labels per period, the share of edges between different times and when edges came."""
         labels = np.full(self.num_nodes, -1) if self.y is None else self.y
-        cross = {}
+        cross, came = {}, {}
         for triple, relation in self.relations.items():
             source, target = self.nodes[triple[0]].time, self.nodes[triple[2]].time
             if source is not None and target is not None and relation.num_edges:
                 ends = relation.edge_index
                 unequal = [np.count_nonzero(source[ends[0, e]] != target[ends[1, e]]) for e in _native.blocks(ends, 1)]
                 cross["-".join(triple)] = sum(unequal) / relation.num_edges
+            if (when := relation.time) is not None and relation.num_edges:
+                lows, highs = zip(*((when[e].min(), when[e].max()) for e in _native.blocks(when)), strict=True)
+                came["-".join(triple)] = self.name_of(int(min(lows))), self.name_of(int(max(highs)))
         return Summary(
             num_nodes={kind: part.num_nodes for kind, part in self.nodes.items()},
             num_edges={"-".join(triple): part.num_edges for triple, part in self.relations.items()},
-            num_features=None if self.x is None else self.x.shape[1],
+            num_features=self.nodes[self.target].num_features,
             target=self.target,
             times=[int(t) for t in self.times],
+            names=[self.name_of(int(t)) for t in self.times],
             nodes_per_time=[int(n) for n in self.counts],
             labelled_per_time=[int(n) for n in np.bincount(self.period[labels >= 0], minlength=len(self.times))],
             label_counts=[int(n) for n in np.bincount(labels[labels >= 0], minlength=self.num_labels)],
             cutoff=self.cutoff,
+            since=None if self.cutoff is None else self.name_of(self.cutoff),
             cross_time_share=cross,
+            edge_times=came,
         )
+
+    # -- time ----------------------------------------------------------------------------------------------
+
+    def name_of(self, t: int) -> str:
+        """What a person calls a time: "2021-Q3"."""
+        return str(t) if self.periods is None else self.periods.name(t)
+
+    def when(self, value: Any, name: str = "cutoff") -> int:
+        """The time that a whole number, a date or the name of a period means.
+
+        Example:
+            >>> months = Periods("month")
+            >>> g = TemporalGraph(time=[24252, 24258], edge_index=np.zeros((2, 0), int), periods=months)
+            >>> g.when("2021-07-01"), g.when("2021-07"), g.name_of(24258)
+            (24258, 24258, '2021-07')
+        """
+        text = isinstance(value, str) and not value.strip().lstrip("-+").isdigit()
+        # A whole number is a period of the graph if it can be one, otherwise a year, or a time that was put into bins.
+        foreign = isinstance(value, int | float) and not self.times[0] - 1 <= value <= self.times[-1] + 1
+        if self.periods is not None and (text or foreign or isinstance(value, str | date | np.datetime64)):
+            return self.periods.cutoff(value)
+        if text or isinstance(value, date | np.datetime64):
+            such = f"{self.times[0]} to {self.times[-1]}"
+            raise InputError(f"{name}={checks.shown(value)} is no time of this graph, which has numbers: {such}.")
+        return checks.whole_number(name, int(value) if isinstance(value, str) else value)
 
     # -- views ---------------------------------------------------------------------------------------------
 
-    def upto(self, t: int) -> TemporalGraph:
+    def upto(self, t: int | str) -> TemporalGraph:
         """The graph as it was at the end of time `t`, inclusive: nodes up to then and the edges among them.
 
-        Nodes without a time are kept. `ids` holds the nodes' names, or their positions in this graph.
+        Of edges that carry a time, later ones are left out. Nodes without a time are kept, and so are edges without
+        one. `ids` holds the nodes' names, or their positions in this graph.
         """
+        t = self.when(t, "t")
         keep = self.positions_upto(t)
         nodes = {kind: part if (k := keep[kind]) is None else part.take(k) for kind, part in self.nodes.items()}
         relations = {}
         for triple, part in self.relations.items():
             ends = [renumbering(keep[kind], self.nodes[kind].num_nodes) for kind in (triple[0], triple[2])]
-            moved = [row if number is None else number[row] for row, number in zip(part.edge_index, ends, strict=True)]
-            alive = np.flatnonzero((moved[0] >= 0) & (moved[1] >= 0))
-            weight = None if part.weight is None else part.weight[alive]
-            relations[triple] = Relation(np.stack([moved[0][alive], moved[1][alive]]), weight)
+            edge_index, place = part.upto(t, ends)
+            rest = (None if values is None else values[place] for values in (part.weight, part.time))
+            relations[triple] = Relation(edge_index, *rest)
         return self.with_parts(nodes, relations)
 
     def positions_upto(self, t: int) -> dict[str, np.ndarray | None]:
@@ -335,29 +448,25 @@ class TemporalGraph:
             raise InputError(f"there is no node up to time {t}; the first time is {self.times[0]}.")
         return keep
 
-    def masked(self, cutoff: int) -> TemporalGraph:
+    def masked(self, cutoff: int | str) -> TemporalGraph:
         """The view that methods are given: labels at or after `cutoff` are −1 in it and nowhere else to be found.
 
-        Refuses a split that cannot be learned from (one period, no labelled past, no target nodes).
+        Raw columns are encoded by what nodes before the cutoff teach. Refuses a split that cannot be learned from (one
+        period, no labelled past, no target nodes).
         """
-        cutoff = checks.whole_number("cutoff", cutoff)
-        checks.chronology(self.time, self.y, cutoff)
-        nodes = {
-            kind: part
-            if part.y is None or part.time is None
-            else replace(part, y=np.where(part.time < cutoff, part.y, -1))
-            for kind, part in self.nodes.items()
-        }
+        cutoff = self.when(cutoff)
+        checks.chronology(self.time, self.y, cutoff, self.name_of)
+        nodes = {kind: part.masked(cutoff) for kind, part in self.nodes.items()}
         view = self.with_parts(nodes, dict(self.relations), cutoff)
         object.__setattr__(view, "_csr", self._csr)  # the same edges
         return view
 
-    def targets(self, cutoff: int | None = None) -> np.ndarray:
+    def targets(self, cutoff: int | str | None = None) -> np.ndarray:
         """Mask of the nodes to predict: time at or after the cutoff (by default the view's own)."""
         cutoff = self.cutoff if cutoff is None else cutoff
         if cutoff is None:
             raise InputError("this graph has no cutoff; pass one or use masked(cutoff).")
-        return self.time >= checks.whole_number("cutoff", cutoff)
+        return self.time >= self.when(cutoff)
 
     def horizon(self) -> int:
         """Periods that the targets of a view span, as far as the past can be asked the same question.
@@ -394,8 +503,9 @@ class TemporalGraph:
         """The graph with every edge in both directions; between two types, a relation `rev_...` is added.
 
         Args:
-            merge: Keep one edge per ordered pair (weights are added up). Without it an edge that was given in
-                both directions counts twice.
+            merge: Keep one edge per ordered pair. Weights are added up and the earliest time is kept, so call `upto`
+                before where weights of the past matter. Without it an edge that was given in both directions counts
+                twice.
         """
         relations, kept = self.both_ways(), {}
         for triple, part in relations.items():
@@ -403,13 +513,14 @@ class TemporalGraph:
                 continue
             loop = part.edge_index[0] == part.edge_index[1]
             both = np.concatenate([part.edge_index, part.edge_index[::-1, ~loop]], axis=1)
-            weight = None if part.weight is None else np.concatenate([part.weight, part.weight[~loop]])
-            relations[triple] = Relation(both, weight)
+            weight, time = (None if a is None else np.concatenate([a, a[~loop]]) for a in (part.weight, part.time))
+            relations[triple] = Relation(both, weight, time)
             if merge:
                 size = self.nodes[triple[0]].num_nodes
                 csr = kept[triple] = merged(build_csr(both[0], both[1], size, size, weight))
                 target = np.repeat(np.arange(size, dtype=csr.indices.dtype), np.diff(csr.indptr))
-                relations[triple] = Relation(np.stack([csr.indices, target]), csr.weight)
+                time = None if part.time is None else earliest(csr, part.edge_index, part.time)
+                relations[triple] = Relation(np.stack([csr.indices, target]), csr.weight, time)
         out = self.with_parts(dict(self.nodes), relations)
         out._csr.update(kept)
         return out
@@ -423,26 +534,63 @@ class TemporalGraph:
             back = (target, f"rev_{name}", source)
             is_back = name.startswith("rev_") and (target, name[4:], source) in self.relations
             if source != target and back not in self.relations and not is_back:
-                relations[back] = Relation(part.edge_index[::-1], part.weight)
+                relations[back] = replace(part, edge_index=part.edge_index[::-1])
         return relations
 
     def with_parts(
         self, nodes: dict[str, Nodes], relations: dict[Triple, Relation], cutoff: int | None = None
     ) -> TemporalGraph:
         """A graph of parts that were checked before, with the target, classes and (by default) cutoff of this one."""
-        rest = self.target, self.num_labels, self.label_names, self.cutoff if cutoff is None else cutoff
+        rest = self.target, self.num_labels, self.label_names, self.cutoff if cutoff is None else cutoff, self.periods
         return TemporalGraph.__new__(TemporalGraph)._set(nodes, relations, *rest)
 
     def with_features(self, x: Any) -> TemporalGraph:
         """The same graph with other features for the target type, such as precomputed embeddings."""
-        return self._with(replace(self.nodes[self.target], x=checks.features("x", x, self.num_nodes)))
+        return self._with(replace(self.nodes[self.target], features=checks.features("x", x, self.num_nodes)))
+
+    def encoded(self, encoders: Mapping[str, Encoder] | None = None) -> TemporalGraph:
+        """The graph with numbers in the place of raw columns, by encoders fitted elsewhere or the view's own."""
+        if all(part.columns is None for part in self.nodes.values()):
+            return self
+
+        def numbers(kind: str, part: Nodes) -> np.ndarray | None:
+            if part.columns is None or encoders is None:
+                return part.x
+            return encoders[kind].encode(part.columns) if kind in encoders and encoders[kind].parts else None
+
+        return self._same_edges(
+            {kind: replace(part, features=numbers(kind, part)) for kind, part in self.nodes.items()}
+        )
 
     def with_labels(self, y: Any) -> TemporalGraph:
         """The same graph with other labels for the target type, −1 where unknown."""
         return self._with(replace(self.nodes[self.target], y=checks.labels("y", y, self.num_nodes, self.num_labels)))
 
+    def only(self, kinds: Sequence[str], triples: Sequence[Triple]) -> TemporalGraph:
+        """The graph of some of its types and relations, in this order."""
+        nodes = {kind: self.nodes[kind] for kind in kinds}
+        return self.with_parts(nodes, {triple: self.relations[triple] for triple in triples})
+
+    def coded_as(self, names: Sequence[Any]) -> TemporalGraph:
+        """The same graph with labels numbered as in `names`, found by their names; −1 where they are not among them.
+
+        Example:
+            >>> g = TemporalGraph(y=[0, 1, 2], time=[0, 1, 2], edge_index=[[], []], label_names=["a", "b", "c"])
+            >>> g.coded_as(["c", "a"]).y.tolist()
+            [1, -1, 0]
+        """
+        if self.label_names is None or self.y is None:
+            return self
+        known = {class_name(name): place for place, name in enumerate(names)}
+        code = np.array([*(known.get(class_name(name), -1) for name in self.label_names), -1])  # the last is that of −1
+        out = self._with(replace(self.nodes[self.target], y=code[self.y]))
+        out.__dict__.update(num_labels=len(names), label_names=tuple(names))
+        return out
+
     def _with(self, part: Nodes) -> TemporalGraph:
-        nodes = {kind: part if kind == self.target else other for kind, other in self.nodes.items()}
+        return self._same_edges({kind: part if kind == self.target else other for kind, other in self.nodes.items()})
+
+    def _same_edges(self, nodes: dict[str, Nodes]) -> TemporalGraph:
         out = self.with_parts(nodes, dict(self.relations))
         object.__setattr__(out, "_csr", self._csr)  # the same edges
         return out
@@ -451,12 +599,14 @@ class TemporalGraph:
         """Writes the graph as a directory of `.npy` files with a manifest, atomically; `load` maps it back."""
         names = None if self.label_names is None else [encode(name) for name in self.label_names]
         with saved.writing(
-            directory, target=self.target, num_labels=self.num_labels, label_names=names, cutoff=self.cutoff
-        ) as writer:
+            directory, target=self.target, num_labels=self.num_labels, label_names=names, cutoff=self.cutoff,
+            periods=encode(self.periods),
+        ) as writer:  # fmt: skip
             for kind, part in self.nodes.items():
-                writer.nodes(kind, part.num_nodes, {name: getattr(part, name) for name in saved.NODE_ARRAYS})
+                arrays = {"x": None if part.columns else part.x, "y": part.y, "time": part.time, "ids": part.ids}
+                writer.nodes(kind, part.num_nodes, arrays, part.columns)
             for triple, relation in self.relations.items():
-                writer.relation(triple, {"edge_index": relation.edge_index, "weight": relation.weight})
+                writer.relation(triple, {name: getattr(relation, name) for name in saved.EDGE_ARRAYS})
 
     # -- inside --------------------------------------------------------------------------------------------
 
@@ -473,10 +623,10 @@ class TemporalGraph:
             parts += [f"{part.num_edges:,} {'-'.join(triple)}" for triple, part in self.relations.items()]
         else:
             parts = [f"{self.num_nodes:,} nodes", f"{self.edge_index.shape[1]:,} edges"]
-        parts += ["no features" if self.x is None else f"{self.x.shape[1]} features", f"{self.num_labels} classes"]
-        parts.append(f"times {self.times[0]}..{self.times[-1]}")
+        parts += [f"{self.nodes[self.target].num_features or 'no'} features", f"{self.num_labels} classes"]
+        parts.append(f"times {self.name_of(int(self.times[0]))}..{self.name_of(int(self.times[-1]))}")
         if self.cutoff is not None:
-            parts.append(f"cutoff {self.cutoff}")
+            parts.append(f"cutoff {self.name_of(self.cutoff)}")
         return ", ".join(parts)
 
     def relation_name(self, relation: Triple | None) -> Triple:
@@ -501,11 +651,13 @@ class TemporalGraph:
         num_labels: int,
         label_names: Sequence[Any] | None,
         cutoff: int | None,
+        periods: Periods | None,
     ) -> TemporalGraph:
         """Fills a new graph with parts that were checked before."""
         names = None if label_names is None else tuple(label_names)
         self.__dict__.update(nodes=MappingProxyType(nodes), relations=MappingProxyType(relations), target=target)
-        self.__dict__.update(num_labels=num_labels, label_names=names, cutoff=cutoff, _csr={}, _periods={})
+        self.__dict__.update(num_labels=num_labels, label_names=names, cutoff=cutoff, periods=periods)
+        self.__dict__.update(_csr={}, _periods={})
         return self
 
     _csr: dict[Triple, CSR]
@@ -525,7 +677,7 @@ def _checked_nodes(kind: str, given: Mapping[str, Any], num_labels: int | None) 
         if sized is None:
             missing = f"nodes[{kind!r}] has no size; give num_nodes, x or time." if kind else TIME_MISSING
             raise InputError(missing)
-        shape = checks.array(f"{where}{sized}", given[sized]).shape
+        shape = checks.array(f"{where}{sized}", given[sized]).shape if sized != "x" else np.shape(given[sized])
         if not shape:
             raise InputError(f"{where}{sized} is a single value; give one entry per node.")
         count = shape[0]
@@ -542,18 +694,24 @@ def _checked_nodes(kind: str, given: Mapping[str, Any], num_labels: int | None) 
         checks.distinct(f"{where}ids", ids)
     return Nodes(
         count,
-        None if x is None else checks.features(f"{where}x", x, count),
+        x if x is None or isinstance(x, Columns) else checks.features(f"{where}x", x, count),
         None if y is None else checks.labels(f"{where}y", y, count, num_labels),
         None if time is None else checks.node_times(f"{where}time", time, count),
         ids,
     )
 
 
-def _checked_relation(name: str, edge_index: Any, weight: Any, nodes: Mapping[str, Nodes], triple: Triple) -> Relation:
+def _checked_relation(name: str, given: Mapping[str, Any], nodes: Mapping[str, Nodes], triple: Triple) -> Relation:
+    unknown = [entry for entry in given if entry not in saved.EDGE_ARRAYS]
+    if unknown:
+        raise InputError(f"edges of {name} have unknown entries {listing(unknown)}; use {listing(saved.EDGE_ARRAYS)}.")
+    edge_index, weight, time = (given.get(entry) for entry in saved.EDGE_ARRAYS)
     edges = checks.edges(name, edge_index, nodes[triple[0]].num_nodes, nodes[triple[2]].num_nodes)
     if weight is not None:
         weight = checks.edge_weights(f"weight of {name}", weight, edges.shape[1])
-    return Relation(edges, weight)
+    if time is not None:
+        time = checks.edge_times(f"time of {name}", time, edges.shape[1])
+    return Relation(edges, weight, time)
 
 
 def _class_count(nodes: Nodes, num_labels: int | None, label_names: Sequence[Any] | None) -> int:
@@ -573,10 +731,16 @@ def _class_count(nodes: Nodes, num_labels: int | None, label_names: Sequence[Any
     return num_labels
 
 
+def class_name(name: Any) -> str:
+    """A class's name as text: 1, 1.0 and "1" are one class, and so are True and "true"."""
+    text = str(int(name)) if isinstance(name, float) and name.is_integer() else str(name).strip()
+    return text.lower() if text in ("True", "False") else text
+
+
 def _show_read_only(part: object, *names: str) -> None:
     for name in names:
         values = getattr(part, name)
-        if values is not None:
+        if isinstance(values, np.ndarray):
             view = values.view()
             view.flags.writeable = False
             object.__setattr__(part, name, view)
@@ -593,10 +757,11 @@ def renumbering(keep: np.ndarray | None, size: int) -> np.ndarray | None:
 
 def graph_digest(graph: TemporalGraph) -> str:
     """The same text for the same nodes, edges, labels and names, wherever the arrays are."""
-    parts: list[object] = [graph.target, graph.num_labels, graph.label_names, graph.cutoff]
+    parts: list[object] = [graph.target, graph.num_labels, graph.label_names, graph.cutoff, graph.periods]
     for kind, node in graph.nodes.items():
-        parts += [kind, node.num_nodes, node.x, node.y, node.time, node.ids]
+        features = node.columns.digest() if node.columns else node.features
+        parts += [kind, node.num_nodes, features, node.y, node.time, node.ids]
     for triple, relation in graph.relations.items():
         # Edges may be stored with two rows far apart; row by row both are read in order.
-        parts += [triple, *relation.edge_index, relation.weight]
+        parts += [triple, *relation.edge_index, relation.weight, relation.time]
     return _files.digest(*parts)

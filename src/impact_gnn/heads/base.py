@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from impact_gnn.metrics import Scoring
 from impact_gnn.nn import Epoch, HopTask, Split, Task
 
 
@@ -38,6 +39,7 @@ class HeadOptions:
     seed: int = 0
     device: str = "auto"
     curriculum: bool = False
+    scoring: Scoring = field(default_factory=Scoring)
     progress: Callable[[Epoch], None] | None = field(default=None, compare=False)
 
 
@@ -45,7 +47,7 @@ class Head(ABC):
     """Probabilities from the hops of a row.
 
     `fit` with rows to choose by finds out how long to learn (`rounds`: epochs, trees); given `rounds` it learns that
-    long. What was learned goes to disk and back as arrays.
+    long; how long is best the options' `scoring` tells. What was learned goes to disk and back as arrays.
     """
 
     def __init__(self, shape: Shape, options: HeadOptions) -> None:
@@ -62,7 +64,11 @@ class Head(ABC):
 
     @abstractmethod
     def probabilities(self, task: Task, rows: np.ndarray) -> np.ndarray:
-        """[n, num_labels], float32."""
+        """[n, num_labels], float32, as the weights of the rows taught it."""
+
+    def honest(self, task: Task, rows: np.ndarray) -> np.ndarray:
+        """As `probabilities`, whatever the rows of a class counted."""
+        return self.options.scoring.honest(self.probabilities(task, rows))
 
     @abstractmethod
     def arrays(self) -> dict[str, np.ndarray]:

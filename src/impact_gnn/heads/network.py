@@ -104,6 +104,9 @@ class NetworkHead(Head):
         with _suitable_threads(rows * self.options.hidden):
             result = fit(self._build, task, label, split, training, sample_weight=weight)
         self.model, self.rounds, self.valid_score = result.model, result.best_epoch, result.valid_score
+        scoring = self.options.scoring
+        if len(split.valid) and not scoring.counts_hits:  # without the trace of the log-loss
+            self.valid_score = scoring.score(self.honest(task, split.valid), label[split.valid])
 
     def probabilities(self, task: Task, rows: np.ndarray) -> np.ndarray:
         assert self.model is not None
@@ -141,6 +144,7 @@ class NetworkHead(Head):
             epochs=epochs, lr=options.lr, weight_decay=options.weight_decay, batch_size=batch, seed=options.seed,
             patience=max(PATIENCE, epochs // 12), device=options.device, progress=options.progress,
             curriculum=Curriculum(epochs=max(1, epochs // 4)) if options.curriculum else None,
+            scoring=options.scoring,
         )  # fmt: skip
 
 

@@ -24,7 +24,7 @@ class PriorHead(Head):
         self.share = (count / count.sum()).astype(np.float32)
         self.rounds = 1
         if len(split.valid):
-            self.valid_score = float((label[split.valid] == self.share.argmax()).mean())
+            self.valid_score = self.options.scoring.score(self.honest(task, split.valid), label[split.valid])
 
     def probabilities(self, task: Task, rows: np.ndarray) -> np.ndarray:
         return np.tile(self.share, (len(rows), 1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import lightgbm
@@ -29,7 +30,7 @@ def rounds_of(rows: int, columns: float, num_labels: int) -> int:
 
 
 class TreesHead(Head):
-    """Gradient boosting; the number of trees is chosen by log-loss on the rows to choose by.
+    """Gradient boosting; the number of trees is chosen on the rows to choose by, for accuracy by log-loss.
 
     A tree per class and round is grown, so with many classes and rows there are fewer rounds, each learning faster.
     The model is kept as LightGBM's own text: no pickle.
@@ -52,11 +53,18 @@ class TreesHead(Head):
             self.booster = lightgbm.train(options, data, self.rounds)
             return
         valid = lightgbm.Dataset(matrix(task, chosen_by), label[chosen_by], reference=data)
-        stop = lightgbm.early_stopping(PATIENCE, verbose=False)
-        self.booster = lightgbm.train(options, data, most, valid_sets=[valid], callbacks=[stop])
+        stop, scoring = lightgbm.early_stopping(PATIENCE, verbose=False), self.options.scoring
+        by = replace(scoring, metric="log-loss") if scoring.metric == "accuracy" else scoring
+
+        def judged(said: np.ndarray, data: lightgbm.Dataset) -> tuple[str, float, bool]:
+            return by.metric, by.finer(by.honest(said), label[chosen_by]), True
+
+        known = by.metric == "log-loss" and not by.balanced  # to LightGBM itself
+        how: dict[str, Any] = {} if known else {"feval": judged}
+        options |= {} if known else {"metric": "None"}
+        self.booster = lightgbm.train(options, data, most, valid_sets=[valid], callbacks=[stop], **how)
         self.rounds = max(self.booster.best_iteration, 1)
-        guess = self.probabilities(task, chosen_by).argmax(1)
-        self.valid_score = float((guess == label[chosen_by]).mean())
+        self.valid_score = scoring.score(self.honest(task, chosen_by), label[chosen_by])
 
     def probabilities(self, task: Task, rows: np.ndarray) -> np.ndarray:
         assert self.booster is not None

@@ -21,7 +21,7 @@ from impact_gnn.pipeline import Ensemble, Inputs
 from impact_gnn.report.summary import Predictions
 
 PLACES = ("", "second_", "third_")
-"""Prefix of the columns of the most probable label and of the runners-up."""
+"""Prefix of the columns of the predicted label and of the runners-up."""
 
 
 def write_predictions(
@@ -29,39 +29,49 @@ def write_predictions(
     model: Ensemble,
     path: Path,
     *,
-    cutoff: int | None = None,
+    cutoff: int | str | None = None,
     inputs: dict[bool, Inputs] | None = None,
     engine: Engine | None = None,
     checks: Sequence[FoldCheck] = (),
 ) -> Predictions:
     """Writes one row per target node and says what they are like.
 
-    Columns: `id`, `time`, `label`, `probability`, then `second_label`, `second_probability`, `third_...` as far as
-    there are classes, and `set`: the labels that hold the truth with the probability stated in the summary, joined by
-    "|". Labels and ids are in the user's own coding. `checks` of a back-test give the accuracy to expect.
+    Columns: `id`, `time` (the period's name), `label`, `probability`, then `second_label`, `second_probability`,
+    `third_...` as far as there are classes, the most probable of the others first, and `set`: the labels that hold the
+    truth with the probability stated in the summary, joined by "|". Labels and ids are in the user's own coding.
+    `checks` of a back-test give the accuracy to expect.
     """
     if path.suffix not in (".csv", ".parquet"):
         raise InputError(f"{path.name} should end in .csv or .parquet.")
     probability = model.predict_proba(graph, cutoff=cutoff, inputs=inputs, engine=engine)
     rows = model.targets(graph, cutoff=cutoff)
-    names = np.arange(probability.shape[1]) if model.fitted.label_names is None else model.fitted.label_names
-    coded = np.array(names)
-    order = np.argsort(-probability, axis=1, kind="stable")
-    columns: dict[str, Any] = {"id": graph.ids[rows], "time": graph.time[rows]}
+    names = model.fitted.schema.label_names
+    coded = np.arange(probability.shape[1]) if names is None else np.array(names)
+    label, row = model.calibration.labels(probability, model.prior), np.arange(len(rows))
+    confidence, first = probability[row, label], probability.copy()
+    first[row, label] = np.inf
+    order = np.argsort(-first, axis=1, kind="stable")
+    columns: dict[str, Any] = {"id": graph.ids[rows], "time": _times(graph)[rows]}
     for place, prefix in enumerate(PLACES[: probability.shape[1]]):
         best = order[:, place]
         columns[f"{prefix}label"] = coded[best]
-        columns[f"{prefix}probability"] = probability[np.arange(len(rows)), best].astype(np.float64).round(6)
-    inside = model.calibration.sets(probability)
+        columns[f"{prefix}probability"] = probability[row, best].astype(np.float64).round(6)
+    inside = model.calibration.sets(probability, label)
     texts = np.array([str(name) for name in coded.tolist()])
     columns["set"] = ["|".join(texts[best[chosen[best]]]) for best, chosen in zip(order, inside, strict=True)]
     write = pyarrow.csv.write_csv if path.suffix == ".csv" else pyarrow.parquet.write_table
     with _files.atomic_file(path) as temporary:
         write(pa.table(columns), temporary)
-    counts = np.bincount(order[:, 0], minlength=probability.shape[1])
+    counts = np.bincount(label, minlength=probability.shape[1])
     shares = {str(name): int(count) for name, count in zip(coded.tolist(), counts, strict=True)}
-    confidence = probability.max(1)
     histogram = np.histogram(confidence, bins=10, range=(0, 1))[0].tolist()
     expected = forecast(checks, float(confidence.mean()), len(rows))
     sets = model.calibration.coverage, float(inside.sum(1).mean())
     return Predictions(path.name, len(rows), shares, float(confidence.mean()), histogram, expected, *sets)
+
+
+def _times(graph: TemporalGraph) -> np.ndarray:
+    """For every node its time as a person calls it."""
+    if graph.periods is None:
+        return graph.time
+    return np.array([graph.name_of(int(t)) for t in graph.times])[graph.period]

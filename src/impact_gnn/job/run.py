@@ -38,13 +38,15 @@ def run(
     graph: TemporalGraph,
     out: str | Path,
     *,
-    cutoff: int | None = None,
+    cutoff: int | str | None = None,
     model: str = "auto",
     candidates: Sequence[str | Method | Candidate] | None = None,
     effort: str = "normal",
     folds: int | None = None,
     seeds: int | None = None,
     budget: float | None = None,
+    metric: str = "accuracy",
+    class_weight: str | None = None,
     hops: int = 2,
     undirected: bool = True,
     seed: int = 0,
@@ -62,13 +64,16 @@ def run(
     Args:
         graph: The graph.
         out: Directory for `summary.json`, the predictions, `report.html` and `model/`; new, empty or of this run.
-        cutoff: Labels are known before it; by default the graph tells.
+        cutoff: Labels are known before it, a time or a date; by default the graph tells.
         model: Of candidates that name none: "auto" (SIGN), or a name of `pipeline.MODELS`.
         candidates: What to back-test, such as "pmp+labels" or "trees:labels"; by default the search looks for it.
         effort: "quick", "normal" or "thorough": how much work the search may do, the same on every machine.
         folds: Past windows to predict in the back-test; by default the effort's.
         seeds: Seeds that every chosen candidate is fitted with in the end; by default the effort's.
         budget: Seconds after which the search begins no further fit, whatever the effort; None for no bound.
+        metric: What is chosen by and labels suit: "accuracy", "macro-f1", "balanced-accuracy", "log-loss" or
+            "average-precision" (of two classes, the rarer one's).
+        class_weight: "balanced" to let all classes count the same in training.
         hops: Steps along the edges.
         undirected: Let messages run in both directions of every edge.
         seed: Seed of everything random.
@@ -85,15 +90,18 @@ def run(
     for name, value in (("hops", hops), ("folds", folds), ("seeds", seeds)):
         if value is not None and value < 1:
             raise InputError(f"{name}={value} must be at least 1.")
-    cutoff = graph.infer_cutoff() if cutoff is None else checks.whole_number("cutoff", cutoff)
+    cutoff = graph.infer_cutoff() if cutoff is None else graph.when(cutoff)
     view = graph.masked(cutoff)
     assert view.y is not None
     if seeds is None:  # on a large graph seeds differ little, and a blend averages anyway
         seeds = EFFORTS[effort].seeds if (view.y >= 0).sum() <= SMALL else 1
     methods = None if candidates is None else tuple(map(Candidate.of, candidates))
-    bounds = effort, folds, seeds, budget, hops, undirected, seed, table, embedding
+    bounds = effort, folds, seeds, budget, metric, class_weight, hops, undirected, seed, table, embedding
     options = RunOptions(cutoff, model_for(model), methods, *bounds)
-    pipeline = Pipeline(options.model, cutoff=cutoff, hops=hops, undirected=undirected, seed=seed)
+    pipeline = Pipeline(
+        options.model, cutoff=cutoff, hops=hops, undirected=undirected, seed=seed, metric=metric,
+        class_weight=class_weight,
+    )  # fmt: skip
     with Store.open(Path(out) / "work", {"graph": graph_digest(view), **encode(options)}, within=Path(out)) as store:
         return _Run(view, Path(out), options, pipeline, engine or Memory(), watched(progress), store).summary(command)
 
@@ -159,7 +167,7 @@ class _Run:
                 advice=advice, store=self.store, progress=self.watcher,
             )  # fmt: skip
         except TooShort:
-            return Backtest.nothing(options.effort)
+            return Backtest.nothing(options.effort, options.metric)
 
     def fit(self, tested: Backtest, engine: Engine) -> list[Fit]:
         """Every member with every seed on all labels; seeds of a member share its weight."""

@@ -19,6 +19,7 @@ from torch.nn.functional import cross_entropy
 
 from impact_gnn import _files, checks
 from impact_gnn.checks import InputError
+from impact_gnn.metrics import Scoring
 from impact_gnn.nn import checkpoint
 from impact_gnn.nn.curriculum import Curriculum
 from impact_gnn.nn.tasks import HopTask, Split, Task
@@ -57,6 +58,7 @@ class Training:
         precision: "float32", or "mixed": bfloat16 where the device knows it to be safe.
         refit: Train anew on all labelled rows, for as many epochs as were chosen.
         curriculum: Easy rows first; None for all rows from the beginning.
+        scoring: By which the best epoch is chosen.
         checkpoint: File to resume from if it exists and to write to; None for none.
         checkpoint_every: Epochs between two writings.
     """
@@ -71,6 +73,7 @@ class Training:
     precision: str = "float32"
     refit: bool = False
     curriculum: Curriculum | None = None
+    scoring: Scoring = field(default_factory=Scoring)
     checkpoint: Path | None = None
     checkpoint_every: int = 10
     progress: Callable[[Epoch], None] | None = field(default=None, compare=False)
@@ -239,7 +242,11 @@ class _Run:
         logits = _evaluated(self.model, self.task, self.valid_rows, VIEW)
         if not bool(torch.isfinite(logits).all()):
             raise Diverged(f"the logits are not finite after epoch {epoch}; lower lr ({self.training.lr:g}).")
-        return float((logits.argmax(1) == self.labels[self.valid_rows]).float().mean())
+        truth, scoring = self.labels[self.valid_rows], self.training.scoring
+        if scoring.counts_hits:  # the device can say it by itself
+            return float((logits.argmax(1) == truth).float().mean())
+        said = torch.softmax(logits.float(), dim=1).cpu().numpy()
+        return scoring.finer(scoring.honest(said), truth.cpu().numpy())
 
     def fingerprint(self) -> str:
         """What must be the same for a checkpoint to be resumed."""

@@ -11,7 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import minimize_scalar
 
+from impact_gnn.metrics import METRICS, Scoring, tilted
+
 STRENGTHS = (0.0, 0.5, 1.0)  # of the correction for shifted class shares, from which one is chosen
+TILTS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of labels towards rare classes, likewise
 EM_STEPS = 50
 BINS = 15
 COVERAGE = 0.9
@@ -26,16 +29,24 @@ class Calibration:
     shift: float = 0.0  # strength of the correction for class shares, 0 for none
     threshold: float = 0.0  # labels at least as probable form the set; 0 puts all labels into it
     coverage: float = COVERAGE  # share of truths that sets are to hold
+    tilt: float = 0.0  # of labels towards rare classes, where the metric asks for it
 
     def apply(self, probability: np.ndarray, prior: np.ndarray) -> np.ndarray:
         """Calibrated probabilities of rows that are predicted together; `prior` are the shares learned from."""
         scaled = tempered(probability, self.temperature)
         return scaled if self.shift == 0 else shifted(scaled, prior, self.shift)
 
-    def sets(self, probability: np.ndarray) -> np.ndarray:
-        """Which labels are in the prediction set of every row [n, num_labels], the most probable one always."""
+    def labels(self, probability: np.ndarray, prior: np.ndarray) -> np.ndarray:
+        """The predicted label of every row: the most probable one, or, tilted, that of the greatest p / prior^tilt."""
+        return tilted(probability, prior, self.tilt).argmax(1)
+
+    def sets(self, probability: np.ndarray, label: np.ndarray | None = None) -> np.ndarray:
+        """Which labels are in the prediction set of every row [n, num_labels], the predicted one always.
+
+        `label` are the predicted ones, by default the most probable.
+        """
         inside = probability >= self.threshold
-        inside[np.arange(len(inside)), probability.argmax(1)] = True
+        inside[np.arange(len(inside)), probability.argmax(1) if label is None else label] = True
         return inside
 
 
@@ -76,8 +87,8 @@ def shifted(probability: np.ndarray, prior: np.ndarray, strength: float = 1.0) -
     return out / np.maximum(out.sum(1, keepdims=True), TINY)
 
 
-def learned(folds: Sequence[Walked], *, coverage: float = COVERAGE) -> Calibration:
-    """The calibration with the best log-loss on walk-forward predictions.
+def learned(folds: Sequence[Walked], *, metric: str = "accuracy", coverage: float = COVERAGE) -> Calibration:
+    """The calibration with the best log-loss on walk-forward predictions, and labels with the best score.
 
     The correction for class shares is taken only where it helps in every fold: on one of two it may be chance.
     """
@@ -91,17 +102,18 @@ def learned(folds: Sequence[Walked], *, coverage: float = COVERAGE) -> Calibrati
         if all(now < before for now, before in zip(losses, plain, strict=True)) and _mean(losses, folds) < best_loss:
             best, best_loss = one, _mean(losses, folds)
     calibrated = [best.apply(fold.probability, fold.prior) for fold in folds]
-    return Calibration(best.temperature, best.shift, _threshold(calibrated, folds, coverage), coverage)
+    threshold, tilt = _threshold(calibrated, folds, coverage), _tilt(calibrated, folds, metric)
+    return Calibration(best.temperature, best.shift, threshold, coverage, tilt)
 
 
-def calibration_error(probability: np.ndarray, truth: np.ndarray) -> float:
+def calibration_error(probability: np.ndarray, truth: np.ndarray, label: np.ndarray | None = None) -> float:
     """Expected calibration error: |confidence − accuracy| averaged over bins of the confidence.
 
     Example:
         >>> calibration_error(np.array([[0.8, 0.2]] * 5), np.array([0, 0, 0, 0, 1])).__round__(6)
         0.0
     """
-    return float(sum(row.share * abs(row.confidence - row.accuracy) for row in reliability(probability, truth)))
+    return float(sum(row.share * abs(row.confidence - row.accuracy) for row in reliability(probability, truth, label)))
 
 
 @dataclass(frozen=True)
@@ -113,9 +125,12 @@ class Bin:
     accuracy: float
 
 
-def reliability(probability: np.ndarray, truth: np.ndarray, bins: int = BINS) -> list[Bin]:
-    """Equal bins of the confidence that have any predictions."""
-    confidence, right = probability.max(1), probability.argmax(1) == truth
+def reliability(
+    probability: np.ndarray, truth: np.ndarray, label: np.ndarray | None = None, bins: int = BINS
+) -> list[Bin]:
+    """Equal bins of the confidence that have any predictions; `label` are those, by default the most probable."""
+    label = probability.argmax(1) if label is None else label
+    confidence, right = probability[np.arange(len(label)), label], label == truth
     place = np.minimum((confidence * bins).astype(int), bins - 1)
     inside = [place == k for k in range(bins)]
     return [
@@ -137,6 +152,16 @@ def _threshold(calibrated: Sequence[np.ndarray], folds: Sequence[Walked], covera
     order = np.argsort(score)
     below = np.cumsum(weight[order]) / weight.sum()
     return float(score[order][min(int(np.searchsorted(below, 1 - coverage)), len(score) - 1)])
+
+
+def _tilt(calibrated: Sequence[np.ndarray], folds: Sequence[Walked], metric: str) -> float:
+    """The tilt with the best score, the least of equals."""
+    if METRICS[metric].tilt == 0:
+        return 0.0
+    pairs = [(p, Scoring(metric, tuple(fold.prior)), fold) for p, fold in zip(calibrated, folds, strict=True)]
+    weights = [fold.weight for fold in folds]
+    scores = [np.average([how.score(p, fold.truth, tilt) for p, how, fold in pairs], weights=weights) for tilt in TILTS]
+    return TILTS[int(np.argmax(scores))]
 
 
 def _loss(probability: np.ndarray, truth: np.ndarray) -> float:

@@ -18,9 +18,10 @@ from impact_gnn.pipeline.calibration import Calibration
 from impact_gnn.pipeline.inputs import Inputs
 from impact_gnn.pipeline.method import Candidate
 from impact_gnn.pipeline.pipeline import Fitted, Pipeline
+from impact_gnn.pipeline.schema import Schema
 
 FORMAT = "impact-gnn ensemble"
-VERSION = 1
+VERSION = 2
 ENSEMBLE = "ensemble.json"
 
 
@@ -88,32 +89,34 @@ class Ensemble:
         return fitted
 
     def predict_proba(
-        self, graph: TemporalGraph, *, cutoff: int | None = None, inputs: dict[bool, Inputs] | None = None,
+        self, graph: TemporalGraph, *, cutoff: int | str | None = None, inputs: dict[bool, Inputs] | None = None,
         engine: Engine | None = None,
     ) -> np.ndarray:  # fmt: skip
         """Calibrated probabilities [n, num_labels] of the target nodes, in the order of `targets(graph)`.
 
         `inputs` are those that the fits left behind (`Pipeline.shared_inputs`), by default none.
         """
-        at = self.fitted.cutoff if cutoff is None else cutoff
-        kept = {} if inputs is None else inputs
+        at = self.fitted.cutoff if cutoff is None else graph.when(cutoff)
+        if not inputs:
+            graph, inputs = self.fitted.schema.adapted(graph), {}
         total = np.zeros((len(self.targets(graph, cutoff=cutoff)), self.fitted.num_labels))
         for pipeline, weight in zip(self.pipelines, self.weights, strict=True):
-            shown = pipeline.shared_inputs(kept, graph.masked(at), engine)
+            shown = pipeline.shared_inputs(inputs, graph.masked(at), engine)
             total += weight * pipeline.predict_proba(graph, cutoff=at, inputs=shown)
         return self.calibration.apply(total, self.prior)
 
-    def predict(self, graph: TemporalGraph, *, cutoff: int | None = None) -> np.ndarray:
-        """The most probable label (0, 1, 2, ...) of every target node."""
-        return self.predict_proba(graph, cutoff=cutoff).argmax(1)
+    def predict(self, graph: TemporalGraph, *, cutoff: int | str | None = None) -> np.ndarray:
+        """The label (0, 1, 2, ...) of every target node that suits the metric: for accuracy the most probable one."""
+        return self.calibration.labels(self.predict_proba(graph, cutoff=cutoff), self.prior)
 
-    def targets(self, graph: TemporalGraph, *, cutoff: int | None = None) -> np.ndarray:
+    def targets(self, graph: TemporalGraph, *, cutoff: int | str | None = None) -> np.ndarray:
         """Positions of the nodes to predict: time at or after the cutoff."""
         return self.pipelines[0].targets(graph, cutoff=cutoff)
 
-    def stale(self, graph: TemporalGraph) -> str | None:
-        """A sentence if the graph has periods that the fit had not seen, otherwise None."""
-        return self.pipelines[0].stale(graph)
+    def notes(self, graph: TemporalGraph) -> list[str]:
+        """What a person should know before predicting: periods, columns and classes that the fit had not seen."""
+        stale = self.pipelines[0].stale(graph)
+        return [*([] if stale is None else [stale]), *self.fitted.schema.notes(graph)]
 
     def save(self, directory: str | Path) -> None:
         """Writes a folder per pipeline and the rest as JSON, atomically; `load` gives the same predictions."""
@@ -123,7 +126,8 @@ class Ensemble:
         }  # fmt: skip
         with _files.atomic_directory(Path(directory), may_replace=_is_saved) as temporary:
             for place, pipeline in enumerate(self.pipelines):
-                pipeline.save(temporary / f"member-{place}")
+                pipeline.save(temporary / f"member-{place}", schema=False)
+            self.fitted.schema.save(temporary)
             _files.write_json(temporary / ENSEMBLE, content)
 
     @classmethod
@@ -133,14 +137,16 @@ class Ensemble:
         if not (root / ENSEMBLE).exists():
             pipeline = Pipeline.load(root)
             assert pipeline.fitted is not None
-            return cls([pipeline], [1.0], Calibration(), np.ones(pipeline.fitted.num_labels))
+            scoring = pipeline.fitted.scoring
+            return cls([pipeline], [1.0], Calibration(tilt=scoring.rule.tilt), np.array(scoring.prior))
         content = _files.read_json(root / ENSEMBLE)
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             raise InputError(f"{root} does not hold a model; give the model/ directory of a run.")
         if content.get("version") != VERSION:
             raise InputError(f"{root} has format version {content.get('version')!r}, this release reads {VERSION}.")
         weights = decode(list[float], content.get("weights"), "weights")
-        pipelines = [Pipeline.load(root / f"member-{place}") for place in range(len(weights))]
+        schema = Schema.load(root)
+        pipelines = [Pipeline.load(root / f"member-{place}", schema=schema) for place in range(len(weights))]
         calibration = decode(Calibration, content.get("calibration"), "calibration")
         return cls(pipelines, weights, calibration, np.array(decode(list[float], content.get("prior"), "prior")))
 

@@ -14,6 +14,7 @@ from impact_gnn.alignment.pny import refuse_unless_fits
 from impact_gnn.checks import InputError
 from impact_gnn.engines.base import FEW, Engine, MadeHop, as_hop, selected_hop
 from impact_gnn.engines.memory import Memory
+from impact_gnn.engines.operator import Operator
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.pipeline.aligned import NEEDS_EVERYBODY, aligned
 from impact_gnn.pipeline.method import Method
@@ -57,7 +58,8 @@ class Inputs:
         view = self.view
         if view.cutoff is None or view.y is None:
             raise InputError("inputs need a view that hides the labels to predict; pass graph.masked(cutoff).")
-        graph = self.engine.graph(view, undirected=self.undirected)
+        # Whatever is looked at later, as it was at some time or with fewer labels, is encoded in one way.
+        graph = self.engine.graph(view.encoded(), undirected=self.undirected)
         if all(part.x is None for part in graph.nodes.values()):
             graph = graph.with_features(degrees(view))
         object.__setattr__(self, "graph", graph)
@@ -147,10 +149,10 @@ class Inputs:
             return []
 
         def repeated(last: int | None, wanted: np.ndarray) -> list[Any]:
-            assert self.graph.x is not None  # paths begin at types with features
-            operator = self._operator(method, last)
-            part = None if len(wanted) == self.graph.num_nodes else wanted
-            hops = self.engine.hops([operator] * self.hops, self.graph.x, rows=part, dtype=np.float32)
+            then, position, operator = self._operator(self.graph, method, last, wanted)
+            part = None if len(position) == then.num_nodes else position
+            assert then.x is not None  # paths begin at types with features
+            hops = self.engine.hops([operator] * self.hops, then.x, rows=part, dtype=np.float32)
             return hops if part is None else [*(selected_hop(hop, part) for hop in hops[:-1]), hops[-1]]
 
         def along_metapaths(last: int | None, wanted: np.ndarray) -> list[Any]:
@@ -189,8 +191,9 @@ class Inputs:
             return label if last is None else np.where(view.period.astype(np.int64) < last - back, label, -1)
 
         def repeated(last: int | None, wanted: np.ndarray) -> list[Any]:
-            operator = self._operator(method, last)
-            return repeated_label_hops(operator, length, known(last), count, self.engine, rows=wanted)
+            then, position, operator = self._operator(view.with_labels(known(last)), method, last, wanted)
+            assert then.y is not None
+            return repeated_label_hops(operator, length, then.y, count, self.engine, rows=position)
 
         def along_metapaths(last: int | None, wanted: np.ndarray) -> list[Any]:
             then, position = self._as_of(view.with_labels(known(last)), last, wanted)
@@ -207,15 +210,23 @@ class Inputs:
         """Whether hops are one operation again and again, which engines do best."""
         return not self.graph.is_hetero and not method.ends
 
-    def _operator(self, method: Method, last: int | None) -> Any:
-        table = method.weighting if last is None else snapshot_table(self.graph, method.weighting, last)
-        return self.engine.operator(self.graph, own_relation(self.graph), weighting=table)
+    def _operator(
+        self, graph: TemporalGraph, method: Method, last: int | None, wanted: np.ndarray
+    ) -> tuple[TemporalGraph, np.ndarray, Operator]:
+        """The operation of a homogeneous graph as it was in period `last`, after what `_as_of` gives."""
+        table: str | np.ndarray = method.weighting
+        if last is not None and self.view.edge_time is None:  # edges came with their nodes: a table can hide them
+            table, last = snapshot_table(graph, method.weighting, last), None
+        then, position = self._as_of(graph, last, wanted)
+        return then, position, self.engine.operator(then, own_relation(then), weighting=table)
 
     def _as_of(self, graph: TemporalGraph, last: int | None, wanted: np.ndarray) -> tuple[TemporalGraph, np.ndarray]:
         """The graph as it was in period `last`, and where the nodes `wanted` are in it."""
         if last is None:
             return graph, wanted
-        then = self.engine.graph(graph, upto=int(graph.times[last]))
+        # From the edges as they were given: one that several were merged into weighs what it weighs today.
+        given = graph.with_parts(dict(graph.nodes), dict(self.view.relations))
+        then = self.engine.graph(given, upto=int(graph.times[last]), undirected=self.undirected)
         # Earlier nodes keep their order, so a node's new position is the number of kept ones before it.
         return then, (np.cumsum(graph.period <= last) - 1)[wanted]
 

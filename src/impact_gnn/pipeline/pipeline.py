@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +20,20 @@ from impact_gnn.engines.base import Engine, mapped_hop, position_blocks, time_ta
 from impact_gnn.engines.memory import Memory
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.heads import HEADS, SPATIAL, Head, HeadOptions, NetworkHead, Shape, make_head
+from impact_gnn.metrics import METRICS, Scoring
 from impact_gnn.nn import Epoch, GraphTask, HopTask, Propagation, Split, Task, align_layer, split_rows
 from impact_gnn.pipeline.inputs import Inputs
 from impact_gnn.pipeline.method import Method
+from impact_gnn.pipeline.schema import Schema
 from impact_gnn.propagation.hops import own_relation
 from impact_gnn.propagation.smoothing import CHOICES, Smoothing, correct_and_smooth, ways
 from impact_gnn.statistics import Scale
 
 FORMAT = "impact-gnn pipeline"
-VERSION = 2
+VERSION = 3
 
 CHOOSING = 0.1  # share of the labels to choose by
+CLASS_WEIGHTS = ("balanced",)
 MODELS = HEADS
 """What turns hops into probabilities, by name."""
 
@@ -44,13 +47,17 @@ class Fitted:
     smoothing: Smoothing | None
     cutoff: int
     t_max: int
-    label_names: tuple[Any, ...] | None
+    schema: Schema
     rounds: int
     valid_score: float
 
     @property
     def num_labels(self) -> int:
         return self.head.shape.num_labels
+
+    @property
+    def scoring(self) -> Scoring:
+        return self.head.options.scoring
 
 
 class Pipeline:
@@ -73,6 +80,9 @@ class Pipeline:
         weight_decay: Weight decay.
         half_life: With "recency", labels this much older than the newest count half; in units of time.
         refit: Train on all labelled periods in the end, the one chosen by included.
+        metric: What epochs, trees and smoothing are chosen by, and labels suit: a name of `METRICS`.
+        class_weight: "balanced" to let all classes count the same in training; probabilities still follow their
+            true shares. None to let all labels count the same.
         seed: Seed of everything random.
         device: "auto", "cpu", "cuda" or "mps".
 
@@ -88,7 +98,7 @@ class Pipeline:
         self,
         model: str = "sign",
         method: str | Method = "plain",
-        cutoff: int | None = None,
+        cutoff: int | str | None = None,
         *,
         hops: int = 2,
         undirected: bool = True,
@@ -99,6 +109,8 @@ class Pipeline:
         weight_decay: float = 5e-4,
         half_life: float | None = None,
         refit: bool = True,
+        metric: str = "accuracy",
+        class_weight: str | None = None,
         seed: int = 0,
         device: str = "auto",
     ) -> None:
@@ -114,6 +126,8 @@ class Pipeline:
         self.weight_decay = weight_decay
         self.half_life = half_life
         self.refit = refit
+        self.metric = checks.choice("metric", metric, METRICS)
+        self.class_weight = class_weight and checks.choice("class_weight", class_weight, CLASS_WEIGHTS)
         self.seed = seed
         self.device = device
         self.fitted: Fitted | None = None
@@ -140,7 +154,7 @@ class Pipeline:
             engine: Where to propagate.
             progress: Called after every epoch.
         """
-        cutoff = graph.infer_cutoff() if self.cutoff is None else self.cutoff
+        cutoff = graph.infer_cutoff() if self.cutoff is None else graph.when(self.cutoff)
         view = graph.masked(cutoff)
         assert view.y is not None
         inputs = self.inputs(view, engine) if inputs is None else inputs
@@ -148,6 +162,10 @@ class Pipeline:
         label, time = view.y[rows], view.time[rows]
         labelled = np.unique(time[label >= 0])
         weight = self._recency(time, label) if self.method.recency else None
+        prior = np.bincount(label[label >= 0], minlength=view.num_labels) / (label >= 0).sum()
+        scoring = Scoring(self.metric, tuple(prior.tolist()), self.class_weight == "balanced")
+        if scoring.balanced:
+            weight = scoring.weights(label) * (1 if weight is None else weight)
         rounds, valid_score, smoothing = None, math.nan, None
         if len(labelled) > 1:
             chosen_rows = split_rows(view, valid=_choosing(time[label >= 0]))
@@ -155,7 +173,7 @@ class Pipeline:
             # Rows to choose by must look like targets, so inputs are made as if their labels were unknown.
             before = int(view.time[chosen_rows.valid].min())
             task, scales = self._task(inputs, before, split.train)
-            head = self._head(task, inputs, before, progress)
+            head = self._head(task, inputs, before, scoring, progress)
             head.fit(task, label, split, weight=weight)
             rounds, valid_score = head.rounds, head.valid_score
             if self.method.smooth:
@@ -165,15 +183,14 @@ class Pipeline:
         if self.refit or len(labelled) == 1:
             everything = Split(np.flatnonzero(label >= 0), np.empty(0, np.int64))
             task, scales = self._task(inputs, cutoff, everything.train)
-            head = self._head(task, inputs, cutoff, progress)
+            head = self._head(task, inputs, cutoff, scoring, progress)
             head.fit(task, label, everything, weight=weight, rounds=rounds)
-        names = None if graph.label_names is None else tuple(graph.label_names)
-        done = head.rounds if rounds is None else rounds
-        self.fitted = Fitted(head, scales, smoothing, cutoff, int(view.times[-1]), names, done, valid_score)
+        done, schema = head.rounds if rounds is None else rounds, Schema.of(inputs.view)
+        self.fitted = Fitted(head, scales, smoothing, cutoff, int(view.times[-1]), schema, done, valid_score)
         return self
 
     def predict_proba(
-        self, graph: TemporalGraph, *, cutoff: int | None = None, inputs: Inputs | None = None,
+        self, graph: TemporalGraph, *, cutoff: int | str | None = None, inputs: Inputs | None = None,
         engine: Engine | None = None, smooth: bool = True,
     ) -> np.ndarray:  # fmt: skip
         """Probabilities [n, num_labels] of the target nodes, in the order of `targets(graph)`.
@@ -183,52 +200,57 @@ class Pipeline:
         with "smooth" would say without it.
         """
         fitted = self._fitted()
-        at = fitted.cutoff if cutoff is None else cutoff
-        if graph.num_labels > fitted.num_labels:
-            raise InputError(
-                f"the graph has {graph.num_labels} classes, the model was fitted with {fitted.num_labels}; fit again."
-            )
-        view = graph.masked(at)
-        inputs = self.inputs(view, engine) if inputs is None else inputs
+        at = self._at(graph, cutoff)
+        if inputs is None:
+            inputs = self.inputs(fitted.schema.adapted(graph).masked(at), engine)
         task = self._shown(inputs, at, fitted.scales, fitted.head.shape)
         self._align(fitted.head, inputs, at)
         targets = np.searchsorted(self._rows(inputs), self.targets(graph, cutoff=at))
         if fitted.smoothing is None or not smooth:
-            return fitted.head.probabilities(task, targets)
+            return fitted.head.honest(task, targets)
         return self._smoothed(fitted.head, task, inputs, at, [fitted.smoothing], targets)[0]
 
-    def predict(self, graph: TemporalGraph, *, cutoff: int | None = None) -> np.ndarray:
-        """The most probable label (0, 1, 2, ...) of every target node."""
-        return self.predict_proba(graph, cutoff=cutoff).argmax(1)
+    def predict(self, graph: TemporalGraph, *, cutoff: int | str | None = None) -> np.ndarray:
+        """The label (0, 1, 2, ...) of every target node that suits the metric: for accuracy the most probable one."""
+        return self._fitted().scoring.labels(self.predict_proba(graph, cutoff=cutoff))
 
-    def score(self, graph: TemporalGraph, *, cutoff: int | None = None) -> float:
-        """Accuracy on the target nodes whose true label the graph holds."""
+    def score(self, graph: TemporalGraph, *, cutoff: int | str | None = None, metric: str = "accuracy") -> float:
+        """Accuracy, or another metric (higher is better), on the target nodes whose true label the graph holds."""
         rows = self.targets(graph, cutoff=cutoff)
-        truth = np.full(len(rows), -1) if graph.y is None else graph.y[rows]
+        label = self._fitted().schema.coded(graph).y
+        truth = np.full(len(rows), -1) if label is None else label[rows]
         if not (truth >= 0).any():
             raise InputError("no target node has a label in this graph, so there is nothing to score against.")
         known = truth >= 0
-        return float((self.predict(graph, cutoff=cutoff)[known] == truth[known]).mean())
+        said, scoring = self.predict_proba(graph, cutoff=cutoff)[known], self._fitted().scoring
+        return replace(scoring, metric=metric).score(said, truth[known], scoring.rule.tilt)
 
-    def targets(self, graph: TemporalGraph, *, cutoff: int | None = None) -> np.ndarray:
+    def targets(self, graph: TemporalGraph, *, cutoff: int | str | None = None) -> np.ndarray:
         """Positions of the nodes to predict: time at or after the cutoff."""
-        at = self._fitted().cutoff if cutoff is None else cutoff
-        return np.flatnonzero(graph.time >= at)
+        return np.flatnonzero(graph.time >= self._at(graph, cutoff))
+
+    def _at(self, graph: TemporalGraph, cutoff: int | str | None) -> int:
+        return self._fitted().cutoff if cutoff is None else graph.when(cutoff)
 
     def stale(self, graph: TemporalGraph) -> str | None:
         """A sentence if the graph has periods that the fit had not seen, otherwise None."""
         newer = graph.times[graph.times > self._fitted().t_max]
         if len(newer) == 0:
             return None
+        names, until = [graph.name_of(int(t)) for t in newer], graph.name_of(self._fitted().t_max)
+        count = "1 period is" if len(newer) == 1 else f"{len(newer)} periods are"
         return (
-            f"{len(newer)} periods ({checks.listing([int(t) for t in newer])}) are newer than the fit, which knew time "
-            f"up to {self._fitted().t_max}; the choice of method was made without them, so back-test again."
+            f"{count} newer than the fit, which knew time up to {until}: {checks.listing(names)}; the choice of "
+            f"method was made without them, so back-test again."
         )
 
     # -- disk ------------------------------------------------------------------------------------------------
 
-    def save(self, directory: str | Path) -> None:
-        """Writes weights (safetensors) and everything else (JSON), atomically; `load` gives the same predictions."""
+    def save(self, directory: str | Path, *, schema: bool = True) -> None:
+        """Writes weights (safetensors) and everything else (JSON), atomically; `load` gives the same predictions.
+
+        An ensemble keeps one `schema` for all its pipelines.
+        """
         fitted = self._fitted()
         arrays = {f"model.{name}": value for name, value in fitted.head.arrays().items()}
         for k, scale in enumerate(fitted.scales):
@@ -238,12 +260,12 @@ class Pipeline:
             "version": VERSION,
             "impact_gnn": __version__,
             "torch": torch.__version__,
-            "params": self.get_params(),
+            "params": self.get_params() | {"cutoff": fitted.cutoff},
             "shape": encode(fitted.head.shape),
+            "scoring": encode(fitted.scoring),
             "smoothing": encode(fitted.smoothing),
             "cutoff": fitted.cutoff,
             "t_max": fitted.t_max,
-            "label_names": None if fitted.label_names is None else [encode(name) for name in fitted.label_names],
             "rounds": fitted.rounds,
             "valid_score": None if math.isnan(fitted.valid_score) else fitted.valid_score,
         }
@@ -251,10 +273,12 @@ class Pipeline:
             weights = temporary / "weights.safetensors"
             safetensors.numpy.save_file({name: np.ascontiguousarray(a) for name, a in arrays.items()}, weights)
             _files.write_json(temporary / "pipeline.json", content | {"sha256": _files.checksum(weights)})
+            if schema:
+                fitted.schema.save(temporary)
 
     @classmethod
-    def load(cls, directory: str | Path) -> Pipeline:
-        """The pipeline that `save` wrote."""
+    def load(cls, directory: str | Path, *, schema: Schema | None = None) -> Pipeline:
+        """The pipeline that `save` wrote, with a schema that was kept elsewhere."""
         root = Path(directory)
         if (root / "ensemble.json").is_file():
             raise InputError(f"{root} holds an ensemble; use Ensemble.load, or Pipeline.load of a member in it.")
@@ -268,17 +292,17 @@ class Pipeline:
             raise InputError(f"{weights} is missing or has changed since it was saved; restore it or fit again.")
         arrays = safetensors.numpy.load_file(weights)
         made = cls(**content["params"])
-        head = made._made(decode(Shape, content["shape"], "shape"))
+        scoring = decode(Scoring, content["scoring"], "scoring")
+        head = made._made(decode(Shape, content["shape"], "shape"), scoring)
         prefix = "model."
         head.restore({name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)})
         count = sum(name.endswith(".mean") and name.startswith("scale.") for name in arrays)
         scales = [Scale(arrays[f"scale.{k}.mean"], arrays[f"scale.{k}.std"]) for k in range(count)]
         smoothing = None if content["smoothing"] is None else decode(Smoothing, content["smoothing"], "smoothing")
-        names = content["label_names"]
         score = math.nan if content["valid_score"] is None else content["valid_score"]
         head.rounds = content["rounds"]
         made.fitted = Fitted(
-            head, scales, smoothing, content["cutoff"], content["t_max"], None if names is None else tuple(names),
+            head, scales, smoothing, content["cutoff"], content["t_max"], schema or Schema.load(root),
             content["rounds"], score,
         )  # fmt: skip
         return made
@@ -288,7 +312,7 @@ class Pipeline:
     def inputs(self, graph: TemporalGraph, engine: Engine | None = None) -> Inputs:
         """The hops of a graph as this pipeline makes them; may be shared by pipelines that differ in method only."""
         if graph.cutoff is None:
-            graph = graph.masked(graph.infer_cutoff() if self.cutoff is None else self.cutoff)
+            graph = graph.masked(graph.infer_cutoff() if self.cutoff is None else graph.when(self.cutoff))
         return Inputs(
             graph, hops=self.hops, undirected=self.undirected, engine=Memory() if engine is None else engine,
             squashed=self.model == "rphgnn", seed=self.seed,
@@ -314,16 +338,18 @@ class Pipeline:
         """The nodes that a row of the task stands for."""
         return np.arange(inputs.graph.num_nodes) if self.model in SPATIAL else inputs.rows
 
-    def _made(self, shape: Shape, progress: Callable[[Epoch], None] | None = None) -> Head:
+    def _made(self, shape: Shape, scoring: Scoring, progress: Callable[[Epoch], None] | None = None) -> Head:
         options = HeadOptions(
             self.hidden, self.dropout, self.epochs, self.lr, self.weight_decay, self.seed, self.device,
-            self.method.curriculum, progress,
+            self.method.curriculum, scoring, progress,
         )  # fmt: skip
         return make_head(self.model, shape, options)
 
-    def _head(self, task: Task, inputs: Inputs, cutoff: int, progress: Callable[[Epoch], None] | None) -> Head:
+    def _head(
+        self, task: Task, inputs: Inputs, cutoff: int, scoring: Scoring, progress: Callable[[Epoch], None] | None
+    ) -> Head:
         groups = [1] if self.model in SPATIAL else inputs.groups(self.method)
-        head = self._made(Shape(*_widths(task), inputs.view.num_labels, groups), progress)
+        head = self._made(Shape(*_widths(task), inputs.view.num_labels, groups), scoring, progress)
         self._align(head, inputs, cutoff)
         return head
 
@@ -373,12 +399,13 @@ class Pipeline:
     def _chosen_smoothing(
         self, head: Head, task: Task, inputs: Inputs, cutoff: int, valid: np.ndarray, label: np.ndarray
     ) -> tuple[Smoothing, float]:
-        """The smoothing with the best log-loss on the rows to choose by, and its accuracy there."""
+        """The smoothing with the best log-loss, or score, on the rows to choose by, and its score there."""
         tried = self._smoothed(head, task, inputs, cutoff, CHOICES, valid)
-        place = np.arange(len(valid)), label[valid]
-        loss = [-np.log(np.maximum(one[place], 1e-6)).mean() for one in tried]
-        best = int(np.argmin(loss))
-        return CHOICES[best], float((tried[best].argmax(1) == label[valid]).mean())
+        place, scoring = (np.arange(len(valid)), label[valid]), head.options.scoring
+        scores = [scoring.score(one, label[valid]) for one in tried]
+        logs = [np.log(np.maximum(one[place], 1e-6)).mean() for one in tried]
+        best = int(np.argmax(logs if scoring.rule.by_log_loss else scores))
+        return CHOICES[best], scores[best]
 
     def _smoothed(
         self, head: Head, task: Task, inputs: Inputs, cutoff: int, choices: Sequence[Smoothing], wanted: np.ndarray
@@ -388,7 +415,7 @@ class Pipeline:
         assert graph.y is not None
         along = ways(graph, self.method.weighting, inputs.engine)
         base = np.zeros((graph.num_nodes, head.shape.num_labels), np.float32)
-        base[rows] = head.probabilities(task, np.arange(len(rows)))
+        base[rows] = head.honest(task, np.arange(len(rows)))
         return [one[rows[wanted]] for one in correct_and_smooth(base, graph.y, along, choices, inputs.engine)]
 
     def _recency(self, time: np.ndarray, label: np.ndarray) -> np.ndarray:

@@ -21,10 +21,23 @@ from impact_gnn.diagnostics.feature_drift import FeatureDrift
 from impact_gnn.diagnostics.feature_map import FeatureMap
 from impact_gnn.diagnostics.label_mix import LabelMix
 from impact_gnn.graph import Summary
+from impact_gnn.metrics import Metric
 from impact_gnn.pipeline.calibration import BINS
 from impact_gnn.report import svg
 from impact_gnn.report.numbers import named, number, percent, whole
-from impact_gnn.report.svg import FAINT, INK, PALETTE, VARIABLES, from_zero, in_percent, line, over_time, ramp
+from impact_gnn.report.svg import (
+    FAINT,
+    INK,
+    PALETTE,
+    VARIABLES,
+    Called,
+    from_zero,
+    in_percent,
+    line,
+    over_time,
+    ramp,
+    short,
+)  # fmt: skip
 
 # Nodes in the map (more would only hide each other), periods (the last ones) and ticks of the stacked plots.
 MOST_DOTS, MOST_PERIODS, MOST_TICKS = 900, 200, 8
@@ -76,7 +89,7 @@ def key(name: str, colour: str, mark: str = "line") -> dict[str, str]:
     return {"name": name, "colour": VARIABLES.get(colour, colour), "mark": mark}
 
 
-def forest(rows: Sequence[Trial]) -> Figure | None:
+def forest(rows: Sequence[Trial], metric: Metric) -> Figure | None:
     """Differences to plain with intervals, of every candidate that has one, the first on top."""
     known = [(row, row.difference) for row in rows if row.difference is not None]
     if not known:
@@ -109,7 +122,7 @@ def forest(rows: Sequence[Trial]) -> Figure | None:
         ax.grid(axis="y", visible=False)
         ax.spines["left"].set_visible(False)
         ax.xaxis.set_major_locator(MaxNLocator(6))
-        ax.set_xlabel("points of accuracy above plain")
+        ax.set_xlabel(f"{metric.unit} better than plain")
     return figure
 
 
@@ -118,8 +131,8 @@ def periods(graph: Summary, cutoff: int) -> Figure:
     keys = key("nodes", FAINT, "area"), key("label known", PALETTE[0], "area")
     caption = "Nodes of every period. The dotted line is the cutoff: labels from there on were not read."
     with drawn("Nodes and known labels by period", caption, keys) as (figure, ax):
-        _columns(ax, graph.times, [(array(graph.nodes_per_time), FAINT, 0.35)])
-        _columns(ax, graph.times, [(array(graph.labelled_per_time), PALETTE[0], 0.85)])
+        _columns(ax, graph.names, [(array(graph.nodes_per_time), FAINT, 0.35)])
+        _columns(ax, graph.names, [(array(graph.labelled_per_time), PALETTE[0], 0.85)])
         ax.axvline(float(np.searchsorted(graph.times, cutoff)), color=INK, linewidth=1.2, linestyle=":")
         from_zero(ax)
         ax.grid(axis="x", visible=False)
@@ -127,19 +140,20 @@ def periods(graph: Summary, cutoff: int) -> Figure:
     return figure
 
 
-def _columns(ax: Axes, times: Sequence[int], stacked: Sequence[tuple[np.ndarray, str, float]]) -> None:
+def _columns(ax: Axes, names: Sequence[str], stacked: Sequence[tuple[np.ndarray, str, float]]) -> None:
     """A column for every period side by side; what is stacked comes with colour and strength."""
-    bottom = np.zeros(len(times) + 1)
+    bottom = np.zeros(len(names) + 1)
     for height, colour, alpha in stacked:
         top = bottom + np.append(height, height[-1])
         ax.fill_between(np.arange(len(top)), bottom, top, step="post", color=colour, alpha=alpha, linewidth=0)
         bottom = top
-    shown = np.arange(0, len(times), -(-len(times) // MOST_TICKS))
-    ax.set_xticks(shown + 0.5, [str(times[int(k)]) for k in shown])
-    ax.set(xlim=(0, len(times)), xlabel="period")
+    most = MOST_TICKS if max(map(len, names)) <= 5 else MOST_TICKS // 2
+    shown = np.arange(0, len(names), -(-len(names) // most))
+    ax.set_xticks(shown + 0.5, [short(names[int(k)]) for k in shown])
+    ax.set(xlim=(0, len(names)), xlabel="period")
 
 
-def label_mix(finding: LabelMix, labels: Labels) -> list[Figure]:
+def label_mix(finding: LabelMix, labels: Labels, called: Called) -> list[Figure]:
     """The mix of labels by period, and how far each period's is from the past."""
     rest, mix = labels.order[len(PALETTE) :], array(finding.mix)[-MOST_PERIODS:]
     shares = [(mix[:, one], colour, 0.85) for one, colour in labels.coloured]
@@ -149,7 +163,7 @@ def label_mix(finding: LabelMix, labels: Labels) -> list[Figure]:
         keys.append(key(labels.name(rest[0]) if len(rest) == 1 else f"{len(rest)} other labels", FAINT, "area"))
     title, caption = "Share of every label by period", "Known labels of every period that has some."
     with drawn(title, caption, keys) as (figure, ax):
-        _columns(ax, finding.times[-MOST_PERIODS:], shares)
+        _columns(ax, [called(time) for time in finding.times[-MOST_PERIODS:]], shares)
         in_percent(ax)
         ax.set(ylim=(0, 1), ylabel="share of known labels")
         ax.grid(visible=False)
@@ -161,13 +175,13 @@ def label_mix(finding: LabelMix, labels: Labels) -> list[Figure]:
         with drawn(title, caption, change) as (figure, ax):
             ax.fill_between(finding.times[1:], finding.noise, color=FAINT, alpha=0.25, linewidth=0)
             ax.plot(finding.times[1:], finding.to_past, color=PALETTE[0], **line(len(finding.to_past)))
-            over_time(ax, "labels that changed")
+            over_time(ax, "labels that changed", called=called)
             in_percent(ax)
         out.append(figure)
     return out
 
 
-def feature_drift(finding: FeatureDrift, cutoff: int) -> list[Figure]:
+def feature_drift(finding: FeatureDrift, cutoff: int, called: Called) -> list[Figure]:
     """Drift of classes by period, and of all nodes into the target periods."""
     if not finding.times:
         return []
@@ -179,7 +193,7 @@ def feature_drift(finding: FeatureDrift, cutoff: int) -> list[Figure]:
         ax.plot(all_times[later], array(finding.all_drift)[later], color=PALETTE[1], dashes=DASHES[1], linewidth=1.4)
         ax.plot(finding.times, array(finding.drift), color=PALETTE[0], **line(len(finding.times)))
         ax.axvline(cutoff, color=FAINT, linewidth=1, linestyle=":")
-        over_time(ax, "in distances between classes")
+        over_time(ax, "in distances between classes", called=called)
     return [figure]
 
 
@@ -230,14 +244,14 @@ def by_offset(steps: np.ndarray, *tables: np.ndarray) -> tuple[np.ndarray, list[
     return offset, [mean / max(float(mean.max()), 1e-300) for mean in means]
 
 
-def pair_curves(finding: Separability, labels: Labels) -> list[Figure]:
+def pair_curves(finding: Separability, labels: Labels, called: Called) -> list[Figure]:
     """The paper's figure for the strongest pairs of labels: a curve per own time, early blue, late orange."""
     out = []
     for curve in finding.curves:
         step = array(curve.neighbour_times)[None, :] - array(curve.own_times)[:, None]
         share = array(curve.share)
         pair = f"{labels.name(curve.label)} ← {labels.name(curve.neighbour)}"
-        span = key(str(curve.own_times[0]), ramp(0)), key(str(curve.own_times[-1]), ramp(1))
+        span = key(called(curve.own_times[0]), ramp(0)), key(called(curve.own_times[-1]), ramp(1))
         title, caption = "Where the neighbours of a label are in time", f"{pair} ({whole(curve.edges)} edges)"
         with drawn(title, caption, span, width=172, height=150) as (figure, ax):
             for row in range(len(step)):
@@ -251,7 +265,7 @@ def pair_curves(finding: Separability, labels: Labels) -> list[Figure]:
     return out
 
 
-def shift(measured: MessageShift) -> list[Figure]:
+def shift(measured: MessageShift, called: Called) -> list[Figure]:
     """A panel per correction: shift by period, plain faint, corrected in colour, above what sampling alone gives."""
     times, plain = measured.times, measured.methods["plain"]
     top = 1.08 * max(max(values) for values in (measured.noise, *(one.sliced for one in measured.methods.values())))
@@ -269,7 +283,7 @@ def shift(measured: MessageShift) -> list[Figure]:
             ax.fill_between(times, measured.noise, color=FAINT, alpha=0.25, linewidth=0)
             ax.plot(times, plain.sliced, color=INK, linewidth=1.2, dashes=DASHES[1], marker=mark, markersize=4)
             ax.plot(times, one.sliced, color=PALETTE[0], linewidth=1.8, marker=mark, markersize=4)
-            over_time(ax, "", "", across=4, up=4, top=top)
+            over_time(ax, "", "", across=4, up=4, top=top, called=called)
         out.append(figure)
     return out
 

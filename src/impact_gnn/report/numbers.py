@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from impact_gnn.metrics import Metric
+
 NONE = "–"  # stands where there is no number
 
 
@@ -28,6 +30,11 @@ def points(value: float | None) -> str:
         return NONE
     rounded = round(100 * value, 1)
     return "0.0" if rounded == 0 else f"{rounded:+.1f}".replace("-", "−")
+
+
+def measured(value: float | None, metric: Metric) -> str:
+    """A score of a metric: a share, or a loss."""
+    return percent(value) if metric.share else number(value)
 
 
 def duration(seconds: float) -> str:

@@ -27,7 +27,7 @@ ASSUMPTIONS = (
     "How often labels connect depends on the distance in time only.",
     "Connections of all labels fade in the same way.",
 )
-FILTERS = ("number", "whole", "percent", "points", "duration", "named")
+FILTERS = ("number", "whole", "percent", "points", "measured", "duration", "named")
 
 
 def write_report(summary: RunSummary, path: Path) -> None:
@@ -49,9 +49,10 @@ def render(summary: RunSummary) -> str:
     first = leading(first, MOST_ROWS)
     rest = [row for row in tested.rows if row not in first]
     counts = sorted(summary.predictions.labels.items(), key=lambda pair: -pair[1])
+    called = summary.graph.name
     drawn = [
-        figures.label_mix(diagnosis.label_mix, labels),
-        figures.feature_drift(diagnosis.feature_drift, diagnosis.cutoff),
+        figures.label_mix(diagnosis.label_mix, labels, called),
+        figures.feature_drift(diagnosis.feature_drift, diagnosis.cutoff, called),
         figures.separability(diagnosis.separability),
         figures.decay(diagnosis.decay, diagnosis.separability),
     ]
@@ -61,14 +62,14 @@ def render(summary: RunSummary) -> str:
         "words": words,
         "first": first,
         "rest": rest,
-        "forest": figures.forest(first),
-        "forest_rest": figures.forest(rest),
+        "forest": figures.forest(first, summary.metric),
+        "forest_rest": figures.forest(rest, summary.metric),
         "newest": list(zip(tested.folds, fold_weights(len(tested.folds)).tolist(), strict=True))[::-1],
         "trusted": [figures.reliability(tested.checks), figures.aging(tested.aging, _aged(summary))],
         "periods": figures.periods(summary.graph, summary.cutoff),
         "findings": list(zip(diagnosis.findings, ASSUMPTIONS, _extras(diagnosis), drawn, strict=True)),
-        "pairs": figures.pair_curves(diagnosis.separability, labels),
-        "shift_panels": [] if shift is None else figures.shift(shift),
+        "pairs": figures.pair_curves(diagnosis.separability, labels, called),
+        "shift_panels": [] if shift is None else figures.shift(shift, called),
         "feature_map": None if picture is None else figures.feature_map(picture, labels),
         "label_rows": (counts[:MOST_LABELS], counts[MOST_LABELS:]),
         "histogram": figures.histogram(summary.predictions.histogram),
@@ -80,7 +81,7 @@ def render(summary: RunSummary) -> str:
 def _aged(summary: RunSummary) -> str:
     """What the curve of accuracy against lag was measured on."""
     known = np.flatnonzero(summary.graph.labelled_per_time)
-    until = summary.graph.times[max(known[-1] - max((one.lag for one in summary.backtest.aging), default=0), 0)]
+    until = summary.graph.names[max(known[-1] - max((one.lag for one in summary.backtest.aging), default=0), 0)]
     rest = "" if len(summary.choice.members) == 1 else " It is the first member of the choice by itself."
     return f"One model ({summary.choice.candidates[0]}), trained up to {until}, scored 1, 2, ... periods later.{rest}"
 

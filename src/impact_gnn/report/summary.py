@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,10 +12,11 @@ from impact_gnn.backtesting import Advice, Backtest
 from impact_gnn.checks import InputError
 from impact_gnn.diagnostics import Diagnosis
 from impact_gnn.graph import Summary
+from impact_gnn.metrics import METRICS, Metric
 from impact_gnn.pipeline import Candidate, Choice
 from impact_gnn.statistics import Estimate
 
-SCHEMA = 2  # number of the form of `summary.json`; another form gets another number
+SCHEMA = 3  # number of the form of `summary.json`; another form gets another number
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,8 @@ class RunOptions:
     folds: int
     seeds: int
     budget: float | None
+    metric: str
+    class_weight: str | None
     hops: int
     undirected: bool
     seed: int
@@ -37,7 +41,7 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class Fit:
-    """A fitted member: epochs or trees, and its accuracy on the last labelled periods before it was trained on them."""
+    """A fitted member: epochs or trees, and its score on the last labelled periods before it was trained on them."""
 
     candidate: Candidate
     weight: float
@@ -88,8 +92,23 @@ class RunSummary:
         return self.backtest.choice
 
     @property
+    def metric(self) -> Metric:
+        return METRICS[self.options.metric]
+
+    @property
     def cutoff(self) -> int:
         return self.options.cutoff
+
+    @property
+    def since(self) -> str:
+        """The cutoff as a person calls it."""
+        return self.graph.since or str(self.cutoff)
+
+    def _repr_html_(self) -> str:
+        """The report, for notebooks; in a frame, so that its style and theirs do not meet."""
+        from impact_gnn.report.page import render  # the page is made of summaries
+
+        return f'<iframe srcdoc="{html.escape(render(self))}" style="width: 100%; height: 60em; border: 0"></iframe>'
 
 
 def write_summary(summary: RunSummary, path: Path) -> None:

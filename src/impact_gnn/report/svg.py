@@ -9,8 +9,8 @@ import contextlib
 import html
 import io
 import re
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
 
 import matplotlib as mpl
 from markupsafe import Markup
@@ -38,6 +38,9 @@ STYLE: Any = {
 STEPS = [1, 2, 2.5, 5, 10]  # distances of ticks
 NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 RAMP = LinearSegmentedColormap.from_list("early to late", ["#3b78d8", "#a65fb5", "#e0812c"])
+
+Called: TypeAlias = Callable[[int], str]
+"""What a person calls a time."""
 
 
 @contextlib.contextmanager
@@ -86,13 +89,23 @@ def ramp(position: float) -> str:
 
 
 def over_time(
-    ax: Axes, ylabel: str = "", xlabel: str = "period", *, across: int = 6, up: int = 5, top: float | None = None
-) -> None:
-    """Times on the x axis, whole numbers written out; the y axis begins at zero."""
+    ax: Axes, ylabel: str = "", xlabel: str = "period", *, across: int = 6, up: int = 5, top: float | None = None,
+    called: Called | None = None,
+) -> None:  # fmt: skip
+    """Times on the x axis, whole numbers written out or `called` by their names; the y axis begins at zero."""
+    low, high = (round(end) for end in ax.get_xlim())
+    wide = called is not None and max(len(short(called(end))) for end in (low, high)) > 5
     ax.ticklabel_format(axis="x", useOffset=False, style="plain")
-    ax.xaxis.set_major_locator(MaxNLocator(across, steps=STEPS, integer=True))
+    ax.xaxis.set_major_locator(MaxNLocator(across // 2 if wide else across, steps=STEPS, integer=True))
+    if called is not None:
+        ax.xaxis.set_major_formatter(FuncFormatter(lambda time, _: short(called(round(time)))))
     ax.set(xlabel=xlabel, ylabel=ylabel)
     from_zero(ax, top, up)
+
+
+def short(name: str) -> str:
+    """The name of a period for a tick: that of a bin is where it begins."""
+    return name.removesuffix("..").split("T")[0]
 
 
 def from_zero(ax: Axes, top: float | None = None, ticks: int = 5) -> None:

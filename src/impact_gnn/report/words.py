@@ -8,8 +8,10 @@ from impact_gnn.backtesting import PLAIN, Backtest, FoldCheck, Reason
 from impact_gnn.backtesting.ensemble import START
 from impact_gnn.backtesting.forecast import USUAL
 from impact_gnn.diagnostics import MessageShift
+from impact_gnn.graph import Summary
+from impact_gnn.metrics import Metric
 from impact_gnn.pipeline import Choice, Member
-from impact_gnn.report.numbers import counted, listed, named, number, percent, points, whole
+from impact_gnn.report.numbers import counted, listed, measured, named, number, percent, points, whole
 from impact_gnn.report.summary import RunSummary
 
 KEPT = Choice.single(PLAIN)  # no correction, and no other model
@@ -58,7 +60,7 @@ def headline(summary: RunSummary) -> list[tuple[str, str]]:
     result = summary.predictions
     most = max(result.labels, key=lambda name: result.labels[name])
     predicted = (
-        f"{counted(result.count, 'node')} at or after {summary.cutoff}, in {result.file}; "
+        f"{counted(result.count, 'node')} at or after {summary.since}, in {result.file}; "
         f"most often {named(most)} ({percent(result.labels[most] / result.count, 0)})."
     )
     tested = summary.backtest
@@ -67,7 +69,11 @@ def headline(summary: RunSummary) -> list[tuple[str, str]]:
         between = f"between {percent(right.low, 0)} and {percent(right.high, 0)}"
         other = "" if summary.choice == KEPT else f" (plain: {percent(tested.over('plain'))})"
         sure = f"{percent(right.value)} are expected to be right, {between}. "
-        sure += f"In the back-test on {listed(tested.folds)}, {percent(tested.over('accuracy'))} were{other}. Sets of "
+        sure += f"In the back-test on {listed(tested.folds)}, {percent(tested.over('accuracy'))} were{other}"
+        if (metric := summary.metric).title != "accuracy":
+            other = "" if summary.choice == KEPT else f" (plain: {measured(tested.over('plain_score'), metric)})"
+            sure += f", with a {metric.title} of {measured(tested.over('score'), metric)}{other}"
+        sure += ". Sets of "
         sure += f"{number(result.set_size, 1)} labels on average hold the truth for {percent(result.coverage, 0)}."
     return [("Chosen", chosen), ("Predicted", predicted), ("How sure", sure)]
 
@@ -96,32 +102,37 @@ def choice(summary: RunSummary) -> list[str]:
     if (gain := decision.gain) is None:
         why = " before the budget was spent" if decision.reason is Reason.OUT_OF_TIME else ""
         return [f"Nothing beside plain was tried on every window{why}, so plain stays, whatever the table shows."]
-    interval = f"{points(gain.value)} points, between {points(gain.low)} and {points(gain.high)}"
+    metric, hits = summary.metric, summary.metric.title == "accuracy"
+    interval = f"{points(gain.value)} {metric.unit}, between {points(gain.low)} and {points(gain.high)}"
+    by = "log-loss" if metric.by_log_loss else metric.title
     left = "for each window the blend was made anew from the others"
     if len(tested.folds) == 1:
         left = "there is one window only, so each half of its nodes was predicted by the blend that the other half made"
     how = (
-        f"The blend starts from the mean of the best by log-loss, at most {START} that are nearly as good as the best "
-        "one; then, one at a time, whichever lowered the log-loss of the mean most was drawn, a few times at most. A "
+        f"The blend starts from the mean of the best by {by}, at most {START} that are nearly as good as the best "
+        f"one; then, one at a time, whichever improved the {by} of the mean most was drawn, a few times at most. A "
         "window counts half as much as the next newer one. "
         f"What this gains was measured on windows left out: {left}. What to try was found with all windows, so that "
         "the best may still look a little better than it is."
     )
     if decision.reason is Reason.NONE_BETTER:
-        kept = "On those, nothing had a smaller log-loss than plain, so plain is kept."
-        return [how, f"{kept} The accuracy of the best other, {decision.rival}, differs from plain's by {interval}."]
+        kept = f"On those, nothing had a better {by} than plain, so plain is kept."
+        rival = f"The {metric.title} of the best other, {decision.rival},"
+        return [how, f"{kept} {rival} differs from plain's by {interval}."]
     what = str(summary.choice) if len(summary.choice.members) == 1 else "this blend"
     if gain.value <= 0:
         sure = f"We use {what} for its probabilities, whose log-loss on windows left out was smaller than plain's. "
         sure += f"It is not more often right: the difference to plain is {interval}."
     elif gain.low <= 0:
-        sure = f"We use {what}; the gain over plain is likely {interval}. What was seen is a smaller log-loss on "
-        sure += "windows left out; that it is also more often right is not certain."
+        seen = (
+            "What was seen is a smaller log-loss on windows left out; that it is also more often right is not certain."
+        )
+        sure = f"We use {what}; the gain over plain is likely {interval}. {seen if hits else 'It is not certain.'}"
     else:
         sure = f"We use {what}; the gain over plain is {interval}: above zero with its whole interval."
-    better = [(name, one.accuracy - one.plain) for name, one in checked(tested)]
+    better = [(name, metric.shown(one.score - one.plain_score)) for name, one in checked(tested)]
     shown = listed([f"{name}: {points(value)}" for name, value in better], 8)
-    sure += f" It was more often right in {sum(value > 0 for _, value in better)} of {len(better)}, newest first"
+    sure += f" It {improved(metric)} in {sum(value > 0 for _, value in better)} of {len(better)}, newest first"
     out = [how, f"{sure} ({shown})."]
     methods, first = summary.advice.methods, summary.choice.candidates[0].method
     if first in methods:
@@ -129,6 +140,11 @@ def choice(summary: RunSummary) -> list[str]:
         before = f"The diagnosis, made before anything was trained, had put {first} at place {place + 1}"
         out.append(f"{before} of {len(methods)}: {summary.advice.candidates[place].reason}.")
     return out
+
+
+def improved(metric: Metric) -> str:
+    """What a better choice did."""
+    return "was more often right" if metric.title == "accuracy" else f"had a better {metric.title}"
 
 
 def trust(summary: RunSummary) -> list[str]:
@@ -139,14 +155,17 @@ def trust(summary: RunSummary) -> list[str]:
     held = sorted(one.coverage for one in tested.checks)
     to = "less" if learned.temperature > 1 else "more"
     shares = ", and corrected for the new shares of the labels" if learned.shift else ""
+    tilt = ""
+    if learned.tilt:
+        tilt = f"Labels lean towards rare ones: where p / share^{learned.tilt:g}, not p, is greatest. "
     return [
         f"{percent(right.value)} of the predictions are expected to be right, between {percent(right.low)} and "
         f"{percent(right.high)} (90% interval). Half of that is what the probabilities of the nodes to predict say "
         f"({percent(result.mean_probability)} on average), half how many were right in the newest past "
         "window. The interval follows from how far past windows lay from what the same rule says about them; as they "
         f"are few, a usual {100 * USUAL:.0f} points count too.",
-        f"Probabilities were made {to} sure (temperature {number(learned.temperature, 2)}){shares}. In the past they "
-        f"were off by {percent(tested.over('error_before'))} on average before and "
+        f"{tilt}Probabilities were made {to} sure (temperature {number(learned.temperature, 2)}){shares}. In the past "
+        f"they were off by {percent(tested.over('error_before'))} on average before and "
         f"{percent(tested.over('error'))} after, calibrated by the other windows.",
         f"A set holds every label with a probability of {number(learned.threshold, 2)} or more, "
         f"{number(result.set_size, 1)} on average, and is to hold the truth for {percent(result.coverage, 0)} of the "
@@ -174,6 +193,15 @@ def shift(measured: MessageShift) -> list[str]:
     return out
 
 
+def edge_times(graph: Summary) -> str:
+    """Whether it is known when edges came, and what a back-test saw."""
+    unknown = graph.undated_edges
+    if not unknown:
+        return "known; back-tests saw the graph as it was"
+    some = f" for {listed(unknown)}" if len(unknown) < len(graph.num_edges) else ""
+    return f"not known{some}; back-tests saw an edge as soon as both its nodes were there"
+
+
 def facts(summary: RunSummary) -> list[tuple[str, str]]:
     """What the graph is, in names and values."""
     graph = summary.graph
@@ -183,13 +211,15 @@ def facts(summary: RunSummary) -> list[tuple[str, str]]:
         across = graph.cross_time_share.get(name)
         shown = whole(count) if across is None else f"{whole(count)}, {percent(across, 0)} across time"
         out.append(("edges" if len(graph.num_edges) == 1 else f"edges {name}", shown))
+    if any(graph.num_edges.values()):
+        out.append(("edge times", edge_times(graph)))
     labelled, total = sum(graph.labelled_per_time), sum(graph.nodes_per_time)
     return [
         *out,
         ("features", "none" if graph.num_features is None else whole(graph.num_features)),
         ("labels", f"{len(graph.label_counts)} classes; known for {whole(labelled)} of {whole(total)}"),
-        ("periods", f"{len(graph.times)}, from {graph.times[0]} to {graph.times[-1]}"),
-        ("cutoff", f"{summary.cutoff} (labels from there on were not read)"),
+        ("periods", f"{len(graph.times)}, from {graph.names[0]} to {graph.names[-1]}"),
+        ("cutoff", f"{summary.since} (labels from there on were not read)"),
     ]
 
 
@@ -198,12 +228,16 @@ def command(summary: RunSummary) -> str:
     if summary.command is not None:
         return summary.command
     options = summary.options
-    words = ["impact", "run", "GRAPH", "--out", "DIR", "--cutoff", str(options.cutoff), "--model", options.model]
+    words = ["impact", "run", "GRAPH", "--out", "DIR", "--cutoff", summary.since, "--model", options.model]
     if options.candidates is not None:
         words += ["--candidates", ",".join(map(str, options.candidates))]
     words += ["--effort", options.effort, "--folds", str(options.folds), "--seeds", str(options.seeds)]
     if options.budget is not None:
         words += ["--budget", f"{options.budget:g}s"]
+    if options.metric != "accuracy":
+        words += ["--metric", options.metric]
+    if options.class_weight is not None:
+        words += ["--class-weight", options.class_weight]
     words += ["--hops", str(options.hops), "--seed", str(options.seed)]
     return shlex.join(words if options.undirected else [*words, "--directed"])
 
@@ -211,4 +245,5 @@ def command(summary: RunSummary) -> str:
 def options_of(summary: RunSummary) -> list[tuple[str, str]]:
     """Names and values of all options."""
     values = vars(summary.options) | {"candidates": ", ".join(map(str, summary.options.candidates or ())) or None}
+    values["cutoff"] = summary.since
     return [(name, "none given" if value is None else str(value)) for name, value in sorted(values.items())]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -12,7 +11,7 @@ from impact_gnn.diagnostics import Verdict
 from impact_gnn.report.figures import array
 from impact_gnn.report.numbers import counted, listed, named, number, percent, points, whole
 from impact_gnn.report.summary import RunSummary
-from impact_gnn.report.words import KEPT, checked
+from impact_gnn.report.words import KEPT, checked, improved
 
 THIN = 20  # known labels below which a period or a class counts as thin
 SILENT, UNSURE, OVERCONFIDENT, OTHER_MIX = 0.2, 0.1, 0.1, 0.2  # shares from which on they are worth a sentence
@@ -28,7 +27,7 @@ def worries(summary: RunSummary) -> list[str]:
 
 
 def backtest(summary: RunSummary) -> Iterator[str]:
-    """Nothing back-tested, a budget that stopped it, a single window, candidates that failed, a gain in doubt."""
+    """Nothing back-tested, a budget that stopped it, edges seen early, a single window, failures, a gain in doubt."""
     tested, gain = summary.backtest, summary.backtest.decision.gain
     if not tested.rows:
         yield "Nothing could be back-tested, so neither the accuracy nor the use of any correction is known."
@@ -38,19 +37,26 @@ def backtest(summary: RunSummary) -> Iterator[str]:
         what = f"Not tried on every window: {listed(cut)}. " if cut else ""
         more = "More time may choose otherwise, so this choice may not repeat."
         yield f"The budget stopped the search before its work was done. {what}{more}"
+    if undated := summary.graph.undated_edges:
+        which = "edges" if len(undated) == len(summary.graph.num_edges) else f"the edges {listed(undated)}"
+        yield (
+            f"When {which} came is not known, so a back-test takes one as known once both its nodes are. Where edges "
+            "are made later, between old nodes (a follow, a transaction), it saw some too early, which may flatter it; "
+            "where they come with the newer node (a citation), it did not. A time for every edge settles it."
+        )
     if len(tested.folds) == 1:
         yield "The choice rests on a single window; how much windows differ from each other cannot be seen."
     failed = [row.candidate for row in tested.rows if row.status is Status.FAILED]
     if failed:
         yield f"{listed(failed)} could not be fitted and {'was' if len(failed) == 1 else 'were'} left out."
     if tested.decision.reason is Reason.BETTER and gain is not None and gain.low <= 0:
-        interval = f"{points(gain.value)} points, between {points(gain.low)} and {points(gain.high)}"
+        interval = f"{points(gain.value)} {summary.metric.unit}, between {points(gain.low)} and {points(gain.high)}"
         doubt = "it may be none at all" if gain.value > 0 else "the choice rests on its log-loss alone"
         yield f"The gain over plain is not certain ({interval}): {doubt}."
-    better = [one.accuracy > one.plain for one in tested.checks]
+    better = [summary.metric.shown(one.score - one.plain_score) > 0 for one in tested.checks]
     if summary.choice != KEPT and not all(better):
         where = "windows" if len(tested.folds) > 1 else "halves of the window"
-        yield f"The choice was more often right than plain in {sum(better)} of {len(better)} {where}, not in all."
+        yield f"The choice {improved(summary.metric)} than plain in {sum(better)} of {len(better)} {where}, not in all."
 
 
 def trust(summary: RunSummary) -> Iterator[str]:
@@ -71,20 +77,20 @@ def trust(summary: RunSummary) -> Iterator[str]:
 def horizon(summary: RunSummary) -> Iterator[str]:
     """Targets further ahead than the back-test looked, or after a gap."""
     times, labelled = np.array(summary.graph.times), np.array(summary.graph.labelled_per_time)
+    called = summary.graph.name
     ahead = times[times >= summary.cutoff]
     if summary.backtest.folds:
-        ends = [int(time) for time in re.findall(r"(?:^|(?<=\d)-)(-?\d+)", summary.backtest.folds[-1])]
-        looked = int(((times >= ends[0]) & (times <= ends[-1]) & (labelled > 0)).sum())
+        looked = summary.backtest.ahead
         if len(ahead) > looked:
             later = f"the past is too short to look further than {counted(looked, 'period')} ahead in the back-test"
-            far = f"There are {len(ahead)} periods to predict, from {ahead[0]} to {ahead[-1]}"
+            far = f"There are {len(ahead)} periods to predict, from {called(ahead[0])} to {called(ahead[-1])}"
             yield f"{far}; {later}. Expect later periods to be less certain."
     known = np.flatnonzero((times < summary.cutoff) & (labelled > 0))
     between = int((times < summary.cutoff).sum() - known[-1] - 1)
     if between > 0:
         gap = f"The last {counted(between, 'period')} before the cutoff {'has' if between == 1 else 'have'} no labels"
         yield f"{gap}, so the model looks further ahead than the back-test did."
-    thin = [times[k] for k in known[-5:] if labelled[k] < THIN]
+    thin = [called(times[k]) for k in known[-5:] if labelled[k] < THIN]
     if thin:
         yield f"Recent periods with fewer than {THIN} known labels: {listed(thin)}."
 

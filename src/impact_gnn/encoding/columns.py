@@ -1,0 +1,170 @@
+"""`Columns`: the feature columns of a node table, kept raw until it is known which rows may be learned from."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.ipc
+
+from impact_gnn import _files
+from impact_gnn._codec import decode
+from impact_gnn.checks import guarded
+
+if TYPE_CHECKING:
+    from impact_gnn.encoding.encoder import Encoder
+
+BLOCK = 1 << 14  # rows that are encoded together
+MOST_REMEMBERED = 1_000_000  # rows
+REMEMBERING = threading.Lock()
+NOTE = b"impact-gnn"
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Some rows of `Columns`: values by column name, and the rows' numbers in the table."""
+
+    table: pa.Table
+    rows: np.ndarray
+    moment: np.ndarray | None
+    whole: Columns
+
+    def column(self, name: str) -> pa.Array:
+        return _combined(self.table.column(name))
+
+    def remembered(self, name: str, compute: Callable[[pa.Array], Any]) -> Any:
+        """`compute` of a column, row by row the same for every view; done once where the table is not large."""
+        if self.whole.table.num_rows > MOST_REMEMBERED:
+            return compute(self.column(name))
+        memory = self.whole.memory
+        with REMEMBERING:  # blocks are encoded side by side
+            if name not in memory:
+                memory[name] = compute(_combined(self.whole.table.column(name)))
+        return memory[name][self.rows]
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Raw columns of nodes; `x` encodes them by what `known` rows teach.
+
+    A view with other rows or another cutoff has an encoder of its own, so that nothing from after a cutoff shapes what
+    is seen before it.
+
+    Args:
+        table: A column per feature, a row per node (of the whole table, of which this may be a view).
+        kinds: What every column is taken for, by name, in the order of the features.
+        moment: The nodes' own times as datetime64[us], against which dates are held; None if they have no dates.
+        rows: Rows of this view in increasing order; None for all.
+        known: Mask over this view's rows that an encoder may learn from; None for all.
+        mapped: The table lies in a file, so its features should too.
+    """
+
+    table: pa.Table
+    kinds: dict[str, str]
+    moment: np.ndarray | None = None
+    rows: np.ndarray | None = None
+    known: np.ndarray | None = None
+    mapped: bool = False
+    memory: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    def __len__(self) -> int:
+        return self.table.num_rows if self.rows is None else len(self.rows)
+
+    def take(self, keep: np.ndarray) -> Columns:
+        """The view of the rows at positions `keep`, in increasing order."""
+        known = None if self.known is None else self.known[keep]
+        return replace(self, rows=keep if self.rows is None else self.rows[keep], known=known)
+
+    def before(self, known: np.ndarray) -> Columns:
+        """The same rows, of which an encoder may learn from those in the mask `known`."""
+        same = self.known is not None and np.array_equal(known, self.known)
+        return self if same else replace(self, known=known)
+
+    @cached_property
+    def encoder(self) -> Encoder:
+        """Fitted on the known rows."""
+        from impact_gnn.encoding.encoder import Encoder
+
+        return Encoder.fit(self)
+
+    @cached_property
+    def x(self) -> np.ndarray:
+        """The features [N, f], float32."""
+        return self.encoder.encode(self)
+
+    def spans(self) -> list[slice]:
+        """All rows in blocks."""
+        return [slice(start, min(start + BLOCK, len(self))) for start in range(0, len(self), BLOCK)]
+
+    def sample(self, most: int) -> Block:
+        """Known rows, at most so many, drawn at random."""
+        known = np.arange(len(self)) if self.known is None else np.flatnonzero(self.known)
+        if len(known) > most:
+            known = np.sort(np.random.default_rng(0).choice(known, most, replace=False))
+        rows = known if self.rows is None else self.rows[known]
+        table = self.table if len(rows) == self.table.num_rows else self.table.take(pa.array(rows))
+        return Block(table, rows, None if self.moment is None else self.moment[rows], self)
+
+    def block(self, span: slice) -> Block:
+        """Some rows that follow each other."""
+        rows = np.arange(span.start, span.stop) if self.rows is None else self.rows[span]
+        first, last = int(rows[0]), int(rows[-1]) + 1
+        table = self.table.slice(first, last - first)  # copies nothing; only what is near is looked through
+        if len(rows) != last - first:
+            table = table.take(pa.array(rows - first))
+        return Block(table, rows, None if self.moment is None else self.moment[rows], self)
+
+    def digest(self) -> str:
+        """The same text for the same values, kinds and known rows."""
+        parts = [
+            _files.digest(*map(_buffers, block.table.columns), block.moment) for block in map(self.block, self.spans())
+        ]
+        return _files.digest(parts, self.kinds, self.table.schema.to_string(), self.known)
+
+    def save(self, path: Path) -> None:
+        """Writes the view as an Arrow file, which `open` maps."""
+        schema, place = self.table.schema, ""
+        if self.moment is not None:
+            place = max(schema.names, key=len, default="") + "_moment"  # longer than any, so it is nobody's name
+            schema = schema.append(pa.field(place, pa.timestamp("us")))
+        note = json.dumps({"kinds": self.kinds, "moment": place})
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema.with_metadata({NOTE: note})) as writer:
+            for block in map(self.block, self.spans()):
+                arrays = [_combined(column) for column in block.table.columns]
+                if block.moment is not None:
+                    arrays.append(pa.array(block.moment))
+                writer.write_table(pa.table(arrays, schema=schema))
+
+    @classmethod
+    def open(cls, path: Path) -> Columns:
+        """What `save` wrote, mapped into memory."""
+        with guarded(path):
+            table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+            note = json.loads(table.schema.metadata[NOTE])
+            kinds = decode(dict[str, str], note["kinds"], path.name)
+            moment = None
+            if note["moment"]:
+                moment = table.column(note["moment"]).to_numpy().astype("M8[us]")
+                table = table.drop_columns([note["moment"]])
+        return cls(table.replace_schema_metadata(None), kinds, moment, mapped=True)
+
+
+def _combined(column: pa.ChunkedArray) -> pa.Array:
+    one = column.combine_chunks()
+    return one if isinstance(one, pa.Array) else pa.concat_arrays(one.chunks)
+
+
+def _buffers(column: pa.ChunkedArray) -> np.ndarray:
+    """The bytes of a column, whatever offset its chunks begin at."""
+    sink = pa.BufferOutputStream()
+    batch = pa.record_batch([_combined(column)], names=[""])
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return np.frombuffer(sink.getvalue(), np.uint8)

@@ -1,0 +1,178 @@
+"""What a column may be taken for, and reading its values as that."""
+
+from __future__ import annotations
+
+import re
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from impact_gnn.checks import InputError
+from impact_gnn.encoding.moments import moments, parses
+
+KINDS = ("number", "category", "text", "date", "vector", "ignore")
+"""A number (or truth value), one of a few values, words, a date, a list of numbers (an embedding), nothing."""
+
+MISSING = ("", "NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL")
+"""Text that says that there is nothing, in a file and in a category."""
+
+LOOK = 10_000  # values that a guess looks at
+WORDS = 3.0  # words in a value, on average, from which it is text
+NAMELIKE = 0.5  # share of distinct values above which short text names things and says little about them
+
+Column: TypeAlias = pa.Array | pa.ChunkedArray
+
+
+def guess_kind(name: str, column: Column) -> tuple[str, str]:
+    """What a column is most likely meant as, and why if it is left out.
+
+    Example:
+        >>> guess_kind("age", pa.array([1, 2])), guess_kind("ok", pa.array(["yes", "no", "yes", "no"]))
+        (('number', ''), ('category', ''))
+    """
+    kind = column.type
+    if column.null_count == len(column):
+        return "ignore", "it is empty"
+    if pa.types.is_dictionary(kind):
+        return "category", ""
+    if is_number(kind) or pa.types.is_boolean(kind) or pa.types.is_duration(kind):
+        serial = name.strip() == "" or re.fullmatch(r"(?i)unnamed: \d+|index|(.*_)?id", name)
+        if serial and pa.types.is_integer(kind) and _distinct(column.slice(0, LOOK)) > NAMELIKE:
+            return "ignore", "it numbers the rows"
+        return "number", ""
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        return "date", ""
+    if is_list(kind):
+        return ("vector", "") if is_number(kind.value_type) else ("ignore", f"it holds {kind}")
+    if not is_text(kind):
+        return "ignore", f"it holds {kind}"
+    seen = column.slice(0, LOOK).drop_null()
+    if len(seen) == 0:
+        return "category", ""
+    if parses(seen):
+        return "date", ""
+    if pc.mean(pc.count_substring_regex(seen, r"\S+")).as_py() >= WORDS:
+        return "text", ""
+    if _distinct(seen) > NAMELIKE and len(seen) > 20:
+        return "ignore", "nearly every value is different"
+    return "category", ""
+
+
+def _distinct(column: Column) -> float:
+    return pc.count_distinct(column).as_py() / max(len(column), 1)
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Whole, broken or decimal."""
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Any of Arrow's kinds of text."""
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Any of Arrow's kinds of lists."""
+    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+
+
+def numbers(name: str, column: Column) -> np.ndarray:
+    """A column as floats, NaN where it is missing; infinity counts as missing."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column, kind = column.cast(kind.value_type), kind.value_type
+    if pa.types.is_boolean(kind):
+        column = column.cast(pa.uint8())
+    elif pa.types.is_duration(kind):  # in seconds, whatever its unit
+        units = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
+        column = pc.divide(column.cast(pa.int64()).cast(pa.float64(), safe=False), units[kind.unit])
+    elif pa.types.is_null(kind) or pa.types.is_decimal(kind):
+        column = column.cast(pa.float64())
+    elif is_text(kind):
+        try:
+            column = pc.cast(pc.utf8_trim_whitespace(column), pa.float64())
+        except pa.ArrowInvalid:
+            raise retyped(name, column, "a number") from None
+    elif not is_number(kind):
+        raise retyped(name, column, "a number")
+    out = column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else column.to_numpy()
+    if out.dtype not in (np.float32, np.float64):
+        out = out.astype(np.float32 if out.dtype == np.float16 else np.float64)
+    return out if np.isfinite(out).all() else np.where(np.isfinite(out), out, np.nan)
+
+
+def texts(name: str, column: Column) -> pa.Array:
+    """A column as text, whatever it holds; whole numbers without a point, so that 1 and 1.0 are one value."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column, kind = column.cast(kind.value_type), kind.value_type
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):  # one text, whatever the unit
+        column = column.cast(pa.timestamp("us", getattr(kind, "tz", None)), safe=False)
+        whole_days = pc.all(pc.equal(pc.floor_temporal(column, unit="day"), column)).as_py() is not False
+        column = column.cast(pa.date32()) if whole_days else column
+    if pa.types.is_floating(kind) and (whole := _whole(column)) is not None:
+        column = whole
+    try:
+        column = column.cast(pa.large_string())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise retyped(name, column, "text") from None
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def value_name(text: str) -> str:
+    """A value of a category as one text, whether it came as text, a number or a truth value.
+
+    Example:
+        >>> [value_name(text) for text in ("True", "1.0", "1e1", "007", " red ")]
+        ['true', '1', '10', '007', 'red']
+    """
+    text = text.strip()
+    if text in ("True", "False"):
+        return text.lower()
+    if re.fullmatch(r"-?[1-9]\d{0,14}\.0+|-?[1-9](\.\d+)?[eE]\+?\d", text):
+        number = float(text)
+        return str(int(number)) if number.is_integer() else text
+    return text
+
+
+def _whole(column: Column) -> Column | None:
+    try:
+        return pc.cast(column, pa.int64())
+    except pa.ArrowInvalid:
+        return None
+
+
+def dates(name: str, column: Column) -> np.ndarray:
+    """A column of dates in days since 1970, NaN where it is missing."""
+    out = moments(column)
+    if out is None:
+        raise retyped(name, column, "a date")
+    return np.where(np.isnat(out), np.nan, out.astype(np.int64) / 86_400e6)
+
+
+def vectors(name: str, column: Column) -> np.ndarray:
+    """A column of lists of numbers, all of one length, as a matrix; missing ones are NaN."""
+    if not is_list(column.type) or not is_number(column.type.value_type):
+        raise retyped(name, column, "a list of numbers")
+    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    lengths = pc.unique(pc.list_value_length(column).drop_null())
+    if len(lengths) > 1:
+        raise InputError(f"column '{name}' holds lists of {len(lengths)} lengths; give all nodes as many numbers.")
+    width = lengths[0].as_py() if len(lengths) else 0
+    present = np.flatnonzero(np.asarray(column.is_valid()))
+    out = np.full((len(column), width), np.nan, np.float32)
+    with np.errstate(over="ignore"):
+        out[present] = numbers(name, pc.list_flatten(column.drop_null())).reshape(len(present), width)
+    return out
+
+
+def retyped(name: str, column: Column, wanted: str) -> InputError:
+    """The sentence for values that are not what they should be, with the first one that shows it."""
+    first = column.drop_null()[:1].to_pylist()
+    such = f" such as {str(first[0])[:40]!r}" if first else ""
+    return InputError(
+        f"column '{name}' holds {column.type}{such}, not {wanted}; mend the values or leave the column out."
+    )

@@ -1,0 +1,239 @@
+"""`Periods`: how times as people have them became whole numbers in order, and what those are called.
+
+A graph's time is a whole number per node. Years and the like are taken as they are; dates fall into calendar periods or
+into bins of equal counts, chosen so that there are enough labels in each and not hundreds of them.
+"""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from impact_gnn.checks import InputError, shown
+from impact_gnn.encoding.moments import parse
+
+UNITS = ("year", "quarter", "month", "week", "day", "hour")
+RULES = ("auto", *UNITS, "whole")
+"""What `period` may be, besides a number of bins: chosen, a calendar unit, whole numbers as they are."""
+
+MOST = 200  # distinct whole numbers, or periods, that are taken without binning
+BINS = 12  # periods aimed at
+LEAST_BINS, MOST_LABELLED = 5, 60  # labelled periods that a calendar unit should give
+ENOUGH = 20  # labelled nodes in a period
+DAY = 86_400_000_000  # microseconds
+LENGTHS = {"week": 7 * DAY, "day": DAY, "hour": DAY // 24}
+MONTHS = {"year": 12, "quarter": 3, "month": 1}
+MONDAY = 4 * DAY  # 1970 began on a Thursday; weeks begin on Mondays
+
+
+@dataclass(frozen=True)
+class Periods:
+    """A calendar unit, or bins by their first values (microseconds since 1970 if `dated`).
+
+    Example:
+        >>> quarters = Periods("quarter")
+        >>> quarters.of(np.array(["2021-07-01", "2021-12-31"], "M8[us]")).tolist(), quarters.name(8086)
+        ([8086, 8087], '2021-Q3')
+        >>> quarters.cutoff("2021-07-01"), Periods("bins", False, (0, 10, 30), 39).of(np.array([5, 30, 70])).tolist()
+        (8086, [0, 2, 5])
+    """
+
+    unit: str
+    dated: bool = True
+    starts: tuple[float, ...] = ()
+    end: float = 0.0  # the last value when the bins were made; later ones go on in bins of the usual width
+    first: int = 0  # number of the first bin: beyond all values, so that none is taken for the other
+
+    def of(self, values: np.ndarray) -> np.ndarray:
+        """The period of every value."""
+        if self.unit in MONTHS:
+            months = values.astype("M8[M]").astype(np.int64)
+            return 12 // MONTHS[self.unit] * 1970 + months // MONTHS[self.unit]
+        number = values.astype("M8[us]").astype(np.int64) if self.dated else values
+        if self.unit in LENGTHS:
+            return (number - (MONDAY if self.unit == "week" else 0)) // LENGTHS[self.unit]
+        inside = np.maximum(np.searchsorted(np.array(self.starts), number, side="right") - 1, 0)
+        beyond = len(self.starts) + np.maximum(number - self.end, 0) // self._width
+        return self.first + np.where(number > self.end, beyond, inside).astype(np.int64)
+
+    def start(self, period: int) -> Any:
+        """Its first moment (datetime64[us]) or number."""
+        if self.unit in MONTHS:
+            months = (int(period) - 12 // MONTHS[self.unit] * 1970) * MONTHS[self.unit]
+            return np.datetime64(months, "M").astype("M8[us]")
+        if self.unit in LENGTHS:
+            number: float = period * LENGTHS[self.unit] + (MONDAY if self.unit == "week" else 0)
+        elif (place := period - self.first) < len(self.starts):
+            number = self.starts[max(place, 0)]
+        else:
+            number = self.end + (place - len(self.starts)) * self._width
+        return np.datetime64(int(number), "us") if self.dated else number
+
+    def name(self, period: int) -> str:
+        """What a person calls it."""
+        first = self.start(period)
+        if self.unit == "bins":
+            if not self.dated:
+                return f"{first:.15g}.."
+            whole_days = all(start % DAY == 0 for start in self.starts)
+            return str(first.astype("M8[D]" if whole_days else "M8[s]")) + ".."
+        if self.unit == "quarter":
+            return f"{period // 4}-Q{period % 4 + 1}"
+        if self.unit == "week":
+            return first.item().strftime("%G-W%V")
+        return str(first.astype({"year": "M8[Y]", "month": "M8[M]", "day": "M8[D]", "hour": "M8[h]"}[self.unit]))
+
+    def cutoff(self, value: Any) -> int:
+        """The period that begins at a date (or bears a name); refuses one that would be cut in two."""
+        point = _point(value, self.dated)
+        if point is None:
+            period = self._named(str(value).strip())
+            if period is None:
+                kind = "a date such as 2021-07-01, or a period's name" if self.dated else "a number"
+                raise InputError(f"cutoff={shown(value)} is not a point in time; give {kind}.")
+            return period
+        period = int(self.of(np.array([point]))[0])
+        if self.start(period) != point:
+            here, after = (f"{self.name(p)} ({_short(self.start(p))})" for p in (period, period + 1))
+            raise InputError(
+                f"cutoff={shown(value)} lies within the period {self.name(period)}; cut at the beginning of {here} or "
+                f"{after}, or choose finer periods."
+            )
+        return period
+
+    def _named(self, text: str) -> int | None:
+        if self.unit == "bins":
+            every = range(self.first, self.first + len(self.starts) + 1)
+            return next((period for period in every if self.name(period) == text), None)
+        if self.unit == "week":
+            try:
+                day = np.datetime64(datetime.datetime.strptime(f"{text}-1", "%G-W%V-%u"), "D")
+            except ValueError:
+                return None
+            return int(self.of(np.array([day]))[0])
+        return None
+
+    @property
+    def _width(self) -> float:
+        return max((self.end - self.starts[0]) / len(self.starts), 1.0)
+
+
+def choose(
+    values: np.ndarray, labelled: np.ndarray | None, rule: str | int | Periods | None = "auto", cutoff: Any = None
+) -> tuple[Periods | None, str]:
+    """The periods for times (numbers, or datetime64[us]), and a sentence about them; None keeps whole numbers.
+
+    `labelled` marks the nodes with a label: periods are to have enough of those, and none is to hold both the last
+    label and the first node to predict.
+    """
+    dated = values.dtype.kind == "M"
+    if isinstance(rule, Periods):
+        if rule.dated != dated:
+            came, known = ("dates", "numbers") if dated else ("numbers", "dates")
+            raise InputError(
+                f"the times are {came}, but the periods were made for {known}; give the same kind of time."
+            )
+        return rule, f"{_called(rule)}, as given"
+    count = _count(rule)
+    if count is None and rule not in (None, *RULES):
+        raise InputError(f"period={shown(rule)} is not known; choose {', '.join(RULES)}, or a number of periods.")
+    whole = not dated and (np.floor(values) == values).all()
+    years = whole and rule == "year" and values.min() >= 1000 and values.max() < 3000
+    if rule in UNITS and not dated and not years:
+        such = f"{values[0]:g}" if len(values) else ""
+        raise InputError(f"period={rule!r} needs dates, but the times are numbers such as {such}; leave it out.")
+    if rule == "whole" and not whole:
+        raise InputError("period='whole' needs whole numbers as times; choose another period.")
+    distinct = len(np.unique(values))
+    if rule == "whole" or years or (whole and count is None and distinct <= MOST):
+        return None, f"{distinct} whole numbers, each a period of its own"
+    if rule in UNITS:
+        return Periods(str(rule)), f"a period is a {rule}"
+    cut, past = _border(values, labelled, cutoff, dated)
+    if dated and count is None and (unit := _calendar(values, past, cut)) is not None:
+        return Periods(unit), f"a period is a {unit}, chosen so that each has enough labels (set it with period=...)"
+    count = min(max(int(past.sum()) // 50, 3), BINS) if count is None else count
+    number = values.astype(np.int64) if dated else values
+    starts = _starts(number, number < cut if cut is not None else np.ones(len(number), bool), count, cut)
+    first = 0 if dated else 10 ** (len(str(int(np.abs(number).max()))) + 1)
+    made = Periods("bins", dated, tuple(float(start) for start in starts), float(number.max()), first)
+    return made, f"{distinct:,} distinct times in {len(starts)} periods with about as many nodes each"
+
+
+def _count(rule: Any) -> int | None:
+    """A number of bins, if that is what the rule is."""
+    if isinstance(rule, str) and rule.isdigit():
+        rule = int(rule)
+    if not isinstance(rule, int | np.integer) or isinstance(rule, bool):
+        return None
+    if rule < 2:
+        raise InputError(f"period={rule} is too few; give at least 2 periods.")
+    return int(rule)
+
+
+def _border(
+    values: np.ndarray, labelled: np.ndarray | None, cutoff: Any, dated: bool
+) -> tuple[float | None, np.ndarray]:
+    """Where labels end (as a number), by the cutoff or by the labels themselves, and the labelled nodes before it."""
+    number = values.astype(np.int64) if dated else values
+    known = np.ones(len(values), bool) if labelled is None or not labelled.any() else labelled
+    if cutoff is not None:
+        point = _point(cutoff, dated)
+        cut = None if point is None else float(point.astype(np.int64) if dated else point)
+    else:
+        later = number > number[known].max()
+        cut = float(number[later].min()) if later.any() else None
+    return cut, known if cut is None else known & (number < cut)
+
+
+def _calendar(values: np.ndarray, known: np.ndarray, cut: float | None) -> str | None:
+    """The calendar unit whose labelled periods are nearest to a dozen, none of which holds the border."""
+    best: tuple[float, str] | None = None
+    for unit in UNITS:
+        periods = Periods(unit)
+        every = periods.of(values)
+        sizes = np.unique(every[known], return_counts=True)[1]
+        torn = cut is not None and known.any() and every[known].max() >= periods.of(np.array([cut]).astype("M8[us]"))[0]
+        enough = len(sizes) > 0 and np.quantile(sizes, 0.25) >= ENOUGH
+        if torn or not enough or not LEAST_BINS <= len(sizes) <= MOST_LABELLED or len(np.unique(every)) > MOST:
+            continue
+        off = abs(np.log(len(sizes) / BINS))
+        if best is None or off < best[0]:
+            best = off, unit
+    return None if best is None else best[1]
+
+
+def _starts(number: np.ndarray, past: np.ndarray, count: int, cut: float | None) -> np.ndarray:
+    """First values of bins of about equal counts, with a border at `cut`."""
+    if cut is None or past.all() or not past.any():
+        return np.unique(_quantiles(number, count))
+    before = min(max(round(count * float(past.mean())), 1), count - 1)
+    return np.unique(np.r_[_quantiles(number[past], before), cut, _quantiles(number[~past], count - before)[1:]])
+
+
+def _quantiles(number: np.ndarray, count: int) -> np.ndarray:
+    """`count` values that have about as many values between them; they are values themselves."""
+    ordered = np.sort(number)
+    return ordered[np.arange(count) * len(ordered) // count]
+
+
+def _called(periods: Periods) -> str:
+    return f"{len(periods.starts)} bins" if periods.unit == "bins" else f"a period is a {periods.unit}"
+
+
+def _short(moment: Any) -> str:
+    return str(moment).removesuffix("T00:00:00.000000") if isinstance(moment, np.datetime64) else f"{moment:g}"
+
+
+def _point(value: Any, dated: bool) -> Any:
+    """A date (a year is its first day) or number as a person writes it; None if it is neither."""
+    text = str(value).strip()
+    if dated:
+        return parse(f"{text}-01-01" if text.isdigit() and len(text) == 4 else text)
+    try:
+        return float(text) if np.isfinite(float(text)) else None
+    except ValueError:
+        return None

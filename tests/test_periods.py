@@ -1,0 +1,198 @@
+"""Times as people have them: read, put into periods, called by name, cut at a date."""
+
+import datetime
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import impact_gnn as ig
+from impact_gnn.checks import InputError
+from impact_gnn.encoding.moments import from_numbers, moments, unit_of
+from impact_gnn.graph.periods import UNITS, Periods, choose
+
+DATES = np.array(["1969-12-31T23:59:59", "2020-02-29T12:00:00", "2021-01-03T00:00:00", "2021-01-04T00:00:00"], "M8[us]")
+moment = st.datetimes(
+    min_value=np.datetime64("1800-01-01", "us").item(), max_value=np.datetime64("2200-01-01", "us").item()
+)
+
+
+@given(st.sampled_from(UNITS), moment, moment)
+def test_calendar_periods_hold_their_moments_and_keep_order(unit, a, b):
+    periods, values = Periods(unit), np.array(sorted([a, b]), "M8[us]")
+    first, second = periods.of(values).tolist()
+    assert first <= second
+    assert periods.start(first) <= values[0] < periods.start(first + 1)
+    assert periods.cutoff(str(periods.start(first))) == first
+    assert periods.of(np.array([periods.start(first)]))[0] == first
+
+
+@pytest.mark.parametrize(
+    ("unit", "names"),
+    [
+        ("year", ["1969", "2020", "2021", "2021"]),
+        ("quarter", ["1969-Q4", "2020-Q1", "2021-Q1", "2021-Q1"]),
+        ("month", ["1969-12", "2020-02", "2021-01", "2021-01"]),
+        ("week", ["1970-W01", "2020-W09", "2020-W53", "2021-W01"]),
+        ("day", ["1969-12-31", "2020-02-29", "2021-01-03", "2021-01-04"]),
+        ("hour", ["1969-12-31T23", "2020-02-29T12", "2021-01-03T00", "2021-01-04T00"]),
+    ],
+)
+def test_periods_have_names(unit, names):
+    periods = Periods(unit)
+    assert [periods.name(int(t)) for t in periods.of(DATES)] == names
+    assert [periods.cutoff(name) for name in names if unit != "hour"] == periods.of(DATES).tolist()[
+        : 4 * (unit != "hour")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("column", "expected"),
+    [
+        (pa.array(["2021-07-01", None]), ["2021-07-01T00:00:00", "NaT"]),
+        (pa.array(["2021-07-01 10:00", "2021-07-01T10:00:00.5"]), ["2021-07-01T10:00:00", "2021-07-01T10:00:00.5"]),
+        (pa.array(["2021-07-01T00:30:00+02:00", "2021-07-01T00:30:00Z"]), ["2021-06-30T22:30", "2021-07-01T00:30"]),
+        (pa.array(["2021-07", "2022-01"]), ["2021-07-01", "2022-01-01"]),
+        (pa.array(["2021-Q3", "2021q1"]), ["2021-07-01", "2021-01-01"]),
+        (pa.array([0], pa.timestamp("s", "America/New_York")), ["1970-01-01"]),
+        (pa.array([18809], pa.date32()), ["2021-07-01"]),
+        (pa.array([1_625_097_600_000_000_000], pa.timestamp("ns")), ["2021-07-01"]),
+    ],
+)
+def test_dates_are_read_as_they_are_written(column, expected):
+    assert np.array_equal(moments(column), np.array(expected, "M8[us]"), equal_nan=True)
+
+
+@pytest.mark.parametrize("text", ["2021", "07/01/2021", "soon", "2021-13-01", "20210701", ""])
+def test_what_is_no_date_is_not_taken_for_one(text):
+    assert moments(pa.array([text])) is None
+
+
+@pytest.mark.parametrize(
+    ("values", "unit", "date"),
+    [
+        ([1_625_097_600], "seconds", "2021-07-01"),
+        ([1_625_097_600_000], "milliseconds", "2021-07-01"),
+        ([1_625_097_600_000_000], "microseconds", "2021-07-01"),
+        ([1_625_097_600_000_000_000], "nanoseconds", "2021-07-01"),
+        ([20210701], "YYYYMMDD", "2021-07-01"),
+        ([202107], "YYYYMM", "2021-07-01"),
+        ([2021], None, None),
+        ([5], None, None),
+        ([20211301], None, None),
+        ([-1_625_097_600], None, None),
+    ],
+)
+def test_numbers_that_are_dates(values, unit, date):
+    assert unit_of(np.array(values)) == unit
+    if unit is not None:
+        assert from_numbers(np.array(values), unit)[0] == np.datetime64(date)
+
+
+def dates(count=2000, days=1460, seed=0):
+    rng = np.random.default_rng(seed)
+    return np.datetime64("2018-01-01", "us") + rng.integers(0, days, count) * np.timedelta64(1, "D")
+
+
+def test_auto_takes_a_calendar_unit_with_enough_labels_that_is_not_torn():
+    values = dates()
+    for cut, unit in (("2021-07-01", "quarter"), ("2021-08-01", "month")):
+        known = values < np.datetime64(cut)
+        periods, sentence = choose(values, known)
+        assert periods == Periods(unit)
+        assert f"a period is a {unit}" in sentence
+        assert periods.of(values[known]).max() < periods.of(values[~known]).min()
+    assert choose(dates(days=20), None)[0] == Periods("day")
+
+
+def test_auto_bins_what_no_calendar_suits_and_puts_a_border_where_labels_end():
+    values = dates(300)
+    cut = np.datetime64("2021-08-17")
+    periods, sentence = choose(values, values < cut)
+    assert periods.unit == "bins"
+    assert "periods with about as many nodes each" in sentence
+    time = periods.of(values)
+    assert time[values < cut].max() < time[values >= cut].min()
+    sizes = np.bincount(time)
+    assert sizes.max() <= 3 * sizes.min()
+
+
+def test_two_hundred_thousand_times_never_become_a_table():
+    values = np.random.default_rng(0).permutation(200_000)
+    periods, sentence = choose(values, values < 150_000)
+    assert len(np.unique(periods.of(values))) <= 12
+    assert "200,000 distinct times in 12 periods" in sentence
+    with pytest.raises(InputError, match="time has 200,000 distinct values, more than 10,000 periods; bin them first"):
+        ig.TemporalGraph(time=values, edge_index=np.zeros((2, 0), int))
+
+
+def test_later_values_go_on_in_bins_of_the_usual_width():
+    periods = Periods("bins", False, (0.0, 10.0, 20.0), 29.0)
+    assert periods.of(np.array([-5, 0, 9, 10, 29, 30, 39, 60])).tolist() == [0, 0, 0, 1, 2, 3, 4, 6]
+    assert periods.name(1) == "10.."
+    assert Periods("bins", False, (1546470.0, 1546471.0), 1546480.0).name(1) == "1546471.."
+
+
+@given(st.lists(st.integers(-(10**6), 10**6), min_size=2, max_size=300), st.integers(2, 20))
+def test_bins_keep_order_and_hold_every_value(values, count):
+    values = np.array(values)
+    periods, _ = choose(values, None, count)
+    time = periods.of(values) - periods.first
+    order = np.argsort(values, kind="stable")
+    assert (np.diff(time[order]) >= 0).all()
+    assert time.min() == 0
+    assert time.max() < count
+    assert periods.first > np.abs(values).max()
+
+
+@pytest.mark.parametrize(
+    ("rule", "values", "sentence"),
+    [
+        ("fortnight", dates(), "period='fortnight' is not known; choose auto, year, quarter"),
+        (1, dates(), "period=1 is too few; give at least 2 periods"),
+        ("month", np.array([1, 2]), "period='month' needs dates, but the times are numbers such as 1"),
+        ("whole", np.array([1.5, 2]), "period='whole' needs whole numbers"),
+        (Periods("year"), np.array([1, 2]), "the times are numbers, but the periods were made for dates"),
+    ],
+)
+def test_periods_that_cannot_be(rule, values, sentence):
+    with pytest.raises(InputError, match=sentence):
+        choose(values, None, rule)
+
+
+def test_whole_numbers_are_periods_or_times_and_never_taken_for_each_other():
+    rng = np.random.default_rng(0)
+    weeks = np.datetime64("2021-01-04", "us") + rng.integers(0, 84, 2000) * np.timedelta64(1, "D")
+    nodes = {"id": np.arange(2000), "time": weeks, "label": rng.integers(0, 2, 2000)}
+    g = ig.from_tables(nodes, {"source": [0], "target": [1]}, quiet=True)
+    assert g.periods == Periods("week")  # whose numbers look like years
+    assert g.masked(g.infer_cutoff()).cutoff == g.infer_cutoff()
+    assert g.when("2021-01-04") == g.when("2021-W01")
+    values = rng.random(3000) * 10
+    nodes = {"id": np.arange(3000), "time": values, "label": rng.integers(0, 2, 3000)}
+    g = ig.from_tables(nodes, {"source": [0], "target": [1]}, cutoff=8, quiet=True)
+    for cutoff in (8, 8.0, "8"):
+        assert np.array_equal(g.targets(cutoff), values >= 8)
+    assert g.masked(g.when(8)).cutoff == g.when("8")
+
+
+def test_a_graph_is_cut_at_a_date_and_says_so():
+    months = Periods("month")
+    values = np.array(["2021-05-03", "2021-06-10", "2021-07-09"], "M8[us]")
+    g = ig.TemporalGraph(y=[0, 1, 0], time=months.of(values), edge_index=[[0, 1], [1, 2]], periods=months)
+    assert g.masked("2021-07-01").y.tolist() == [0, 1, -1]
+    assert g.masked("2021-07").cutoff == g.when(np.datetime64("2021-07-01"))
+    assert repr(g.masked("2021-07-01")).endswith("times 2021-05..2021-07, cutoff 2021-07)")
+    assert g.summary().names == ["2021-05", "2021-06", "2021-07"]
+    with pytest.raises(
+        InputError, match=r"lies within the period 2021-07; cut at the beginning of 2021-07 \(2021-07-01\)"
+    ):
+        g.masked("2021-07-02")
+    east = datetime.datetime(2021, 7, 1, 2, tzinfo=datetime.timezone(datetime.timedelta(hours=2)))
+    assert g.when(east) == g.when("2021-07")  # in UTC
+    with pytest.raises(InputError, match=r"no node is at or after cutoff=2021-08 \(the last time is 2021-07\)"):
+        g.masked("2021-08-01")
+    with pytest.raises(InputError, match="cutoff='soon' is not a point in time; give a date such as 2021-07-01"):
+        g.masked("soon")
