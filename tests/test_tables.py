@@ -21,7 +21,7 @@ import impact_gnn as ig
 from impact_gnn.checks import InputError
 from impact_gnn.cli.main import app
 from impact_gnn.data.files import converted, read
-from impact_gnn.data.tables import Ids, characters
+from impact_gnn.data.ids import Ids, characters
 
 SIZE = 240
 

@@ -8,33 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.ipc
 
 from impact_gnn import _files, _native
-from impact_gnn.checks import InputError, distinct, listing, shown
+from impact_gnn.checks import InputError, listing, shown
+from impact_gnn.data.ids import Ids, put_positions
 from impact_gnn.data.sources import Source, from_frame, give_back, usual_text
 from impact_gnn.data.spec import EdgeTable, NodeTable, Spec, guess_edges, guess_nodes
+from impact_gnn.data.values import Period, dated_by, labels, like, number_column, times
 from impact_gnn.encoding import Columns, guess_kind
-from impact_gnn.encoding.kinds import is_number, is_text, texts
-from impact_gnn.encoding.moments import from_numbers, moments, unit_of
 from impact_gnn.graph import TemporalGraph, Triple
 from impact_gnn.graph.csr import index_type
-from impact_gnn.graph.periods import UNITS, Periods, choose
+from impact_gnn.graph.periods import Periods, choose
 
 TOGETHER = 1 << 22  # edges that are joined with ids at a time when they are spilled
-AT_ONCE = 1 << 25  # edges whose ids are looked at together: text is copied, and the ids are hashed anew for each
-SOME = 50  # distinct numbers from which they may be seconds since 1970
-EXACT = 1 << 53  # whole numbers that a float can tell apart
-MOST_CLASSES = 1000  # different labels, beyond which a label that is different nearly everywhere is refused
-
-Period = str | int | Periods
 
 
 def from_tables(
@@ -214,7 +206,7 @@ class _Nodes:
             said.insert(0, f"rows numbered 0 to {table.num_rows - 1} as ids")
         notes.append(f"{source.name}: {', '.join(said)}")
         ids = None if spec.id is None else Ids.of(columns["id"], spec.id, source.name)
-        label, names = _labels(columns["label"], spec.label, source.name) if spec.label else (None, None)
+        label, names = labels(columns["label"], spec.label, source.name) if spec.label else (None, None)
         time = times(columns["time"], spec.time, source.name) if spec.time else None
         zone = getattr(columns["time"].type, "tz", None) if spec.time else None
         if zone not in (None, "UTC"):
@@ -235,6 +227,11 @@ class _Nodes:
                 moment = time if time is not None and time.dtype.kind == "M" else None
                 features = Columns(table.select(others), kinds, moment, mapped=spill is not None)  # type: ignore[assignment]
         return cls(source.name, table.num_rows, ids, label, names, time, features)
+
+    @property
+    def key(self) -> Ids | int:
+        """What edges name nodes by: ids, or how many rows are numbered."""
+        return self.size if self.ids is None else self.ids
 
     def arrays(self) -> dict[str, Any]:
         ids = self.ids.names if self.ids is not None else None
@@ -260,157 +257,6 @@ def _spilled(source: Source, roles: list[str], path: Path) -> pa.Table:
     for name, column in zip(roles, pa.Table.from_batches(kept).columns, strict=True):
         table = table.append_column(name, column)
     return table
-
-
-@dataclass(frozen=True, eq=False)
-class Ids:
-    """The ids of nodes: found again wherever an edge names one."""
-
-    values: pa.Array
-    where: str
-
-    @classmethod
-    def of(cls, column: pa.ChunkedArray, name: str, table: str) -> Ids:
-        _no_gaps(column, table, name, "give every node an id")
-        _exact(column, name, table)
-        kind = column.type
-        if pa.types.is_dictionary(kind):
-            column, kind = column.cast(kind.value_type), kind.value_type
-        values = (column.cast(pa.int64()) if _whole(column) else texts(name, column)) if kind != pa.int64() else column
-        values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-        values = values if isinstance(values, pa.Array) else pa.concat_arrays(values.chunks)
-        made = cls(values, table)
-        if not made.consecutive and pc.count_distinct(values).as_py() != len(values):
-            distinct(f"column '{name}' of {table}", made.names)
-        return made
-
-    @property
-    def is_text(self) -> bool:
-        return is_text(self.values.type)
-
-    @property
-    def names(self) -> np.ndarray:
-        """The ids as numpy; text as fixed-width characters, never objects."""
-        return characters(self.values) if self.is_text else np.asarray(self.values)
-
-    @cached_property
-    def _positions(self) -> np.ndarray:
-        """For every number from the smallest id to the largest, where it is."""
-        known = np.asarray(self.values)
-        out = np.full(int(known.max()) - int(known.min()) + 1, -1, index_type(len(known)))
-        out[known - known.min()] = np.arange(len(known), dtype=out.dtype)
-        return out
-
-    @cached_property
-    def consecutive(self) -> bool:
-        """Whether they count up from the first one."""
-        if self.is_text:
-            return False
-        numbers = np.asarray(self.values)
-        return bool(numbers[-1] - numbers[0] == len(numbers) - 1) and bool((np.diff(numbers) == 1).all())
-
-    def find(self, column: pa.Array) -> np.ndarray:
-        """Positions of the nodes that a column names, −1 for those that are not there."""
-        size = len(self.values)
-        kind = index_type(size)
-        if self.is_text:
-            position = pc.index_in(column, value_set=self.values)
-            return pc.fill_null(position, -1).to_numpy(zero_copy_only=False).astype(kind, copy=False)
-        wanted, known = np.asarray(column), np.asarray(self.values)
-        low, span = int(known.min()), int(known.max()) - int(known.min()) + 1
-        if span <= 8 * size + 1024:  # a table of all numbers in between is quicker than searching
-            inside = not len(wanted) or (wanted.min() >= low and wanted.max() < low + span)
-            outside = None if inside else (wanted < low) | (wanted >= low + span)
-            place = wanted if low == 0 else wanted - low
-            place = place if outside is None else np.where(outside, 0, place)
-            found = place.astype(kind) if self.consecutive else self._positions[place]
-            if outside is not None:
-                found[outside] = -1
-            return found
-        order = np.argsort(known, kind="stable")
-        place = np.minimum(np.searchsorted(known, wanted, sorter=order), size - 1)
-        found = order[place].astype(kind)
-        found[known[found] != wanted] = -1
-        return found
-
-
-def characters(column: pa.Array) -> np.ndarray:
-    """Text as numpy's fixed-width characters, without a Python object for any of it."""
-    lengths = np.asarray(pc.utf8_length(column))
-    width = max(int(lengths.max(initial=0)), 1)
-    out = np.zeros((len(column), width), np.uint32)
-    for start in range(0, len(column), 1 << 18):
-        part = column.slice(start, 1 << 18).cast(pa.large_binary())
-        points = np.frombuffer(_joined(part).decode().encode("utf-32-le"), np.uint32)
-        # Characters of all rows follow each other, as the places do that are true here.
-        out[start : start + len(part)][np.arange(width) < lengths[start : start + len(part), None]] = points
-    return out.view(f"U{width}")[:, 0]
-
-
-def _joined(part: pa.Array) -> bytes:
-    """The bytes of all values, one after the other."""
-    _, offsets, data = part.buffers()
-    ends = np.frombuffer(offsets, np.int64)[part.offset : part.offset + len(part) + 1]
-    return b"" if data is None else data[int(ends[0]) : int(ends[-1])].to_pybytes()
-
-
-def _whole(column: pa.ChunkedArray) -> bool:
-    """Whether a column is whole numbers, also such that became floats because of a gap elsewhere."""
-    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
-        return False
-    try:
-        column.cast(pa.int64())
-    except pa.ArrowInvalid:
-        return False
-    return True
-
-
-def _exact(column: pa.ChunkedArray, name: str, file: str) -> None:
-    """Refuses ids that have become floats and lost digits."""
-    if pa.types.is_floating(column.type) and (pc.max(pc.abs(column.cast(pa.float64()))).as_py() or 0) >= EXACT:
-        mend = "read the column as text or whole numbers"
-        raise InputError(f"column '{name}' of {file} holds {column.type} too large to tell ids apart; {mend}.")
-
-
-def _no_gaps(column: pa.Array | pa.ChunkedArray, file: str, name: str, mend: str) -> None:
-    missing = pc.is_null(column, nan_is_null=True)
-    count = pc.sum(missing).as_py() or 0
-    if count:
-        row = pc.index(missing, True).as_py() + 1
-        raise InputError(f"column '{name}' of {file} is empty in {count} rows, first in row {row}; {mend}.")
-
-
-def _labels(column: pa.ChunkedArray, name: str, file: str) -> tuple[np.ndarray, list[Any]]:
-    """Labels as 0, 1, 2, ... with −1 for unknown, and the user's own names for them in sorted order."""
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    kind = column.type
-    if column.null_count == len(column):
-        return np.full(len(column), -1), []
-    if not (is_number(kind) or is_text(kind) or pa.types.is_boolean(kind)):
-        raise InputError(f"column '{name}' of {file} holds {kind}; give labels as numbers or text.")
-    if pa.types.is_decimal(kind):
-        column = column.cast(pa.float64())
-    if pa.types.is_floating(column.type):  # whole numbers become floats where some are missing
-        column = column.cast(pa.float64())
-        known = pc.if_else(pc.is_nan(column), None, column)
-        column = known.cast(pa.int64()) if _whole(known) else known
-    coded = column.combine_chunks().dictionary_encode()
-    coded = coded if isinstance(coded, pa.Array) else pa.concat_arrays(coded.chunks)
-    values = coded.dictionary
-    unknown = np.asarray(pc.is_null(values, nan_is_null=True))
-    if pa.types.is_signed_integer(values.type):  # −1 is the customary mark for unknown
-        unknown |= np.asarray(pc.equal(values, -1))
-    seen = values.filter(pa.array(~unknown))
-    labelled = len(column) - column.null_count
-    if len(seen) > MOST_CLASSES and len(seen) > labelled / 2:
-        such = f"{len(seen):,} different values in {labelled:,} labelled rows"
-        raise InputError(f"column '{name}' of {file} has {such}; a label names a class, so name another column.")
-    order = pc.sort_indices(seen)
-    rank = np.full(len(values) + 1, -1)  # the last place is that of missing labels
-    rank[np.flatnonzero(~unknown)[np.asarray(order)]] = np.arange(len(seen))
-    code = np.asarray(pc.fill_null(coded.indices, len(values)))
-    return rank[code], seen.take(order).to_pylist()
 
 
 # -- edges -------------------------------------------------------------------------------------------------
@@ -455,8 +301,10 @@ class _Edges:
         kind = np.result_type(*(index_type(end.size) for end in ends))
         index, absent = np.empty((2, rows), kind), np.zeros(rows, bool)
         named = ("source", spec.source), ("target", spec.target)
-        sides = [(table.column(column), column, file, ends[k], index[k]) for k, (_, column) in enumerate(named)]
-        _native.run(_put_positions, sides, None)
+        sides = [
+            (table.column(name), name, file, ends[k].key, ends[k].name, index[k]) for k, (_, name) in enumerate(named)
+        ]
+        _native.run(put_positions, sides, None)
         for side, (role, column) in enumerate(named):
             missing = index[side] < 0
             if missing.any() and spec.dangling == "refuse":
@@ -467,7 +315,7 @@ class _Edges:
                     f"row {first + row + 1}; add the node, remove the edge, or drop such edges with dangling = 'drop'."
                 )
             absent |= missing
-        weight = _number_column(table.column(spec.weight), spec.weight, file) if spec.weight else None
+        weight = number_column(table.column(spec.weight), spec.weight, file) if spec.weight else None
         time = times(table.column(spec.time), spec.time, file) if spec.time else None
         if absent.any():
             keep = np.flatnonzero(~absent)
@@ -527,83 +375,6 @@ def _concatenated(pieces: list[np.ndarray], path: Path) -> np.ndarray | None:
     return _files.open_array(path)
 
 
-def _put_positions(column: pa.ChunkedArray, name: str, file: str, nodes: _Nodes, out: np.ndarray) -> None:
-    """Writes the positions of the nodes that a column of edge ends names, −1 where they are not there."""
-    _no_gaps(column, file, name, "name a node")
-    if pa.types.is_dictionary(column.type):
-        column = usual_text(pa.table({name: column})).column(0)
-    _exact(column, name, file)
-    if nodes.ids is not None and nodes.ids.is_text and pa.types.is_floating(column.type):
-        same = f"the ids of {nodes.name} are text; write ids the same way in both tables"
-        raise InputError(f"column '{name}' of {file} holds {column.type}, {same}.")
-    for start in range(0, len(column), AT_ONCE):
-        part = column.slice(start, AT_ONCE)
-        if nodes.ids is None or not nodes.ids.is_text:
-            try:
-                part = part.cast(pa.int64())
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-                known = f"the ids of {nodes.name} are whole numbers; write ids the same way in both tables"
-                if nodes.ids is None:
-                    known = (
-                        f"but no column of {nodes.name} was taken for ids; name it with id=... (reset_index() first, "
-                    )
-                    known += "if it is the index of a frame)"
-                raise InputError(f"column '{name}' of {file} holds {column.type}, {known}.") from None
-        else:
-            part = texts(name, part)
-        part = part.combine_chunks() if isinstance(part, pa.ChunkedArray) else part
-        found = np.asarray(part) if nodes.ids is None else nodes.ids.find(part)
-        if nodes.ids is None:
-            found = np.where((found >= 0) & (found < nodes.size), found, -1)
-        out[start : start + len(found)] = found
-
-
-def _number_column(column: pa.ChunkedArray, name: str, file: str) -> np.ndarray:
-    _no_gaps(column, file, name, "fill it in")
-    if not len(column):
-        return np.empty(0)
-    if not is_number(column.type):
-        example = column[0].as_py() if len(column) else ""
-        raise InputError(f"column '{name}' of {file} holds {column.type} such as {example!r}; give numbers.")
-    out = column.to_numpy() if pa.types.is_integer(column.type) else column.cast(pa.float64()).to_numpy()
-    if out.dtype.kind == "f" and not np.isfinite(out).all():
-        row = int((~np.isfinite(out)).argmax()) + 1
-        raise InputError(f"column '{name}' of {file} is infinite in row {row}; give a number.")
-    return out
-
-
-# -- time --------------------------------------------------------------------------------------------------
-
-
-def times(column: pa.ChunkedArray, name: str, file: str) -> np.ndarray:
-    """Times as they came: datetime64[us] of dates and text, otherwise numbers."""
-    _no_gaps(column, file, name, "fill it in, or leave those rows out")
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    if is_number(column.type) or not len(column):
-        return _number_column(column, name, file)
-    found = moments(column)
-    if found is None and is_text(column.type):  # numbers written as text
-        try:
-            return pc.cast(column, pa.int64()).to_numpy()
-        except pa.ArrowInvalid:
-            pass
-    if found is None:
-        text = "" if not is_text(column.type) else _first_odd(column)
-        raise InputError(
-            f"column '{name}' of {file} holds {column.type}{text}; give dates (2021-07-01), timestamps or numbers."
-        )
-    return found
-
-
-def _first_odd(column: pa.ChunkedArray) -> str:
-    """The first text that is no date, for a sentence."""
-    for row, value in enumerate(column.slice(0, 10_000).to_pylist()):
-        if moments(pa.array([value])) is None:
-            return f" such as {value[:40]!r} in row {row + 1}"
-    return ""
-
-
 def _put_into_periods(
     spec: Spec, nodes: dict[str, _Nodes], links: dict[Triple, _Edges], rule: Period, cutoff: Any, notes: list[str]
 ) -> Periods | None:
@@ -611,7 +382,7 @@ def _put_into_periods(
     main = nodes[spec.target]
     everything: list[_Nodes | _Edges] = [*nodes.values(), *links.values()]
     assert main.time is not None
-    dated, unit = _dated(main.time, rule)
+    dated, unit = dated_by(main.time, rule)
     if unit is not None:
         notes.append(f"time: whole numbers read as {unit}" + (" since 1970" if unit[0] != "Y" else ""))
     periods, sentence = choose(dated, None if main.label is None else main.label >= 0, rule, cutoff)
@@ -619,38 +390,8 @@ def _put_into_periods(
     for part in everything:
         if part.time is None:
             continue
-        values = dated if part is main else _like(part.time, unit, dated, part.name)
+        values = dated if part is main else like(part.time, unit, dated, part.name)
         if isinstance(part, _Nodes) and isinstance(part.features, Columns) and values.dtype.kind == "M":
             part.features = replace(part.features, moment=values)
         part.period = values if periods is None else periods.of(values)
     return periods
-
-
-def _like(values: np.ndarray, unit: str | None, main: np.ndarray, where: str) -> np.ndarray:
-    """Times of another table as those of the nodes to classify are, refused where they are of another kind."""
-    if not len(values):
-        return main[:0]
-    own = None if values.dtype.kind == "M" else unit_of(values)
-    if own is not None and own == unit:
-        values = from_numbers(values, own)
-    elif own is not None and main.dtype.kind != "M":
-        raise InputError(f"the times of {where} look like {own}, those of the nodes are numbers such as {main[0]:g}.")
-    if (values.dtype.kind == "M") != (main.dtype.kind == "M") or (values.dtype.kind == "M" and np.isnat(values).any()):
-        kind = f"numbers that count {unit}" if unit else "dates" if main.dtype.kind == "M" else "numbers"
-        raise InputError(
-            f"the times of {where} are not all of the kind that the nodes have ({kind}); write them alike."
-        )
-    return values
-
-
-def _dated(values: np.ndarray, rule: Period) -> tuple[np.ndarray, str | None]:
-    """Numbers as dates where they count from 1970 or write one out, and which way."""
-    if values.dtype.kind == "M" or rule == "whole" or (isinstance(rule, Periods) and not rule.dated):
-        return values, None
-    wrong = ~np.isfinite(values) if values.dtype.kind == "f" else np.zeros(1, bool)
-    unit = None if wrong.any() or not len(values) else unit_of(values)
-    asked = rule in UNITS or isinstance(rule, Periods)
-    if unit is None or (unit[0] != "Y" and not asked and len(np.unique(values)) <= SOME):
-        return values, None
-    found = from_numbers(values, unit)
-    return (values, None) if np.isnat(found).any() else (found, unit)

@@ -43,7 +43,7 @@ from impact_gnn.engines.edges import EdgeList, StoredCSR, checked_list, edges_fr
 from impact_gnn.engines.operator import Operator, row_blocks
 from impact_gnn.graph import Relation, TemporalGraph, Triple, saved
 from impact_gnn.graph.csr import CSR, earliest
-from impact_gnn.graph.temporal import renumbering
+from impact_gnn.graph.parts import renumbering
 
 STORAGE = ("float16", "float32", "float64")
 OURS = ("edges", "operators", "hops", "graphs", "arrays", "children", _files.LOCK)

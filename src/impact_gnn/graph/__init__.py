@@ -1,8 +1,10 @@
 """The graph whose nodes carry a time: `TemporalGraph`, its parts, and its form on disk."""
 
 from impact_gnn.graph.csr import CSR, build_csr
+from impact_gnn.graph.parts import HOMOGENEOUS, Nodes, Relation, Triple
 from impact_gnn.graph.periods import Periods
-from impact_gnn.graph.temporal import HOMOGENEOUS, Nodes, Relation, Summary, TemporalGraph, Triple, graph_digest
+from impact_gnn.graph.summary import Summary
+from impact_gnn.graph.temporal import TemporalGraph, graph_digest
 
 __all__ = [
     "CSR",

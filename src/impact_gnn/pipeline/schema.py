@@ -18,7 +18,7 @@ from impact_gnn._codec import decode, encode
 from impact_gnn.checks import InputError, guarded, listing
 from impact_gnn.encoding import Encoder
 from impact_gnn.graph import Periods, TemporalGraph, Triple
-from impact_gnn.graph.temporal import class_name
+from impact_gnn.graph.parts import class_name
 
 FILE, ARRAYS = "schema.json", "encoders.safetensors"
 

@@ -1,0 +1,151 @@
+"""Ids of nodes as people have them, and finding them again wherever an edge names one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from impact_gnn.checks import InputError, distinct
+from impact_gnn.data.sources import usual_text
+from impact_gnn.data.values import is_whole, no_gaps
+from impact_gnn.encoding.kinds import is_text, texts
+from impact_gnn.graph.csr import index_type
+
+AT_ONCE = 1 << 25  # edges whose ids are looked at together: text is copied, and the ids are hashed anew for each
+EXACT = 1 << 53  # whole numbers that a float can tell apart
+
+
+@dataclass(frozen=True, eq=False)
+class Ids:
+    """The ids of nodes: found again wherever an edge names one."""
+
+    values: pa.Array
+    where: str
+
+    @classmethod
+    def of(cls, column: pa.ChunkedArray, name: str, table: str) -> Ids:
+        no_gaps(column, table, name, "give every node an id")
+        exact(column, name, table)
+        kind = column.type
+        if pa.types.is_dictionary(kind):
+            column, kind = column.cast(kind.value_type), kind.value_type
+        values = (
+            (column.cast(pa.int64()) if is_whole(column) else texts(name, column)) if kind != pa.int64() else column
+        )
+        values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+        values = values if isinstance(values, pa.Array) else pa.concat_arrays(values.chunks)
+        made = cls(values, table)
+        if not made.consecutive and pc.count_distinct(values).as_py() != len(values):
+            distinct(f"column '{name}' of {table}", made.names)
+        return made
+
+    @property
+    def is_text(self) -> bool:
+        return is_text(self.values.type)
+
+    @property
+    def names(self) -> np.ndarray:
+        """The ids as numpy; text as fixed-width characters, never objects."""
+        return characters(self.values) if self.is_text else np.asarray(self.values)
+
+    @cached_property
+    def _positions(self) -> np.ndarray:
+        """For every number from the smallest id to the largest, where it is."""
+        known = np.asarray(self.values)
+        out = np.full(int(known.max()) - int(known.min()) + 1, -1, index_type(len(known)))
+        out[known - known.min()] = np.arange(len(known), dtype=out.dtype)
+        return out
+
+    @cached_property
+    def consecutive(self) -> bool:
+        """Whether they count up from the first one."""
+        if self.is_text:
+            return False
+        numbers = np.asarray(self.values)
+        return bool(numbers[-1] - numbers[0] == len(numbers) - 1) and bool((np.diff(numbers) == 1).all())
+
+    def find(self, column: pa.Array) -> np.ndarray:
+        """Positions of the nodes that a column names, −1 for those that are not there."""
+        size = len(self.values)
+        kind = index_type(size)
+        if self.is_text:
+            position = pc.index_in(column, value_set=self.values)
+            return pc.fill_null(position, -1).to_numpy(zero_copy_only=False).astype(kind, copy=False)
+        wanted, known = np.asarray(column), np.asarray(self.values)
+        low, span = int(known.min()), int(known.max()) - int(known.min()) + 1
+        if span <= 8 * size + 1024:  # a table of all numbers in between is quicker than searching
+            inside = not len(wanted) or (wanted.min() >= low and wanted.max() < low + span)
+            outside = None if inside else (wanted < low) | (wanted >= low + span)
+            place = wanted if low == 0 else wanted - low
+            place = place if outside is None else np.where(outside, 0, place)
+            found = place.astype(kind) if self.consecutive else self._positions[place]
+            if outside is not None:
+                found[outside] = -1
+            return found
+        order = np.argsort(known, kind="stable")
+        place = np.minimum(np.searchsorted(known, wanted, sorter=order), size - 1)
+        found = order[place].astype(kind)
+        found[known[found] != wanted] = -1
+        return found
+
+
+def characters(column: pa.Array) -> np.ndarray:
+    """Text as numpy's fixed-width characters, without a Python object for any of it."""
+    lengths = np.asarray(pc.utf8_length(column))
+    width = max(int(lengths.max(initial=0)), 1)
+    out = np.zeros((len(column), width), np.uint32)
+    for start in range(0, len(column), 1 << 18):
+        part = column.slice(start, 1 << 18).cast(pa.large_binary())
+        points = np.frombuffer(_joined(part).decode().encode("utf-32-le"), np.uint32)
+        # Characters of all rows follow each other, as the places do that are true here.
+        out[start : start + len(part)][np.arange(width) < lengths[start : start + len(part), None]] = points
+    return out.view(f"U{width}")[:, 0]
+
+
+def _joined(part: pa.Array) -> bytes:
+    """The bytes of all values, one after the other."""
+    _, offsets, data = part.buffers()
+    ends = np.frombuffer(offsets, np.int64)[part.offset : part.offset + len(part) + 1]
+    return b"" if data is None else data[int(ends[0]) : int(ends[-1])].to_pybytes()
+
+
+def exact(column: pa.ChunkedArray, name: str, file: str) -> None:
+    """Refuses ids that have become floats and lost digits."""
+    if pa.types.is_floating(column.type) and (pc.max(pc.abs(column.cast(pa.float64()))).as_py() or 0) >= EXACT:
+        mend = "read the column as text or whole numbers"
+        raise InputError(f"column '{name}' of {file} holds {column.type} too large to tell ids apart; {mend}.")
+
+
+def put_positions(column: pa.ChunkedArray, name: str, file: str, ids: Ids | int, nodes: str, out: np.ndarray) -> None:
+    """Writes the positions of the nodes that a column of edge ends names, −1 where they are not there.
+
+    `ids` are those of the table `nodes`, or the number of its rows where it has none.
+    """
+    no_gaps(column, file, name, "name a node")
+    if pa.types.is_dictionary(column.type):
+        column = usual_text(pa.table({name: column})).column(0)
+    exact(column, name, file)
+    if isinstance(ids, Ids) and ids.is_text and pa.types.is_floating(column.type):
+        same = f"the ids of {nodes} are text; write ids the same way in both tables"
+        raise InputError(f"column '{name}' of {file} holds {column.type}, {same}.")
+    for start in range(0, len(column), AT_ONCE):
+        part = column.slice(start, AT_ONCE)
+        if isinstance(ids, int) or not ids.is_text:
+            try:
+                part = part.cast(pa.int64())
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+                known = f"the ids of {nodes} are whole numbers; write ids the same way in both tables"
+                if isinstance(ids, int):
+                    known = f"but no column of {nodes} was taken for ids; name it with id=..."
+                raise InputError(f"column '{name}' of {file} holds {column.type}, {known}.") from None
+        else:
+            part = texts(name, part)
+        part = part.combine_chunks() if isinstance(part, pa.ChunkedArray) else part
+        found = np.asarray(part) if isinstance(ids, int) else ids.find(part)
+        if isinstance(ids, int):
+            found = np.where((found >= 0) & (found < ids), found, -1)
+        out[start : start + len(found)] = found

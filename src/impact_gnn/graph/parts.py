@@ -1,0 +1,196 @@
+"""The parts of a graph: nodes of a type, edges of a relation; how they are checked at the door."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from impact_gnn import checks
+from impact_gnn.checks import InputError, listing
+from impact_gnn.encoding import Columns
+from impact_gnn.graph import saved
+from impact_gnn.graph.csr import index_type
+
+Triple: TypeAlias = tuple[str, str, str]
+"""A relation's name: source type, relation, target type."""
+
+HOMOGENEOUS: Triple = ("node", "to", "node")
+"""The only relation of a homogeneous graph."""
+
+NODE_FIELDS = ("x", "y", "time", "ids", "num_nodes")
+TIME_MISSING = "time is missing; give one whole number per node."
+
+
+@dataclass(frozen=True, eq=False)
+class Nodes:
+    """The nodes of one type. Anything but the number may be missing; `ids` are the user's own names."""
+
+    num_nodes: int
+    features: np.ndarray | Columns | None = None  # numbers, or raw columns
+    y: np.ndarray | None = None
+    time: np.ndarray | None = None
+    ids: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        _show_read_only(self, "features", "y", "time", "ids")
+
+    @property
+    def x(self) -> np.ndarray | None:
+        """Features as numbers; raw columns are encoded by what is known before the cutoff of the view."""
+        if isinstance(self.features, Columns):
+            return self.features.x if self.num_features else None
+        return self.features
+
+    @property
+    def num_features(self) -> int | None:
+        """How many there are; None without any."""
+        if isinstance(self.features, Columns):
+            return len(self.features.encoder.outputs) or None  # all may be constant
+        return None if self.features is None else self.features.shape[1]
+
+    @property
+    def columns(self) -> Columns | None:
+        """Raw feature columns, where the nodes came with such."""
+        return self.features if isinstance(self.features, Columns) else None
+
+    def take(self, keep: np.ndarray) -> Nodes:
+        """The nodes at positions `keep`, remembering where they came from in `ids`."""
+        columns = self.columns
+        features = None if self.features is None else columns.take(keep) if columns else self.features[keep]  # type: ignore[index]
+        parts = {name: None if (a := getattr(self, name)) is None else a[keep] for name in ("y", "time")}
+        return Nodes(len(keep), features, ids=keep if self.ids is None else self.ids[keep], **parts)
+
+    def masked(self, cutoff: int) -> Nodes:
+        """The same without labels at or after the cutoff, columns to be encoded by what is older."""
+        if self.time is None:
+            return self
+        y = None if self.y is None else np.where(self.time < cutoff, self.y, -1)
+        columns = self.columns
+        return replace(self, y=y, features=self.features if columns is None else columns.before(self.time < cutoff))
+
+
+@dataclass(frozen=True, eq=False)
+class Relation:
+    """Edges source → target as positions [2, E], with one weight and one time each if these are given.
+
+    Without `time` it is not known when edges came: one is taken to be there as soon as both its nodes are.
+    """
+
+    edge_index: np.ndarray
+    weight: np.ndarray | None = None
+    time: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        _show_read_only(self, *saved.EDGE_ARRAYS)
+
+    @property
+    def num_edges(self) -> int:
+        return self.edge_index.shape[1]
+
+    def upto(
+        self, t: int, numbers: Sequence[np.ndarray | None], part: slice = slice(None)
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The edges `part` that were there at the end of time `t` with new node `numbers`, and where they are in it."""
+        ends = [row[part] if new is None else new[row[part]] for row, new in zip(self.edge_index, numbers, strict=True)]
+        there = (ends[0] >= 0) & (ends[1] >= 0)
+        if self.time is not None:
+            there &= self.time[part] <= t
+        place = np.flatnonzero(there)
+        return np.stack([ends[0][place], ends[1][place]]), place
+
+
+def checked_nodes(kind: str, given: Mapping[str, Any], num_labels: int | None) -> Nodes:
+    """The nodes of a type (nameless in a homogeneous graph) from what a user gave."""
+    where = f"{kind}." if kind else ""
+    if not isinstance(given, Mapping):
+        raise InputError(f"nodes[{kind!r}] is a {type(given).__name__}; give a mapping with x, y, time or num_nodes.")
+    unknown = [name for name in given if name not in NODE_FIELDS]
+    if unknown:
+        raise InputError(f"nodes[{kind!r}] has unknown entries {listing(unknown)}; use {listing(NODE_FIELDS)}.")
+    count = given.get("num_nodes")
+    if count is None:
+        sized = next((name for name in ("time", "x", "y") if given.get(name) is not None), None)
+        if sized is None:
+            missing = f"nodes[{kind!r}] has no size; give num_nodes, x or time." if kind else TIME_MISSING
+            raise InputError(missing)
+        shape = checks.array(f"{where}{sized}", given[sized]).shape if sized != "x" else np.shape(given[sized])
+        if not shape:
+            raise InputError(f"{where}{sized} is a single value; give one entry per node.")
+        count = shape[0]
+    count = checks.whole_number(f"{where}num_nodes", count)
+    if count <= 0:
+        raise InputError(f"the graph has no nodes{f' of type {kind!r}' if kind else ''}; give at least one.")
+    x, y, time, ids = (given.get(name) for name in ("x", "y", "time", "ids"))
+    if time is None and not kind:
+        raise InputError(TIME_MISSING)
+    if ids is not None:
+        ids = checks.array(f"{where}ids", ids)
+        if ids.shape != (count,):
+            raise InputError(f"{where}ids has shape {ids.shape} for {count} nodes; give one id per node.")
+        checks.distinct(f"{where}ids", ids)
+    return Nodes(
+        count,
+        x if x is None or isinstance(x, Columns) else checks.features(f"{where}x", x, count),
+        None if y is None else checks.labels(f"{where}y", y, count, num_labels),
+        None if time is None else checks.node_times(f"{where}time", time, count),
+        ids,
+    )
+
+
+def checked_relation(name: str, given: Mapping[str, Any], nodes: Mapping[str, Nodes], triple: Triple) -> Relation:
+    """A relation from what a user gave."""
+    unknown = [entry for entry in given if entry not in saved.EDGE_ARRAYS]
+    if unknown:
+        raise InputError(f"edges of {name} have unknown entries {listing(unknown)}; use {listing(saved.EDGE_ARRAYS)}.")
+    edge_index, weight, time = (given.get(entry) for entry in saved.EDGE_ARRAYS)
+    edges = checks.edges(name, edge_index, nodes[triple[0]].num_nodes, nodes[triple[2]].num_nodes)
+    if weight is not None:
+        weight = checks.edge_weights(f"weight of {name}", weight, edges.shape[1])
+    if time is not None:
+        time = checks.edge_times(f"time of {name}", time, edges.shape[1])
+    return Relation(edges, weight, time)
+
+
+def class_count(nodes: Nodes, num_labels: int | None, label_names: Sequence[Any] | None) -> int:
+    """How many classes there are, held against labels and names."""
+    largest = -1 if nodes.y is None else int(nodes.y.max())
+    is_row = isinstance(label_names, list | tuple) or (isinstance(label_names, np.ndarray) and label_names.ndim == 1)
+    if label_names is not None and not is_row:
+        raise InputError(f"label_names is a {type(label_names).__name__}; give a list with one name per class.")
+    if label_names is not None and num_labels is None:
+        num_labels = len(label_names)
+    if label_names is not None and num_labels != len(label_names):
+        raise InputError(f"label_names has {len(label_names)} names for {num_labels} classes; give one per class.")
+    if num_labels is None:
+        return largest + 1
+    if largest >= num_labels:
+        allowed = f"labels run from 0 to {num_labels - 1}"
+        raise InputError(f"y holds {largest}, but there are {num_labels} classes; {allowed}.")
+    return num_labels
+
+
+def class_name(name: Any) -> str:
+    """A class's name as text: 1, 1.0 and "1" are one class, and so are True and "true"."""
+    text = str(int(name)) if isinstance(name, float) and name.is_integer() else str(name).strip()
+    return text.lower() if text in ("True", "False") else text
+
+
+def renumbering(keep: np.ndarray | None, size: int) -> np.ndarray | None:
+    """For every node its new position, −1 where it is not kept; None where all are."""
+    if keep is None:
+        return None
+    number = np.full(size, -1, index_type(size))
+    number[keep] = np.arange(len(keep), dtype=number.dtype)
+    return number
+
+
+def _show_read_only(part: object, *names: str) -> None:
+    for name in names:
+        values = getattr(part, name)
+        if isinstance(values, np.ndarray):
+            view = values.view()
+            view.flags.writeable = False
+            object.__setattr__(part, name, view)
