@@ -55,7 +55,8 @@ def write_predictions(
     for place, prefix in enumerate(PLACES[: probability.shape[1]]):
         best = order[:, place]
         columns[f"{prefix}label"] = coded[best]
-        columns[f"{prefix}probability"] = probability[row, best].astype(np.float64).round(6)
+        # Nothing is certain; and a column that begins with 0 and 1 would be read as whole numbers.
+        columns[f"{prefix}probability"] = probability[row, best].astype(np.float64).round(6).clip(1e-6, 1 - 1e-6)
     inside = model.calibration.sets(probability, label)
     texts = np.array([str(name) for name in coded.tolist()])
     columns["set"] = ["|".join(texts[best[chosen[best]]]) for best, chosen in zip(order, inside, strict=True)]
