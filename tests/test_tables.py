@@ -444,6 +444,15 @@ def test_roles_that_no_table_has_and_roles_that_are_switched_off():
     assert ig.from_tables(papers, seen, edge_time="", **quiet).edge_time is None
 
 
+def test_a_date_that_is_said_to_be_a_feature_is_no_time():
+    papers, citations = tables()
+    with pytest.raises(InputError, match="nodes has no column of times; name it with time="):
+        ig.from_tables(papers, citations, columns={"published": "date"}, quiet=True)
+    born = papers.append_column("born", papers["published"])
+    g = ig.from_tables(born, citations, columns={"born": "date"}, quiet=True)
+    assert g.nodes["node"].columns.kinds["born"] == "date"
+
+
 def test_edges_that_name_nobody_are_refused_or_dropped():
     papers, citations = tables()
     more = pa.concat_tables([citations, citations.slice(0, 1).set_column(0, "citing", pa.array(["nobody"]))])

@@ -92,19 +92,21 @@ def guess_nodes(
     for column, meant in columns.items():
         choice(f"the kind of column '{column}'", meant, KINDS)
     named = [given[role] for role in ("id", "time", "label") if given.get(role)]
-    if twice := [name for name in {*named, *columns} if [*named, *columns].count(name) > 1]:
+    if twice := [name for name in dict.fromkeys([*named, *columns]) if [*named, *columns].count(name) > 1]:
         raise InputError(f"column {listing(twice)} of {source.name} is named for two things; name it once.")
     roles: dict[str, str | None] = {}
 
-    def take(role: str, guessed: Callable[[list[str]], str | None]) -> None:
-        left = [name for name in names if name not in [*named, *columns, *roles.values()]]
-        roles[role] = (given[role] or None) if given.get(role) is not None else guessed(left)
+    def left() -> list[str]:
+        return [name for name in names if name not in [*named, *columns, *roles.values()]]
 
-    take("id", lambda left: _id_column(kind, left, table))
-    take("time", lambda left: _named(left, TIMES))
-    date = roles["time"] or (_only_date(table, [name for name in names if name not in named]) if labelled else None)
+    def take(role: str, guessed: Callable[[list[str]], str | None]) -> None:
+        roles[role] = (given[role] or None) if given.get(role) is not None else guessed(left())
+
+    take("id", lambda names: _id_column(kind, names, table))
+    take("time", lambda names: _named(names, TIMES))
+    date = roles["time"] or (_only_date(table, left()) if labelled else None)
     if labelled:
-        take("label", lambda left: _named(left, LABELS) or _unknown_lately(table, left, date))
+        take("label", lambda names: _named(names, LABELS) or _unknown_lately(table, names, date))
     if given.get("time") is None and (alone or roles.get("label")):
         roles["time"] = date
     return NodeTable(source.name, **roles, columns=dict(columns))
