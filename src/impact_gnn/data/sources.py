@@ -26,7 +26,7 @@ TYPES = (pa.int64(), pa.float64(), pa.bool_(), pa.timestamp("us"), pa.string())
 """What a column of a CSV may be that is read in batches, the narrowest first."""
 ROWS = 1 << 18  # of a batch
 FREED = 8  # batches after which memory goes back
-SMALL = 1 << 28  # bytes up to which a file is read whole, to be looked at
+SMALL = 1 << 26  # bytes up to which a file is read whole, to be looked at
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +57,8 @@ class Source:
         return self._checked(pa.Table.from_batches([next(self.batches())]))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The table piece by piece."""
+        """The table piece by piece; what was read whole to be looked at is let go."""
+        self.__dict__.pop("_table", None)
         if self.stream is None:
             yield from self.table().to_batches()
             return
