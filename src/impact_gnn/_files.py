@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from impact_gnn import _native
-from impact_gnn.checks import DiskFull, InputError
+from impact_gnn.checks import DiskFull, InputError, one_line
 
 LOCK = "lock"
 TEMPORARY = ".tmp-"
@@ -97,8 +97,9 @@ def open_array(path: Path, *, in_memory: bool = False) -> np.ndarray:
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror or error}); check the path.") from None
     except Exception as error:  # numpy's header parser raises many kinds on damaged files
-        reason = " ".join(str(error).split())[:200]
-        raise InputError(f"{path} is not a usable .npy array ({reason}); restore it or write it again.") from None
+        raise InputError(
+            f"{path} is not a usable .npy array ({one_line(error)}); restore it or write it again."
+        ) from None
     if not isinstance(values, np.ndarray):  # numpy also opens .npz archives
         raise InputError(f"{path} is not a usable .npy array (it is an archive); restore it or write it again.")
     return values

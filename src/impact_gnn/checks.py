@@ -59,7 +59,7 @@ def array(name: str, value: Any) -> np.ndarray:
     except MemoryError:
         raise
     except Exception as error:  # whatever __array__, numpy or torch make of what came
-        raise InputError(f"{name} cannot be read as an array ({_one_line(error)}); give a numpy array.") from None
+        raise InputError(f"{name} cannot be read as an array ({one_line(error)}); give a numpy array.") from None
     if out.dtype.hasobject:
         raise InputError(f"{name} is an array of Python objects; convert it to numbers or text with .astype first.")
     return out if out.dtype.isnative else out.astype(out.dtype.newbyteorder("="))
@@ -291,7 +291,7 @@ def guarded(path: Path) -> Iterator[None]:
     except MemoryError:
         raise InputError(f"{path} does not fit into memory, or its header is damaged; restore it.") from None
     except Exception as error:  # readers of zip, npy, csv and parquet raise dozens of kinds
-        reason = _one_line(error) or type(error).__name__
+        reason = one_line(error) or type(error).__name__
         raise InputError(f"{path} cannot be read ({reason}); restore it or write it again.") from None
 
 
@@ -322,5 +322,6 @@ def _refuse_span(name: str, times: np.ndarray) -> None:
         raise InputError(f"{name} runs from {ends}, too far apart to subtract safely; bin it first.")
 
 
-def _one_line(error: Exception) -> str:
+def one_line(error: Exception) -> str:
+    """What an error says, for a sentence."""
     return " ".join(str(error).split())[:200]

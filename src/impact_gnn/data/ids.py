@@ -13,6 +13,7 @@ from impact_gnn.checks import InputError, distinct
 from impact_gnn.data.sources import usual_text
 from impact_gnn.data.values import is_whole, no_gaps
 from impact_gnn.encoding.kinds import is_text, texts
+from impact_gnn.encoding.moments import one_array
 from impact_gnn.graph.csr import index_type
 
 AT_ONCE = 1 << 25  # edges whose ids are looked at together: text is copied, and the ids are hashed anew for each
@@ -24,21 +25,15 @@ class Ids:
     """The ids of nodes: found again wherever an edge names one."""
 
     values: pa.Array
-    where: str
 
     @classmethod
     def of(cls, column: pa.ChunkedArray, name: str, table: str) -> Ids:
         no_gaps(column, table, name, "give every node an id")
         exact(column, name, table)
-        kind = column.type
-        if pa.types.is_dictionary(kind):
-            column, kind = column.cast(kind.value_type), kind.value_type
-        values = (
-            (column.cast(pa.int64()) if is_whole(column) else texts(name, column)) if kind != pa.int64() else column
-        )
-        values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-        values = values if isinstance(values, pa.Array) else pa.concat_arrays(values.chunks)
-        made = cls(values, table)
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        values = one_array(column.cast(pa.int64()) if is_whole(column) else texts(name, column))
+        made = cls(values)
         if not made.consecutive and pc.count_distinct(values).as_py() != len(values):
             distinct(f"column '{name}' of {table}", made.names)
         return made
@@ -144,7 +139,7 @@ def put_positions(column: pa.ChunkedArray, name: str, file: str, ids: Ids | int,
                 raise InputError(f"column '{name}' of {file} holds {column.type}, {known}.") from None
         else:
             part = texts(name, part)
-        part = part.combine_chunks() if isinstance(part, pa.ChunkedArray) else part
+        part = one_array(part)
         found = np.asarray(part) if isinstance(ids, int) else ids.find(part)
         if isinstance(ids, int):
             found = np.where((found >= 0) & (found < ids), found, -1)

@@ -18,7 +18,7 @@ import pyarrow.csv
 import pyarrow.dataset
 import pyarrow.parquet
 
-from impact_gnn.checks import InputError, guarded, listing, shown
+from impact_gnn.checks import InputError, guarded, listing, one_line, shown
 from impact_gnn.encoding.kinds import MISSING
 
 CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
@@ -128,13 +128,13 @@ def from_frame(name: str, frame: Any, *, indexed: bool = False) -> Source:
             # polars shows its text as it is through Arrow's interface, and copies it otherwise.
             table = pa.table(frame) if known.implementation.is_polars() else known.to_arrow()
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-        reason = " ".join(str(error).split())[:200]
+        reason = one_line(error)
         raise InputError(f"{name} has a column that cannot be read ({reason}); give it one type.") from None
     except TypeError:
         kind = type(frame).__name__
         raise InputError(f"{name} is a {kind}; give a data frame (pandas, polars, pyarrow, DuckDB, Ibis).") from None
     except Exception as error:  # a query that fails in its own engine
-        raise InputError(f"{name} cannot be read ({' '.join(str(error).split())[:200]}); mend the frame.") from None
+        raise InputError(f"{name} cannot be read ({one_line(error)}); mend the frame.") from None
     return Source(name, lambda: table)
 
 
@@ -190,20 +190,13 @@ def file(path: Path) -> Source | None:
 
 
 def _csv_options(path: Path, types: Any = None) -> tuple[Any, Any]:
-    """How a CSV is read: the delimiter is whatever splits its first line most."""
-    opened = gzip.open if path.suffix == ".gz" else open
-    with opened(path, "rb") as lines:
-        first = lines.readline(1 << 20)
+    """How a CSV is read: the delimiter is whatever splits its first line most; quoted values may hold line ends."""
+    with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as lines:
+        head = lines.read(1 << 20)
+    first = head.split(b"\n", 1)[0]
     delimiter = max(",;\t|", key=lambda mark: first.count(mark.encode()))
-    parse = pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=b'"' in first or _quoted(path))
+    parse = pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=b'"' in head)
     return parse, pa.csv.ConvertOptions(null_values=list(MISSING), strings_can_be_null=True, column_types=types)
-
-
-def _quoted(path: Path) -> bool:
-    """Whether values of the first rows are quoted, so that they may hold line ends."""
-    opened = gzip.open if path.suffix == ".gz" else open
-    with opened(path, "rb") as lines:
-        return b'"' in lines.read(1 << 20)
 
 
 def _read_csv(path: Path) -> pa.Table:
@@ -311,5 +304,6 @@ def _said(where: str) -> Iterator[None]:
     except InputError:
         raise
     except Exception as error:  # every driver has errors of its own
-        reason = " ".join(str(error).split())[:200]
-        raise InputError(f"{shown(where)} cannot be opened ({reason}); check the address and the driver.") from None
+        raise InputError(
+            f"{shown(where)} cannot be opened ({one_line(error)}); check the address and the driver."
+        ) from None

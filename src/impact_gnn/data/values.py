@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from impact_gnn.checks import InputError
 from impact_gnn.encoding.kinds import is_number, is_text
-from impact_gnn.encoding.moments import from_numbers, moments, unit_of
+from impact_gnn.encoding.moments import from_numbers, moments, one_array, unit_of
 from impact_gnn.graph.periods import UNITS, Periods
 
 SOME = 50  # distinct numbers from which they may be seconds since 1970
@@ -45,8 +45,8 @@ def number_column(column: pa.ChunkedArray, name: str, file: str) -> np.ndarray:
     if not len(column):
         return np.empty(0)
     if not is_number(column.type):
-        example = column[0].as_py() if len(column) else ""
-        raise InputError(f"column '{name}' of {file} holds {column.type} such as {example!r}; give numbers.")
+        such = f"{column.type} such as {column[0].as_py()!r}"
+        raise InputError(f"column '{name}' of {file} holds {such}; give numbers.")
     out = column.to_numpy() if pa.types.is_integer(column.type) else column.cast(pa.float64()).to_numpy()
     if out.dtype.kind == "f" and not np.isfinite(out).all():
         row = int((~np.isfinite(out)).argmax()) + 1
@@ -56,8 +56,6 @@ def number_column(column: pa.ChunkedArray, name: str, file: str) -> np.ndarray:
 
 def labels(column: pa.ChunkedArray, name: str, file: str) -> tuple[np.ndarray, list[Any]]:
     """Labels as 0, 1, 2, ... with −1 for unknown, and the user's own names for them in sorted order."""
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
     kind = column.type
     if column.null_count == len(column):
         return np.full(len(column), -1), []
@@ -69,8 +67,7 @@ def labels(column: pa.ChunkedArray, name: str, file: str) -> tuple[np.ndarray, l
         column = column.cast(pa.float64())
         known = pc.if_else(pc.is_nan(column), None, column)
         column = known.cast(pa.int64()) if is_whole(known) else known
-    coded = column.combine_chunks().dictionary_encode()
-    coded = coded if isinstance(coded, pa.Array) else pa.concat_arrays(coded.chunks)
+    coded = one_array(column).dictionary_encode()
     values = coded.dictionary
     unknown = np.asarray(pc.is_null(values, nan_is_null=True))
     if pa.types.is_signed_integer(values.type):  # −1 is the customary mark for unknown
@@ -137,8 +134,7 @@ def dated_by(values: np.ndarray, rule: Period) -> tuple[np.ndarray, str | None]:
     """Numbers as dates where they count from 1970 or write one out, and which way."""
     if values.dtype.kind == "M" or rule == "whole" or (isinstance(rule, Periods) and not rule.dated):
         return values, None
-    wrong = ~np.isfinite(values) if values.dtype.kind == "f" else np.zeros(1, bool)
-    unit = None if wrong.any() or not len(values) else unit_of(values)
+    unit = unit_of(values)
     asked = rule in UNITS or isinstance(rule, Periods)
     if unit is None or (unit[0] != "Y" and not asked and len(np.unique(values)) <= SOME):
         return values, None

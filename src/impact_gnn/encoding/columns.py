@@ -17,6 +17,7 @@ import pyarrow.ipc
 from impact_gnn import _files
 from impact_gnn._codec import decode
 from impact_gnn.checks import guarded
+from impact_gnn.encoding.moments import one_array
 
 if TYPE_CHECKING:
     from impact_gnn.encoding.encoder import Encoder
@@ -33,11 +34,15 @@ class Block:
 
     table: pa.Table
     rows: np.ndarray
-    moment: np.ndarray | None
     whole: Columns
 
+    @property
+    def moment(self) -> np.ndarray | None:
+        """The nodes' own times."""
+        return None if self.whole.moment is None else self.whole.moment[self.rows]
+
     def column(self, name: str) -> pa.Array:
-        return _combined(self.table.column(name))
+        return one_array(self.table.column(name))
 
     def remembered(self, name: str, compute: Callable[[pa.Array], Any]) -> Any:
         """`compute` of a column, row by row the same for every view; done once where the table is not large."""
@@ -46,7 +51,7 @@ class Block:
         memory = self.whole.memory
         with REMEMBERING:  # blocks are encoded side by side
             if name not in memory:
-                memory[name] = compute(_combined(self.whole.table.column(name)))
+                memory[name] = compute(one_array(self.whole.table.column(name)))
         return memory[name][self.rows]
 
 
@@ -110,7 +115,7 @@ class Columns:
             known = np.sort(np.random.default_rng(0).choice(known, most, replace=False))
         rows = known if self.rows is None else self.rows[known]
         table = self.table if len(rows) == self.table.num_rows else self.table.take(pa.array(rows))
-        return Block(table, rows, None if self.moment is None else self.moment[rows], self)
+        return Block(table, rows, self)
 
     def block(self, span: slice) -> Block:
         """Some rows that follow each other."""
@@ -119,7 +124,7 @@ class Columns:
         table = self.table.slice(first, last - first)  # copies nothing; only what is near is looked through
         if len(rows) != last - first:
             table = table.take(pa.array(rows - first))
-        return Block(table, rows, None if self.moment is None else self.moment[rows], self)
+        return Block(table, rows, self)
 
     def digest(self) -> str:
         """The same text for the same values, kinds and known rows."""
@@ -137,7 +142,7 @@ class Columns:
         note = json.dumps({"kinds": self.kinds, "moment": place})
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema.with_metadata({NOTE: note})) as writer:
             for block in map(self.block, self.spans()):
-                arrays = [_combined(column) for column in block.table.columns]
+                arrays = [one_array(column) for column in block.table.columns]
                 if block.moment is not None:
                     arrays.append(pa.array(block.moment))
                 writer.write_table(pa.table(arrays, schema=schema))
@@ -156,15 +161,10 @@ class Columns:
         return cls(table.replace_schema_metadata(None), kinds, moment, mapped=True)
 
 
-def _combined(column: pa.ChunkedArray) -> pa.Array:
-    one = column.combine_chunks()
-    return one if isinstance(one, pa.Array) else pa.concat_arrays(one.chunks)
-
-
 def _buffers(column: pa.ChunkedArray) -> np.ndarray:
     """The bytes of a column, whatever offset its chunks begin at."""
     sink = pa.BufferOutputStream()
-    batch = pa.record_batch([_combined(column)], names=[""])
+    batch = pa.record_batch([one_array(column)], names=[""])
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
     return np.frombuffer(sink.getvalue(), np.uint8)

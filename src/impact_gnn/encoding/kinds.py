@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from impact_gnn.checks import InputError
-from impact_gnn.encoding.moments import moments, parses
+from impact_gnn.encoding.moments import moments, one_array, parses
 
 KINDS = ("number", "category", "text", "date", "vector", "ignore")
 """A number (or truth value), one of a few values, words, a date, a list of numbers (an embedding), nothing."""
@@ -119,7 +119,7 @@ def texts(name: str, column: Column) -> pa.Array:
         column = column.cast(pa.large_string())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise retyped(name, column, "text") from None
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return one_array(column)
 
 
 def value_name(text: str) -> str:
@@ -157,7 +157,7 @@ def vectors(name: str, column: Column) -> np.ndarray:
     """A column of lists of numbers, all of one length, as a matrix; missing ones are NaN."""
     if not is_list(column.type) or not is_number(column.type.value_type):
         raise retyped(name, column, "a list of numbers")
-    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    column = one_array(column)
     lengths = pc.unique(pc.list_value_length(column).drop_null())
     if len(lengths) > 1:
         raise InputError(f"column '{name}' holds lists of {len(lengths)} lengths; give all nodes as many numbers.")

@@ -15,6 +15,14 @@ SCALES = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanosecon
 SINCE, UNTIL = 10**8, 10**10  # seconds since 1970 that are taken for such: 1973 to 2286
 
 
+def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """A column in one piece."""
+    if isinstance(column, pa.Array):
+        return column
+    one = column.combine_chunks()
+    return one if isinstance(one, pa.Array) else pa.concat_arrays(one.chunks)
+
+
 def moments(column: pa.Array | pa.ChunkedArray) -> np.ndarray | None:
     """Dates, timestamps or ISO text as datetime64[us] in UTC, NaT where missing; None if it is nothing of the kind.
 
@@ -48,8 +56,7 @@ def parses(column: pa.Array | pa.ChunkedArray) -> bool:
 
 
 def _from_text(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    text = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    text = pc.utf8_trim_whitespace(text)
+    text = pc.utf8_trim_whitespace(one_array(column))
     known = text.drop_null()
     if pc.all(pc.match_substring_regex(known, MONTH)).as_py():
         text = pc.binary_join_element_wise(text, "01", "-")

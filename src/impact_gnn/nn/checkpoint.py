@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from impact_gnn import _files
-from impact_gnn.checks import InputError
+from impact_gnn.checks import InputError, one_line
 
 NOTE = "impact_gnn"  # under which name the file's header holds the plain values, as JSON
 
@@ -38,7 +38,7 @@ def load(path: Path) -> tuple[Parts, dict[str, Any]]:
                 part, name = key.split("/", 1)
                 parts.setdefault(part, {})[name] = file.get_tensor(key)
     except (OSError, SafetensorError, KeyError, ValueError) as error:
-        reason = " ".join(str(error).split())[:200]
+        reason = one_line(error)
         raise InputError(f"{path} is not a checkpoint of impact-gnn ({reason}); delete it or name another.") from None
     return parts, note
 
