@@ -103,10 +103,13 @@ def test_refusals_of_damaged_models(graph, tmp_path):
     Ensemble([Pipeline(cutoff=4, epochs=1).fit(graph)], [1.0], Calibration(), np.ones(2)).save(tmp_path / "m")
     file = tmp_path / "m" / "ensemble.json"
     good = json.loads(file.read_text())
-    for change, words in (({"version": 99}, "format version 99"), ({"format": "x"}, "does not hold a model")):
+    for change, words in (
+        ({"version": 99}, "format version 99"),
+        ({"format": "x"}, "does not hold an impact-gnn ensemble"),
+    ):
         file.write_text(json.dumps(good | change))
         with pytest.raises(ig.InputError, match=words):
             Ensemble.load(tmp_path / "m")
     file.write_text(json.dumps(good | {"weights": "no"}))
-    with pytest.raises(ig.InputError, match="weights is 'no' but should be a list"):
+    with pytest.raises(ig.InputError, match="ensemble.json is missing or has changed"):
         Ensemble.load(tmp_path / "m")

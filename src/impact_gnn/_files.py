@@ -20,15 +20,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import xxhash
 
 from impact_gnn import _native
-from impact_gnn.checks import DiskFull, InputError, one_line
+from impact_gnn.checks import DiskFull, InputError, listing, one_line, shown
 
 LOCK = "lock"
 TEMPORARY = ".tmp-"
 LONGEST_NAME = 120
 CHUNK = 1 << 24
 """Bytes read in one go when a file is summed up."""
+
+SEAL = b"\nimpact-gnn seal "
+"""Stands behind the values of an array in a file, before their digest; readers of `.npy` do not look that far."""
+
+SUMS = "sums.json"
+"""In a folder that is sealed: the checksums of all its other files."""
+
+_known: set[tuple[int, ...]] = set()  # sealed arrays that this process has written, or read and found right
 
 
 @contextlib.contextmanager
@@ -73,27 +82,54 @@ def atomic_directory(path: Path, may_replace: Callable[[Path], bool]) -> Iterato
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def write_json(path: Path, content: Any, *, allow_nan: bool = True) -> None:
-    """Writes `content` as readable JSON, atomically."""
+def write_json(path: Path, content: Any, *, allow_nan: bool = True, sealed: bool = False) -> None:
+    """Writes `content` as readable JSON, atomically; a `sealed` one with its digest."""
+    if sealed:
+        content = {"seal": digest(json.dumps(content), *_mark(path)), "content": content}
     with atomic_file(path) as temporary:
         text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=allow_nan)
         temporary.write_text(text + "\n", encoding="utf-8")
 
 
-def read_json(path: Path) -> Any:
-    """The content of a JSON file, or an `InputError` that names it."""
+def read_json(path: Path, *, sealed: bool = False) -> Any:
+    """The content of a JSON file, or an `InputError` that names it; a `sealed` one is held against its digest."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(_plain(path).read_text(encoding="utf-8"))
+        if not sealed:
+            return content
+        if not isinstance(content, dict) or content.get("seal") != digest(
+            json.dumps(content.get("content")), *_mark(path)
+        ):
+            raise InputError(_changed(path))
+        return content["content"]
+    except InputError:
+        raise
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror}); check the path.") from None
     except (ValueError, RecursionError) as error:  # bad bytes, bad JSON, numbers of absurd length
         raise InputError(f"{path} is not valid JSON ({error}); restore it or write it again.") from None
 
 
-def open_array(path: Path, *, in_memory: bool = False) -> np.ndarray:
-    """The array in a `.npy` file, memory-mapped unless `in_memory`; pickled objects are refused."""
+def described(path: Path, form: str, *versions: int) -> dict[str, Any]:
+    """What the JSON file at `path` says about its folder; refuses folders of another form or version."""
+    content = read_json(path) if path.is_file() else None
+    if not isinstance(content, dict) or content.get("format") != form:
+        raise InputError(f"{path.parent} does not hold an {form}; give a directory that one was saved in.")
+    if content.get("version") not in versions:
+        raise InputError(
+            f"{path.parent} has format version {shown(content.get('version'))}, this release reads "
+            f"{listing(versions)}; write it again with this release."
+        )
+    return content
+
+
+def open_array(path: Path, *, in_memory: bool = False, sealed: bool = False) -> np.ndarray:
+    """The array in a `.npy` file, memory-mapped unless `in_memory`; pickled objects are refused.
+
+    One that was `sealed` is held against its digest the first time that this process opens it.
+    """
     try:
-        values = np.load(path, mmap_mode=None if in_memory else "r", allow_pickle=False)
+        values = np.load(_plain(path), mmap_mode=None if in_memory else "r", allow_pickle=False)
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror or error}); check the path.") from None
     except Exception as error:  # numpy's header parser raises many kinds on damaged files
@@ -102,7 +138,59 @@ def open_array(path: Path, *, in_memory: bool = False) -> np.ndarray:
         ) from None
     if not isinstance(values, np.ndarray):  # numpy also opens .npz archives
         raise InputError(f"{path} is not a usable .npy array (it is an archive); restore it or write it again.")
+    if sealed and (state := _state(path)) not in _known:
+        end = SEAL + digest(values, *_mark(path)).encode()
+        with path.open("rb") as file:
+            file.seek(-min(len(end), state[-1]), os.SEEK_END)
+            if file.read() != end:
+                raise InputError(_changed(path))
+        _known.add(state)
     return values
+
+
+def seal(path: Path) -> None:
+    """Puts the digest of an array behind it in its file."""
+    end = SEAL + digest(open_array(path), *_mark(path)).encode()
+    with path.open("ab") as file:
+        file.write(end)
+    _known.add(_state(path))
+
+
+def _mark(path: Path) -> list[str]:
+    """What a file will be called, and its folder if that is named by a digest: no sealed file stands for another."""
+    names = [part.split(TEMPORARY)[0] for part in (path.parent.name, path.name)]
+    return names if re.fullmatch("[0-9a-f]{24}", names[0]) else names[1:]
+
+
+def _plain(path: Path) -> Path:
+    """The path of a file, or of nothing; a pipe in its place would be waited for without end."""
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path} is not a file; give the path of one.")
+    return path
+
+
+def _changed(path: Path) -> str:
+    return f"{path} has changed since it was written; remove {path.parent} and run the same again."
+
+
+def _state(path: Path) -> tuple[int, ...]:
+    """What changes when somebody writes to a file, and stays when it gets another name."""
+    status = path.stat()
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def seal_folder(folder: Path) -> None:
+    """Writes down the checksums of all files in a folder."""
+    files = sorted(file for file in folder.rglob("*") if file.is_file())
+    write_json(folder / SUMS, {file.relative_to(folder).as_posix(): checksum(file) for file in files}, sealed=True)
+
+
+def check_folder(folder: Path) -> None:
+    """Refuses a folder in which a file has changed or is missing since it was sealed; other files do not matter."""
+    for name, wanted in read_json(folder / SUMS, sealed=True).items():
+        file = folder / name
+        if not file.is_file() or checksum(file) != wanted:
+            raise InputError(f"{file} is missing or has changed since it was saved; restore it or save again.")
 
 
 @contextlib.contextmanager
@@ -119,6 +207,7 @@ def atomic_array(path: Path, dtype: Any, shape: tuple[int, ...]) -> Iterator[np.
         yield array
         array.flush()
         _native.release(array)
+        seal(temporary)
 
 
 def require_space(directory: Path, need: int) -> None:
@@ -205,7 +294,7 @@ def digest(*parts: Any) -> str:
 
 
 def _piece_digest(values: np.ndarray) -> bytes:
-    summed = hashlib.sha256(np.ascontiguousarray(values).view(np.uint8).data).digest()
+    summed = xxhash.xxh3_128_digest(np.ascontiguousarray(values).view(np.uint8).data)
     _native.release(values)
     return summed
 

@@ -54,12 +54,12 @@ class Store:
         """A piece of work: read if it was finished before and is still `valid`, otherwise made and kept."""
         file = self.directory / f"{name}.json"
         if not valid or not file.exists():
-            _files.write_json(file, encode(make()), allow_nan=False)
-        return decode(kind, _files.read_json(file), str(file))
+            _files.write_json(file, encode(make()), allow_nan=False, sealed=True)
+        return decode(kind, _files.read_json(file, sealed=True), str(file))
 
     def array(self, name: str) -> np.ndarray | None:
         file = self.directory / f"{name}.npy"
-        return _files.open_array(file, in_memory=True) if file.exists() else None
+        return _files.open_array(file, in_memory=True, sealed=True) if file.exists() else None
 
     def put_array(self, name: str, values: np.ndarray) -> None:
         _files.save_array_atomic(self.directory / f"{name}.npy", values)

@@ -191,13 +191,14 @@ class FileEngine(Engine):
         directory.mkdir(parents=True, exist_ok=True)
         borders = directory / "columns.json"
         if not borders.exists():
-            _files.write_json(borders, list(columns))
-        job = Job(directory, key, paths, x, nodes, rows, tuple(_files.read_json(borders)), dtype, self.threads)
+            _files.write_json(borders, list(columns), sealed=True)
+        begun = tuple(_files.read_json(borders, sealed=True))
+        job = Job(directory, key, paths, x, nodes, rows, begun, dtype, self.threads)
         if not job.missing() or max(np.diff(job.columns)) <= max(np.diff(columns)):
             return job
         _files.remove(directory)  # begun with more memory, in slices too wide by now
         directory.mkdir(parents=True)
-        _files.write_json(borders, list(columns))
+        _files.write_json(borders, list(columns), sealed=True)
         return replace(job, columns=columns)
 
     def _saved(self, operator: Operator) -> Path:
@@ -211,12 +212,13 @@ class FileEngine(Engine):
         if not (goal / "operator.json").exists():
             with _files.atomic_directory(goal, may_replace=lambda path: True) as temporary:
                 for name, values in arrays.items():
-                    _files.save_array(temporary / f"{name}.npy", values)
+                    _files.save_array_atomic(temporary / f"{name}.npy", values)
                 if operator.norm == "sym":  # which is asked for the scales of all nodes at once
-                    _files.save_array(temporary / "scale.npy", operator.row_scale)
+                    _files.save_array_atomic(temporary / "scale.npy", operator.row_scale)
                 _files.write_json(
                     temporary / "operator.json",
                     {"edges": str(csr.directory), "norm": operator.norm, "self_loop": operator.self_loop},
+                    sealed=True,
                 )
         return goal
 
@@ -227,9 +229,9 @@ class FileEngine(Engine):
             with _files.atomic_directory(goal, may_replace=lambda path: True) as temporary:
                 for name in ("indptr", "indices", "weight"):
                     if getattr(csr, name) is not None:
-                        _files.save_array(temporary / f"{name}.npy", getattr(csr, name))
+                        _files.save_array_atomic(temporary / f"{name}.npy", getattr(csr, name))
                 meta = {"num_sources": csr.num_sources, "weighted": csr.weight is not None}
-                _files.write_json(temporary / "csr.json", meta)
+                _files.write_json(temporary / "csr.json", meta, sealed=True)
         return StoredCSR.open(goal)
 
     def _undirected(self, graph: TemporalGraph) -> TemporalGraph:
@@ -246,7 +248,7 @@ class FileEngine(Engine):
             if not path.exists():
                 _write_edge_index(csr, path)
             time = None if part.time is None else self._earliest(csr, part.edge_index, part.time)
-            relations[triple], kept[triple] = Relation(_files.open_array(path), csr.weight, time), csr
+            relations[triple], kept[triple] = Relation(_files.open_array(path, sealed=True), csr.weight, time), csr
         out = graph.with_parts(dict(graph.nodes), relations)
         for triple, csr in kept.items():
             out.keep_csr(triple, csr)
@@ -261,7 +263,7 @@ class FileEngine(Engine):
                 for rows in pairwise(map(int, _native.spans(csr.indptr, max(1, self.task_memory // 16)))):
                     out[csr.indptr[rows[0]] : csr.indptr[rows[1]]] = earliest(csr, edge_index, time, rows)
                     _native.release(out, csr.indices)
-        return _files.open_array(path)
+        return _files.open_array(path, sealed=True)
 
     def _upto(self, graph: TemporalGraph, t: int) -> TemporalGraph:
         """`graph.upto(t)`, features and edges filtered block by block into files."""
@@ -285,7 +287,9 @@ class FileEngine(Engine):
                     for rows in _native.block_slices(out):
                         out[rows] = x[keep[rows]]
                         _native.release(out, x)
-            nodes[kind] = replace(replace(part, features=None).take(keep), features=_files.open_array(path))
+            nodes[kind] = replace(
+                replace(part, features=None).take(keep), features=_files.open_array(path, sealed=True)
+            )
         for number, (triple, relation) in enumerate(graph.relations.items()):
             ends = [renumbering(kept[kind], graph.nodes[kind].num_nodes) for kind in (triple[0], triple[2])]
             relations[triple] = _filtered(relation, t, ends, goal / str(number))
@@ -364,7 +368,7 @@ class Job:
     threads: int | None
 
     def file(self, hop: int, number: int) -> Path:
-        return self.directory / str(hop) / f"{number:05d}.npy"
+        return self.directory / f"{hop}-{number:05d}.npy"
 
     def shape(self, hop: int, number: int) -> tuple[int, int]:
         last = self.rows is not None and hop == len(self.operators)
@@ -377,7 +381,7 @@ class Job:
         return [k for k in range(len(self.columns) - 1) if not all(self.file(hop, k).exists() for hop in hops)]
 
     def hop(self, hop: int) -> SlicedHop:
-        slices = tuple(_files.open_array(self.file(hop, k)) for k in range(len(self.columns) - 1))
+        slices = tuple(_files.open_array(self.file(hop, k), sealed=True) for k in range(len(self.columns) - 1))
         return SlicedHop(slices, f"{self.key}-{hop}")
 
     def bytes_missing(self) -> int:
@@ -395,7 +399,7 @@ def run_slice(job: Job, number: int) -> None:
             values = None
             continue
         if values is None and hop > 1:
-            values = _files.open_array(job.file(hop - 1, number))
+            values = _files.open_array(job.file(hop - 1, number), sealed=True)
             values = columns_of(values, 0, values.shape[1], job.dtype)
         elif values is None:
             values = columns_of(job.x, job.columns[number], job.columns[number + 1], job.dtype)
@@ -428,13 +432,14 @@ def _apply_rows(operator: Operator, x: np.ndarray, rows: np.ndarray, out: np.nda
 
 def open_operator(folder: Path) -> Operator:
     """The operation that `Disk` keeps in a folder; its arrays are mapped."""
-    meta = _files.read_json(folder / "operator.json")
-    table, source, target = (_files.open_array(folder / f"{n}.npy") for n in ("table", "source", "target"))
+    meta = _files.read_json(folder / "operator.json", sealed=True)
+    names = ("table", "source", "target", *(["scale"] if meta["norm"] == "sym" else []))
+    table, source, target, *scale = (_files.open_array(folder / f"{name}.npy", sealed=True) for name in names)
     operator = Operator(
         StoredCSR.open(Path(meta["edges"])), np.array(table), source, target, meta["norm"], meta["self_loop"]
     )
-    if operator.norm == "sym":
-        operator.__dict__["row_scale"] = _files.open_array(folder / "scale.npy")  # fills the cached property
+    if scale:
+        operator.__dict__["row_scale"] = scale[0]  # fills the cached property
     return operator
 
 
@@ -461,10 +466,10 @@ def slice_borders(num_columns: int, num_rows: int, dtype: np.dtype, memory: int,
 
 
 def _filtered(relation: Relation, t: int, numbers: list[np.ndarray | None], goal: Path) -> Relation:
-    """`relation.upto(t, numbers)`, block by block into files of the folder `goal`."""
+    """`relation.upto(t, numbers)`, block by block into files whose names begin as `goal`."""
     given = relation.edge_index
     kinds = {name: values for name in saved.EDGE_ARRAYS if (values := getattr(relation, name)) is not None}
-    files = {name: goal / f"{name}.npy" for name in kinds}
+    files = {name: goal.with_name(f"{goal.name}-{name}.npy") for name in kinds}
 
     def pieces() -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
         for part in _native.blocks(given, 1):
@@ -479,7 +484,7 @@ def _filtered(relation: Relation, t: int, numbers: list[np.ndarray | None], goal
                 for (part, ends, place), low, high in zip(pieces(), borders, borders[1:], strict=False):
                     out[..., low:high] = ends if values is given else values[part][place]
                     _native.release(out)
-    return Relation(**{name: _files.open_array(file) for name, file in files.items()})
+    return Relation(**{name: _files.open_array(file, sealed=True) for name, file in files.items()})
 
 
 def _write_edge_index(csr: CSR, path: Path) -> None:

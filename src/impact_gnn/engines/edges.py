@@ -39,10 +39,10 @@ class StoredCSR(CSR):
 
     @classmethod
     def open(cls, directory: Path) -> StoredCSR:
-        meta = _files.read_json(directory / "csr.json")
-        indptr, indices = (_files.open_array(directory / f"{name}.npy") for name in ("indptr", "indices"))
-        weight = _files.open_array(directory / "weight.npy") if meta["weighted"] else None
-        return cls(indptr, indices, weight, meta["num_sources"], True, directory)
+        meta = _files.read_json(directory / "csr.json", sealed=True)
+        names = ("indptr", "indices", "weight") if meta["weighted"] else ("indptr", "indices")
+        indptr, indices, *weight = (_files.open_array(directory / f"{name}.npy", sealed=True) for name in names)
+        return cls(indptr, indices, weight[0] if weight else None, meta["num_sources"], True, directory)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return StoredCSR.open, (self.directory,)
@@ -187,8 +187,10 @@ def sort_edges(
         if sum(counts) < size:
             _close_gaps(temporary, ranges, counts, kinds)
         _files.remove(temporary / "given")
+        for name in (*kinds, "indptr"):
+            _files.seal(temporary / f"{name}.npy")
         meta = {"num_sources": edges.num_sources, "weighted": edges.weight is not None}
-        _files.write_json(temporary / "csr.json", meta)
+        _files.write_json(temporary / "csr.json", meta, sealed=True)
     return StoredCSR.open(goal)
 
 

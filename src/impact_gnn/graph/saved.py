@@ -130,14 +130,7 @@ def read(directory: str | Path, *, verify: bool = False) -> dict[str, Any]:
     Sizes and types are always held against the manifest; with `verify` the checksums are too.
     """
     root = Path(directory)
-    manifest = _files.read_json(root / MANIFEST)
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise InputError(f"{root / MANIFEST} does not describe a graph; give a directory written by save().")
-    if manifest.get("version") not in (VERSION, *OLDER):
-        raise InputError(
-            f"{root} was saved in format version {manifest.get('version')!r}, this release reads version {VERSION}; "
-            f"save the graph again with this release."
-        )
+    manifest = _files.described(root / MANIFEST, FORMAT, VERSION, *OLDER)
     try:
         parts = _parts(root, manifest, verify)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:

@@ -11,17 +11,16 @@ import numpy as np
 from impact_gnn import _files
 from impact_gnn._codec import decode, encode
 from impact_gnn._version import __version__
-from impact_gnn.checks import InputError
 from impact_gnn.engines.base import Engine
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.pipeline.calibration import Calibration
 from impact_gnn.pipeline.inputs import Inputs
 from impact_gnn.pipeline.method import Candidate
-from impact_gnn.pipeline.pipeline import Fitted, Pipeline
+from impact_gnn.pipeline.pipeline import PIPELINE, Fitted, Pipeline
 from impact_gnn.pipeline.schema import Schema
 
 FORMAT = "impact-gnn ensemble"
-VERSION = 2
+VERSION = 3
 ENSEMBLE = "ensemble.json"
 
 
@@ -129,6 +128,7 @@ class Ensemble:
                 pipeline.save(temporary / f"member-{place}", schema=False)
             self.fitted.schema.save(temporary)
             _files.write_json(temporary / ENSEMBLE, content)
+            _files.seal_folder(temporary)
 
     @classmethod
     def load(cls, directory: str | Path) -> Ensemble:
@@ -139,11 +139,8 @@ class Ensemble:
             assert pipeline.fitted is not None
             scoring = pipeline.fitted.scoring
             return cls([pipeline], [1.0], Calibration(tilt=scoring.rule.tilt), np.array(scoring.prior))
-        content = _files.read_json(root / ENSEMBLE)
-        if not isinstance(content, dict) or content.get("format") != FORMAT:
-            raise InputError(f"{root} does not hold a model; give the model/ directory of a run.")
-        if content.get("version") != VERSION:
-            raise InputError(f"{root} has format version {content.get('version')!r}, this release reads {VERSION}.")
+        content = _files.described(root / ENSEMBLE, FORMAT, VERSION)
+        _files.check_folder(root)
         weights = decode(list[float], content.get("weights"), "weights")
         schema = Schema.load(root)
         pipelines = [Pipeline.load(root / f"member-{place}", schema=schema) for place in range(len(weights))]
@@ -152,4 +149,4 @@ class Ensemble:
 
 
 def _is_saved(directory: Path) -> bool:
-    return (directory / ENSEMBLE).is_file() or (directory / "pipeline.json").is_file()
+    return (directory / ENSEMBLE).is_file() or (directory / PIPELINE).is_file()

@@ -30,7 +30,8 @@ from impact_gnn.propagation.smoothing import CHOICES, Smoothing, correct_and_smo
 from impact_gnn.statistics import Scale
 
 FORMAT = "impact-gnn pipeline"
-VERSION = 3
+VERSION = 4
+PIPELINE, WEIGHTS = "pipeline.json", "weights.safetensors"
 
 CHOOSING = 0.1  # share of the labels to choose by
 CLASS_WEIGHTS = ("balanced",)
@@ -270,11 +271,12 @@ class Pipeline:
             "valid_score": None if math.isnan(fitted.valid_score) else fitted.valid_score,
         }
         with _files.atomic_directory(Path(directory), may_replace=_is_saved) as temporary:
-            weights = temporary / "weights.safetensors"
-            safetensors.numpy.save_file({name: np.ascontiguousarray(a) for name, a in arrays.items()}, weights)
-            _files.write_json(temporary / "pipeline.json", content | {"sha256": _files.checksum(weights)})
+            kept = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+            safetensors.numpy.save_file(kept, temporary / WEIGHTS)
+            _files.write_json(temporary / PIPELINE, content)
             if schema:
                 fitted.schema.save(temporary)
+            _files.seal_folder(temporary)
 
     @classmethod
     def load(cls, directory: str | Path, *, schema: Schema | None = None) -> Pipeline:
@@ -282,15 +284,14 @@ class Pipeline:
         root = Path(directory)
         if (root / "ensemble.json").is_file():
             raise InputError(f"{root} holds an ensemble; use Ensemble.load, or Pipeline.load of a member in it.")
-        content = _files.read_json(root / "pipeline.json")
-        if not isinstance(content, dict) or content.get("format") != FORMAT:
-            raise InputError(f"{root} does not hold a pipeline; give a directory written by Pipeline.save.")
-        if content.get("version") != VERSION:
-            raise InputError(f"{root} has format version {content.get('version')!r}, this release reads {VERSION}.")
-        weights = root / "weights.safetensors"
-        if not weights.is_file() or _files.checksum(weights) != content.get("sha256"):
-            raise InputError(f"{weights} is missing or has changed since it was saved; restore it or fit again.")
-        arrays = safetensors.numpy.load_file(weights)
+        content = _files.described(root / PIPELINE, FORMAT, VERSION)
+        if schema is None:  # whoever keeps it elsewhere has looked at the whole folder
+            _files.check_folder(root)
+        with checks.guarded(root):
+            return cls._loaded(content, safetensors.numpy.load_file(root / WEIGHTS), schema or Schema.load(root))
+
+    @classmethod
+    def _loaded(cls, content: dict[str, Any], arrays: dict[str, np.ndarray], schema: Schema) -> Pipeline:
         made = cls(**content["params"])
         scoring = decode(Scoring, content["scoring"], "scoring")
         head = made._made(decode(Shape, content["shape"], "shape"), scoring)
@@ -302,8 +303,7 @@ class Pipeline:
         score = math.nan if content["valid_score"] is None else content["valid_score"]
         head.rounds = content["rounds"]
         made.fitted = Fitted(
-            head, scales, smoothing, content["cutoff"], content["t_max"], schema or Schema.load(root),
-            content["rounds"], score,
+            head, scales, smoothing, content["cutoff"], content["t_max"], schema, content["rounds"], score,
         )  # fmt: skip
         return made
 
@@ -455,4 +455,4 @@ def _choosing(time: np.ndarray) -> int:
 
 
 def _is_saved(directory: Path) -> bool:
-    return (directory / "pipeline.json").is_file()
+    return (directory / PIPELINE).is_file()

@@ -116,7 +116,6 @@ class Schema:
             "num_labels": self.num_labels,
             "types": list(self.types),
             "relations": [list(triple) for triple in self.relations],
-            "sha256": _files.checksum(folder / ARRAYS),
         }
         _files.write_json(folder / FILE, content)
 
@@ -125,8 +124,6 @@ class Schema:
         """What `save` wrote."""
         content = _files.read_json(folder / FILE)
         with guarded(folder / FILE):
-            if not (folder / ARRAYS).is_file() or _files.checksum(folder / ARRAYS) != content["sha256"]:
-                raise InputError(f"{folder / ARRAYS} is missing or has changed since it was saved; restore it.")
             arrays = safetensors.numpy.load_file(folder / ARRAYS)
             encoders = {}
             for k, (kind, entry) in enumerate(content["encoders"].items()):
