@@ -111,5 +111,5 @@ def test_refusals_of_damaged_models(graph, tmp_path):
         with pytest.raises(ig.InputError, match=words):
             Ensemble.load(tmp_path / "m")
     file.write_text(json.dumps(good | {"weights": "no"}))
-    with pytest.raises(ig.InputError, match="ensemble.json is missing or has changed"):
+    with pytest.raises(ig.InputError, match=r"ensemble.json is missing or has changed"):
         Ensemble.load(tmp_path / "m")

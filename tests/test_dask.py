@@ -15,7 +15,7 @@ import pytest
 
 import impact_gnn as ig
 from impact_gnn.checks import InputError, WorkerLost
-from impact_gnn.engines import Dask, Memory, Operator
+from impact_gnn.engines import Dask, Disk, Memory, Operator
 from impact_gnn.graph import TemporalGraph, build_csr
 from places import quick_directory
 
@@ -148,6 +148,53 @@ def test_workers_that_leave_for_good_end_the_work_with_a_sentence(place):
             engine.share(time.sleep, [(30,)] * 3)
 
 
+@pytest.fixture(scope="module")
+def started():
+    """`dask scheduler` and `dask worker` as processes; what is started is killed in the end."""
+    processes = []
+
+    def start(*arguments, **options):
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, **options}
+        processes.append(
+            subprocess.Popen([sys.executable, "-m", "dask", *map(str, arguments), "--no-dashboard"], **quiet)
+        )
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        process.kill()
+
+
+def free_address():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+@pytest.mark.parametrize(
+    ("signal_name", "sentence"),
+    [("SIGKILL", "the connection to the scheduler was lost"), ("SIGSTOP", "has not answered for 3 seconds")],
+)
+def test_a_scheduler_that_dies_or_falls_silent_ends_the_work_with_a_sentence(place, started, signal_name, sentence):
+    address = free_address()
+    scheduler = started("scheduler", "--host", address)
+    started("worker", address, "--nthreads", 1, "--no-nanny")
+    with distributed.Client(address, timeout=60) as client:
+        client.wait_for_workers(1, timeout=60)
+
+    def strike(stage, done, total, note=""):
+        if done == 1:
+            scheduler.send_signal(getattr(signal, signal_name))
+
+    x, step = np.ones((2000, 64), np.float32), step_of(2000, 50_000)
+    with pytest.raises(WorkerLost, match=sentence):
+        Dask(address, place / "work", memory=2000 * 4 * 6, patience=3, progress=strike).hops([step, step], x)
+    np.testing.assert_array_equal(  # a scheduler without that one's work goes on with what is there
+        Memory().hops([step, step], x)[1],
+        np.asarray(Disk(place / "work", memory=2000 * 4 * 6).hops([step, step], x)[1]),
+    )
+
+
 def test_without_dask_the_sentence_says_what_to_install(place, monkeypatch):
     plain = builtins.__import__
 
@@ -162,35 +209,26 @@ def test_without_dask_the_sentence_says_what_to_install(place, monkeypatch):
         Dask("tcp://127.0.0.1:1", place).hops([step_of(100, 500)], np.ones((100, 3), np.float32))
 
 
-def test_the_main_job_on_a_cluster_of_processes_survives_the_death_of_a_worker(tmp_path):
+def test_the_main_job_on_a_cluster_of_processes_survives_the_death_of_a_worker(tmp_path, started):
     """The three commands of docs/cluster.md; one of the two workers is killed while the job runs."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
-    dask, python = [sys.executable, "-m", "dask"], [sys.executable, "-m", "impact_gnn"]
+    address, python = free_address(), [sys.executable, "-m", "impact_gnn"]
     ig.tsbm(num_nodes=400, num_times=6, num_labels=2, num_features=4, seed=0).save(tmp_path / "graph")
     options = ["--cutoff", "5", "--candidates", "pmp+labels", "--folds", "1", "--seeds", "1"]
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": tmp_path}
-    one = [*dask, "worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard"]
-    started = [subprocess.Popen([*dask, "scheduler", "--host", address, "--no-dashboard"], **quiet)]
-    try:
-        started += [subprocess.Popen(one, **quiet) for _ in range(2)]
-        with distributed.Client(address, timeout=60) as client:
-            client.wait_for_workers(2, timeout=60)
-        scratch = tmp_path / "scratch"
-        job = subprocess.Popen(
-            [*python, "run", "graph", "--out", "cluster", "--engine", "dask", "--scheduler", address,
-             "--scratch", scratch, "--memory", "100kB", *options],
-            cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        while job.poll() is None and not list(scratch.rglob("*.npy")):
-            time.sleep(0.05)
-        started[1].kill()
-        _, told = job.communicate(timeout=240)
-        assert job.returncode == 0, told
-    finally:
-        for process in started:
-            process.kill()
+    started("scheduler", "--host", address, cwd=tmp_path)
+    workers = [started("worker", address, "--nthreads", 1, "--no-nanny", cwd=tmp_path) for _ in range(2)]
+    with distributed.Client(address, timeout=60) as client:
+        client.wait_for_workers(2, timeout=60)
+    scratch = tmp_path / "scratch"
+    job = subprocess.Popen(
+        [*python, "run", "graph", "--out", "cluster", "--engine", "dask", "--scheduler", address,
+         "--scratch", scratch, "--memory", "100kB", *options],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    while job.poll() is None and not list(scratch.rglob("*.npy")):
+        time.sleep(0.05)
+    workers[0].kill()
+    _, told = job.communicate(timeout=240)
+    assert job.returncode == 0, told
     alone = [*python, "run", "graph", "--out", "alone", "--engine", "memory", *options]
     subprocess.run(alone, cwd=tmp_path, check=True, capture_output=True, timeout=240)
     assert (tmp_path / "cluster/predictions.csv").read_bytes() == (tmp_path / "alone/predictions.csv").read_bytes()

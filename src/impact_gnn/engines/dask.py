@@ -7,9 +7,12 @@ sort, or a slice of columns to take through all hops; a task whose worker dies i
 from __future__ import annotations
 
 import contextlib
+import queue
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -77,12 +80,12 @@ class Dask(FileEngine):
     def task_memory(self) -> int:
         """The tasks of one worker share its memory."""
         with self._connected() as client:
-            return _files.byte_size(self.memory) // max(_threads(client))
+            return _files.byte_size(self.memory) // max(self._threads(client))
 
     @property
     def least_slices(self) -> int:
         with self._connected() as client:
-            return SLICES_PER_THREAD * sum(_threads(client))
+            return SLICES_PER_THREAD * sum(self._threads(client))
 
     def hops(
         self, operators: Sequence[Operator], x: Features, *, rows: np.ndarray | None = None, dtype: Any = None
@@ -110,9 +113,10 @@ class Dask(FileEngine):
             futures = [client.submit(function, *task, pure=False, retries=RETRIES) for task in tasks]
             try:
                 self._wait(client, futures, counter)
-                return client.gather(futures)
+                return self._answer(client.gather, futures)
             except BaseException as error:
-                client.cancel(futures)
+                with contextlib.suppress(WorkerLost):
+                    self._answer(client.cancel, futures)
                 from distributed import KilledWorker
 
                 if isinstance(error, KilledWorker):
@@ -130,29 +134,59 @@ class Dask(FileEngine):
         while waiting:
             done: set[Any] = set()
             with contextlib.suppress(TimeoutError):
-                done = wait(waiting, timeout=CHECK, return_when="FIRST_COMPLETED").done
+                done = self._answer(wait, waiting, timeout=CHECK, return_when="FIRST_COMPLETED").done
             for _ in done:
                 if counter is not None:
                     counter.advance()
             waiting -= done
-            if client.status == "running" and client.scheduler_info()["workers"]:
+            if client.status == "running" and self._answer(client.nthreads):
                 seen = time.monotonic()
             elif time.monotonic() - seen > self.patience:
-                raise WorkerLost(
-                    f"no worker of the cluster has been seen for {self.patience:.0f} seconds; what is complete is kept "
-                    f"in {self.place}: start workers and run the same again to go on."
-                )
+                raise self._lost(f"no worker of the cluster has been seen for {self.patience:.0f} seconds")
 
     def _refuse_unless_seen(self, client: Any) -> None:
         seen: dict[str, Any] = {}
         with contextlib.suppress(OSError):  # a worker that has just died sees nothing, and others will do its tasks
-            seen = client.run(_sees, str(self.place), on_error="return")
+            seen = self._answer(client.run, _sees, str(self.place), on_error="return")
         blind = [worker for worker, sees in seen.items() if sees is False]
         if blind:
             raise InputError(
                 f"{self.place} is not seen by {listing(blind)}; give a directory on a file system that all workers "
                 f"share."
             )
+
+    def _answer(self, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """What a call to the cluster gives; one that breaks off, or says nothing while patience lasts, is lost."""
+        answers: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue()
+
+        def ask() -> None:
+            try:
+                answers.put((call(*arguments, **options), None))
+            except BaseException as error:
+                answers.put((None, error))
+
+        threading.Thread(target=ask, daemon=True).start()  # a client would wait for ever
+        try:
+            answer, error = answers.get(timeout=self.patience)
+        except queue.Empty:
+            raise self._lost(f"the cluster has not answered for {self.patience:.0f} seconds") from None
+        from distributed.comm import CommClosedError
+
+        if isinstance(error, (CancelledError, CommClosedError)):
+            raise self._lost("the connection to the scheduler was lost") from None
+        if error is not None:
+            raise error
+        return answer
+
+    def _lost(self, what: str) -> WorkerLost:
+        kept = f"what is complete is kept in {self.place}"
+        return WorkerLost(f"{what}; {kept}: start what is missing and run the same again to go on.")
+
+    def _threads(self, client: Any) -> list[int]:
+        threads = [number for number in self._answer(client.nthreads).values() if number]
+        if not threads:
+            raise InputError("the cluster has no workers; start some, or call client.wait_for_workers(1) before.")
+        return threads
 
     def child(self, name: str) -> Dask:
         return replace(self, directory=self.place / "children" / _files.safe_name(name))
@@ -180,10 +214,3 @@ def connected(address: str, patience: float = 60.0) -> Any:
 
 def _sees(path: str) -> bool:
     return Path(path).is_dir()
-
-
-def _threads(client: Any) -> list[int]:
-    threads = [number for number in client.nthreads().values() if number]
-    if not threads:
-        raise InputError("the cluster has no workers; start some, or call client.wait_for_workers(1) before.")
-    return threads
