@@ -2,10 +2,12 @@
 PYTHON ?= python3
 VENV := .venv
 LIGHT := .venv-light
+AUDIT := .venv-audit
+MINUTES ?= 30
 BIN := $(VENV)/bin
 PIP := -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: run test test-without-torch docs reproduce clean
+.PHONY: run test test-without-torch fuzz audit docs reproduce clean
 
 # The main job on a generated graph with a known shift; the second time it only shows what was found.
 run: $(VENV)/.run
@@ -22,6 +24,19 @@ test: $(VENV)/.test
 # The array floor must import and work where torch is not installed.
 test-without-torch: $(LIGHT)/.ready
 	$(LIGHT)/bin/python tests/without_torch.py
+
+# The fuzz tests with new seeds for so many minutes: make fuzz MINUTES=30.
+fuzz: $(VENV)/.test
+	FUZZ_MINUTES=$(MINUTES) OMP_NUM_THREADS=1 $(BIN)/pytest -n auto tests/test_fuzz.py tests/test_damage.py
+
+# Known holes and licences of the locked set, our own code, and a list of all parts. Needs a package index that knows
+# advisories; one that does not makes it fail, rather than say that all is well.
+audit: $(VENV)/.run $(AUDIT)/.ready
+	$(AUDIT)/bin/bandit --quiet --recursive src --severity-level medium
+	$(AUDIT)/bin/pip-licenses --python=$(BIN)/python --partial-match --fail-on="GPL;UNKNOWN" --summary
+	mkdir -p dist
+	$(AUDIT)/bin/cyclonedx-py environment $(BIN)/python --pyproject pyproject.toml --output-file dist/sbom.cdx.json
+	$(AUDIT)/bin/pip-audit --requirement constraints.txt --no-deps --disable-pip --strict
 
 docs: $(VENV)/.docs
 	$(BIN)/mkdocs build --strict
@@ -56,5 +71,10 @@ $(LIGHT)/.ready: pyproject.toml constraints.txt
 	$(LIGHT)/bin/python $(PIP) --no-deps --editable .
 	touch $@
 
+$(AUDIT)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(AUDIT)
+	$(AUDIT)/bin/python $(PIP) pip-audit pip-licenses bandit cyclonedx-bom
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(LIGHT) build dist site out src/*.egg-info
+	rm -rf $(VENV) $(LIGHT) $(AUDIT) build dist site out src/*.egg-info

@@ -38,8 +38,8 @@ def write_report(summary: RunSummary, path: Path) -> None:
 
 def render(summary: RunSummary) -> str:
     """The report as text; the same summary gives the same bytes."""
-    options: Any = {"autoescape": True, "undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
-    environment = Environment(loader=FileSystemLoader(Path(__file__).parent), **options)
+    options: Any = {"undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
+    environment = Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=True, **options)
     environment.filters |= {name: getattr(numbers, name) for name in FILTERS} | {"memory": _files.readable_size}
     tested, diagnosis = summary.backtest, summary.diagnosis
     order = np.argsort(-np.array(summary.graph.label_counts), kind="stable").tolist()
