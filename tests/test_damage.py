@@ -138,6 +138,17 @@ def test_saved_graphs(graph, tmp_path):
     hold(tmp_path / "graph", tmp_path, lambda place: ig.load(place, verify=True), same, 150)
 
 
+def test_archives(graph, tmp_path):
+    (tmp_path / "whole").mkdir()
+    np.savez(tmp_path / "whole" / "g.npz", x=graph.x, y=graph.y, time=graph.time, edge_index=graph.edge_index)
+    wanted = ig.graph.graph_digest(ig.load(tmp_path / "whole" / "g.npz"))
+
+    def same(loaded):
+        assert ig.graph.graph_digest(loaded) == wanted
+
+    hold(tmp_path / "whole", tmp_path, lambda place: ig.load(place / "g.npz"), same, 150)
+
+
 def test_run_folders(graph, tmp_path):
     """Whatever lies in the folder of a run is used again only if it is what was written."""
     options = {"cutoff": 5, "candidates": ["linear:plain", "prior:plain"], "folds": 1, "seeds": 1}

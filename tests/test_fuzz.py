@@ -8,6 +8,7 @@ import pyarrow.parquet
 import pytest
 
 import impact_gnn as ig
+from fuzzing import seeds
 from impact_gnn.checks import InputError
 
 ROWS, EACH = 30, 150
@@ -132,7 +133,7 @@ def spread(outcomes):
 @pytest.mark.parametrize("first", range(0, 10 * EACH, EACH))
 def test_mutated_csv(tmp_path, first):
     outcomes = []
-    for seed in range(first, first + EACH):
+    for seed in seeds(EACH, first):
         rng = np.random.default_rng(seed)
         nodes, edges = (mutated(NODES, rng), EDGES) if seed % 2 else (NODES, mutated(EDGES, rng))
         (tmp_path / "nodes.csv").write_bytes(nodes.encode())
@@ -147,7 +148,7 @@ def test_mutated_toml(tmp_path, first):
     (tmp_path / "edges.csv").write_text(EDGES)
     outcomes = []
     words = ["node", "edges.csv", "text", "category", "vector", "number", "drop", "month", "auto", "3", "c", "b"]
-    for seed in range(first, first + EACH):
+    for seed in seeds(EACH, first):
         rng = np.random.default_rng(seed)
         text = TOML
         if seed % 3:
@@ -193,7 +194,7 @@ def random_column(rng, size):
 @pytest.mark.parametrize("first", range(0, 5 * EACH, EACH))
 def test_odd_and_damaged_parquet(tmp_path, first):
     outcomes = []
-    for seed in range(first, first + EACH):
+    for seed in seeds(EACH, first):
         rng = np.random.default_rng(seed)
         nodes = {"id": pa.array([f"n{i}" for i in range(ROWS)]), "time": pa.array(rng.integers(2010, 2016, ROWS))}
         nodes["label"] = pa.array(rng.choice(["x", "y"], ROWS), mask=np.asarray(nodes["time"]) > 2014)

@@ -22,6 +22,8 @@ from impact_gnn.checks import InputError
 from impact_gnn.cli.main import app
 from impact_gnn.data.files import converted, read
 from impact_gnn.data.ids import Ids, characters
+from impact_gnn.job.predictions import write_predictions
+from impact_gnn.pipeline import Calibration, Ensemble, Pipeline
 
 SIZE = 240
 
@@ -684,3 +686,22 @@ def test_ids_that_look_like_dates_stay_as_they_are(tmp_path):
         g = converted(tmp_path, tmp_path / "saved", memory=memory).graph
         assert g.ids.tolist() == ["2021-07-01", "2021-07-02"]
         assert g.edge_index.tolist() == [[0], [1]]
+
+
+@pytest.mark.parametrize("name", ["p.csv", "p.raw.csv", "p.parquet"])
+def test_ids_and_classes_are_no_formulas_in_a_spreadsheet(tmp_path, name):
+    """A CSV is opened by programs that run what begins like a formula; other tables are read by programs of ours."""
+    odd = ["=cmd|' /C calc'!A0", "@SUM(1)", "+1+cmd", "-2+3", "\t=1", "-5", "+49 30", "plain", "it's"]
+    ids = [odd[i] if i < len(odd) else f"n{i}" for i in range(40)]
+    time = np.where(np.arange(40) < len(odd), 3, np.arange(40) % 3)
+    label = np.where(np.arange(40) % 2, "=A1", "b").astype(object)
+    nodes = pd.DataFrame({"id": ids, "time": time, "label": label, "x": np.arange(40.0)})
+    edges = pd.DataFrame({"source": ids[:-1], "target": ids[1:]})
+    g = ig.from_tables(nodes, edges)
+    model = Ensemble([Pipeline("prior", cutoff=3).fit(g)], [1.0], Calibration(), np.full(2, 0.5))
+    write_predictions(g, model, tmp_path / name)
+    read = pd.read_parquet if name.endswith("parquet") else pd.read_csv
+    found = read(tmp_path / name)
+    changed = {"=cmd|' /C calc'!A0", "@SUM(1)", "+1+cmd", "-2+3", "\t=1", "+49 30"} if name == "p.csv" else set()
+    assert found["id"].tolist() == [f"'{one}" if one in changed else one for one in odd]
+    assert set(found["label"]) | set(found["second_label"]) == {"b", "'=A1" if name == "p.csv" else "=A1"}

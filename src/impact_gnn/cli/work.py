@@ -75,7 +75,9 @@ def run(
     roles: Roles = None,
     directed: Directed = False,
     embedding: Map = "pca",
-    table: Annotated[str, typer.Option(help="csv or parquet.")] = "csv",
+    table: Annotated[
+        str, typer.Option(help="csv, raw.csv (ids that look like formulas stay as they are) or parquet.")
+    ] = "csv",
     seed: Annotated[int, typer.Option(help="Seed.")] = 0,
     engine: Kind = "auto",
     memory: Memory = None,

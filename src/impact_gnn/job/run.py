@@ -31,7 +31,7 @@ from impact_gnn.pipeline import Candidate, Ensemble, Inputs, Method, Pipeline
 from impact_gnn.report import write_report
 from impact_gnn.report.summary import Cost, Fit, RunOptions, RunSummary, write_summary
 
-TABLES = ("csv", "parquet")
+TABLES = ("csv", "raw.csv", "parquet")
 
 
 def run(
@@ -77,7 +77,7 @@ def run(
         hops: Steps along the edges.
         undirected: Let messages run in both directions of every edge.
         seed: Seed of everything random.
-        table: "csv" or "parquet" for the predictions.
+        table: "csv", "raw.csv" (ids that look like formulas stay as they are) or "parquet" for the predictions.
         embedding: "pca" or "tsne", for the map of the features in the report.
         engine: Where to propagate; in memory by default. It never changes the result.
         progress: True for bars on the terminal, or a function called with stage, units done, units and a note.
