@@ -135,7 +135,8 @@ class Death:
                 self.count(event)
         # Within a tree that is removed, names are relative to an open directory.
         elif event in CHANGES and (str(self.place) in str(arguments[0]) or not os.path.isabs(arguments[0])):
-            self.count(event)
+            replaces = event == "os.rename" and (os.path.isdir(arguments[0]) or os.path.exists(arguments[1]))
+            self.count("_exchanged" if replaces else event)
 
     def counted(self, plain):
         def call(*arguments):
@@ -184,10 +185,10 @@ def tree(place):
 
 
 def sampled(events, sample):
-    """Numbers of events, from 1; renames and what follows them come first, all in an order that is always the same."""
-    renames = {n + k for n, event in enumerate(events, 1) for k in (0, 1) if event in ("os.rename", "_exchanged")}
+    """Numbers of events, from 1, in an order that is always the same: first where a name changes hands, or just has."""
+    first = {n + k for n, event in enumerate(events, 1) for k in (0, 1) if event == "_exchanged"}
     mixed = np.random.default_rng(0).permutation(len(events)) + 1
-    return sorted(mixed, key=lambda n: n not in renames)[: sample or None]
+    return sorted(mixed, key=lambda n: n not in first)[: sample or None]
 
 
 def attempt(name, place, sample):

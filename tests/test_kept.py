@@ -22,7 +22,7 @@ from impact_gnn.graph import graph_digest
 from impact_gnn.pipeline import Ensemble, Pipeline
 from test_cli import here
 
-KILLS = {"convert": 8, "two-steps": 8, "predict": 8, "disk": 10, "run": 10}  # of all events; with IMPACT_KILLS=all, all
+KILLS = {"convert": 8, "two-steps": 8, "predict": 8, "disk": 10, "run": 14}  # of all events; with IMPACT_KILLS=all, all
 SMALL = {"model": "linear", "candidates": ["prior:plain"], "folds": 1, "seeds": 1}
 QUICK = ["--model", "linear", "--candidates", "prior:plain", "--folds", "1", "--seeds", "1"]
 
