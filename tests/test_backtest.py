@@ -168,7 +168,7 @@ def test_a_back_test_that_was_cut_off_continues(graph, tmp_path):
     whole = ig.backtest(graph, **OPTIONS)
     assert replace(ig.backtest(graph, store=tmp_path, **OPTIONS), seconds=0) == replace(whole, seconds=0)
     assert (tmp_path / "fits" / kept[0]).stat().st_mtime_ns == before
-    changes = ({"folds": 1}, {"seeds": 2}, {"budget": 9.0}, {"effort": "quick"}, {"candidates": ["center"]})
+    changes = ({"folds": 1}, {"seeds": 2}, {"effort": "quick"}, {"candidates": ["center"]})
     for change in changes:
         with pytest.raises(ig.InputError, match=f"begun with other inputs .{next(iter(change))} was"):
             ig.backtest(graph, store=tmp_path, **OPTIONS | change)

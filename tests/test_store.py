@@ -101,6 +101,22 @@ def test_a_refusal_names_what_differs(tmp_path):
         pass
 
 
+def test_refused_before_anything_is_done_it_leaves_nothing(tmp_path):
+    def refused(done):
+        with Store.open(tmp_path / "a" / "s", {}) as store:
+            if done:
+                store.put("piece", VALUE)
+            raise InputError("no")
+
+    with pytest.raises(InputError, match="no"):
+        refused(done=False)
+    assert not list(tmp_path.iterdir())
+    for done in (True, False):
+        with pytest.raises(InputError, match="no"):
+            refused(done)
+    assert (tmp_path / "a" / "s" / "piece.json").exists()
+
+
 def test_foreign_files_are_refused_and_untouched(tmp_path):
     (tmp_path / "mine.txt").write_text("precious")
     for options in ({"directory": tmp_path}, {"directory": tmp_path / "work", "within": tmp_path}):

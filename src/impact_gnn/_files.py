@@ -7,6 +7,7 @@ full disk or `kill -9` leaves the old state. Arrays are `.npy`; pickles are neve
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import hashlib
 import json
@@ -27,6 +28,8 @@ from impact_gnn.checks import DiskFull, InputError, listing, one_line, shown
 
 LOCK = "lock"
 TEMPORARY = ".tmp-"
+OLD = "-old"
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 LONGEST_NAME = 120
 CHUNK = 1 << 24
 """Bytes read in one go when a file is summed up."""
@@ -43,17 +46,12 @@ _known: set[tuple[int, ...]] = set()  # sealed arrays that this process has writ
 @contextlib.contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
     """A temporary name beside `path`; it becomes `path` when the block ends well and vanishes otherwise."""
-    parent = _writable_parent(path)
-    handle, name = tempfile.mkstemp(prefix=f"{path.name}.tmp-", dir=parent)
-    os.close(handle)
-    temporary = Path(name)
-    try:
+    with beside(path, directory=False) as temporary:
         yield temporary
         temporary.chmod(0o644)
         _flush(temporary)
         os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        _flush(temporary.parent)
 
 
 @contextlib.contextmanager
@@ -64,22 +62,95 @@ def atomic_directory(path: Path, may_replace: Callable[[Path], bool]) -> Iterato
     """
     if path.is_file():
         raise InputError(f"{path} is a file; choose a directory name that is free.")
+    put_back(path)
     if path.is_dir() and any(path.iterdir()) and not may_replace(path):
         raise InputError(f"{path} exists and holds other files; choose a new or an empty directory.")
-    parent = _writable_parent(path)
-    temporary = Path(tempfile.mkdtemp(prefix=f"{path.name}.tmp-", dir=parent))
-    try:
+    with beside(path, directory=True) as temporary:
         yield temporary
         temporary.chmod(0o755)
-        for file in temporary.rglob("*"):
+        for file in (*temporary.rglob("*"), temporary):
             _flush(file)
-        old = temporary.with_name(temporary.name + "-old")
-        if path.exists():
-            os.replace(path, old)
-        os.replace(temporary, path)
-        shutil.rmtree(old, ignore_errors=True)
+        if not path.exists():
+            os.replace(temporary, path)
+        elif not _exchanged(temporary, path):
+            os.replace(path, old := temporary.with_name(temporary.name + OLD))
+            os.replace(temporary, path)
+            os.replace(old, temporary)
+        _flush(temporary.parent)
+
+
+@contextlib.contextmanager
+def beside(path: Path, *, directory: bool, kind: str = TEMPORARY) -> Iterator[Path]:
+    """A new file or directory beside `path`, locked while the block runs and gone after it.
+
+    What lies there under such a name and is not locked was left by a writer that was killed, and is removed. A file may
+    have several writers, the last of which wins; a directory has one.
+    """
+    path = path.absolute()
+    with no_trace(path), disk_full_said(parent := _writable_parent(path)):
+        if directory:
+            temporary = tempfile.mkdtemp(prefix=path.name + kind, dir=parent)
+            handle = os.open(temporary, os.O_RDONLY)
+        else:
+            handle, temporary = tempfile.mkstemp(prefix=path.name + kind, dir=parent)
+        try:
+            _flock(handle)
+            living = [other for other in _temporaries(path, kind) if other != Path(temporary) and not _swept(other)]
+            if living and directory:
+                raise InputError(f"another process is writing {path}; wait for it or choose another place.")
+            yield Path(temporary)
+        finally:
+            remove(Path(temporary))  # what was replaced, or what was not completed
+            os.close(handle)
+
+
+def alone(path: Path) -> contextlib.AbstractContextManager[Path]:
+    """A directory for what is needed until `path` can be written, with no other process at work on `path`."""
+    return beside(path, directory=True, kind=f".scratch{TEMPORARY}")
+
+
+@contextlib.contextmanager
+def no_trace(path: Path) -> Iterator[None]:
+    """Takes directories above `path` away again that were made in the block and are still empty after it."""
+    missing = [each for each in path.absolute().parents if not each.exists()]
+    try:
+        yield
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        with contextlib.suppress(OSError):  # something is in them
+            for each in missing:
+                each.rmdir()
+
+
+def put_back(path: Path) -> None:
+    """Undoes a replacement that was cut off between its two renames, where names cannot be exchanged in one step."""
+    for old in () if path.exists() else _temporaries(path.absolute()):
+        if old.name.endswith(OLD):
+            os.replace(old, path)
+
+
+def _temporaries(path: Path, kind: str = TEMPORARY) -> list[Path]:
+    return [one for one in path.parent.glob("*") if one.name.startswith(path.name + kind)]
+
+
+def _swept(temporary: Path) -> bool:
+    """Removes what a killed writer left; False if the writer is alive. Without locks nobody can tell, and it stays."""
+    with contextlib.suppress(OSError):  # its writer has just finished, or it is somebody else's
+        handle = os.open(temporary, os.O_RDONLY if temporary.is_dir() else os.O_RDWR)
+        try:
+            if free := _flock(handle):
+                remove(temporary)
+            return free is not False
+        finally:
+            os.close(handle)
+    return True
+
+
+def _exchanged(one: Path, other: Path) -> bool:
+    """Lets two names change places in one step, if the system and its disk can."""
+    library, names = ctypes.CDLL(None), (os.fsencode(one.absolute()), os.fsencode(other.absolute()))
+    if hasattr(library, "renameat2"):  # Linux; the flag 2 stands for an exchange there and on macOS
+        return library.renameat2(-1, names[0], -1, names[1], 2) == 0
+    return hasattr(library, "renamex_np") and library.renamex_np(*names, 2) == 0
 
 
 def write_json(path: Path, content: Any, *, allow_nan: bool = True, sealed: bool = False) -> None:
@@ -194,20 +265,15 @@ def check_folder(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def atomic_array(path: Path, dtype: Any, shape: tuple[int, ...]) -> Iterator[np.memmap]:
-    """A `.npy` file to be filled in place; it appears under its name when the block ends well.
-
-    Its disk space is taken at once, so a full disk is an error here and not a signal in the middle of a kernel.
-    """
+def atomic_array(path: Path, dtype: Any, shape: tuple[int, ...], *, sealed: bool = True) -> Iterator[np.memmap]:
+    """A `.npy` file to be filled in place; it appears under its name when the block ends well."""
     with atomic_file(path) as temporary:
         array = create_array(temporary, dtype, shape)
-        with temporary.open("r+b") as file:
-            if array.nbytes and hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(file.fileno(), 0, temporary.stat().st_size)
         yield array
         array.flush()
         _native.release(array)
-        seal(temporary)
+        if sealed:
+            seal(temporary)
 
 
 def require_space(directory: Path, need: int) -> None:
@@ -225,8 +291,9 @@ def disk_full_said(directory: Path) -> Iterator[None]:
     """Turns a full disk into one sentence; what is complete stays."""
     try:
         yield
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+    except Exception as error:
+        said = re.search(r"os error (\d+)", str(error))  # as libraries in Rust have it
+        if (int(said[1]) if said else getattr(error, "errno", None)) not in FULL:
             raise
         raise DiskFull(
             f"the disk of {directory} is full; what is complete is kept: make room and run the same again to go on."
@@ -237,39 +304,52 @@ def disk_full_said(directory: Path) -> Iterator[None]:
 def locked(directory: Path) -> Iterator[None]:
     """Keeps other processes out of `directory` while the block runs; the lock goes with the process, even if killed."""
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        handle = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        with disk_full_said(directory):
+            directory.mkdir(parents=True, exist_ok=True)
+            handle = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
-        if error.errno == errno.ENOSPC:
-            raise
         raise InputError(f"{directory} cannot be written to ({error.strerror}); choose another place.") from None
     try:
-        with contextlib.suppress(ImportError):  # not on Windows
-            import fcntl
-
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:  # some network file systems have no locks; then nobody is kept out
-                if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-                    raise InputError(
-                        f"another process is working in {directory}; wait for it or choose another."
-                    ) from None
+        if _flock(handle) is False:
+            raise InputError(f"another process is working in {directory}; wait for it or choose another.")
         yield
     finally:
         os.close(handle)
 
 
+def _flock(handle: int) -> bool | None:
+    """Locks an open file until it is closed; False if another process has done so, None where there are no locks."""
+    try:
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except ImportError:  # Windows
+        return None
+    except OSError as error:  # some network file systems have none
+        return False if error.errno in (errno.EWOULDBLOCK, errno.EACCES) else None
+    return True
+
+
 def create_array(path: Path, dtype: np.dtype | type, shape: tuple[int, ...]) -> np.memmap:
-    """A new `.npy` file of the given type and shape, opened for writing in place."""
+    """A new `.npy` file of the given type and shape, opened for writing in place.
+
+    Its disk space is taken at once, so a full disk is an error here and not a signal in the middle of a kernel.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     sizes = tuple(map(int, shape))  # numpy's own integers would be written into the header as calls
-    return np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(dtype), shape=sizes)
+    array = np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(dtype), shape=sizes)
+    if hasattr(os, "posix_fallocate"):
+        with path.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    return array
 
 
-def save_array(path: Path, values: np.ndarray) -> None:
-    """Writes an array as `.npy`, without pickling."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    np.save(path, np.ascontiguousarray(values), allow_pickle=False)
+def save_array(path: Path, values: np.ndarray, *, sealed: bool = False) -> None:
+    """Writes an array as `.npy`, block by block and without pickling; it appears when it is whole."""
+    with atomic_array(path, values.dtype, values.shape, sealed=sealed) as out:
+        for rows in _native.block_slices(values):
+            out[rows] = values[rows]
+            _native.release(out, values)
 
 
 def digest(*parts: Any) -> str:
@@ -348,22 +428,17 @@ def _writable_parent(path: Path) -> Path:
 
 
 def _flush(path: Path) -> None:
-    if path.is_file():
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
-
-
-def save_array_atomic(path: Path, values: np.ndarray) -> None:
-    """Writes an array as `.npy`, block by block; it appears when it is whole."""
-    with atomic_array(path, values.dtype, values.shape) as out:
-        for rows in _native.block_slices(values):
-            out[rows] = values[rows]
-            _native.release(out, values)
+    """Has the disk keep the bytes of a file, or the names in a directory."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def remove(path: Path) -> None:
     """Removes a file or a directory of ours, if it is there."""
-    if path.is_dir():
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)

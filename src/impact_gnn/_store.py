@@ -18,6 +18,7 @@ import numpy as np
 
 from impact_gnn import _files
 from impact_gnn._codec import decode, encode
+from impact_gnn._version import __version__
 from impact_gnn.checks import InputError, shown
 
 T = TypeVar("T")
@@ -38,31 +39,48 @@ class Store:
         `inputs` is all that the results depend on, by name; `within` is a directory around the store that may hold
         nothing else before it is begun.
         """
-        outer, file, now = within or directory, directory / INPUTS, encode(dict(inputs))
-        if not file.exists():
+        outer, file, now = within or directory, directory / INPUTS, encode({"impact_gnn": __version__, **inputs})
+        if begins := not file.exists():
             _refuse_others(outer, directory)
-        with _files.locked(directory):
+        with _files.no_trace(directory / INPUTS), _files.locked(directory):
             if file.exists():
                 _refuse_changes(outer, _files.read_json(file), now)
             for left in directory.rglob("*.tmp-*"):
                 _files.remove(left)
             if not file.exists():
                 _files.write_json(file, now)
-            yield cls(directory)
+            try:
+                yield cls(directory)
+            except InputError:
+                if begins and set(os.listdir(directory)) == {INPUTS, _files.LOCK}:  # refused before anything was done
+                    file.unlink()
+                    (directory / _files.LOCK).unlink()
+                raise
 
-    def once(self, name: str, kind: type[T], make: Callable[[], T], *, valid: bool = True) -> T:
+    def once(self, name: str, kind: type[T], make: Callable[[], T], *, valid: Callable[[T], bool] | None = None) -> T:
         """A piece of work: read if it was finished before and is still `valid`, otherwise made and kept."""
+        kept = self.get(name, kind)
+        if kept is None or (valid is not None and not valid(kept)):
+            self.put(name, make())
+            return self.once(name, kind, make)
+        return kept
+
+    def get(self, name: str, kind: type[T]) -> T | None:
         file = self.directory / f"{name}.json"
-        if not valid or not file.exists():
-            _files.write_json(file, encode(make()), allow_nan=False, sealed=True)
-        return decode(kind, _files.read_json(file, sealed=True), str(file))
+        return decode(kind, _files.read_json(file, sealed=True), str(file)) if file.exists() else None
+
+    def put(self, name: str, value: Any) -> None:
+        _files.write_json(self.directory / f"{name}.json", encode(value), allow_nan=False, sealed=True)
+
+    def forget(self, name: str) -> None:
+        _files.remove(self.directory / f"{name}.json")
 
     def array(self, name: str) -> np.ndarray | None:
         file = self.directory / f"{name}.npy"
         return _files.open_array(file, in_memory=True, sealed=True) if file.exists() else None
 
     def put_array(self, name: str, values: np.ndarray) -> None:
-        _files.save_array_atomic(self.directory / f"{name}.npy", values)
+        _files.save_array(self.directory / f"{name}.npy", values, sealed=True)
 
 
 def _refuse_others(outer: Path, directory: Path) -> None:

@@ -85,7 +85,7 @@ def backtest(
         pipeline: Everything but the method, model and seed; by default `Pipeline()`.
         metric: What candidates are judged by, a name of `METRICS`; by default the pipeline's.
         class_weight: "balanced" to let all classes count the same in training; by default the pipeline's.
-        budget: Seconds after which no further fit is begun, whatever the effort; None for no bound.
+        budget: Seconds, with those of fits in the store, after which no further fit is begun; None for no bound.
         engine: Where to propagate; in memory by default.
         advice: Of a diagnosis; the search looks first at what it speaks for.
         store: Directory for finished fits, so that a run that was cut off continues.
@@ -115,7 +115,7 @@ def backtest(
 
     if isinstance(store, str | Path):
         asked: dict[str, Any] = {"candidates": named, "effort": effort, "folds": folds, "seeds": seeds}
-        asked |= {"budget": budget, "graph": graph_digest(view), "pipeline": pipeline.get_params()}
+        asked |= {"graph": graph_digest(view), "pipeline": pipeline.get_params()}
         with Store.open(Path(store), asked) as opened:
             return race(opened)
     return race(store)
@@ -147,11 +147,16 @@ class Race:
     tried: list[Candidate] = field(default_factory=list)
     dropped: set[Candidate] = field(default_factory=set)
     failed: dict[Candidate, str] = field(default_factory=dict)
-    begun: float = field(default_factory=clock.monotonic)
     work: float = 0.0
     out_of_time: bool = False
 
+    @property
+    def seconds(self) -> float:
+        return clock.monotonic() - self.begun
+
     def run(self) -> Backtest:
+        spent = None if self.store is None else self.store.get("seconds", float)  # on fits in the store
+        self.begun = clock.monotonic() - (spent or 0.0)
         self.scores = Scores(
             {str(window): truth_of(self.view, window) for window in self.windows}, self.store,
             scoring={str(window): self.judge(window) for window in self.windows},
@@ -180,7 +185,7 @@ class Race:
         )
         aging = self.aging(choice.candidates[0]) if tried and not self.out_of_time else []
         folds, ahead = [str(window) for window in self.windows], self.view.horizon()
-        cost = clock.monotonic() - self.begun, not self.out_of_time, self.effort, self.work
+        cost = self.seconds, not self.out_of_time, self.effort, self.work
         return Backtest(rows, decision, folds, ahead, *cost, *trust, aging)
 
     def judge(self, window: Window) -> Scoring:
@@ -254,7 +259,7 @@ class Race:
                     if not known:
                         fold = fold or fold_of(self.view, window, engine)
                         self.attempt(unit, fold, inputs, engine)
-                    self.work += self.cost(candidate) / (self.seeds * len(self.windows))
+                    self.work += 0.0 if self.out_of_time else self.cost(candidate) / (self.seeds * len(self.windows))
                     note = f"{window}: {candidate}"
                     self.progress("back-test", min(self.work, self.allowed), self.allowed, note)
             engine.clear()
@@ -281,7 +286,7 @@ class Race:
 
     def attempt(self, unit: Unit, fold: Fold, inputs: dict[bool, Inputs], engine: Engine) -> None:
         """One fit, unless time is up; a candidate that fails is left out, the others go on."""
-        if self.budget is not None and clock.monotonic() - self.begun > self.budget and self.scores.said:
+        if self.budget is not None and self.seconds > self.budget and self.scores.said:
             self.out_of_time = True
             return
         cutoff = fold.window.first
@@ -301,6 +306,8 @@ class Race:
         place = np.searchsorted(pipeline.targets(fold.graph), fold.rows)
         for candidate, probability in said.items():
             self.scores.put(replace(unit, candidate=candidate), probability[place])
+        if self.store is not None:
+            self.store.put("seconds", self.seconds)
 
     def aging(self, candidate: Candidate) -> list[Lag]:
         """One model, trained on the older half of the labels at least, and how right it is 1, 2, ... periods later."""

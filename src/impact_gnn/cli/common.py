@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import re
 import sys
 from collections.abc import Callable
@@ -26,7 +25,6 @@ errors = Console(stderr=True, highlight=False, soft_wrap=True)
 P = ParamSpec("P")
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 KEPT = "what was finished is kept, run the command again to continue."
 
 Kind = Annotated[str, typer.Option("--engine", help="auto, memory, disk or dask: where to propagate.")]
@@ -45,17 +43,16 @@ def engine_option(
 
 
 def guarded(work: Callable[[], None]) -> None:
-    """Runs a command; what a user can mend ends with one sentence and exit code 2, what the machine lacks with 1."""
+    """Runs a command; what a user can mend ends with one sentence and exit code 2, a cluster that is gone with 1."""
     try:
         work()
-    except InputError as error:
+    except (InputError, DiskFull) as error:
         _end(str(error), BAD_INPUT)
-    except (DiskFull, WorkerLost) as error:
+    except WorkerLost as error:
         _end(str(error), FAILED)
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
-        code = FAILED if error.errno in NO_ROOM else BAD_INPUT
-        _end(f"{error.strerror or error}{where}; {KEPT}", code)
+        _end(f"{error.strerror or error}{where}; {KEPT}", BAD_INPUT)
     except KeyboardInterrupt:
         errors.print(f"stopped; {KEPT}")
         sys.exit(INTERRUPTED)

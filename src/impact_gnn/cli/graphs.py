@@ -112,9 +112,10 @@ def convert(
         found = converted(str(graph), out, memory=memory, period=period, cutoff=cutoff, roles=roles)
         console.print("\n".join([*found.notes, f"{found.graph} saved to {out}"]), markup=False)
         return
-    official = load_ogb(ogb, root)
-    console.print(f"the official split: labels are known before {official.cutoff}; use --cutoff {official.cutoff}")
-    official.graph.save(out)
+    with _files.alone(out):
+        official = load_ogb(ogb, root)
+        console.print(f"the official split: labels are known before {official.cutoff}; use --cutoff {official.cutoff}")
+        official.graph.save(out)
     console.print(f"{official.graph} saved to {out}")
 
 
@@ -147,8 +148,9 @@ def generate(
             names = ", ".join("--" + name.replace("_", "-") for name in ignored)
             raise InputError(f"--preset {preset} has its own sizes and takes no {names}; use --scale, or Python.")
         sizes = scaled(PRESETS[checks.choice("preset", preset, PRESETS)], scale)
-        generated = hetero_tsbm(**sizes, seed=seed)
-        generated.save(out)
+        with _files.alone(out):
+            generated = hetero_tsbm(**sizes, seed=seed)
+            generated.save(out)
         console.print(f"{generated} saved to {out}")
         return
     try:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +14,7 @@ import typer
 from rich.markup import escape
 
 from impact_gnn._codec import encode
-from impact_gnn._files import remove
+from impact_gnn._files import no_trace
 from impact_gnn._progress import Terminal
 from impact_gnn.checks import InputError
 from impact_gnn.cli.common import (
@@ -30,6 +31,7 @@ from impact_gnn.cli.common import (
 )
 from impact_gnn.cli.graphs import Cutoff, Features, Graph, Json, Opened, Period, Roles, opened
 from impact_gnn.data.files import is_table
+from impact_gnn.engines import Disk
 from impact_gnn.graph import Periods
 
 if TYPE_CHECKING:
@@ -90,17 +92,16 @@ def run(
 
     found, limit = _opened(graph, features, cutoff, period, roles), None if budget is None else seconds(budget)
     given = found.graph
-    default_scratch = out.with_name(f"{out.name}.scratch")  # a run that was cut off finds its hops there
-    place = engine_option(given, engine, memory, scheduler, scratch or default_scratch)
-    with Terminal(errors) as terminal:
-        summary = job(
-            given, out, cutoff=found.cutoff, model=model, candidates=_methods(candidates), effort=effort, folds=folds,
-            seeds=seeds, budget=limit, metric=metric, class_weight=_class_weight(class_weight), hops=hops,
-            undirected=not directed, seed=seed, table=table, embedding=embedding, engine=place, progress=terminal,
-            command=shlex.join(["impact", *sys.argv[1:]]),
-        )  # fmt: skip
-    place.clear()
-    remove(default_scratch)
+    with _scratch(out) as kept:
+        place = engine_option(given, engine, memory, scheduler, scratch or kept)
+        with Terminal(errors) as terminal:
+            summary = job(
+                given, out, cutoff=found.cutoff, model=model, candidates=_methods(candidates), effort=effort,
+                folds=folds, seeds=seeds, budget=limit, metric=metric, class_weight=_class_weight(class_weight),
+                hops=hops, undirected=not directed, seed=seed, table=table, embedding=embedding, engine=place,
+                progress=terminal, command=shlex.join(["impact", *sys.argv[1:]]),
+            )  # fmt: skip
+        place.clear()
     write_json(json, summary)
     predicted = summary.predictions
     console.print(f"\nChosen: {summary.backtest.decision}")
@@ -243,6 +244,23 @@ def audit(
     write_json(json, encode(outcome) | {"leaked": outcome.leaked})
     if outcome.leaked:
         raise typer.Exit(1)
+
+
+@contextmanager
+def _scratch(out: Path) -> Iterator[Path]:
+    """For the hops of a run on files: one that was cut off finds them again, a finished or refused one leaves none."""
+    place = (out := out.absolute()).with_name(f"{out.name}.scratch")
+    begins = not place.exists()
+    with no_trace(place / "hops"):
+        try:
+            yield place
+        except InputError:
+            if begins and place.exists():
+                Disk(place).clear()
+            raise
+        Disk(place).clear()
+    with suppress(OSError):  # it is not there, or holds what is not ours
+        place.rmdir()
 
 
 def _opened(graph: str, features: Path | None, cutoff: str | None, period: str | None, roles: Path | None) -> Opened:

@@ -52,6 +52,7 @@ def read(
 ) -> Reading:  # fmt: skip
     """As `load`, with what every column was taken for; `spill` is a directory for what need not be in memory."""
     root = Path(path)
+    _files.put_back(root)
     if not is_table(path):
         if period is not None or roles is not None:
             raise InputError(f"{root} is no table, so periods and roles cannot be chosen; leave them out.")
@@ -94,17 +95,11 @@ def converted(
 ) -> Reading:  # fmt: skip
     """Reads a graph and saves it to `out`; tables that are large for `memory` go through files beside it."""
     large = sum(source.size for source in _tables(path).values()) if is_table(path) else 0
-    if 4 * large <= _files.byte_size(memory):
-        found = read(path, period=period, cutoff=cutoff, roles=roles)
+    streamed = 4 * large > _files.byte_size(memory)
+    with _files.alone(out) as scratch:
+        found = read(path, period=period, cutoff=cutoff, roles=roles, spill=scratch if streamed else None)
         found.graph.save(out)
-        return found
-    scratch = out.with_name(f"{out.name}.scratch")
-    try:
-        found = read(path, period=period, cutoff=cutoff, roles=roles, spill=scratch)
-        found.graph.save(out)
-        return Reading(load(out), found.notes)
-    finally:
-        _files.remove(scratch)
+        return Reading(load(out), found.notes) if streamed else found
 
 
 def first_toml(path: str | Path) -> str:

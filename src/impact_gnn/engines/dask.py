@@ -102,8 +102,8 @@ class Dask(FileEngine):
             return SlicedHop.open([name], key)
         with self._working():
             if not path.exists():
-                _files.save_array_atomic(path, checked_features(x))
-        return SlicedHop.open([str(path)], key)
+                _files.save_array(path, checked_features(x), sealed=True)
+        return SlicedHop((_files.open_array(path, sealed=True),), key)
 
     def share(
         self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], counter: Counter | None = None

@@ -212,9 +212,9 @@ class FileEngine(Engine):
         if not (goal / "operator.json").exists():
             with _files.atomic_directory(goal, may_replace=lambda path: True) as temporary:
                 for name, values in arrays.items():
-                    _files.save_array_atomic(temporary / f"{name}.npy", values)
+                    _files.save_array(temporary / f"{name}.npy", values, sealed=True)
                 if operator.norm == "sym":  # which is asked for the scales of all nodes at once
-                    _files.save_array_atomic(temporary / "scale.npy", operator.row_scale)
+                    _files.save_array(temporary / "scale.npy", operator.row_scale, sealed=True)
                 _files.write_json(
                     temporary / "operator.json",
                     {"edges": str(csr.directory), "norm": operator.norm, "self_loop": operator.self_loop},
@@ -229,7 +229,7 @@ class FileEngine(Engine):
             with _files.atomic_directory(goal, may_replace=lambda path: True) as temporary:
                 for name in ("indptr", "indices", "weight"):
                     if getattr(csr, name) is not None:
-                        _files.save_array_atomic(temporary / f"{name}.npy", getattr(csr, name))
+                        _files.save_array(temporary / f"{name}.npy", getattr(csr, name), sealed=True)
                 meta = {"num_sources": csr.num_sources, "weighted": csr.weight is not None}
                 _files.write_json(temporary / "csr.json", meta, sealed=True)
         return StoredCSR.open(goal)

@@ -66,7 +66,7 @@ class EdgeList:
         parts = {"edge_index": self.edge_index, "weight": self.weight}
         for name, values in parts.items():
             if values is not None and _native.file_of(values) is None:
-                _files.save_array_atomic(directory / f"{name}.npy", values)
+                _files.save_array(directory / f"{name}.npy", values)
                 parts[name] = _files.open_array(directory / f"{name}.npy")
         return EdgeList(parts["edge_index"], parts["weight"], self.num_sources, self.num_targets, self.both)  # type: ignore[arg-type]
 

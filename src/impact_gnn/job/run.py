@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import resource
-import shutil
 import sys
 import time as clock
 from collections.abc import Sequence
@@ -59,7 +58,7 @@ def run(
     """Check, diagnose, back-test, fit, predict, explain; writes everything into `out` and returns the summary.
 
     What is finished is kept in `out/work`; a run that was cut off and is started again with the same graph and
-    options goes on from there.
+    options goes on from there, and so does one that its budget stopped and that is given more.
 
     Args:
         graph: The graph.
@@ -90,6 +89,8 @@ def run(
     for name, value in (("hops", hops), ("folds", folds), ("seeds", seeds)):
         if value is not None and value < 1:
             raise InputError(f"{name}={value} must be at least 1.")
+    if budget is not None and not 0 < budget < np.inf:
+        raise InputError(f"budget={budget} is not a number of seconds; leave it out for no bound.")
     cutoff = graph.infer_cutoff() if cutoff is None else graph.when(cutoff)
     view = graph.masked(cutoff)
     assert view.y is not None
@@ -102,7 +103,9 @@ def run(
         options.model, cutoff=cutoff, hops=hops, undirected=undirected, seed=seed, metric=metric,
         class_weight=class_weight,
     )  # fmt: skip
-    with Store.open(Path(out) / "work", {"graph": graph_digest(view), **encode(options)}, within=Path(out)) as store:
+    asked = {"graph": graph_digest(view), **encode(options)}
+    del asked["budget"]  # which only says how far to go
+    with Store.open(Path(out) / "work", asked, within=Path(out)) as store:
         return _Run(view, Path(out), options, pipeline, engine or Memory(), watched(progress), store).summary(command)
 
 
@@ -126,15 +129,13 @@ class _Run:
 
     def summary(self, command: str | None) -> RunSummary:
         begun = clock.monotonic()
-        for left in self.out.glob("*.tmp-*"):  # of a run that was killed while it wrote a result
-            shutil.rmtree(left) if left.is_dir() else left.unlink()
         graph = self.view.summary()
         self.watcher.say(str(graph))
         diagnosis = self.store.once("diagnosis", Diagnosis, self.diagnosis)
         advice = self.store.once("advice", Advice, lambda: advise(diagnosis, self.view))
-        tested = self.store.once("backtest", Backtest, lambda: self.backtest(advice))
-        engine, fitted = self.engine.child("fit"), (self.out / "model").exists()
-        fits = self.store.once("fit", list[Fit], lambda: self.fit(tested, engine), valid=fitted)
+        tested = self.store.once("backtest", Backtest, lambda: self.backtest(advice), valid=self.far_enough)
+        engine, model_there = self.engine.child("fit"), (self.out / "model").exists()
+        fits = self.store.once("fit", list[Fit], lambda: self.fit(tested, engine), valid=lambda _: model_there)
         self.watcher.say("predicting")
         model, table = Ensemble.load(self.out / "model"), self.out / f"predictions.{self.options.table}"
         predictions = write_predictions(
@@ -157,8 +158,13 @@ class _Run:
         engine.clear()
         return diagnosis
 
+    def far_enough(self, tested: Backtest) -> bool:
+        """Whether a back-test made before did all there was to do, or has used up the budget of this run too."""
+        return tested.finished or not tested.rows or tested.seconds >= (self.options.budget or np.inf)
+
     def backtest(self, advice: Advice) -> Backtest:
         self.watcher.say("back-testing on the past")
+        self.store.forget("fit")  # which is of the back-test that is made anew
         options = self.options
         try:
             return backtest(

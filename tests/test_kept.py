@@ -1,0 +1,290 @@
+"""Nothing is lost: kills, full disks, second writers and spent budgets leave what was there, or what was to come."""
+
+import contextlib
+import itertools
+import json
+import os
+import resource
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import impact_gnn as ig
+from impact_gnn import _files
+from impact_gnn.backtesting import EFFORTS, race
+from impact_gnn.backtesting.work import Effort
+from impact_gnn.graph import graph_digest
+from impact_gnn.pipeline import Ensemble, Pipeline
+from test_cli import here
+
+KILLS = {"convert": 8, "two-steps": 8, "predict": 8, "disk": 10, "run": 14}  # of all events; with IMPACT_KILLS=all, all
+SMALL = {"model": "linear", "candidates": ["prior:plain"], "folds": 1, "seeds": 1}
+QUICK = ["--model", "linear", "--candidates", "prior:plain", "--folds", "1", "--seeds", "1"]
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return ig.tsbm(num_nodes=80, num_times=4, num_labels=2, num_features=2, mean_degree=6, seed=0)
+
+
+@pytest.fixture(autouse=True)
+def undrawn(monkeypatch):
+    """Drawing the page takes seconds and changes nothing of what is asked here."""
+    monkeypatch.setattr("impact_gnn.report.page.render", lambda summary: "page " * 1000)
+
+
+def test_killed_before_any_change_of_a_file_nothing_is_lost(tmp_path):
+    every = os.environ.get("IMPACT_KILLS") == "all"
+    cases = [f"{name}:{0 if every else sample}" for name, sample in KILLS.items()]
+    # GNU's OpenMP ends a process that was forked from one that has used it; numba's own threads do not mind.
+    environment = os.environ | {"NUMBA_THREADING_LAYER": "workqueue", "OMP_NUM_THREADS": "1"}
+    script = Path(__file__).parent / "killed_run.py"
+    done = subprocess.run(
+        [sys.executable, script, tmp_path, *cases], capture_output=True, text=True, check=False, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    said = [line for line in done.stdout.splitlines() if ": killed " in line]
+    print("\n".join(said))
+    assert len(said) == len(KILLS)
+
+
+@contextlib.contextmanager
+def full_at(size):
+    """No file may grow beyond so many bytes: writing fails half way, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("size", [0, 200, 1200, 3000])
+def test_a_full_disk_is_one_sentence_and_what_is_complete_is_kept(graph, tmp_path, size):
+    graph.save(tmp_path / "g")
+    plain, out = tmp_path / "plain", tmp_path / "out"
+    assert here("run", tmp_path / "g", "--out", plain, *QUICK).exit_code == 0
+    commands = {
+        "run": ["run", tmp_path / "g", "--out", out, *QUICK],
+        "report": ["report", plain],
+        "predict": ["predict", plain / "model", tmp_path / "g", "--out", plain / "predictions.csv"],
+        "parquet": ["predict", plain / "model", tmp_path / "g", "--out", plain / "p.parquet"],
+        "convert": ["convert", tmp_path / "g", "--out", tmp_path / "h"],
+        "generate": ["generate", "--out", tmp_path / "i", "--nodes", "500", "--mean-degree", "10"],
+        "json": ["check", tmp_path / "g", "--json", tmp_path / "c.json"],
+    }
+    before = {path.name: path.read_bytes() for path in plain.iterdir() if path.is_file()}
+    failed = set()
+    for name, words in commands.items():
+        with full_at(size):
+            done = here(*words)
+        if done.exit_code:
+            assert done.exit_code == 2, done.stdout
+            assert "is full; what is complete is kept: make room and run the same again to go on." in done.stderr, name
+            assert done.stderr.count("error:") == 1
+            failed.add(name)
+    assert failed == set(commands) if size < 1200 else "run" in failed
+    assert {name: (plain / name).read_bytes() for name in before} == before
+    assert not list(tmp_path.rglob("*.tmp-*"))
+    assert not (tmp_path / "h").exists() or "convert" not in failed
+    for words in commands.values():
+        assert here(*words).exit_code == 0
+    assert (out / "predictions.csv").read_bytes() == before["predictions.csv"]
+
+
+def test_a_rerun_with_a_larger_budget_goes_on(graph, tmp_path, monkeypatch):
+    fits, fit = [], Pipeline.fit
+    monkeypatch.setattr(Pipeline, "fit", lambda self, *a, **o: fits.append(self.cutoff) or fit(self, *a, **o))
+
+    def run(out, **options):
+        fits.clear()
+        summary = ig.run(graph, tmp_path / out, **SMALL, **options)
+        return replace(summary, cost=None, options=None, backtest=replace(summary.backtest, seconds=0.0)), list(fits)
+
+    whole, all_fits = run("whole")
+    short, _ = run("out", budget=1e-9)
+    written = json.loads((tmp_path / "out" / "summary.json").read_text())["backtest"]
+    assert not written["finished"]
+    assert {row["candidate"]: row["status"] for row in written["rows"]} == {
+        "plain": "tried in full",
+        "prior:plain": "not tried: out of time",
+    }
+    assert short.choice != whole.choice
+    again, repeated = run("out", budget=1e-9)
+    assert (again, repeated) == (short, [])  # nothing more may be tried, nothing is done twice
+    longer, more = run("out", budget=600.0)
+    assert longer == whole
+    assert len(all_fits) - len(more) == 1  # plain on its fold was done before
+    assert run("out") == run("out", budget=1e-9) == (whole, [])  # everything is done, whatever the budget
+    predictions = [(tmp_path / name / "predictions.csv").read_bytes() for name in ("out", "whole")]
+    assert predictions[0] == predictions[1]
+
+
+def test_a_budget_counts_what_was_spent_before_a_kill(graph, tmp_path, monkeypatch):
+    now, fit = [0.0], Pipeline.fit
+
+    def slow(self, *arguments, **options):
+        now[0] += 100
+        return fit(self, *arguments, **options)
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(race, "clock", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(Pipeline, "fit", slow)
+    options = {"candidates": ["prior:plain", "linear:plain"], "folds": 1, "budget": 150, "store": tmp_path}
+    with pytest.raises(KeyboardInterrupt):
+        ig.backtest(graph, progress=killed, **options)
+    now[0] = 10_000.0  # what passes while nobody works does not count
+    stopped = ig.backtest(graph, **options)
+    assert (stopped.finished, stopped.seconds) == (False, 200.0)
+    assert sorted(row.num_fits for row in stopped.rows) == [0, 1, 1]
+
+
+def test_without_a_budget_no_clock_has_a_say(graph, monkeypatch):
+    monkeypatch.setitem(EFFORTS, "quick", Effort(4, 1, 1))
+    pipeline = Pipeline("linear", epochs=2)
+    fast = ig.backtest(graph, effort="quick", pipeline=pipeline)
+    monkeypatch.setattr(race, "clock", SimpleNamespace(monotonic=itertools.count(0, 10**6).__next__))
+    slow = ig.backtest(graph, effort="quick", pipeline=pipeline)
+    assert slow.seconds >= 10**6
+    assert replace(slow, seconds=fast.seconds) == fast
+    assert len(fast.rows) > 4  # a search, and not only plain
+
+
+def arrays():
+    rng = np.random.default_rng(0)
+    triple = ("paper", "cites", "paper")
+    return {
+        "nodes": {
+            "paper": {"time": [0, 0, 1, 2], "y": [0, 1, 0, -1], "x": rng.normal(size=(4, 2)), "ids": list("abcd")}
+        },
+        "edges": {triple: {"edge_index": [[0, 1, 2], [2, 2, 3]], "time": [1, 1, 2], "weight": [1.0, 1.0, 2.0]}},
+        "target": "paper",
+        "label_names": ["x", "y"],
+    }
+
+
+def changed(*path, to):
+    found = arrays()
+    inner = found
+    for name in path[:-1]:
+        inner = inner[name]
+    inner[path[-1]] = to
+    return found
+
+
+EDGES = ("paper", "cites", "paper")
+CHANGES = {
+    "names of classes": changed("label_names", to=["x", "z"]),
+    "ids": changed("nodes", "paper", "ids", to=list("abce")),
+    "times": changed("nodes", "paper", "time", to=[0, 1, 1, 2]),
+    "labels": changed("nodes", "paper", "y", to=[0, 1, 1, -1]),
+    "features": changed("nodes", "paper", "x", to=np.ones((4, 2))),
+    "edges": changed("edges", EDGES, "edge_index", to=[[0, 1, 1], [2, 2, 3]]),
+    "times of edges": changed("edges", EDGES, "time", to=[1, 2, 2]),
+    "weights": changed("edges", EDGES, "weight", to=[1.0, 1.0, 3.0]),
+    "name of a relation": changed("edges", to={("paper", "names", "paper"): arrays()["edges"][EDGES]}),
+}
+
+
+def test_whatever_a_result_depends_on_is_in_the_digest_of_a_graph():
+    plain = graph_digest(ig.TemporalGraph.hetero(**arrays()))
+    assert plain == graph_digest(ig.TemporalGraph.hetero(**arrays()))
+    found = {name: graph_digest(ig.TemporalGraph.hetero(**parts)) for name, parts in CHANGES.items()}
+    assert len({plain, *found.values()}) == 1 + len(CHANGES), found
+    table = {"id": [1, 2, 3], "time": ["2020-01-05", "2020-05-01", "2021-01-01"], "label": ["a", "b", None]}
+    edges = {"source": [1, 2], "target": [2, 3]}
+
+    def read(period="year", **columns):
+        import pandas as pd
+
+        return graph_digest(ig.from_tables(pd.DataFrame(table | columns), pd.DataFrame(edges), period=period))
+
+    digests = [read(f=[1.0, 2, 3]), read(g=[1.0, 2, 3]), read(f=["1", "2", "x"]), read("month", f=[1.0, 2, 3])]
+    assert len(set(digests)) == len(digests)
+
+
+def test_work_of_another_graph_or_release_is_refused(graph, tmp_path, monkeypatch):
+    names = {"x": graph.x, "y": graph.y, "time": graph.time, "edge_index": graph.edge_index}
+    ig.run(ig.TemporalGraph(**names, label_names=["a", "b"]), tmp_path / "out", **SMALL)
+    with pytest.raises(ig.InputError, match="graph has other contents"):
+        ig.run(ig.TemporalGraph(**names, label_names=["a", "c"]), tmp_path / "out", **SMALL)
+    monkeypatch.setattr("impact_gnn._store.__version__", "9.9")
+    with pytest.raises(ig.InputError, match=r"impact_gnn was '.*' and is '9.9' now"):
+        ig.run(ig.TemporalGraph(**names, label_names=["a", "b"]), tmp_path / "out", **SMALL)
+
+
+def test_scratch_is_gone_after_success_and_after_a_refusal(graph, tmp_path, monkeypatch):
+    graph.save(tmp_path / "g")
+    out, scratch = tmp_path / "new" / "out", tmp_path / "new" / "out.scratch"
+    command = ["run", tmp_path / "g", "--out", out, *QUICK]
+
+    def stopped(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Ensemble, "save", stopped)
+        assert here(*command, "--engine", "disk").exit_code == 130
+    assert scratch.exists()  # what was computed is found again
+    refused = here(*command, "--engine", "disk", "--seed", "3")
+    assert refused.exit_code == 2
+    assert scratch.exists()  # it is not the refused one's
+    (scratch / "mine.txt").write_text("precious")
+    assert here(*command).exit_code == 0
+    assert [path.name for path in scratch.iterdir()] == ["mine.txt"]
+    (scratch / "mine.txt").unlink()
+    assert here(*command).exit_code == 0
+    assert not scratch.exists()
+
+
+def test_a_refused_command_leaves_nothing(graph, tmp_path):
+    graph.save(tmp_path / "g")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
+    refused = [
+        ["run", tmp_path / "g", "--out", tmp_path / "mine", "--engine", "disk"],
+        [
+            "run",
+            tmp_path / "g",
+            "--out",
+            tmp_path / "a" / "b",
+            "--engine",
+            "disk",
+            "--scratch",
+            tmp_path / "mine" / "thesis.txt",
+        ],
+        ["run", tmp_path / "g", "--out", tmp_path / "a" / "b", "--engine", "disk", "--cutoff", "900"],
+        ["convert", tmp_path / "g", "--out", tmp_path / "mine"],
+        ["convert", tmp_path / "nowhere", "--out", tmp_path / "a" / "b"],
+        ["generate", "--out", tmp_path / "mine", "--nodes", "100"],
+        ["predict", tmp_path / "g", tmp_path / "g", "--out", tmp_path / "a" / "p.csv"],
+    ]
+    before = sorted(tmp_path.rglob("*"))
+    for words in refused:
+        assert here(*words).exit_code == 2, words
+        assert sorted(tmp_path.rglob("*")) == before, words
+
+
+def test_a_directory_has_one_writer(graph, tmp_path):
+    graph.save(tmp_path / "g")
+    commands = [
+        ["convert", tmp_path / "g", "--out", tmp_path / "out"],
+        ["generate", "--out", tmp_path / "out", "--nodes", "100"],
+        ["generate", "--out", tmp_path / "out", "--preset", "mag", "--scale", "0.0001"],
+    ]
+    for words in commands:
+        with _files.alone(tmp_path / "out"), _files.beside(tmp_path / "out", directory=True):
+            done = here(*words)
+            assert done.exit_code == 2, words
+            assert f"another process is writing {tmp_path / 'out'}; wait for it" in done.stderr.replace("\n", "")
+        assert [path.name for path in tmp_path.iterdir()] == ["g"]
+    with _files.atomic_file(tmp_path / "t") as slow:  # a file may have several: the last one wins
+        slow.write_text("slow")
+        _files.write_json(tmp_path / "t", "quick")
+    assert (tmp_path / "t").read_text() == "slow"
