@@ -27,7 +27,7 @@ from impact_gnn.report import page
 
 CHANGES = ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.chmod", "os.truncate")
 UNSEEN = ((os, "fsync"), (os, "posix_fallocate"), (_files, "_exchanged"))  # by audit hooks
-TIMED = ("seconds", "cost")
+TIMED = ("seconds", "cost", "seal")
 
 
 class OnFiles:
