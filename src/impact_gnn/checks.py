@@ -110,7 +110,8 @@ def features(name: str, value: Any, num_rows: int | None) -> np.ndarray:
     if num_rows is not None and len(out) != num_rows:
         raise InputError(f"{name} has {len(out)} rows for {num_rows} nodes; give one row per node.")
     if out.dtype.kind != "f":
-        out = out.astype(np.float32)
+        exact = out.dtype.itemsize < 4 or all(np.abs(out[p]).max(initial=0) <= 1 << 24 for p in _native.blocks(out))
+        out = out.astype(np.float32 if exact else np.float64)
     elif out.dtype.itemsize > 8:
         out = out.astype(np.float64)
     finite(name, out)

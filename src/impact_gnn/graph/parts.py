@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from impact_gnn import checks
 from impact_gnn.checks import InputError, listing
-from impact_gnn.encoding import Columns
+from impact_gnn.encoding import Columns, Encoder
 from impact_gnn.graph import saved
 from impact_gnn.graph.csr import index_type
 
@@ -33,6 +34,8 @@ class Nodes:
     y: np.ndarray | None = None
     time: np.ndarray | None = None
     ids: np.ndarray | None = None
+    known: np.ndarray | None = None  # mask of the nodes before the cutoff of a view, by which features are encoded
+    ready: bool = False  # features have been encoded
 
     def __post_init__(self) -> None:
         _show_read_only(self, "features", "y", "time", "ids")
@@ -56,12 +59,34 @@ class Nodes:
         """Raw feature columns, where the nodes came with such."""
         return self.features if isinstance(self.features, Columns) else None
 
+    @cached_property
+    def encoder(self) -> Encoder | None:
+        """Learned from the known rows: how raw columns become numbers, and wild numbers sane ones."""
+        if self.features is None or self.ready:
+            return None
+        if isinstance(self.features, Columns):
+            return self.features.encoder
+        return Encoder.of_matrix(self.features, self.known)
+
+    def encoded(self, encoder: Encoder | None) -> Nodes:
+        """The same with features that models can read, by an encoder fitted elsewhere or their own."""
+        if self.features is None or self.ready:
+            return self
+        if isinstance(self.features, Columns) and encoder is None:
+            x = self.x
+        elif isinstance(self.features, Columns):
+            x = encoder.encode(self.features) if encoder and encoder.parts else None
+        else:
+            x = (encoder or self.encoder).matrix(self.features)  # type: ignore[union-attr]
+        return replace(self, features=x, ready=True)
+
     def take(self, keep: np.ndarray) -> Nodes:
         """The nodes at positions `keep`, remembering where they came from in `ids`."""
         columns = self.columns
         features = None if self.features is None else columns.take(keep) if columns else self.features[keep]  # type: ignore[index]
-        parts = {name: None if (a := getattr(self, name)) is None else a[keep] for name in ("y", "time")}
-        return Nodes(len(keep), features, ids=keep if self.ids is None else self.ids[keep], **parts)
+        parts = {name: None if (a := getattr(self, name)) is None else a[keep] for name in ("y", "time", "known")}
+        ids = keep if self.ids is None else self.ids[keep]
+        return Nodes(len(keep), features, ids=ids, ready=self.ready, **parts)
 
     def masked(self, cutoff: int) -> Nodes:
         """The same without labels at or after the cutoff, columns to be encoded by what is older."""
@@ -69,7 +94,8 @@ class Nodes:
             return self
         y = None if self.y is None else np.where(self.time < cutoff, self.y, -1)
         columns = self.columns
-        return replace(self, y=y, features=self.features if columns is None else columns.before(self.time < cutoff))
+        known = self.time < cutoff
+        return replace(self, y=y, known=known, features=self.features if columns is None else columns.before(known))
 
 
 @dataclass(frozen=True, eq=False)

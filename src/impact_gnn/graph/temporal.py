@@ -418,21 +418,18 @@ class TemporalGraph:
 
     def with_features(self, x: Any) -> TemporalGraph:
         """The same graph with other features for the target type, such as precomputed embeddings."""
-        return self._with(replace(self.nodes[self.target], features=checks.features("x", x, self.num_nodes)))
+        x = checks.features("x", x, self.num_nodes)
+        return self._with(replace(self.nodes[self.target], features=x, ready=False))
 
     def encoded(self, encoders: Mapping[str, Encoder] | None = None) -> TemporalGraph:
-        """The graph with numbers in the place of raw columns, by encoders fitted elsewhere or the view's own."""
-        if all(part.columns is None for part in self.nodes.values()):
+        """The graph with features that models read, by encoders fitted elsewhere or the view's own.
+
+        Raw columns become numbers, and numbers far off what is known before the cutoff are pulled in.
+        """
+        if all(part.features is None or part.ready for part in self.nodes.values()):
             return self
-
-        def numbers(kind: str, part: Nodes) -> np.ndarray | None:
-            if part.columns is None or encoders is None:
-                return part.x
-            return encoders[kind].encode(part.columns) if kind in encoders and encoders[kind].parts else None
-
-        return self._same_edges(
-            {kind: replace(part, features=numbers(kind, part)) for kind, part in self.nodes.items()}
-        )
+        given = encoders or {}
+        return self._same_edges({kind: part.encoded(given.get(kind)) for kind, part in self.nodes.items()})
 
     def with_labels(self, y: Any) -> TemporalGraph:
         """The same graph with other labels for the target type, −1 where unknown."""
