@@ -1,4 +1,4 @@
-"""Wild numbers in arrays: tiny, far off zero, single huge ones, targets unlike the past; answers stay finite and good."""
+"""Wild numbers in arrays: tiny, far off zero, huge, unlike the past in targets; answers stay finite and good."""
 
 import re
 
