@@ -12,7 +12,7 @@ from typing import Annotated, Any, ParamSpec
 
 import typer
 from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
 from impact_gnn import _files
 from impact_gnn._codec import encode
@@ -20,8 +20,8 @@ from impact_gnn.checks import DiskFull, InputError, WorkerLost
 from impact_gnn.engines import Engine, choose
 from impact_gnn.graph import TemporalGraph
 
-console = Console(highlight=False, soft_wrap=True)
-errors = Console(stderr=True, highlight=False, soft_wrap=True)
+console = Console(highlight=False, soft_wrap=True, markup=False)  # names of files and classes are no markup
+errors = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
 
 P = ParamSpec("P")
 
@@ -40,7 +40,7 @@ def engine_option(
 ) -> Engine:
     """The engine that the options ask for; says what was estimated and chosen."""
     choice = choose(graph, kind, memory=memory, scheduler=scheduler, scratch=scratch)
-    console.print(escape(choice.sentence))
+    console.print(choice.sentence)
     return choice.engine
 
 
@@ -52,6 +52,12 @@ def guarded(work: Callable[[], None]) -> None:
         _end(str(error), BAD_INPUT)
     except (DiskFull, WorkerLost) as error:
         _end(str(error), FAILED)
+    except (MemoryError, RuntimeError) as error:
+        said = " ".join(str(error).split()) or "no more could be had"
+        if isinstance(error, RuntimeError) and not re.search("not enough memory|allocate memory|bad_alloc", said):
+            raise
+        mend = "give --memory, or fewer nodes, features, classes or periods (--period)"
+        _end(f"memory ran out: {said[:200]}; {mend}; {KEPT}", BAD_INPUT)
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         code = FAILED if error.errno in NO_ROOM else BAD_INPUT
@@ -72,7 +78,7 @@ def command(function: Callable[P, None]) -> Callable[P, None]:
 
 
 def _end(sentence: str, code: int) -> None:
-    errors.print(f"[bold red]error:[/] {escape(sentence)}")
+    errors.print(Text.assemble(("error:", "bold red"), f" {sentence}"))
     sys.exit(code)
 
 

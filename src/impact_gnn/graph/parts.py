@@ -21,6 +21,7 @@ Triple: TypeAlias = tuple[str, str, str]
 HOMOGENEOUS: Triple = ("node", "to", "node")
 """The only relation of a homogeneous graph."""
 
+GAPS_FROM = 1000  # a largest label from which on numbers that do not occur are no classes, if they are most of them
 NODE_FIELDS = ("x", "y", "time", "ids", "num_nodes")
 TIME_MISSING = "time is missing; give one whole number per node."
 
@@ -153,7 +154,7 @@ def checked_nodes(kind: str, given: Mapping[str, Any], num_labels: int | None) -
     if time is None and not kind:
         raise InputError(TIME_MISSING)
     if ids is not None:
-        ids = checks.array(f"{where}ids", ids)
+        ids = checks.ids(f"{where}ids", ids)
         if ids.shape != (count,):
             raise InputError(f"{where}ids has shape {ids.shape} for {count} nodes; give one id per node.")
         checks.distinct(f"{where}ids", ids)
@@ -180,8 +181,22 @@ def checked_relation(name: str, given: Mapping[str, Any], nodes: Mapping[str, No
     return Relation(edges, weight, time)
 
 
-def class_count(nodes: Nodes, num_labels: int | None, label_names: Sequence[Any] | None) -> int:
-    """How many classes there are, held against labels and names."""
+def classes(
+    nodes: Nodes, num_labels: int | None, label_names: Sequence[Any] | None
+) -> tuple[Nodes, int, Sequence[Any] | None]:
+    """The nodes, how many classes there are and their names, held against each other.
+
+    Labels that are codes with wide gaps are numbered anew, and their codes become the names.
+    """
+    if num_labels is None and label_names is None and nodes.y is not None and nodes.y.max() >= GAPS_FROM:
+        codes = np.unique(nodes.y[nodes.y >= 0])
+        if 2 * len(codes) < nodes.y.max():
+            y = np.where(nodes.y >= 0, np.searchsorted(codes, nodes.y), -1)
+            return replace(nodes, y=y), len(codes), codes.tolist()
+    return nodes, _class_count(nodes, num_labels, label_names), label_names
+
+
+def _class_count(nodes: Nodes, num_labels: int | None, label_names: Sequence[Any] | None) -> int:
     largest = -1 if nodes.y is None else int(nodes.y.max())
     is_row = isinstance(label_names, list | tuple) or (isinstance(label_names, np.ndarray) and label_names.ndim == 1)
     if label_names is not None and not is_row:
@@ -190,6 +205,12 @@ def class_count(nodes: Nodes, num_labels: int | None, label_names: Sequence[Any]
         num_labels = len(label_names)
     if label_names is not None and num_labels != len(label_names):
         raise InputError(f"label_names has {len(label_names)} names for {num_labels} classes; give one per class.")
+    names = [] if label_names is None else [class_name(name) for name in label_names]
+    if odd := [name for name in label_names or () if not isinstance(name, str | int | float | np.number)]:
+        raise InputError(f"label_names holds {checks.shown(odd[0])}; give text, or whole numbers.")
+    if len(set(names)) < len(names):
+        raise InputError(f"label_names holds {max(names, key=names.count)!r} twice; give every class its own name.")
+    checks.ids("label_names", names or [0])
     if num_labels is None:
         return largest + 1
     if largest >= num_labels:

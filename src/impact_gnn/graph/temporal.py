@@ -26,8 +26,8 @@ from impact_gnn.graph.parts import (
     Triple,
     checked_nodes,
     checked_relation,
-    class_count,
     class_name,
+    classes,
     renumbering,
 )
 from impact_gnn.graph.periods import Periods
@@ -48,7 +48,8 @@ class TemporalGraph:
         edge_index: Edges source → target [2, E].
         edge_weight: One non-negative weight per edge [E], or None.
         edge_time: When each edge came [E], in the units of `time`, or None where that is not known.
-        num_labels: Number of classes; by default the largest label plus one.
+        num_labels: Number of classes; by default the largest label plus one, or, of codes with wide gaps from 1000
+            on, as many as occur (`label_names` then holds the codes).
         ids: The user's own node names [N], carried through to predictions.
         label_names: The user's own coding of labels 0, 1, 2, ...
         periods: How times became whole numbers and what those are called; None for numbers as they are.
@@ -87,7 +88,7 @@ class TemporalGraph:
         nodes = {"node": checked_nodes("", {"x": x, "y": y, "time": time, "ids": ids}, num_labels)}
         given = {"edge_index": edge_index, "weight": edge_weight, "time": edge_time}
         relations = {HOMOGENEOUS: checked_relation("edge_index", given, nodes, HOMOGENEOUS)}
-        count = class_count(nodes["node"], num_labels, label_names)
+        nodes["node"], count, label_names = classes(nodes["node"], num_labels, label_names)
         self._set(nodes, relations, "node", count, label_names, None, periods)
 
     @classmethod
@@ -143,7 +144,7 @@ class TemporalGraph:
                 pair = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
                 given = dict(zip(saved.EDGE_ARRAYS, pair, strict=False))
             relations[triple] = checked_relation("-".join(triple), given, checked, triple)
-        count = class_count(checked[target], num_labels, label_names)
+        checked[target], count, label_names = classes(checked[target], num_labels, label_names)
         return cls.__new__(cls)._set(checked, relations, target, count, label_names, None, periods)
 
     # -- what is in it -------------------------------------------------------------------------------------
