@@ -1,5 +1,7 @@
 """What tables say and what is said about them: exact ids, doubtful labels, what is left out."""
 
+from itertools import pairwise
+
 import numpy as np
 
 import impact_gnn as ig
@@ -11,7 +13,7 @@ LARGE = [str(2**64 - 1), str(2**64 - 2), str(2**63), "7", "8", "9"]
 def tables(folder, ids, labels=("b", "a", "b", "a", "", ""), extra="f", link=""):
     rows = [f"{name},{k // 2},{label},{k % 3}" for k, (name, label) in enumerate(zip(ids, labels, strict=True))]
     (folder / "nodes.csv").write_text("\n".join([f"id,time,label,{extra}", *rows]) + "\n")
-    pairs = [f"{a},{b}{',x' if link else ''}" for a, b in zip(ids, ids[1:], strict=False)]
+    pairs = [f"{a},{b}{',x' if link else ''}" for a, b in pairwise(ids)]
     (folder / "edges.csv").write_text("\n".join([f"source,target{link}", *pairs]) + "\n")
     return folder
 

@@ -97,3 +97,15 @@ def test_columns_constant_in_the_past_may_move_a_little():
     x = np.ones((4, 1))
     x[3] = 3
     assert Encoder.of_matrix(x, np.arange(4) < 3).matrix(x) is x
+
+
+def test_a_type_that_is_there_only_after_the_cutoff_is_read():
+    nodes = {"p": {"y": [0, 1, -1], "time": [0, 1, 2]}, "a": {"x": [[1.0], [2.0]], "time": [2, 2]}}
+    g = ig.TemporalGraph.hetero(nodes=nodes, edges={("a", "of", "p"): [[0, 1], [1, 2]]}, target="p")
+    assert np.isfinite(ig.Pipeline("linear", cutoff=2, epochs=2).fit(g).predict_proba(g)).all()
+
+
+@pytest.mark.parametrize("weight", [1e300, 1e-300])
+def test_weights_that_float32_cannot_add_up_are_refused(weight):
+    with pytest.raises(ig.InputError, match="only ratios count"):
+        ig.TemporalGraph(time=[0, 1], edge_index=[[0, 1], [1, 0]], edge_weight=[weight, 1.0])

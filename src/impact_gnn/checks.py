@@ -209,6 +209,10 @@ def edge_weights(name: str, value: Any, num_edges: int) -> np.ndarray:
     if out.min(initial=0.0) < 0:
         at = int((out < 0).argmax())
         raise InputError(f"{name} is negative ({out[at]}) at edge {at}; weights must be zero or more.")
+    if out.max(initial=0.0) > 1e30 or out.min(initial=1.0, where=out > 0) < 1e-30:
+        raise InputError(
+            f"{name} goes beyond 1e-30 to 1e30, which float32 cannot add up; only ratios count: divide it."
+        )
     return out
 
 

@@ -257,7 +257,8 @@ class Vector(Part):
 
     @classmethod
     def of(cls, name: str, x: np.ndarray, known: np.ndarray | None = None) -> Vector:
-        """What the rows in the mask `known` (by default all) of a matrix teach; it may be in a file."""
+        """What the rows in the mask `known` (all, where it is None or empty) of a matrix teach; it may be in a file."""
+        known = None if known is None or not known.any() else known
         rows = np.arange(len(x)) if known is None else np.flatnonzero(known)
         most = min(max(QUANTILE_NUMBERS // max(x.shape[1], 1), 1000), QUANTILES)
         some = x[rows[:: max(len(rows) // most, 1)]].astype(np.float64)
