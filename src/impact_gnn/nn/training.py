@@ -87,7 +87,7 @@ class Training:
                 raise InputError(f"{name}={value} must be at least 1.")
         for name in ("lr", "weight_decay"):
             if not (checks.is_number(value := getattr(self, name)) and value >= 0):
-                raise InputError(f"{name}={checks.shown(value)} must be a number of at least 0.")
+                raise InputError(f"{name}={checks.shown(value)} must be at least 0.")
 
     def chosen_device(self) -> torch.device:
         if self.device in ("cuda", "mps") and not getattr(torch, self.device).is_available():
