@@ -56,9 +56,9 @@ class Terminal(Watcher):
         from rich.progress import Progress as Bars
 
         self.console = Console(stderr=True) if console is None else console
-        columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+        columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
         shown = self.console.is_terminal or self.console.is_jupyter  # a log file gets lines only
-        note = TextColumn("{task.fields[note]}")
+        note = TextColumn("{task.fields[note]}", markup=False)
         self._bars = Bars(*columns, note, console=self.console, transient=True, disable=not shown)
         self._tasks: dict[str, Any] = {}
 

@@ -18,6 +18,7 @@ from impact_gnn._array import periods, to_numpy
 BLOCK = 1 << 22  # elements looked at in one go, so that checking a memory map does not load it whole
 MAX_LABELS = 1 << 24  # class numbers beyond this are taken for ids that were passed as labels by mistake
 MAX_PERIODS = 10_000  # distinct times: methods hold tables [times, times]
+FEWER_PERIODS = "put times into fewer periods, such as with --period month, or period= of load and from_tables"
 MAX_SPAN = 1 << 62  # widest range of times whose differences still fit into int64
 
 
@@ -93,6 +94,8 @@ def whole_numbers(name: str, value: Any, *, ndim: int = 1) -> np.ndarray:
 
 def whole_number(name: str, value: Any) -> int:
     """`value` as one int, refusing fractions, text and whatever else is no single whole number."""
+    if isinstance(value, int) and abs(value) > np.iinfo(np.int64).max:
+        raise InputError(f"{name}={shown(value)} does not fit into a 64-bit integer; give a smaller number.")
     out = array(name, value)
     if out.ndim or out.dtype.kind not in "iuf" or out != out or out in (np.inf, -np.inf) or int(out) != out:
         raise InputError(f"{name}={shown(value)} is not a whole number; give an integer.")
@@ -110,7 +113,8 @@ def features(name: str, value: Any, num_rows: int | None) -> np.ndarray:
     if num_rows is not None and len(out) != num_rows:
         raise InputError(f"{name} has {len(out)} rows for {num_rows} nodes; give one row per node.")
     if out.dtype.kind != "f":
-        out = out.astype(np.float32)
+        exact = out.dtype.itemsize < 4 or all(np.abs(out[p]).max(initial=0) <= 1 << 24 for p in _native.blocks(out))
+        out = out.astype(np.float32 if exact else np.float64)
     elif out.dtype.itemsize > 8:
         out = out.astype(np.float64)
     finite(name, out)
@@ -166,8 +170,9 @@ def node_times(name: str, value: Any, num_rows: int | None = None) -> np.ndarray
         raise InputError(f"{name} is empty; give at least one node.")
     _refuse_span(name, out)
     if int(out.max()) - int(out.min()) >= MAX_PERIODS and (count := len(np.unique(out))) > MAX_PERIODS:
-        mend = "bin them first: from_tables and load do it with period='auto', 'month', ... or a number of periods"
-        raise InputError(f"{name} has {count:,} distinct values, more than {MAX_PERIODS:,} periods; {mend}.")
+        size = f"tables of {count:,} x {count:,} would take {8 * count**2 / 2**30:,.1f} GiB"
+        many = f"{name} has {count:,} distinct values, more than {MAX_PERIODS:,} periods ({size})"
+        raise InputError(f"{many}; {FEWER_PERIODS}.")
     return out
 
 
@@ -204,6 +209,10 @@ def edge_weights(name: str, value: Any, num_edges: int) -> np.ndarray:
     if out.min(initial=0.0) < 0:
         at = int((out < 0).argmax())
         raise InputError(f"{name} is negative ({out[at]}) at edge {at}; weights must be zero or more.")
+    if out.max(initial=0.0) > 1e30 or out.min(initial=1.0, where=out > 0) < 1e-30:
+        raise InputError(
+            f"{name} goes beyond 1e-30 to 1e30, which float32 cannot add up; only ratios count: divide it."
+        )
     return out
 
 
@@ -224,6 +233,13 @@ def mask(name: str, value: Any, num_rows: int) -> np.ndarray:
     return out
 
 
+def fits(what: str, size: float, mend: str) -> None:
+    """Refuses what memory could not hold, before it is asked for; `size` in bytes."""
+    if size > (free := _native.free_memory()):
+        came = f"{what} would take {size / 2**30:,.1f} GiB of memory, of which {free / 2**30:,.1f} are free"
+        raise InputError(f"{came}; {mend}.")
+
+
 def sorted_times(name: str, value: Any) -> np.ndarray:
     """The distinct times of a graph, strictly increasing."""
     out = whole_numbers(name, value)
@@ -232,6 +248,7 @@ def sorted_times(name: str, value: Any) -> np.ndarray:
     if (out[1:] <= out[:-1]).any():
         raise InputError(f"{name} must be distinct and increasing; pass numpy.unique(time).")
     _refuse_span(name, out)
+    fits(f"a table of {len(out):,} x {len(out):,} times", 16 * len(out) ** 2, FEWER_PERIODS)
     return out
 
 
@@ -269,6 +286,11 @@ def at_least(name: str, value: object, least: int) -> int:
     return int(value)
 
 
+def seed(value: object) -> int:
+    """`value` as a seed that numpy and torch take."""
+    return whole_number("seed", at_least("seed", value, 0))
+
+
 def is_number(value: object) -> bool:
     """Whether `value` is a finite number and no boolean."""
     return isinstance(value, int | float | np.number) and not isinstance(value, bool) and bool(np.isfinite(value))
@@ -281,9 +303,17 @@ def share(name: str, value: Any, what: str = "possible") -> float:
     return float(value)
 
 
+def regular(path: Path) -> Path:
+    """`path`, unless it is a pipe, a socket or a device: to open one may take for ever."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise InputError(f"{path} is a pipe, a socket or a device; give a file.")
+    return path
+
+
 @contextmanager
 def guarded(path: Path) -> Iterator[None]:
     """Turns whatever a damaged file makes a reader raise into one sentence."""
+    regular(path)
     try:
         yield
     except InputError:
@@ -293,6 +323,22 @@ def guarded(path: Path) -> Iterator[None]:
     except Exception as error:  # readers of zip, npy, csv and parquet raise dozens of kinds
         reason = one_line(error) or type(error).__name__
         raise InputError(f"{path} cannot be read ({reason}); restore it or write it again.") from None
+
+
+def ids(name: str, value: Any) -> np.ndarray:
+    """Names as numbers, dates or text that can be written to files and read back the same."""
+    out = array(name, value)
+    if out.dtype.kind == "S":
+        with guarded(Path(name)):
+            out = np.char.decode(out, "utf-8")
+    if out.dtype.kind not in "biufUM":
+        raise InputError(f"{name} is of type {out.dtype}; give whole numbers or text.")
+    if out.dtype.kind == "U" and out.dtype.itemsize:
+        letters = np.ascontiguousarray(out).view(np.uint32).reshape(*out.shape, -1)
+        cut = (letters[..., :-1] == 0) & (letters[..., 1:] != 0)
+        if cut.any() or ((letters >= 0xD800) & (letters < 0xE000)).any():
+            raise InputError(f"{name} holds text with a NUL or half a character, which files cannot keep; replace it.")
+    return out
 
 
 def distinct(name: str, values: np.ndarray) -> None:

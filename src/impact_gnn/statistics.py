@@ -18,6 +18,7 @@ BLOCK = 1 << 20  # elements that are widened to float64 in one go
 CONSTANT = (
     1e-7  # a column with at most this share of its largest magnitude as spread is constant: float32 knows no less
 )
+MOST = 1e6  # times the spread that a value may lie off the mean: what networks add up of such stays finite
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +26,7 @@ class Scale:
     """The package's one standardiser: (x − mean) / scale by column, sums in float64.
 
     A column that is constant (its standard deviation is at most `CONSTANT` of its largest magnitude, or not finite)
-    is moved to zero and keeps its scale, which is 1 then.
+    is moved to zero and keeps its scale, which is 1 then. What lies more than `MOST` spreads off is taken to lie there.
 
     Example:
         >>> Scale.fit(np.array([[0.0, 7.0], [4.0, 7.0]])).apply(np.array([[6.0, 8.0]]))
@@ -59,7 +60,7 @@ class Scale:
         out = np.empty(values.shape, np.float64 if values.dtype == np.float64 else np.float32)
         start = 0
         for part in _parts(values):
-            out[start : start + len(part)] = (part - self.mean) / self.scale
+            out[start : start + len(part)] = np.clip((part - self.mean) / self.scale, -MOST, MOST)
             start += len(part)
         return out
 

@@ -32,7 +32,16 @@ def xp(value: Array) -> ModuleType:
 
 def to_numpy(value: Array) -> np.ndarray:
     """`value` as a numpy array, without a copy where memory can be shared."""
-    return value.detach().cpu().numpy() if is_torch(value) else np.asarray(value)
+    if not is_torch(value):
+        return np.asarray(value)
+    value = value.detach()
+    if value.is_quantized:
+        value = value.dequantize()
+    if value.layout != xp(value).strided:
+        value = value.to_dense()
+    if value.is_floating_point() and value.element_size() < 4 and value.dtype != xp(value).float16:
+        value = value.float()  # numpy has no bfloat16, nor anything smaller
+    return value.cpu().numpy()
 
 
 def like(value: np.ndarray, reference: Array) -> Array:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ParamSpec
 
 import typer
 from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
 from impact_gnn import _files
 from impact_gnn._codec import encode
@@ -19,8 +19,8 @@ from impact_gnn.checks import DiskFull, InputError, WorkerLost
 from impact_gnn.engines import Engine, choose
 from impact_gnn.graph import TemporalGraph
 
-console = Console(highlight=False, soft_wrap=True)
-errors = Console(stderr=True, highlight=False, soft_wrap=True)
+console = Console(highlight=False, soft_wrap=True, markup=False)  # names of files and classes are no markup
+errors = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
 
 P = ParamSpec("P")
 
@@ -38,7 +38,7 @@ def engine_option(
 ) -> Engine:
     """The engine that the options ask for; says what was estimated and chosen."""
     choice = choose(graph, kind, memory=memory, scheduler=scheduler, scratch=scratch)
-    console.print(escape(choice.sentence))
+    console.print(choice.sentence)
     return choice.engine
 
 
@@ -50,6 +50,12 @@ def guarded(work: Callable[[], None]) -> None:
         _end(str(error), BAD_INPUT)
     except WorkerLost as error:
         _end(str(error), FAILED)
+    except (MemoryError, RuntimeError) as error:
+        said = " ".join(str(error).split()) or "no more could be had"
+        if isinstance(error, RuntimeError) and not re.search("not enough memory|allocate memory|bad_alloc", said):
+            raise
+        mend = "give --memory, or fewer nodes, features, classes or periods (--period)"
+        _end(f"memory ran out: {said[:200]}; {mend}; {KEPT}", BAD_INPUT)
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         _end(f"{error.strerror or error}{where}; {KEPT}", BAD_INPUT)
@@ -69,7 +75,7 @@ def command(function: Callable[P, None]) -> Callable[P, None]:
 
 
 def _end(sentence: str, code: int) -> None:
-    errors.print(f"[bold red]error:[/] {escape(sentence)}")
+    errors.print(Text.assemble(("error:", "bold red"), f" {sentence}"))
     sys.exit(code)
 
 

@@ -50,7 +50,7 @@ def opened(
 ) -> Opened:  # fmt: skip
     """The graph at a path, with other features if given."""
     found = read(graph, period=period, cutoff=cutoff, roles=roles)
-    given = found.graph if features is None else found.graph.with_features(_files.open_array(features))
+    given = found.graph if features is None else found.graph.with_features(_files.open_array(checks.regular(features)))
     return Opened(given, None if cutoff is None else given.when(cutoff), found.notes)
 
 
@@ -64,7 +64,7 @@ def init(folder: Annotated[str, typer.Argument(help="A folder of tables, or a da
         raise InputError(f"{path} exists already; delete it to begin anew.")
     with _files.atomic_file(path) as temporary:
         temporary.write_text(first_toml(folder), encoding="utf-8")
-    console.print(f"{path} written; look through it, then: impact check {folder}", markup=False)
+    console.print(f"{path} written; look through it, then: impact check {folder}")
 
 
 @command
@@ -75,22 +75,22 @@ def check(
     found = opened(graph, cutoff=cutoff, period=period, roles=roles)
     given, at = found.graph, found.cutoff
     if found.notes:
-        console.print("\n".join(found.notes) + "\n", markup=False)
+        console.print("\n".join(found.notes) + "\n")
     if at is None and given.y is not None and (given.y >= 0).any():
         at = given.infer_cutoff()
     if at is not None:
         given = given.masked(at)  # refuses a cutoff that cannot be used; columns are learned from what is older
     summary = replace(found.graph.summary(), num_features=given.nodes[given.target].num_features)
-    console.print(str(summary), markup=False)
+    console.print(str(summary))
     for kind, part in given.nodes.items():
         if part.columns is not None:
             for name, why in part.columns.encoder.dropped.items():
-                console.print(f"column '{name}' of {kind} is left out: {why}", markup=False)
+                console.print(f"column '{name}' of {kind} is left out: {why}")
     if at is not None:
         wanted, since = given.targets(at), given.name_of(at)
-        console.print(f"to predict {int(wanted.sum()):,} nodes at or after {since}", markup=False)
+        console.print(f"to predict {int(wanted.sum()):,} nodes at or after {since}")
         if given.y is not None and (older := int(((given.y < 0) & ~wanted).sum())):
-            console.print(f"not predicted: {older:,} nodes without a label before {since}", markup=False)
+            console.print(f"not predicted: {older:,} nodes without a label before {since}")
     write_json(json, encode(summary) | {"inferred_cutoff": at, "taken_for": found.notes})
 
 
@@ -110,7 +110,7 @@ def convert(
         raise InputError("name what to convert: a graph, or a data set of OGB with --ogb NAME --root DIR.")
     if ogb is None or root is None:
         found = converted(str(graph), out, memory=memory, period=period, cutoff=cutoff, roles=roles)
-        console.print("\n".join([*found.notes, f"{found.graph} saved to {out}"]), markup=False)
+        console.print("\n".join([*found.notes, f"{found.graph} saved to {out}"]))
         return
     with _files.alone(out):
         official = load_ogb(ogb, root)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
+from rich.text import Text
 
 from impact_gnn._codec import encode
 from impact_gnn._files import no_trace
@@ -41,8 +41,10 @@ Candidates = Annotated[
     str | None, typer.Option(help="What to try, separated by commas: plain,pmp+center,trees:labels.")
 ]
 Effort = Annotated[str, typer.Option(help="How much is tried: quick, normal or thorough.")]
-Folds = Annotated[int | None, typer.Option(help="Past windows to predict in the back-test; by default the effort's.")]
-Seeds = Annotated[int | None, typer.Option(help="Seeds of every fit; by default the effort's.")]
+Folds = Annotated[
+    int | None, typer.Option(min=1, help="Past windows to predict in the back-test; by default the effort's.")
+]
+Seeds = Annotated[int | None, typer.Option(min=1, max=1000, help="Seeds of every fit; by default the effort's.")]
 Budget = Annotated[
     str | None, typer.Option(help="Time after which the search stops, whatever the effort: 90s, 10m, 2h.")
 ]
@@ -141,7 +143,7 @@ def diagnose(
     with Terminal(errors) as terminal:
         diagnosis = look(view, embedding=embedding, engine=place, progress=terminal)
     advice = advise(diagnosis, view)
-    console.print(f"{diagnosis}\n\n{advice}", markup=False)
+    console.print(f"{diagnosis}\n\n{advice}")
     write_json(json, {"diagnosis": diagnosis, "advice": advice})
 
 
@@ -184,7 +186,7 @@ def backtest(
             cutoff=found.cutoff, pipeline=pipeline, budget=None if budget is None else seconds(budget), engine=place,
             progress=terminal,
         )  # fmt: skip
-    console.print(str(outcome), markup=False)
+    console.print(str(outcome))
     write_json(json, outcome)
 
 
@@ -210,7 +212,7 @@ def predict(
     given = opened(graph, features, period=_periods(graph, fitted), roles=roles).graph
     notes = fitted.notes(given)
     for note in notes:
-        console.print(f"[yellow]note:[/] {escape(note)}")
+        console.print(Text.assemble(("note:", "yellow"), f" {note}"))
     place = engine_option(given, engine, memory, scheduler, scratch)
     written = write_predictions(given, fitted, out, cutoff=cutoff, engine=place)
     console.print(f"{written.count:,} predictions in {out}")
@@ -267,7 +269,7 @@ def _opened(graph: str, features: Path | None, cutoff: str | None, period: str |
     """The graph, after saying what its columns were taken for."""
     found = opened(graph, features, cutoff=cutoff, period=period, roles=roles)
     if found.notes:
-        console.print("\n".join(found.notes), markup=False)
+        console.print("\n".join(found.notes))
     return found
 
 

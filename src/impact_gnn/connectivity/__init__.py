@@ -62,6 +62,8 @@ def relative_connectivity(
     known = checks.labels("label", label, len(moment))
     times, period = periods(moment)
     num_known = int(np.searchsorted(times, cutoff))
+    # What is grouped by distance holds a few numbers for every two times.
+    checks.fits(f"connectivity of {len(times):,} x {len(times):,} times", 64 * len(times) ** 2, checks.FEWER_PERIODS)
     code = codes(known, period, num_labels=num_labels, num_times=len(times), num_known=num_known)
     pairs = count_pairs(edge_index, code, num_labels * len(times), len(times))
     if pairs.known.nnz == 0:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from impact_gnn import _files
-from impact_gnn.checks import InputError, features
+from impact_gnn.checks import InputError, features, regular
 from impact_gnn.data import sources as places
 from impact_gnn.data.archive import read_archive
 from impact_gnn.data.spec import TOML, Spec, guess, read_toml, write_toml
@@ -56,7 +56,7 @@ def read(
     if not is_table(path):
         if period is not None or roles is not None:
             raise InputError(f"{root} is no table, so periods and roles cannot be chosen; leave them out.")
-        if root.is_dir():
+        if root.is_dir() and regular(root / saved.MANIFEST):
             return Reading(_from_saved(root, verify), [])
         if not root.exists():
             raise InputError(f"{root} does not exist; give a folder with nodes.csv and edges.csv, or an .npz file.")
@@ -66,7 +66,7 @@ def read(
     spec, sources = described(path, roles)
     given = None
     if root.is_dir() and (root / FEATURES).exists():
-        given = features(FEATURES, _files.open_array(root / FEATURES), None)
+        given = features(FEATURES, _files.open_array(regular(root / FEATURES)), None)
     return build(spec, list(sources.values()), period=period, cutoff=cutoff, features=given, spill=spill)
 
 

@@ -116,6 +116,8 @@ def scaled(sizes: Mapping[str, Any], factor: float) -> dict[str, Any]:
     """
     if not (isinstance(factor, int | float) and 0 < factor < float("inf")):
         raise InputError(f"factor={factor!r} is not a positive number; give the size in units of the original.")
+    size = factor * sum(value for name, value in sizes.items() if name in SIZES)
+    checks.fits(f"a graph of {size:,.0f} nodes and edges", 8 * size, "give a smaller factor")
     return {name: max(1, round(value * factor)) if name in SIZES else value for name, value in sizes.items()}
 
 

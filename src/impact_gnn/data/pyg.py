@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch_geometric.data import Data, HeteroData
 
-from impact_gnn._array import to_numpy
+from impact_gnn import checks
 from impact_gnn.checks import InputError, listing
 from impact_gnn.graph import HOMOGENEOUS, TemporalGraph, Triple
 
@@ -56,7 +56,7 @@ def from_pyg(
     edges = _relations({HOMOGENEOUS: data}, edge_time)[HOMOGENEOUS]
     given = {"x": data.x, "y": data.get(label), "time": when, "edge_index": edges["edge_index"]}
     given |= {"edge_weight": edges["weight"], "edge_time": edges["time"]}
-    return TemporalGraph(**{name: _array(value) for name, value in given.items()})
+    return TemporalGraph(**{name: _array(value, name) for name, value in given.items()})
 
 
 def to_pyg(graph: TemporalGraph) -> Data | HeteroData:
@@ -104,7 +104,9 @@ def _hetero(
     for kind, store in stores.items():
         when = time.get(kind) if isinstance(time, Mapping) else store.get(time) if isinstance(time, str) else None
         given = {"x": store.get("x"), "y": store.get(label), "time": when}
-        nodes[kind] = {name: _array(value) for name, value in given.items()} | {"num_nodes": sizes.get(kind)}
+        nodes[kind] = {name: _array(value, f"{kind}.{name}") for name, value in given.items()} | {
+            "num_nodes": sizes.get(kind)
+        }
     if target is None:
         candidates = [kind for kind, part in nodes.items() if part["y"] is not None and part["time"] is not None]
         if len(candidates) != 1:
@@ -121,15 +123,18 @@ def _relations(stores: Mapping[Triple, Any], edge_time: str | None) -> dict[Trip
     """Edges with their weights and times; times by a name of the user's own must be somewhere."""
     names = {"edge_index": "edge_index", "weight": "edge_weight", "time": edge_time or "edge_time"}
     found = {
-        triple: {part: _array(store.get(name)) for part, name in names.items()} for triple, store in stores.items()
+        triple: {part: _array(store.get(name), name) for part, name in names.items()}
+        for triple, store in stores.items()
     }
     if edge_time is not None and all(part["time"] is None for part in found.values()):
         raise InputError(f"no edges have an attribute {edge_time!r}; pass edge_time=... as the one with their times.")
     return found
 
 
-def _array(value: Any) -> Any:
-    return None if value is None else to_numpy(value)
+def _array(value: Any, name: str) -> Any:
+    if isinstance(value, torch.Tensor) and value.layout != torch.strided:
+        checks.fits(f"{name} without its sparse form", value.numel() * value.element_size(), "give fewer columns")
+    return None if value is None else checks.array(name, value)
 
 
 def _tensor(values: np.ndarray) -> torch.Tensor:

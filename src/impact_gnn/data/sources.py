@@ -216,8 +216,8 @@ def _opened_csv(path: Path, types: dict[str, pa.DataType] | None = None) -> pa.c
 
 
 def _padded(column: pa.Array) -> bool:
-    """Whether some values begin with a zero that a number would lose: 007 is a name."""
-    return bool(pc.any(pc.match_substring_regex(column, r"^0\d+$")).as_py())
+    """Whether a number would lose digits of some values: 007 is a name, and so is what 64 bits cannot hold."""
+    return bool(pc.any(pc.match_substring_regex(column, r"^(0\d+|\d{19,})$")).as_py())
 
 
 def _stream_csv(path: Path) -> Iterator[pa.RecordBatch]:

@@ -26,6 +26,7 @@ from impact_gnn.graph import TemporalGraph, Triple
 from impact_gnn.graph.csr import index_type
 from impact_gnn.graph.periods import Periods, choose
 
+DOUBTFUL = ("?", "-", "--", ".", "unknown", "none", "n/a", "nan", "null", "missing", "undefined", "tbd")
 TOGETHER = 1 << 22  # edges that are joined with ids at a time when they are spilled
 
 
@@ -212,8 +213,15 @@ class _Nodes:
         if zone not in (None, "UTC"):
             mend = "if local days matter, give local times without a zone"
             notes.append(f"  {spec.time}: came in {zone}, is taken in UTC; {mend}")
+        doubtful = [name for name in names or () if str(name).strip().casefold() in DOUBTFUL]
+        if doubtful:
+            mend = "if they mean that the class is not known, write NA or nothing instead"
+            notes.append(f"  warning: {', '.join(map(repr, doubtful))} are taken for classes; {mend}")
+        others = [name for name in table.column_names if name not in roles]
+        if features is not None and others:
+            notes.append(f"  {', '.join(others)}: left out, features.npy takes their place")
         if features is None:
-            kinds, others = {}, [name for name in table.column_names if name not in roles]
+            kinds = {}
             for name in others:
                 kind, why = spec.columns.get(name), "as said"
                 if kind is None and pa.types.is_dictionary(raw.schema.field(name).type):

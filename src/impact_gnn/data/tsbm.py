@@ -186,6 +186,9 @@ def tsbm_model(
     for name, value in sizes.items():
         checks.at_least(name, value, 1)
     checks.at_least("seed", seed, 0)
+    blocks, fewer = num_labels * num_times, "give fewer labels or times"
+    checks.fits(f"{blocks:,} x {blocks:,} probabilities between labels and times", 24 * blocks**2, fewer)
+    checks.fits(f"features of {num_labels:,} labels", 16 * num_labels * num_features, "give fewer features")
     checks.share("same", same, "a probability")
     checks.share("different", different, "a probability")
 

@@ -54,8 +54,8 @@ def diagnose(
         holds holds holds holds
     """
     checks.choice("embedding", embedding, EMBEDDINGS)
-    if checks.whole_number("hops", hops) < 1:
-        raise checks.InputError(f"hops={hops} must be at least 1.")
+    checks.at_least("hops", hops, 1)
+    checks.seed(seed)
     if cutoff is None:
         cutoff = graph.infer_cutoff() if graph.cutoff is None else graph.cutoff
     steps = Counter(watched(progress), "diagnosis", 6)

@@ -57,6 +57,7 @@ class View:
     @classmethod
     def of(cls, masked: TemporalGraph, engine: Engine | None = None, *, seed: int = 0) -> View:
         """The view of a graph made by `masked(cutoff)`."""
+        masked = masked.encoded()
         assert masked.cutoff is not None
         kind, none = masked.target, np.zeros((2, 0), np.int64)
         used = {t: part for t, part in masked.relations.items() if t[0] == t[2] == kind and part.num_edges}

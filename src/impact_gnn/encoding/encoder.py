@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import mmap
 import tempfile
+import warnings
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -30,6 +31,12 @@ SAMPLE = 200_000  # rows that a column is learned from at most
 QUANTILES = 20_000  # of which about so many tell its quantiles
 WILD = 1e4  # times its usual width that a number may lie off the middle before the column is taken for wild
 FAR = 10.0  # times the range seen, beyond which later numbers are pulled in
+FINE = 5e-5  # share of its middle that a column's width may be before float32 takes its values for one another
+MOST_LOGARITHM = 20.0  # of a distance in usual widths: what lies yet further off is no measurement
+SMALLEST, LARGEST = 1e-30, 1e30  # between which float32 can also hold squares and sums of hops
+MANY = 0.01  # of the later values, from which on it is said that they are pulled in
+MATRIX = ""  # the name of what is no column of a table
+QUANTILE_NUMBERS = 1 << 22  # of a matrix of features that its quantiles are taken from at most
 ONE_HOT = 40  # values of a category that get a column each; with more, all are hashed
 BUCKETS = 64  # columns of a hashed category
 WORDS = 1 << 14  # hashed words of a text
@@ -101,13 +108,9 @@ class Number(Part):
         low, high = float(seen.min()), float(seen.max())
         if low == high and not missing.any():
             raise Dropped("it is constant before the cutoff")
-        some = seen[:: max(len(seen) // QUANTILES, 1)]
-        a, first, middle, third, b = (float(q) for q in np.quantile(some, [0.01, 0.25, 0.5, 0.75, 0.99]))
-        # Half of the values may be the same, then the usual width is that of nearly all, or of all.
-        width = next((w for w in (third / 2 - first / 2, b / 2 - a / 2, high / 2 - low / 2) if w > 0), 0.5) * 2
-        wild = max(high / 2 - middle / 2, middle / 2 - low / 2) > WILD / 2 * width or max(high, -low) > 1e30
-        reach = FAR * (high - low) if not wild else 0.0
-        return cls(name, middle, bool(missing.any()), low - reach, high + reach, middle, width, wild)
+        bounds = usual(seen[:: max(len(seen) // QUANTILES, 1), None], np.array([low]), np.array([high]))
+        below, above, middle, width, wild = (column.item() for column in bounds)
+        return cls(name, middle, bool(missing.any()), below, above, middle, width, wild)
 
     def silent(self, block: Block) -> bool:
         return bool(np.isnan(self.values(self.name, block)).all())
@@ -117,11 +120,7 @@ class Number(Part):
         missing = np.isnan(values)
         if missing.any():
             values = np.where(missing, self.fill, values)
-        if self.wild:
-            away = values.astype(np.float64) / self.width - self.middle / self.width
-            values = np.where(np.abs(away) <= 1, away, np.sign(away) * (1 + np.log(np.maximum(np.abs(away), 1))))
-        else:
-            values = np.clip(values, self.low, self.high)
+        values = pulled(values, self.middle, self.width) if self.wild else near(values, self.low, self.high)
         return np.column_stack([values, missing]) if self.marked else values
 
 
@@ -233,11 +232,16 @@ def word_counts(name: str, block: Block) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Vector(Part):
-    """A list of numbers, such as an embedding, as it is."""
+    """A list of numbers, such as an embedding or a whole matrix of features; column by column as a `Number`."""
 
     fill: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    middle: np.ndarray
+    width: np.ndarray
+    wild: np.ndarray
     kind: ClassVar[str] = "vector"
-    arrays: ClassVar[tuple[str, ...]] = ("fill",)
+    arrays: ClassVar[tuple[str, ...]] = ("fill", "low", "high", "middle", "width", "wild")
 
     @property
     def outputs(self) -> list[str]:
@@ -249,7 +253,24 @@ class Vector(Part):
         seen = values[~np.isnan(values).any(1)]
         if not values.shape[1] or not len(seen):
             raise Dropped("it is empty before the cutoff")
-        return cls(name, seen.mean(0, dtype=np.float64).astype(np.float32))
+        return cls.of(name, seen)
+
+    @classmethod
+    def of(cls, name: str, x: np.ndarray, known: np.ndarray | None = None) -> Vector:
+        """What the rows in the mask `known` (all, where it is None or empty) of a matrix teach; it may be in a file."""
+        known = None if known is None or not known.any() else known
+        rows = np.arange(len(x)) if known is None else np.flatnonzero(known)
+        most = min(max(QUANTILE_NUMBERS // max(x.shape[1], 1), 1000), QUANTILES)
+        some = x[rows[:: max(len(rows) // most, 1)]].astype(np.float64)
+        seen = (x[part] if known is None else x[part][known[part]] for part in _native.blocks(x))
+        ends = np.array([(part.min(0), part.max(0)) for part in seen if len(part)], np.float64)
+        low, high = ends[:, 0].min(0), ends[:, 1].max(0)
+        below, above, middle, width, wild = usual(some, low, high)
+        # A column that has been constant tells nothing of how far others may lie.
+        reach = np.where(low == high, FAR * np.maximum(np.abs(low), 1), 0.0)
+        with np.errstate(over="ignore"):
+            mean = np.clip(some.mean(0), low, high)
+        return cls(name, mean, below - reach, above + reach, middle, width, wild)
 
     def encode(self, block: Block) -> np.ndarray:
         values = vectors(self.name, block.column(self.name))
@@ -258,7 +279,66 @@ class Vector(Part):
         if values.shape[1] != len(self.fill):
             came, wanted = values.shape[1], len(self.fill)
             raise InputError(f"column '{self.name}' holds lists of {came} numbers, the model knows {wanted}.")
-        return np.where(np.isnan(values), self.fill, values)
+        return self.within(np.where(np.isnan(values), self.fill, values))
+
+    def within(self, values: np.ndarray) -> np.ndarray:
+        """Rows of numbers without wild ones."""
+        out = near(values, self.low, self.high)
+        out[:, self.wild] = pulled(values[:, self.wild], self.middle[self.wild], self.width[self.wild])
+        return out
+
+    def matrix(self, x: np.ndarray) -> np.ndarray:
+        """The matrix itself where nothing in it is wild or far off, otherwise one without that, float32."""
+        if x.shape[1] != len(self.low):
+            return x  # for the model to refuse, which says what it was fitted with
+        far = np.zeros(x.shape[1], np.int64)
+        for part in _native.blocks(x):
+            far += ((x[part] < self.low) | (x[part] > self.high)).sum(0)
+        if not far.any() and not self.wild.any():
+            return x
+        if far.max() > MANY * len(x):
+            share, column = far.max() / len(x), int(far.argmax())
+            what = f"{share:.0%} of the values in feature column {column} lie far outside what the past holds"
+            warnings.warn(f"{what}; they are pulled in, so look whether it means the same as before.", stacklevel=2)
+        out = room(x.shape, in_file=_native.mapping(x) is not None)
+        for part in _native.blocks(x):
+            out[part] = self.within(x[part])
+        return out
+
+
+def usual(
+    some: np.ndarray, low: np.ndarray, high: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """What is usual of columns, by `some` of their rows and the least and largest number in all.
+
+    Bounds for later numbers, the middle, the usual width, and whether a column is wild: numbers far off the others, or
+    of a size, or so close to each other beside it, that float32 cannot tell them apart.
+    """
+    a, first, middle, third, b = np.quantile(some, [0.01, 0.25, 0.5, 0.75, 0.99], axis=0)
+    # Half of the values may be the same, then the usual width is that of nearly all, or of all.
+    half = third / 2 - first / 2
+    for wider in (b / 2 - a / 2, high / 2 - low / 2, np.full_like(half, 0.5)):
+        half = np.where(half > 0, half, wider)
+    size = np.maximum(high, -low)
+    with np.errstate(over="ignore"):
+        wild = np.maximum(high / 2 - middle / 2, middle / 2 - low / 2) > WILD * half
+        wild |= (size > LARGEST) | ((size > 0) & (size < SMALLEST)) | (half < FINE / 2 * np.abs(middle))
+        reach, width = np.where(wild, 0.0, FAR * (high - low)), np.minimum(2 * half, np.finfo(np.float64).max)
+    return low - reach, high + reach, middle, width, wild
+
+
+def near(values: np.ndarray, low: np.ndarray | float, high: np.ndarray | float) -> np.ndarray:
+    """Values between the bounds as they are; one beyond them is no measurement, and becomes about the last one seen."""
+    edge = FAR / (1 + 2 * FAR) * (high - low)
+    return np.where(values < low, low + edge, np.where(values > high, high - edge, values))
+
+
+def pulled(values: np.ndarray, middle: np.ndarray | float, width: np.ndarray | float) -> np.ndarray:
+    """Distances from the middle in usual widths, with a logarithm for what is far out."""
+    with np.errstate(over="ignore"):
+        away = (values.astype(np.float64) / 2 - middle / 2) / width * 2
+    logarithm = np.minimum(np.log(np.maximum(np.abs(away), 1)), MOST_LOGARITHM)
+    return np.where(np.abs(away) <= 1, away, np.sign(away) * (1 + logarithm))
 
 
 PARTS: dict[str, type[Part]] = {part.kind: part for part in (Number, Date, Category, Text, Vector)}
@@ -292,6 +372,20 @@ class Encoder:
             except Dropped as reason:
                 dropped[name] = str(reason)
         return cls(tuple(parts), dropped)
+
+    @classmethod
+    def of_matrix(cls, x: np.ndarray, known: np.ndarray | None) -> Encoder:
+        """For features that are a matrix, whose columns have no names."""
+        return cls((Vector.of(MATRIX, x, known),), {})
+
+    @property
+    def is_of_matrix(self) -> bool:
+        return [part.name for part in self.parts] == [MATRIX]
+
+    def matrix(self, x: np.ndarray) -> np.ndarray:
+        """A matrix without wild numbers."""
+        assert isinstance(self.parts[0], Vector)
+        return self.parts[0].matrix(x)
 
     @property
     def outputs(self) -> list[str]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from impact_gnn import checks
 from impact_gnn.checks import InputError, listing
-from impact_gnn.encoding import Columns
+from impact_gnn.encoding import Columns, Encoder
 from impact_gnn.graph import saved
 from impact_gnn.graph.csr import index_type
 
@@ -20,6 +21,7 @@ Triple: TypeAlias = tuple[str, str, str]
 HOMOGENEOUS: Triple = ("node", "to", "node")
 """The only relation of a homogeneous graph."""
 
+GAPS_FROM = 1000  # a largest label from which on numbers that do not occur are no classes, if they are most of them
 NODE_FIELDS = ("x", "y", "time", "ids", "num_nodes")
 TIME_MISSING = "time is missing; give one whole number per node."
 
@@ -33,6 +35,8 @@ class Nodes:
     y: np.ndarray | None = None
     time: np.ndarray | None = None
     ids: np.ndarray | None = None
+    known: np.ndarray | None = None  # mask of the nodes before the cutoff of a view, by which features are encoded
+    ready: bool = False  # features have been encoded
 
     def __post_init__(self) -> None:
         _show_read_only(self, "features", "y", "time", "ids")
@@ -56,12 +60,34 @@ class Nodes:
         """Raw feature columns, where the nodes came with such."""
         return self.features if isinstance(self.features, Columns) else None
 
+    @cached_property
+    def encoder(self) -> Encoder | None:
+        """Learned from the known rows: how raw columns become numbers, and wild numbers sane ones."""
+        if self.features is None or self.ready:
+            return None
+        if isinstance(self.features, Columns):
+            return self.features.encoder
+        return Encoder.of_matrix(self.features, self.known)
+
+    def encoded(self, encoder: Encoder | None) -> Nodes:
+        """The same with features that models can read, by an encoder fitted elsewhere or their own."""
+        if self.features is None or self.ready:
+            return self
+        if isinstance(self.features, Columns) and encoder is None:
+            x = self.x
+        elif isinstance(self.features, Columns):
+            x = encoder.encode(self.features) if encoder and encoder.parts else None
+        else:
+            x = (encoder or self.encoder).matrix(self.features)  # type: ignore[union-attr]
+        return replace(self, features=x, ready=True)
+
     def take(self, keep: np.ndarray) -> Nodes:
         """The nodes at positions `keep`, remembering where they came from in `ids`."""
         columns = self.columns
         features = None if self.features is None else columns.take(keep) if columns else self.features[keep]  # type: ignore[index]
-        parts = {name: None if (a := getattr(self, name)) is None else a[keep] for name in ("y", "time")}
-        return Nodes(len(keep), features, ids=keep if self.ids is None else self.ids[keep], **parts)
+        parts = {name: None if (a := getattr(self, name)) is None else a[keep] for name in ("y", "time", "known")}
+        ids = keep if self.ids is None else self.ids[keep]
+        return Nodes(len(keep), features, ids=ids, ready=self.ready, **parts)
 
     def masked(self, cutoff: int) -> Nodes:
         """The same without labels at or after the cutoff, columns to be encoded by what is older."""
@@ -69,7 +95,8 @@ class Nodes:
             return self
         y = None if self.y is None else np.where(self.time < cutoff, self.y, -1)
         columns = self.columns
-        return replace(self, y=y, features=self.features if columns is None else columns.before(self.time < cutoff))
+        known = self.time < cutoff
+        return replace(self, y=y, known=known, features=self.features if columns is None else columns.before(known))
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +154,7 @@ def checked_nodes(kind: str, given: Mapping[str, Any], num_labels: int | None) -
     if time is None and not kind:
         raise InputError(TIME_MISSING)
     if ids is not None:
-        ids = checks.array(f"{where}ids", ids)
+        ids = checks.ids(f"{where}ids", ids)
         if ids.shape != (count,):
             raise InputError(f"{where}ids has shape {ids.shape} for {count} nodes; give one id per node.")
         checks.distinct(f"{where}ids", ids)
@@ -154,8 +181,22 @@ def checked_relation(name: str, given: Mapping[str, Any], nodes: Mapping[str, No
     return Relation(edges, weight, time)
 
 
-def class_count(nodes: Nodes, num_labels: int | None, label_names: Sequence[Any] | None) -> int:
-    """How many classes there are, held against labels and names."""
+def classes(
+    nodes: Nodes, num_labels: int | None, label_names: Sequence[Any] | None
+) -> tuple[Nodes, int, Sequence[Any] | None]:
+    """The nodes, how many classes there are and their names, held against each other.
+
+    Labels that are codes with wide gaps are numbered anew, and their codes become the names.
+    """
+    if num_labels is None and label_names is None and nodes.y is not None and nodes.y.max() >= GAPS_FROM:
+        codes = np.unique(nodes.y[nodes.y >= 0])
+        if 2 * len(codes) < nodes.y.max():
+            y = np.where(nodes.y >= 0, np.searchsorted(codes, nodes.y), -1)
+            return replace(nodes, y=y), len(codes), codes.tolist()
+    return nodes, _class_count(nodes, num_labels, label_names), label_names
+
+
+def _class_count(nodes: Nodes, num_labels: int | None, label_names: Sequence[Any] | None) -> int:
     largest = -1 if nodes.y is None else int(nodes.y.max())
     is_row = isinstance(label_names, list | tuple) or (isinstance(label_names, np.ndarray) and label_names.ndim == 1)
     if label_names is not None and not is_row:
@@ -164,6 +205,12 @@ def class_count(nodes: Nodes, num_labels: int | None, label_names: Sequence[Any]
         num_labels = len(label_names)
     if label_names is not None and num_labels != len(label_names):
         raise InputError(f"label_names has {len(label_names)} names for {num_labels} classes; give one per class.")
+    names = [] if label_names is None else [class_name(name) for name in label_names]
+    if odd := [name for name in label_names or () if not isinstance(name, str | int | float | np.number)]:
+        raise InputError(f"label_names holds {checks.shown(odd[0])}; give text, or whole numbers.")
+    if len(set(names)) < len(names):
+        raise InputError(f"label_names holds {max(names, key=names.count)!r} twice; give every class its own name.")
+    checks.ids("label_names", names or [0])
     if num_labels is None:
         return largest + 1
     if largest >= num_labels:

@@ -26,8 +26,8 @@ from impact_gnn.graph.parts import (
     Triple,
     checked_nodes,
     checked_relation,
-    class_count,
     class_name,
+    classes,
     renumbering,
 )
 from impact_gnn.graph.periods import Periods
@@ -48,7 +48,8 @@ class TemporalGraph:
         edge_index: Edges source → target [2, E].
         edge_weight: One non-negative weight per edge [E], or None.
         edge_time: When each edge came [E], in the units of `time`, or None where that is not known.
-        num_labels: Number of classes; by default the largest label plus one.
+        num_labels: Number of classes; by default the largest label plus one, or, of codes with wide gaps from 1000
+            on, as many as occur (`label_names` then holds the codes).
         ids: The user's own node names [N], carried through to predictions.
         label_names: The user's own coding of labels 0, 1, 2, ...
         periods: How times became whole numbers and what those are called; None for numbers as they are.
@@ -87,7 +88,7 @@ class TemporalGraph:
         nodes = {"node": checked_nodes("", {"x": x, "y": y, "time": time, "ids": ids}, num_labels)}
         given = {"edge_index": edge_index, "weight": edge_weight, "time": edge_time}
         relations = {HOMOGENEOUS: checked_relation("edge_index", given, nodes, HOMOGENEOUS)}
-        count = class_count(nodes["node"], num_labels, label_names)
+        nodes["node"], count, label_names = classes(nodes["node"], num_labels, label_names)
         self._set(nodes, relations, "node", count, label_names, None, periods)
 
     @classmethod
@@ -143,7 +144,7 @@ class TemporalGraph:
                 pair = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
                 given = dict(zip(saved.EDGE_ARRAYS, pair, strict=False))
             relations[triple] = checked_relation("-".join(triple), given, checked, triple)
-        count = class_count(checked[target], num_labels, label_names)
+        checked[target], count, label_names = classes(checked[target], num_labels, label_names)
         return cls.__new__(cls)._set(checked, relations, target, count, label_names, None, periods)
 
     # -- what is in it -------------------------------------------------------------------------------------
@@ -418,21 +419,18 @@ class TemporalGraph:
 
     def with_features(self, x: Any) -> TemporalGraph:
         """The same graph with other features for the target type, such as precomputed embeddings."""
-        return self._with(replace(self.nodes[self.target], features=checks.features("x", x, self.num_nodes)))
+        x = checks.features("x", x, self.num_nodes)
+        return self._with(replace(self.nodes[self.target], features=x, ready=False))
 
     def encoded(self, encoders: Mapping[str, Encoder] | None = None) -> TemporalGraph:
-        """The graph with numbers in the place of raw columns, by encoders fitted elsewhere or the view's own."""
-        if all(part.columns is None for part in self.nodes.values()):
+        """The graph with features that models read, by encoders fitted elsewhere or the view's own.
+
+        Raw columns become numbers, and numbers far off what is known before the cutoff are pulled in.
+        """
+        if all(part.features is None or part.ready for part in self.nodes.values()):
             return self
-
-        def numbers(kind: str, part: Nodes) -> np.ndarray | None:
-            if part.columns is None or encoders is None:
-                return part.x
-            return encoders[kind].encode(part.columns) if kind in encoders and encoders[kind].parts else None
-
-        return self._same_edges(
-            {kind: replace(part, features=numbers(kind, part)) for kind, part in self.nodes.items()}
-        )
+        given = encoders or {}
+        return self._same_edges({kind: part.encoded(given.get(kind)) for kind, part in self.nodes.items()})
 
     def with_labels(self, y: Any) -> TemporalGraph:
         """The same graph with other labels for the target type, −1 where unknown."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from impact_gnn import checks
 from impact_gnn.metrics import Scoring
 from impact_gnn.nn import Epoch, HopTask, Split, Task
 
@@ -42,6 +43,13 @@ class HeadOptions:
     scoring: Scoring = field(default_factory=Scoring)
     progress: Callable[[Epoch], None] | None = field(default=None, compare=False)
 
+    def __post_init__(self) -> None:
+        for name in ("hidden", "epochs"):
+            if (value := getattr(self, name)) is not None:
+                checks.at_least(name, value, 1)
+        if self.dropout is not None:
+            checks.share("dropout", self.dropout)
+
 
 class Head(ABC):
     """Probabilities from the hops of a row.
@@ -51,6 +59,11 @@ class Head(ABC):
     """
 
     def __init__(self, shape: Shape, options: HeadOptions) -> None:
+        what = f"weights of {shape.columns:,} inputs and {shape.num_labels:,} classes"
+        width = max(shape.num_labels, options.hidden or 0)
+        checks.fits(
+            what, 16 * shape.columns * width, "merge rare classes, leave out 'labels' or take fewer hidden units"
+        )
         self.shape, self.options = shape, options
         self.rounds = 0
         self.valid_score = math.nan

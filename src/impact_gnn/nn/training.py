@@ -86,10 +86,12 @@ class Training:
             if value is not None and checks.whole_number(name, value) < 1:
                 raise InputError(f"{name}={value} must be at least 1.")
         for name in ("lr", "weight_decay"):
-            if not getattr(self, name) >= 0:
-                raise InputError(f"{name}={getattr(self, name)} must be at least 0.")
+            if not (checks.is_number(value := getattr(self, name)) and value >= 0):
+                raise InputError(f"{name}={checks.shown(value)} must be at least 0.")
 
     def chosen_device(self) -> torch.device:
+        if self.device in ("cuda", "mps") and not getattr(torch, self.device).is_available():
+            raise InputError(f"device={self.device!r} is not to be had on this machine; use device='auto'.")
         if self.device != "auto":
             return torch.device(self.device)
         if torch.cuda.is_available():

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from impact_gnn import _native
+from impact_gnn import _native, checks
 from impact_gnn import weighting as weights
 from impact_gnn.alignment.pny import refuse_unless_fits
 from impact_gnn.checks import InputError
@@ -23,6 +23,7 @@ from impact_gnn.propagation.labels import repeated_label_hops
 from impact_gnn.propagation.metapaths import Metapath, metapath_hops, metapath_label_hops, metapaths, path_name
 from impact_gnn.propagation.squashing import squash
 
+MOST_HOPS = 100
 MOST_SNAPSHOTS = 64
 """Snapshots that are computed at most; with more periods, neighbouring ones share a snapshot."""
 
@@ -56,15 +57,21 @@ class Inputs:
 
     def __post_init__(self) -> None:
         view = self.view
+        checks.seed(self.seed)
+        if checks.at_least("hops", self.hops, 0) > MOST_HOPS:
+            raise InputError(f"hops={self.hops} is more than {MOST_HOPS}, at which all nodes look alike; give 2 or 3.")
         if view.cutoff is None or view.y is None:
             raise InputError("inputs need a view that hides the labels to predict; pass graph.masked(cutoff).")
         # Whatever is looked at later, as it was at some time or with fewer labels, is encoded in one way.
         graph = self.engine.graph(view.encoded(), undirected=self.undirected)
-        if all(part.x is None for part in graph.nodes.values()):
-            graph = graph.with_features(degrees(view))
         object.__setattr__(self, "graph", graph)
+        if graph.x is None and not self.paths():  # nor do others' features reach the nodes
+            object.__setattr__(self, "graph", graph.with_features(degrees(view)))
         last = view.time[view.y >= 0].max()
-        object.__setattr__(self, "rows", np.flatnonzero((view.y >= 0) | (view.time >= last)))
+        rows = np.flatnonzero((view.y >= 0) | (view.time >= last))
+        what = f"probabilities of {len(rows):,} nodes and {view.num_labels:,} classes"
+        checks.fits(what, 8 * len(rows) * view.num_labels, "merge rare classes")
+        object.__setattr__(self, "rows", rows)
 
     def shown(self, method: Method, cutoff: int) -> tuple[list[Any], list[Any]]:
         """Feature hops and label hops of the nodes `rows`, when labels are known before `cutoff`."""

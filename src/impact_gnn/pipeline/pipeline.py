@@ -422,6 +422,8 @@ class Pipeline:
         labelled = time[label >= 0]
         age = (labelled.max() - time).clip(0)
         half_life = self.half_life
+        if half_life is not None and not (checks.is_number(half_life) and half_life > 0):
+            raise InputError(f"half_life={checks.shown(half_life)} must be a number above 0.")
         if half_life is None:  # a third of the labelled span
             half_life = max(1.0, float(labelled.max() - np.quantile(labelled, 0.05)) / 3)
         return 0.5 ** (age / half_life)

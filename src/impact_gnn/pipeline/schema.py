@@ -37,7 +37,7 @@ class Schema:
     @classmethod
     def of(cls, view: TemporalGraph) -> Schema:
         """That of a view, whose columns are encoded by what is known before its cutoff."""
-        encoders = {kind: part.columns.encoder for kind, part in view.nodes.items() if part.columns}
+        encoders = {kind: part.encoder for kind, part in view.nodes.items() if part.encoder}
         names = None if view.label_names is None else tuple(view.label_names)
         return cls(encoders, view.periods, names, view.num_labels, tuple(view.nodes), tuple(view.relations))
 
@@ -92,6 +92,8 @@ class Schema:
     def _encoders(self, graph: TemporalGraph) -> dict[str, Encoder]:
         for kind, part in graph.nodes.items():
             encoder = self.encoders.get(kind)
+            if encoder is not None and encoder.is_of_matrix:
+                encoder = None
             if encoder is not None and encoder.parts and part.columns is None:
                 needed = listing([one.name for one in encoder.parts])
                 raise InputError(f"the model finds features by the names of columns ({needed}); give tables with them.")
