@@ -24,7 +24,7 @@ import numpy as np
 import xxhash
 
 from impact_gnn import _native
-from impact_gnn.checks import DiskFull, InputError, listing, one_line, shown
+from impact_gnn.checks import DiskFull, InputError, listing, one_line, regular, shown
 
 LOCK = "lock"
 TEMPORARY = ".tmp-"
@@ -165,7 +165,7 @@ def write_json(path: Path, content: Any, *, allow_nan: bool = True, sealed: bool
 def read_json(path: Path, *, sealed: bool = False) -> Any:
     """The content of a JSON file, or an `InputError` that names it; a `sealed` one is held against its digest."""
     try:
-        content = json.loads(_plain(path).read_text(encoding="utf-8"))
+        content = json.loads(regular(path).read_text(encoding="utf-8"))
         if not sealed:
             return content
         if not isinstance(content, dict) or content.get("seal") != digest(
@@ -200,7 +200,7 @@ def open_array(path: Path, *, in_memory: bool = False, sealed: bool = False) -> 
     One that was `sealed` is held against its digest the first time that this process opens it.
     """
     try:
-        values = np.load(_plain(path), mmap_mode=None if in_memory else "r", allow_pickle=False)
+        values = np.load(regular(path), mmap_mode=None if in_memory else "r", allow_pickle=False)
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror or error}); check the path.") from None
     except Exception as error:  # numpy's header parser raises many kinds on damaged files
@@ -231,13 +231,6 @@ def _mark(path: Path) -> list[str]:
     """What a file will be called, and its folder if that is named by a digest: no sealed file stands for another."""
     names = [part.split(TEMPORARY)[0] for part in (path.parent.name, path.name)]
     return names if re.fullmatch("[0-9a-f]{24}", names[0]) else names[1:]
-
-
-def _plain(path: Path) -> Path:
-    """The path of a file, or of nothing; a pipe in its place would be waited for without end."""
-    if path.exists() and not path.is_file():
-        raise InputError(f"{path} is not a file; give the path of one.")
-    return path
 
 
 def _changed(path: Path) -> str:

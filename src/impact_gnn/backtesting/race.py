@@ -38,7 +38,6 @@ from impact_gnn.checks import InputError
 from impact_gnn.engines import Engine, Memory
 from impact_gnn.graph import TemporalGraph, graph_digest
 from impact_gnn.metrics import Scoring
-from impact_gnn.nn import Diverged
 from impact_gnn.pipeline import Candidate, Inputs, Method, Pipeline
 from impact_gnn.statistics import combined
 
@@ -298,7 +297,7 @@ class Race:
             if unit.candidate.method.smooth:
                 plain = fitted.predict_proba(fold.graph, inputs=shown, smooth=False)
                 said[unit.candidate.smoothed(False)] = plain
-        except (Diverged, InputError) as error:
+        except InputError as error:
             if unit.candidate.smoothed(False) == PLAIN:
                 raise
             self.failed |= dict.fromkeys([unit.candidate, unit.candidate.smoothed(False)], str(error))

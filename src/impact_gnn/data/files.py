@@ -66,7 +66,7 @@ def read(
     spec, sources = described(path, roles)
     given = None
     if root.is_dir() and (root / FEATURES).exists():
-        given = features(FEATURES, _files.open_array(regular(root / FEATURES)), None)
+        given = features(FEATURES, _files.open_array(root / FEATURES), None)
     return build(spec, list(sources.values()), period=period, cutoff=cutoff, features=given, spill=spill)
 
 

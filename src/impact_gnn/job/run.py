@@ -30,6 +30,7 @@ from impact_gnn.pipeline import Candidate, Ensemble, Inputs, Method, Pipeline
 from impact_gnn.report import write_report
 from impact_gnn.report.summary import Cost, Fit, RunOptions, RunSummary, write_summary
 
+MOST = 1000  # hops, folds and seeds: more are a slip of the finger
 TABLES = ("csv", "raw.csv", "parquet")
 
 
@@ -87,8 +88,8 @@ def run(
     checks.choice("embedding", embedding, EMBEDDINGS)
     checks.choice("table", table, TABLES)
     for name, value in (("hops", hops), ("folds", folds), ("seeds", seeds)):
-        if value is not None and value < 1:
-            raise InputError(f"{name}={value} must be at least 1.")
+        if value is not None and checks.at_least(name, value, 1) > MOST:
+            raise InputError(f"{name}={value} is more than {MOST:,}; give fewer.")
     if budget is not None and not 0 < budget < np.inf:
         raise InputError(f"budget={budget} is not a number of seconds; leave it out for no bound.")
     cutoff = graph.infer_cutoff() if cutoff is None else graph.when(cutoff)

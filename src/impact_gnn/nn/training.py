@@ -32,7 +32,7 @@ VIEW = 65536  # rows whose logits are computed in one go when nothing is learned
 RUN_BYTES = 1 << 28
 
 
-class Diverged(RuntimeError):  # noqa: N818 - it reads as a sentence: fit(...) Diverged
+class Diverged(InputError):  # noqa: N818 - it reads as a sentence: fit(...) Diverged
     """Training has left the finite numbers; the message says when."""
 
 

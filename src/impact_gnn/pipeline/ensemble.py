@@ -134,6 +134,7 @@ class Ensemble:
     def load(cls, directory: str | Path) -> Ensemble:
         """The ensemble that `save` wrote; a folder with a single pipeline is one of one member."""
         root = Path(directory)
+        _files.put_back(root)
         if not (root / ENSEMBLE).exists():
             pipeline = Pipeline.load(root)
             assert pipeline.fitted is not None
