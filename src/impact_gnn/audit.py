@@ -1,42 +1,55 @@
-"""Does a trainer see what it must not? Labels of the target nodes are scrambled; predictions may not notice."""
+"""Does a trainer see what it must not? Labels of the target nodes are permuted; predictions may not notice.
+
+Every permutation is run twice. Whatever a clean trainer does by chance, its runs could be paired in any other way, and
+its predictions meet a permuted label as often as any other permutation; both are tests whose level is exact.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import stats
 
 from impact_gnn._array import to_numpy
 from impact_gnn.checks import InputError
 from impact_gnn.graph import TemporalGraph
 
+LEVEL, POWER = 0.01, 0.9  # how often a clean trainer is accused at most; how surely a leak of the stated size is found
+DRAWS, LEAST_DRAWS = 8, 5  # with fewer, even a plain leak could be chance in how the runs are paired
+PAIRINGS, PERMUTATIONS, MOST_ROWS = 9999, 1999, 2000  # drawn to see what chance does, over so many rows
+
 
 @dataclass(frozen=True)
 class Leakage:
-    """How many predictions changed when the target labels were scrambled, and without cause."""
+    """What predictions do when the target labels are permuted, and how likely that is if they do not see them."""
 
-    changed: float  # share of the predictions
-    # The share that changed when nothing was scrambled: a trainer that is not repeatable cannot be told from a leaking
-    # one unless scrambling changes clearly more.
-    control: float
+    changed: float  # share of the predictions that differ between two permutations
+    control: float  # and between two runs of the same one: a trainer need not be repeatable
     num_predictions: int
+    draws: int
+    p: float  # how often chance alone gives as much or more
+    # Share of the target rows that, if predictions follow their labels, is found with probability `POWER`; None where
+    # predictions are not labels or probabilities of classes.
+    findable: float | None
 
     @property
     def leaked(self) -> bool:
-        noise = 3 * np.sqrt(max(self.control * (1 - self.control), 1e-12) / self.num_predictions)
-        return self.changed > (self.control + noise if self.control > 0 else 0)
+        return self.p < LEVEL
 
     def __str__(self) -> str:
-        share = f"{self.changed:.1%} of {self.num_predictions:,} predictions changed when target labels were scrambled"
+        seen = (
+            f"p = {self.p:.2g}; {self.draws} permutations of the target labels, each run twice: {self.changed:.1%} of "
+            f"{self.num_predictions:,} predictions change with them, {self.control:.1%} by themselves"
+        )
         if self.leaked:
-            return f"Leak: {share} ({self.control:.1%} without it); labels at or after the cutoff reach the trainer."
-        if self.control > 0:
-            return (
-                f"No leak seen, but the trainer is not repeatable ({self.control:.1%} of predictions change by "
-                f"themselves, {self.changed:.1%} with scrambled labels); fix its seed to be sure."
-            )
-        return "No leak: predictions are identical with scrambled target labels."
+            return f"Leak ({seen}): labels at or after the cutoff reach the trainer."
+        if self.findable is None:
+            return f"No leak found ({seen}). Return labels or probabilities of classes to learn how small one would be."
+        power = f"{self.findable:.1%} of the target rows would have been found with {POWER:.0%} probability"
+        return f"No leak found ({seen}). One of {power}."
 
 
 def audit_leakage(
@@ -44,45 +57,111 @@ def audit_leakage(
     graph: TemporalGraph,
     *,
     cutoff: int | None = None,
+    draws: int = DRAWS,
     seed: int = 0,
 ) -> Leakage:
-    """Runs a trainer on the graph, again, and with scrambled target labels, and compares what it predicts.
+    """Runs a trainer twice on every permutation of the target labels, and compares what it predicts.
 
     Args:
         fit_predict: Takes a graph (all its labels included, as a careless trainer would see them) and returns its
-            predictions, one row per predicted node: labels or probabilities.
+            predictions, one row per target node, or per node: labels or probabilities.
         graph: A graph in which target nodes do have labels.
         cutoff: Nodes at or after it are targets; by default the graph tells.
-        seed: Seed of the scrambling.
+        draws: Permutations; more of them find smaller leaks, and a choice between fewer models.
+        seed: Seed of the permutations.
 
     Example:
         >>> from impact_gnn.data.tsbm import tsbm
         >>> g = tsbm(num_nodes=100, num_times=4, num_labels=3, seed=0)
-        >>> print(audit_leakage(lambda g: np.zeros(25), g, cutoff=3))
-        No leak: predictions are identical with scrambled target labels.
+        >>> audit_leakage(lambda g: np.zeros(25), g, cutoff=3).leaked
+        False
         >>> audit_leakage(lambda g: g.y[g.time >= 3], g, cutoff=3).leaked
         True
     """
     cutoff = graph.infer_cutoff() if cutoff is None else cutoff
-    graphs = graph, graph, scrambled(graph, cutoff, seed)
-    outcomes = [to_numpy(fit_predict(each)) for each in graphs]
-    if not all(values.ndim and len(values) for values in outcomes):
-        raise InputError("fit_predict returned no predictions; return one row per target node.")
-    first, repeated, changed = (values.reshape(len(values), -1) for values in outcomes)
-    if not len(first) == len(repeated) == len(changed):
-        raise InputError("fit_predict returned different numbers of predictions; return one row per target node.")
-    if not first.shape == repeated.shape == changed.shape:
+    if draws < LEAST_DRAWS:
+        raise InputError(f"draws={draws} is too few to tell a leak from chance; give {LEAST_DRAWS} or more.")
+    graphs = [scrambled(graph, cutoff, seed + draw) for draw in range(draws)]
+    target = np.flatnonzero(graph.time >= cutoff)
+    runs = [_rows(to_numpy(fit_predict(each)), target, graph.num_nodes) for each in graphs for _ in range(2)]
+    if len({values.shape for values in runs}) > 1:
         raise InputError("fit_predict returned predictions of different shapes; return the same columns every time.")
-    by_scrambling, by_itself = (float((first != other).any(1).mean()) for other in (changed, repeated))
-    return Leakage(by_scrambling, by_itself, len(first))
+    differ = np.array([[float((a != b).any(1).mean()) for b in runs] for a in runs])
+    own, same = np.eye(2 * draws, dtype=bool), np.kron(np.eye(draws, dtype=bool), np.ones((2, 2), bool))
+    rng = np.random.default_rng(seed)
+    p, findable = _paired(_distances(runs), rng), None
+    predicted = [_labels(values, graph) for values in runs]
+    if all(label is not None for label in predicted):
+        truth = np.stack([each.y[target] for each in graphs])  # type: ignore[index]
+        followed, findable = _followed(np.stack(predicted), truth, rng)  # type: ignore[arg-type]
+        p = min(1.0, 2 * min(p, followed))
+    return Leakage(float(differ[~same].mean()), float(differ[same & ~own].mean()), len(target), draws, p, findable)
 
 
 def scrambled(graph: TemporalGraph, cutoff: int, seed: int = 0) -> TemporalGraph:
-    """The graph with every known label at or after the cutoff replaced by another one."""
-    if graph.y is None or graph.num_labels < 2:
-        raise InputError("an audit needs labels of at least two classes to scramble.")
-    known = (graph.time >= cutoff) & (graph.y >= 0)
-    if not known.any():
+    """The graph with the known labels at or after the cutoff permuted among their nodes."""
+    if graph.y is None or not ((known := np.flatnonzero((graph.time >= cutoff) & (graph.y >= 0))).size):
         raise InputError(f"no node at or after cutoff={cutoff} has a label, so there is nothing that could leak.")
-    shift = np.random.default_rng(seed).integers(1, graph.num_labels, graph.num_nodes)
-    return graph.with_labels(np.where(known, (graph.y + shift) % graph.num_labels, graph.y))
+    if (graph.y[known] == graph.y[known[0]]).all():
+        raise InputError("all target nodes have one label; an audit needs two at least, to permute them.")
+    label = np.array(graph.y)
+    label[known] = np.random.default_rng(seed).permutation(label[known])
+    return graph.with_labels(label)
+
+
+def _rows(values: np.ndarray, target: np.ndarray, num_nodes: int) -> np.ndarray:
+    """Predictions of the targets [n, columns]."""
+    if not values.ndim or len(values) not in (len(target), num_nodes):
+        came = f"{len(values):,}" if values.ndim else "no"
+        raise InputError(f"fit_predict returned {came} rows for {len(target):,} targets; return one per target node.")
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        raise InputError("fit_predict returned predictions that are not finite; mend that first.")
+    return (values if len(values) == len(target) else values[target]).reshape(len(target), -1)
+
+
+def _labels(values: np.ndarray, graph: TemporalGraph) -> np.ndarray | None:
+    """The predicted class of every row; None if predictions are something else."""
+    if values.shape[1] > 1:
+        return values.argmax(1) if values.shape[1] == graph.num_labels else None
+    numbers = values.dtype.kind in "iuf"
+    names = np.arange(graph.num_labels) if numbers else np.array([str(name) for name in graph.label_names or ()])
+    match = (values if numbers else values.astype(str)) == names
+    return match.argmax(1) if match.any(1).all() else None
+
+
+def _distances(runs: Sequence[np.ndarray]) -> np.ndarray:
+    """Mean difference between every two runs: of numbers, or how many differ where they are something else."""
+    numbers = runs[0].dtype.kind in "iufb" and runs[0].shape[1] > 1
+    return np.array([[np.abs(a - b).mean() if numbers else (a != b).mean() for b in runs] for a in runs], np.float64)
+
+
+def _paired(distance: np.ndarray, rng: np.random.Generator) -> float:
+    """How often runs paired at random are as near to each other as those with the same labels."""
+    order = rng.permuted(np.tile(np.arange(len(distance)), (PAIRINGS, 1)), axis=1)
+    within = distance[order[:, ::2], order[:, 1::2]].sum(1)
+    observed = distance[np.arange(0, len(distance), 2), np.arange(1, len(distance), 2)].sum()
+    return float(1 + (within <= observed * (1 + 1e-9)).sum()) / (1 + PAIRINGS)
+
+
+def _followed(predicted: np.ndarray, label: np.ndarray, rng: np.random.Generator) -> tuple[float, float]:
+    """How often other permutations meet the predictions as often as their own does, and the least share to be found.
+
+    What counts is how much more often a class is said in the two runs of a draw than in those of other draws: rows
+    that are always predicted alike say nothing, whatever their label.
+    """
+    draws, classes, known = len(label), int(max(label.max(), predicted.max())) + 1, label[0] >= 0
+    rows = rng.permutation(np.flatnonzero(known & (predicted != predicted[0]).any(0)))[:MOST_ROWS]
+    said = np.eye(classes)[predicted[:, rows]].reshape(draws, 2, len(rows), classes).mean(1)
+    excess, place = (said - said.mean(0)) * draws / (draws - 1), np.arange(len(rows))
+    observed, chance = 0.0, np.zeros(PERMUTATIONS)
+    for one, own in zip(excess, label[:, rows], strict=True):
+        observed += one[place, own].sum()
+        chance += one[place, rng.permuted(np.tile(own, (PERMUTATIONS, 1)), axis=1)].sum(1)
+    p = float(1 + (chance >= observed - 1e-9).sum()) / (1 + PERMUTATIONS)
+    # A row that follows its label adds 1 − Σ share² in every draw; enough rows must, to stand out from the noise, and
+    # for permutations not to agree on all of them.
+    count = int(known.sum())
+    alike = float(((np.bincount(label[0][known]) / count) ** 2).sum())
+    noise = (stats.norm.isf(LEVEL / 2) + stats.norm.isf(1 - POWER)) * chance.std() / (draws * (1 - alike))
+    apart = math.log(1 - POWER) / math.log(alike)
+    return p, min(1.0, math.ceil(max(noise, apart)) / count)

@@ -300,7 +300,9 @@ class Race:
             return
         place = np.searchsorted(pipeline.targets(fold.graph), fold.rows)
         for candidate, probability in said.items():
-            self.scores.put(replace(unit, candidate=candidate), probability[place])
+            full = np.zeros((len(place), self.view.num_labels), np.float32)  # 0 for what nobody knew then
+            full[:, fold.classes] = probability[place]
+            self.scores.put(replace(unit, candidate=candidate), full)
 
     def aging(self, candidate: Candidate) -> list[Lag]:
         """One model, trained on the older half of the labels at least, and how right it is 1, 2, ... periods later."""

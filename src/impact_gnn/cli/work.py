@@ -15,6 +15,7 @@ from rich.markup import escape
 from impact_gnn._codec import encode
 from impact_gnn._files import remove
 from impact_gnn._progress import Terminal
+from impact_gnn.audit import DRAWS, audit_leakage
 from impact_gnn.checks import InputError
 from impact_gnn.cli.common import (
     Kind,
@@ -205,7 +206,7 @@ def predict(
 
     fitted = Ensemble.load(model)
     given = opened(graph, features, period=_periods(graph, fitted), roles=roles).graph
-    notes = fitted.notes(given)
+    notes = fitted.notes(given, cutoff=cutoff)
     for note in notes:
         console.print(f"[yellow]note:[/] {escape(note)}")
     place = engine_option(given, engine, memory, scheduler, scratch)
@@ -230,13 +231,12 @@ def audit(
     graph: Graph,
     trainer: Annotated[str, typer.Argument(help="module:function that takes a TemporalGraph and returns predictions.")],
     cutoff: Cutoff = None,
+    draws: Annotated[int, typer.Option(help="Permutations of the target labels; each is run twice.")] = DRAWS,
     json: Json = None,
 ) -> None:
-    """Does a trainer see labels it must not? Runs it with scrambled target labels; exits 1 if it does."""
-    from impact_gnn.audit import audit_leakage
-
+    """Does a trainer see labels it must not? Runs it with permuted target labels; exits 1 if it does."""
     found = opened(graph, cutoff=cutoff)
-    outcome = audit_leakage(_imported(trainer), found.graph, cutoff=found.cutoff)
+    outcome = audit_leakage(_imported(trainer), found.graph, cutoff=found.cutoff, draws=draws)
     console.print(str(outcome))
     write_json(json, encode(outcome) | {"leaked": outcome.leaked})
     if outcome.leaked:
