@@ -137,8 +137,8 @@ def test_classes_that_were_never_seen_count_as_wrong_with_a_word(graph, names):
     )
     with pytest.warns(UserWarning, match=said):
         assert p.score(other) == pytest.approx(right)
+    recall = [(p.predict(other) == k)[graph.y[rows] == k].mean() for k in range(count)]
     with pytest.warns(UserWarning, match=said):
-        recall = [(p.predict(other) == k)[graph.y[rows] == k].mean() for k in range(count)]
         assert 0 < p.score(other, metric="balanced-accuracy") < np.mean(recall)
     with pytest.warns(UserWarning, match=said):
         assert np.isfinite(p.score(other, metric="log-loss"))

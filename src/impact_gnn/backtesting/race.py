@@ -327,6 +327,4 @@ class Race:
         status = Status.FULL if scores.tried(candidate) == scores.folds else Status.PART if fits else Status.UNTRIED
         status = Status.FAILED if candidate in self.failed else Status.DROPPED if candidate in self.dropped else status
         parts = scores.accuracy(candidate), scores.loss(candidate), difference, by_fold, fits, weight, status
-        score = scores.score(candidate)
-        shown = None if score is None else scores.judge(scores.folds[-1]).rule.shown(score)
-        return Trial(candidate, *parts, self.failed.get(candidate), shown)
+        return Trial(candidate, *parts, self.failed.get(candidate), scores.scores(candidate))

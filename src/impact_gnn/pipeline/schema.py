@@ -75,9 +75,8 @@ class Schema:
         if self.label_names is not None and graph.label_names is not None and graph.y is not None:
             known, names = set(map(class_name, self.label_names)), graph.label_names
             counts = np.bincount(graph.y[(graph.time < cutoff) & (graph.y >= 0)], minlength=len(names))
-            new = [k for k in np.flatnonzero(counts) if class_name(names[k]) not in known]
-            if new:
-                what = f"{listing([names[k] for k in new])} ({counts[new].sum()} nodes)"
+            if unknown := [k for k in np.flatnonzero(counts).tolist() if class_name(names[k]) not in known]:
+                what = f"{listing([names[k] for k in unknown])} ({counts[unknown].sum()} nodes)"
                 out.append(f"classes that the model has never seen count as unknown: {what}; fit again to learn them.")
         return out
 

@@ -22,12 +22,12 @@ def worries(summary: RunSummary) -> list[str]:
     """Sentences, the gravest kind first; the last says what no back-test can see."""
     new = "Something that happens for the first time in the periods to predict cannot be seen in it."
     past = f"A back-test shows how the method did in the past. {new}"
-    kinds = backtest, trust, horizon, assumptions, targets, predictions
+    kinds = backtest, edges, trust, horizon, assumptions, targets, predictions
     return [*(text for kind in kinds for text in kind(summary)), past]
 
 
 def backtest(summary: RunSummary) -> Iterator[str]:
-    """Nothing back-tested, a budget that stopped it, edges seen early, a single window, failures, a gain in doubt."""
+    """Nothing back-tested, a budget that stopped it, one window, failures, classes nobody knew, a gain in doubt."""
     tested, gain = summary.backtest, summary.backtest.decision.gain
     if not tested.rows:
         yield "Nothing could be back-tested, so neither the accuracy nor the use of any correction is known."
@@ -37,18 +37,13 @@ def backtest(summary: RunSummary) -> Iterator[str]:
         what = f"Not tried on every window: {listed(cut)}. " if cut else ""
         more = "More time may choose otherwise, so this choice may not repeat."
         yield f"The budget stopped the search before its work was done. {what}{more}"
-    if undated := summary.graph.undated_edges:
-        which = "edges" if len(undated) == len(summary.graph.num_edges) else f"the edges {listed(undated)}"
-        yield (
-            f"When {which} came is not known, so a back-test takes one as known once both its nodes are. Where edges "
-            "are made later, between old nodes (a follow, a transaction), it saw some too early, which may flatter it; "
-            "where they come with the newer node (a citation), it did not. A time for every edge settles it."
-        )
     if len(tested.folds) == 1:
         yield "The choice rests on a single window; how much windows differ from each other cannot be seen."
     failed = [row.candidate for row in tested.rows if row.status is Status.FAILED]
     if failed:
         yield f"{listed(failed)} could not be fitted and {'was' if len(failed) == 1 else 'were'} left out."
+    if new := [f"{percent(one.unknown / one.count)} of {name}" for name, one in checked(tested) if one.unknown]:
+        yield f"In classes of which no label was known by then, and so wrong for every candidate: {listed(new)}."
     if tested.decision.reason is Reason.BETTER and gain is not None and gain.low <= 0:
         interval = f"{points(gain.value)} {summary.metric.unit}, between {points(gain.low)} and {points(gain.high)}"
         doubt = "it may be none at all" if gain.value > 0 else "the choice rests on its log-loss alone"
@@ -57,6 +52,17 @@ def backtest(summary: RunSummary) -> Iterator[str]:
     if summary.choice != KEPT and not all(better):
         where = "windows" if len(tested.folds) > 1 else "halves of the window"
         yield f"The choice {improved(summary.metric)} than plain in {sum(better)} of {len(better)} {where}, not in all."
+
+
+def edges(summary: RunSummary) -> Iterator[str]:
+    """Edges without a time of their own."""
+    if undated := summary.graph.undated_edges:
+        which = "edges" if len(undated) == len(summary.graph.num_edges) else f"the edges {listed(undated)}"
+        yield (
+            f"When {which} came is not known, so one between two old nodes is seen as if it had been there ever since "
+            "both were: that is true of a citation, but where edges are made later (a follow, a transaction) the "
+            "back-test saw some too early, which may flatter it, and a time for every edge settles it."
+        )
 
 
 def trust(summary: RunSummary) -> Iterator[str]:
