@@ -31,9 +31,7 @@ class Leakage:
     num_predictions: int
     draws: int
     p: float  # how often chance alone gives as much or more
-    # Share of the target rows that, if predictions follow their labels, is found with probability `POWER`; None where
-    # predictions are not labels or probabilities of classes.
-    findable: float | None
+    findable: float | None  # share of target rows that is found with probability `POWER`, if predictions follow them
 
     @property
     def leaked(self) -> bool:
@@ -47,9 +45,9 @@ class Leakage:
         if self.leaked:
             return f"Leak ({seen}): labels at or after the cutoff reach the trainer."
         if self.findable is None:
-            return f"No leak found ({seen}). Return labels or probabilities of classes to learn how small one would be."
-        power = f"{self.findable:.1%} of the target rows would have been found with {POWER:.0%} probability"
-        return f"No leak found ({seen}). One of {power}."
+            return f"No leak found ({seen}). How small one could be cannot be said of predictions that name no classes."
+        found = f"would have been found with {POWER:.0%} probability"
+        return f"No leak found ({seen}). One of {self.findable:.1%} of the target rows {found}."
 
 
 def audit_leakage(
@@ -86,25 +84,26 @@ def audit_leakage(
     runs = [_rows(to_numpy(fit_predict(each)), target, graph.num_nodes) for each in graphs for _ in range(2)]
     if len({values.shape for values in runs}) > 1:
         raise InputError("fit_predict returned predictions of different shapes; return the same columns every time.")
-    differ = np.array([[float((a != b).any(1).mean()) for b in runs] for a in runs])
-    own, same = np.eye(2 * draws, dtype=bool), np.kron(np.eye(draws, dtype=bool), np.ones((2, 2), bool))
+    changed, control = (
+        float(np.mean([(a != b).any(1).mean() for a, b in zip(runs[::2], other, strict=True)]))
+        for other in ([*runs[2::2], runs[0]], runs[1::2])
+    )
     rng = np.random.default_rng(seed)
-    p, findable = _paired(_distances(runs), rng), None
-    predicted = [_labels(values, graph) for values in runs]
-    if all(label is not None for label in predicted):
-        truth = np.stack([each.y[target] for each in graphs])  # type: ignore[index]
-        followed, findable = _followed(np.stack(predicted), truth, rng)  # type: ignore[arg-type]
+    p, findable = _paired(runs, rng), None
+    predicted = [label for values in runs if (label := _labels(values, graph)) is not None]
+    if len(predicted) == len(runs):
+        truth = np.stack([each.y[target] for each in graphs if each.y is not None])
+        followed, findable = _followed(np.stack(predicted), truth, rng)
         p = min(1.0, 2 * min(p, followed))
-    return Leakage(float(differ[~same].mean()), float(differ[same & ~own].mean()), len(target), draws, p, findable)
+    return Leakage(changed, control, len(target), draws, p, findable)
 
 
 def scrambled(graph: TemporalGraph, cutoff: int, seed: int = 0) -> TemporalGraph:
     """The graph with the known labels at or after the cutoff permuted among their nodes."""
-    if graph.y is None or not ((known := np.flatnonzero((graph.time >= cutoff) & (graph.y >= 0))).size):
-        raise InputError(f"no node at or after cutoff={cutoff} has a label, so there is nothing that could leak.")
-    if (graph.y[known] == graph.y[known[0]]).all():
-        raise InputError("all target nodes have one label; an audit needs two at least, to permute them.")
-    label = np.array(graph.y)
+    label = np.full(graph.num_nodes, -1) if graph.y is None else np.array(graph.y)
+    known = (graph.time >= cutoff) & (label >= 0)
+    if len(np.unique(label[known])) < 2:
+        raise InputError(f"nodes at or after cutoff={cutoff} have no two labels, so there is nothing that could leak.")
     label[known] = np.random.default_rng(seed).permutation(label[known])
     return graph.with_labels(label)
 
@@ -112,8 +111,7 @@ def scrambled(graph: TemporalGraph, cutoff: int, seed: int = 0) -> TemporalGraph
 def _rows(values: np.ndarray, target: np.ndarray, num_nodes: int) -> np.ndarray:
     """Predictions of the targets [n, columns]."""
     if not values.ndim or len(values) not in (len(target), num_nodes):
-        came = f"{len(values):,}" if values.ndim else "no"
-        raise InputError(f"fit_predict returned {came} rows for {len(target):,} targets; return one per target node.")
+        raise InputError(f"fit_predict returned shape {values.shape} for {len(target)} targets; return a row for each.")
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         raise InputError("fit_predict returned predictions that are not finite; mend that first.")
     return (values if len(values) == len(target) else values[target]).reshape(len(target), -1)
@@ -129,18 +127,14 @@ def _labels(values: np.ndarray, graph: TemporalGraph) -> np.ndarray | None:
     return match.argmax(1) if match.any(1).all() else None
 
 
-def _distances(runs: Sequence[np.ndarray]) -> np.ndarray:
-    """Mean difference between every two runs: of numbers, or how many differ where they are something else."""
-    numbers = runs[0].dtype.kind in "iufb" and runs[0].shape[1] > 1
-    return np.array([[np.abs(a - b).mean() if numbers else (a != b).mean() for b in runs] for a in runs], np.float64)
-
-
-def _paired(distance: np.ndarray, rng: np.random.Generator) -> float:
-    """How often runs paired at random are as near to each other as those with the same labels."""
-    order = rng.permuted(np.tile(np.arange(len(distance)), (PAIRINGS, 1)), axis=1)
+def _paired(runs: Sequence[np.ndarray], rng: np.random.Generator) -> float:
+    """How often runs paired at random are as near to each other as those with the same labels, which come in pairs."""
+    shares = runs[0].dtype.kind == "f" and runs[0].shape[1] > 1  # of other predictions it counts how many differ
+    distance = np.array([[np.abs(a - b).mean() if shares else (a != b).mean() for b in runs] for a in runs], np.float64)
+    order = np.tile(np.arange(len(runs)), (1 + PAIRINGS, 1))
+    order[1:] = rng.permuted(order[1:], axis=1)
     within = distance[order[:, ::2], order[:, 1::2]].sum(1)
-    observed = distance[np.arange(0, len(distance), 2), np.arange(1, len(distance), 2)].sum()
-    return float(1 + (within <= observed * (1 + 1e-9)).sum()) / (1 + PAIRINGS)
+    return float((within <= within[0] * (1 + 1e-9)).mean())
 
 
 def _followed(predicted: np.ndarray, label: np.ndarray, rng: np.random.Generator) -> tuple[float, float]:

@@ -170,12 +170,13 @@ class Backtest:
     def __str__(self) -> str:
         shown = leading(self.rows, MOST_ROWS)
         width = max([len(str(row.candidate)) for row in shown], default=9)
-        newest = {fold: max(8, len(fold)) for fold in reversed(self.folds)}
-        windows = " ".join(f"{fold:>{size}}" for fold, size in newest.items())
-        lines = [f"{'candidate':<{width}} {windows} {'log-loss':>8} {'minus plain':>26}  weight"]
+        newest = self.folds[::-1]
+        lines = [
+            f"{'candidate':<{width}} {' '.join(f'{f:>8}' for f in newest)} {'log-loss':>8} {'minus plain':>26}  weight"
+        ]
         for row in shown:
-            scores = {fold: f"{row.scores[fold]:.4f}" if fold in row.scores else "" for fold in newest}
-            each = " ".join(f"{scores[fold]:>{size}}" for fold, size in newest.items())
+            scores = {fold: f"{score:.4f}" for fold, score in row.scores.items()}
+            each = " ".join(f"{scores.get(fold, ''):>{max(8, len(fold))}}" for fold in newest)
             loss = "" if row.loss is None else f"{row.loss:.3f}"
             difference = "" if row.difference is None else repr(row.difference)
             weight = f"{row.weight:.0%}" if row.weight else ""

@@ -464,21 +464,14 @@ class TemporalGraph:
         return seen if self.label_names is not None else np.arange(seen.max(initial=-1) + 1)
 
     def with_visible_classes(self) -> TemporalGraph:
-        """The same graph with its `visible_classes` alone: whether there are others, a label that is hidden may tell.
-
-        Example:
-            >>> g = TemporalGraph(y=[1, 2, 0], time=[0, 1, 2], edge_index=[[], []], label_names=["a", "b", "c"])
-            >>> view = g.masked(2)
-            >>> view.label_names, view.y.tolist()
-            (('b', 'c'), [0, 1, -1])
-        """
+        """The same graph with its `visible_classes` alone: of others only hidden labels may tell."""
         seen = self.visible_classes()
         if len(seen) == self.num_labels:
             return self
-        code = np.full(self.num_labels, -1)
-        code[seen] = np.arange(len(seen))
-        names = None if self.label_names is None else [self.label_names[k] for k in seen]
-        return self.recoded(code, len(seen), names)
+        code = np.where(
+            np.isin(np.arange(self.num_labels), seen), np.searchsorted(seen, np.arange(self.num_labels)), -1
+        )
+        return self.recoded(code, len(seen), None if self.label_names is None else [self.label_names[k] for k in seen])
 
     def recoded(self, code: Sequence[int] | np.ndarray, num_labels: int, names: Sequence[Any] | None) -> TemporalGraph:
         """With `code[k]` in the place of label k, and these classes."""

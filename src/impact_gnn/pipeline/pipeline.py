@@ -214,8 +214,7 @@ class Pipeline:
     def predict(self, graph: TemporalGraph, *, cutoff: int | str | None = None) -> np.ndarray:
         """The label of every target node that suits the metric: for accuracy the most probable one.
 
-        Where classes have names it is the place among those of the fit (`fitted.schema.label_names`): a class of which
-        no label could be seen is not among them.
+        Where classes have names, its place among those that the fit has seen (`fitted.schema.label_names`).
         """
         return self._fitted().scoring.labels(self.predict_proba(graph, cutoff=cutoff))
 
@@ -226,11 +225,8 @@ class Pipeline:
         """
         fitted, at = self._fitted(), self._at(graph, cutoff)
         if at < fitted.cutoff:
-            since = graph.name_of(fitted.cutoff)
-            raise InputError(
-                f"cutoff={graph.name_of(at)} lies before {since}, the cutoff of the fit, so that nodes would be scored "
-                f"whose labels were trained on; score from {since} on, or fit with the earlier cutoff."
-            )
+            early = f"cutoff={graph.name_of(at)} lies before {graph.name_of(fitted.cutoff)}, the cutoff of the fit"
+            raise InputError(f"{early}, which learned from labels in between; score from there on, or fit again.")
         rows = self.targets(graph, cutoff=at)
         label, coded = graph.y, fitted.schema.coded(graph).y
         if label is None or coded is None or not (label[rows] >= 0).any():

@@ -69,16 +69,14 @@ def headline(summary: RunSummary) -> list[tuple[str, str]]:
         between = f"between {percent(right.low, 0)} and {percent(right.high, 0)}"
         metric = summary.metric
         # Window by window: one mean would hide that they differ, and agree with no other number on the page.
-        past = [f"{measured(one.score, metric)} {_beside(summary, one)}in {name}" for name, one in checked(tested)]
+        past = [(measured(one.score, metric), measured(one.plain_score, metric), name) for name, one in checked(tested)]
+        other = "" if summary.choice == KEPT else " (plain: {1})"
+        each = listed([f"{{0}}{other} in {{2}}".format(*one) for one in past])
         what = "were right" if metric.title == "accuracy" else f"was the {metric.title}"
-        sure = f"{percent(right.value)} are expected to be right, {between}. In the back-test {listed(past)} {what}. "
-        sure += f"Sets of {number(result.set_size, 1)} labels on average hold the truth for "
-        sure += f"{percent(result.coverage, 0)}."
+        sure = f"{percent(right.value)} are expected to be right, {between}. In the back-test {each} {what}. "
+        held = f"labels on average hold the truth for {percent(result.coverage, 0)}"
+        sure += f"Sets of {number(result.set_size, 1)} {held}."
     return [("Chosen", chosen), ("Predicted", predicted), ("How sure", sure)]
-
-
-def _beside(summary: RunSummary, one: FoldCheck) -> str:
-    return "" if summary.choice == KEPT else f"(plain: {measured(one.plain_score, summary.metric)}) "
 
 
 def checked(tested: Backtest) -> list[tuple[str, FoldCheck]]:

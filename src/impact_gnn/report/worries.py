@@ -22,7 +22,7 @@ def worries(summary: RunSummary) -> list[str]:
     """Sentences, the gravest kind first; the last says what no back-test can see."""
     new = "Something that happens for the first time in the periods to predict cannot be seen in it."
     past = f"A back-test shows how the method did in the past. {new}"
-    kinds = backtest, edges, trust, horizon, assumptions, targets, predictions
+    kinds = backtest, trust, horizon, assumptions, targets, predictions
     return [*(text for kind in kinds for text in kind(summary)), past]
 
 
@@ -52,17 +52,6 @@ def backtest(summary: RunSummary) -> Iterator[str]:
     if summary.choice != KEPT and not all(better):
         where = "windows" if len(tested.folds) > 1 else "halves of the window"
         yield f"The choice {improved(summary.metric)} than plain in {sum(better)} of {len(better)} {where}, not in all."
-
-
-def edges(summary: RunSummary) -> Iterator[str]:
-    """Edges without a time of their own."""
-    if undated := summary.graph.undated_edges:
-        which = "edges" if len(undated) == len(summary.graph.num_edges) else f"the edges {listed(undated)}"
-        yield (
-            f"When {which} came is not known, so one between two old nodes is seen as if it had been there ever since "
-            "both were: that is true of a citation, but where edges are made later (a follow, a transaction) the "
-            "back-test saw some too early, which may flatter it, and a time for every edge settles it."
-        )
 
 
 def trust(summary: RunSummary) -> Iterator[str]:
@@ -102,7 +91,14 @@ def horizon(summary: RunSummary) -> Iterator[str]:
 
 
 def assumptions(summary: RunSummary) -> Iterator[str]:
-    """What fails among the assumptions that the choice leans on, and what could not be told."""
+    """Edges seen early, what fails among the assumptions that the choice leans on, and what could not be told."""
+    if undated := summary.graph.undated_edges:
+        which = "edges" if len(undated) == len(summary.graph.num_edges) else f"the edges {listed(undated)}"
+        yield (
+            f"When {which} came is not known, so one between two old nodes is seen as if it had been there ever since "
+            "both were: that is true of a citation, but where edges are made later (a follow, a transaction) the "
+            "back-test saw some too early, which may flatter it, and a time for every edge settles it."
+        )
     diagnosis, used = summary.diagnosis, summary.choice.parts
     moving = {Verdict.DOUBTFUL: "moves", Verdict.FAILS: "changes"}
     if diagnosis.label_mix.verdict in moving:
