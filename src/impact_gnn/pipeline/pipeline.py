@@ -227,8 +227,7 @@ class Pipeline:
         if at < fitted.cutoff:
             early = f"cutoff={graph.name_of(at)} lies before {graph.name_of(fitted.cutoff)}, the cutoff of the fit"
             raise InputError(f"{early}, which learned from labels in between; score from there on, or fit again.")
-        rows = self.targets(graph, cutoff=at)
-        label, coded = graph.y, fitted.schema.coded(graph).y
+        label, coded, rows = graph.y, fitted.schema.coded(graph).y, self.targets(graph, cutoff=at)
         if label is None or coded is None or not (label[rows] >= 0).any():
             raise InputError("no target node has a label in this graph, so there is nothing to score against.")
         known = label[rows] >= 0
