@@ -16,6 +16,7 @@ from impact_gnn.backtesting.verdict import Verdict
 from impact_gnn.backtesting.work import EFFORTS, Size, cost
 from impact_gnn.checks import TooShort
 from impact_gnn.engines import Disk, Memory
+from impact_gnn.graph import graph_digest
 from impact_gnn.metrics import log_loss
 from impact_gnn.nn import Diverged
 from impact_gnn.pipeline import Candidate, Choice, Pipeline
@@ -56,6 +57,24 @@ def test_edges_that_came_after_a_window_matter_only_where_their_time_is_not_know
         tested = ig.backtest(given, pipeline=QUICK, **options)
         outcomes.append((tested.rows, tested.choice, tested.checks))
     assert (outcomes[0] == outcomes[1]) == known
+
+
+@pytest.mark.parametrize("names", [None, ["a-late", "x", "y"]])
+def test_a_class_that_came_later_is_not_known_in_a_fold_and_counts_as_wrong(graph, names):
+    shift = names is not None  # the name of the late class comes first
+    late = (graph.time == 4) & (np.arange(400) % 3 == 0)
+    y = np.where(late, 0 if shift else 2, graph.y + shift)
+    given = {"x": graph.x, "time": graph.time, "edge_index": graph.edge_index}
+    without = ig.TemporalGraph(y=graph.y, label_names=names and names[1:], **given)
+    with_it = ig.TemporalGraph(y=y, label_names=names, **given)
+    folds = [fold_of(g.masked(5), Window(4, 4)) for g in (without, with_it)]
+    assert graph_digest(folds[0].graph) == graph_digest(folds[1].graph)
+    assert folds[1].classes.tolist() == ([1, 2] if shift else [0, 1])
+    tested = ig.backtest(with_it, candidates=["labels"], folds=2, cutoff=5, pipeline=QUICK)
+    last, first = tested.checks[1], tested.checks[0]
+    assert (first.unknown, last.unknown) == (0, late.sum())
+    assert last.accuracy * last.count <= last.count - last.unknown + 1e-6
+    assert np.isfinite([row.loss for row in tested.rows]).all()
 
 
 @pytest.mark.parametrize(("cutoff", "length"), [(11, 1), (10, 2), (9, 3), (6, 2), (3, 1)])

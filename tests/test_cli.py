@@ -254,7 +254,7 @@ def test_audit_finds_a_leak(saved, tmp_path, monkeypatch):
     (tmp_path / "leaky_trainer.py").write_text("def train(g):\n    return g.y[g.time >= 2015]\n")
     done = here("audit", saved, "leaky_trainer:train")
     assert done.exit_code == 1
-    assert "Leak: 100.0% of 50 predictions changed" in done.stdout
+    assert "Leak (p = 0.0" in done.stdout
 
 
 def test_a_bug_is_not_hidden_behind_the_sentence(saved, monkeypatch):

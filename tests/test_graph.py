@@ -219,7 +219,7 @@ def test_masked_hides_labels_at_and_after_the_cutoff():
     view = g.masked(2)
     assert view.y.tolist() == [0, 1, -1, -1, -1, -1]
     assert g.y.tolist() == [0, 1, 2, 0, 1, 1]
-    assert (view.cutoff, view.num_labels) == (2, 3)
+    assert (view.cutoff, view.num_labels) == (2, 2)
     assert view.targets().tolist() == [False, False, True, True, True, True]
     assert "cutoff 2" in repr(view)
     assert "cutoff    2" in str(view.summary())
@@ -227,6 +227,18 @@ def test_masked_hides_labels_at_and_after_the_cutoff():
     for kept in (view.undirected(), view.with_features(np.ones((6, 1))), view.upto(2)):
         assert kept.cutoff == 2
         assert (kept.y[kept.targets()] == -1).all()
+
+
+def test_a_view_has_the_classes_that_can_be_seen():
+    """By name wherever they stand; a class without a name is its number. A view of a view keeps its own."""
+    named = graph(y=[2, 3, 2, 0, 1, 1], label_names=["a", "b", "c", "d", "e"])
+    view = named.masked(4)
+    assert (view.label_names, view.num_labels, view.y.tolist()) == (("a", "c", "d"), 3, [1, 2, 1, 0, -1, -1])
+    assert view.masked(2).label_names == view.label_names
+    assert view.masked(2).with_visible_classes().label_names == ("c", "d")
+    assert named.label_names == ("a", "b", "c", "d", "e")
+    numbered = graph(y=[0, 2, 2, 0, 4, 1], num_labels=9).masked(4)
+    assert (numbered.num_labels, numbered.y.tolist()) == (3, [0, 2, 2, 0, -1, -1])
 
 
 def test_the_truth_is_not_reachable_from_a_masked_view():

@@ -113,6 +113,40 @@ def test_score_uses_only_labelled_targets(graph):
         p.score(graph.masked(CUTOFF))
 
 
+def test_what_was_trained_on_is_not_scored(graph):
+    p = Pipeline(**QUICK).fit(graph)
+    with pytest.raises(
+        ig.InputError,
+        match=f"cutoff=3 lies before {CUTOFF}, the cutoff of the fit, which learned from labels in between; score",
+    ):
+        p.score(graph, cutoff=3)
+    assert p.score(graph, cutoff=CUTOFF) == p.score(graph)
+
+
+@pytest.mark.parametrize("names", [None, ["?", "x", "y", "z"]])
+def test_classes_that_were_never_seen_count_as_wrong_with_a_word(graph, names):
+    rows = np.flatnonzero(graph.time >= CUTOFF)
+    new, count = rows[::4], graph.num_labels
+    y = np.array(graph.y) if names is None else graph.y + 1  # the name of the new class comes first
+    y[new] = count if names is None else 0
+    names = None if names is None else names[: count + 1]
+    other = ig.TemporalGraph(x=graph.x, y=y, time=graph.time, edge_index=graph.edge_index, label_names=names)
+    p = Pipeline(**QUICK).fit(other)
+    kept = ~np.isin(rows, new)
+    right = (p.predict(other) == graph.y[rows])[kept].sum() / len(rows)
+    called = str(count) if names is None else r"\?"
+    said = (
+        rf"{len(new)} of {len(rows)} target nodes are in classes of which the fit saw no label \({called}\); they count"
+    )
+    with pytest.warns(UserWarning, match=said):
+        assert p.score(other) == pytest.approx(right)
+    recall = [(p.predict(other) == k)[graph.y[rows] == k].mean() for k in range(count)]
+    with pytest.warns(UserWarning, match=said):
+        assert 0 < p.score(other, metric="balanced-accuracy") < np.mean(recall)
+    with pytest.warns(UserWarning, match=said):
+        assert np.isfinite(p.score(other, metric="log-loss"))
+
+
 def test_a_grown_graph_is_predicted_and_called_stale(graph):
     past = graph.upto(4)
     p = Pipeline(method="pmp", **(QUICK | {"cutoff": 4})).fit(past)

@@ -82,18 +82,31 @@ def check(window, accuracy, **changes):
     """A past window in which all went as it should."""
     bins = [Bin(0.4, 0.5, 0.52), Bin(0.6, 0.8, 0.79)]
     scores = accuracy, 0.61
-    made = FoldCheck(window, 80, accuracy, accuracy, 0.61, accuracy, 0.08, 0.02, 0.9, 1.6, bins, *scores)
+    made = FoldCheck(window, 80, 0, accuracy, accuracy, 0.61, accuracy, 0.08, 0.02, 0.9, 1.6, bins, *scores)
     return replace(made, **changes)
 
 
 def outcome():
     folds = {"2004-2005": 0.05, "2005-2006": 0.07, "2006-2007": -0.01}
+    plain = {"2004-2005": 0.63, "2005-2006": 0.62, "2006-2007": 0.59}
+    best = {fold: plain[fold] + value for fold, value in folds.items()}
     dropped, failed, untried = map(Candidate.parse, ("mmp", "gcn:jjnorm", "sage:plain"))
     rows = [
-        Trial(BEST, 0.681, 0.82, Estimate(0.064, 0.015, 0.034, 0.094), folds, 3, 0.75, Status.FULL),
-        Trial(LABELS, 0.66, 0.9, Estimate(0.05, 0.015, 0.02, 0.08), folds, 3, 0.25, Status.FULL),
-        Trial(PLAIN, 0.61, 1.1, None, dict.fromkeys(folds, 0.0), 3, 0.0, Status.FULL),
-        Trial(dropped, 0.55, 1.3, Estimate(-0.06, 0.02, -0.1, -0.02), {"2006-2007": -0.06}, 1, 0.0, Status.DROPPED),
+        Trial(BEST, 0.681, 0.82, Estimate(0.064, 0.015, 0.034, 0.094), folds, 3, 0.75, Status.FULL, None, best),
+        Trial(LABELS, 0.66, 0.9, Estimate(0.05, 0.015, 0.02, 0.08), folds, 3, 0.25, Status.FULL, None, best),
+        Trial(PLAIN, 0.61, 1.1, None, dict.fromkeys(folds, 0.0), 3, 0.0, Status.FULL, None, plain),
+        Trial(
+            dropped,
+            0.55,
+            1.3,
+            Estimate(-0.06, 0.02, -0.1, -0.02),
+            {"2006-2007": -0.06},
+            1,
+            0.0,
+            Status.DROPPED,
+            None,
+            {"2006-2007": 0.53},
+        ),
         Trial(failed, None, None, None, {}, 0, 0.0, Status.FAILED, f"the loss is NaN {EVIL}"),
         Trial(untried, None, None, None, {}, 0, 0.0, Status.UNTRIED),
     ]
@@ -177,7 +190,7 @@ def test_a_changed_summary_is_read_back_too(whole, text, tmp_path):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"schema": 0}, "summary.json has schema 0, this release reads 3; use the release that wrote it."),
+        ({"schema": 0}, "summary.json has schema 0, this release reads 4; use the release that wrote it."),
         ({"fits": {}}, "summary.json.fits is {} but should be"),
         ({"command": 3}, "summary.json.command is 3 but should be of type str"),
     ],
@@ -185,7 +198,7 @@ def test_a_changed_summary_is_read_back_too(whole, text, tmp_path):
 def test_another_form_is_refused_by_a_sentence(whole, tmp_path, change, sentence):
     write_summary(whole, tmp_path / "summary.json")
     content = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))
-    assert content["schema"] == 3
+    assert content["schema"] == 4
     (tmp_path / "summary.json").write_text(json.dumps(content | change), encoding="utf-8")
     with pytest.raises(InputError, match=re.escape(sentence)):
         read_summary(tmp_path / "summary.json")
@@ -211,17 +224,30 @@ def test_the_three_lines_that_matter_come_first(page):
         in start
     )
     assert "100 nodes at or after 2008, in predictions.csv; most often physics (60%)" in start
-    assert "72.4% are expected to be right, between 64% and 81%. In the back-test on 2004-2005, 2005-2006" in start
-    assert "65.7% were (plain: 61.0%). Sets of 1.8 labels on average hold the truth for 90%." in start
+    assert "72.4% are expected to be right, between 64% and 81%. In the back-test 60.0% (plain: 61.0%) in 2006" in start
+    assert "70.0% (plain: 61.0%) in 2005-2006 and 67.0% (plain: 61.0%) in 2004-2005 were right." in start
+    assert "Sets of 1.8 labels on average hold the truth for 90%." in start
 
 
 def test_every_candidate_is_in_the_table_with_its_interval(page):
-    assert "trees:pmp+center+labels 68.1% 0.820 +6.4 +3.4 to +9.4 2 of 3 75% tried in full" in page.words
-    assert "plain 61.0% 1.100 baseline – – – tried in full" in page.words
-    assert "mmp 55.0% 1.300 −6.0 −10.0 to −2.0 0 of 1 – dropped after the newest fold" in page.words
-    assert "gcn:jjnorm – – – – – – failed: the loss is NaN" in page.words
-    newest = "candidate 2006-2007 57% 2005-2006 29% 2004-2005 14% trees:pmp+center+labels −1.0 +7.0 +5.0"
-    assert newest in page.words
+    head = "candidate 2006-2007 2005-2006 2004-2005 log-loss points better than plain 95% interval better in weight"
+    assert head in page.words
+    best = "trees:pmp+center+labels 58.0% −1.0 69.0% +7.0 68.0% +5.0 0.820 +6.4 +3.4 to +9.4 2 of 3 75% tried in full"
+    assert best in page.words
+    assert "plain 59.0% 62.0% 63.0% 1.100 baseline – – – tried in full" in page.words
+    assert "mmp 53.0% −6.0 – – 1.300 −6.0 −10.0 to −2.0 0 of 1 – dropped after the newest fold" in page.words
+    assert "gcn:jjnorm – – – – – – – – failed: the loss is NaN" in page.words
+    assert "a geometric mean in which they count 57%, 29% and 14%" in page.words
+
+
+def test_scores_in_the_table_differ_as_the_table_says(real):
+    """Both columns are of the same fits and nodes, in every window."""
+    plain = real.backtest.row("plain").scores
+    assert plain.keys() == set(real.backtest.folds)
+    for row in real.backtest.rows:
+        assert row.scores.keys() == row.by_fold.keys()
+        for fold, value in row.by_fold.items():
+            assert row.scores[fold] - plain[fold] == pytest.approx(value)
 
 
 def test_the_choice_is_explained(page):
@@ -387,33 +413,40 @@ def test_a_back_test_that_could_not_be_made(whole):
 def test_time_that_ran_out_before_any_correction_was_tried_in_full(whole):
     part = {"by_fold": {"2005-2006": 0.07, "2006-2007": -0.01}, "status": Status.PART, "weight": 0.0}
     rows = [replace(row, **part) if row.status is Status.FULL else row for row in whole.backtest.rows]
+    rows = [replace(row, scores={fold: row.scores[fold] for fold in row.scores if fold in row.by_fold}) for row in rows]
     none = {"backtest__checks": [], "backtest__aging": [], "predictions__accuracy": None}
     decision = Decision(KEPT, Reason.OUT_OF_TIME)
     words = Page(render(changed(whole, backtest__rows=rows, backtest__decision=decision, **none))).words
-    assert "labels 66.0% 0.900 +5.0 +2.0 to +8.0 1 of 2 – stopped: out of time" in words
+    tried = "labels 58.0% −1.0 69.0% +7.0 – 0.900 +5.0 +2.0 to +8.0 1 of 2 – stopped: out of time"
+    assert tried in words
     assert "Nothing beside plain was tried on every window before the budget was spent, so plain stays" in words
     assert "Not tried on every window: trees:pmp+center+labels, labels, plain and sage:plain." in words
     assert "tried in full" not in words
 
 
 @pytest.mark.usefixtures("without_plots")
-@pytest.mark.parametrize("bare", ["edges", "one period"])
+@pytest.mark.parametrize("bare", ["edges", "one period", "one class", "constant features", "late classes"])
 def test_graphs_that_show_little_give_a_page(bare):
-    """Reports of real runs on graphs without edges, and with one labelled period."""
+    """Reports of real runs on graphs that show little, and JSON in which every number is one."""
     import impact_gnn as ig
 
     g = ig.tsbm(num_nodes=160, num_times=2 if bare == "one period" else 4, num_labels=2, mean_degree=8, seed=0)
     edges = np.zeros((2, 0), int) if bare == "edges" else g.edge_index
-    thin = ig.TemporalGraph(x=g.x, y=g.y, time=g.time, edge_index=edges)
+    x = np.ones_like(g.x) if bare == "constant features" else g.x
+    y = np.where(g.time < {"one class": 9, "late classes": 2}.get(bare, 0), 0, g.y)  # late: in the last fold only
+    thin = ig.TemporalGraph(x=x, y=y, time=g.time, edge_index=edges)
     with quick_directory() as out:
-        summary = ig.run(thin, out, candidates=["plain"], folds=1, seeds=1, budget=60)
+        summary = ig.run(thin, out, candidates=["plain"], folds=1, seeds=1, budget=60, model="linear")
         assert read_summary(out / "summary.json") == summary
+        for file in out.rglob("*.json"):
+            json.loads(file.read_text(encoding="utf-8"), parse_constant=pytest.fail)
         words = Page((out / "report.html").read_text(encoding="utf-8")).words
     expected = {
         "edges": "Not measured: it takes features and edges.",
         "one period": "The past is too short for a back-test",
+        "late classes": "no label was known by then, and so wrong for every candidate",
     }
-    assert expected[bare] in words
+    assert expected.get(bare, "") in words
     assert not re.search(r"\b(nan|inf|None)\b", words)
 
 
@@ -428,7 +461,7 @@ def test_worries_are_drawn_from_the_evidence(whole):
     text = " ".join(worries(whole))
     for sentence in (
         "The budget stopped the search before its work was done. Not tried on every window: sage:plain.",
-        "When edges came is not known, so a back-test takes one as known once both its nodes are.",
+        "When edges came is not known, so one between two old nodes is seen as if it had been there ever since both",
         "gcn:jjnorm could not be fitted",
         "The gain over plain is not certain (+1.8 points, between −0.9 and +4.4): it may be none at all",
         "more often right than plain in 2 of 3 windows",
@@ -451,6 +484,9 @@ def test_worries_are_drawn_from_the_evidence(whole):
     worse = changed(whole, backtest__checks=[check("2006-2007", 0.7, error=0.061)])
     assert "Even after calibration, probabilities were off by 6.1% on average" in " ".join(worries(worse))
     assert "periods to predict, from" not in text  # there is one
+    assert "no label was known by then" not in text
+    new = changed(whole, backtest__checks=[check("2005", 0.7), check("2006-2007", 0.7, unknown=8)])
+    assert "no label was known by then, and so wrong for every candidate: 10.0% of 2006-2007." in " ".join(worries(new))
 
 
 def test_worries_about_labels_and_the_horizon(whole):
@@ -490,6 +526,8 @@ def test_the_report_says_whether_edge_times_were_known(whole, page):
     some = changed(whole, graph__num_edges={"a": 3, "b": 4, "c": 0}, graph__edge_times={"a": (1, 2)})
     assert dict(facts(some))["edge times"].startswith("not known for b; back-tests saw an edge as soon as")
     assert "When the edges b came is not known" in " ".join(worries(some))
+    untested = changed(some, backtest=Backtest.nothing("quick"))
+    assert "When the edges b came is not known" in " ".join(worries(untested))
     known = changed(some, graph__edge_times={"a": (1, 2), "b": (1, 1)})
     assert dict(facts(known))["edge times"] == "known; back-tests saw the graph as it was"
     assert "came is not known" not in " ".join(worries(known))

@@ -267,7 +267,7 @@ def test_predict_says_what_it_does_not_know_and_refuses_what_it_needs(tmp_path):
         2, "topic", pc.if_else(pc.equal(papers["paper_id"], papers["paper_id"][0]), "law", papers["topic"])
     )
     other = ig.from_tables(new, citations, **ROLES)
-    first, second = p.fitted.schema.notes(other)
+    first, second = p.fitted.schema.notes(other, p.fitted.cutoff)
     assert first == "columns that the model does not know are left out: new."
     assert second.startswith("classes that the model has never seen count as unknown: law (1 nodes); fit again")
     assert p.predict_proba(other).shape[1] == 3
@@ -589,12 +589,14 @@ def test_durations_in_any_unit_and_columns_that_are_empty_next_time():
     assert np.array_equal(p.predict_proba(other), p.predict_proba(g))
     empty = ig.from_tables(nodes | {"kind": [None] * size}, edges, quiet=True)  # left out by itself, known to the model
     assert np.isfinite(p.predict_proba(empty)).all()
-    assert p.fitted.schema.notes(empty) == ["columns in which the model finds nothing that it has seen before: kind."]
+    assert p.fitted.schema.notes(empty, p.fitted.cutoff) == [
+        "columns in which the model finds nothing that it has seen before: kind."
+    ]
     new = ig.from_tables(nodes | {"kind": ["c"] * size, "wait": [None] * size}, edges, quiet=True)
-    assert p.fitted.schema.notes(new) == [
+    assert p.fitted.schema.notes(new, p.fitted.cutoff) == [
         "columns in which the model finds nothing that it has seen before: wait, kind."
     ]
-    assert p.fitted.schema.notes(g) == []
+    assert p.fitted.schema.notes(g, p.fitted.cutoff) == []
 
 
 @pytest.mark.parametrize("model", ["sehgnn", "rphgnn", "trees"])
@@ -611,7 +613,9 @@ def test_relations_and_types_in_another_order_give_the_same_predictions(model, t
     turned = ig.from_tables(dict(reversed(nodes.items())), dict(reversed(edges.items())), **options)
     assert np.allclose(p.predict_proba(turned), expected, atol=1e-5)
     more = ig.from_tables(nodes, edges | {("paper", "new", "paper"): citations}, **options)
-    assert p.fitted.schema.notes(more) == ["the model does not know paper-new-paper, so they are left out."]
+    assert p.fitted.schema.notes(more, p.fitted.cutoff) == [
+        "the model does not know paper-new-paper, so they are left out."
+    ]
     assert np.allclose(p.predict_proba(more), expected, atol=1e-5)
     del edges[("paper", "near", "paper")]
     with pytest.raises(InputError, match="the graph has no paper-near-paper, which the model was fitted with"):

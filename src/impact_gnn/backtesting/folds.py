@@ -42,6 +42,7 @@ class Fold:
     graph: TemporalGraph  # the past up to their end, labels of the periods hidden
     rows: np.ndarray  # positions in `graph` of the periods' labelled nodes
     truth: np.ndarray  # their labels
+    classes: np.ndarray  # that could be seen before them; `graph` knows no others
 
 
 def windows(graph: TemporalGraph, count: int) -> list[Window]:
@@ -138,4 +139,5 @@ def fold_of(graph: TemporalGraph, window: Window, engine: Engine | None = None) 
     then = (engine or Memory()).graph(graph, upto=window.last)
     assert then.y is not None
     rows = _inside(then, window)
-    return Fold(window, then.masked(window.first), rows, np.array(then.y[rows]))
+    past = then.masked(window.first)
+    return Fold(window, past.with_visible_classes(), rows, np.array(then.y[rows]), past.visible_classes())

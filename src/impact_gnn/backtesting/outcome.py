@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from impact_gnn.metrics import METRICS
@@ -48,7 +48,7 @@ class Trial:
     weight: float  # in the choice
     status: Status
     error: str | None = None  # where it failed: the sentence
-    score: float | None = None  # in the metric that was chosen by, mean over folds as that of the accuracy
+    scores: dict[str, float] = field(default_factory=dict)  # in every fold tried, by the metric, as people read it
 
     @property
     def method(self) -> Method:
@@ -99,6 +99,7 @@ class FoldCheck:
 
     window: str
     count: int  # labelled nodes
+    unknown: int  # of these in classes of which no label could be seen then; they count as wrong
     accuracy: float
     fitted: float  # accuracy of the choice itself, which was made by this window too
     plain: float  # accuracy of plain
@@ -169,20 +170,25 @@ class Backtest:
     def __str__(self) -> str:
         shown = leading(self.rows, MOST_ROWS)
         width = max([len(str(row.candidate)) for row in shown], default=9)
-        own = "" if self.metric in ("accuracy", "log-loss") else f"{self.metric} "  # those two are there anyway
-        lines = [f"{'candidate':<{width}} {'accuracy':>8} {own}{'log-loss':>8} {'minus plain':>26}  weight"]
+        newest = self.folds[::-1]
+        lines = [
+            f"{'candidate':<{width}} {' '.join(f'{f:>8}' for f in newest)} {'log-loss':>8} {'minus plain':>26}  weight"
+        ]
         for row in shown:
-            accuracy = "" if row.accuracy is None else f"{row.accuracy:.4f}"
+            scores = {fold: f"{score:.4f}" for fold, score in row.scores.items()}
+            each = " ".join(f"{scores.get(fold, ''):>{max(8, len(fold))}}" for fold in newest)
             loss = "" if row.loss is None else f"{row.loss:.3f}"
             difference = "" if row.difference is None else repr(row.difference)
-            score = "" if row.score is None or not own else f"{row.score:.4f} "
             weight = f"{row.weight:.0%}" if row.weight else ""
-            numbers = f"{accuracy:>8} {score:>{len(own)}}{loss:>8} {difference:>26}  {weight:<6}"
+            numbers = f"{each} {loss:>8} {difference:>26}  {weight:<6}"
             ending = "" if row.status is Status.FULL else row.ending
             lines.append(f"{row.candidate!s:<{width}} {numbers} {ending}".rstrip())
         if len(shown) < len(self.rows):
             lines.append(f"... and {len(self.rows) - len(shown)} more that did worse or were not tried")
-        return "\n".join([*lines, f"Chosen: {self.decision}"])
+        said = (
+            f"In every window, the newest first: {METRICS[self.metric].title}. Over all of them: log-loss, difference."
+        )
+        return "\n".join([*lines, *([said] if newest else []), f"Chosen: {self.decision}"])
 
 
 def unmeasured(metric: str) -> Calibration:

@@ -304,7 +304,9 @@ class Race:
             return
         place = np.searchsorted(pipeline.targets(fold.graph), fold.rows)
         for candidate, probability in said.items():
-            self.scores.put(replace(unit, candidate=candidate), probability[place])
+            full = np.zeros((len(place), self.view.num_labels), np.float32)  # 0 for what nobody knew then
+            full[:, fold.classes] = probability[place]
+            self.scores.put(replace(unit, candidate=candidate), full)
         if self.store is not None:
             self.store.put("seconds", self.seconds)
 
@@ -331,6 +333,4 @@ class Race:
         status = Status.FULL if scores.tried(candidate) == scores.folds else Status.PART if fits else Status.UNTRIED
         status = Status.FAILED if candidate in self.failed else Status.DROPPED if candidate in self.dropped else status
         parts = scores.accuracy(candidate), scores.loss(candidate), difference, by_fold, fits, weight, status
-        score = scores.score(candidate)
-        shown = None if score is None else scores.judge(scores.folds[-1]).rule.shown(score)
-        return Trial(candidate, *parts, self.failed.get(candidate), shown)
+        return Trial(candidate, *parts, self.failed.get(candidate), scores.scores(candidate))

@@ -93,15 +93,14 @@ class Scores:
 
     def accuracy(self, candidate: Candidate) -> float | None:
         """Weighted mean over the folds tried, newer ones counting more; None if nothing was done."""
-        return self._mean(candidate, {fold: Scoring("accuracy", self.judge(fold).prior) for fold in self.folds})
-
-    def score(self, candidate: Candidate) -> float | None:
-        """As `accuracy`, in the metric that candidates are judged by."""
-        return self._mean(candidate, {fold: self.judge(fold) for fold in self.folds})
-
-    def _mean(self, candidate: Candidate, scoring: dict[str, Scoring]) -> float | None:
-        values = [float(self.each(candidate, fold, scoring[fold]).mean()) for fold in self.tried(candidate)]
+        right = {fold: Scoring("accuracy", self.judge(fold).prior) for fold in self.tried(candidate)}
+        values = [float(self.each(candidate, fold, how).mean()) for fold, how in right.items()]
         return float(np.dot(fold_weights(len(values)), values)) if values else None
+
+    def scores(self, candidate: Candidate) -> dict[str, float]:
+        """In every fold tried, by the metric that candidates are judged by, as people read it."""
+        judged = {fold: self.judge(fold) for fold in self.tried(candidate)}
+        return {f: how.rule.shown(float(self.each(candidate, f, how).mean())) for f, how in judged.items()}
 
     def fold_loss(self, candidate: Candidate, fold: str) -> float:
         """What a fold ranks by: log-loss, or the metric's; infinite if the candidate was not tried there."""

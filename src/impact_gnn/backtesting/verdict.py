@@ -180,7 +180,8 @@ class Verdict:
             plain = self.plain_out[k]
             out.append(
                 FoldCheck(
-                    str(piece.window), len(truth), float((label == truth).mean()),
+                    str(piece.window), len(truth), int((walked[k].prior[truth] == 0).sum()),
+                    float((label == truth).mean()),
                     float((final.labels(self.mixed(choice, piece), walked[k].prior) == truth).mean()),
                     float(self.each(k, *plain, "accuracy").mean()), float(said[row, label].mean()),
                     calibration_error(walked[k].probability, truth), calibration_error(said, truth, label),

@@ -16,6 +16,7 @@ from rich.text import Text
 from impact_gnn._codec import encode
 from impact_gnn._files import no_trace
 from impact_gnn._progress import Terminal
+from impact_gnn.audit import DRAWS, audit_leakage
 from impact_gnn.checks import InputError
 from impact_gnn.cli.common import (
     Kind,
@@ -210,7 +211,7 @@ def predict(
 
     fitted = Ensemble.load(model)
     given = opened(graph, features, period=_periods(graph, fitted), roles=roles).graph
-    notes = fitted.notes(given)
+    notes = fitted.notes(given, cutoff=cutoff)
     for note in notes:
         console.print(Text.assemble(("note:", "yellow"), f" {note}"))
     place = engine_option(given, engine, memory, scheduler, scratch)
@@ -235,13 +236,12 @@ def audit(
     graph: Graph,
     trainer: Annotated[str, typer.Argument(help="module:function that takes a TemporalGraph and returns predictions.")],
     cutoff: Cutoff = None,
+    draws: Annotated[int, typer.Option(help="Permutations of the target labels; each is run twice.")] = DRAWS,
     json: Json = None,
 ) -> None:
-    """Does a trainer see labels it must not? Runs it with scrambled target labels; exits 1 if it does."""
-    from impact_gnn.audit import audit_leakage
-
+    """Does a trainer see labels it must not? Runs it with permuted target labels; exits 1 if it does."""
     found = opened(graph, cutoff=cutoff)
-    outcome = audit_leakage(_imported(trainer), found.graph, cutoff=found.cutoff)
+    outcome = audit_leakage(_imported(trainer), found.graph, cutoff=found.cutoff, draws=draws)
     console.print(str(outcome))
     write_json(json, encode(outcome) | {"leaked": outcome.leaked})
     if outcome.leaked:

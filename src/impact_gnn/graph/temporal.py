@@ -324,7 +324,8 @@ class TemporalGraph:
     def masked(self, cutoff: int | str) -> TemporalGraph:
         """The view that methods are given: labels at or after `cutoff` are −1 in it and nowhere else to be found.
 
-        Raw columns are encoded by what nodes before the cutoff teach. Refuses a split that cannot be learned from (one
+        Raw columns are encoded by what nodes before the cutoff teach, and the classes are those that can be seen
+        (`with_visible_classes`; a view of a view keeps its classes). Refuses a split that cannot be learned from (one
         period, no labelled past, no target nodes).
         """
         cutoff = self.when(cutoff)
@@ -332,7 +333,7 @@ class TemporalGraph:
         nodes = {kind: part.masked(cutoff) for kind, part in self.nodes.items()}
         view = self.with_parts(nodes, dict(self.relations), cutoff)
         object.__setattr__(view, "_csr", self._csr)  # the same edges
-        return view
+        return view.with_visible_classes() if self.cutoff is None else view
 
     def targets(self, cutoff: int | str | None = None) -> np.ndarray:
         """Mask of the nodes to predict: time at or after the cutoff (by default the view's own)."""
@@ -452,9 +453,30 @@ class TemporalGraph:
         if self.label_names is None or self.y is None:
             return self
         known = {class_name(name): place for place, name in enumerate(names)}
-        code = np.array([*(known.get(class_name(name), -1) for name in self.label_names), -1])  # the last is that of −1
-        out = self._with(replace(self.nodes[self.target], y=code[self.y]))
-        out.__dict__.update(num_labels=len(names), label_names=tuple(names))
+        return self.recoded([known.get(class_name(name), -1) for name in self.label_names], len(names), names)
+
+    def visible_classes(self) -> np.ndarray:
+        """Classes of which a label can be seen; without names a class is its number, so all up to the largest."""
+        assert self.y is not None
+        seen = np.flatnonzero(np.bincount(self.y[self.y >= 0]))
+        return seen if self.label_names is not None else np.arange(seen.max(initial=-1) + 1)
+
+    def with_visible_classes(self) -> TemporalGraph:
+        """The same graph with its `visible_classes` alone: of others only hidden labels may tell."""
+        seen = self.visible_classes()
+        if len(seen) == self.num_labels:
+            return self
+        code = np.where(
+            np.isin(np.arange(self.num_labels), seen), np.searchsorted(seen, np.arange(self.num_labels)), -1
+        )
+        return self.recoded(code, len(seen), None if self.label_names is None else [self.label_names[k] for k in seen])
+
+    def recoded(self, code: Sequence[int] | np.ndarray, num_labels: int, names: Sequence[Any] | None) -> TemporalGraph:
+        """With `code[k]` in the place of label k, and these classes."""
+        part = self.nodes[self.target]
+        y = None if part.y is None else np.append(code, -1)[part.y].astype(np.int64)  # the last is that of −1
+        out = self._with(replace(part, y=y))
+        out.__dict__.update(num_labels=num_labels, label_names=None if names is None else tuple(names))
         return out
 
     def _with(self, part: Nodes) -> TemporalGraph:

@@ -97,7 +97,7 @@ class Ensemble:
         """
         at = self.fitted.cutoff if cutoff is None else graph.when(cutoff)
         if not inputs:
-            graph, inputs = self.fitted.schema.adapted(graph), {}
+            graph, inputs = self.fitted.schema.adapted(graph, at), {}
         total = np.zeros((len(self.targets(graph, cutoff=cutoff)), self.fitted.num_labels))
         for pipeline, weight in zip(self.pipelines, self.weights, strict=True):
             shown = pipeline.shared_inputs(inputs, graph.masked(at), engine)
@@ -112,10 +112,11 @@ class Ensemble:
         """Positions of the nodes to predict: time at or after the cutoff."""
         return self.pipelines[0].targets(graph, cutoff=cutoff)
 
-    def notes(self, graph: TemporalGraph) -> list[str]:
+    def notes(self, graph: TemporalGraph, *, cutoff: int | str | None = None) -> list[str]:
         """What a person should know before predicting: periods, columns and classes that the fit had not seen."""
         stale = self.pipelines[0].stale(graph)
-        return [*([] if stale is None else [stale]), *self.fitted.schema.notes(graph)]
+        at = self.fitted.cutoff if cutoff is None else graph.when(cutoff)
+        return [*([] if stale is None else [stale]), *self.fitted.schema.notes(graph, at)]
 
     def save(self, directory: str | Path) -> None:
         """Writes a folder per pipeline and the rest as JSON, atomically; `load` gives the same predictions."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -203,7 +204,7 @@ class Pipeline:
         fitted = self._fitted()
         at = self._at(graph, cutoff)
         if inputs is None:
-            inputs = self.inputs(fitted.schema.adapted(graph).masked(at), engine)
+            inputs = self.inputs(fitted.schema.adapted(graph, at), engine)
         task = self._shown(inputs, at, fitted.scales, fitted.head.shape)
         self._align(fitted.head, inputs, at)
         targets = np.searchsorted(self._rows(inputs), self.targets(graph, cutoff=at))
@@ -212,19 +213,35 @@ class Pipeline:
         return self._smoothed(fitted.head, task, inputs, at, [fitted.smoothing], targets)[0]
 
     def predict(self, graph: TemporalGraph, *, cutoff: int | str | None = None) -> np.ndarray:
-        """The label (0, 1, 2, ...) of every target node that suits the metric: for accuracy the most probable one."""
+        """The label of every target node that suits the metric: for accuracy the most probable one.
+
+        Where classes have names, its place among those that the fit has seen (`fitted.schema.label_names`).
+        """
         return self._fitted().scoring.labels(self.predict_proba(graph, cutoff=cutoff))
 
     def score(self, graph: TemporalGraph, *, cutoff: int | str | None = None, metric: str = "accuracy") -> float:
-        """Accuracy, or another metric (higher is better), on the target nodes whose true label the graph holds."""
-        rows = self.targets(graph, cutoff=cutoff)
-        label = self._fitted().schema.coded(graph).y
-        truth = np.full(len(rows), -1) if label is None else label[rows]
-        if not (truth >= 0).any():
+        """Accuracy, or another metric (higher is better), on the target nodes whose true label the graph holds.
+
+        Nodes of classes that the fit has never seen count as wrong, and a warning says how many they are.
+        """
+        fitted, at = self._fitted(), self._at(graph, cutoff)
+        if at < fitted.cutoff:
+            early = f"cutoff={graph.name_of(at)} lies before {graph.name_of(fitted.cutoff)}, the cutoff of the fit"
+            raise InputError(f"{early}, which learned from labels in between; score from there on, or fit again.")
+        label, coded, rows = graph.y, fitted.schema.coded(graph).y, self.targets(graph, cutoff=at)
+        if label is None or coded is None or not (label[rows] >= 0).any():
             raise InputError("no target node has a label in this graph, so there is nothing to score against.")
-        known = truth >= 0
-        said, scoring = self.predict_proba(graph, cutoff=cutoff)[known], self._fitted().scoring
-        return replace(scoring, metric=metric).score(said, truth[known], scoring.rule.tilt)
+        known = label[rows] >= 0
+        said, truth, scoring = self.predict_proba(graph, cutoff=at)[known], coded[rows][known], fitted.scoring
+        if (new := truth < 0).any():
+            classes, place = np.unique(label[rows][known][new], return_inverse=True)
+            truth[new] = said.shape[1] + place
+            called = checks.listing([int(k) if graph.label_names is None else graph.label_names[k] for k in classes])
+            what = f"{new.sum()} of {len(truth)} target nodes are in classes of which the fit saw no label ({called})"
+            warnings.warn(f"{what}; they count as wrong.", stacklevel=2)
+            said = np.pad(said, [(0, 0), (0, len(classes))])
+            scoring = replace(scoring, prior=(*scoring.prior, *[0.0] * len(classes)))
+        return replace(scoring, metric=metric).score(said, truth, scoring.rule.tilt)
 
     def targets(self, graph: TemporalGraph, *, cutoff: int | str | None = None) -> np.ndarray:
         """Positions of the nodes to predict: time at or after the cutoff."""

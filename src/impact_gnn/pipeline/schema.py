@@ -41,8 +41,8 @@ class Schema:
         names = None if view.label_names is None else tuple(view.label_names)
         return cls(encoders, view.periods, names, view.num_labels, tuple(view.nodes), tuple(view.relations))
 
-    def adapted(self, graph: TemporalGraph) -> TemporalGraph:
-        """The graph with features, classes and periods as the fit had them; refuses one that cannot be made so."""
+    def adapted(self, graph: TemporalGraph, cutoff: int) -> TemporalGraph:
+        """The view with features, classes and periods as the fit had them; refuses a graph that cannot be made so."""
         if graph.periods != self.periods:
             came, known = (_called(periods) for periods in (graph.periods, self.periods))
             raise InputError(f"the graph has {came}, the model knows {known}; load the graph with the model's periods.")
@@ -50,12 +50,17 @@ class Schema:
         absent += ["-".join(triple) for triple in self.relations if triple not in graph.relations]
         if absent:
             raise InputError(f"the graph has no {listing(absent)}, which the model was fitted with; add the tables.")
+        graph = graph.masked(cutoff)
+        if self.label_names is None and graph.num_labels > self.num_labels:
+            raise InputError(
+                f"the graph has {graph.num_labels} classes, the model was fitted with {self.num_labels}; fit again."
+            )
         graph = self.coded(graph)
         if (tuple(graph.nodes), tuple(graph.relations)) != (self.types, self.relations):
             graph = graph.only(self.types, self.relations)
         return graph.encoded(self._encoders(graph))
 
-    def notes(self, graph: TemporalGraph) -> list[str]:
+    def notes(self, graph: TemporalGraph, cutoff: int) -> list[str]:
         """What a person should know about a graph that fits: columns and classes that the model has never seen."""
         extra = [kind for kind in graph.nodes if kind not in self.types]
         extra += ["-".join(triple) for triple in graph.relations if triple not in self.relations]
@@ -68,26 +73,24 @@ class Schema:
             if columns is not None and there and (silent := encoder.silent(columns)):
                 out.append(f"columns in which the model finds nothing that it has seen before: {listing(silent)}.")
         if self.label_names is not None and graph.label_names is not None and graph.y is not None:
-            known = set(map(class_name, self.label_names))
-            new = [name for name in graph.label_names if class_name(name) not in known]
-            if new:
-                count = int(np.isin(graph.y, [list(graph.label_names).index(name) for name in new]).sum())
-                what = f"{listing(new)} ({count} nodes)"
+            known, names = set(map(class_name, self.label_names)), graph.label_names
+            counts = np.bincount(graph.y[(graph.time < cutoff) & (graph.y >= 0)], minlength=len(names))
+            if unknown := [k for k in np.flatnonzero(counts).tolist() if class_name(names[k]) not in known]:
+                what = f"{listing([names[k] for k in unknown])} ({counts[unknown].sum()} nodes)"
                 out.append(f"classes that the model has never seen count as unknown: {what}; fit again to learn them.")
         return out
 
     def coded(self, graph: TemporalGraph) -> TemporalGraph:
-        """The graph with its labels numbered as the model knows them."""
+        """The graph with its labels numbered as the model knows them, −1 where it does not."""
         labelled = graph.y is not None and bool((graph.y >= 0).any())
         if self.label_names is not None and graph.label_names is None and labelled:
             raise InputError("the model's classes have names, the graph's do not; give label_names to match them by.")
-        if self.label_names is not None and graph.label_names is not None:
+        if self.label_names is not None:
             return graph.coded_as(self.label_names)
-        if graph.num_labels > self.num_labels:
-            raise InputError(
-                f"the graph has {graph.num_labels} classes, the model was fitted with {self.num_labels}; fit again."
-            )
-        return graph
+        if graph.label_names is not None:
+            raise InputError("the graph's classes have names, the model's do not; leave out label_names, or fit again.")
+        known = np.arange(graph.num_labels)
+        return graph.recoded(np.where(known < self.num_labels, known, -1), self.num_labels, None)
 
     def _encoders(self, graph: TemporalGraph) -> dict[str, Encoder]:
         for kind, part in graph.nodes.items():

@@ -16,7 +16,7 @@ from impact_gnn.metrics import METRICS, Metric
 from impact_gnn.pipeline import Candidate, Choice
 from impact_gnn.statistics import Estimate
 
-SCHEMA = 3  # number of the form of `summary.json`; another form gets another number
+SCHEMA = 4  # number of the form of `summary.json`; another form gets another number
 
 
 @dataclass(frozen=True)

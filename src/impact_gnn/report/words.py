@@ -67,14 +67,15 @@ def headline(summary: RunSummary) -> list[tuple[str, str]]:
     sure = "Nothing was back-tested, so the accuracy to expect is unknown."
     if (right := result.accuracy) is not None:
         between = f"between {percent(right.low, 0)} and {percent(right.high, 0)}"
-        other = "" if summary.choice == KEPT else f" (plain: {percent(tested.over('plain'))})"
-        sure = f"{percent(right.value)} are expected to be right, {between}. "
-        sure += f"In the back-test on {listed(tested.folds)}, {percent(tested.over('accuracy'))} were{other}"
-        if (metric := summary.metric).title != "accuracy":
-            other = "" if summary.choice == KEPT else f" (plain: {measured(tested.over('plain_score'), metric)})"
-            sure += f", with a {metric.title} of {measured(tested.over('score'), metric)}{other}"
-        sure += ". Sets of "
-        sure += f"{number(result.set_size, 1)} labels on average hold the truth for {percent(result.coverage, 0)}."
+        metric = summary.metric
+        # Window by window: one mean would hide that they differ, and agree with no other number on the page.
+        past = [(measured(one.score, metric), measured(one.plain_score, metric), name) for name, one in checked(tested)]
+        other = "" if summary.choice == KEPT else " (plain: {1})"
+        each = listed([f"{{0}}{other} in {{2}}".format(*one) for one in past])
+        what = "were right" if metric.title == "accuracy" else f"was the {metric.title}"
+        sure = f"{percent(right.value)} are expected to be right, {between}. In the back-test {each} {what}. "
+        held = f"labels on average hold the truth for {percent(result.coverage, 0)}"
+        sure += f"Sets of {number(result.set_size, 1)} {held}."
     return [("Chosen", chosen), ("Predicted", predicted), ("How sure", sure)]
 
 

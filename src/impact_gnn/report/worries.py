@@ -27,7 +27,7 @@ def worries(summary: RunSummary) -> list[str]:
 
 
 def backtest(summary: RunSummary) -> Iterator[str]:
-    """Nothing back-tested, a budget that stopped it, edges seen early, a single window, failures, a gain in doubt."""
+    """Nothing back-tested, a budget that stopped it, one window, failures, classes nobody knew, a gain in doubt."""
     tested, gain = summary.backtest, summary.backtest.decision.gain
     if not tested.rows:
         yield "Nothing could be back-tested, so neither the accuracy nor the use of any correction is known."
@@ -37,18 +37,13 @@ def backtest(summary: RunSummary) -> Iterator[str]:
         what = f"Not tried on every window: {listed(cut)}. " if cut else ""
         more = "More time may choose otherwise, so this choice may not repeat."
         yield f"The budget stopped the search before its work was done. {what}{more}"
-    if undated := summary.graph.undated_edges:
-        which = "edges" if len(undated) == len(summary.graph.num_edges) else f"the edges {listed(undated)}"
-        yield (
-            f"When {which} came is not known, so a back-test takes one as known once both its nodes are. Where edges "
-            "are made later, between old nodes (a follow, a transaction), it saw some too early, which may flatter it; "
-            "where they come with the newer node (a citation), it did not. A time for every edge settles it."
-        )
     if len(tested.folds) == 1:
         yield "The choice rests on a single window; how much windows differ from each other cannot be seen."
     failed = [row.candidate for row in tested.rows if row.status is Status.FAILED]
     if failed:
         yield f"{listed(failed)} could not be fitted and {'was' if len(failed) == 1 else 'were'} left out."
+    if new := [f"{percent(one.unknown / one.count)} of {name}" for name, one in checked(tested) if one.unknown]:
+        yield f"In classes of which no label was known by then, and so wrong for every candidate: {listed(new)}."
     if tested.decision.reason is Reason.BETTER and gain is not None and gain.low <= 0:
         interval = f"{points(gain.value)} {summary.metric.unit}, between {points(gain.low)} and {points(gain.high)}"
         doubt = "it may be none at all" if gain.value > 0 else "the choice rests on its log-loss alone"
@@ -96,7 +91,14 @@ def horizon(summary: RunSummary) -> Iterator[str]:
 
 
 def assumptions(summary: RunSummary) -> Iterator[str]:
-    """What fails among the assumptions that the choice leans on, and what could not be told."""
+    """Edges seen early, what fails among the assumptions that the choice leans on, and what could not be told."""
+    if undated := summary.graph.undated_edges:
+        which = "edges" if len(undated) == len(summary.graph.num_edges) else f"the edges {listed(undated)}"
+        yield (
+            f"When {which} came is not known, so one between two old nodes is seen as if it had been there ever since "
+            "both were: that is true of a citation, but where edges are made later (a follow, a transaction) the "
+            "back-test saw some too early, which may flatter it, and a time for every edge settles it."
+        )
     diagnosis, used = summary.diagnosis, summary.choice.parts
     moving = {Verdict.DOUBTFUL: "moves", Verdict.FAILS: "changes"}
     if diagnosis.label_mix.verdict in moving:

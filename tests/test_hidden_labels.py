@@ -1,0 +1,141 @@
+"""Labels of targets change nothing, whatever they are and whichever command is asked: not a byte, but for its cost."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import impact_gnn as ig
+from impact_gnn.audit import scrambled
+from impact_gnn.heads import SPATIAL
+from impact_gnn.pipeline import MODELS, Pipeline
+from test_cli import here
+
+CUTOFF = 6
+NAMES = ["m-early", "p-usual", "r-late"]
+SIZES = {"num_times": 8, "num_labels": 2, "num_features": 3, "seed": 0}
+LINKS = {"citations": 900, "writes": 500, "topics": 600, "affiliations": 130}
+
+
+def graph_of(kind):
+    """A small graph; class 2 is seen in the last labelled period only, after the cutoff of every fold but the last."""
+    if kind == "hetero":
+        g = ig.hetero_tsbm(num_papers=320, num_authors=120, num_fields=20, num_institutions=6, **LINKS, **SIZES)
+    else:
+        g = ig.tsbm(num_nodes=320, mean_degree=8, **SIZES)
+    late = (g.time == CUTOFF - 1) & (np.arange(g.num_nodes) % 3 == 0)
+    return with_labels(g, np.where(late, 2, g.y))
+
+
+def with_labels(g, y):
+    """The same graph with labels that may be of classes that it did not have."""
+    nodes = {kind: replace(part, y=y) if kind == g.target else part for kind, part in g.nodes.items()}
+    out = g.with_parts(nodes, dict(g.relations))
+    out.__dict__.update(num_labels=int(y.max()) + 1)
+    return out
+
+
+def other_labels(g):
+    """Targets carry other labels, some of them of a class that nobody else has."""
+    odd = (g.time >= CUTOFF) & (np.arange(g.num_nodes) % 4 == 0)
+    return with_labels(g, np.where(odd, 3, scrambled(g, CUTOFF).y))
+
+
+def as_tables(g, where, names=NAMES):
+    where.mkdir()
+    rows = [f"{i},{t},{names[g.y[i]]},{','.join(f'{v:.3f}' for v in g.x[i])}" for i, t in enumerate(g.time)]
+    (where / "nodes.csv").write_text("\n".join(["id,time,label,a,b,c", *rows]))
+    (where / "edges.csv").write_text("\n".join(["source,target", *(f"{a},{b}" for a, b in g.edge_index.T)]))
+
+
+TRIED = ["--candidates", "plain,labels+smooth", "--model", "linear", "--folds", "2"]
+
+
+def outputs(where, *commands):
+    """All that commands print and write about the graph in `where`, by name; costs are taken out."""
+    graph, out, at = where / "graph", where / "out", ["--cutoff", CUTOFF]
+    asked = {
+        "run": ["run", graph, "--out", out, *at, *TRIED, "--seeds", "1"],
+        "predict": ["predict", out / "model", graph, "--out", where / "later.csv"],
+        "report": ["report", out],
+        "diagnose": ["diagnose", graph, *at],
+        "backtest": ["backtest", graph, *at, *TRIED],
+        "check": ["check", graph, *at],
+    }
+    said = {}
+    for name in commands:
+        done = here(*asked[name], *([] if name == "report" else ["--json", where / f"{name}.json"]))
+        assert done.exit_code == 0, done.output
+        said[f"{name} printed"] = done.stdout.encode()
+    files = [file for file in sorted(where.rglob("*")) if file.is_file()]
+    files = [file for file in files if not {"work", "graph"} & set(file.relative_to(where).parts)]
+    said |= {str(file.relative_to(where)): file.read_bytes() for file in files}
+    return {name: without_cost(content.replace(str(where).encode(), b"")) for name, content in said.items()}
+
+
+def without_cost(content):
+    content = re.sub(rb'"(seconds|peak_memory_bytes)": [0-9.e+]+', b"", content)
+    return re.sub(rb"\b[0-9.]+ (s|kB|MB|GB)\b|\b[0-9]+ min [0-9]+ s\b", b"", content)
+
+
+def assert_same(found):
+    assert found[0].keys() == found[1].keys()
+    assert [name for name in found[0] if found[0][name] != found[1][name]] == []
+
+
+LEARNING = ("run", "predict", "report", "diagnose", "backtest")
+
+
+@pytest.mark.parametrize(("kind", "commands"), [("one type", LEARNING), ("hetero", LEARNING[:2])])
+def test_no_command_notices_labels_of_targets(kind, commands, tmp_path):
+    g, found = graph_of(kind), []
+    for name, each in {"0": g, "1": other_labels(g)}.items():
+        each.save(tmp_path / name / "graph")
+        found.append(outputs(tmp_path / name, *commands))
+    assert {"out/predictions.csv", "out/summary.json", "out/report.html", "out/model/ensemble.json"} <= found[0].keys()
+    assert_same(found)
+
+
+def test_a_check_says_what_is_there_and_nothing_about_who_has_it(tmp_path):
+    g, found = graph_of("one type"), []
+    for name, each in {"0": g, "1": scrambled(g, CUTOFF)}.items():
+        each.save(tmp_path / name / "graph")
+        found.append(outputs(tmp_path / name, "check"))
+    assert_same(found)
+
+
+def test_names_of_hidden_classes_are_nowhere(tmp_path):
+    """In tables classes are known by their names; new ones sort first, between the others and last."""
+    g, found = graph_of("one type"), []
+    new = np.flatnonzero(g.time >= CUTOFF)[::4]
+    y = np.array(scrambled(g, CUTOFF).y)
+    y[new] = 3 + np.arange(len(new)) % 3
+    for name, each in {"0": g, "1": with_labels(g, y)}.items():
+        (tmp_path / name).mkdir()
+        as_tables(each, tmp_path / name / "graph", [*NAMES, "a-new", "n-new", "z-new"])
+        found.append(outputs(tmp_path / name, "run", "predict"))
+    assert_same(found)
+    assert b"-new" not in b"".join(found[1].values())
+    assert b"r-late" in found[1]["out/predictions.csv"]
+
+
+PARTS = {
+    "one type": ["mmp+center+labels", "pmp+jjnorm+recency", "genpmp+standardize+smooth", "pny+degrees",
+                 "pmp-definition+snapshot+lags+labels", "features+curriculum"],
+    "hetero": ["pmp+ends+labels", "genpmp+center+smooth", "snapshot+recency+degrees"],
+}  # fmt: skip
+FITS = [("one type", model, "plain") for model in MODELS]
+FITS += [("hetero", model, "plain") for model in MODELS if model not in SPATIAL]
+FITS += [(kind, "linear", method) for kind, methods in PARTS.items() for method in methods]
+
+
+@pytest.mark.parametrize(("kind", "model", "method"), FITS)
+def test_no_fit_notices_labels_of_targets(kind, model, method, tmp_path):
+    g, found = graph_of(kind), []
+    for name, each in {"0": g, "1": other_labels(g)}.items():
+        made = Pipeline(model, method, cutoff=CUTOFF, hidden=4, epochs=2, device="cpu").fit(each)
+        made.save(tmp_path / name)
+        files = {file.name: file.read_bytes() for file in (tmp_path / name).iterdir()}
+        found.append((made.predict_proba(each).tobytes(), files))
+    assert found[0] == found[1]
