@@ -1,9 +1,306 @@
-"""Pipelines on several node types: whose features reach whom."""
+"""Pipelines on graphs of several types: no leak, the same bits from disk, every metapath aligned, true snapshots."""
 
 import numpy as np
 import pytest
+import torch
 
 import impact_gnn as ig
+from impact_gnn import alignment
+from impact_gnn.alignment import pny as pny_function
+from impact_gnn.pipeline import Inputs, Method, Pipeline
+from impact_gnn.propagation.metapaths import metapath_hops, metapath_label_hops, path_name
+from impact_gnn.propagation.squashing import squash
+
+CUTOFF, CUT = 5, 2005
+QUICK = {"cutoff": CUT, "hidden": 8, "epochs": 6, "device": "cpu"}
+MODELS = ("sehgnn", "rphgnn")
+METHODS = ["plain", "pmp+center", "pmp+ends+labels", "genpmp+ends+standardize", "pmp+jjnorm", "snapshot+labels",
+           "mmp+snapshot+ends+labels", "recency+curriculum", "features"]  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def made(seed=0, n=150):
+    """Papers that cite and share authors and a field; fields have features, authors have neither features nor time."""
+    rng = np.random.default_rng(seed)
+    edges = lambda left, right, count: np.stack([rng.integers(0, left, count), rng.integers(0, right, count)])  # noqa: E731
+    y = rng.integers(0, 3, n)
+    x = rng.normal(size=(n, 4)) + np.eye(3, 4)[y]
+    return ig.TemporalGraph.hetero(
+        nodes={
+            "paper": {"x": x.astype(np.float32), "y": y, "time": 2000 + np.arange(n) % 7 - (np.arange(n) % 7 == 6)},
+            "author": {"num_nodes": 30},
+            "field": {"x": rng.normal(size=(9, 3)).astype(np.float32)},
+        },
+        edges={
+            ("paper", "cites", "paper"): edges(n, n, 500),
+            ("author", "writes", "paper"): edges(30, n, 300),
+            ("field", "of", "paper"): edges(9, n, 200),
+        },
+        target="paper",
+    )
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return made()
+
+
+@pytest.fixture(scope="module")
+def shared(graph):
+    """Inputs of the graph as it is and with scrambled target labels, nothing masked beforehand."""
+    return {
+        model: [(g, Pipeline(model).inputs(g)) for g in (graph, ig.audit.scrambled(graph, CUT))] for model in MODELS
+    }
+
+
+@pytest.mark.parametrize(
+    ("model", "method"),
+    [(model, method) for model in MODELS for method in METHODS if model != "rphgnn" or "ends" not in method],
+)
+def test_target_labels_are_out_of_reach(shared, model, method):
+    """The law: scrambled labels at or after the cutoff change no bit of any prediction."""
+    found = [
+        Pipeline(model, method, **QUICK).fit(g, inputs=inputs).predict_proba(g, inputs=inputs)
+        for g, inputs in shared[model]
+    ]
+    assert np.array_equal(*found)
+    assert np.isfinite(found[0]).all()
+    np.testing.assert_allclose(found[0].sum(1), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("model", "method"),
+    [
+        ("sehgnn", "pmp+ends+center+labels"),
+        ("sehgnn", "features"),
+        ("rphgnn", "pmp+jjnorm+labels"),
+        ("rphgnn", "features"),
+    ],
+)
+def test_saved_pipelines_predict_the_same_bits(graph, tmp_path, model, method):
+    p = Pipeline(model, method, **QUICK).fit(graph)
+    p.save(tmp_path / "model")
+    back = Pipeline.load(tmp_path / "model")
+    assert np.array_equal(p.predict_proba(graph), back.predict_proba(graph))
+    assert back.get_params() == p.get_params()
+    assert back.fitted.head.shape == p.fitted.head.shape
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_on_a_graph_of_one_type_too(model, tmp_path):
+    g = ig.tsbm(num_nodes=200, num_times=6, num_labels=2, num_features=3, mean_degree=8, seed=0)
+    p = Pipeline(model, "pmp+labels", **(QUICK | {"cutoff": 5})).fit(g)
+    assert p.fitted.head.shape.groups == [3]
+    p.save(tmp_path / "model")
+    assert np.array_equal(p.predict_proba(g), Pipeline.load(tmp_path / "model").predict_proba(g))
+
+
+# -- what the model is shown -----------------------------------------------------------------------------------
+
+
+def test_every_metapath_is_shown_grouped_by_its_last_relation(graph):
+    inputs = Inputs(graph.masked(CUT))
+    names = [path_name(path) for path in inputs.paths()]
+    assert set(names) == set(metapath_hops(graph.undirected()))
+    last = [path[-1][1] for path in inputs.paths()]
+    assert last == sorted(last, key=["cites", "writes", "of"].index)
+    hops, _ = inputs.shown(Method.parse("pmp"), CUT)
+    assert inputs.groups(Method.parse("pmp")) == [1, *(last.count(name) for name in ("cites", "writes", "of"))]
+    assert sum(inputs.groups(Method.parse("pmp"))) == len(hops) == len(names) + 1
+    assert inputs.groups(Method.parse("features")) == [1]
+    expected = metapath_hops(graph.undirected(), weighting="pmp")
+    for hop, name in zip(hops[1:], names, strict=True):
+        np.testing.assert_array_equal(hop, expected[name])
+    assert {hop.shape[1] for hop in hops} == {3, 4}
+
+
+@pytest.mark.parametrize("text", ["pmp", "pmp+snapshot"])
+def test_squashed_inputs_are_those_of_every_relation_and_iteration(graph, text):
+    view, method = graph.masked(CUT), Method.parse(text)
+    inputs = Pipeline("rphgnn", hops=3).inputs(view)
+    hops, _ = inputs.shown(method, CUT)
+    found = squash(graph.undirected(), iterations=3, weighting="pmp")
+    assert inputs.groups(method) == [1, *(len(each) for each in found.values())]
+    expected = [hop for each in found.values() for hop in each]
+    last = graph.time == graph.times[-1]  # the newest see the graph as it is, snapshot or not
+    for hop, wanted in zip(hops[1:], expected, strict=True):
+        np.testing.assert_array_equal(hop[last], wanted[last])
+    same = all(np.array_equal(hop, wanted) for hop, wanted in zip(hops[1:], expected, strict=True))
+    assert same != method.snapshot
+    with pytest.raises(ig.InputError, match="'ends' weighs whole paths, which rphgnn does not keep; use sehgnn"):
+        inputs.shown(Method.parse("pmp+ends"), CUT)
+
+
+def test_ends_weights_papers_that_share_an_author(graph):
+    inputs, by_author = Inputs(graph.masked(CUT)), "paper-rev_writes-author-writes-paper"
+    place = [path_name(path) for path in inputs.paths()].index(by_author) + 1
+    plain, edges, ends = (inputs.shown(Method.parse(text), CUT)[0][place] for text in ("plain", "pmp", "pmp+ends"))
+    np.testing.assert_array_equal(plain, edges)  # authors have no time
+    assert not np.allclose(edges, ends)
+    expected = metapath_hops(graph.undirected(), weighting="pmp", metapath_weighting="ends")[by_author]
+    np.testing.assert_array_equal(ends, expected)
+
+
+@pytest.mark.parametrize("method", ["center", "standardize", "jjnorm", "center+jjnorm"])
+def test_every_metapath_is_aligned(graph, method):
+    view = graph.masked(CUT)
+    inputs = Inputs(view)
+    raw, aligned = (inputs.shown(Method.parse(text), CUT)[0] for text in ("pmp", f"pmp+{method}"))
+    np.testing.assert_array_equal(raw[0], aligned[0])  # the features themselves are no message
+    for before, after in zip(raw[1:], aligned[1:], strict=True):
+        expected = before
+        for name in method.split("+"):
+            if name == "jjnorm":
+                expected = alignment.jjnorm(expected, view.y, view.time, target=view.targets())
+            else:
+                expected = getattr(alignment, name)(expected, view.time)
+        np.testing.assert_array_equal(after, expected)
+        assert not np.allclose(before, after)
+        if method == "center":
+            after = np.asarray(after)
+            means = [after[view.time == t].mean(0) for t in view.times]
+            np.testing.assert_allclose(means, np.tile(after.mean(0), (len(means), 1)), atol=1e-5)
+
+
+@pytest.mark.parametrize("text", ["pmp+snapshot+labels", "pmp+snapshot+ends+labels"])
+def test_snapshots_show_every_node_the_graph_of_its_time(graph, text):
+    view, method = graph.masked(CUT), Method.parse(text)
+    inputs = Inputs(view)
+    hops, label_hops = inputs.shown(method, CUT)
+    options = {"weighting": "pmp", "metapath_weighting": "ends" if method.ends else "edges"}
+    for t in graph.times:
+        then = view.undirected().upto(int(t))
+        rows = np.flatnonzero(view.time == t)
+        expected = metapath_hops(then, **options)
+        for hop, path in zip(hops[1:], inputs.paths(), strict=True):
+            np.testing.assert_array_equal(hop[rows], expected[path_name(path)][then.time == t])
+        before = then.with_labels(np.where(then.time < t, then.y, -1))
+        labels = metapath_label_hops(before, **options)
+        for hop, wanted in zip(label_hops, labels.values(), strict=True):
+            np.testing.assert_array_equal(hop[rows], wanted[then.time == t])
+
+
+def test_newer_nodes_change_no_snapshot_of_older_ones(graph):
+    """Through an author, too, a paper hears of no paper after its own time."""
+    method = Method.parse("pmp+snapshot")
+    view = graph.masked(CUT)
+    whole, _ = Inputs(view).shown(method, CUT)
+    past = graph.upto(2003)
+    part, _ = Inputs(past.masked(2003)).shown(method, 2003)
+    for a, b in zip(whole, part, strict=True):
+        np.testing.assert_array_equal(a[graph.time <= 2003], b)
+
+
+def test_nothing_but_a_field_has_features(graph):
+    nodes = {kind: {"x": part.x, "num_nodes": part.num_nodes} for kind, part in graph.nodes.items()}
+    nodes["paper"] = {"y": graph.y, "time": graph.time}
+    bare = ig.TemporalGraph.hetero(
+        nodes=nodes, edges={triple: part.edge_index for triple, part in graph.relations.items()}, target="paper"
+    )
+    for model in MODELS:
+        p = Pipeline(model, "labels", **QUICK).fit(bare)
+        assert sum(p.fitted.head.shape.groups) == len(p.fitted.head.shape.hops)
+        assert p.predict_proba(bare).shape == ((graph.time >= CUT).sum(), 3)
+
+
+def test_own_label_is_left_out_of_every_label_metapath(graph):
+    """Another label of one paper changes what others hear, never what it hears itself."""
+    paper = int(np.flatnonzero(graph.time == 2001)[0])
+    y = np.array(graph.y)
+    y[paper] = (y[paper] + 1) % 3
+    for text in ("labels", "pmp+ends+labels"):
+        a, b = (Inputs(g.masked(CUT)).shown(Method.parse(text), CUT)[1] for g in (graph, graph.with_labels(y)))
+        assert len(a) == 4  # cites, cites twice, by author, by field
+        for before, after in zip(a, b, strict=True):
+            np.testing.assert_array_equal(before[paper], after[paper])
+            assert not np.array_equal(before, after)
+
+
+def test_one_hop_still_goes_in_and_back(graph):
+    assert Inputs(graph.masked(CUT), hops=1).paths() == Inputs(graph.masked(CUT), hops=2).paths()
+
+
+# -- refusals --------------------------------------------------------------------------------------------------
+
+
+def test_pny_is_refused_on_several_types_before_anything_is_propagated(graph):
+    inputs = Inputs(graph.masked(CUT))
+    with pytest.raises(ig.InputError, match="this graph has 3 types and 5 relations; use jjnorm"):
+        inputs.shown(Method.parse("pmp+pny"), CUT)
+    assert not inputs._kept
+    tested = ig.backtest(graph, candidates=["pny", "center"], folds=1, seeds=1, pipeline=Pipeline("sehgnn", **QUICK))
+    assert [row.error for row in tested.rows if str(row.method) == "pny"] == [
+        "pny estimates how one node type connects with itself, but this graph has 3 types and 5 relations; "
+        "use jjnorm, which needs no connectivity."
+    ]
+
+
+def test_pny_is_refused_where_its_covariances_would_not_fit():
+    rng = np.random.default_rng(0)
+    n = 60
+    wide = ig.TemporalGraph(
+        x=rng.normal(size=(n, 600)).astype(np.float32), y=np.where(np.arange(n) == 0, 349, np.arange(n) % 2), time=np.arange(n) % 6,
+        num_labels=350,
+        edge_index=rng.integers(0, n, (2, 200)),
+    )  # fmt: skip
+    inputs = Inputs(wide.masked(CUTOFF))
+    # 350 labels, 6 times, 600² numbers of 8 bytes
+    with pytest.raises(ig.InputError, match=r"350·6 covariances of 600x600, 5\.6 GiB, more than its limit of 2 GiB"):
+        inputs.shown(Method.parse("pny"), CUTOFF)
+    assert not inputs._kept
+    with pytest.raises(ig.InputError, match=r"5\.6 GiB"):
+        pny_function(
+            wide.x, wide.x, wide.y, wide.time, target=wide.time >= CUTOFF,
+            connectivity=ig.connectivity.relative_connectivity(
+                wide.edge_index, wide.y, wide.time, num_labels=350, cutoff=CUTOFF
+            ),
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("ends", "has no weights for 'ends'; add a weighting such as 'pmp'"),
+        ("snapshot+ends", "has no weights for 'ends'"),
+        ("pmp+ends+pny", "joins 'ends' with 'pny', which takes weights by edge"),
+        ("features+ends", "corrects messages it does not use"),
+    ],
+)
+def test_bad_methods(text, sentence):
+    with pytest.raises(ig.InputError, match=sentence):
+        Method.parse(text)
+
+
+def test_methods_are_read_in_any_order():
+    assert str(Method.parse("ends+center+PMP + curriculum")) == "pmp+center+ends+curriculum"
+    assert Method.parse("pmp+center+ends+curriculum") == Method.parse("curriculum+ends+pmp+center")
+
+
+@pytest.mark.parametrize("method", ["center", "standardize", "jjnorm+labels"])
+def test_features_in_half_precision_can_be_aligned(method):
+    rng = np.random.default_rng(0)
+    n = 120
+    graph = ig.TemporalGraph.hetero(
+        nodes={
+            "paper": {
+                "x": rng.normal(size=(n, 3)).astype(np.float16),
+                "y": rng.integers(0, 2, n),
+                "time": np.arange(n) % 6,
+            },
+            "author": {"num_nodes": 20},
+        },
+        edges={("author", "writes", "paper"): np.stack([rng.integers(0, 20, 200), rng.integers(0, n, 200)])},
+        target="paper",
+    )
+    fitted = Pipeline(method=method, cutoff=5, hidden=4, epochs=2).fit(graph)
+    assert np.isfinite(fitted.predict_proba(graph)).all()
 
 
 @pytest.mark.parametrize("edges", [("a", "writes", "b"), ("b", "of", "a")])
