@@ -246,8 +246,8 @@ def test_pny_is_refused_where_its_covariances_would_not_fit():
     rng = np.random.default_rng(0)
     n = 60
     wide = ig.TemporalGraph(
-        x=rng.normal(size=(n, 600)).astype(np.float32), y=np.where(np.arange(n) == 0, 349, np.arange(n) % 2), time=np.arange(n) % 6,
-        num_labels=350,
+        x=rng.normal(size=(n, 600)).astype(np.float32), y=np.where(np.arange(n) == 0, 349, np.arange(n) % 2),
+        time=np.arange(n) % 6, num_labels=350,
         edge_index=rng.integers(0, n, (2, 200)),
     )  # fmt: skip
     inputs = Inputs(wide.masked(CUTOFF))

@@ -139,3 +139,18 @@ def test_no_fit_notices_labels_of_targets(kind, model, method, tmp_path):
         files = {file.name: file.read_bytes() for file in (tmp_path / name).iterdir()}
         found.append((made.predict_proba(each).tobytes(), files))
     assert found[0] == found[1]
+
+
+def test_a_hidden_word_among_numbers_changes_no_order():
+    """A column of numbers is text once a target has a word in it; classes stay in their order."""
+    g, found = graph_of("one type"), []
+    past = [["2", "10", "9"][k] for k in g.y]
+    for hidden in ("2", "x"):
+        label = [hidden if t >= CUTOFF else one for one, t in zip(past, g.time, strict=True)]
+        label = label if hidden == "x" else [int(one) for one in label]
+        nodes = {"id": range(g.num_nodes), "time": g.time, "label": label, "a": g.x[:, 0], "b": g.x[:, 1]}
+        edges = {"source": g.edge_index[0], "target": g.edge_index[1]}
+        made = Pipeline("sign", "labels", cutoff=CUTOFF, hidden=4, epochs=2).fit(graph := ig.from_tables(nodes, edges))
+        found.append((made.predict_proba(graph).tolist(), [str(name) for name in made.fitted.schema.label_names]))
+    assert found[0] == found[1]
+    assert found[0][1] == ["2", "9", "10"]

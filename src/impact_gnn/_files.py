@@ -153,12 +153,12 @@ def _exchanged(one: Path, other: Path) -> bool:
     return hasattr(library, "renamex_np") and library.renamex_np(*names, 2) == 0
 
 
-def write_json(path: Path, content: Any, *, allow_nan: bool = True, sealed: bool = False) -> None:
+def write_json(path: Path, content: Any, *, sealed: bool = False) -> None:
     """Writes `content` as readable JSON, atomically; a `sealed` one with its digest."""
     if sealed:
         content = {"seal": digest(json.dumps(content), *_mark(path)), "content": content}
     with atomic_file(path) as temporary:
-        text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=allow_nan)
+        text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
         temporary.write_text(text + "\n", encoding="utf-8")
 
 

@@ -70,7 +70,7 @@ class Store:
         return decode(kind, _files.read_json(file, sealed=True), str(file)) if file.exists() else None
 
     def put(self, name: str, value: Any) -> None:
-        _files.write_json(self.directory / f"{name}.json", encode(value), allow_nan=False, sealed=True)
+        _files.write_json(self.directory / f"{name}.json", encode(value), sealed=True)
 
     def forget(self, name: str) -> None:
         _files.remove(self.directory / f"{name}.json")

@@ -82,7 +82,7 @@ def _end(sentence: str, code: int) -> None:
 def write_json(path: Path | None, content: Any) -> None:
     """Writes `content`, dataclasses included, for machines if a path was given."""
     if path is not None:
-        _files.write_json(path, encode(content), allow_nan=False)
+        _files.write_json(path, encode(content))
 
 
 def seconds(text: str) -> float:

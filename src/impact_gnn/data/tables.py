@@ -26,7 +26,7 @@ from impact_gnn.graph import TemporalGraph, Triple
 from impact_gnn.graph.csr import index_type
 from impact_gnn.graph.periods import Periods, choose
 
-DOUBTFUL = ("?", "-", "--", ".", "unknown", "none", "n/a", "nan", "null", "missing", "undefined", "tbd")
+DOUBTFUL = ("?", "-", "--", "-1", ".", "unknown", "none", "n/a", "nan", "null", "missing", "undefined", "tbd")
 TOGETHER = 1 << 22  # edges that are joined with ids at a time when they are spilled
 
 

@@ -77,11 +77,21 @@ def labels(column: pa.ChunkedArray, name: str, file: str) -> tuple[np.ndarray, l
     if len(seen) > MOST_CLASSES and len(seen) > labelled / 2:
         such = f"{len(seen):,} different values in {labelled:,} labelled rows"
         raise InputError(f"column '{name}' of {file} has {such}; a label names a class, so name another column.")
-    order = pc.sort_indices(seen)
+    names = seen.to_pylist()
+    order = sorted(range(len(names)), key=lambda k: _in_order(names[k]))
     rank = np.full(len(values) + 1, -1)  # the last place is that of missing labels
-    rank[np.flatnonzero(~unknown)[np.asarray(order)]] = np.arange(len(seen))
+    rank[np.flatnonzero(~unknown)[order]] = np.arange(len(names))
     code = np.asarray(pc.fill_null(coded.indices, len(values)))
-    return rank[code], seen.take(order).to_pylist()
+    return rank[code], [names[k] for k in order]
+
+
+def _in_order(name: Any) -> tuple[bool, float, str]:
+    """Numbers, written as text or not, by value before words: a word elsewhere in the column changes no order."""
+    try:
+        value = float(name)
+    except ValueError:
+        value = np.nan
+    return value != value, 0.0 if value != value else value, str(name)
 
 
 def times(column: pa.ChunkedArray, name: str, file: str) -> np.ndarray:

@@ -113,7 +113,7 @@ class RunSummary:
 
 def write_summary(summary: RunSummary, path: Path) -> None:
     """Writes a summary as JSON; `read_summary` gives an equal one."""
-    _files.write_json(path, {"schema": SCHEMA} | encode(summary), allow_nan=False)
+    _files.write_json(path, {"schema": SCHEMA} | encode(summary))
 
 
 def read_summary(path: Path) -> RunSummary:
