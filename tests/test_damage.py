@@ -19,7 +19,9 @@ from impact_gnn.pipeline import Calibration, Ensemble, Pipeline
 
 @pytest.fixture(scope="module")
 def graph():
-    return ig.tsbm(num_nodes=150, num_times=6, num_labels=3, seed=0)
+    g = ig.tsbm(num_nodes=150, num_times=6, num_labels=3, seed=0)
+    parts = {"time": g.time, "edge_index": g.edge_index, "label_names": ["ant", "bee", "cat"]}
+    return ig.TemporalGraph(x=g.x, y=g.y, **parts)
 
 
 def changed_bytes(data, rng):

@@ -97,7 +97,7 @@ def test_a_failed_save_leaves_what_was_there(tmp_path, monkeypatch):
 def damaged(tmp_path, change):
     directory = tmp_path / "g"
     graph().save(directory)
-    manifest = json.loads((directory / "manifest.json").read_text())
+    manifest = json.loads((directory / "manifest.json").read_text())["content"]
     change(directory, manifest)
     if (directory / "manifest.json").exists():
         (directory / "manifest.json").write_text(json.dumps(manifest))
@@ -112,7 +112,7 @@ X = "nodes/0-node/x.npy"
     [
         (lambda d, m: (d / "manifest.json").unlink(), r"does not hold an impact-gnn graph; give a directory"),
         (lambda d, m: m.clear(), r"does not hold an impact-gnn graph; give a directory"),
-        (lambda d, m: m.update(version=99), r"has format version 99, this release reads 2, 1; write"),
+        (lambda d, m: m.update(version=99), r"has format version 99, this release reads 3, 1, 2; write"),
         (lambda d, m: m.pop("nodes"), r"manifest.json is damaged \(KeyError\('nodes'\)\); save the graph again"),
         (lambda d, m: m.update(nodes=[]), r"manifest.json is damaged"),
         (lambda d, m: m["relations"][0].update(triple=[[], 1, {}]), r"manifest.json is damaged"),

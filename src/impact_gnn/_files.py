@@ -184,6 +184,8 @@ def read_json(path: Path, *, sealed: bool = False) -> Any:
 def described(path: Path, form: str, *versions: int) -> dict[str, Any]:
     """What the JSON file at `path` says about its folder; refuses folders of another form or version."""
     content = read_json(path) if path.is_file() else None
+    if isinstance(content, dict) and "seal" in content:
+        content = read_json(path, sealed=True)
     if not isinstance(content, dict) or content.get("format") != form:
         raise InputError(f"{path.parent} does not hold an {form}; give a directory that one was saved in.")
     if content.get("version") not in versions:

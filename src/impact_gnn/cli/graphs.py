@@ -49,7 +49,7 @@ def opened(
     roles: Path | None = None,
 ) -> Opened:  # fmt: skip
     """The graph at a path, with other features if given."""
-    found = read(graph, period=period, cutoff=cutoff, roles=roles)
+    found = read(graph, verify=True, period=period, cutoff=cutoff, roles=roles)
     given = found.graph if features is None else found.graph.with_features(_files.open_array(features))
     return Opened(given, None if cutoff is None else given.when(cutoff), found.notes)
 

@@ -97,7 +97,7 @@ def converted(
     large = sum(source.size for source in _tables(path).values()) if is_table(path) else 0
     streamed = 4 * large > _files.byte_size(memory)
     with _files.alone(out) as scratch:
-        found = read(path, period=period, cutoff=cutoff, roles=roles, spill=scratch if streamed else None)
+        found = read(path, verify=True, period=period, cutoff=cutoff, roles=roles, spill=scratch if streamed else None)
         found.graph.save(out)
         return Reading(load(out), found.notes) if streamed else found
 

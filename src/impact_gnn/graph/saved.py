@@ -24,8 +24,8 @@ from impact_gnn.graph.periods import Periods
 
 MANIFEST = "manifest.json"
 FORMAT = "impact-gnn graph"
-VERSION = 2
-OLDER = (1,)  # versions that are read too
+VERSION = 3
+OLDER = (1, 2)  # versions that are read too
 COLUMNS = "columns.arrow"
 NODE_ARRAYS = ("x", "y", "time", "ids")
 EDGE_ARRAYS = ("edge_index", "weight", "time")
@@ -109,19 +109,14 @@ def writing(
                 "dtype": values.dtype.str,
                 "sha256": _files.checksum(file),
             }
-        _files.write_json(temporary / MANIFEST, writer.manifest)
+        _files.write_json(temporary / MANIFEST, writer.manifest, sealed=True)
 
 
 def is_saved(directory: Path) -> bool:
     """Whether `directory` holds a saved graph (and nothing that looks like somebody else's)."""
-    manifest = directory / MANIFEST
-    if not manifest.is_file():
-        return False
-    try:
-        content = _files.read_json(manifest)
-    except InputError:
-        return False
-    return isinstance(content, dict) and content.get("format") == FORMAT
+    with contextlib.suppress(InputError):
+        return bool(_files.described(directory / MANIFEST, FORMAT, VERSION, *OLDER))
+    return False
 
 
 def read(directory: str | Path, *, verify: bool = False) -> dict[str, Any]:
