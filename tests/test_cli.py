@@ -207,7 +207,7 @@ def test_the_report_shows_the_command_as_it_was_typed(finished, saved):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["run", "GRAPH", "--out", "x", "--hops", "0"], "hops=0 must be at least 1"),
+        (["run", "GRAPH", "--out", "x", "--hops", "0"], "hops=0 is not possible"),
         (["run", "GRAPH", "--out", "x", "--map", "umap"], "choose one of 'pca', 'tsne'"),
         (["diagnose", "GRAPH", "--map", "umap"], "choose one of 'pca', 'tsne'"),
         (["check", "nowhere"], "nowhere does not exist; give a folder"),
@@ -216,11 +216,11 @@ def test_the_report_shows_the_command_as_it_was_typed(finished, saved):
         (["run", "GRAPH", "--out", "x", "--model", "gtn"], "model='gtn' is not known; choose one of"),
         (["run", "GRAPH", "--out", "x", "--budget", "soon"], "'soon' is not a duration"),
         (["run", "GRAPH", "--out", "x", "--candidates", "pmq"], "unknown part 'pmq'"),
-        (["run", "GRAPH", "--out", "x", "--table", "xls"], "choose one of 'csv', 'parquet'"),
+        (["run", "GRAPH", "--out", "x", "--table", "xls"], "choose one of 'csv', 'raw.csv', 'parquet'"),
         (["run", "GRAPH", "--out", "x", "--engine", "tape"], "engine='tape' is not known; choose one of 'auto'"),
         (["report", "GRAPH"], "summary.json cannot be read"),
         (["run", "GRAPH", "--out", "FILE/x"], "cannot be "),
-        (["predict", "GRAPH", "GRAPH"], "pipeline.json cannot be read"),
+        (["predict", "GRAPH", "GRAPH"], "does not hold an impact-gnn pipeline"),
         (["audit", "GRAPH", "nothing:there"], "cannot be imported"),
         (["generate", "--out", "x", "--decay", "fast"], "decay='fast'"),
         (["generate", "--out", "x", "--preset", "mag", "--nodes", "9"], "takes no --nodes; use --scale"),

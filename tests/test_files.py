@@ -139,7 +139,9 @@ def test_save_spares_what_is_not_a_graph(tmp_path):
 def test_a_failing_save_leaves_the_old_graph(tmp_path, monkeypatch):
     g = small_graph()
     g.save(tmp_path / "g")
-    monkeypatch.setattr("impact_gnn._files.write_json", lambda *_, **__: (_ for _ in ()).throw(OSError(28, "disk full")))
+    monkeypatch.setattr(
+        "impact_gnn._files.write_json", lambda *_, **__: (_ for _ in ()).throw(OSError(28, "disk full"))
+    )
     with pytest.raises(DiskFull, match=r"is full; what is complete is kept: make room"):
         g.upto(6).save(tmp_path / "g")
     monkeypatch.undo()

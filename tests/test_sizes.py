@@ -42,7 +42,7 @@ def test_connectivity_of_many_times(little_memory):
 def test_many_classes(little_memory):
     time, y = np.arange(2000) // 200, np.arange(2000)
     g = ig.TemporalGraph(time=time, edge_index=LINE[:, :1999], y=y, num_labels=2000)
-    with pytest.raises(ig.InputError, match="probabilities of 2,000 nodes and 2,000 classes would take"):
+    with pytest.raises(ig.InputError, match="probabilities of 2,000 nodes and 1,800 classes would take"):
         ig.Pipeline("prior", "features", cutoff=9).fit(g)
     with pytest.raises(ig.InputError, match="weights of 4,000 inputs and 2,000 classes would take"):
         make_head("linear", Shape([2000], [2000], 2000, [2]), HeadOptions())

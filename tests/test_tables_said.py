@@ -67,4 +67,4 @@ def test_renamed_classes_and_moved_columns_change_nothing(tmp_path):
     other = ig.from_tables(nodes=more, edges=edges)
     hidden = ig.from_tables(nodes=frame | {"label": np.r_[[None], frame["label"][1:]]}, edges=edges)
     assert np.array_equal(again.predict_proba(other), again.predict_proba(hidden))
-    assert "aardvark" in " ".join(again.fitted.schema.notes(other))
+    assert "aardvark" in " ".join(again.fitted.schema.notes(other, again.fitted.cutoff))

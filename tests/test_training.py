@@ -192,7 +192,7 @@ def test_divergence_names_the_epoch(view, split):
     huge = HopTask([np.array(view.x) * 1e30])
     with pytest.raises(Diverged, match=r"epoch \d+; lower lr"):
         fit(lambda: SGC(4, LABELS, hidden=8), huge, view.y, split, replace(CPU, lr=1e10))
-    assert issubclass(Diverged, RuntimeError)
+    assert issubclass(Diverged, ig.InputError)
 
 
 def test_memory_maps_are_read_by_rows(view, split, tmp_path):

@@ -27,10 +27,11 @@ from impact_gnn.engines import Engine, Memory
 from impact_gnn.graph import TemporalGraph, graph_digest
 from impact_gnn.job.predictions import write_predictions
 from impact_gnn.pipeline import Candidate, Ensemble, Inputs, Method, Pipeline
+from impact_gnn.pipeline.inputs import MOST_HOPS
 from impact_gnn.report import write_report
 from impact_gnn.report.summary import Cost, Fit, RunOptions, RunSummary, write_summary
 
-MOST = 1000  # hops, folds and seeds: more are a slip of the finger
+MOST = 1000  # folds, seeds: more are a slip of the finger
 TABLES = ("csv", "raw.csv", "parquet")
 
 
@@ -87,9 +88,9 @@ def run(
     folds = EFFORTS[effort].folds if folds is None else folds
     checks.choice("embedding", embedding, EMBEDDINGS)
     checks.choice("table", table, TABLES)
-    for name, value in (("hops", hops), ("folds", folds), ("seeds", seeds)):
-        if value is not None and checks.at_least(name, value, 1) > MOST:
-            raise InputError(f"{name}={value} is more than {MOST:,}; give fewer.")
+    for name, value, most in (("hops", hops, MOST_HOPS), ("folds", folds, MOST), ("seeds", seeds, MOST)):
+        if value is not None and checks.at_least(name, value, 1) > most:
+            raise InputError(f"{name}={value} is more than {most:,}; give fewer.")
     if budget is not None and not 0 < budget < np.inf:
         raise InputError(f"budget={budget} is not a number of seconds; leave it out for no bound.")
     cutoff = graph.infer_cutoff() if cutoff is None else graph.when(cutoff)
