@@ -1,6 +1,8 @@
 """Damaged and odd tables: whatever comes through the door, it ends in a graph or in one sentence."""
 
 import io
+import json
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -128,6 +130,17 @@ def outcome(folder):
 def spread(outcomes):
     """Both ends are met, so that neither everything nor nothing is let in."""
     assert {"graph", "sentence"} == set(outcomes)
+
+
+PAST = json.loads(Path(__file__).with_name("corpus.json").read_text())
+"""Tables that once crashed, hung or were read wrongly, and what becomes of them."""
+
+
+@pytest.mark.parametrize("case", PAST, ids=lambda case: case["what"])
+def test_what_failed_once(tmp_path, case):
+    for name in ("nodes", "edges"):
+        (tmp_path / f"{name}.csv").write_text(case[name])
+    assert outcome(tmp_path) == case["outcome"]
 
 
 @pytest.mark.parametrize("first", range(0, 10 * EACH, EACH))
