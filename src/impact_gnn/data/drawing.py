@@ -163,8 +163,8 @@ def _share_out(work: np.ndarray, task: Callable[[int, int], None]) -> None:
 
 
 @njit(cache=True)
-def _scramble(state):  # type: ignore[no-untyped-def]
-    # The finishing step of the "splitmix" generator: a bijection of 64 bits that looks random.
+def scramble(state):  # type: ignore[no-untyped-def]
+    """The finishing step of the "splitmix" generator, of numbers or arrays: a bijection that looks random."""
     bits = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return bits ^ (bits >> np.uint64(31))
@@ -172,13 +172,13 @@ def _scramble(state):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def _first_state(seed, piece):  # type: ignore[no-untyped-def]
-    return _scramble(seed + _scramble(np.uint64(piece) + np.uint64(1)))
+    return scramble(seed + scramble(np.uint64(piece) + np.uint64(1)))
 
 
 @njit(cache=True)
 def _jump(state, scale):  # type: ignore[no-untyped-def]
     # Pairs passed over before the next edge; a float, because it may be larger than any integer.
-    uniform = np.float64(_scramble(state) >> np.uint64(11)) * 2.0**-53
+    uniform = np.float64(scramble(state) >> np.uint64(11)) * 2.0**-53
     return np.floor(np.log(1.0 - uniform) * scale)
 
 

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from impact_gnn.checks import InputError, distinct
 from impact_gnn.data.sources import usual_text
-from impact_gnn.data.values import is_whole, no_gaps
-from impact_gnn.encoding.kinds import is_text, texts
+from impact_gnn.data.values import no_gaps
+from impact_gnn.encoding.kinds import is_text, texts, whole
 from impact_gnn.encoding.moments import one_array
 from impact_gnn.graph.csr import index_type
 
@@ -32,7 +32,8 @@ class Ids:
         exact(column, name, table)
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
-        values = one_array(column.cast(pa.int64()) if is_whole(column) else texts(name, column))
+        numbered = whole(column)
+        values = one_array(texts(name, column) if numbered is None else numbered)
         made = cls(values)
         if not made.consecutive and pc.count_distinct(values).as_py() != len(values):
             distinct(f"column '{name}' of {table}", made.names)

@@ -22,7 +22,7 @@ from impact_gnn.data.sources import Source, from_frame, give_back, usual_text
 from impact_gnn.data.spec import EdgeTable, NodeTable, Spec, guess_edges, guess_nodes
 from impact_gnn.data.values import Period, dated_by, labels, like, number_column, times
 from impact_gnn.encoding import Columns, guess_kind
-from impact_gnn.graph import TemporalGraph, Triple
+from impact_gnn.graph import HOMOGENEOUS, TemporalGraph, Triple
 from impact_gnn.graph.csr import index_type
 from impact_gnn.graph.periods import Periods, choose
 
@@ -166,14 +166,15 @@ def build(
         links[triple] = _Edges.read(tables[edge.file], edge, ends, notes, spill and spill / f"edges-{len(links)}")
     rule = spec.period if period is None else period
     periods = _put_into_periods(spec, nodes, links, rule, cutoff, notes)
-    parts = {kind: part.arrays() for kind, part in nodes.items()}
-    common: dict[str, Any] = {"label_names": nodes[spec.target].label_names, "periods": periods}
-    if len(nodes) == 1 and len(links) == 1:
-        (part,), (link,) = parts.values(), links.values()
-        del part["num_nodes"]
-        return Reading(TemporalGraph(**part, **link.arrays("edge_"), **common), notes)
-    relations = {triple: link.arrays() for triple, link in links.items()}
-    return Reading(TemporalGraph.hetero(nodes=parts, edges=relations, target=spec.target, **common), notes)
+    alone = len(nodes) == 1 and len(links) == 1
+    graph = TemporalGraph.hetero(
+        nodes={"node" if alone else kind: part.arrays() for kind, part in nodes.items()},
+        edges={HOMOGENEOUS if alone else triple: link.arrays() for triple, link in links.items()},
+        target="node" if alone else spec.target,
+        label_names=nodes[spec.target].label_names,
+        periods=periods,
+    )
+    return Reading(graph, notes)
 
 
 # -- nodes -------------------------------------------------------------------------------------------------
@@ -361,9 +362,8 @@ class _Edges:
         joined = {name: _concatenated(kept, folder / f"{name}.npy") for name, kept in pieces.items()}
         return cls(source.name, joined["index"], joined["weight"], joined["time"]), dropped  # type: ignore[arg-type]
 
-    def arrays(self, prefix: str = "") -> dict[str, Any]:
-        given = {f"{prefix}weight": self.weight, f"{prefix}time": self.period}
-        return {"edge_index": self.index, **given}
+    def arrays(self) -> dict[str, Any]:
+        return {"edge_index": self.index, "weight": self.weight, "time": self.period}
 
 
 def _concatenated(pieces: list[np.ndarray], path: Path) -> np.ndarray | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from impact_gnn.checks import listing
+from impact_gnn.data.drawing import WEYL, scramble
 from impact_gnn.engines import Engine, Memory
 from impact_gnn.graph import TemporalGraph
 
@@ -109,14 +110,8 @@ def _has_reverses(edge_index: np.ndarray) -> bool:
 
 
 def _hashed(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """A number for every ordered pair: the finishing steps of splitmix64, twice."""
-    value = first.astype(np.uint64)
-    for part in (np.uint64(0), second.astype(np.uint64)):
-        value = (value ^ part) + np.uint64(0x9E3779B97F4A7C15)
-        value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        value ^= value >> np.uint64(31)
-    return value
+    """A number for every ordered pair."""
+    return scramble((scramble(first.astype(np.uint64) + WEYL) ^ second.astype(np.uint64)) + WEYL)
 
 
 def some(rows: np.ndarray | int, most: int, rng: np.random.Generator) -> np.ndarray:

@@ -23,6 +23,11 @@ def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return one if isinstance(one, pa.Array) else pa.concat_arrays(one.chunks)
 
 
+def is_text(kind: pa.DataType) -> bool:
+    """Any of Arrow's kinds of text."""
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+
+
 def moments(column: pa.Array | pa.ChunkedArray) -> np.ndarray | None:
     """Dates, timestamps or ISO text as datetime64[us] in UTC, NaT where missing; None if it is nothing of the kind.
 
@@ -40,7 +45,7 @@ def moments(column: pa.Array | pa.ChunkedArray) -> np.ndarray | None:
             column = column.cast(pa.timestamp("us", kind.tz), safe=False).cast(STAMP)
         elif pa.types.is_date(kind):
             column = column.cast(STAMP)
-        elif pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        elif is_text(kind):
             column = _from_text(column.cast(pa.string()))
         else:
             return None
@@ -48,11 +53,6 @@ def moments(column: pa.Array | pa.ChunkedArray) -> np.ndarray | None:
         return None
     out = column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else column.to_numpy()
     return out.astype("M8[us]")
-
-
-def parses(column: pa.Array | pa.ChunkedArray) -> bool:
-    """Whether text is dates all over."""
-    return moments(column) is not None
 
 
 def _from_text(column: pa.Array | pa.ChunkedArray) -> pa.Array:
