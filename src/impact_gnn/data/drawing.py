@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
 FEATURES = 1 << 22  # feature values drawn in one go
 NODES = 1 << 20  # labels and times widened in one go for the disk
-EDGES_PER_PIECE = (
-    1 << 16
-)  # expected, of the largest piece: small enough to share out and stream, large enough to be fast
+EDGES_PER_PIECE = 1 << 16  # expected, of the largest: small enough to share out and stream, large enough to be fast
 SHARED = 1 << 20  # edges from which threads are worth starting; small graphs are often drawn by many processes at once
 WEYL = np.uint64(0x9E3779B97F4A7C15)  # step of the random numbers' counter: odd, so that it visits all 64-bit values
 

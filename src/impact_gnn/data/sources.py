@@ -38,12 +38,9 @@ class Source:
     stream: Callable[[], Iterator[pa.RecordBatch]] | None = None
     size: int = 0  # bytes on disk
 
+    @functools.cached_property
     def table(self) -> pa.Table:
         """The table in memory."""
-        return self._table
-
-    @functools.cached_property
-    def _table(self) -> pa.Table:
         with guarded(Path(self.name)):
             table = self.whole()
             table.validate(full=self.stream is not None)  # of a frame that is in memory the types are enough
@@ -53,14 +50,14 @@ class Source:
     def head(self) -> pa.Table:
         """The first rows, by which roles are guessed."""
         if self.size < SMALL:
-            return usual_text(self.table().slice(0, ROWS))
+            return usual_text(self.table.slice(0, ROWS))
         return self._checked(pa.Table.from_batches([next(self.batches())]))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The table piece by piece; what was read whole to be looked at is let go."""
-        self.__dict__.pop("_table", None)
+        self.__dict__.pop("table", None)
         if self.stream is None:
-            yield from self.table().to_batches()
+            yield from self.table.to_batches()
             return
         with guarded(Path(self.name)):
             for number, batch in enumerate(self.stream()):
@@ -121,7 +118,8 @@ def from_frame(name: str, frame: Any, *, indexed: bool = False) -> Source:
         frame = {"source": frame[0], "target": frame[1]}  # an edge list of ids
     try:
         if isinstance(frame, Mapping):
-            table = pa.table({str(key): pa.array(_plain(value)) for key, value in frame.items()})
+            columns = {str(key): v if isinstance(v, pa.Array | np.ndarray) else list(v) for key, v in frame.items()}
+            table = pa.table({key: pa.array(values) for key, values in columns.items()})
         else:
             known = nw.from_native(frame)
             known = known.collect("pyarrow") if isinstance(known, nw.LazyFrame) else known
@@ -136,10 +134,6 @@ def from_frame(name: str, frame: Any, *, indexed: bool = False) -> Source:
     except Exception as error:  # a query that fails in its own engine
         raise InputError(f"{name} cannot be read ({one_line(error)}); mend the frame.") from None
     return Source(name, lambda: table)
-
-
-def _plain(values: Any) -> Any:
-    return values if isinstance(values, pa.Array | np.ndarray) else list(values)
 
 
 # -- files -------------------------------------------------------------------------------------------------

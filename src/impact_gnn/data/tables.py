@@ -80,7 +80,9 @@ def from_tables(
         >>> g, g.ids.tolist(), g.masked("2021").y.tolist()
         (TemporalGraph(3 nodes, 2 edges, 2 features, 2 classes, times 2019..2021), ['a', 'b', 'c'], [0, 1, -1])
     """
-    several = isinstance(nodes, Mapping) and any(map(_is_table, nodes.values()))
+    several = isinstance(nodes, Mapping) and any(
+        isinstance(part, Mapping) or hasattr(part, "columns") for part in nodes.values()
+    )
     given_nodes = {f"nodes[{kind!r}]": (kind, part) for kind, part in nodes.items()} if several else {}
     given_nodes = given_nodes or {"nodes": ("node", nodes)}
     frames = {kind: from_frame(name, part, indexed=True) for name, (kind, part) in given_nodes.items()}
@@ -125,10 +127,6 @@ def from_tables(
     if not quiet:
         print(reading)
     return reading.graph
-
-
-def _is_table(value: Any) -> bool:
-    return isinstance(value, Mapping) or hasattr(value, "columns")
 
 
 @dataclass(frozen=True)
@@ -198,7 +196,7 @@ class _Nodes:
         cls, source: Source, spec: NodeTable, features: np.ndarray | None, notes: list[str], spill: Path | None
     ) -> _Nodes:
         roles = [column for column in (spec.id, spec.time, spec.label) if column]
-        raw = source.table() if spill is None else _spilled(source, roles, spill)
+        raw = source.table if spill is None else _spilled(source, roles, spill)
         table = usual_text(raw)
         if table.num_rows == 0:
             raise InputError(f"{source.name} has no rows; give at least one node.")
@@ -285,17 +283,12 @@ class _Edges:
     def read(
         cls, source: Source, spec: EdgeTable, ends: tuple[_Nodes, _Nodes], notes: list[str], spill: Path | None
     ) -> _Edges:
-        said = [
-            f"{role} from '{getattr(spec, role)}'"
-            for role in ("source", "target", "weight", "time")
-            if getattr(spec, role)
-        ]
-        notes.append(f"{source.name}: {', '.join(said)}")
-        used = (spec.source, spec.target, spec.weight, spec.time)
-        if unused := [name for name in source.head.column_names if name not in used]:
+        roles = {role: column for role in ("source", "target", "weight", "time") if (column := getattr(spec, role))}
+        notes.append(f"{source.name}: " + ", ".join(f"{role} from '{column}'" for role, column in roles.items()))
+        if unused := [name for name in source.head.column_names if name not in roles.values()]:
             notes.append(f"  {', '.join(unused)}: left out, edges have no features")
         if spill is None:
-            made, dropped = cls._joined(source.table(), source.name, spec, ends)
+            made, dropped = cls._joined(source.table, source.name, spec, ends)
         else:
             made, dropped = cls._spilled(source, spec, ends, spill)
         if dropped:

@@ -21,8 +21,7 @@ KINDS = ("auto", "memory", "disk", "dask")
 EDGES_PER_SECOND = 4e7
 """Edges times 64 columns that a core's propagation moves in a second, roughly; files take twice as long."""
 
-SHARE = 0.7
-"""Of the memory that is free, what a job may be planned with."""
+SHARE = 0.7  # of the memory that is free, what a job may be planned with
 
 
 @dataclass(frozen=True)

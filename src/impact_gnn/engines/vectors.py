@@ -18,8 +18,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, models, register_model
 
-CACHE_LINE = 64
-"""Bytes fetched from memory at a time."""
+CACHE_LINE = 64  # bytes fetched from memory at a time
 
 _INT32 = ir.IntType(32)
 

@@ -92,23 +92,13 @@ def writing(
     """A `Writer` for `directory`; checksums and manifest are added and the name taken when the block ends."""
     with _files.atomic_directory(Path(directory), may_replace=is_saved) as temporary:
         head = {"format": FORMAT, "version": VERSION, "target": target, "num_labels": int(num_labels)}
-        head |= {
-            "label_names": label_names,
-            "cutoff": cutoff,
-            "periods": periods,
-            "nodes": {},
-            "relations": [],
-            "arrays": {},
-        }
-        writer = Writer(temporary, head)
+        head |= {"label_names": label_names, "cutoff": cutoff, "periods": periods}
+        writer = Writer(temporary, head | {"nodes": {}, "relations": [], "arrays": {}})
         yield writer
         for file in sorted(temporary.rglob("*.npy")):
             values = _files.open_array(file)
-            writer.manifest["arrays"][file.relative_to(temporary).as_posix()] = {
-                "shape": list(values.shape),
-                "dtype": values.dtype.str,
-                "sha256": _files.checksum(file),
-            }
+            entry = {"shape": list(values.shape), "dtype": values.dtype.str, "sha256": _files.checksum(file)}
+            writer.manifest["arrays"][file.relative_to(temporary).as_posix()] = entry
         _files.write_json(temporary / MANIFEST, writer.manifest, sealed=True)
 
 

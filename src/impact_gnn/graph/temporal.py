@@ -160,6 +160,12 @@ class TemporalGraph:
         return self.nodes[self.target].y
 
     @property
+    def label(self) -> np.ndarray:
+        """`y` of a graph that has labels, as every view does."""
+        assert self.y is not None
+        return self.y
+
+    @property
     def time(self) -> np.ndarray:
         """Times of the target type [N]."""
         time = self.nodes[self.target].time
@@ -331,9 +337,14 @@ class TemporalGraph:
         cutoff = self.when(cutoff)
         checks.chronology(self.time, self.y, cutoff, self.name_of)
         nodes = {kind: part.masked(cutoff) for kind, part in self.nodes.items()}
-        view = self.with_parts(nodes, dict(self.relations), cutoff)
-        object.__setattr__(view, "_csr", self._csr)  # the same edges
+        view = self._same_edges(nodes, cutoff)
         return view.with_visible_classes() if self.cutoff is None else view
+
+    def hidden_from(self, wants: str) -> int:
+        """The cutoff of a view; any other graph is refused in the name of who `wants` one."""
+        if self.cutoff is None:
+            raise InputError(f"{wants} a view that hides the labels to predict; pass graph.masked(cutoff).")
+        return self.cutoff
 
     def targets(self, cutoff: int | str | None = None) -> np.ndarray:
         """Mask of the nodes to predict: time at or after the cutoff (by default the view's own)."""
@@ -347,10 +358,9 @@ class TemporalGraph:
 
         At most a third of the labelled periods, and so few that half of the labels are older.
         """
-        if self.cutoff is None or self.y is None:
-            raise InputError("a horizon needs a view that hides the labels to predict; pass graph.masked(cutoff).")
-        labelled = len(np.unique(self.time[self.y >= 0]))
-        return self.hideable(min(int((self.times >= self.cutoff).sum()), labelled // 3))
+        cutoff = self.hidden_from("a horizon needs")
+        labelled = len(np.unique(self.time[self.label >= 0]))
+        return self.hideable(min(int((self.times >= cutoff).sum()), labelled // 3))
 
     def hideable(self, most: int) -> int:
         """How many of the last labelled periods can be hidden with half of the labels left: 1 to `most`.
@@ -360,8 +370,7 @@ class TemporalGraph:
             >>> graph.hideable(8), graph.hideable(1)
             (2, 1)
         """
-        assert self.y is not None
-        sizes = np.unique(self.time[self.y >= 0], return_counts=True)[1]
+        sizes = np.unique(self.time[self.label >= 0], return_counts=True)[1]
         left = np.cumsum(sizes)[::-1][1:]  # labels, when the last 1, 2, ... periods are hidden
         return max(1, int((left[: max(most, 0)] >= sizes.sum() / 2).sum()))
 
@@ -457,8 +466,7 @@ class TemporalGraph:
 
     def visible_classes(self) -> np.ndarray:
         """Classes of which a label can be seen; without names a class is its number, so all up to the largest."""
-        assert self.y is not None
-        seen = np.flatnonzero(np.bincount(self.y[self.y >= 0]))
+        seen = np.flatnonzero(np.bincount(self.label[self.label >= 0]))
         return seen if self.label_names is not None else np.arange(seen.max(initial=-1) + 1)
 
     def with_visible_classes(self) -> TemporalGraph:
@@ -482,8 +490,8 @@ class TemporalGraph:
     def _with(self, part: Nodes) -> TemporalGraph:
         return self._same_edges({kind: part if kind == self.target else other for kind, other in self.nodes.items()})
 
-    def _same_edges(self, nodes: dict[str, Nodes]) -> TemporalGraph:
-        out = self.with_parts(nodes, dict(self.relations))
+    def _same_edges(self, nodes: dict[str, Nodes], cutoff: int | None = None) -> TemporalGraph:
+        out = self.with_parts(nodes, dict(self.relations), cutoff)
         object.__setattr__(out, "_csr", self._csr)  # the same edges
         return out
 
@@ -506,9 +514,6 @@ class TemporalGraph:
         raise AttributeError(f"a TemporalGraph is frozen; make a new one to change {name}.")
 
     def __repr__(self) -> str:
-        return f"TemporalGraph({self._sizes()})"
-
-    def _sizes(self) -> str:
         if self.is_hetero:
             mark = {self.target: " (target)"}
             parts = [f"{part.num_nodes:,} {kind}{mark.get(kind, '')}" for kind, part in self.nodes.items()]
@@ -519,7 +524,7 @@ class TemporalGraph:
         parts.append(f"times {self.name_of(int(self.times[0]))}..{self.name_of(int(self.times[-1]))}")
         if self.cutoff is not None:
             parts.append(f"cutoff {self.name_of(self.cutoff)}")
-        return ", ".join(parts)
+        return f"TemporalGraph({', '.join(parts)})"
 
     def relation_name(self, relation: Triple | None) -> Triple:
         """A relation that exists; None means the only one."""

@@ -158,10 +158,9 @@ class Pipeline:
         """
         cutoff = graph.infer_cutoff() if self.cutoff is None else graph.when(self.cutoff)
         view = graph.masked(cutoff)
-        assert view.y is not None
         inputs = self.inputs(view, engine) if inputs is None else inputs
         rows = self._rows(inputs)  # from here on a node is known by its place among them
-        label, time = view.y[rows], view.time[rows]
+        label, time = view.label[rows], view.time[rows]
         labelled = np.unique(time[label >= 0])
         weight = self._recency(time, label) if self.method.recency else None
         prior = np.bincount(label[label >= 0], minlength=view.num_labels) / (label >= 0).sum()
@@ -429,11 +428,10 @@ class Pipeline:
     ) -> list[np.ndarray]:
         """Probabilities of the rows `wanted` after every smoothing, when labels are known before `cutoff`."""
         rows, graph = self._rows(inputs), inputs.graph.masked(cutoff)
-        assert graph.y is not None
         along = ways(graph, self.method.weighting, inputs.engine)
         base = np.zeros((graph.num_nodes, head.shape.num_labels), np.float32)
         base[rows] = head.honest(task, np.arange(len(rows)))
-        return [one[rows[wanted]] for one in correct_and_smooth(base, graph.y, along, choices, inputs.engine)]
+        return [one[rows[wanted]] for one in correct_and_smooth(base, graph.label, along, choices, inputs.engine)]
 
     def _recency(self, time: np.ndarray, label: np.ndarray) -> np.ndarray:
         labelled = time[label >= 0]

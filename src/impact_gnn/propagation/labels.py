@@ -27,11 +27,8 @@ from impact_gnn.engines.operator import Operator, row_blocks
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.propagation.hops import own_relation
 
-NOTHING = 1e-9
-"""What is left of the own label's column, as a part of what was taken out, counts as zero up to here."""
-
-RANGE_EDGES = 1 << 24
-"""Edges of the rows whose return paths are looked for in one pass over all edges."""
+NOTHING = 1e-9  # what is left of the own label's column, as a part of what was taken out, counts as zero up to here
+RANGE_EDGES = 1 << 24  # edges of the rows whose return paths are looked for in one pass over all edges
 
 
 def label_hops(
@@ -65,15 +62,13 @@ def label_hops(
                [1., 0.],
                [0., 1.]], dtype=float32)
     """
-    if graph.cutoff is None:
-        raise InputError("label hops need a view that hides the labels to predict; pass graph.masked(cutoff).")
+    graph.hidden_from("label hops need")
     if hops not in (1, 2):
         raise InputError(f"hops={hops} must be 1 or 2: beyond that a node's own label cannot be excluded exactly.")
-    assert graph.y is not None  # masked() refuses a graph without labels
     engine = Memory() if engine is None else engine
     options = {"weighting": weighting, "norm": norm, "self_loop": self_loop}
     operator = engine.operator(graph, own_relation(graph, relation), **options)  # type: ignore[arg-type]
-    made = repeated_label_hops(operator, hops, graph.y, graph.num_labels, engine, renormalize=renormalize)
+    made = repeated_label_hops(operator, hops, graph.label, graph.num_labels, engine, renormalize=renormalize)
     return engine.loaded(made)
 
 

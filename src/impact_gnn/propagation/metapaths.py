@@ -35,8 +35,7 @@ from impact_gnn.propagation.labels import OneHot, own_share, without_own
 METAPATH_WEIGHTINGS = ("edges", "ends")
 """Ω on each relation between types with a time, or once, on the two ends of the path."""
 
-MOST_PATHS = 10_000
-"""Metapaths that are listed at most; their number grows as a power of the length."""
+MOST_PATHS = 10_000  # metapaths that are listed at most; their number grows as a power of the length
 
 MOST_GROWTH = 4.0
 """How much larger the terms of a sum may be than the sum: the factor by which their rounding errors grow."""
@@ -200,8 +199,7 @@ def metapath_label_hops(
                [0.5, 0.5]], dtype=float32)
     """
     checks.choice("metapath_weighting", metapath_weighting, METAPATH_WEIGHTINGS)
-    if view.cutoff is None:
-        raise InputError("label metapaths need a view that hides the labels to predict; pass graph.masked(cutoff).")
+    view.hidden_from("label metapaths need")
     length = checks.whole_number("length", length)
     if length not in (1, 2):
         raise InputError(f"length={length} must be 1 or 2: beyond that the own label cannot be excluded exactly.")
@@ -324,10 +322,9 @@ def label_hops_along(walk: Walk, table: np.ndarray | None, renormalize: bool) ->
     A table is Ω for the two ends; the walk is plain then.
     """
     graph = walk.graph
-    assert graph.y is not None  # masked() refuses a graph without labels
     if not walk.paths:
         return
-    known = OneHot(graph.y, graph.num_labels)
+    known = OneHot(graph.label, graph.num_labels)
     own = {path: own_share([walk.operator(relation) for relation in path]) for path in walk.paths}
     if table is None:
         hops = walk.hops(known)
@@ -339,7 +336,7 @@ def label_hops_along(walk: Walk, table: np.ndarray | None, renormalize: bool) ->
         }
         hops = iter(along_ends(walk, table, known).items())
     for path, hop in hops:
-        yield path, without_own(hop, graph.y, own[path], renormalize)
+        yield path, without_own(hop, graph.label, own[path], renormalize)
 
 
 def factors(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
