@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 STAMP = pa.timestamp("us")
-FIRST, LAST = np.datetime64("1000-01-01", "us"), np.datetime64("3000-01-01", "us")
 MONTH, QUARTER = r"^\d{4}-\d{2}$", r"^\d{4}-?[Qq][1-4]$"
 SCALES = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
 SINCE, UNTIL = 10**8, 10**10  # seconds since 1970 that are taken for such: 1973 to 2286

@@ -152,24 +152,21 @@ def position_blocks(num_rows: int) -> Iterator[np.ndarray]:
         yield np.arange(begin, min(begin + BLOCK, num_rows))
 
 
-@runtime_checkable
-class Columns(Protocol):
-    """Features [N, f] that are made column by column, such as the one-hot matrix of labels; `key` tells them apart."""
+@dataclass(frozen=True, eq=False)
+class MadeColumns:
+    """Features [N, f] that are made column by column of what `given` holds, such as the one-hot matrix of labels."""
+
+    shape: tuple[int, int]
+    dtype: np.dtype
+    given: tuple[Any, ...]
+    columns: Callable[[int, int], np.ndarray]  # columns low .. high−1 in memory, rows contiguous
 
     @property
-    def shape(self) -> tuple[int, int]: ...
-
-    @property
-    def dtype(self) -> np.dtype: ...
-
-    @property
-    def key(self) -> str: ...
-
-    def columns(self, low: int, high: int) -> np.ndarray:
-        """Columns low .. high−1 in memory, rows contiguous."""
+    def key(self) -> str:
+        return _files.digest(*self.given)
 
 
-Features: TypeAlias = "np.ndarray | SlicedHop | Columns"
+Features: TypeAlias = "np.ndarray | SlicedHop | MadeColumns"
 
 
 def columns_of(x: Any, low: int, high: int, dtype: Any) -> np.ndarray:
@@ -199,7 +196,7 @@ def checked_features(x: Any) -> Any:
         return x
     if isinstance(x, MadeHop):
         return np.asarray(x)
-    if not isinstance(x, Columns):
+    if not isinstance(x, SlicedHop | MadeColumns):
         raise InputError(f"x is a {type(x).__name__}; give an array [N, f].")
     return x
 

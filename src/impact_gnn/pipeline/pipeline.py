@@ -304,24 +304,20 @@ class Pipeline:
         if schema is None:  # whoever keeps it elsewhere has looked at the whole folder
             _files.check_folder(root)
         with checks.guarded(root):
-            return cls._loaded(content, safetensors.numpy.load_file(root / WEIGHTS), schema or Schema.load(root))
-
-    @classmethod
-    def _loaded(cls, content: dict[str, Any], arrays: dict[str, np.ndarray], schema: Schema) -> Pipeline:
-        made = cls(**content["params"])
-        scoring = decode(Scoring, content["scoring"], "scoring")
-        head = made._made(decode(Shape, content["shape"], "shape"), scoring)
-        prefix = "model."
-        head.restore({name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)})
-        count = sum(name.endswith(".mean") and name.startswith("scale.") for name in arrays)
-        scales = [Scale(arrays[f"scale.{k}.mean"], arrays[f"scale.{k}.std"]) for k in range(count)]
-        smoothing = None if content["smoothing"] is None else decode(Smoothing, content["smoothing"], "smoothing")
-        score = math.nan if content["valid_score"] is None else content["valid_score"]
-        head.rounds = content["rounds"]
-        made.fitted = Fitted(
-            head, scales, smoothing, content["cutoff"], content["t_max"], schema, content["rounds"], score,
-        )  # fmt: skip
-        return made
+            arrays, made = safetensors.numpy.load_file(root / WEIGHTS), cls(**content["params"])
+            scoring = decode(Scoring, content["scoring"], "scoring")
+            head = made._made(decode(Shape, content["shape"], "shape"), scoring)
+            learned = {name: array for name, array in arrays.items() if name.startswith("model.")}
+            head.restore({name.removeprefix("model."): array for name, array in learned.items()})
+            count = sum(name.endswith(".mean") and name.startswith("scale.") for name in arrays)
+            scales = [Scale(arrays[f"scale.{k}.mean"], arrays[f"scale.{k}.std"]) for k in range(count)]
+            smoothing = None if content["smoothing"] is None else decode(Smoothing, content["smoothing"], "smoothing")
+            score = math.nan if content["valid_score"] is None else content["valid_score"]
+            head.rounds, schema = content["rounds"], schema or Schema.load(root)
+            made.fitted = Fitted(
+                head, scales, smoothing, content["cutoff"], content["t_max"], schema, head.rounds, score
+            )
+            return made
 
     # -- inside ----------------------------------------------------------------------------------------------
 

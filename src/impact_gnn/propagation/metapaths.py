@@ -24,13 +24,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from impact_gnn import _files, _native, checks
+from impact_gnn import _native, checks
 from impact_gnn.checks import InputError
-from impact_gnn.engines.base import Engine, columns_of, position_blocks, selected_hop, time_table
+from impact_gnn.engines.base import Engine, MadeColumns, columns_of, position_blocks, selected_hop, time_table
 from impact_gnn.engines.memory import Memory
 from impact_gnn.engines.operator import Operator
 from impact_gnn.graph import TemporalGraph, Triple
-from impact_gnn.propagation.labels import OneHot, own_share, without_own
+from impact_gnn.propagation.labels import one_hot, own_share, without_own
 
 METAPATH_WEIGHTINGS = ("edges", "ends")
 """Ω on each relation between types with a time, or once, on the two ends of the path."""
@@ -254,25 +254,14 @@ class Walk:
         yield from visit((), x)
 
 
-@dataclass(frozen=True, eq=False)
-class Weighted:
-    """Features whose rows are multiplied by a factor each, made column by column."""
+def weighted(x: Any, factor: np.ndarray, dtype: np.dtype) -> MadeColumns:
+    """Features whose rows are multiplied by a factor each."""
 
-    x: Any
-    factor: np.ndarray
-    dtype: np.dtype
+    def columns(low: int, high: int) -> np.ndarray:
+        return columns_of(x, low, high, dtype) * factor[:, None].astype(dtype)
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.x.shape
-
-    @property
-    def key(self) -> str:
-        return _files.digest(self.x if isinstance(self.x, np.ndarray) else self.x.key, self.factor, self.dtype.str)
-
-    def columns(self, low: int, high: int) -> np.ndarray:
-        values = columns_of(self.x, low, high, self.dtype)
-        return values * self.factor[:, None].astype(self.dtype)
+    given = x if isinstance(x, np.ndarray) else x.key
+    return MadeColumns(x.shape, dtype, (given, factor, dtype.str), columns)
 
 
 def along_ends(walk: Walk, table: np.ndarray, x: Any) -> dict[Metapath, Any]:
@@ -287,7 +276,7 @@ def along_ends(walk: Walk, table: np.ndarray, x: Any) -> dict[Metapath, Any]:
         if (left[:, r] == 0).all() or (right[r] == 0).all():
             continue
         scratch = engine.child(f"ends-{r}")
-        for path, hop in walk.hops(Weighted(x, right[r][source], dtype), engine=scratch):
+        for path, hop in walk.hops(weighted(x, right[r][source], dtype), engine=scratch):
             for rows in position_blocks(graph.num_nodes):
                 total[path][rows[0] : rows[-1] + 1] += left[target[rows], r][:, None].astype(dtype) * hop.rows(rows)
                 _native.release(total[path])
@@ -324,7 +313,7 @@ def label_hops_along(walk: Walk, table: np.ndarray | None, renormalize: bool) ->
     graph = walk.graph
     if not walk.paths:
         return
-    known = OneHot(graph.label, graph.num_labels)
+    known = one_hot(graph.label, graph.num_labels)
     own = {path: own_share([walk.operator(relation) for relation in path]) for path in walk.paths}
     if table is None:
         hops = walk.hops(known)
