@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-CACHE_LINE = 64
+CACHE_LINE = 64  # bytes fetched from memory at a time
 BLOCK_BYTES = 1 << 25  # bytes of a mapped array that are looked at before its pages are given back
 
 

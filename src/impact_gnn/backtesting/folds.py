@@ -30,6 +30,12 @@ class Window:
         ends = dict.fromkeys([graph.name_of(first), graph.name_of(last)])
         return cls(first, last, ("-" if graph.periods is None else " to ").join(ends))
 
+    @classmethod
+    def longest(cls, graph: TemporalGraph, most: int) -> Window:
+        """The last labelled periods of a view, `most` at most, half of the labels or more being older."""
+        times = np.unique(graph.time[graph.label >= 0])
+        return cls.of(graph, int(times[-graph.hideable(most)]), int(times[-1]))
+
     def __str__(self) -> str:
         return self.name or "-".join(dict.fromkeys(map(str, (self.first, self.last))))
 
@@ -89,12 +95,6 @@ def windows(graph: TemporalGraph, count: int) -> list[Window]:
             f"use longer periods or add labels."
         )
     return found[::-1]
-
-
-def longest_window(graph: TemporalGraph, most: int) -> Window:
-    """The last labelled periods of a view, `most` at most, half of the labels or more being older."""
-    times = np.unique(graph.time[graph.label >= 0])
-    return Window.of(graph, int(times[-graph.hideable(most)]), int(times[-1]))
 
 
 def truth_of(graph: TemporalGraph, window: Window) -> np.ndarray:

@@ -33,7 +33,6 @@ from impact_gnn.engines.edges import EdgeList, StoredCSR, checked_list, edges_fr
 from impact_gnn.engines.operator import Operator, row_blocks
 from impact_gnn.graph import Relation, TemporalGraph, Triple, saved
 from impact_gnn.graph.csr import CSR, earliest
-from impact_gnn.graph.parts import renumbering
 
 STORAGE = ("float16", "float32", "float64")
 OURS = ("edges", "operators", "hops", "graphs", "arrays", "children", _files.LOCK)
@@ -278,7 +277,7 @@ class FileEngine(Engine):
                 replace(part, features=None).take(keep), features=_files.open_array(path, sealed=True)
             )
         for number, (triple, relation) in enumerate(graph.relations.items()):
-            ends = [renumbering(kept[kind], graph.nodes[kind].num_nodes) for kind in (triple[0], triple[2])]
+            ends = [graph.nodes[kind].renumbered(kept[kind]) for kind in (triple[0], triple[2])]
             relations[triple] = _filtered(relation, t, ends, goal / str(number))
         return graph.with_parts(nodes, relations)
 

@@ -19,17 +19,7 @@ from impact_gnn.checks import InputError, listing
 from impact_gnn.encoding import Encoder
 from impact_gnn.graph import saved
 from impact_gnn.graph.csr import CSR, build_csr, earliest, merged
-from impact_gnn.graph.parts import (
-    HOMOGENEOUS,
-    Nodes,
-    Relation,
-    Triple,
-    checked_nodes,
-    checked_relation,
-    class_name,
-    classes,
-    renumbering,
-)
+from impact_gnn.graph.parts import HOMOGENEOUS, Nodes, Relation, Triple, class_name, classes
 from impact_gnn.graph.periods import Periods
 from impact_gnn.graph.summary import Summary
 
@@ -85,9 +75,9 @@ class TemporalGraph:
         periods: Periods | None = None,
     ) -> None:
         num_labels = None if num_labels is None else checks.class_count(num_labels)
-        nodes = {"node": checked_nodes("", {"x": x, "y": y, "time": time, "ids": ids}, num_labels)}
+        nodes = {"node": Nodes.checked("", {"x": x, "y": y, "time": time, "ids": ids}, num_labels)}
         given = {"edge_index": edge_index, "weight": edge_weight, "time": edge_time}
-        relations = {HOMOGENEOUS: checked_relation("edge_index", given, nodes, HOMOGENEOUS)}
+        relations = {HOMOGENEOUS: Relation.checked("edge_index", given, nodes, HOMOGENEOUS)}
         nodes["node"], count, label_names = classes(nodes["node"], num_labels, label_names)
         self._set(nodes, relations, "node", count, label_names, None, periods)
 
@@ -128,7 +118,7 @@ class TemporalGraph:
         if not isinstance(target, str) or target not in nodes:
             raise InputError(f"target={checks.shown(target)} is not a node type; choose one of {listing(list(nodes))}.")
         checked = {
-            kind: checked_nodes(kind, part, num_labels if kind == target else None) for kind, part in nodes.items()
+            kind: Nodes.checked(kind, part, num_labels if kind == target else None) for kind, part in nodes.items()
         }
         if checked[target].time is None:
             raise InputError(f"the target type {target!r} has no time; give nodes[{target!r}]['time'].")
@@ -143,7 +133,7 @@ class TemporalGraph:
             if not isinstance(given, Mapping):
                 pair = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
                 given = dict(zip(saved.EDGE_ARRAYS, pair, strict=False))
-            relations[triple] = checked_relation("-".join(triple), given, checked, triple)
+            relations[triple] = Relation.checked("-".join(triple), given, checked, triple)
         checked[target], count, label_names = classes(checked[target], num_labels, label_names)
         return cls.__new__(cls)._set(checked, relations, target, count, label_names, None, periods)
 
@@ -311,7 +301,7 @@ class TemporalGraph:
         nodes = {kind: part if (k := keep[kind]) is None else part.take(k) for kind, part in self.nodes.items()}
         relations = {}
         for triple, part in self.relations.items():
-            ends = [renumbering(keep[kind], self.nodes[kind].num_nodes) for kind in (triple[0], triple[2])]
+            ends = [self.nodes[kind].renumbered(keep[kind]) for kind in (triple[0], triple[2])]
             edge_index, place = part.upto(t, ends)
             rest = (None if values is None else values[place] for values in (part.weight, part.time))
             relations[triple] = Relation(edge_index, *rest)

@@ -58,13 +58,8 @@ class NetworkHead(Head):
     def __init__(self, name: str, shape: Shape, options: HeadOptions) -> None:
         kind = NETWORKS[name]
         self.name = name
-        options = replace(
-            options,
-            hidden=kind.hidden if options.hidden is None else options.hidden,
-            dropout=kind.dropout if options.dropout is None else options.dropout,
-            lr=kind.lr if options.lr is None else options.lr,
-        )
-        super().__init__(shape, options)
+        usual: Any = {name: getattr(kind, name) for name in ("hidden", "dropout", "lr")}
+        super().__init__(shape, replace(options, **{n: x for n, x in usual.items() if getattr(options, n) is None}))
         self.model: Module | None = None
         self.align: Module | None = None  # of the messages of a spatial network
 

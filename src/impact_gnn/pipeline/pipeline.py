@@ -279,13 +279,8 @@ class Pipeline:
             "torch": torch.__version__,
             "params": self.get_params() | {"cutoff": fitted.cutoff},
             "shape": encode(fitted.head.shape),
-            "scoring": encode(fitted.scoring),
-            "smoothing": encode(fitted.smoothing),
-            "cutoff": fitted.cutoff,
-            "t_max": fitted.t_max,
-            "rounds": fitted.rounds,
             "valid_score": None if math.isnan(fitted.valid_score) else fitted.valid_score,
-        }
+        } | {name: encode(getattr(fitted, name)) for name in ("scoring", "smoothing", "cutoff", "t_max", "rounds")}
         with _files.atomic_directory(Path(directory), may_replace=_is_saved) as temporary:
             kept = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
             safetensors.numpy.save_file(kept, temporary / WEIGHTS)
