@@ -131,12 +131,13 @@ class _Squashing:
         """The wanted paths with their messages; an even one is made from its odd one."""
         for relation in self.graph.relations:
             paths = [path for path in self.paths() if path[0] == relation]  # odd, and even if there is a way back
-            message = state[relation[0]]
-            for k, path in enumerate(paths):
-                if any(other in wanted for other in paths[k:]):
-                    message = self._step(path[-1], message)
-                    if path in wanted:
-                        yield path, message
+            while paths and paths[-1] not in wanted:
+                paths.pop()
+            message = None
+            for path in paths:
+                message = self._step(path[-1], state[relation[0]] if message is None else message)
+                if path in wanted:
+                    yield path, message
             del message
 
     def begin(self) -> dict[str, Any]:
