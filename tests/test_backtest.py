@@ -9,7 +9,7 @@ import impact_gnn as ig
 from impact_gnn.backtesting import PLAIN, Decision, Reason, Scores, Status, Unit, fold_of, windows
 from impact_gnn.backtesting.candidates import able, around, handful
 from impact_gnn.backtesting.ensemble import blend
-from impact_gnn.backtesting.folds import Window, lags_of, longest_window, truth_of
+from impact_gnn.backtesting.folds import Window, lags_of, truth_of
 from impact_gnn.backtesting.forecast import forecast
 from impact_gnn.backtesting.outcome import FoldCheck
 from impact_gnn.backtesting.verdict import Verdict
@@ -85,7 +85,7 @@ def test_windows_are_as_long_as_the_targets_time_where_the_past_allows(cutoff, l
     found = windows(graph, 2)
     assert [one.last - one.first + 1 for one in found] == [length] * len(found)
     assert found[-1].last == cutoff - 1
-    assert max(t for t in (longest_window(graph, 8).last,)) == cutoff - 1
+    assert max(t for t in (Window.longest(graph, 8).last,)) == cutoff - 1
 
 
 def test_half_of_the_labels_stay_older_than_the_newest_window():

@@ -13,13 +13,11 @@ from impact_gnn.checks import InputError
 from impact_gnn.data.tsbm import tsbm
 from impact_gnn.diagnostics import Diagnosis, Verdict, diagnose
 from impact_gnn.diagnostics import view as views
-from impact_gnn.diagnostics.cells import Cells
-from impact_gnn.diagnostics.feature_drift import feature_drift
+from impact_gnn.diagnostics.feature_drift import Cells, feature_drift
 from impact_gnn.diagnostics.feature_map import feature_map
 from impact_gnn.diagnostics.finding import CANNOT_TELL, judge, listed
 from impact_gnn.diagnostics.label_mix import label_mix
-from impact_gnn.diagnostics.models import MODELS, Layout, Share, fit_models
-from impact_gnn.diagnostics.pairs import PairCounts
+from impact_gnn.diagnostics.models import MODELS, Layout, PairCounts, Share, fit_models
 from impact_gnn.diagnostics.view import View
 from impact_gnn.graph import TemporalGraph
 

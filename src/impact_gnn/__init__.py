@@ -66,42 +66,34 @@ __all__ = [
     "weighting",
 ]
 
-_MODULES = ("alignment", "audit", "bounds", "connectivity", "engines", "nn", "transforms", "weighting")
 _HOMES = {
-    "Ensemble": "pipeline",
-    "InputError": "checks",
-    "Pipeline": "pipeline",
-    "TemporalGraph": "graph",
-    "advise": "backtesting",
-    "audit_leakage": "audit",
-    "backtest": "backtesting",
-    "diagnose": "diagnostics",
-    "run": "job",
-    "label_hops": "propagation.labels",
-    "metapath_hops": "propagation.metapaths",
-    "metapath_label_hops": "propagation.metapaths",
-    "metapaths": "propagation.metapaths",
-    "squash": "propagation.squashing",
-    "hetero_tsbm": "data.hetero_tsbm",
-    "propagate": "propagation.hops",
-    "from_networkx": "data.networkx",
-    "from_pyg": "data.pyg",
-    "from_tables": "data.tables",
-    "load": "data.files",
-    "load_ogb": "data.ogb",
-    "to_networkx": "data.networkx",
-    "to_pyg": "data.pyg",
-    "tsbm": "data.tsbm",
-    "tsbm_model": "data.tsbm",
-}
+    "audit": ("audit_leakage",),
+    "backtesting": ("advise", "backtest"),
+    "checks": ("InputError",),
+    "data.files": ("load",),
+    "data.hetero_tsbm": ("hetero_tsbm",),
+    "data.networkx": ("from_networkx", "to_networkx"),
+    "data.ogb": ("load_ogb",),
+    "data.pyg": ("from_pyg", "to_pyg"),
+    "data.tables": ("from_tables",),
+    "data.tsbm": ("tsbm", "tsbm_model"),
+    "diagnostics": ("diagnose",),
+    "graph": ("TemporalGraph",),
+    "job": ("run",),
+    "pipeline": ("Ensemble", "Pipeline"),
+    "propagation.hops": ("propagate",),
+    "propagation.labels": ("label_hops",),
+    "propagation.metapaths": ("metapath_hops", "metapath_label_hops", "metapaths"),
+    "propagation.squashing": ("squash",),
+}  # everything else in `__all__` is a module
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return importlib.import_module(f"{__name__}.{name}")
-    if name in _HOMES:
-        return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = next((home for home, names in _HOMES.items() if name in names), None)
+    module = importlib.import_module(f"{__name__}.{home or name}")
+    return module if home is None else getattr(module, name)
 
 
 def __dir__() -> list[str]:

@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-CACHE_LINE = 64
-BLOCK_BYTES = 1 << 25
-"""Bytes of a mapped array that are looked at before its pages are given back."""
+CACHE_LINE = 64  # bytes fetched from memory at a time
+BLOCK_BYTES = 1 << 25  # bytes of a mapped array that are looked at before its pages are given back
 
 
 def available() -> int:

@@ -15,9 +15,7 @@ from scipy import stats
 from impact_gnn.checks import InputError
 
 BLOCK = 1 << 20  # elements that are widened to float64 in one go
-CONSTANT = (
-    1e-7  # a column with at most this share of its largest magnitude as spread is constant: float32 knows no less
-)
+CONSTANT = 1e-7  # a column whose spread is at most this share of its largest magnitude: float32 knows no less
 MOST = 1e6  # times the spread that a value may lie off the mean: what networks add up of such stays finite
 
 

@@ -62,11 +62,11 @@ def _outer(
     if width <= NARROW:
         _narrow_outer(left, left_center, right, *segments(group, len(total)), right_center, total)
         return total
-    work = _Workspace(left)
+    room = _room(left)
     for g, rows in pieces(group, len(total)):
-        first = work.deviations(0, left, rows, left_center[g])
+        first = _deviations(left, rows, left_center[g], room[0])
         same = left is right and left_center is right_center
-        second = first if same else work.deviations(1, right, rows, right_center[g])
+        second = first if same else _deviations(right, rows, right_center[g], room[1])
         total[g] += first.T @ second
     return total
 
@@ -114,17 +114,16 @@ def transport(
     return scaled @ lib.swapaxes(scaled, -1, -2), (values, raised, basis, inner, gamma, frame, follows)
 
 
-class _Workspace:
+def _room(values: np.ndarray) -> np.ndarray:
     """Room for two blocks of rows, used again and again: fresh memory costs more than filling it."""
+    return np.empty((2, min(BLOCK, len(values)), values.shape[1]), values.dtype)
 
-    def __init__(self, values: np.ndarray) -> None:
-        self.room = np.empty((2, min(BLOCK, len(values)), values.shape[1]), values.dtype)
 
-    def deviations(self, slot: int, values: np.ndarray, rows: np.ndarray, center: np.ndarray) -> np.ndarray:
-        """values[rows] − center, in the slot."""
-        out = self.room[slot, : len(rows)]
-        _take(values, rows, center, out)
-        return out
+def _deviations(values: np.ndarray, rows: np.ndarray, center: np.ndarray, room: np.ndarray) -> np.ndarray:
+    """values[rows] − center, in the room given."""
+    out = room[: len(rows)]
+    _take(values, rows, center, out)
+    return out
 
 
 def _mapped(
@@ -135,11 +134,11 @@ def _mapped(
     if values.shape[1] <= NARROW:
         _narrow_map(values, group, np.ascontiguousarray(turned, np.float64), origin, goal, out)
         return out
-    work = _Workspace(values)
+    room = _room(values)
     turned = turned.astype(values.dtype, copy=False)
     for g, rows in pieces(group, len(maps)):
-        deviation = work.deviations(0, values, rows, origin[g])
-        _put(np.matmul(deviation, turned[g], out=work.room[1, : len(rows)]), rows, goal[g], out)
+        deviation = _deviations(values, rows, origin[g], room[0])
+        _put(np.matmul(deviation, turned[g], out=room[1, : len(rows)]), rows, goal[g], out)
     return out
 
 

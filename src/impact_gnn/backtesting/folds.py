@@ -30,6 +30,12 @@ class Window:
         ends = dict.fromkeys([graph.name_of(first), graph.name_of(last)])
         return cls(first, last, ("-" if graph.periods is None else " to ").join(ends))
 
+    @classmethod
+    def longest(cls, graph: TemporalGraph, most: int) -> Window:
+        """The last labelled periods of a view, `most` at most, half of the labels or more being older."""
+        times = np.unique(graph.time[graph.label >= 0])
+        return cls.of(graph, int(times[-graph.hideable(most)]), int(times[-1]))
+
     def __str__(self) -> str:
         return self.name or "-".join(dict.fromkeys(map(str, (self.first, self.last))))
 
@@ -58,11 +64,10 @@ def windows(graph: TemporalGraph, count: int) -> list[Window]:
         >>> [str(one) for one in windows(graph.masked(7), 3)], [str(one) for one in windows(graph.masked(6), 2)]
         (['4', '5', '6'], ['2-3', '4-5'])
     """
-    if graph.cutoff is None or graph.y is None:
-        raise InputError("a back-test needs a view that hides the labels to predict; pass graph.masked(cutoff).")
+    graph.hidden_from("a back-test needs")
     if count < 1:
         raise InputError(f"folds={count} must be at least 1.")
-    times, sizes = np.unique(graph.time[graph.y >= 0], return_counts=True)
+    times, sizes = np.unique(graph.time[graph.label >= 0], return_counts=True)
     length = graph.horizon()
 
     def window(end: int) -> Window | None:
@@ -92,30 +97,20 @@ def windows(graph: TemporalGraph, count: int) -> list[Window]:
     return found[::-1]
 
 
-def longest_window(graph: TemporalGraph, most: int) -> Window:
-    """The last labelled periods of a view, `most` at most, half of the labels or more being older."""
-    assert graph.y is not None
-    times = np.unique(graph.time[graph.y >= 0])
-    return Window.of(graph, int(times[-graph.hideable(most)]), int(times[-1]))
-
-
 def truth_of(graph: TemporalGraph, window: Window) -> np.ndarray:
     """The labels of a window, in the order of its fold's rows."""
-    assert graph.y is not None
-    return np.array(graph.y[_inside(graph, window)])
+    return np.array(graph.label[_inside(graph, window)])
 
 
 def learnable(graph: TemporalGraph, window: Window) -> np.ndarray:
     """Which of a window's labelled nodes are in classes that had enough examples before it."""
-    assert graph.y is not None
-    before = np.bincount(graph.y[(graph.y >= 0) & (graph.time < window.first)], minlength=graph.num_labels)
+    before = np.bincount(graph.label[(graph.label >= 0) & (graph.time < window.first)], minlength=graph.num_labels)
     return before[truth_of(graph, window)] >= LEAST_EXAMPLES
 
 
 def shares_before(graph: TemporalGraph, window: Window) -> np.ndarray:
     """Shares of the classes among the labels before a window."""
-    assert graph.y is not None
-    known = graph.y[(graph.y >= 0) & (graph.time < window.first)]
+    known = graph.label[(graph.label >= 0) & (graph.time < window.first)]
     return np.bincount(known, minlength=graph.num_labels) / len(known)
 
 
@@ -130,14 +125,12 @@ def lags_of(graph: TemporalGraph, window: Window) -> np.ndarray:
 
 
 def _inside(graph: TemporalGraph, window: Window) -> np.ndarray:
-    assert graph.y is not None
-    return np.flatnonzero((graph.time >= window.first) & (graph.time <= window.last) & (graph.y >= 0))
+    return np.flatnonzero((graph.time >= window.first) & (graph.time <= window.last) & (graph.label >= 0))
 
 
 def fold_of(graph: TemporalGraph, window: Window, engine: Engine | None = None) -> Fold:
     """The fold that predicts a window of a view; the graph as it was then is made by the engine."""
     then = (engine or Memory()).graph(graph, upto=window.last)
-    assert then.y is not None
     rows = _inside(then, window)
     past = then.masked(window.first)
-    return Fold(window, past.with_visible_classes(), rows, np.array(then.y[rows]), past.visible_classes())
+    return Fold(window, past.with_visible_classes(), rows, np.array(then.label[rows]), past.visible_classes())

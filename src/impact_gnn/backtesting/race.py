@@ -20,16 +20,7 @@ from impact_gnn._progress import Progress, watched
 from impact_gnn._store import Store
 from impact_gnn.backtesting.candidates import Advice, able, around, handful
 from impact_gnn.backtesting.ensemble import blend
-from impact_gnn.backtesting.folds import (
-    Fold,
-    Window,
-    fold_of,
-    lags_of,
-    longest_window,
-    shares_before,
-    truth_of,
-    windows,
-)
+from impact_gnn.backtesting.folds import Fold, Window, fold_of, lags_of, shares_before, truth_of, windows
 from impact_gnn.backtesting.outcome import PLAIN, Backtest, Lag, Status, Trial, unmeasured
 from impact_gnn.backtesting.scores import Scores, Unit
 from impact_gnn.backtesting.verdict import Verdict
@@ -312,7 +303,7 @@ class Race:
 
     def aging(self, candidate: Candidate) -> list[Lag]:
         """One model, trained on the older half of the labels at least, and how right it is 1, 2, ... periods later."""
-        window = longest_window(self.view, MOST_LAGS)
+        window = Window.longest(self.view, MOST_LAGS)
         unit, engine = Unit(candidate, f"{window}.aging"), self.engine.child("aging")
         if self.scores.get(unit) is None:
             self.attempt(unit, fold_of(self.view, window, engine), {}, engine)

@@ -155,7 +155,7 @@ class Verdict:
     def walk(self, piece: Piece, choice: Choice, k: int) -> Walked:
         said = self.mixed(choice, piece)
         weight = float(self.weights[k]) ** 2  # calibration ages faster than the order of candidates
-        return Walked(said, self.truth(piece), self.prior(piece.window), weight)
+        return Walked(said, self.truth(piece), shares_before(self.view, piece.window), weight)
 
     def of(self, choice: Choice) -> list[Walked]:
         """What the choice said; plain, where it is chosen, was not made by any window."""
@@ -201,9 +201,6 @@ class Verdict:
 
     def seen(self, candidate: Candidate, piece: Piece) -> np.ndarray:
         return self.scores.seen(candidate, str(piece.window))[piece.index]
-
-    def prior(self, window: Window) -> np.ndarray:
-        return shares_before(self.view, window)
 
 
 def left_out(walked: Sequence[Walked], metric: str) -> list[tuple[np.ndarray, Calibration]]:

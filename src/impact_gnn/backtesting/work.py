@@ -40,10 +40,9 @@ class Size:
     @classmethod
     def of(cls, inputs: Inputs) -> Size:
         graph = inputs.graph
-        assert inputs.view.y is not None
         own = [] if graph.x is None else [graph.x.shape[1]]
         widths = own + [_width(graph, path[0][0]) for path in inputs.paths()]
-        known = int((inputs.view.y >= 0).sum())
+        known = int((inputs.view.label >= 0).sum())
         edges = sum(relation.num_edges for relation in graph.relations.values())
         labels = len(inputs.paths(graph.target)) if graph.is_hetero else min(inputs.hops, 2)
         return cls(known, graph.num_nodes, edges, len(graph.times), graph.num_labels, sum(widths), len(widths), labels)

@@ -69,7 +69,9 @@ def shift(message: Array, time: Array, *, reference: int | None = None, num_slic
     goal = len(times) - 1 if reference is None else _position(times, reference)
     directions = _directions(values.shape[1], num_slices, seed)
     goal_rows = values[period == goal].astype(np.float64)
-    center, root, spread = goal_rows.mean(0), _root(_covariance(goal_rows)), goal_rows.var(0).sum()
+    center, spread = goal_rows.mean(0), goal_rows.var(0).sum()
+    eigenvalues, vectors = np.linalg.eigh(_covariance(goal_rows))
+    root = (vectors * np.sqrt(eigenvalues.clip(0))) @ vectors.T
     goal_lines = _sorted_projections(goal_rows, directions)
     mean, second, sliced = np.zeros((3, len(times)))
     for t in np.flatnonzero(np.arange(len(times)) != goal):
@@ -178,11 +180,6 @@ def _sorted_projections(values: np.ndarray, directions: np.ndarray) -> np.ndarra
 def _covariance(values: np.ndarray) -> np.ndarray:
     around = values - values.mean(0)
     return around.T @ around / len(values)
-
-
-def _root(covariance: np.ndarray) -> np.ndarray:
-    values, vectors = np.linalg.eigh(covariance)
-    return (vectors * np.sqrt(values.clip(0))) @ vectors.T
 
 
 def _sample(name: str, value: Array, ndim: int) -> np.ndarray:

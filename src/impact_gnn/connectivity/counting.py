@@ -50,10 +50,8 @@ def count_pairs(edge_index: Array, code: np.ndarray, num_states: int, num_times:
     if not _histogram(source, target, code, width, counts):  # asked again for the sentence that names the edge
         checks.edges("edge_index", edge_index, len(code), len(code))
     table = (counts[0] if parts == 1 else counts.sum(0, dtype=np.int64)).reshape(width, width)[:num_states]
-    return Pairs(
-        known=sparse.csr_array(_to_csr(table, 0, num_states), shape=(num_states, num_states)),
-        unknown=sparse.csr_array(_to_csr(table, num_states, width), shape=(num_states, num_times)),
-    )
+    known, unknown = (sparse.csr_array(part, dtype=np.int64) for part in np.split(table, [num_states], axis=1))
+    return Pairs(known, unknown)
 
 
 def _count_sparsely(source: np.ndarray, target: np.ndarray, code: np.ndarray, num_states: int, num_times: int) -> Pairs:
@@ -108,27 +106,6 @@ def _count_stretch(source, target, code, width, counts):  # type: ignore[no-unty
         for i in range(size):
             counts[keys[i]] += 1
     return outside
-
-
-@njit(cache=True)
-def _to_csr(table, first, last):  # type: ignore[no-untyped-def]
-    # Columns first .. last−1 of a table that is mostly zeros.
-    indptr = np.zeros(len(table) + 1, np.int64)
-    for i in range(len(table)):
-        filled = 0
-        for j in range(first, last):
-            filled += table[i, j] != 0
-        indptr[i + 1] = indptr[i] + filled
-    indices = np.empty(indptr[-1], np.int32)
-    data = np.empty(indptr[-1], np.int64)
-    at = 0
-    for i in range(len(table)):
-        for j in range(first, last):
-            if table[i, j] != 0:
-                indices[at] = j - first
-                data[at] = table[i, j]
-                at += 1
-    return data, indices, indptr
 
 
 def codes(label: np.ndarray, period: np.ndarray, *, num_labels: int, num_times: int, num_known: int) -> np.ndarray:

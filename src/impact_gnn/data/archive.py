@@ -36,7 +36,9 @@ def read_archive(path: Path) -> TemporalGraph:
         typed = any(name.endswith("_time") and name != "_time" for name in archive)
         several = typed and "time" not in archive and "edge_index" not in archive
         parts = (_several_types if several else _one_type)(str(path), archive)
-        parts["label_names"] = _label_names(str(path), archive)
+        if (names := archive.get("label_names")) is not None and names.ndim != 1:
+            raise InputError(f"{path}: label_names has shape {names.shape}; give one name per class.")
+        parts["label_names"] = None if names is None else names.tolist()
     return TemporalGraph.hetero(**parts) if several else TemporalGraph(**parts)
 
 
@@ -131,13 +133,6 @@ def _single(name: str, values: np.ndarray) -> Any:
     if values.size != 1:
         raise InputError(f"{name} has shape {values.shape}; give a single number.")
     return values.item()
-
-
-def _label_names(where: str, arrays: Arrays) -> list[Any] | None:
-    names = arrays.get("label_names")
-    if names is not None and names.ndim != 1:
-        raise InputError(f"{where}: label_names has shape {names.shape}; give one name per class.")
-    return None if names is None else names.tolist()
 
 
 def mapped(path: Path, name: str, *, small: int = SMALL) -> np.ndarray:

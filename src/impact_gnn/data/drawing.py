@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
 FEATURES = 1 << 22  # feature values drawn in one go
 NODES = 1 << 20  # labels and times widened in one go for the disk
-EDGES_PER_PIECE = (
-    1 << 16
-)  # expected, of the largest piece: small enough to share out and stream, large enough to be fast
+EDGES_PER_PIECE = 1 << 16  # expected, of the largest: small enough to share out and stream, large enough to be fast
 SHARED = 1 << 20  # edges from which threads are worth starting; small graphs are often drawn by many processes at once
 WEYL = np.uint64(0x9E3779B97F4A7C15)  # step of the random numbers' counter: odd, so that it visits all 64-bit values
 
@@ -163,8 +161,8 @@ def _share_out(work: np.ndarray, task: Callable[[int, int], None]) -> None:
 
 
 @njit(cache=True)
-def _scramble(state):  # type: ignore[no-untyped-def]
-    # The finishing step of the "splitmix" generator: a bijection of 64 bits that looks random.
+def scramble(state):  # type: ignore[no-untyped-def]
+    """The finishing step of the "splitmix" generator, of numbers or arrays: a bijection that looks random."""
     bits = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return bits ^ (bits >> np.uint64(31))
@@ -172,13 +170,13 @@ def _scramble(state):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def _first_state(seed, piece):  # type: ignore[no-untyped-def]
-    return _scramble(seed + _scramble(np.uint64(piece) + np.uint64(1)))
+    return scramble(seed + scramble(np.uint64(piece) + np.uint64(1)))
 
 
 @njit(cache=True)
 def _jump(state, scale):  # type: ignore[no-untyped-def]
     # Pairs passed over before the next edge; a float, because it may be larger than any integer.
-    uniform = np.float64(_scramble(state) >> np.uint64(11)) * 2.0**-53
+    uniform = np.float64(scramble(state) >> np.uint64(11)) * 2.0**-53
     return np.floor(np.log(1.0 - uniform) * scale)
 
 

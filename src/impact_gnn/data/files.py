@@ -12,7 +12,7 @@ from impact_gnn.data.archive import read_archive
 from impact_gnn.data.spec import TOML, Spec, guess, read_toml, write_toml
 from impact_gnn.data.tables import Period, Reading, build
 from impact_gnn.encoding import guess_kind
-from impact_gnn.graph import HOMOGENEOUS, TemporalGraph, saved
+from impact_gnn.graph import TemporalGraph, saved
 
 FEATURES = "features.npy"
 
@@ -117,12 +117,6 @@ def first_toml(path: str | Path) -> str:
 
 def _from_saved(path: Path, verify: bool) -> TemporalGraph:
     parts = saved.read(path, verify=verify)
-    common = {"num_labels": parts["num_labels"], "label_names": parts["label_names"], "periods": parts["periods"]}
-    if list(parts["edges"]) == [HOMOGENEOUS] and list(parts["nodes"]) == ["node"]:
-        edges = parts["edges"][HOMOGENEOUS]
-        about = {"edge_weight": edges.get("weight"), "edge_time": edges.get("time"), **common}
-        arrays = {name: value for name, value in parts["nodes"]["node"].items() if name != "num_nodes"}
-        graph = TemporalGraph(**{"time": None, **arrays}, edge_index=edges["edge_index"], **about)
-    else:
-        graph = TemporalGraph.hetero(nodes=parts["nodes"], edges=parts["edges"], target=parts["target"], **common)
-    return graph if parts["cutoff"] is None else graph.masked(parts["cutoff"])
+    cutoff = parts.pop("cutoff")
+    graph = TemporalGraph.hetero(**parts)
+    return graph if cutoff is None else graph.masked(cutoff)

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from impact_gnn.checks import InputError, distinct
 from impact_gnn.data.sources import usual_text
-from impact_gnn.data.values import is_whole, no_gaps
-from impact_gnn.encoding.kinds import is_text, texts
+from impact_gnn.data.values import no_gaps
+from impact_gnn.encoding.kinds import is_text, texts, whole
 from impact_gnn.encoding.moments import one_array
 from impact_gnn.graph.csr import index_type
 
@@ -32,7 +32,8 @@ class Ids:
         exact(column, name, table)
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
-        values = one_array(column.cast(pa.int64()) if is_whole(column) else texts(name, column))
+        numbered = whole(column)
+        values = one_array(texts(name, column) if numbered is None else numbered)
         made = cls(values)
         if not made.consecutive and pc.count_distinct(values).as_py() != len(values):
             distinct(f"column '{name}' of {table}", made.names)
@@ -48,11 +49,17 @@ class Ids:
         return characters(self.values) if self.is_text else np.asarray(self.values)
 
     @cached_property
+    def _range(self) -> tuple[int, int]:
+        """The smallest number, and how many there are from it to the largest."""
+        known = np.asarray(self.values)
+        return int(known.min()), int(known.max()) - int(known.min()) + 1
+
+    @cached_property
     def _positions(self) -> np.ndarray:
         """For every number from the smallest id to the largest, where it is."""
-        known = np.asarray(self.values)
-        out = np.full(int(known.max()) - int(known.min()) + 1, -1, index_type(len(known)))
-        out[known - known.min()] = np.arange(len(known), dtype=out.dtype)
+        low, span = self._range
+        out = np.full(span, -1, index_type(len(self.values)))
+        out[np.asarray(self.values) - low] = np.arange(len(self.values), dtype=out.dtype)
         return out
 
     @cached_property
@@ -65,26 +72,19 @@ class Ids:
 
     def find(self, column: pa.Array) -> np.ndarray:
         """Positions of the nodes that a column names, −1 for those that are not there."""
-        size = len(self.values)
-        kind = index_type(size)
-        if self.is_text:
+        size, kind = len(self.values), index_type(len(self.values))
+        low, span = (0, 0) if self.is_text else self._range
+        if self.is_text or span > 8 * size + 1024:
             position = pc.index_in(column, value_set=self.values)
             return pc.fill_null(position, -1).to_numpy(zero_copy_only=False).astype(kind, copy=False)
-        wanted, known = np.asarray(column), np.asarray(self.values)
-        low, span = int(known.min()), int(known.max()) - int(known.min()) + 1
-        if span <= 8 * size + 1024:  # a table of all numbers in between is quicker than searching
-            inside = not len(wanted) or (wanted.min() >= low and wanted.max() < low + span)
-            outside = None if inside else (wanted < low) | (wanted >= low + span)
-            place = wanted if low == 0 else wanted - low
-            place = place if outside is None else np.where(outside, 0, place)
-            found = place.astype(kind) if self.consecutive else self._positions[place]
-            if outside is not None:
-                found[outside] = -1
-            return found
-        order = np.argsort(known, kind="stable")
-        place = np.minimum(np.searchsorted(known, wanted, sorter=order), size - 1)
-        found = order[place].astype(kind)
-        found[known[found] != wanted] = -1
+        wanted = np.asarray(column)  # a table of all numbers in between is quicker than hashing
+        inside = not len(wanted) or (wanted.min() >= low and wanted.max() < low + span)
+        outside = None if inside else (wanted < low) | (wanted >= low + span)
+        place = wanted if low == 0 else wanted - low
+        place = place if outside is None else np.where(outside, 0, place)
+        found = place.astype(kind) if self.consecutive else self._positions[place]
+        if outside is not None:
+            found[outside] = -1
         return found
 
 

@@ -38,12 +38,9 @@ class Source:
     stream: Callable[[], Iterator[pa.RecordBatch]] | None = None
     size: int = 0  # bytes on disk
 
+    @functools.cached_property
     def table(self) -> pa.Table:
         """The table in memory."""
-        return self._table
-
-    @functools.cached_property
-    def _table(self) -> pa.Table:
         with guarded(Path(self.name)):
             table = self.whole()
             table.validate(full=self.stream is not None)  # of a frame that is in memory the types are enough
@@ -53,14 +50,14 @@ class Source:
     def head(self) -> pa.Table:
         """The first rows, by which roles are guessed."""
         if self.size < SMALL:
-            return usual_text(self.table().slice(0, ROWS))
+            return usual_text(self.table.slice(0, ROWS))
         return self._checked(pa.Table.from_batches([next(self.batches())]))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The table piece by piece; what was read whole to be looked at is let go."""
-        self.__dict__.pop("_table", None)
+        self.__dict__.pop("table", None)
         if self.stream is None:
-            yield from self.table().to_batches()
+            yield from self.table.to_batches()
             return
         with guarded(Path(self.name)):
             for number, batch in enumerate(self.stream()):
@@ -121,7 +118,8 @@ def from_frame(name: str, frame: Any, *, indexed: bool = False) -> Source:
         frame = {"source": frame[0], "target": frame[1]}  # an edge list of ids
     try:
         if isinstance(frame, Mapping):
-            table = pa.table({str(key): pa.array(_plain(value)) for key, value in frame.items()})
+            columns = {str(key): v if isinstance(v, pa.Array | np.ndarray) else list(v) for key, v in frame.items()}
+            table = pa.table({key: pa.array(values) for key, values in columns.items()})
         else:
             known = nw.from_native(frame)
             known = known.collect("pyarrow") if isinstance(known, nw.LazyFrame) else known
@@ -136,10 +134,6 @@ def from_frame(name: str, frame: Any, *, indexed: bool = False) -> Source:
     except Exception as error:  # a query that fails in its own engine
         raise InputError(f"{name} cannot be read ({one_line(error)}); mend the frame.") from None
     return Source(name, lambda: table)
-
-
-def _plain(values: Any) -> Any:
-    return values if isinstance(values, pa.Array | np.ndarray) else list(values)
 
 
 # -- files -------------------------------------------------------------------------------------------------
@@ -168,24 +162,18 @@ def file(path: Path) -> Source | None:
         parts = list(path.rglob("*.parquet")) if path.is_dir() else [path]
 
         def dataset() -> pa.dataset.Dataset:
-            found = pa.dataset.dataset(path, format="parquet", partitioning="hive")
+            hive = "hive" if path.is_dir() else None  # the name of a single file's folder is no column
+            found = pa.dataset.dataset(path, format="parquet", partitioning=hive)
             schemas = [part.physical_schema for part in found.get_fragments()]  # files may have columns of their own
             return found.replace_schema(pa.unify_schemas([found.schema, *schemas], promote_options="permissive"))
 
-        def whole() -> pa.Table:
-            if path.is_dir():
-                return dataset().to_table()
-            return pa.parquet.read_table(path, memory_map=True, partitioning=None)  # its folder's name is no column
-
         def stream() -> Iterator[pa.RecordBatch]:
-            # Reading ahead would hold much of the file.
-            if path.is_dir():
-                ahead = pa.dataset.ParquetFragmentScanOptions(pre_buffer=False)
-                options: Any = {"batch_readahead": 1, "fragment_readahead": 1, "fragment_scan_options": ahead}
-                return iter(dataset().to_batches(batch_size=ROWS, **options))
-            return pa.parquet.ParquetFile(path, pre_buffer=False).iter_batches(ROWS)
+            ahead = pa.dataset.ParquetFragmentScanOptions(pre_buffer=False)  # would hold much of the file
+            options: Any = {"batch_readahead": 1, "fragment_readahead": 1, "fragment_scan_options": ahead}
+            return iter(dataset().to_batches(batch_size=ROWS, **options))
 
-        return Source(path.name, whole, stream, sum(part.stat().st_size for part in parts))
+        size = sum(part.stat().st_size for part in parts)
+        return Source(path.name, lambda: dataset().to_table(), stream, size)
     return None
 
 

@@ -187,7 +187,7 @@ def _types_of(source: Source, column: str, nodes: Mapping[str, NodeTable], table
     found = []
     values = source.head.column(column).slice(0, 1000).drop_null()
     for kind, node in nodes.items():
-        ids = tables[kind].table().column(node.id) if node.id else None
+        ids = tables[kind].table.column(node.id) if node.id else None
         if ids is not None and ids.type == values.type and pc.all(pc.is_in(values, pc.unique(ids))).as_py():
             found.append(kind)
     return found
@@ -226,14 +226,10 @@ def _id_column(kind: str, names: list[str], table: pa.Table) -> str | None:
     text = [name for name in names[:1] if guess_kind(name, table.column(name))[0] == "ignore"]
     for name in ([named] if named else []) + ends + text:
         column = table.column(name)
-        if name == named or (not pa.types.is_floating(column.type) and _differs(column)):
+        comparable = not pa.types.is_floating(column.type) and not pa.types.is_nested(column.type)
+        if name == named or (comparable and pc.count_distinct(column, mode="all").as_py() == len(column)):
             return name
     return None
-
-
-def _differs(column: pa.ChunkedArray) -> bool:
-    hashable = not pa.types.is_nested(column.type)
-    return hashable and pc.count_distinct(column, mode="all").as_py() == len(column)
 
 
 def _only_date(table: pa.Table, names: list[str]) -> str | None:

@@ -22,7 +22,7 @@ from impact_gnn.data.sources import Source, from_frame, give_back, usual_text
 from impact_gnn.data.spec import EdgeTable, NodeTable, Spec, guess_edges, guess_nodes
 from impact_gnn.data.values import Period, dated_by, labels, like, number_column, times
 from impact_gnn.encoding import Columns, guess_kind
-from impact_gnn.graph import TemporalGraph, Triple
+from impact_gnn.graph import HOMOGENEOUS, TemporalGraph, Triple
 from impact_gnn.graph.csr import index_type
 from impact_gnn.graph.periods import Periods, choose
 
@@ -80,7 +80,9 @@ def from_tables(
         >>> g, g.ids.tolist(), g.masked("2021").y.tolist()
         (TemporalGraph(3 nodes, 2 edges, 2 features, 2 classes, times 2019..2021), ['a', 'b', 'c'], [0, 1, -1])
     """
-    several = isinstance(nodes, Mapping) and any(map(_is_table, nodes.values()))
+    several = isinstance(nodes, Mapping) and any(
+        isinstance(part, Mapping) or hasattr(part, "columns") for part in nodes.values()
+    )
     given_nodes = {f"nodes[{kind!r}]": (kind, part) for kind, part in nodes.items()} if several else {}
     given_nodes = given_nodes or {"nodes": ("node", nodes)}
     frames = {kind: from_frame(name, part, indexed=True) for name, (kind, part) in given_nodes.items()}
@@ -127,10 +129,6 @@ def from_tables(
     return reading.graph
 
 
-def _is_table(value: Any) -> bool:
-    return isinstance(value, Mapping) or hasattr(value, "columns")
-
-
 @dataclass(frozen=True)
 class Reading:
     """A graph, and in words what every column was taken for; print it."""
@@ -166,14 +164,15 @@ def build(
         links[triple] = _Edges.read(tables[edge.file], edge, ends, notes, spill and spill / f"edges-{len(links)}")
     rule = spec.period if period is None else period
     periods = _put_into_periods(spec, nodes, links, rule, cutoff, notes)
-    parts = {kind: part.arrays() for kind, part in nodes.items()}
-    common: dict[str, Any] = {"label_names": nodes[spec.target].label_names, "periods": periods}
-    if len(nodes) == 1 and len(links) == 1:
-        (part,), (link,) = parts.values(), links.values()
-        del part["num_nodes"]
-        return Reading(TemporalGraph(**part, **link.arrays("edge_"), **common), notes)
-    relations = {triple: link.arrays() for triple, link in links.items()}
-    return Reading(TemporalGraph.hetero(nodes=parts, edges=relations, target=spec.target, **common), notes)
+    alone = len(nodes) == 1 and len(links) == 1
+    graph = TemporalGraph.hetero(
+        nodes={"node" if alone else kind: part.arrays() for kind, part in nodes.items()},
+        edges={HOMOGENEOUS if alone else triple: link.arrays() for triple, link in links.items()},
+        target="node" if alone else spec.target,
+        label_names=nodes[spec.target].label_names,
+        periods=periods,
+    )
+    return Reading(graph, notes)
 
 
 # -- nodes -------------------------------------------------------------------------------------------------
@@ -197,7 +196,7 @@ class _Nodes:
         cls, source: Source, spec: NodeTable, features: np.ndarray | None, notes: list[str], spill: Path | None
     ) -> _Nodes:
         roles = [column for column in (spec.id, spec.time, spec.label) if column]
-        raw = source.table() if spill is None else _spilled(source, roles, spill)
+        raw = source.table if spill is None else _spilled(source, roles, spill)
         table = usual_text(raw)
         if table.num_rows == 0:
             raise InputError(f"{source.name} has no rows; give at least one node.")
@@ -284,17 +283,12 @@ class _Edges:
     def read(
         cls, source: Source, spec: EdgeTable, ends: tuple[_Nodes, _Nodes], notes: list[str], spill: Path | None
     ) -> _Edges:
-        said = [
-            f"{role} from '{getattr(spec, role)}'"
-            for role in ("source", "target", "weight", "time")
-            if getattr(spec, role)
-        ]
-        notes.append(f"{source.name}: {', '.join(said)}")
-        used = (spec.source, spec.target, spec.weight, spec.time)
-        if unused := [name for name in source.head.column_names if name not in used]:
+        roles = {role: column for role in ("source", "target", "weight", "time") if (column := getattr(spec, role))}
+        notes.append(f"{source.name}: " + ", ".join(f"{role} from '{column}'" for role, column in roles.items()))
+        if unused := [name for name in source.head.column_names if name not in roles.values()]:
             notes.append(f"  {', '.join(unused)}: left out, edges have no features")
         if spill is None:
-            made, dropped = cls._joined(source.table(), source.name, spec, ends)
+            made, dropped = cls._joined(source.table, source.name, spec, ends)
         else:
             made, dropped = cls._spilled(source, spec, ends, spill)
         if dropped:
@@ -361,9 +355,8 @@ class _Edges:
         joined = {name: _concatenated(kept, folder / f"{name}.npy") for name, kept in pieces.items()}
         return cls(source.name, joined["index"], joined["weight"], joined["time"]), dropped  # type: ignore[arg-type]
 
-    def arrays(self, prefix: str = "") -> dict[str, Any]:
-        given = {f"{prefix}weight": self.weight, f"{prefix}time": self.period}
-        return {"edge_index": self.index, **given}
+    def arrays(self) -> dict[str, Any]:
+        return {"edge_index": self.index, "weight": self.weight, "time": self.period}
 
 
 def _concatenated(pieces: list[np.ndarray], path: Path) -> np.ndarray | None:

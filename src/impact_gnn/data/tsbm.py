@@ -263,15 +263,15 @@ def write_tsbm(
     existing = next(parent for parent in directory.absolute().parents if parent.exists())
     _files.require_space(existing, nodes * (4 * width + 16) + 2 * total * item)
     with saved.writing(directory, target="node", num_labels=model.num_labels) as writer:
-        writer.nodes("node", nodes, {})
-        drawing.fill(writer.empty("node", "x", np.float32, (nodes, width)), draw.feature_chunks())
+        place = writer.nodes("node", nodes, {})
+        drawing.fill(_files.create_array(place / "x.npy", np.float32, (nodes, width)), draw.feature_chunks())
         # In 64 bits, as a graph holds them: opening the directory then copies nothing.
         for name, values, origin in (("y", draw.label, 0), ("time", draw.period, model.start)):
             cuts = range(0, nodes, drawing.NODES)
             parts = (values[low : low + drawing.NODES].astype(np.int64) + origin for low in cuts)
-            drawing.fill(writer.empty("node", name, np.int64, (nodes,)), parts)
-        writer.relation(HOMOGENEOUS, {})
-        edges = writer.empty(HOMOGENEOUS, "edge_index", draw.dtype, (2, total))
+            drawing.fill(_files.create_array(place / f"{name}.npy", np.int64, (nodes,)), parts)
+        place = writer.relation(HOMOGENEOUS, {})
+        edges = _files.create_array(place / "edge_index.npy", draw.dtype, (2, total))
         done = 0
         with open(str(edges.filename), "r+b") as file:
             for part in draw.edge_chunks(min(CHUNK, (cap - fixed) // (2 * item))):

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from impact_gnn.checks import InputError
-from impact_gnn.encoding.kinds import is_number, is_text
+from impact_gnn.encoding.kinds import is_number, is_text, whole
 from impact_gnn.encoding.moments import from_numbers, moments, one_array, unit_of
 from impact_gnn.graph.periods import UNITS, Periods
 
@@ -26,17 +26,6 @@ def no_gaps(column: pa.Array | pa.ChunkedArray, file: str, name: str, mend: str)
     if count:
         row = pc.index(missing, True).as_py() + 1
         raise InputError(f"column '{name}' of {file} is empty in {count} rows, first in row {row}; {mend}.")
-
-
-def is_whole(column: pa.ChunkedArray) -> bool:
-    """Whether a column is whole numbers, also such that became floats because of a gap elsewhere."""
-    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
-        return False
-    try:
-        column.cast(pa.int64())
-    except pa.ArrowInvalid:
-        return False
-    return True
 
 
 def number_column(column: pa.ChunkedArray, name: str, file: str) -> np.ndarray:
@@ -66,7 +55,8 @@ def labels(column: pa.ChunkedArray, name: str, file: str) -> tuple[np.ndarray, l
     if pa.types.is_floating(column.type):  # whole numbers become floats where some are missing
         column = column.cast(pa.float64())
         known = pc.if_else(pc.is_nan(column), None, column)
-        column = known.cast(pa.int64()) if is_whole(known) else known
+        numbered = whole(known)
+        column = known if numbered is None else numbered
     coded = one_array(column).dictionary_encode()
     values = coded.dictionary
     unknown = np.asarray(pc.is_null(values, nan_is_null=True))

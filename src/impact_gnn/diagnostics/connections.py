@@ -9,8 +9,7 @@ import numpy as np
 from impact_gnn.checks import InputError
 from impact_gnn.connectivity import relative_connectivity
 from impact_gnn.diagnostics.finding import CANNOT_TELL, DOUBTFUL, FAILS, HOLDS, Finding, Verdict, judge, listed
-from impact_gnn.diagnostics.models import Fits, Share
-from impact_gnn.diagnostics.pairs import GROUPS, PairCounts
+from impact_gnn.diagnostics.models import GROUPS, Fits, PairCounts, Share
 from impact_gnn.diagnostics.view import View
 
 # Up to the first left unexplained an assumption counts as right, from the second on as wrong.

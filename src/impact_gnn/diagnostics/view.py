@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from impact_gnn.checks import listing
+from impact_gnn.data.drawing import WEYL, scramble
 from impact_gnn.engines import Engine, Memory
 from impact_gnn.graph import TemporalGraph
 
@@ -30,8 +31,7 @@ class View:
     @property
     def label(self) -> np.ndarray:
         """Known labels of the target nodes, −1 elsewhere."""
-        assert self.masked.y is not None  # masked() refuses a graph without labels
-        return self.masked.y
+        return self.masked.label
 
     @property
     def num_features(self) -> int:
@@ -46,8 +46,7 @@ class View:
 
     @property
     def cutoff(self) -> int:
-        assert self.masked.cutoff is not None  # views are made by masked()
-        return self.masked.cutoff
+        return self.masked.hidden_from("a diagnosis needs")
 
     @property
     def known(self) -> np.ndarray:
@@ -57,8 +56,7 @@ class View:
     @classmethod
     def of(cls, masked: TemporalGraph, engine: Engine | None = None, *, seed: int = 0) -> View:
         """The view of a graph made by `masked(cutoff)`."""
-        masked = masked.encoded()
-        assert masked.cutoff is not None
+        masked, cutoff = masked.encoded(), masked.hidden_from("a diagnosis needs")
         kind, none = masked.target, np.zeros((2, 0), np.int64)
         used = {t: part for t, part in masked.relations.items() if t[0] == t[2] == kind and part.num_edges}
         if not used:
@@ -90,7 +88,7 @@ class View:
         if share < 1:
             notes.append(f"Connections were counted at a random {share:.2%} of the nodes.")
         kept = [block[:, (block[0] != block[1]) & chosen[block[1]]] for block in _blocks(own.edge_index)]
-        return cls(masked, own.masked(masked.cutoff), np.concatenate(kept, axis=1), tuple(notes))
+        return cls(masked, own.masked(cutoff), np.concatenate(kept, axis=1), tuple(notes))
 
 
 def _blocks(edge_index: np.ndarray) -> Iterator[np.ndarray]:
@@ -109,14 +107,8 @@ def _has_reverses(edge_index: np.ndarray) -> bool:
 
 
 def _hashed(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """A number for every ordered pair: the finishing steps of splitmix64, twice."""
-    value = first.astype(np.uint64)
-    for part in (np.uint64(0), second.astype(np.uint64)):
-        value = (value ^ part) + np.uint64(0x9E3779B97F4A7C15)
-        value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        value ^= value >> np.uint64(31)
-    return value
+    """A number for every ordered pair."""
+    return scramble((scramble(first.astype(np.uint64) + WEYL) ^ second.astype(np.uint64)) + WEYL)
 
 
 def some(rows: np.ndarray | int, most: int, rng: np.random.Generator) -> np.ndarray:

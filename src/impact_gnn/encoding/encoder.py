@@ -171,12 +171,8 @@ class Category(Part):
 
             hasher = FeatureHasher(BUCKETS, input_type="string", dtype=np.float32)
             return hasher.transform([[value] for value in distinct]).toarray()[code]
-        place = {value: k for k, value in enumerate(self.values)}
-        rows = np.zeros((len(distinct), len(self.values)), np.float32)
-        for k, value in enumerate(distinct):
-            if value in place:
-                rows[k, place[value]] = 1
-        return rows[code]
+        rows = np.array(distinct, object)[:, None] == np.array(self.values, object)
+        return rows.astype(np.float32)[code]
 
 
 @dataclass(frozen=True, eq=False)

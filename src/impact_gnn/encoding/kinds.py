@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from impact_gnn.checks import InputError
-from impact_gnn.encoding.moments import moments, one_array, parses
+from impact_gnn.encoding.moments import is_text, moments, one_array
 
 KINDS = ("number", "category", "text", "date", "vector", "ignore")
 """A number (or truth value), one of a few values, words, a date, a list of numbers (an embedding), nothing."""
@@ -51,7 +51,7 @@ def guess_kind(name: str, column: Column) -> tuple[str, str]:
     seen = column.slice(0, LOOK).drop_null()
     if len(seen) == 0:
         return "category", ""
-    if parses(seen):
+    if moments(seen) is not None:
         return "date", ""
     if pc.mean(pc.count_substring_regex(seen, r"\S+")).as_py() >= WORDS:
         return "text", ""
@@ -67,11 +67,6 @@ def _distinct(column: Column) -> float:
 def is_number(kind: pa.DataType) -> bool:
     """Whole, broken or decimal."""
     return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-
-
-def is_text(kind: pa.DataType) -> bool:
-    """Any of Arrow's kinds of text."""
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
 
 
 def is_list(kind: pa.DataType) -> bool:
@@ -113,8 +108,8 @@ def texts(name: str, column: Column) -> pa.Array:
         column = column.cast(pa.timestamp("us", getattr(kind, "tz", None)), safe=False)
         whole_days = pc.all(pc.equal(pc.floor_temporal(column, unit="day"), column)).as_py() is not False
         column = column.cast(pa.date32()) if whole_days else column
-    if pa.types.is_floating(kind) and (whole := _whole(column)) is not None:
-        column = whole
+    if pa.types.is_floating(kind) and (numbered := whole(column)) is not None:
+        column = numbered
     try:
         column = column.cast(pa.large_string())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -138,7 +133,10 @@ def value_name(text: str) -> str:
     return text
 
 
-def _whole(column: Column) -> Column | None:
+def whole(column: Column) -> Column | None:
+    """Whole numbers as int64, also such that became floats because of a gap elsewhere; None for other columns."""
+    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+        return None
     try:
         return pc.cast(column, pa.int64())
     except pa.ArrowInvalid:

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 STAMP = pa.timestamp("us")
-FIRST, LAST = np.datetime64("1000-01-01", "us"), np.datetime64("3000-01-01", "us")
 MONTH, QUARTER = r"^\d{4}-\d{2}$", r"^\d{4}-?[Qq][1-4]$"
 SCALES = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
 SINCE, UNTIL = 10**8, 10**10  # seconds since 1970 that are taken for such: 1973 to 2286
@@ -21,6 +20,11 @@ def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
         return column
     one = column.combine_chunks()
     return one if isinstance(one, pa.Array) else pa.concat_arrays(one.chunks)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Any of Arrow's kinds of text."""
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
 
 
 def moments(column: pa.Array | pa.ChunkedArray) -> np.ndarray | None:
@@ -40,7 +44,7 @@ def moments(column: pa.Array | pa.ChunkedArray) -> np.ndarray | None:
             column = column.cast(pa.timestamp("us", kind.tz), safe=False).cast(STAMP)
         elif pa.types.is_date(kind):
             column = column.cast(STAMP)
-        elif pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        elif is_text(kind):
             column = _from_text(column.cast(pa.string()))
         else:
             return None
@@ -48,11 +52,6 @@ def moments(column: pa.Array | pa.ChunkedArray) -> np.ndarray | None:
         return None
     out = column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else column.to_numpy()
     return out.astype("M8[us]")
-
-
-def parses(column: pa.Array | pa.ChunkedArray) -> bool:
-    """Whether text is dates all over."""
-    return moments(column) is not None
 
 
 def _from_text(column: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -23,8 +23,7 @@ from impact_gnn.engines.operator import FLOATS, Operator
 from impact_gnn.graph import TemporalGraph, Triple
 from impact_gnn.graph.csr import CSR
 
-FEW = 0.5
-"""Share of the nodes below which the last hop is computed for the rows asked for instead of for all."""
+FEW = 0.5  # share of the nodes below which the last hop is computed for the rows asked for instead of for all
 
 BLOCK = 1 << 16
 """Rows that are looked at together where a whole hop is gone through; the same on all engines, so sums agree."""
@@ -153,24 +152,21 @@ def position_blocks(num_rows: int) -> Iterator[np.ndarray]:
         yield np.arange(begin, min(begin + BLOCK, num_rows))
 
 
-@runtime_checkable
-class Columns(Protocol):
-    """Features [N, f] that are made column by column, such as the one-hot matrix of labels; `key` tells them apart."""
+@dataclass(frozen=True, eq=False)
+class MadeColumns:
+    """Features [N, f] that are made column by column of what `given` holds, such as the one-hot matrix of labels."""
+
+    shape: tuple[int, int]
+    dtype: np.dtype
+    given: tuple[Any, ...]
+    columns: Callable[[int, int], np.ndarray]  # columns low .. high−1 in memory, rows contiguous
 
     @property
-    def shape(self) -> tuple[int, int]: ...
-
-    @property
-    def dtype(self) -> np.dtype: ...
-
-    @property
-    def key(self) -> str: ...
-
-    def columns(self, low: int, high: int) -> np.ndarray:
-        """Columns low .. high−1 in memory, rows contiguous."""
+    def key(self) -> str:
+        return _files.digest(*self.given)
 
 
-Features: TypeAlias = "np.ndarray | SlicedHop | Columns"
+Features: TypeAlias = "np.ndarray | SlicedHop | MadeColumns"
 
 
 def columns_of(x: Any, low: int, high: int, dtype: Any) -> np.ndarray:
@@ -200,13 +196,19 @@ def checked_features(x: Any) -> Any:
         return x
     if isinstance(x, MadeHop):
         return np.asarray(x)
-    if not isinstance(x, Columns):
+    if not isinstance(x, SlicedHop | MadeColumns):
         raise InputError(f"x is a {type(x).__name__}; give an array [N, f].")
     return x
 
 
 class Engine(ABC):
     """Where hops are computed and kept. Final implementations: `Memory`, `Disk`, `Dask`."""
+
+    threads: int | None
+
+    def __post_init__(self) -> None:
+        if self.threads is not None and (not isinstance(self.threads, int) or self.threads < 1):
+            raise InputError(f"threads={self.threads!r} must be a whole number of at least 1, or None for all cores.")
 
     # -- what differs --------------------------------------------------------------------------------------
 
@@ -292,14 +294,10 @@ class Engine(ABC):
         return [as_hop(np.asarray(np.asarray(hop), np.float32)) for hop in hops]
 
 
-def check_threads(threads: int | None) -> None:
-    """Refuses a number of threads that is no number of threads."""
-    if threads is not None and (not isinstance(threads, int) or threads < 1):
-        raise InputError(f"threads={threads!r} must be a whole number of at least 1, or None for all cores.")
-
-
-def check_chain(operators: Sequence[Operator], num_rows: int) -> None:
-    """Refuses operations of which one takes other nodes than come out of the one before."""
+def checked_start(operators: Sequence[Operator], x: Any) -> Any:
+    """`x` as `checked_features`; refuses operations of which one takes other nodes than come out of the one before."""
+    x = checked_features(x)
+    num_rows = x.shape[0]
     for step, each in enumerate(operators):
         if each.csr.num_sources != num_rows:
             raise InputError(
@@ -307,6 +305,7 @@ def check_chain(operators: Sequence[Operator], num_rows: int) -> None:
                 f"before; order the relations so that each begins where the last one ends."
             )
         num_rows = each.csr.num_targets
+    return x
 
 
 def time_table(graph: TemporalGraph, weighting: str | np.ndarray, source: str | None = None) -> np.ndarray:

@@ -21,32 +21,7 @@ KINDS = ("auto", "memory", "disk", "dask")
 EDGES_PER_SECOND = 4e7
 """Edges times 64 columns that a core's propagation moves in a second, roughly; files take twice as long."""
 
-SHARE = 0.7
-"""Of the memory that is free, what a job may be planned with."""
-
-
-@dataclass(frozen=True)
-class Needs:
-    """What one candidate's inputs take: bytes in memory, bytes in files, and very roughly seconds."""
-
-    memory: int
-    disk: int
-    seconds: float
-
-    @classmethod
-    def of(cls, graph: TemporalGraph, hops: int) -> Needs:
-        """Held against a run on 2 M nodes and 40 M edges: hops are held as made, scaled and trained on, edges twice."""
-        rows = sum(part.num_nodes for part in graph.nodes.values())
-        width = max((part.x.shape[1] for part in graph.nodes.values() if part.x is not None), default=0)
-        edges = 2 * sum(part.num_edges for part in graph.relations.values())
-        hop = 4 * rows * width
-        labels = 8 * graph.num_nodes * graph.num_labels
-        inputs = hop * (3 * hops + 4) + labels * min(hops, 2)
-        return cls(
-            memory=inputs + 40 * edges + 40 * rows,
-            disk=hop * (hops + 1) + labels * min(hops, 2) + 20 * edges + 20 * rows,
-            seconds=hops * edges * max(width, 16) / 64 / EDGES_PER_SECOND,
-        )
+SHARE = 0.7  # of the memory that is free, what a job may be planned with
 
 
 @dataclass(frozen=True)
@@ -80,23 +55,23 @@ def choose(
     checks.choice("engine", kind, KINDS)
     if scheduler is not None and kind != "dask":
         raise InputError(f"a scheduler is of use with engine 'dask' only, not with {kind!r}; leave it out.")
-    needs, free = Needs.of(graph, hops), free_memory()
+    (in_memory, in_files, seconds), free = _needs(graph, hops), free_memory()
     cap = int(SHARE * free) if memory is None else _files.byte_size(memory)
     size = _files.readable_size
-    about = f"about {size(needs.memory)} of memory"
-    if kind == "memory" or (kind == "auto" and needs.memory <= cap):
-        if needs.memory > free:
+    about = f"about {size(in_memory)} of memory"
+    if kind == "memory" or (kind == "auto" and in_memory <= cap):
+        if in_memory > free:
             raise InputError(
                 f"engine 'memory' needs {about}, but {size(free)} are free; use --engine disk, or fewer features."
             )
-        return Choice(Memory(), f"engine memory: {about} of {size(free)} free, {_duration(needs.seconds)} per pass")
+        return Choice(Memory(), f"engine memory: {about} of {size(free)} free, {_duration(seconds)} per pass")
     if scratch is None:
         scratch = tempfile.mkdtemp(prefix="impact-gnn-")
         atexit.register(_files.remove, Path(scratch))
     place = Path(scratch)
     place.mkdir(parents=True, exist_ok=True)
-    _files.require_space(place, needs.disk)
-    took = f"in memory {size(needs.memory)}; in files {size(needs.disk)}, {_duration(2 * needs.seconds)} per pass"
+    _files.require_space(place, in_files)
+    took = f"in memory {size(in_memory)}; in files {size(in_files)}, {_duration(2 * seconds)} per pass"
     if kind == "dask":
         if scheduler is None:
             raise InputError("engine 'dask' needs --scheduler HOST:PORT of a running dask scheduler; give it.")
@@ -104,6 +79,20 @@ def choose(
         engine = Dask(connected(address, patience=20), place, "2GB" if memory is None else memory)
         return Choice(engine, f"engine dask at {address}: {took}")
     return Choice(Disk(place, cap), f"engine disk, cap {size(cap)}: {took}")
+
+
+def _needs(graph: TemporalGraph, hops: int) -> tuple[int, int, float]:
+    """What one candidate's inputs take: bytes in memory, bytes in files, and very roughly seconds.
+
+    Held against a run on 2 M nodes and 40 M edges: hops are held as made, scaled and trained on, edges twice.
+    """
+    rows = sum(part.num_nodes for part in graph.nodes.values())
+    width = max((part.x.shape[1] for part in graph.nodes.values() if part.x is not None), default=0)
+    edges = 2 * sum(part.num_edges for part in graph.relations.values())
+    hop, labels = 4 * rows * width, 8 * graph.num_nodes * graph.num_labels * min(hops, 2)
+    in_memory = hop * (3 * hops + 4) + labels + 40 * edges + 40 * rows
+    in_files = hop * (hops + 1) + labels + 20 * edges + 20 * rows
+    return in_memory, in_files, hops * edges * max(width, 16) / 64 / EDGES_PER_SECOND
 
 
 def _duration(seconds: float) -> str:

@@ -29,11 +29,8 @@ from impact_gnn.engines.operator import Operator
 SLICES_PER_THREAD = 2
 """At least so many slices for every thread of the cluster, where there are enough columns: they end together."""
 
-RETRIES = 3
-"""How often a task that failed is done again."""
-
-CHECK = 2.0
-"""Seconds between two looks at whether there still are workers."""
+RETRIES = 3  # how often a task that failed is done again
+CHECK = 2.0  # seconds between two looks at whether there still are workers
 
 
 @dataclass(frozen=True, eq=False)

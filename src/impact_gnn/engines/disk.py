@@ -28,22 +28,11 @@ import numpy as np
 from impact_gnn import _files, _native, checks
 from impact_gnn._progress import Counter, Progress, watched
 from impact_gnn.checks import InputError, listing
-from impact_gnn.engines.base import (
-    FEW,
-    Engine,
-    Features,
-    SlicedHop,
-    check_chain,
-    check_threads,
-    checked_features,
-    columns_of,
-    selected_hop,
-)
+from impact_gnn.engines.base import FEW, Engine, Features, SlicedHop, checked_start, columns_of, selected_hop
 from impact_gnn.engines.edges import EdgeList, StoredCSR, checked_list, edges_from_tables, sort_edges
 from impact_gnn.engines.operator import Operator, row_blocks
 from impact_gnn.graph import Relation, TemporalGraph, Triple, saved
 from impact_gnn.graph.csr import CSR, earliest
-from impact_gnn.graph.parts import renumbering
 
 STORAGE = ("float16", "float32", "float64")
 OURS = ("edges", "operators", "hops", "graphs", "arrays", "children", _files.LOCK)
@@ -51,8 +40,7 @@ OURS = ("edges", "operators", "hops", "graphs", "arrays", "children", _files.LOC
 VECTOR = 16
 """Slices are a multiple of so many columns where memory allows: the kernel's registers, a cache line of float32."""
 
-ROWS_EDGES = 1 << 23
-"""Edges into single rows that are taken together."""
+ROWS_EDGES = 1 << 23  # edges into single rows that are taken together
 
 
 class FileEngine(Engine):
@@ -60,14 +48,13 @@ class FileEngine(Engine):
 
     memory: str | int
     storage: str | None
-    threads: int | None
     progress: bool | Progress
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _files.byte_size(self.memory)
         if self.storage is not None:
             checks.choice("storage", self.storage, STORAGE)
-        check_threads(self.threads)
 
     # -- the verbs -----------------------------------------------------------------------------------------
 
@@ -98,8 +85,7 @@ class FileEngine(Engine):
     def hops(
         self, operators: Sequence[Operator], x: Features, *, rows: np.ndarray | None = None, dtype: Any = None
     ) -> list[Any]:
-        x = checked_features(x)
-        check_chain(operators, x.shape[0])
+        x = checked_start(operators, x)
         if not operators:
             return []
         if rows is not None and len(rows) >= FEW * operators[-1].csr.num_targets:
@@ -291,7 +277,7 @@ class FileEngine(Engine):
                 replace(part, features=None).take(keep), features=_files.open_array(path, sealed=True)
             )
         for number, (triple, relation) in enumerate(graph.relations.items()):
-            ends = [renumbering(kept[kind], graph.nodes[kind].num_nodes) for kind in (triple[0], triple[2])]
+            ends = [graph.nodes[kind].renumbered(kept[kind]) for kind in (triple[0], triple[2])]
             relations[triple] = _filtered(relation, t, ends, goal / str(number))
         return graph.with_parts(nodes, relations)
 

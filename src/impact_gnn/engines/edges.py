@@ -21,14 +21,9 @@ from impact_gnn._native import plain_view
 from impact_gnn.checks import InputError, listing
 from impact_gnn.graph.csr import CSR, build_csr, index_type, merged
 
-BINS = 16
-"""Targets fall into at most 2^16 bins; the edges of one bin are always held in memory."""
-
-PIECE = 1 << 20
-"""Edges that one thread looks at in one go."""
-
-WINDOW = 16
-"""Pieces that are looked at before pages of a mapped edge list are given back."""
+BINS = 16  # targets fall into at most 2^16 bins; the edges of one bin are always held in memory
+PIECE = 1 << 20  # edges that one thread looks at in one go
+WINDOW = 16  # pieces that are looked at before pages of a mapped edge list are given back
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,8 +21,7 @@ from numba import njit
 
 from impact_gnn.engines.vectors import add, keep, multiply_add, pointer, prefetch, store, widened, zeros
 
-TILE = 256
-"""Edges of a row handled together; also the longest sum in float32."""
+TILE = 256  # edges of a row handled together; also the longest sum in float32
 
 PLAIN, LOOK_UP, KNOWN = 0, 1, 2
 """What the edges of a tile count: one each; to be looked up; in `factors`, looked up before."""

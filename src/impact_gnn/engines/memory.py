@@ -8,16 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from impact_gnn.engines.base import (
-    FEW,
-    Engine,
-    Features,
-    as_hop,
-    check_chain,
-    check_threads,
-    checked_features,
-    columns_of,
-)
+from impact_gnn.engines.base import FEW, Engine, Features, as_hop, checked_start, columns_of
 from impact_gnn.engines.operator import Operator
 from impact_gnn.graph import TemporalGraph, Triple
 from impact_gnn.graph.csr import CSR
@@ -35,17 +26,13 @@ class Memory(Engine):
 
     threads: int | None = None
 
-    def __post_init__(self) -> None:
-        check_threads(self.threads)
-
     def csr(self, graph: TemporalGraph, relation: Triple) -> CSR:
         return graph.csr(relation)
 
     def hops(
         self, operators: Sequence[Operator], x: Features, *, rows: np.ndarray | None = None, dtype: Any = None
     ) -> list[Any]:
-        x = checked_features(x)
-        check_chain(operators, x.shape[0])
+        x = checked_start(operators, x)
         values = columns_of(x, 0, x.shape[1], dtype or x.dtype)
         hops: list[Any] = []
         for step, operator in enumerate(operators):

@@ -27,8 +27,7 @@ NORMS = ("mean", "sym", "sum")
 TASK = 1 << 23
 """Numbers read by one task: short enough to share the work evenly, long enough for its start not to count."""
 
-SLICE = 64
-"""Columns per task of a row so heavy that its columns are shared among threads."""
+SLICE = 64  # columns per task of a row so heavy that its columns are shared among threads
 
 FLOATS = (np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64))
 

@@ -18,8 +18,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, models, register_model
 
-CACHE_LINE = 64
-"""Bytes fetched from memory at a time."""
+from impact_gnn._native import CACHE_LINE
 
 _INT32 = ir.IntType(32)
 

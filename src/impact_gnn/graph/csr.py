@@ -17,14 +17,9 @@ from impact_gnn import _native, checks
 from impact_gnn._native import plain_view
 from impact_gnn.checks import InputError
 
-BUCKET_BITS = 9
-"""At most about 2^9 buckets: enough to make them small, few enough to write to all of them at once."""
-
-BUCKET_EDGES = 14
-"""A bucket is worth its while from about 2^14 edges."""
-
-PIECE = 1 << 20
-"""Edges that one task reads."""
+BUCKET_BITS = 9  # at most about 2^9 buckets: enough to make them small, few enough to write to all of them at once
+BUCKET_EDGES = 14  # a bucket is worth its while from about 2^14 edges
+PIECE = 1 << 20  # edges that one task reads
 
 
 @dataclass(frozen=True, eq=False)

@@ -41,6 +41,46 @@ class Nodes:
     def __post_init__(self) -> None:
         _show_read_only(self, "features", "y", "time", "ids")
 
+    @classmethod
+    def checked(cls, kind: str, given: Mapping[str, Any], num_labels: int | None) -> Nodes:
+        """The nodes of a type (nameless in a homogeneous graph) from what a user gave."""
+        where = f"{kind}." if kind else ""
+        if not isinstance(given, Mapping):
+            raise InputError(
+                f"nodes[{kind!r}] is a {type(given).__name__}; give a mapping with x, y, time or num_nodes."
+            )
+        unknown = [name for name in given if name not in NODE_FIELDS]
+        if unknown:
+            raise InputError(f"nodes[{kind!r}] has unknown entries {listing(unknown)}; use {listing(NODE_FIELDS)}.")
+        count = given.get("num_nodes")
+        if count is None:
+            sized = next((name for name in ("time", "x", "y") if given.get(name) is not None), None)
+            if sized is None:
+                missing = f"nodes[{kind!r}] has no size; give num_nodes, x or time." if kind else TIME_MISSING
+                raise InputError(missing)
+            shape = checks.array(f"{where}{sized}", given[sized]).shape if sized != "x" else np.shape(given[sized])
+            if not shape:
+                raise InputError(f"{where}{sized} is a single value; give one entry per node.")
+            count = shape[0]
+        count = checks.whole_number(f"{where}num_nodes", count)
+        if count <= 0:
+            raise InputError(f"the graph has no nodes{f' of type {kind!r}' if kind else ''}; give at least one.")
+        x, y, time, ids = (given.get(name) for name in ("x", "y", "time", "ids"))
+        if time is None and not kind:
+            raise InputError(TIME_MISSING)
+        if ids is not None:
+            ids = checks.ids(f"{where}ids", ids)
+            if ids.shape != (count,):
+                raise InputError(f"{where}ids has shape {ids.shape} for {count} nodes; give one id per node.")
+            checks.distinct(f"{where}ids", ids)
+        return cls(
+            count,
+            x if x is None or isinstance(x, Columns) else checks.features(f"{where}x", x, count),
+            None if y is None else checks.labels(f"{where}y", y, count, num_labels),
+            None if time is None else checks.node_times(f"{where}time", time, count),
+            ids,
+        )
+
     @property
     def x(self) -> np.ndarray | None:
         """Features as numbers; raw columns are encoded by what is known before the cutoff of the view."""
@@ -89,6 +129,14 @@ class Nodes:
         ids = keep if self.ids is None else self.ids[keep]
         return Nodes(len(keep), features, ids=ids, ready=self.ready, **parts)
 
+    def renumbered(self, keep: np.ndarray | None) -> np.ndarray | None:
+        """For every node its position among those at `keep`, −1 where it is not kept; None where all are."""
+        if keep is None:
+            return None
+        number = np.full(self.num_nodes, -1, index_type(self.num_nodes))
+        number[keep] = np.arange(len(keep), dtype=number.dtype)
+        return number
+
     def masked(self, cutoff: int) -> Nodes:
         """The same without labels at or after the cutoff, columns to be encoded by what is older."""
         if self.time is None:
@@ -113,6 +161,22 @@ class Relation:
     def __post_init__(self) -> None:
         _show_read_only(self, *saved.EDGE_ARRAYS)
 
+    @classmethod
+    def checked(cls, name: str, given: Mapping[str, Any], nodes: Mapping[str, Nodes], triple: Triple) -> Relation:
+        """A relation from what a user gave."""
+        unknown = [entry for entry in given if entry not in saved.EDGE_ARRAYS]
+        if unknown:
+            raise InputError(
+                f"edges of {name} have unknown entries {listing(unknown)}; use {listing(saved.EDGE_ARRAYS)}."
+            )
+        edge_index, weight, time = (given.get(entry) for entry in saved.EDGE_ARRAYS)
+        edges = checks.edges(name, edge_index, nodes[triple[0]].num_nodes, nodes[triple[2]].num_nodes)
+        if weight is not None:
+            weight = checks.edge_weights(f"weight of {name}", weight, edges.shape[1])
+        if time is not None:
+            time = checks.edge_times(f"time of {name}", time, edges.shape[1])
+        return cls(edges, weight, time)
+
     @property
     def num_edges(self) -> int:
         return self.edge_index.shape[1]
@@ -127,58 +191,6 @@ class Relation:
             there &= self.time[part] <= t
         place = np.flatnonzero(there)
         return np.stack([ends[0][place], ends[1][place]]), place
-
-
-def checked_nodes(kind: str, given: Mapping[str, Any], num_labels: int | None) -> Nodes:
-    """The nodes of a type (nameless in a homogeneous graph) from what a user gave."""
-    where = f"{kind}." if kind else ""
-    if not isinstance(given, Mapping):
-        raise InputError(f"nodes[{kind!r}] is a {type(given).__name__}; give a mapping with x, y, time or num_nodes.")
-    unknown = [name for name in given if name not in NODE_FIELDS]
-    if unknown:
-        raise InputError(f"nodes[{kind!r}] has unknown entries {listing(unknown)}; use {listing(NODE_FIELDS)}.")
-    count = given.get("num_nodes")
-    if count is None:
-        sized = next((name for name in ("time", "x", "y") if given.get(name) is not None), None)
-        if sized is None:
-            missing = f"nodes[{kind!r}] has no size; give num_nodes, x or time." if kind else TIME_MISSING
-            raise InputError(missing)
-        shape = checks.array(f"{where}{sized}", given[sized]).shape if sized != "x" else np.shape(given[sized])
-        if not shape:
-            raise InputError(f"{where}{sized} is a single value; give one entry per node.")
-        count = shape[0]
-    count = checks.whole_number(f"{where}num_nodes", count)
-    if count <= 0:
-        raise InputError(f"the graph has no nodes{f' of type {kind!r}' if kind else ''}; give at least one.")
-    x, y, time, ids = (given.get(name) for name in ("x", "y", "time", "ids"))
-    if time is None and not kind:
-        raise InputError(TIME_MISSING)
-    if ids is not None:
-        ids = checks.ids(f"{where}ids", ids)
-        if ids.shape != (count,):
-            raise InputError(f"{where}ids has shape {ids.shape} for {count} nodes; give one id per node.")
-        checks.distinct(f"{where}ids", ids)
-    return Nodes(
-        count,
-        x if x is None or isinstance(x, Columns) else checks.features(f"{where}x", x, count),
-        None if y is None else checks.labels(f"{where}y", y, count, num_labels),
-        None if time is None else checks.node_times(f"{where}time", time, count),
-        ids,
-    )
-
-
-def checked_relation(name: str, given: Mapping[str, Any], nodes: Mapping[str, Nodes], triple: Triple) -> Relation:
-    """A relation from what a user gave."""
-    unknown = [entry for entry in given if entry not in saved.EDGE_ARRAYS]
-    if unknown:
-        raise InputError(f"edges of {name} have unknown entries {listing(unknown)}; use {listing(saved.EDGE_ARRAYS)}.")
-    edge_index, weight, time = (given.get(entry) for entry in saved.EDGE_ARRAYS)
-    edges = checks.edges(name, edge_index, nodes[triple[0]].num_nodes, nodes[triple[2]].num_nodes)
-    if weight is not None:
-        weight = checks.edge_weights(f"weight of {name}", weight, edges.shape[1])
-    if time is not None:
-        time = checks.edge_times(f"time of {name}", time, edges.shape[1])
-    return Relation(edges, weight, time)
 
 
 def classes(
@@ -223,15 +235,6 @@ def class_name(name: Any) -> str:
     """A class's name as text: 1, 1.0 and "1" are one class, and so are True and "true"."""
     text = str(int(name)) if isinstance(name, float) and name.is_integer() else str(name).strip()
     return text.lower() if text in ("True", "False") else text
-
-
-def renumbering(keep: np.ndarray | None, size: int) -> np.ndarray | None:
-    """For every node its new position, −1 where it is not kept; None where all are."""
-    if keep is None:
-        return None
-    number = np.full(size, -1, index_type(size))
-    number[keep] = np.arange(len(keep), dtype=number.dtype)
-    return number
 
 
 def _show_read_only(part: object, *names: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ EDGE_ARRAYS = ("edge_index", "weight", "time")
 class Writer:
     """Fills a directory that becomes a saved graph when the `writing` block ends.
 
-    `nodes` and `relation` take arrays that are in memory; `empty` opens one on disk to be filled in pieces.
+    `nodes` and `relation` take arrays that are in memory, and tell in which folder others may be made.
     """
 
     directory: Path
@@ -43,40 +43,32 @@ class Writer:
 
     def nodes(
         self, kind: str, num_nodes: int, arrays: Mapping[str, np.ndarray | None], columns: Columns | None = None
-    ) -> None:
+    ) -> Path:
         """Adds a node type with those of its arrays that are not None, and its raw columns if it has such."""
-        folder = self._folder("nodes", kind)
+        folder = f"nodes/{_named(self.manifest['nodes'], kind)}"
         self.manifest["nodes"][kind] = {"num_nodes": int(num_nodes), "folder": folder}
-        self._save(folder, arrays)
+        place = self._saved(folder, arrays)
         if columns is not None:
-            path = self.directory / folder / COLUMNS
-            path.parent.mkdir(parents=True, exist_ok=True)
-            columns.save(path)
-            self.manifest["nodes"][kind]["columns"] = _files.checksum(path)
+            place.mkdir(parents=True, exist_ok=True)
+            columns.save(place / COLUMNS)
+            self.manifest["nodes"][kind]["columns"] = _files.checksum(place / COLUMNS)
+        return place
 
-    def relation(self, triple: tuple[str, str, str], arrays: Mapping[str, np.ndarray | None]) -> None:
+    def relation(self, triple: tuple[str, str, str], arrays: Mapping[str, np.ndarray | None]) -> Path:
         """Adds a relation with those of its arrays that are not None."""
-        folder = self._folder("edges", triple[1])
+        folder = f"edges/{_named(self.manifest['relations'], triple[1])}"
         self.manifest["relations"].append({"triple": list(triple), "folder": folder})
-        self._save(folder, arrays)
+        return self._saved(folder, arrays)
 
-    def empty(self, kind: str | tuple[str, str, str], name: str, dtype: Any, shape: tuple[int, ...]) -> np.memmap:
-        """An array of a type or relation already added, on disk, to be filled by the caller."""
-        return _files.create_array(self.directory / self._folder_of(kind) / f"{name}.npy", dtype, shape)
-
-    def _folder(self, floor: str, name: str) -> str:
-        number = len(self.manifest["nodes" if floor == "nodes" else "relations"])
-        return f"{floor}/{number}-{re.sub('[^A-Za-z0-9_-]', '_', name)[:40]}"
-
-    def _folder_of(self, kind: str | tuple[str, str, str]) -> str:
-        if isinstance(kind, str):
-            return self.manifest["nodes"][kind]["folder"]
-        return next(r["folder"] for r in self.manifest["relations"] if tuple(r["triple"]) == kind)
-
-    def _save(self, folder: str, arrays: Mapping[str, np.ndarray | None]) -> None:
+    def _saved(self, folder: str, arrays: Mapping[str, np.ndarray | None]) -> Path:
         for name, values in arrays.items():
             if values is not None:
                 _files.save_array(self.directory / folder / f"{name}.npy", values)
+        return self.directory / folder
+
+
+def _named(others: Collection[Any], name: str) -> str:
+    return f"{len(others)}-{re.sub('[^A-Za-z0-9_-]', '_', name)[:40]}"
 
 
 @contextlib.contextmanager
@@ -92,23 +84,13 @@ def writing(
     """A `Writer` for `directory`; checksums and manifest are added and the name taken when the block ends."""
     with _files.atomic_directory(Path(directory), may_replace=is_saved) as temporary:
         head = {"format": FORMAT, "version": VERSION, "target": target, "num_labels": int(num_labels)}
-        head |= {
-            "label_names": label_names,
-            "cutoff": cutoff,
-            "periods": periods,
-            "nodes": {},
-            "relations": [],
-            "arrays": {},
-        }
-        writer = Writer(temporary, head)
+        head |= {"label_names": label_names, "cutoff": cutoff, "periods": periods}
+        writer = Writer(temporary, head | {"nodes": {}, "relations": [], "arrays": {}})
         yield writer
         for file in sorted(temporary.rglob("*.npy")):
             values = _files.open_array(file)
-            writer.manifest["arrays"][file.relative_to(temporary).as_posix()] = {
-                "shape": list(values.shape),
-                "dtype": values.dtype.str,
-                "sha256": _files.checksum(file),
-            }
+            entry = {"shape": list(values.shape), "dtype": values.dtype.str, "sha256": _files.checksum(file)}
+            writer.manifest["arrays"][file.relative_to(temporary).as_posix()] = entry
         _files.write_json(temporary / MANIFEST, writer.manifest, sealed=True)
 
 

@@ -19,17 +19,7 @@ from impact_gnn.checks import InputError, listing
 from impact_gnn.encoding import Encoder
 from impact_gnn.graph import saved
 from impact_gnn.graph.csr import CSR, build_csr, earliest, merged
-from impact_gnn.graph.parts import (
-    HOMOGENEOUS,
-    Nodes,
-    Relation,
-    Triple,
-    checked_nodes,
-    checked_relation,
-    class_name,
-    classes,
-    renumbering,
-)
+from impact_gnn.graph.parts import HOMOGENEOUS, Nodes, Relation, Triple, class_name, classes
 from impact_gnn.graph.periods import Periods
 from impact_gnn.graph.summary import Summary
 
@@ -85,9 +75,9 @@ class TemporalGraph:
         periods: Periods | None = None,
     ) -> None:
         num_labels = None if num_labels is None else checks.class_count(num_labels)
-        nodes = {"node": checked_nodes("", {"x": x, "y": y, "time": time, "ids": ids}, num_labels)}
+        nodes = {"node": Nodes.checked("", {"x": x, "y": y, "time": time, "ids": ids}, num_labels)}
         given = {"edge_index": edge_index, "weight": edge_weight, "time": edge_time}
-        relations = {HOMOGENEOUS: checked_relation("edge_index", given, nodes, HOMOGENEOUS)}
+        relations = {HOMOGENEOUS: Relation.checked("edge_index", given, nodes, HOMOGENEOUS)}
         nodes["node"], count, label_names = classes(nodes["node"], num_labels, label_names)
         self._set(nodes, relations, "node", count, label_names, None, periods)
 
@@ -128,7 +118,7 @@ class TemporalGraph:
         if not isinstance(target, str) or target not in nodes:
             raise InputError(f"target={checks.shown(target)} is not a node type; choose one of {listing(list(nodes))}.")
         checked = {
-            kind: checked_nodes(kind, part, num_labels if kind == target else None) for kind, part in nodes.items()
+            kind: Nodes.checked(kind, part, num_labels if kind == target else None) for kind, part in nodes.items()
         }
         if checked[target].time is None:
             raise InputError(f"the target type {target!r} has no time; give nodes[{target!r}]['time'].")
@@ -143,7 +133,7 @@ class TemporalGraph:
             if not isinstance(given, Mapping):
                 pair = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
                 given = dict(zip(saved.EDGE_ARRAYS, pair, strict=False))
-            relations[triple] = checked_relation("-".join(triple), given, checked, triple)
+            relations[triple] = Relation.checked("-".join(triple), given, checked, triple)
         checked[target], count, label_names = classes(checked[target], num_labels, label_names)
         return cls.__new__(cls)._set(checked, relations, target, count, label_names, None, periods)
 
@@ -158,6 +148,12 @@ class TemporalGraph:
     def y(self) -> np.ndarray | None:
         """Labels of the target type [N], −1 unknown."""
         return self.nodes[self.target].y
+
+    @property
+    def label(self) -> np.ndarray:
+        """`y` of a graph that has labels, as every view does."""
+        assert self.y is not None
+        return self.y
 
     @property
     def time(self) -> np.ndarray:
@@ -305,7 +301,7 @@ class TemporalGraph:
         nodes = {kind: part if (k := keep[kind]) is None else part.take(k) for kind, part in self.nodes.items()}
         relations = {}
         for triple, part in self.relations.items():
-            ends = [renumbering(keep[kind], self.nodes[kind].num_nodes) for kind in (triple[0], triple[2])]
+            ends = [self.nodes[kind].renumbered(keep[kind]) for kind in (triple[0], triple[2])]
             edge_index, place = part.upto(t, ends)
             rest = (None if values is None else values[place] for values in (part.weight, part.time))
             relations[triple] = Relation(edge_index, *rest)
@@ -331,9 +327,14 @@ class TemporalGraph:
         cutoff = self.when(cutoff)
         checks.chronology(self.time, self.y, cutoff, self.name_of)
         nodes = {kind: part.masked(cutoff) for kind, part in self.nodes.items()}
-        view = self.with_parts(nodes, dict(self.relations), cutoff)
-        object.__setattr__(view, "_csr", self._csr)  # the same edges
+        view = self._same_edges(nodes, cutoff)
         return view.with_visible_classes() if self.cutoff is None else view
+
+    def hidden_from(self, wants: str) -> int:
+        """The cutoff of a view; any other graph is refused in the name of who `wants` one."""
+        if self.cutoff is None:
+            raise InputError(f"{wants} a view that hides the labels to predict; pass graph.masked(cutoff).")
+        return self.cutoff
 
     def targets(self, cutoff: int | str | None = None) -> np.ndarray:
         """Mask of the nodes to predict: time at or after the cutoff (by default the view's own)."""
@@ -347,10 +348,9 @@ class TemporalGraph:
 
         At most a third of the labelled periods, and so few that half of the labels are older.
         """
-        if self.cutoff is None or self.y is None:
-            raise InputError("a horizon needs a view that hides the labels to predict; pass graph.masked(cutoff).")
-        labelled = len(np.unique(self.time[self.y >= 0]))
-        return self.hideable(min(int((self.times >= self.cutoff).sum()), labelled // 3))
+        cutoff = self.hidden_from("a horizon needs")
+        labelled = len(np.unique(self.time[self.label >= 0]))
+        return self.hideable(min(int((self.times >= cutoff).sum()), labelled // 3))
 
     def hideable(self, most: int) -> int:
         """How many of the last labelled periods can be hidden with half of the labels left: 1 to `most`.
@@ -360,8 +360,7 @@ class TemporalGraph:
             >>> graph.hideable(8), graph.hideable(1)
             (2, 1)
         """
-        assert self.y is not None
-        sizes = np.unique(self.time[self.y >= 0], return_counts=True)[1]
+        sizes = np.unique(self.time[self.label >= 0], return_counts=True)[1]
         left = np.cumsum(sizes)[::-1][1:]  # labels, when the last 1, 2, ... periods are hidden
         return max(1, int((left[: max(most, 0)] >= sizes.sum() / 2).sum()))
 
@@ -457,8 +456,7 @@ class TemporalGraph:
 
     def visible_classes(self) -> np.ndarray:
         """Classes of which a label can be seen; without names a class is its number, so all up to the largest."""
-        assert self.y is not None
-        seen = np.flatnonzero(np.bincount(self.y[self.y >= 0]))
+        seen = np.flatnonzero(np.bincount(self.label[self.label >= 0]))
         return seen if self.label_names is not None else np.arange(seen.max(initial=-1) + 1)
 
     def with_visible_classes(self) -> TemporalGraph:
@@ -482,8 +480,8 @@ class TemporalGraph:
     def _with(self, part: Nodes) -> TemporalGraph:
         return self._same_edges({kind: part if kind == self.target else other for kind, other in self.nodes.items()})
 
-    def _same_edges(self, nodes: dict[str, Nodes]) -> TemporalGraph:
-        out = self.with_parts(nodes, dict(self.relations))
+    def _same_edges(self, nodes: dict[str, Nodes], cutoff: int | None = None) -> TemporalGraph:
+        out = self.with_parts(nodes, dict(self.relations), cutoff)
         object.__setattr__(out, "_csr", self._csr)  # the same edges
         return out
 
@@ -506,9 +504,6 @@ class TemporalGraph:
         raise AttributeError(f"a TemporalGraph is frozen; make a new one to change {name}.")
 
     def __repr__(self) -> str:
-        return f"TemporalGraph({self._sizes()})"
-
-    def _sizes(self) -> str:
         if self.is_hetero:
             mark = {self.target: " (target)"}
             parts = [f"{part.num_nodes:,} {kind}{mark.get(kind, '')}" for kind, part in self.nodes.items()]
@@ -519,7 +514,7 @@ class TemporalGraph:
         parts.append(f"times {self.name_of(int(self.times[0]))}..{self.name_of(int(self.times[-1]))}")
         if self.cutoff is not None:
             parts.append(f"cutoff {self.name_of(self.cutoff)}")
-        return ", ".join(parts)
+        return f"TemporalGraph({', '.join(parts)})"
 
     def relation_name(self, relation: Triple | None) -> Triple:
         """A relation that exists; None means the only one."""

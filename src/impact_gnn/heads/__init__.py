@@ -1,8 +1,7 @@
 """Heads: what turns hops into probabilities, each one file behind one interface (`Head`)."""
 
-from impact_gnn.heads.base import Head, HeadOptions, Shape
+from impact_gnn.heads.base import Head, HeadOptions, PriorHead, Shape
 from impact_gnn.heads.network import NETWORKS, SPATIAL, NetworkHead
-from impact_gnn.heads.prior import PriorHead
 from impact_gnn.heads.trees import TreesHead
 
 HEADS = (*NETWORKS, "trees", "prior")

@@ -1,4 +1,4 @@
-"""What a head is: it is fitted on rows of hops with a few rows to choose by, and gives probabilities."""
+"""What a head is: fitted on rows of hops with a few rows to choose by, it gives probabilities; and the least head."""
 
 from __future__ import annotations
 
@@ -96,3 +96,29 @@ def matrix(task: Task, rows: np.ndarray) -> np.ndarray:
     """All hops of some rows side by side, float32."""
     assert isinstance(task, HopTask)  # heads that ask for a matrix are never given a whole graph
     return task.matrix(rows)
+
+
+class PriorHead(Head):
+    """The (weighted) shares of the classes among the rows learned from, for all rows; label propagation begins so."""
+
+    share: np.ndarray
+
+    def fit(
+        self, task: Task, label: np.ndarray, split: Split, *, weight: np.ndarray | None = None,
+        rounds: int | None = None,
+    ) -> None:  # fmt: skip
+        counted = None if weight is None else weight[split.train]
+        count = np.bincount(label[split.train], counted, self.shape.num_labels)
+        self.share = (count / count.sum()).astype(np.float32)
+        self.rounds = 1
+        if len(split.valid):
+            self.valid_score = self.options.scoring.score(self.honest(task, split.valid), label[split.valid])
+
+    def probabilities(self, task: Task, rows: np.ndarray) -> np.ndarray:
+        return np.tile(self.share, (len(rows), 1))
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return {"share": self.share}
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+        self.share = arrays["share"]

@@ -10,26 +10,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch.nn import Module
 
+from impact_gnn import nn
 from impact_gnn.heads.base import Head, HeadOptions, Shape
-from impact_gnn.nn import (
-    GAMLP,
-    GAT,
-    GCN,
-    SAGE,
-    SGC,
-    SIGN,
-    Curriculum,
-    Linear,
-    RpHGNN,
-    SeHGNN,
-    Split,
-    Task,
-    Training,
-    fit,
-    predict,
-)
 
 FULL_BATCH = 6000  # labelled rows up to which all are used in every step
 BATCH, LARGEST_BATCH = 4096, 1 << 16
@@ -44,24 +28,24 @@ ONE_THREAD = 300_000  # hidden units in a step up to which one thread is quicker
 class Network:
     """A kind of network and how it is trained unless options say otherwise."""
 
-    build: type[nn.Module]
+    build: type[Module]
     hidden: int = 64
     dropout: float = 0.5
     lr: float = 0.01
 
 
 NETWORKS: dict[str, Network] = {
-    "sign": Network(SIGN),
-    "sign-wide": Network(SIGN, hidden=256, lr=0.003),
-    "sign-light": Network(SIGN, dropout=0.2, lr=0.003),
-    "sgc": Network(SGC),
-    "gamlp": Network(GAMLP),
-    "sehgnn": Network(SeHGNN),
-    "rphgnn": Network(RpHGNN),
-    "linear": Network(Linear, dropout=0.0),
-    "gcn": Network(GCN, hidden=128),
-    "sage": Network(SAGE, hidden=128),
-    "gat": Network(GAT, hidden=128),
+    "sign": Network(nn.SIGN),
+    "sign-wide": Network(nn.SIGN, hidden=256, lr=0.003),
+    "sign-light": Network(nn.SIGN, dropout=0.2, lr=0.003),
+    "sgc": Network(nn.SGC),
+    "gamlp": Network(nn.GAMLP),
+    "sehgnn": Network(nn.SeHGNN),
+    "rphgnn": Network(nn.RpHGNN),
+    "linear": Network(nn.Linear, dropout=0.0),
+    "gcn": Network(nn.GCN, hidden=128),
+    "sage": Network(nn.SAGE, hidden=128),
+    "gat": Network(nn.GAT, hidden=128),
 }
 
 SPATIAL = ("gcn", "sage", "gat")
@@ -74,17 +58,12 @@ class NetworkHead(Head):
     def __init__(self, name: str, shape: Shape, options: HeadOptions) -> None:
         kind = NETWORKS[name]
         self.name = name
-        options = replace(
-            options,
-            hidden=kind.hidden if options.hidden is None else options.hidden,
-            dropout=kind.dropout if options.dropout is None else options.dropout,
-            lr=kind.lr if options.lr is None else options.lr,
-        )
-        super().__init__(shape, options)
-        self.model: nn.Module | None = None
-        self.align: nn.Module | None = None  # of the messages of a spatial network
+        usual: Any = {name: getattr(kind, name) for name in ("hidden", "dropout", "lr")}
+        super().__init__(shape, replace(options, **{n: x for n, x in usual.items() if getattr(options, n) is None}))
+        self.model: Module | None = None
+        self.align: Module | None = None  # of the messages of a spatial network
 
-    def aligned(self, align: nn.Module | None) -> None:
+    def aligned(self, align: Module | None) -> None:
         """Messages are aligned by this layer from now on, which belongs to one graph; what was learned stays."""
         self.align = align
         if self.model is not None:
@@ -93,7 +72,7 @@ class NetworkHead(Head):
             self.model.eval()
 
     def fit(
-        self, task: Task, label: np.ndarray, split: Split, *, weight: np.ndarray | None = None,
+        self, task: nn.Task, label: np.ndarray, split: nn.Split, *, weight: np.ndarray | None = None,
         rounds: int | None = None,
     ) -> None:  # fmt: skip
         training = self._training(len(split.all))
@@ -102,15 +81,15 @@ class NetworkHead(Head):
         rows = task.num_rows if self.name in SPATIAL else min(len(split.all), FULL_BATCH)
         assert self.options.hidden is not None
         with _suitable_threads(rows * self.options.hidden):
-            result = fit(self._build, task, label, split, training, sample_weight=weight)
+            result = nn.fit(self._build, task, label, split, training, sample_weight=weight)
         self.model, self.rounds, self.valid_score = result.model, result.best_epoch, result.valid_score
         scoring = self.options.scoring
         if len(split.valid) and not scoring.counts_hits:  # without the trace of the log-loss
             self.valid_score = scoring.score(self.honest(task, split.valid), label[split.valid])
 
-    def probabilities(self, task: Task, rows: np.ndarray) -> np.ndarray:
+    def probabilities(self, task: nn.Task, rows: np.ndarray) -> np.ndarray:
         assert self.model is not None
-        return predict(self.model, task, rows)
+        return nn.predict(self.model, task, rows)
 
     def arrays(self) -> dict[str, np.ndarray]:
         assert self.model is not None
@@ -121,7 +100,7 @@ class NetworkHead(Head):
         self.model.load_state_dict({name: torch.from_numpy(value) for name, value in arrays.items()})
         self.model.eval()
 
-    def _build(self) -> nn.Module:
+    def _build(self) -> Module:
         """The untrained network; RpHGNN wants to know which hops belong together."""
         shape, options = self.shape, self.options
         make: Any = NETWORKS[self.name].build
@@ -133,17 +112,17 @@ class NetworkHead(Head):
             **extra,
         )  # fmt: skip
 
-    def _training(self, num_rows: int) -> Training:
+    def _training(self, num_rows: int) -> nn.Training:
         options = self.options
         whole = num_rows <= FULL_BATCH or self.name in SPATIAL
         batch = None if whole else min(max(BATCH, num_rows // MOST_STEPS), LARGEST_BATCH)
         steps = 1 if batch is None else math.ceil(num_rows / batch)
         epochs = max(LEAST_EPOCHS, STEPS // steps) if options.epochs is None else options.epochs
         assert options.lr is not None
-        return Training(
+        return nn.Training(
             epochs=epochs, lr=options.lr, weight_decay=options.weight_decay, batch_size=batch, seed=options.seed,
             patience=max(PATIENCE, epochs // 12), device=options.device, progress=options.progress,
-            curriculum=Curriculum(epochs=max(1, epochs // 4)) if options.curriculum else None,
+            curriculum=nn.Curriculum(epochs=max(1, epochs // 4)) if options.curriculum else None,
             scoring=options.scoring,
         )  # fmt: skip
 

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from impact_gnn import alignment, checks
 from impact_gnn.alignment import Communities
 from impact_gnn.alignment.pny import Connectivity
-from impact_gnn.checks import InputError
 from impact_gnn.connectivity import relative_connectivity
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.nn.sparse import Propagation
@@ -159,8 +158,7 @@ def align_layer(name: str, graph: TemporalGraph, *, table: np.ndarray | None = N
         JJNorm(num_nodes=100, num_times=4, num_labels=2)
     """
     make = ALIGNMENTS[checks.choice("align", name, ALIGNMENTS)]
-    if graph.cutoff is None or graph.y is None:
-        raise InputError("alignment needs a view that hides the labels to predict; pass graph.masked(cutoff).")
+    graph.hidden_from("alignment needs")
     return make(graph, table)
 
 
@@ -169,9 +167,9 @@ def _tensors(graph: TemporalGraph) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _pny(graph: TemporalGraph, table: np.ndarray | None) -> nn.Module:
-    assert graph.cutoff is not None  # checked by align_layer
+    cutoff = graph.hidden_from("pny needs")
     connectivity = relative_connectivity(
-        graph.edge_index, graph.y, graph.time, num_labels=graph.num_labels, cutoff=graph.cutoff
+        graph.edge_index, graph.y, graph.time, num_labels=graph.num_labels, cutoff=cutoff
     )
     degree = torch.from_numpy(np.diff(graph.csr().indptr))
     return PNY(*_tensors(graph), connectivity=connectivity, degree=degree, table=table)

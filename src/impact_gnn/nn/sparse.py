@@ -38,7 +38,7 @@ class Propagation:
             ends = f"{operator.csr.num_sources} to {operator.csr.num_targets} nodes"
             raise InputError(f"the operator leads from {ends}; layers need one from the nodes of a type to themselves.")
         self.operator = operator
-        self._on_device: dict[torch.device, _EdgesOnDevice] = {}
+        self._on_device: dict[torch.device, tuple[Tensor, Tensor, Tensor]] = {}
 
     @classmethod
     def of(
@@ -74,14 +74,13 @@ class Propagation:
 
     def edges(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """`edge_index` and the log-weights [E, 1] that attention adds to its scores, on a device."""
-        edges = self._edges_on(device)
-        return edges.edge_index, edges.log_weight
+        return self._edges_on(device)[:2]
 
     def __call__(self, x: Tensor) -> Tensor:
         """The message M x [N, f], in the type of x where that is float32 or float64, else float32."""
         if x.dtype not in (torch.float32, torch.float64):  # the kernels know no half precision
             x = x.float()
-        return _Product.apply(x, self._kernels if x.device.type == "cpu" else self._edges_on(x.device).product)
+        return _Product.apply(x, self._kernels if x.device.type == "cpu" else self._written_out)
 
     def __repr__(self) -> str:
         loops = ", self_loop=True" if self.operator.self_loop else ""
@@ -109,26 +108,20 @@ class Propagation:
         product = self.operator.transpose_apply if transposed else self.operator.apply
         return torch.from_numpy(product(x.contiguous().numpy()))
 
-    def _edges_on(self, device: torch.device) -> _EdgesOnDevice:
-        if device not in self._on_device:
-            self._on_device[device] = _EdgesOnDevice(self, device)
-        return self._on_device[device]
-
-
-class _EdgesOnDevice:
-    """The edges and their weights, written out on one device."""
-
-    def __init__(self, propagation: Propagation, device: torch.device) -> None:
-        self.edge_index = propagation.edge_index.to(device)
-        self.log_weight = propagation.edge_weight.log()[:, None].to(device)
-        operator, (source, target) = propagation.operator, propagation.edge_index.numpy()
-        scaled = operator.row_scale[target] * propagation.edge_weight.numpy() * operator.column_scale[source]
-        self.normalised = torch.from_numpy(scaled.astype(np.float32)).to(device)
-
-    def product(self, x: Tensor, transposed: bool) -> Tensor:
+    def _written_out(self, x: Tensor, transposed: bool) -> Tensor:
         """Σ over edges; in the backward direction messages flow from targets to sources."""
-        source, target = self.edge_index.flip(0) if transposed else self.edge_index
-        return torch.zeros_like(x).index_add(0, target, x[source] * self.normalised[:, None].to(x.dtype))
+        edge_index, _, weight = self._edges_on(x.device)
+        source, target = edge_index.flip(0) if transposed else edge_index
+        return torch.zeros_like(x).index_add(0, target, x[source] * weight.to(x.dtype))
+
+    def _edges_on(self, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+        """The edges, and the logarithms of their weights and the normalised weights [E, 1], on one device."""
+        if device not in self._on_device:
+            operator, (source, target) = self.operator, self.edge_index.numpy()
+            scaled = operator.row_scale[target] * self.edge_weight.numpy() * operator.column_scale[source]
+            log_weight, weight = self.edge_weight.log()[:, None], torch.from_numpy(scaled.astype(np.float32))[:, None]
+            self._on_device[device] = self.edge_index.to(device), log_weight.to(device), weight.to(device)
+        return self._on_device[device]
 
 
 class _Product(Function):

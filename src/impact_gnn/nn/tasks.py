@@ -166,15 +166,14 @@ def split_rows(graph: TemporalGraph, *, valid: int = 1) -> Split:
         (array([0, 1, 2]), array([3]))
     """
     valid = checks.whole_number("valid", valid)
-    if graph.cutoff is None or graph.y is None:
-        raise InputError("a split needs a view that hides the labels to predict; pass graph.masked(cutoff).")
-    rows = np.flatnonzero((graph.y >= 0) & (graph.time < graph.cutoff))
+    cutoff = graph.hidden_from("a split needs")
+    rows = np.flatnonzero((graph.label >= 0) & (graph.time < cutoff))
     when = graph.time[rows]
     periods = np.unique(when)
     if not 0 <= valid < len(periods):
-        problem = f"valid={valid} of {len(periods)} labelled periods before the cutoff {graph.cutoff}"
+        problem = f"valid={valid} of {len(periods)} labelled periods before the cutoff {cutoff}"
         raise InputError(f"{problem} leaves none to train on; choose from 0 to {len(periods) - 1}.")
-    first = periods[len(periods) - valid] if valid else graph.cutoff
+    first = periods[len(periods) - valid] if valid else cutoff
     return Split(rows[when < first], rows[when >= first])
 
 

@@ -6,21 +6,24 @@ periods: the best stand-in for the future that the past has.
 
 from __future__ import annotations
 
+import json
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from impact_gnn import _files, checks
-from impact_gnn.checks import InputError
+from impact_gnn.checks import InputError, one_line
 from impact_gnn.metrics import Scoring
-from impact_gnn.nn import checkpoint
 from impact_gnn.nn.curriculum import Curriculum
 from impact_gnn.nn.tasks import HopTask, Split, Task
 
@@ -30,6 +33,7 @@ VIEW = 65536  # rows whose logits are computed in one go when nothing is learned
 # Rows in files are read so many bytes (as float32) at a time: a few thousand random rows touch nearly as many pages
 # of a column slice as a hundred times as many do.
 RUN_BYTES = 1 << 28
+NOTE = "impact_gnn"  # under which name the header of a checkpoint holds its plain values, as JSON
 
 
 class Diverged(InputError):  # noqa: N818 - it reads as a sentence: fit(...) Diverged
@@ -264,19 +268,21 @@ class _Run:
         random = {"cpu": torch.get_rng_state()}
         if self.device.type == "cuda":
             random["cuda"] = torch.cuda.get_rng_state(self.device)
-        moments = checkpoint.flat_optimizer(self.optimizer)
+        # Of the optimizer only its moments: its options are the caller's to repeat.
+        state = self.optimizer.state_dict()["state"]
+        moments = {f"{number}/{name}": value for number, part in state.items() for name, value in part.items()}
         parts = {"model": self.model.state_dict(), "best": self.best_state, "optimizer": moments, "random": random}
         note = {
             "run": self.fingerprint(), "best_epoch": self.best_epoch, "best_score": self.best_score,
             "history": [[e.epoch, e.loss, e.score, e.seconds] for e in self.history],
         }  # fmt: skip
-        checkpoint.save(path, parts, note)
+        _write(path, parts, note)
 
     def resume(self) -> None:
         path = self.training.checkpoint
         if path is None or not path.exists():
             return
-        parts, note = checkpoint.load(path)
+        parts, note = _read(path)
         remedy, done, asked = "delete it or name another file.", len(note["history"]), self.training.epochs
         if note["run"] != self.fingerprint():
             raise InputError(f"checkpoint {path} belongs to another training (other data, model or options); {remedy}")
@@ -285,12 +291,39 @@ class _Run:
             raise InputError(f"checkpoint {path} {problem}; {remedy}")
         self.model.load_state_dict(parts["model"])
         self.best_state = {name: value.to(self.device) for name, value in parts.get("best", {}).items()}
-        checkpoint.restore_optimizer(self.optimizer, parts.get("optimizer", {}))
+        state: dict[int, dict[str, Tensor]] = {}
+        for name, value in parts.get("optimizer", {}).items():
+            number, field = name.split("/")
+            state.setdefault(int(number), {})[field] = value
+        self.optimizer.load_state_dict({"state": state, "param_groups": self.optimizer.state_dict()["param_groups"]})
         self.best_epoch, self.best_score = note["best_epoch"], note["best_score"]
         self.history = [Epoch(*values) for values in note["history"]]
         torch.set_rng_state(parts["random"]["cpu"])
         if "cuda" in parts["random"] and self.device.type == "cuda":
             torch.cuda.set_rng_state(parts["random"]["cuda"], self.device)
+
+
+def _write(path: Path, parts: Mapping[str, Mapping[str, Tensor]], note: Mapping[str, Any]) -> None:
+    """Tensors by part and name and plain values in one safetensors file, so that the two cannot disagree."""
+    flat = {f"{part}/{name}": tensor for part, tensors in parts.items() for name, tensor in tensors.items()}
+    with _files.atomic_file(path) as temporary:
+        whole = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in flat.items()}
+        save_file(whole, temporary, metadata={NOTE: json.dumps(note)})
+
+
+def _read(path: Path) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
+    """What `_write` wrote; nothing is ever unpickled."""
+    parts: dict[str, dict[str, Tensor]] = {}
+    try:
+        with safe_open(path, framework="pt") as file:
+            note = json.loads((file.metadata() or {})[NOTE])
+            for key in file.keys():  # noqa: SIM118 - it is no mapping
+                part, name = key.split("/", 1)
+                parts.setdefault(part, {})[name] = file.get_tensor(key)
+    except (OSError, SafetensorError, KeyError, ValueError) as error:
+        reason = one_line(error)
+        raise InputError(f"{path} is not a checkpoint of impact-gnn ({reason}); delete it or name another.") from None
+    return parts, note
 
 
 def _evaluated(model: nn.Module, task: Task, rows: Tensor, size: int) -> Tensor:

@@ -39,8 +39,7 @@ def aligned(
     name: str, hops: list[Any], nodes: np.ndarray, view: TemporalGraph, weighting: str, engine: Engine
 ) -> list[Any]:
     """Hops, made with `weighting`, after the alignment `name`; row k of them shows node `nodes[k]` of the view."""
-    assert view.y is not None
-    label, time, target = view.y[nodes], view.time[nodes], view.targets()[nodes]
+    label, time, target = view.label[nodes], view.time[nodes], view.targets()[nodes]
     if name in NEEDS_EVERYBODY:
         period = view.period[nodes].astype(np.int32)
         apply = apply_center if name == "center" else apply_standardize
@@ -70,18 +69,17 @@ def _jjnorm(hop: Any, communities: Communities) -> Any:
 def _pny(hops: list[Any], nodes: np.ndarray, view: TemporalGraph, weighting: str, engine: Engine) -> list[Any]:
     """PNY maps whole rows by covariances, so the labelled rows of a hop and of the one before are held in memory."""
     assert view.cutoff is not None
-    assert view.y is not None
     assert view.x is not None
-    labelled = np.flatnonzero(view.y[nodes] >= 0)
+    labelled = np.flatnonzero(view.label[nodes] >= 0)
     size = 16 * len(labelled) * view.x.shape[1]
     if not engine.fits(size):
         raise InputError(
             f"pny holds {len(labelled):,} labelled rows of two hops in memory, {size / 1e9:.1f} GB, more than this "
             f"engine may take; give more memory, or use jjnorm."
         )
-    communities = Communities.of(view.y, view.time, view.targets())
+    communities = Communities.of(view.label, view.time, view.targets())
     connectivity = relative_connectivity(
-        view.edge_index, view.y, view.time, num_labels=view.num_labels, cutoff=view.cutoff
+        view.edge_index, view.label, view.time, num_labels=view.num_labels, cutoff=view.cutoff
     )
     degree = np.diff(engine.csr(view, view.relation_name(None)).indptr)
     weights = coefficients(communities, connectivity, degree, time_table(view, weighting))

@@ -24,8 +24,7 @@ from impact_gnn.propagation.metapaths import Metapath, metapath_hops, metapath_l
 from impact_gnn.propagation.squashing import squash
 
 MOST_HOPS = 100
-MOST_SNAPSHOTS = 64
-"""Snapshots that are computed at most; with more periods, neighbouring ones share a snapshot."""
+MOST_SNAPSHOTS = 64  # snapshots that are computed at most; with more periods, neighbouring ones share a snapshot
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,15 +59,14 @@ class Inputs:
         checks.seed(self.seed)
         if checks.at_least("hops", self.hops, 0) > MOST_HOPS:
             raise InputError(f"hops={self.hops} is more than {MOST_HOPS}, at which all nodes look alike; give 2 or 3.")
-        if view.cutoff is None or view.y is None:
-            raise InputError("inputs need a view that hides the labels to predict; pass graph.masked(cutoff).")
+        view.hidden_from("inputs need")
         # Whatever is looked at later, as it was at some time or with fewer labels, is encoded in one way.
         graph = self.engine.graph(view.encoded(), undirected=self.undirected)
         object.__setattr__(self, "graph", graph)
         if graph.x is None and not self.paths():  # nor do others' features reach the nodes
             object.__setattr__(self, "graph", graph.with_features(degrees(view)))
-        last = view.time[view.y >= 0].max()
-        rows = np.flatnonzero((view.y >= 0) | (view.time >= last))
+        last = view.time[view.label >= 0].max()
+        rows = np.flatnonzero((view.label >= 0) | (view.time >= last))
         what = f"probabilities of {len(rows):,} nodes and {view.num_labels:,} classes"
         checks.fits(what, 8 * len(rows) * view.num_labels, "merge rare classes")
         object.__setattr__(self, "rows", rows)
@@ -121,8 +119,7 @@ class Inputs:
 
     def _degrees(self, view: TemporalGraph) -> Any:
         """Edges of every node, and those to nodes whose label is known."""
-        assert view.y is not None
-        return as_hop(np.hstack([degrees(self.view), degrees(self.view, view.y >= 0)])[self.rows])
+        return as_hop(np.hstack([degrees(self.view), degrees(self.view, view.label >= 0)])[self.rows])
 
     # -- paths ---------------------------------------------------------------------------------------------
 
@@ -189,9 +186,8 @@ class Inputs:
 
         With lags, what was known then is what lay as far back as the cutoff does today.
         """
-        assert view.y is not None  # nothing at or after the cutoff is in it
         assert view.cutoff is not None
-        label, length, count = view.y, min(self._length, 2), view.num_labels
+        label, length, count = view.label, min(self._length, 2), view.num_labels
         back = len(view.times) - 1 - int(np.searchsorted(view.times, view.cutoff)) if method.lags else 0
 
         def known(last: int | None) -> np.ndarray:
@@ -199,8 +195,7 @@ class Inputs:
 
         def repeated(last: int | None, wanted: np.ndarray) -> list[Any]:
             then, position, operator = self._operator(view.with_labels(known(last)), method, last, wanted)
-            assert then.y is not None
-            return repeated_label_hops(operator, length, then.y, count, self.engine, rows=position)
+            return repeated_label_hops(operator, length, then.label, count, self.engine, rows=position)
 
         def along_metapaths(last: int | None, wanted: np.ndarray) -> list[Any]:
             then, position = self._as_of(view.with_labels(known(last)), last, wanted)

@@ -158,10 +158,9 @@ class Pipeline:
         """
         cutoff = graph.infer_cutoff() if self.cutoff is None else graph.when(self.cutoff)
         view = graph.masked(cutoff)
-        assert view.y is not None
         inputs = self.inputs(view, engine) if inputs is None else inputs
         rows = self._rows(inputs)  # from here on a node is known by its place among them
-        label, time = view.y[rows], view.time[rows]
+        label, time = view.label[rows], view.time[rows]
         labelled = np.unique(time[label >= 0])
         weight = self._recency(time, label) if self.method.recency else None
         prior = np.bincount(label[label >= 0], minlength=view.num_labels) / (label >= 0).sum()
@@ -280,13 +279,8 @@ class Pipeline:
             "torch": torch.__version__,
             "params": self.get_params() | {"cutoff": fitted.cutoff},
             "shape": encode(fitted.head.shape),
-            "scoring": encode(fitted.scoring),
-            "smoothing": encode(fitted.smoothing),
-            "cutoff": fitted.cutoff,
-            "t_max": fitted.t_max,
-            "rounds": fitted.rounds,
             "valid_score": None if math.isnan(fitted.valid_score) else fitted.valid_score,
-        }
+        } | {name: encode(getattr(fitted, name)) for name in ("scoring", "smoothing", "cutoff", "t_max", "rounds")}
         with _files.atomic_directory(Path(directory), may_replace=_is_saved) as temporary:
             kept = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
             safetensors.numpy.save_file(kept, temporary / WEIGHTS)
@@ -305,24 +299,20 @@ class Pipeline:
         if schema is None:  # whoever keeps it elsewhere has looked at the whole folder
             _files.check_folder(root)
         with checks.guarded(root):
-            return cls._loaded(content, safetensors.numpy.load_file(root / WEIGHTS), schema or Schema.load(root))
-
-    @classmethod
-    def _loaded(cls, content: dict[str, Any], arrays: dict[str, np.ndarray], schema: Schema) -> Pipeline:
-        made = cls(**content["params"])
-        scoring = decode(Scoring, content["scoring"], "scoring")
-        head = made._made(decode(Shape, content["shape"], "shape"), scoring)
-        prefix = "model."
-        head.restore({name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)})
-        count = sum(name.endswith(".mean") and name.startswith("scale.") for name in arrays)
-        scales = [Scale(arrays[f"scale.{k}.mean"], arrays[f"scale.{k}.std"]) for k in range(count)]
-        smoothing = None if content["smoothing"] is None else decode(Smoothing, content["smoothing"], "smoothing")
-        score = math.nan if content["valid_score"] is None else content["valid_score"]
-        head.rounds = content["rounds"]
-        made.fitted = Fitted(
-            head, scales, smoothing, content["cutoff"], content["t_max"], schema, content["rounds"], score,
-        )  # fmt: skip
-        return made
+            arrays, made = safetensors.numpy.load_file(root / WEIGHTS), cls(**content["params"])
+            scoring = decode(Scoring, content["scoring"], "scoring")
+            head = made._made(decode(Shape, content["shape"], "shape"), scoring)
+            learned = {name: array for name, array in arrays.items() if name.startswith("model.")}
+            head.restore({name.removeprefix("model."): array for name, array in learned.items()})
+            count = sum(name.endswith(".mean") and name.startswith("scale.") for name in arrays)
+            scales = [Scale(arrays[f"scale.{k}.mean"], arrays[f"scale.{k}.std"]) for k in range(count)]
+            smoothing = None if content["smoothing"] is None else decode(Smoothing, content["smoothing"], "smoothing")
+            score = math.nan if content["valid_score"] is None else content["valid_score"]
+            head.rounds, schema = content["rounds"], schema or Schema.load(root)
+            made.fitted = Fitted(
+                head, scales, smoothing, content["cutoff"], content["t_max"], schema, head.rounds, score
+            )
+            return made
 
     # -- inside ----------------------------------------------------------------------------------------------
 
@@ -429,11 +419,10 @@ class Pipeline:
     ) -> list[np.ndarray]:
         """Probabilities of the rows `wanted` after every smoothing, when labels are known before `cutoff`."""
         rows, graph = self._rows(inputs), inputs.graph.masked(cutoff)
-        assert graph.y is not None
         along = ways(graph, self.method.weighting, inputs.engine)
         base = np.zeros((graph.num_nodes, head.shape.num_labels), np.float32)
         base[rows] = head.honest(task, np.arange(len(rows)))
-        return [one[rows[wanted]] for one in correct_and_smooth(base, graph.y, along, choices, inputs.engine)]
+        return [one[rows[wanted]] for one in correct_and_smooth(base, graph.label, along, choices, inputs.engine)]
 
     def _recency(self, time: np.ndarray, label: np.ndarray) -> np.ndarray:
         labelled = time[label >= 0]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 import safetensors.numpy
@@ -21,6 +21,7 @@ from impact_gnn.graph import Periods, TemporalGraph, Triple
 from impact_gnn.graph.parts import class_name
 
 FILE, ARRAYS = "schema.json", "encoders.safetensors"
+PLAIN = ("periods", "label_names", "num_labels", "types", "relations")  # what JSON holds as it is
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,15 +115,8 @@ class Schema:
             for name, array in encoder.arrays().items()
         }
         safetensors.numpy.save_file(arrays, folder / ARRAYS)
-        content = {
-            "encoders": {kind: encoder.content() for kind, encoder in self.encoders.items()},
-            "periods": encode(self.periods),
-            "label_names": None if self.label_names is None else [encode(name) for name in self.label_names],
-            "num_labels": self.num_labels,
-            "types": list(self.types),
-            "relations": [list(triple) for triple in self.relations],
-        }
-        _files.write_json(folder / FILE, content)
+        content = {"encoders": {kind: encoder.content() for kind, encoder in self.encoders.items()}}
+        _files.write_json(folder / FILE, content | {name: encode(getattr(self, name)) for name in PLAIN})
 
     @classmethod
     def load(cls, folder: Path) -> Schema:
@@ -134,11 +128,8 @@ class Schema:
             for k, (kind, entry) in enumerate(content["encoders"].items()):
                 own = {name.removeprefix(f"{k}."): a for name, a in arrays.items() if name.startswith(f"{k}.")}
                 encoders[kind] = Encoder.restored(entry, own)
-            periods = None if content["periods"] is None else decode(Periods, content["periods"], "periods")
-            names = None if content["label_names"] is None else tuple(content["label_names"])
-            relations = decode(tuple[tuple[str, str, str], ...], content["relations"], "relations")
-            types = decode(tuple[str, ...], content["types"], "types")
-            return cls(encoders, periods, names, decode(int, content["num_labels"], "num_labels"), types, relations)
+            hints = get_type_hints(cls)
+            return cls(encoders, **{name: decode(hints[name], content[name], name) for name in PLAIN})
 
 
 def _called(periods: Periods | None) -> str:

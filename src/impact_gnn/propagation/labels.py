@@ -12,26 +12,22 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numba import njit
 
-from impact_gnn import _files, _native
+from impact_gnn import _native
 from impact_gnn._native import plain_view
 from impact_gnn.checks import InputError
-from impact_gnn.engines.base import Engine, mapped_hop, selected_hop
+from impact_gnn.engines.base import Engine, MadeColumns, mapped_hop, selected_hop
 from impact_gnn.engines.memory import Memory
 from impact_gnn.engines.operator import Operator, row_blocks
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.propagation.hops import own_relation
 
-NOTHING = 1e-9
-"""What is left of the own label's column, as a part of what was taken out, counts as zero up to here."""
-
-RANGE_EDGES = 1 << 24
-"""Edges of the rows whose return paths are looked for in one pass over all edges."""
+NOTHING = 1e-9  # what is left of the own label's column, as a part of what was taken out, counts as zero up to here
+RANGE_EDGES = 1 << 24  # edges of the rows whose return paths are looked for in one pass over all edges
 
 
 def label_hops(
@@ -65,15 +61,13 @@ def label_hops(
                [1., 0.],
                [0., 1.]], dtype=float32)
     """
-    if graph.cutoff is None:
-        raise InputError("label hops need a view that hides the labels to predict; pass graph.masked(cutoff).")
+    graph.hidden_from("label hops need")
     if hops not in (1, 2):
         raise InputError(f"hops={hops} must be 1 or 2: beyond that a node's own label cannot be excluded exactly.")
-    assert graph.y is not None  # masked() refuses a graph without labels
     engine = Memory() if engine is None else engine
     options = {"weighting": weighting, "norm": norm, "self_loop": self_loop}
     operator = engine.operator(graph, own_relation(graph, relation), **options)  # type: ignore[arg-type]
-    made = repeated_label_hops(operator, hops, graph.y, graph.num_labels, engine, renormalize=renormalize)
+    made = repeated_label_hops(operator, hops, graph.label, graph.num_labels, engine, renormalize=renormalize)
     return engine.loaded(made)
 
 
@@ -88,7 +82,7 @@ def repeated_label_hops(
     rows: np.ndarray | None = None,
 ) -> list[Any]:
     """One operation again and again on labels, own label excluded after each; for the nodes `rows`, or all."""
-    made = engine.hops([operator] * hops, OneHot(label, num_labels), rows=rows)
+    made = engine.hops([operator] * hops, one_hot(label, num_labels), rows=rows)
     shares = [own_share([operator] * k) for k in range(1, hops + 1)]
     if rows is not None:
         made = [*(selected_hop(hop, rows) for hop in made[:-1]), made[-1]]
@@ -96,30 +90,16 @@ def repeated_label_hops(
     return [without_own(hop, label, own, renormalize) for hop, own in zip(made, shares, strict=True)]
 
 
-@dataclass(frozen=True, eq=False)
-class OneHot:
-    """Known labels as rows of zeros with a single one, unknown ones as zeros; made column by column."""
+def one_hot(label: np.ndarray, num_labels: int) -> MadeColumns:
+    """Known labels as rows of zeros with a single one, unknown ones as zeros."""
 
-    label: np.ndarray
-    num_labels: int
-
-    @property
-    def dtype(self) -> np.dtype:
-        return np.dtype(np.float64)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return len(self.label), self.num_labels
-
-    @property
-    def key(self) -> str:
-        return _files.digest(self.label, self.num_labels)
-
-    def columns(self, low: int, high: int) -> np.ndarray:
-        out = np.zeros((len(self.label), high - low), self.dtype)
-        rows = np.flatnonzero((self.label >= low) & (self.label < high))
-        out[rows, self.label[rows] - low] = 1
+    def columns(low: int, high: int) -> np.ndarray:
+        out = np.zeros((len(label), high - low))
+        rows = np.flatnonzero((label >= low) & (label < high))
+        out[rows, label[rows] - low] = 1
         return out
+
+    return MadeColumns((len(label), num_labels), np.dtype(np.float64), (label, num_labels), columns)
 
 
 def without_own(hop: Any, label: np.ndarray, own: np.ndarray, renormalize: bool) -> Any:

@@ -24,19 +24,18 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from impact_gnn import _files, _native, checks
+from impact_gnn import _native, checks
 from impact_gnn.checks import InputError
-from impact_gnn.engines.base import Engine, columns_of, position_blocks, selected_hop, time_table
+from impact_gnn.engines.base import Engine, MadeColumns, columns_of, position_blocks, selected_hop, time_table
 from impact_gnn.engines.memory import Memory
 from impact_gnn.engines.operator import Operator
 from impact_gnn.graph import TemporalGraph, Triple
-from impact_gnn.propagation.labels import OneHot, own_share, without_own
+from impact_gnn.propagation.labels import one_hot, own_share, without_own
 
 METAPATH_WEIGHTINGS = ("edges", "ends")
 """Ω on each relation between types with a time, or once, on the two ends of the path."""
 
-MOST_PATHS = 10_000
-"""Metapaths that are listed at most; their number grows as a power of the length."""
+MOST_PATHS = 10_000  # metapaths that are listed at most; their number grows as a power of the length
 
 MOST_GROWTH = 4.0
 """How much larger the terms of a sum may be than the sum: the factor by which their rounding errors grow."""
@@ -200,8 +199,7 @@ def metapath_label_hops(
                [0.5, 0.5]], dtype=float32)
     """
     checks.choice("metapath_weighting", metapath_weighting, METAPATH_WEIGHTINGS)
-    if view.cutoff is None:
-        raise InputError("label metapaths need a view that hides the labels to predict; pass graph.masked(cutoff).")
+    view.hidden_from("label metapaths need")
     length = checks.whole_number("length", length)
     if length not in (1, 2):
         raise InputError(f"length={length} must be 1 or 2: beyond that the own label cannot be excluded exactly.")
@@ -256,25 +254,14 @@ class Walk:
         yield from visit((), x)
 
 
-@dataclass(frozen=True, eq=False)
-class Weighted:
-    """Features whose rows are multiplied by a factor each, made column by column."""
+def weighted(x: Any, factor: np.ndarray, dtype: np.dtype) -> MadeColumns:
+    """Features whose rows are multiplied by a factor each."""
 
-    x: Any
-    factor: np.ndarray
-    dtype: np.dtype
+    def columns(low: int, high: int) -> np.ndarray:
+        return columns_of(x, low, high, dtype) * factor[:, None].astype(dtype)
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.x.shape
-
-    @property
-    def key(self) -> str:
-        return _files.digest(self.x if isinstance(self.x, np.ndarray) else self.x.key, self.factor, self.dtype.str)
-
-    def columns(self, low: int, high: int) -> np.ndarray:
-        values = columns_of(self.x, low, high, self.dtype)
-        return values * self.factor[:, None].astype(self.dtype)
+    given = x if isinstance(x, np.ndarray) else x.key
+    return MadeColumns(x.shape, dtype, (given, factor, dtype.str), columns)
 
 
 def along_ends(walk: Walk, table: np.ndarray, x: Any) -> dict[Metapath, Any]:
@@ -289,7 +276,7 @@ def along_ends(walk: Walk, table: np.ndarray, x: Any) -> dict[Metapath, Any]:
         if (left[:, r] == 0).all() or (right[r] == 0).all():
             continue
         scratch = engine.child(f"ends-{r}")
-        for path, hop in walk.hops(Weighted(x, right[r][source], dtype), engine=scratch):
+        for path, hop in walk.hops(weighted(x, right[r][source], dtype), engine=scratch):
             for rows in position_blocks(graph.num_nodes):
                 total[path][rows[0] : rows[-1] + 1] += left[target[rows], r][:, None].astype(dtype) * hop.rows(rows)
                 _native.release(total[path])
@@ -324,10 +311,9 @@ def label_hops_along(walk: Walk, table: np.ndarray | None, renormalize: bool) ->
     A table is Ω for the two ends; the walk is plain then.
     """
     graph = walk.graph
-    assert graph.y is not None  # masked() refuses a graph without labels
     if not walk.paths:
         return
-    known = OneHot(graph.y, graph.num_labels)
+    known = one_hot(graph.label, graph.num_labels)
     own = {path: own_share([walk.operator(relation) for relation in path]) for path in walk.paths}
     if table is None:
         hops = walk.hops(known)
@@ -339,7 +325,7 @@ def label_hops_along(walk: Walk, table: np.ndarray | None, renormalize: bool) ->
         }
         hops = iter(along_ends(walk, table, known).items())
     for path, hop in hops:
-        yield path, without_own(hop, graph.y, own[path], renormalize)
+        yield path, without_own(hop, graph.label, own[path], renormalize)
 
 
 def factors(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -130,16 +130,14 @@ class _Squashing:
     def messages(self, state: dict[str, Any], wanted: Collection[Metapath]) -> Iterator[tuple[Metapath, Any]]:
         """The wanted paths with their messages; an even one is made from its odd one."""
         for relation in self.graph.relations:
-            back = reverse_of(self.graph, relation)
-            odd: Metapath = (relation,)
-            even: Metapath = () if back is None else (relation, back)
-            if odd not in wanted and even not in wanted:
-                continue
-            message = self._step(relation, state[relation[0]])
-            if odd in wanted:
-                yield odd, message
-            if even in wanted and back is not None:
-                yield even, self._step(back, message)
+            paths = [path for path in self.paths() if path[0] == relation]  # odd, and even if there is a way back
+            while paths and paths[-1] not in wanted:
+                paths.pop()
+            message = None
+            for path in paths:
+                message = self._step(path[-1], state[relation[0]] if message is None else message)
+                if path in wanted:
+                    yield path, message
             del message
 
     def begin(self) -> dict[str, Any]:

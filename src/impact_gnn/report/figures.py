@@ -25,19 +25,7 @@ from impact_gnn.metrics import Metric
 from impact_gnn.pipeline.calibration import BINS
 from impact_gnn.report import svg
 from impact_gnn.report.numbers import named, number, percent, whole
-from impact_gnn.report.svg import (
-    FAINT,
-    INK,
-    PALETTE,
-    VARIABLES,
-    Called,
-    from_zero,
-    in_percent,
-    line,
-    over_time,
-    ramp,
-    short,
-)  # fmt: skip
+from impact_gnn.report.svg import FAINT, INK, PALETTE, Called, from_zero, in_percent, line, over_time, ramp
 
 # Nodes in the map (more would only hide each other), periods (the last ones) and ticks of the stacked plots.
 MOST_DOTS, MOST_PERIODS, MOST_TICKS = 900, 200, 8
@@ -86,7 +74,7 @@ def array(values: Any) -> np.ndarray:
 
 def key(name: str, colour: str, mark: str = "line") -> dict[str, str]:
     """One entry below a figure; `mark` is "line", "dash", "area" or "dot"."""
-    return {"name": name, "colour": VARIABLES.get(colour, colour), "mark": mark}
+    return {"name": name, "colour": svg.VARIABLES.get(colour, colour), "mark": mark}
 
 
 def forest(rows: Sequence[Trial], metric: Metric) -> Figure | None:
@@ -149,7 +137,7 @@ def _columns(ax: Axes, names: Sequence[str], stacked: Sequence[tuple[np.ndarray,
         bottom = top
     most = MOST_TICKS if max(map(len, names)) <= 5 else MOST_TICKS // 2
     shown = np.arange(0, len(names), -(-len(names) // most))
-    ax.set_xticks(shown + 0.5, [short(names[int(k)]) for k in shown])
+    ax.set_xticks(shown + 0.5, [svg.short(names[int(k)]) for k in shown])
     ax.set(xlim=(0, len(names)), xlabel="period")
 
 

@@ -26,10 +26,7 @@ from impact_gnn.transforms.attention import TimeGATConv, TimeGATv2Conv
 from impact_gnn.transforms.delivery import DELIVERIES, keep_edges
 from impact_gnn.transforms.door import edge_stores, plain_tensor, pyg_object
 
-CARRIER = {
-    "weight": "edge_weight",
-    "attention": "edge_attr",
-}  # drop and duplicate carry weights in the edges themselves
+CARRIER = {"weight": "edge_weight", "attention": "edge_attr"}  # drop and duplicate change the edges themselves
 CHANGED = {"drop": "dropped", "duplicate": "repeated"}
 SUMS = ("add", "sum", "SumAggregation()")
 EXTREMES = ("max", "min", "MaxAggregation()", "MinAggregation()")
