@@ -162,18 +162,24 @@ def file(path: Path) -> Source | None:
         parts = list(path.rglob("*.parquet")) if path.is_dir() else [path]
 
         def dataset() -> pa.dataset.Dataset:
-            hive = "hive" if path.is_dir() else None  # the name of a single file's folder is no column
-            found = pa.dataset.dataset(path, format="parquet", partitioning=hive)
+            found = pa.dataset.dataset(path, format="parquet", partitioning="hive")
             schemas = [part.physical_schema for part in found.get_fragments()]  # files may have columns of their own
             return found.replace_schema(pa.unify_schemas([found.schema, *schemas], promote_options="permissive"))
 
-        def stream() -> Iterator[pa.RecordBatch]:
-            ahead = pa.dataset.ParquetFragmentScanOptions(pre_buffer=False)  # would hold much of the file
-            options: Any = {"batch_readahead": 1, "fragment_readahead": 1, "fragment_scan_options": ahead}
-            return iter(dataset().to_batches(batch_size=ROWS, **options))
+        def whole() -> pa.Table:
+            if path.is_dir():
+                return dataset().to_table()
+            return pa.parquet.read_table(path, memory_map=True, partitioning=None)  # its folder's name is no column
 
-        size = sum(part.stat().st_size for part in parts)
-        return Source(path.name, lambda: dataset().to_table(), stream, size)
+        def stream() -> Iterator[pa.RecordBatch]:
+            # Reading ahead would hold much of the file.
+            if path.is_dir():
+                ahead = pa.dataset.ParquetFragmentScanOptions(pre_buffer=False)
+                options: Any = {"batch_readahead": 1, "fragment_readahead": 1, "fragment_scan_options": ahead}
+                return iter(dataset().to_batches(batch_size=ROWS, **options))
+            return pa.parquet.ParquetFile(path, pre_buffer=False).iter_batches(ROWS)
+
+        return Source(path.name, whole, stream, sum(part.stat().st_size for part in parts))
     return None
 
 
