@@ -83,16 +83,16 @@ def cell(name: str, root: Path, method: str, seed: int, place: Path) -> list[Rec
     except InputError as error:
         return [Record("leaderboard", name, f"{NOT_RUN}{error}", method, seed, 0.0, 0.0)]
     seconds, memory = time.process_time() - start, peak_memory()
-    assert graph.y is not None
     scored = np.searchsorted(np.flatnonzero(problem.view.targets()), problem.rows)
-    return records_of(outcome, scored, graph.y[problem.rows], Record(
+    return records_of(outcome, scored, problem.truth, Record(
         "leaderboard", name, "memory", method, seed, memory, seconds
     ))  # fmt: skip
 
 
 def records_of(outcome: Outcome, scored: np.ndarray, truth: np.ndarray, memory: Record) -> list[Record]:
     """One record per measure; `scored` are the rows of the outcome whose label is known."""
-    chances = outcome.probabilities[scored]
+    classes = max(outcome.probabilities.shape[1], int(truth.max()) + 1)  # some of which nobody could know
+    chances = np.pad(outcome.probabilities[scored], [(0, 0), (0, classes - outcome.probabilities.shape[1])])
     guess = chances.argmax(1)
     hits = guess == truth
     macro = f1_score(truth, guess, labels=np.unique(truth), average="macro", zero_division=0.0)
@@ -101,7 +101,7 @@ def records_of(outcome: Outcome, scored: np.ndarray, truth: np.ndarray, memory: 
         low, high = outcome.forecast.low, outcome.forecast.high
         scores |= {"forecast": outcome.forecast.value, "forecast low": low, "forecast high": high}
     if outcome.sets is not None:
-        sets = outcome.sets[scored]
+        sets = np.pad(outcome.sets[scored], [(0, 0), (0, classes - outcome.sets.shape[1])])
         scores |= {"coverage": float(sets[np.arange(len(truth)), truth].mean()), "set size": float(sets.sum(1).mean())}
     for candidate, found in outcome.candidates.items():
         scores[f"{CANDIDATE}{candidate}"] = float((found[scored].argmax(1) == truth).mean())

@@ -23,7 +23,7 @@ class Problem:
 
     view: ig.TemporalGraph
     rows: np.ndarray
-    _truth: np.ndarray = field(repr=False)
+    truth: np.ndarray = field(repr=False)  # numbered as in the view; classes that it cannot see come last
 
     @classmethod
     def of(cls, graph: ig.TemporalGraph, cutoff: int) -> "Problem":
@@ -31,11 +31,15 @@ class Problem:
         view = graph.masked(cutoff)
         assert graph.y is not None  # masked() refuses a graph without labels
         rows = np.flatnonzero((graph.time >= cutoff) & (graph.y >= 0))
-        return cls(view, rows, graph.y[rows])
+        code = np.arange(graph.num_labels)
+        if graph.label_names is not None:
+            seen = np.unique(graph.y[(graph.time < cutoff) & (graph.y >= 0)])
+            code[[*seen, *np.setdiff1d(code, seen)]] = np.arange(graph.num_labels)
+        return cls(view, rows, code[graph.y[rows]])
 
     def hits(self, predicted: np.ndarray) -> np.ndarray:
         """For each of `rows` whether the label predicted for it is right."""
-        return predicted == self._truth
+        return predicted == self.truth
 
     def identity(self) -> str:
         """What tells one graph from another, so that a run is not taken for one on other data."""

@@ -154,3 +154,16 @@ def test_a_hidden_word_among_numbers_changes_no_order():
         found.append((made.predict_proba(graph).tolist(), [str(name) for name in made.fitted.schema.label_names]))
     assert found[0] == found[1]
     assert found[0][1] == ["2", "9", "10"]
+
+
+def test_predictions_are_numbered_as_in_the_graph():
+    """Only targets are of class "b": the fit knows "a" and "c", whose numbers in the graph stay 0 and 2."""
+    g = ig.tsbm(num_nodes=200, num_times=6, num_labels=2, feature_std=0.1, seed=0)
+    y = np.where((g.time == 5) & (np.arange(200) % 5 == 0), 1, 2 * g.y)
+    g = ig.TemporalGraph(x=g.x, y=y, time=g.time, edge_index=g.edge_index, label_names=["a", "b", "c"])
+    p = Pipeline("linear", "features", cutoff=5, epochs=50).fit(g)
+    said, truth = p.predict(g), y[g.time == 5]
+    assert set(said) == {0, 2}
+    with pytest.warns(UserWarning, match="they count as wrong"):
+        assert (said == truth).mean() == pytest.approx(p.score(g))
+    assert (said == truth)[truth != 1].mean() > 0.9

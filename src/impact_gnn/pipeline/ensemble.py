@@ -105,8 +105,9 @@ class Ensemble:
         return self.calibration.apply(total, self.prior)
 
     def predict(self, graph: TemporalGraph, *, cutoff: int | str | None = None) -> np.ndarray:
-        """The label (0, 1, 2, ...) of every target node that suits the metric: for accuracy the most probable one."""
-        return self.calibration.labels(self.predict_proba(graph, cutoff=cutoff), self.prior)
+        """As `Pipeline.predict`."""
+        label = self.calibration.labels(self.predict_proba(graph, cutoff=cutoff), self.prior)
+        return self.fitted.schema.numbers(graph)[label]
 
     def targets(self, graph: TemporalGraph, *, cutoff: int | str | None = None) -> np.ndarray:
         """Positions of the nodes to predict: time at or after the cutoff."""

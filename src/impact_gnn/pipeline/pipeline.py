@@ -214,9 +214,11 @@ class Pipeline:
     def predict(self, graph: TemporalGraph, *, cutoff: int | str | None = None) -> np.ndarray:
         """The label of every target node that suits the metric: for accuracy the most probable one.
 
-        Where classes have names, its place among those that the fit has seen (`fitted.schema.label_names`).
+        It is numbered as in this graph. Columns of `predict_proba` are the classes that the fit has seen, and so is
+        this where classes have names and the graph does not know them all (`fitted.schema.label_names`).
         """
-        return self._fitted().scoring.labels(self.predict_proba(graph, cutoff=cutoff))
+        fitted = self._fitted()
+        return fitted.schema.numbers(graph)[fitted.scoring.labels(self.predict_proba(graph, cutoff=cutoff))]
 
     def score(self, graph: TemporalGraph, *, cutoff: int | str | None = None, metric: str = "accuracy") -> float:
         """Accuracy, or another metric (higher is better), on the target nodes whose true label the graph holds.

@@ -81,6 +81,14 @@ class Schema:
                 out.append(f"classes that the model has never seen count as unknown: {what}; fit again to learn them.")
         return out
 
+    def numbers(self, graph: TemporalGraph) -> np.ndarray:
+        """The graph's own number of every class of the model; the model's where the graph does not name them all."""
+        if self.label_names is not None and graph.label_names is not None:
+            place = {class_name(name): number for number, name in enumerate(graph.label_names)}
+            if all(class_name(name) in place for name in self.label_names):
+                return np.array([place[class_name(name)] for name in self.label_names])
+        return np.arange(self.num_labels)
+
     def coded(self, graph: TemporalGraph) -> TemporalGraph:
         """The graph with its labels numbered as the model knows them, −1 where it does not."""
         labelled = graph.y is not None and bool((graph.y >= 0).any())
