@@ -15,7 +15,7 @@ import numpy as np
 
 from impact_gnn.backtesting import PLAIN, Scores, Unit, ensemble, windows
 from impact_gnn.backtesting.ensemble import fold_weights
-from impact_gnn.backtesting.folds import Window, truth_of
+from impact_gnn.backtesting.folds import Window, shares_before, truth_of
 from impact_gnn.backtesting.verdict import Verdict
 from impact_gnn.checks import InputError
 from impact_gnn.graph import TemporalGraph
@@ -134,7 +134,7 @@ def foreseen(past: Past) -> dict[str, float]:
     walked, newest = verdict.of(choice), Verdict(past.scores, past.candidates, past.windows, past.view)
     calibration = learned(walked)
     piece = newest.pieces[-1]
-    said = calibration.apply(newest.mixed(choice, piece), newest.prior(piece.window))
+    said = calibration.apply(newest.mixed(choice, piece), shares_before(past.view, piece.window))
     truth = newest.truth(piece)
     before = [calibration.apply(one.probability, one.prior) for one in walked]
     weight = np.full(len(walked), 1 / len(walked)) if len(verdict.windows) == 1 else fold_weights(len(walked))

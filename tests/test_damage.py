@@ -127,7 +127,7 @@ def test_hops_slices_and_sorted_edges(tmp_path):
         for a, b in zip(found, wanted, strict=True):
             np.testing.assert_array_equal(a, b)
 
-    hold(tmp_path / "whole", tmp_path, hops, same, 150)
+    hold(tmp_path / "whole", tmp_path, hops, same, 100)
 
 
 def test_saved_graphs(graph, tmp_path):
@@ -166,4 +166,4 @@ def test_run_folders(graph, tmp_path):
         run(graph, place, **options)
         return (place / "predictions.csv").read_bytes()
 
-    hold(tmp_path / "whole", tmp_path, again, same, 6)
+    hold(tmp_path / "whole", tmp_path, again, same, 4)

@@ -58,7 +58,8 @@ class Nodes:
             if sized is None:
                 missing = f"nodes[{kind!r}] has no size; give num_nodes, x or time." if kind else TIME_MISSING
                 raise InputError(missing)
-            shape = checks.array(f"{where}{sized}", given[sized]).shape if sized != "x" else np.shape(given[sized])
+            first = given[sized]
+            shape = (len(first),) if isinstance(first, Columns) else checks.array(f"{where}{sized}", first).shape
             if not shape:
                 raise InputError(f"{where}{sized} is a single value; give one entry per node.")
             count = shape[0]
