@@ -67,7 +67,7 @@ $(VENV)/.docs: pyproject.toml constraints.txt | $(VENV)/bin/python
 
 $(LIGHT)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(LIGHT)
-	$(LIGHT)/bin/python $(PIP) numpy scipy numba pyarrow narwhals tomli
+	$(LIGHT)/bin/python $(PIP) numpy scipy numba pyarrow narwhals tomli xxhash
 	$(LIGHT)/bin/python $(PIP) --no-deps --editable .
 	touch $@
 
