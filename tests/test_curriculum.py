@@ -16,14 +16,6 @@ LESSONS = Curriculum(start=0.4, epochs=5)
 CPU = Training(epochs=8, device="cpu", lr=0.05, curriculum=LESSONS)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="module")
 def graph():
     return ig.tsbm(num_nodes=200, num_times=6, num_labels=LABELS, num_features=4, feature_std=1.0, seed=1)

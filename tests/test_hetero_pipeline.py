@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 
 import impact_gnn as ig
 from impact_gnn import alignment
@@ -16,14 +15,6 @@ QUICK = {"cutoff": CUT, "hidden": 8, "epochs": 6, "device": "cpu"}
 MODELS = ("sehgnn", "rphgnn")
 METHODS = ["plain", "pmp+center", "pmp+ends+labels", "genpmp+ends+standardize", "pmp+jjnorm", "snapshot+labels",
            "mmp+snapshot+ends+labels", "recency+curriculum", "features"]  # fmt: skip
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def made(seed=0, n=150):

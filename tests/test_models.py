@@ -29,15 +29,6 @@ CUTOFF = 4
 WIDTHS, LABELS = (5, 5, 8), 3
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Tensors here are tiny, and other tests may run beside these."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="module")
 def view():
     g = ig.tsbm(num_nodes=150, num_times=5, num_labels=LABELS, num_features=4, mean_degree=12, seed=1)

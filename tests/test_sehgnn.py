@@ -20,14 +20,6 @@ BUILD = {
 }
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def made(name, labels=()):
     torch.manual_seed(0)
     return BUILD[name](labels).eval()

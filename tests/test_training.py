@@ -41,15 +41,6 @@ def graph(scramble=False):
     return ig.TemporalGraph(x=g.x, y=y, time=g.time, edge_index=g.edge_index, num_labels=LABELS).masked(CUTOFF)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Tensors here are tiny, and other tests may run beside these."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="module")
 def view():
     return graph()

@@ -166,13 +166,7 @@ def read_json(path: Path, *, sealed: bool = False) -> Any:
     """The content of a JSON file, or an `InputError` that names it; a `sealed` one is held against its digest."""
     try:
         content = json.loads(regular(path).read_text(encoding="utf-8"))
-        if not sealed:
-            return content
-        if not isinstance(content, dict) or content.get("seal") != digest(
-            json.dumps(content.get("content")), *_mark(path)
-        ):
-            raise InputError(_changed(path))
-        return content["content"]
+        return _unsealed(path, content) if sealed else content
     except InputError:
         raise
     except OSError as error:
@@ -181,11 +175,19 @@ def read_json(path: Path, *, sealed: bool = False) -> Any:
         raise InputError(f"{path} is not valid JSON ({error}); restore it or write it again.") from None
 
 
+def _unsealed(path: Path, content: Any) -> Any:
+    """What the sealed JSON at `path` holds, if it is what was written there."""
+    seal, inner = (content.get("seal"), content.get("content")) if isinstance(content, dict) else (None, None)
+    if seal != digest(json.dumps(inner), *_mark(path)):
+        raise InputError(_changed(path))
+    return inner
+
+
 def described(path: Path, form: str, *versions: int) -> dict[str, Any]:
     """What the JSON file at `path` says about its folder; refuses folders of another form or version."""
     content = read_json(path) if path.is_file() else None
     if isinstance(content, dict) and "seal" in content:
-        content = read_json(path, sealed=True)
+        content = _unsealed(path, content)
     if not isinstance(content, dict) or content.get("format") != form:
         raise InputError(f"{path.parent} does not hold an {form}; give a directory that one was saved in.")
     if content.get("version") not in versions:

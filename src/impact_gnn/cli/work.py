@@ -16,7 +16,6 @@ from rich.text import Text
 from impact_gnn._codec import encode
 from impact_gnn._files import no_trace
 from impact_gnn._progress import Terminal
-from impact_gnn.audit import DRAWS, audit_leakage
 from impact_gnn.checks import InputError
 from impact_gnn.cli.common import (
     Kind,
@@ -236,11 +235,16 @@ def audit(
     graph: Graph,
     trainer: Annotated[str, typer.Argument(help="module:function that takes a TemporalGraph and returns predictions.")],
     cutoff: Cutoff = None,
-    draws: Annotated[int, typer.Option(help="Permutations of the target labels; each is run twice.")] = DRAWS,
+    draws: Annotated[
+        int | None,
+        typer.Option(help="Permutations of the target labels; each is run twice. By default the function's."),
+    ] = None,
     json: Json = None,
 ) -> None:
     """Does a trainer see labels it must not? Runs it with permuted target labels; exits 1 if it does."""
-    found = opened(graph, cutoff=cutoff)
+    from impact_gnn.audit import DRAWS, audit_leakage
+
+    found, draws = opened(graph, cutoff=cutoff), DRAWS if draws is None else draws
     outcome = audit_leakage(_imported(trainer), found.graph, cutoff=found.cutoff, draws=draws)
     console.print(str(outcome))
     write_json(json, encode(outcome) | {"leaked": outcome.leaked})

@@ -287,16 +287,16 @@ class Pipeline:
             kept = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
             safetensors.numpy.save_file(kept, temporary / WEIGHTS)
             _files.write_json(temporary / PIPELINE, content)
-            if schema:
+            if schema:  # otherwise the folder around this one is sealed, with all that is in it
                 fitted.schema.save(temporary)
-            _files.seal_folder(temporary)
+                _files.seal_folder(temporary)
 
     @classmethod
     def load(cls, directory: str | Path, *, schema: Schema | None = None) -> Pipeline:
         """The pipeline that `save` wrote, with a schema that was kept elsewhere."""
         root = Path(directory)
         if (root / "ensemble.json").is_file():
-            raise InputError(f"{root} holds an ensemble; use Ensemble.load, or Pipeline.load of a member in it.")
+            raise InputError(f"{root} holds an ensemble; use Ensemble.load.")
         content = _files.described(root / PIPELINE, FORMAT, VERSION)
         if schema is None:  # whoever keeps it elsewhere has looked at the whole folder
             _files.check_folder(root)
