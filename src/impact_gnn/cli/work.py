@@ -1,4 +1,4 @@
-"""Commands that learn: `run`, `diagnose`, `backtest`, `predict`, `report`, `audit`."""
+"""Commands that learn: `run`, `diagnose`, `backtest`, `predict`, `evaluate`, `watch`, `report`, `audit`."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def run(
             )  # fmt: skip
         place.clear()
     write_json(json, summary)
-    predicted = summary.predictions
+    predicted = summary.predicted
     console.print(f"\nChosen: {summary.backtest.decision}")
     console.print(
         f"Predicted: {predicted.count:,} nodes at or after {given.name_of(summary.cutoff)}, in {out / predicted.file}"
@@ -217,6 +217,48 @@ def predict(
     written = write_predictions(given, fitted, out, cutoff=cutoff, engine=place)
     console.print(f"{written.count:,} predictions in {out}")
     write_json(json, encode(written) | {"notes": notes})
+
+
+@command
+def evaluate(
+    directory: Annotated[Path, typer.Argument(help="The directory of a finished run.", show_default=False)],
+    labels: Annotated[str, typer.Argument(help="A table with id and label, or the graph with its new labels.")],
+    graph: Annotated[
+        str | None, typer.Option(help="The graph, where labels are a table: plain is fitted on it.")
+    ] = None,
+    json: Json = None,
+) -> None:
+    """When labels have come: how right were the forecast, the choice and the intervals? Adds it to the report."""
+    from impact_gnn.job.evaluate import evaluate as held
+    from impact_gnn.report import read_summary, words
+
+    found = held(directory, labels, graph=graph)
+    console.print("\n".join(words.came_true(read_summary(directory / "summary.json"), found)))
+    console.print(f"Report: {directory / 'report.html'}")
+    write_json(json, found)
+
+
+@command
+def watch(
+    directory: Annotated[Path, typer.Argument(help="The directory of a finished run.", show_default=False)],
+    graph: Graph,
+    engine: Kind = "auto",
+    memory: Memory = None,
+    scheduler: Scheduler = None,
+    scratch: Scratch = None,
+    json: Json = None,
+) -> None:
+    """Should the model be fitted again? Looks at new nodes, without labels; exits 1 if it should."""
+    from impact_gnn.job.evaluate import given
+    from impact_gnn.job.watch import watch as look
+    from impact_gnn.pipeline import Ensemble
+
+    grown = given(graph, Ensemble.load(directory / "model"))
+    outcome = look(directory, grown, engine=engine_option(grown, engine, memory, scheduler, scratch))
+    console.print(str(outcome))
+    write_json(json, encode(outcome) | {"refit": outcome.refit})
+    if outcome.refit:
+        raise typer.Exit(1)
 
 
 @command
