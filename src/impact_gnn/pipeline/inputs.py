@@ -15,7 +15,7 @@ from impact_gnn.checks import InputError
 from impact_gnn.engines.base import FEW, Engine, MadeHop, as_hop, selected_hop
 from impact_gnn.engines.memory import Memory
 from impact_gnn.engines.operator import Operator
-from impact_gnn.graph import TemporalGraph
+from impact_gnn.graph import TemporalGraph, Triple
 from impact_gnn.pipeline.aligned import NEEDS_EVERYBODY, aligned
 from impact_gnn.pipeline.method import Method
 from impact_gnn.propagation.hops import own_relation
@@ -121,16 +121,29 @@ class Inputs:
         """Edges of every node, and those to nodes whose label is known."""
         return as_hop(np.hstack([degrees(self.view), degrees(self.view, view.label >= 0)])[self.rows])
 
+    def degrees_without(self, node: int, cutoff: int, other: tuple[str, int]) -> np.ndarray:
+        """The row of degrees of a node if another, a type and a position, had no edges."""
+        label, columns = self.graph.masked(cutoff).label, []
+        for known in (False, True):
+            for triple, row in degree_columns(self.view, known):
+                ends = self.view.relations[triple].edge_index
+                far = ends[1 - row][ends[row] == node]
+                far = far[label[far] >= 0] if known else far
+                gone = triple[2 * (1 - row)] == other[0]
+                columns.append(np.log1p(np.count_nonzero(far != other[1]) if gone else len(far)))
+        return np.array(columns, np.float32)
+
     # -- paths ---------------------------------------------------------------------------------------------
 
     @property
-    def _length(self) -> int:
+    def length(self) -> int:
+        """Most relations of a path."""
         return max(self.hops, 2) if self.graph.is_hetero else self.hops
 
     def paths(self, start: str | None = None) -> list[Metapath]:
         """Ways from a type with features (or from `start`) to the target type, sorted by the relation they end in."""
         place = {triple: k for k, triple in enumerate(self.graph.relations)}
-        return sorted(metapaths(self.graph, self._length, start=start), key=lambda path: place[path[-1]])
+        return sorted(metapaths(self.graph, self.length, start=start), key=lambda path: place[path[-1]])
 
     def _nodes(self, method: Method) -> np.ndarray:
         """The nodes whose hops are made: `rows`, or everybody where an alignment looks at everybody or few are left."""
@@ -160,15 +173,15 @@ class Inputs:
             return hops if part is None else [*(selected_hop(hop, part) for hop in hops[:-1]), hops[-1]]
 
         def along_metapaths(last: int | None, wanted: np.ndarray) -> list[Any]:
-            then, position = self._as_of(self.graph, last, wanted)
+            then, position = self.as_of(self.graph, last, wanted)
             hops = metapath_hops(
-                then, length=self._length, weighting=method.weighting, metapath_weighting=_ends_or_edges(method),
+                then, length=self.length, weighting=method.weighting, metapath_weighting=_ends_or_edges(method),
                 engine=self.engine, rows=None if len(position) == then.num_nodes else position, dtype=np.float32,
             )  # fmt: skip
             return [hops[path_name(path)] for path in paths]
 
         def squashed(last: int | None, wanted: np.ndarray) -> list[Any]:
-            then, position = self._as_of(self.graph, last, wanted)
+            then, position = self.as_of(self.graph, last, wanted)
             width = max(part.x.shape[1] for part in (then.nodes[path[0][0]] for path in paths) if part.x is not None)
             messages = squash(
                 then, iterations=self.hops, width=width if then.x is None else None, weighting=method.weighting,
@@ -176,7 +189,7 @@ class Inputs:
             )  # fmt: skip
             return [selected_hop(hop, position) for hops in messages.values() for hop in hops]
 
-        make = repeated if self._simple(method) else along_metapaths
+        make = repeated if self.is_simple(method) else along_metapaths
         if self.squashed and self.graph.is_hetero:
             make = squashed
         return self._over_time(method, cutoff, nodes, make)
@@ -187,42 +200,49 @@ class Inputs:
         With lags, what was known then is what lay as far back as the cutoff does today.
         """
         assert view.cutoff is not None
-        label, length, count = view.label, min(self._length, 2), view.num_labels
-        back = len(view.times) - 1 - int(np.searchsorted(view.times, view.cutoff)) if method.lags else 0
+        length, count = min(self.length, 2), view.num_labels
 
         def known(last: int | None) -> np.ndarray:
-            return label if last is None else np.where(view.period.astype(np.int64) < last - back, label, -1)
+            return self.known_labels(view, method, last)
 
         def repeated(last: int | None, wanted: np.ndarray) -> list[Any]:
             then, position, operator = self._operator(view.with_labels(known(last)), method, last, wanted)
             return repeated_label_hops(operator, length, then.label, count, self.engine, rows=position)
 
         def along_metapaths(last: int | None, wanted: np.ndarray) -> list[Any]:
-            then, position = self._as_of(view.with_labels(known(last)), last, wanted)
+            then, position = self.as_of(view.with_labels(known(last)), last, wanted)
             hops = metapath_label_hops(
                 then, length=length, weighting=method.weighting, metapath_weighting=_ends_or_edges(method),
                 engine=self.engine,
             )  # fmt: skip
             return [selected_hop(hop, position) for hop in hops.values()]
 
-        make = repeated if self._simple(method) else along_metapaths
+        make = repeated if self.is_simple(method) else along_metapaths
         return self._over_time(method, view.cutoff, self.rows, make)
 
-    def _simple(self, method: Method) -> bool:
+    def known_labels(self, view: TemporalGraph, method: Method, last: int | None) -> np.ndarray:
+        """The labels that nodes seen in period `last` hear of."""
+        if last is None:
+            return view.label
+        assert view.cutoff is not None
+        back = len(view.times) - 1 - int(np.searchsorted(view.times, view.cutoff)) if method.lags else 0
+        return np.where(view.period.astype(np.int64) < last - back, view.label, -1)
+
+    def is_simple(self, method: Method) -> bool:
         """Whether hops are one operation again and again, which engines do best."""
         return not self.graph.is_hetero and not method.ends
 
     def _operator(
         self, graph: TemporalGraph, method: Method, last: int | None, wanted: np.ndarray
     ) -> tuple[TemporalGraph, np.ndarray, Operator]:
-        """The operation of a homogeneous graph as it was in period `last`, after what `_as_of` gives."""
+        """The operation of a homogeneous graph as it was in period `last`, after what `as_of` gives."""
         table: str | np.ndarray = method.weighting
         if last is not None and self.view.edge_time is None:  # edges came with their nodes: a table can hide them
             table, last = snapshot_table(graph, method.weighting, last), None
-        then, position = self._as_of(graph, last, wanted)
+        then, position = self.as_of(graph, last, wanted)
         return then, position, self.engine.operator(then, own_relation(then), weighting=table)
 
-    def _as_of(self, graph: TemporalGraph, last: int | None, wanted: np.ndarray) -> tuple[TemporalGraph, np.ndarray]:
+    def as_of(self, graph: TemporalGraph, last: int | None, wanted: np.ndarray) -> tuple[TemporalGraph, np.ndarray]:
         """The graph as it was in period `last`, and where the nodes `wanted` are in it."""
         if last is None:
             return graph, wanted
@@ -254,6 +274,13 @@ class Inputs:
                 whole[place] = part.rows(np.arange(len(place)))
                 _native.release(whole)
         return [self.engine.kept(whole) for whole in out]
+
+    def seen_in(self, method: Method, cutoff: int, node: int) -> int | None:
+        """The period up to which the graph is shown to a node; None for all of it."""
+        if not method.snapshot:
+            return None
+        seen = self._seen_at(cutoff if method.lags else None)[node]
+        return next(high for low, high in _runs(self.graph.counts, MOST_SNAPSHOTS) if low <= seen <= high)
 
     def _seen_at(self, cutoff: int | None) -> np.ndarray:
         """The period at which a node is looked at: its own, or, given a cutoff, one that lies a target's lag later.
@@ -292,17 +319,24 @@ def degrees(graph: TemporalGraph, among: np.ndarray | None = None) -> np.ndarray
     With `among`, a mask of target nodes, only edges whose other end is one of them.
     """
     columns = []
-    for (source, _, target), relation in graph.relations.items():
-        for row, (kind, other) in enumerate(((source, target), (target, source))):
-            if kind != graph.target or (among is not None and other != graph.target):
-                continue
-            count, ends = np.zeros(graph.num_nodes, np.int64), relation.edge_index
-            for part in _native.blocks(ends[row]):
-                near = ends[row][part]
-                near = near if among is None else near[among[ends[1 - row][part]]]
-                count += np.bincount(near, minlength=graph.num_nodes)
-            columns.append(np.log1p(count))
+    for triple, row in degree_columns(graph, among is not None):
+        count, ends = np.zeros(graph.num_nodes, np.int64), graph.relations[triple].edge_index
+        for part in _native.blocks(ends[row]):
+            near = ends[row][part]
+            near = near if among is None else near[among[ends[1 - row][part]]]
+            count += np.bincount(near, minlength=graph.num_nodes)
+        columns.append(np.log1p(count))
     return np.column_stack(columns or [np.zeros(graph.num_nodes)]).astype(np.float32)
+
+
+def degree_columns(graph: TemporalGraph, among_targets: bool) -> list[tuple[Triple, int]]:
+    """The relation of every column of `degrees`, and the end of its edges at which nodes are counted."""
+    return [
+        (triple, row)
+        for triple in graph.relations
+        for row, other in ((0, 2), (1, 0))
+        if triple[2 * row] == graph.target and (not among_targets or triple[other] == graph.target)
+    ]
 
 
 def _ends_or_edges(method: Method) -> str:
