@@ -123,7 +123,7 @@ class SlicedHop(_LazyHop):
 class MadeHop(_LazyHop):
     """A hop whose rows are made when they are asked for: `make(index)` gives rows [n, width] of type `dtype`.
 
-    One that is made of other hops says by `redo(values, index)` what it would show if `values` were the first one's.
+    What is made of another hop says by `redo(values, index)` what it would show if that one held these values.
     """
 
     shape: tuple[int, int]
@@ -142,19 +142,14 @@ def as_hop(values: Any) -> Any:
 
 def mapped_hop(hop: Any, change: Callable[[np.ndarray, np.ndarray], np.ndarray], dtype: Any = None) -> MadeHop:
     """A hop whose rows are `change(rows of hop, their positions)`."""
-    kind = np.dtype(dtype or hop.dtype)
-    return MadeHop(
-        hop.shape, kind, lambda index: change(hop.rows(index), index),
-        lambda values, index: change(redone(hop, values, index), index),
-    )  # fmt: skip
+    kind, redo = np.dtype(dtype or hop.dtype), lambda values, index: change(redone(hop, values, index), index)
+    return MadeHop(hop.shape, kind, lambda index: change(hop.rows(index), index), redo)
 
 
 def selected_hop(hop: Any, rows: np.ndarray) -> MadeHop:
     """The rows of a hop at positions `rows`, as a hop of their own."""
-    return MadeHop(
-        (len(rows), hop.shape[1]), hop.dtype, lambda index: hop.rows(rows[index]),
-        lambda values, index: redone(hop, values, rows[index]),
-    )  # fmt: skip
+    shape, redo = (len(rows), hop.shape[1]), lambda values, index: redone(hop, values, rows[index])
+    return MadeHop(shape, hop.dtype, lambda index: hop.rows(rows[index]), redo)
 
 
 def redone(hop: Any, values: np.ndarray, index: np.ndarray) -> np.ndarray:

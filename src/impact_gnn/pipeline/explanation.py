@@ -12,11 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 
 from impact_gnn.checks import InputError, listing
+from impact_gnn.data.pyg import to_pyg
 from impact_gnn.graph import TemporalGraph
 
 WIDTH = 80  # columns of a terminal
+OWN, DEGREES = "own features", "degrees"
 
 
 @dataclass(frozen=True)
@@ -98,75 +101,58 @@ class NodeExplanation:
     notes: list[str]
 
     def __str__(self) -> str:
-        against = f"{self.label} {self.probability:.2f}, then {self.runner_up} {self.runner_up_probability:.2f}"
-        lines = [f"{self.id} ({self.period}): {against}"]
+        first = f"{self.label} {self.probability:.2f}, then {self.runner_up} {self.runner_up_probability:.2f}"
+        tables: list[list[tuple[str, ...]]] = []
         if len(self.voices) > 1:
-            said = [
-                (f"{one.share:.0%} {one.name}", f"{one.probability:.2f} to {one.runner_up_probability:.2f}")
-                for one in self.voices
-            ]
-            lines += ["", "What each model said, before calibration", *_columns(said)]
-        difference = self.probability - self.runner_up_probability
-        lines += ["", f"For {self.label}, against {self.runner_up}, in probability"]
-        parts = [(one.name, f"{one.contribution:+.3f}") for one in self.parts]
-        lines += _columns([*parts, ("together", f"{difference:+.3f}")])
-        if self.features:
-            rows = [
-                (one.name, one.part, f"{one.value:.4g}", f"{one.usual:.4g}", f"{one.contribution:+.3f}")
-                for one in self.features
-            ]
-            lines += ["", *_columns([("Strongest features", "in", "value", "usually", "adds"), *rows], texts=2)]
-        if self.neighbours:
-            head = ("Strongest neighbours", "period", "label", "steps", "weight", "adds", "without")
-            lines += ["", *_columns([head, *map(self._row, self.neighbours)], texts=3)]
-        if self.plain is not None:
-            lines += ["", f"With plain weights: {self.probability:.2f} -> {self.plain:.2f}"]
-        return "\n".join([*lines, *([""] if self.notes else []), *(f"note: {note}" for note in self.notes)])
+            said = [(one, f"{one.probability:.2f} to {one.runner_up_probability:.2f}") for one in self.voices]
+            tables.append(
+                [
+                    ("Before calibration", f"{self.label} to {self.runner_up}"),
+                    *((f"{one.share:.0%} {one.name}", numbers) for one, numbers in said),
+                ]
+            )
+        together = Part("together", self.probability - self.runner_up_probability)
+        parts = [(one.name, f"{one.contribution:+.3f}") for one in (*self.parts, together)]
+        tables.append([("For " + self.label, "adds"), *parts])
+        tables.append([("Feature", "in", "value", "usually", "adds"), *map(_feature, self.features)])
+        head = ("Neighbour", "period", "label", "steps", "weight", "adds", "without")
+        tables.append([head, *map(self._neighbour, self.neighbours)])
+        notes = [] if self.plain is None else [f"With plain weights: {self.probability:.2f} -> {self.plain:.2f}"]
+        body = ["\n".join(_columns(table)) for table in tables if len(table) > 1]
+        return "\n\n".join([f"{self.id} ({self.period}): {first}", *body, *notes, *self.notes])
 
-    def _row(self, one: Neighbour) -> tuple[str, ...]:
+    def _neighbour(self, one: Neighbour) -> tuple[str, ...]:
         name = one.id if one.kind == self.kind else f"{one.kind} {one.id}"
         name = "(itself)" if (one.id, one.kind) == (self.id, self.kind) else name
-        plain = "" if one.plain_weight is None else f" ({one.plain_weight:.3f})"
+        weight = f"{one.weight:.3f}" + ("" if one.plain_weight is None else f" ({one.plain_weight:.3f})")
         without = "" if one.without is None else f"-> {one.without:.2f}"
-        weight = f"{one.weight:.3f}{plain}"
         return name, one.period or "", one.label or "", str(one.steps), weight, f"{one.contribution:+.3f}", without
 
     def to_pyg(self, graph: TemporalGraph) -> Any:
-        """A `torch_geometric.explain.Explanation` (`HeteroExplanation`) of the node and its strongest neighbours.
+        """A `torch_geometric.explain.Explanation` (`HeteroExplanation`) of the graph with masks of contributions.
 
-        `node_mask` [n, 1] holds contributions, the node's own features' for itself; `edge_mask` that of the end of an
-        edge which is further off, 0 between ends at the same distance. `node_id` are positions in `graph`, whose edges
-        among these nodes it has; the node itself is the first of its type.
+        `node_mask` [N, 1] holds those of the strongest neighbours, and of its own features for the node itself;
+        `edge_mask` [E] of an edge between such nodes that of the end further off, else 0. Its
+        `get_explanation_subgraph()` is what speaks for the label.
         """
-        import torch
         from torch_geometric.explain import Explanation, HeteroExplanation
 
+        out: Any = (HeteroExplanation if graph.is_hetero else Explanation).from_dict(to_pyg(graph).to_dict())
+        steps = {kind: np.full(part.num_nodes, -1) for kind, part in graph.nodes.items()}
+        adds = {kind: np.zeros(part.num_nodes, np.float32) for kind, part in graph.nodes.items()}
         own = sum(part.contribution for part in self.parts if part.name == OWN)
-        steps: dict[str, dict[int, tuple[int, float]]] = {kind: {} for kind in graph.nodes}
-        steps[self.kind][position(graph, self.id, self.kind)] = 0, own
-        for one in self.neighbours:
-            steps[one.kind].setdefault(position(graph, one.id, one.kind), (one.steps, one.contribution))
-        out = HeteroExplanation() if graph.is_hetero else Explanation()
-        for kind, found in steps.items():
-            store = out[kind] if graph.is_hetero else out
-            index, part = np.array(list(found), np.int64), graph.nodes[kind]
-            store.num_nodes, store.node_id = len(index), torch.from_numpy(index)
-            store.node_mask = torch.tensor([[value] for _, value in found.values()]).reshape(-1, 1)
-            if part.x is not None:
-                store.x = torch.from_numpy(np.array(part.x[index], np.float32))
-        for triple, relation in graph.relations.items():
-            ends = [list(steps[kind]) for kind in (triple[0], triple[2])]
-            inside = [np.isin(relation.edge_index[k], ends[k]) for k in range(2)]
-            edges = relation.edge_index[:, inside[0] & inside[1]].T.tolist()
-            met = [(steps[triple[0]][u], steps[triple[2]][v]) for u, v in edges]
-            store = out[triple] if graph.is_hetero else out
-            places = [[ends[k].index(edge[k]) for edge in edges] for k in range(2)]
-            store.edge_index = torch.tensor(places, dtype=torch.int64)
-            store.edge_mask = torch.tensor([0.0 if a[0] == b[0] else max(a, b)[1] for a, b in met])
+        near = [(one.kind, one.id, one.steps, one.contribution) for one in self.neighbours]
+        for kind, name, distance, value in [*near, (self.kind, self.id, 0, own)]:
+            at = position(graph, name, kind)
+            steps[kind][at], adds[kind][at] = distance, value
+        for kind, values in adds.items():
+            (out[kind] if graph.is_hetero else out).node_mask = torch.from_numpy(values[:, None])
+        for (a, name, b), relation in graph.relations.items():
+            u, v = relation.edge_index
+            mask = np.where(steps[a][u] > steps[b][v], adds[a][u], adds[b][v])
+            mask[(steps[a][u] < 0) | (steps[b][v] < 0) | (steps[a][u] == steps[b][v])] = 0
+            (out[a, name, b] if graph.is_hetero else out).edge_mask = torch.from_numpy(mask)
         return out
-
-
-OWN = "own features"
 
 
 def position(graph: TemporalGraph, node: Any, kind: str | None = None) -> int:
@@ -182,17 +168,21 @@ def position(graph: TemporalGraph, node: Any, kind: str | None = None) -> int:
     return int(found[0])
 
 
-def _columns(rows: Sequence[tuple[str, ...]], texts: int = 1) -> list[str]:
-    """Rows as aligned columns, the first `texts` of them to the left; what is too wide for a terminal is cut there."""
-    sizes = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
-    while 2 * len(sizes) + sum(sizes) > WIDTH and max(sizes[:texts]) > 8:
-        sizes[sizes.index(max(sizes[:texts]))] -= 1
-    cut = [
-        [text if len(text) <= size else f"{text[: size - 1]}…" for text, size in zip(row, sizes, strict=True)]
+def _feature(one: Feature) -> tuple[str, ...]:
+    return one.name, one.part, f"{one.value:.4g}", f"{one.usual:.4g}", f"{one.contribution:+.3f}"
+
+
+def _columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Rows as aligned columns, numbers to the right; the widest are cut until they fit into a terminal."""
+    sizes = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    while 2 * len(sizes) + sum(sizes) > WIDTH and max(sizes) > 8:
+        sizes[sizes.index(max(sizes))] -= 1
+    right = [name in ("value", "usually", "adds", "steps", "weight", "without") for name in rows[0]]
+    cells = [
+        [
+            (t if len(t) <= n else t[: n - 1] + "…").rjust(n if r else 0).ljust(n)
+            for t, n, r in zip(row, sizes, right, strict=True)
+        ]
         for row in rows
     ]
-    return [
-        "  "
-        + "  ".join(t.ljust(s) if k < texts else t.rjust(s) for k, (t, s) in enumerate(zip(row, sizes, strict=True)))
-        for row in cut
-    ]
+    return ["  " + "  ".join(row).rstrip() for row in cells]

@@ -15,7 +15,7 @@ from impact_gnn.checks import InputError
 from impact_gnn.engines.base import FEW, Engine, MadeHop, as_hop, selected_hop
 from impact_gnn.engines.memory import Memory
 from impact_gnn.engines.operator import Operator
-from impact_gnn.graph import TemporalGraph, Triple
+from impact_gnn.graph import TemporalGraph
 from impact_gnn.pipeline.aligned import NEEDS_EVERYBODY, aligned
 from impact_gnn.pipeline.method import Method
 from impact_gnn.propagation.hops import own_relation
@@ -121,18 +121,6 @@ class Inputs:
         """Edges of every node, and those to nodes whose label is known."""
         return as_hop(np.hstack([degrees(self.view), degrees(self.view, view.label >= 0)])[self.rows])
 
-    def degrees_without(self, node: int, cutoff: int, other: tuple[str, int]) -> np.ndarray:
-        """The row of degrees of a node if another, a type and a position, had no edges."""
-        label, columns = self.graph.masked(cutoff).label, []
-        for known in (False, True):
-            for triple, row in degree_columns(self.view, known):
-                ends = self.view.relations[triple].edge_index
-                far = ends[1 - row][ends[row] == node]
-                far = far[label[far] >= 0] if known else far
-                gone = triple[2 * (1 - row)] == other[0]
-                columns.append(np.log1p(np.count_nonzero(far != other[1]) if gone else len(far)))
-        return np.array(columns, np.float32)
-
     # -- paths ---------------------------------------------------------------------------------------------
 
     @property
@@ -202,15 +190,12 @@ class Inputs:
         assert view.cutoff is not None
         length, count = min(self.length, 2), view.num_labels
 
-        def known(last: int | None) -> np.ndarray:
-            return self.known_labels(view, method, last)
-
         def repeated(last: int | None, wanted: np.ndarray) -> list[Any]:
-            then, position, operator = self._operator(view.with_labels(known(last)), method, last, wanted)
+            then, position, operator = self._operator(self.as_known(view, method, last), method, last, wanted)
             return repeated_label_hops(operator, length, then.label, count, self.engine, rows=position)
 
         def along_metapaths(last: int | None, wanted: np.ndarray) -> list[Any]:
-            then, position = self.as_of(view.with_labels(known(last)), last, wanted)
+            then, position = self.as_of(self.as_known(view, method, last), last, wanted)
             hops = metapath_label_hops(
                 then, length=length, weighting=method.weighting, metapath_weighting=_ends_or_edges(method),
                 engine=self.engine,
@@ -220,13 +205,13 @@ class Inputs:
         make = repeated if self.is_simple(method) else along_metapaths
         return self._over_time(method, view.cutoff, self.rows, make)
 
-    def known_labels(self, view: TemporalGraph, method: Method, last: int | None) -> np.ndarray:
-        """The labels that nodes seen in period `last` hear of."""
+    def as_known(self, view: TemporalGraph, method: Method, last: int | None) -> TemporalGraph:
+        """The view with the labels that nodes seen in period `last` hear of."""
         if last is None:
-            return view.label
+            return view
         assert view.cutoff is not None
         back = len(view.times) - 1 - int(np.searchsorted(view.times, view.cutoff)) if method.lags else 0
-        return np.where(view.period.astype(np.int64) < last - back, view.label, -1)
+        return view.with_labels(np.where(view.period.astype(np.int64) < last - back, view.label, -1))
 
     def is_simple(self, method: Method) -> bool:
         """Whether hops are one operation again and again, which engines do best."""
@@ -319,24 +304,17 @@ def degrees(graph: TemporalGraph, among: np.ndarray | None = None) -> np.ndarray
     With `among`, a mask of target nodes, only edges whose other end is one of them.
     """
     columns = []
-    for triple, row in degree_columns(graph, among is not None):
-        count, ends = np.zeros(graph.num_nodes, np.int64), graph.relations[triple].edge_index
-        for part in _native.blocks(ends[row]):
-            near = ends[row][part]
-            near = near if among is None else near[among[ends[1 - row][part]]]
-            count += np.bincount(near, minlength=graph.num_nodes)
-        columns.append(np.log1p(count))
+    for (source, _, target), relation in graph.relations.items():
+        for row, (kind, other) in enumerate(((source, target), (target, source))):
+            if kind != graph.target or (among is not None and other != graph.target):
+                continue
+            count, ends = np.zeros(graph.num_nodes, np.int64), relation.edge_index
+            for part in _native.blocks(ends[row]):
+                near = ends[row][part]
+                near = near if among is None else near[among[ends[1 - row][part]]]
+                count += np.bincount(near, minlength=graph.num_nodes)
+            columns.append(np.log1p(count))
     return np.column_stack(columns or [np.zeros(graph.num_nodes)]).astype(np.float32)
-
-
-def degree_columns(graph: TemporalGraph, among_targets: bool) -> list[tuple[Triple, int]]:
-    """The relation of every column of `degrees`, and the end of its edges at which nodes are counted."""
-    return [
-        (triple, row)
-        for triple in graph.relations
-        for row, other in ((0, 2), (1, 0))
-        if triple[2 * row] == graph.target and (not among_targets or triple[other] == graph.target)
-    ]
 
 
 def _ends_or_edges(method: Method) -> str:

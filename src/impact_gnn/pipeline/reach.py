@@ -1,7 +1,7 @@
 """Where the inputs of one node come from: the nodes that each of its hops reaches, with their weights.
 
-A hop is linear, so its row is the weighted sum of the rows of the nodes reached; weights sum to 1 if there are any. They
-are found from the node's own edges outwards, whatever the size of the graph.
+A hop is linear: its row is the weighted sum of the rows of the nodes reached. Weights sum to 1, or to less where ways
+end at nodes that hear nobody. They are found from the node's own edges outwards, whatever the size of the graph.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from typing import TypeAlias
 import numpy as np
 
 from impact_gnn.engines.base import time_table
-from impact_gnn.graph import TemporalGraph
-from impact_gnn.pipeline.explanation import OWN
+from impact_gnn.pipeline.explanation import DEGREES, OWN
 from impact_gnn.pipeline.inputs import Inputs, snapshot_table
 from impact_gnn.pipeline.method import Method
 from impact_gnn.propagation.metapaths import Metapath, Walk, metapaths, path_name
@@ -24,9 +23,9 @@ Place: TypeAlias = tuple[str, int]
 
 @dataclass(frozen=True)
 class Block:
-    """One of the matrices that `Inputs.shown` gives, and the relations along which it comes; None where none is kept.
+    """One of the matrices that `Inputs.shown` gives: what nodes of type `kind` have, along a path to the target type.
 
-    The path is empty for what a node has of its own.
+    The path is empty for what a node has of its own, and None where many ways are mixed.
     """
 
     name: str
@@ -38,84 +37,77 @@ class Block:
 def blocks(inputs: Inputs, method: Method, count: int) -> list[Block]:
     """What `inputs.shown(method, ...)` gives, in its order; `count` are the feature hops among it."""
     graph, target = inputs.graph, inputs.graph.target
-    out = [Block(OWN, target)] if graph.x is not None else []
-    out += [Block("degrees", target, None)] if method.degrees else []
+
+    def along(path: Metapath) -> str:
+        return path_name(path) if graph.is_hetero else f"hop {len(path)}"
+
+    out = [Block(OWN, target)] * (graph.x is not None) + [Block(DEGREES, target)] * method.degrees
     if method.features:
         return out
     if inputs.squashed and graph.is_hetero:
         out += [Block(f"squashed message {k + 1}", target, None) for k in range(count - len(out))]
     else:
-        out += [Block(_name(graph, path), path[0][0], path) for path in inputs.paths()]
-    if method.labels:
-        paths = metapaths(graph, min(inputs.length, 2), start=target)
-        out += [Block(f"labels, {_name(graph, path)}", target, path, labels=True) for path in paths]
-    return out
-
-
-def _name(graph: TemporalGraph, path: Metapath) -> str:
-    return path_name(path) if graph.is_hetero else f"hop {len(path)}"
+        out += [Block(along(path), path[0][0], path) for path in inputs.paths()]
+    paths = metapaths(graph, min(inputs.length, 2), start=target) if method.labels else []
+    return out + [Block(f"labels, {along(path)}", target, path, labels=True) for path in paths]
 
 
 @dataclass(frozen=True, eq=False)
 class Reach:
     """The ways by which a node hears others, on the graph as it is shown to the node."""
 
-    method: Method
     node: int
-    walks: tuple[Walk, Walk]  # with time weights by edge, and without, for paths weighted at their ends
+    ends: str | None  # how paths are weighted by the times of their two ends; None for edge by edge
+    walks: tuple[Walk, Walk]  # with time weights by edge, and with plain ones
     label: np.ndarray
-    kept: dict[str, np.ndarray | None]  # positions of the nodes that are there, by type; None for all
+    kept: dict[str, np.ndarray | None]  # positions of the nodes that are shown, by type; None for all
 
     @classmethod
     def of(cls, inputs: Inputs, method: Method, cutoff: int, node: int) -> Reach:
         """That of a node when labels are known before `cutoff`."""
-        graph, view = inputs.graph, inputs.graph.masked(cutoff)
+        graph, table = inputs.graph, method.weighting
         last = seen = inputs.seen_in(method, cutoff, node)
-        table: str | np.ndarray = method.weighting
+        by_edge: str | np.ndarray = table
         if last is not None and inputs.is_simple(method) and inputs.view.edge_time is None:
-            table, last = snapshot_table(graph, method.weighting, last), None
+            by_edge, last = snapshot_table(graph, table, last), None
         then, _ = inputs.as_of(graph, last, np.array([node]))
         kept = dict.fromkeys(graph.nodes) if last is None else graph.positions_upto(int(graph.times[last]))
-        walks = Walk(then, [], table, inputs.engine), Walk(then, [], "plain", inputs.engine)
-        return cls(method, node, walks, inputs.known_labels(view, method, seen), kept)
+        walks = Walk(then, [], by_edge, inputs.engine), Walk(then, [], "plain", inputs.engine)
+        label = inputs.as_known(graph.masked(cutoff), method, seen).label
+        return cls(node, table if method.ends else None, walks, label, kept)
 
     def nodes(self, block: Block, without: Place | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Positions of the nodes whose features or labels the block brings, and their weights.
-
-        With `without`, as if that node had no edges.
-        """
-        at_ends = self.method.ends and self.walks[0].graph.nodes[block.kind].time is not None
-        walk, here = self.walks[at_ends], self.kept[self.walks[0].graph.target]
+        """Positions of the nodes whose features or labels a block brings, and weights; as if `without` had no edges."""
+        then = self.walks[0].graph
+        ends, here = self.ends if then.nodes[block.kind].time is not None else None, self.kept[then.target]
         start = self.node if here is None else int(np.searchsorted(here, self.node))
         index: np.ndarray = np.array([start])
-        share: np.ndarray = np.ones(1)
+        weight: np.ndarray = np.ones(1)
         for triple in reversed(block.path or ()):
-            operator = walk.operator(triple)
+            operator = self.walks[ends is not None].operator(triple)
             edges = operator.csr.take(index)
-            row = np.repeat(np.arange(len(index)), np.diff(edges.indptr))
-            weight = operator.table[operator.target_period[index][row], operator.source_period[edges.indices]]
-            weight = weight if edges.weight is None else weight * edges.weight
+            row = np.repeat(np.arange(len(index)), np.diff(edges.indptr))  # the node at which an edge ends
+            each = operator.table[operator.target_period[index][row], operator.source_period[edges.indices]]
+            each = each if edges.weight is None else each * edges.weight
             if without is not None and without[0] == triple[0]:
-                weight = np.where(self._back(triple[0], edges.indices) == without[1], 0.0, weight)
-            total = np.bincount(row, weight, len(index))
-            weight = _parts(weight * share[row], total[row])
+                each = np.where(self._positions(triple[0], edges.indices) == without[1], 0.0, each)
+            each = _over(each * weight[row], np.bincount(row, each, len(index))[row])
             index, place = np.unique(edges.indices, return_inverse=True)
-            share = np.bincount(place, weight, len(index))
-        if at_ends:
-            period, table = walk.graph.period_of(block.kind), time_table(walk.graph, self.method.weighting, block.kind)
-            share = share * table[walk.graph.period[start], period[index]]
-        index = self._back(block.kind, index)
+            weight = np.bincount(place, each, len(index))
+        if ends is not None:
+            table = time_table(then, ends, block.kind)
+            weight = weight * table[then.period[start], then.period_of(block.kind)[index]]
+        index = self._positions(block.kind, index)
         if block.labels:
-            share = share * ((self.label[index] >= 0) & (index != self.node))
-        if block.labels or at_ends:
-            share = _parts(share, np.full(len(share), share.sum()))
-        return index[share > 0], share[share > 0]
+            weight = weight * ((self.label[index] >= 0) & (index != self.node))
+        if block.labels or ends is not None:
+            weight = _over(weight, np.full(len(weight), weight.sum()))
+        return index[weight > 0], weight[weight > 0]
 
-    def _back(self, kind: str, index: np.ndarray) -> np.ndarray:
-        """Positions in the whole graph."""
+    def _positions(self, kind: str, index: np.ndarray) -> np.ndarray:
         kept = self.kept[kind]
         return index if kept is None else kept[index]
 
 
-def _parts(value: np.ndarray, total: np.ndarray) -> np.ndarray:
+def _over(value: np.ndarray, total: np.ndarray) -> np.ndarray:
     return np.divide(value, total, out=np.zeros(len(value)), where=total > 0)
