@@ -3,8 +3,8 @@
 Every member says log-odds of the label against the runner-up, so contributions of all kinds of model have one unit:
 
 * trees: their Shapley values (TreeSHAP), which sum to the raw score;
-* networks: slopes along the straight line from the mean of the labelled rows to the node's row, integrated in `STEPS`
-  steps, times (value − mean): for `linear` that is exact, for others the error is stated.
+* networks: slopes along the straight line from the mean of the labelled rows to the node's row, integrated in steps
+  that are short near the mean, times (value − mean): for `linear` that is exact, for others the error is stated.
 
 A member of weight w that says p and q of the two labels adds w·(p − q) to the difference of the ensemble. Its
 contributions are scaled by w·(p − q) / log-odds, which is positive, and added to those of the others; an average node,
@@ -42,7 +42,7 @@ from impact_gnn.pipeline.pipeline import Pipeline
 from impact_gnn.pipeline.reach import Block, Place, Reach, blocks
 from impact_gnn.propagation.hops import own_relation
 
-STEPS = 64
+STEPS, WALKS = 256, 32  # of the line, for networks that read rows and for those that walk the whole graph
 AVERAGE, SMOOTHING, CALIBRATION = "an average node", "smoothing", "calibration"
 NOBODY = np.empty(0, np.int64), np.empty(0)
 
@@ -288,12 +288,11 @@ class _Member:
         model, x, scale = self.head.model, self.task.x, self.pipeline._fitted().scales[0]
         assert model is not None
         odds, slope = list[float](), torch.zeros_like(x)
-        for step in (0.0, *((np.arange(STEPS) + 0.5) / STEPS), 1.0):
+        for step, size in zip(*_line(WALKS), strict=True):
             moved = (float(step) * x).requires_grad_()
             said = model.to(x.device)(moved, self.task.propagation)[at]
             odds.append((said[a] - said[b]).item())
-            if 0 < step < 1:
-                slope += torch.autograd.grad(said[a] - said[b], moved)[0] / STEPS
+            slope += torch.autograd.grad(said[a] - said[b], moved)[0] * float(size)
         adds, left, shown = (slope * x).double().numpy(), np.ones(len(x), bool), []
         for block in self.blocks:
             index, weight = self.reach(at).nodes(block) if block.path is not None else (np.flatnonzero(left), NOBODY[1])
@@ -372,14 +371,20 @@ def _contributions(
         odds = float(np.log(said[a] / said[b]))
         return np.zeros(len(row)), np.zeros(len(row)), odds, odds
     assert head.model is not None
-    steps = np.concatenate([[0.0], (np.arange(STEPS) + 0.5) / STEPS, [1.0]])[:, None]
+    steps, sizes = _line(STEPS)
     device, count = next(head.model.parameters()).device, len(head.shape.hops)
-    line = torch.tensor(mean + steps * (row - mean), dtype=torch.float32, device=device, requires_grad=True)
+    line = torch.tensor(mean + steps[:, None] * (row - mean), dtype=torch.float32, device=device, requires_grad=True)
     split = line.split([*head.shape.hops, *head.shape.label_hops], dim=1)
     logits = head.model(split[:count], split[count:])
     along = logits[:, a] - logits[:, b]
-    slope = torch.autograd.grad(along.sum(), line)[0][1:-1].double().mean(0).cpu().numpy()
+    slope = sizes @ torch.autograd.grad(along.sum(), line)[0].double().cpu().numpy()
     return slope * (row - mean), slope, along[0].item(), along[-1].item()
+
+
+def _line(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Places from 0 to 1, and what each counts: inside as the midpoints of √place do, nothing at the two ends."""
+    middle = (np.arange(count) + 0.5) / count
+    return np.r_[0.0, middle**2, 1.0], np.r_[0.0, middle / middle.sum(), 0.0]
 
 
 def _changed_operator(operator: Operator, without: Place | None, plain: bool) -> Operator:
