@@ -176,8 +176,10 @@ def test_with_plain_weights_is_what_the_fitted_model_says_of_plain_hops(graph, m
 def test_an_ensemble_adds_up_its_members_smoothing_and_calibration(graph):
     members = [fitted(graph, "linear", "pmp"), fitted(graph, "trees", "labels+smooth"), fitted(graph, "prior", "plain")]
     model = Ensemble(members, [0.3, 0.5, 0.2], Calibration(1.4, 0.5), np.array([0.3, 0.3, 0.4]))
-    said = model.predict_proba(graph)[9]
-    found = explain(model, graph, f"P{model.targets(graph)[9]}")
+    said, at = model.predict_proba(graph)[9], int(model.targets(graph)[9])
+    explainer = Explainer(model, graph)
+    found = explainer.explain(f"P{at}")
+    assert explainer._changed(at, 9, "abc".index(found.label)) == pytest.approx(found.probability, abs=1e-6)  # nothing
     assert [voice.name for voice in found.voices] == ["trees:labels+smooth", "linear:pmp", "prior:plain"]
     assert found.probability == pytest.approx(said.max())
     difference = found.probability - found.runner_up_probability
@@ -226,7 +228,15 @@ def test_words_are_the_users_own():
     p = Pipeline("linear", "pmp+labels+degrees", epochs=5).fit(g)
     text = str(explain(p, g, "paper 119", most=40))
     assert text.startswith("paper 119 (2020-12): ")
-    for word in ("pages", "venue = ACL", "law", "art", "labels, hop 1", "edges in, node-to-node", "With plain weights"):
+    for word in (
+        "pages",
+        "venue = ACL",
+        "law",
+        "art",
+        "labels, hop 1",
+        "log(1 + edges in), node",
+        "With plain weights",
+    ):
         assert word in text
     assert max(map(len, text.splitlines())) <= 80
     with pytest.raises(ig.InputError, match=r"^there is no node with the id 'paper 500'; ids of 120 nodes are such as"):

@@ -31,13 +31,14 @@ from impact_gnn.engines.base import Engine, redone
 from impact_gnn.engines.operator import Operator
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.heads import Head, NetworkHead
+from impact_gnn.heads.base import PriorHead
 from impact_gnn.heads.trees import TreesHead
 from impact_gnn.nn import GraphTask, HopTask, Propagation
 from impact_gnn.pipeline.calibration import tempered
 from impact_gnn.pipeline.ensemble import Ensemble
 from impact_gnn.pipeline.explanation import DEGREES, OWN, Feature, Neighbour, NodeExplanation, Part, Voice, position
 from impact_gnn.pipeline.inputs import Inputs
-from impact_gnn.pipeline.method import Candidate
+from impact_gnn.pipeline.method import Method
 from impact_gnn.pipeline.pipeline import Pipeline
 from impact_gnn.pipeline.reach import Block, Place, Reach, blocks
 from impact_gnn.propagation.hops import own_relation
@@ -130,7 +131,7 @@ class Explainer:
         whole = [member.name for member in self.members if not member.local]
         if whole:
             notes.append(f"{listing(whole)} mixes paths by projections, so little is said about neighbours.")
-        timed = any(member.pipeline.method.weighting != "plain" for member in self.members) and not whole
+        timed = any(member.method.weighting != "plain" for member in self.members) and not whole
         return NodeExplanation(
             id=str(graph.ids[at]), kind=graph.target, period=when, cutoff=since, label=self.names[a],
             probability=float(final[a]), runner_up=self.names[b], runner_up_probability=float(final[b]), voices=voices,
@@ -202,8 +203,12 @@ class _Member:
         return self.pipeline._fitted().head
 
     @property
+    def method(self) -> Method:
+        return Method.of(self.pipeline.method)
+
+    @property
     def name(self) -> str:
-        seed, name = self.pipeline.seed, str(Candidate(self.pipeline.method, self.pipeline.model))
+        seed, name = self.pipeline.seed, f"{self.pipeline.model}:{self.method}"
         return f"{name}, seed {seed}" if seed else name
 
     @property
@@ -220,10 +225,10 @@ class _Member:
     def blocks(self) -> list[Block]:
         """Input matrices; of a network that walks the graph in two layers, the nodes at every distance."""
         if not isinstance(self.task, GraphTask):
-            return blocks(self.inputs, self.pipeline.method, len(self.task.hops))
+            return blocks(self.inputs, self.method, len(self.task.hops))
         step = own_relation(self.inputs.graph)
         near = [Block(name, step[0], (step,) * k) for k, name in enumerate((OWN, "hop 1", "hop 2"))]
-        return [*near, Block("all others, through alignment", step[0], None)]
+        return [*near, Block("further nodes", step[0], None)]
 
     @cached_property
     def mean(self) -> np.ndarray:
@@ -238,8 +243,7 @@ class _Member:
 
     def reach(self, at: int, plain: bool = False) -> Reach:
         if (at, plain) not in self._reaches:
-            method = self.pipeline.method
-            method = replace(method, weighting="plain", ends=False) if plain else method
+            method = replace(self.method, weighting="plain", ends=False) if plain else self.method
             self._reaches[at, plain] = Reach.of(self.inputs, method, self.cutoff, at)
         return self._reaches[at, plain]
 
@@ -276,7 +280,7 @@ class _Member:
                 if slope is None:
                     share = weight[:, None] * np.maximum(off * np.sign(away), 0)
                     share = np.where(share.sum(0) > 0, share, weight[:, None])
-                    each = (share / share.sum(0)) @ adds[part] if len(index) else each
+                    each = (share / share.sum(0)) @ adds[part]
                 else:
                     each = weight * (off @ slope[part])
             shown.append(self._shown(at, block, adds[part], away * spread + mean, mean, index, weight, each))
@@ -307,7 +311,7 @@ class _Member:
     def _shown(self, at: int, block: Block, adds: np.ndarray, *rest: np.ndarray) -> _Shown:
         values, means, index, weight, each = rest
         plain: list[float | None] = [None] * len(index)
-        if self.pipeline.method.weighting != "plain" and block.path:
+        if self.method.weighting != "plain" and block.path:
             found = dict(zip(*(part.tolist() for part in self.reach(at, plain=True).nodes(block)), strict=True))
             plain = [found.get(u, 0.0) for u in index.tolist()]
         return _Shown(block, self._names(block, len(adds)), adds, values, means, index, weight, plain, each)
@@ -327,9 +331,9 @@ class _Member:
             return [str(name) for name in schema.label_names or range(width)]
         if block.name == DEGREES or view.nodes[block.kind].x is None:  # then they are the features
             ends = [(t, k) for t in view.relations for k in (0, 2) if t[k] == view.target]
-            names = [f"edges {'in' if k else 'out'}, {'-'.join(t)}" for t, k in ends]
-            known = [f"{name}, known labels" for (t, _), name in zip(ends, names, strict=True) if t[0] == t[2]]
-            return [*names, *(known or ["edges, known labels"])][:width]
+            names = [f"log(1 + edges {'in' if k else 'out'}), {'-'.join(t)}" for t, k in ends]
+            known = [f"{name}, to known labels" for (t, _), name in zip(ends, names, strict=True) if t[0] == t[2]]
+            return [*names, *(known or ["no edges to known labels"])][:width]
         if encoder is None or encoder.is_of_matrix or block.path is None:
             return [f"feature {k}" for k in range(width)]
         return encoder.outputs
@@ -366,11 +370,12 @@ def _contributions(
         shapley = np.asarray(head.booster.predict(row[None], pred_contrib=True)).reshape(head.shape.num_labels, -1)
         raw, adds = np.asarray(head.booster.predict(row[None], raw_score=True))[0], shapley[a] - shapley[b]
         return adds[:-1], None, float(adds[-1]), float(raw[a] - raw[b])
-    if not isinstance(head, NetworkHead):  # it says the same of all rows
+    if isinstance(head, PriorHead):  # it says the same of all rows
         said = np.maximum(head.probabilities(HopTask([row[None]]), np.array([0]))[0], 1e-12)
         odds = float(np.log(said[a] / said[b]))
         return np.zeros(len(row)), np.zeros(len(row)), odds, odds
-    assert head.model is not None
+    if not isinstance(head, NetworkHead) or head.model is None:
+        raise InputError(f"a {type(head).__name__} cannot be taken apart; explain a model of trees or a network.")
     steps, sizes = _line(STEPS)
     device, count = next(head.model.parameters()).device, len(head.shape.hops)
     line = torch.tensor(mean + steps[:, None] * (row - mean), dtype=torch.float32, device=device, requires_grad=True)

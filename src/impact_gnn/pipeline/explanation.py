@@ -104,13 +104,9 @@ class NodeExplanation:
         first = f"{self.label} {self.probability:.2f}, then {self.runner_up} {self.runner_up_probability:.2f}"
         tables: list[list[tuple[str, ...]]] = []
         if len(self.voices) > 1:
-            said = [(one, f"{one.probability:.2f} to {one.runner_up_probability:.2f}") for one in self.voices]
-            tables.append(
-                [
-                    ("Before calibration", f"{self.label} to {self.runner_up}"),
-                    *((f"{one.share:.0%} {one.name}", numbers) for one, numbers in said),
-                ]
-            )
+            said = [(f"{one.probability:.2f} to {one.runner_up_probability:.2f}", one) for one in self.voices]
+            tables.append([("Before calibration", f"{self.label} to {self.runner_up}")])
+            tables[0] += [(f"{one.share:.0%} {one.name}", numbers) for numbers, one in said]
         together = Part("together", self.probability - self.runner_up_probability)
         parts = [(one.name, f"{one.contribution:+.3f}") for one in (*self.parts, together)]
         tables.append([("For " + self.label, "adds"), *parts])
@@ -178,11 +174,11 @@ def _columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
     while 2 * len(sizes) + sum(sizes) > WIDTH and max(sizes) > 8:
         sizes[sizes.index(max(sizes))] -= 1
     right = [name in ("value", "usually", "adds", "steps", "weight", "without") for name in rows[0]]
+    cut = [
+        [text if len(text) <= n else f"{text[: n - 1]}…" for text, n in zip(row, sizes, strict=True)] for row in rows
+    ]
     cells = [
-        [
-            (t if len(t) <= n else t[: n - 1] + "…").rjust(n if r else 0).ljust(n)
-            for t, n, r in zip(row, sizes, right, strict=True)
-        ]
-        for row in rows
+        [t.rjust(n) if to_right else t.ljust(n) for t, n, to_right in zip(row, sizes, right, strict=True)]
+        for row in cut
     ]
     return ["  " + "  ".join(row).rstrip() for row in cells]

@@ -188,14 +188,18 @@ class Inputs:
         With lags, what was known then is what lay as far back as the cutoff does today.
         """
         assert view.cutoff is not None
-        length, count = min(self.length, 2), view.num_labels
+        label, length, count = view.label, min(self.length, 2), view.num_labels
+        back = len(view.times) - 1 - int(np.searchsorted(view.times, view.cutoff)) if method.lags else 0
+
+        def known(last: int | None) -> np.ndarray:
+            return label if last is None else np.where(view.period.astype(np.int64) < last - back, label, -1)
 
         def repeated(last: int | None, wanted: np.ndarray) -> list[Any]:
-            then, position, operator = self._operator(self.as_known(view, method, last), method, last, wanted)
+            then, position, operator = self._operator(view.with_labels(known(last)), method, last, wanted)
             return repeated_label_hops(operator, length, then.label, count, self.engine, rows=position)
 
         def along_metapaths(last: int | None, wanted: np.ndarray) -> list[Any]:
-            then, position = self.as_of(self.as_known(view, method, last), last, wanted)
+            then, position = self.as_of(view.with_labels(known(last)), last, wanted)
             hops = metapath_label_hops(
                 then, length=length, weighting=method.weighting, metapath_weighting=_ends_or_edges(method),
                 engine=self.engine,
@@ -204,14 +208,6 @@ class Inputs:
 
         make = repeated if self.is_simple(method) else along_metapaths
         return self._over_time(method, view.cutoff, self.rows, make)
-
-    def as_known(self, view: TemporalGraph, method: Method, last: int | None) -> TemporalGraph:
-        """The view with the labels that nodes seen in period `last` hear of."""
-        if last is None:
-            return view
-        assert view.cutoff is not None
-        back = len(view.times) - 1 - int(np.searchsorted(view.times, view.cutoff)) if method.lags else 0
-        return view.with_labels(np.where(view.period.astype(np.int64) < last - back, view.label, -1))
 
     def is_simple(self, method: Method) -> bool:
         """Whether hops are one operation again and again, which engines do best."""

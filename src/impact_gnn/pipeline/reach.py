@@ -64,16 +64,16 @@ class Reach:
 
     @classmethod
     def of(cls, inputs: Inputs, method: Method, cutoff: int, node: int) -> Reach:
-        """That of a node when labels are known before `cutoff`."""
+        """That of a target node when labels are known before `cutoff`."""
         graph, table = inputs.graph, method.weighting
-        last = seen = inputs.seen_in(method, cutoff, node)
+        last = inputs.seen_in(method, cutoff, node)
         by_edge: str | np.ndarray = table
         if last is not None and inputs.is_simple(method) and inputs.view.edge_time is None:
             by_edge, last = snapshot_table(graph, table, last), None
         then, _ = inputs.as_of(graph, last, np.array([node]))
         kept = dict.fromkeys(graph.nodes) if last is None else graph.positions_upto(int(graph.times[last]))
         walks = Walk(then, [], by_edge, inputs.engine), Walk(then, [], "plain", inputs.engine)
-        label = inputs.as_known(graph.masked(cutoff), method, seen).label
+        label = graph.masked(cutoff).label  # targets are seen when all of them are known, on snapshots too
         return cls(node, table if method.ends else None, walks, label, kept)
 
     def nodes(self, block: Block, without: Place | None = None) -> tuple[np.ndarray, np.ndarray]:
