@@ -1,4 +1,4 @@
-"""Commands that learn: `run`, `diagnose`, `backtest`, `predict`, `evaluate`, `watch`, `report`, `audit`."""
+"""Commands that learn: `run`, `diagnose`, `backtest`, `predict`, `explain`, `evaluate`, `watch`, `report`, `audit`."""
 
 from __future__ import annotations
 
@@ -217,6 +217,37 @@ def predict(
     written = write_predictions(given, fitted, out, cutoff=cutoff, engine=place)
     console.print(f"{written.count:,} predictions in {out}")
     write_json(json, encode(written) | {"notes": notes})
+
+
+@command
+def explain(
+    directory: Annotated[Path, typer.Argument(help="The directory of a run, or its model/.", show_default=False)],
+    graph: Graph,
+    node: Annotated[list[str], typer.Option(help="The id of a predicted node; may be repeated.", show_default=False)],
+    label: Annotated[str | None, typer.Option(help="Speak for this class; by default the predicted one.")] = None,
+    most: Annotated[int, typer.Option(min=0, help="Features and neighbours that are named at most.")] = 10,
+    cutoff: Annotated[str | None, typer.Option(help="Predict from this time on; by default the fit's.")] = None,
+    features: Features = None,
+    roles: Roles = None,
+    engine: Kind = "auto",
+    memory: Memory = None,
+    scheduler: Scheduler = None,
+    scratch: Scratch = None,
+    json: Json = None,
+) -> None:
+    """Say why a node was given its label: which hops, features, neighbours and time weights made the difference.
+
+    Example: impact explain out/ papers.npz --node P12-1034
+    """
+    from impact_gnn.pipeline import Ensemble, Explainer
+
+    fitted = Ensemble.load(directory / "model" if (directory / "model").is_dir() else directory)
+    given = opened(graph, features, period=_periods(graph, fitted), roles=roles).graph
+    place = engine_option(given, engine, memory, scheduler, scratch)
+    explainer = Explainer(fitted, given, cutoff=cutoff, engine=place)
+    found = [explainer.explain(one, label=label, most=most) for one in node]
+    console.print("\n\n".join(["", *map(str, found)]))
+    write_json(json, found)
 
 
 @command
