@@ -196,3 +196,15 @@ def test_nodes_to_look_at_first(done):
     assert distances == sorted(distances, reverse=True)
     text = (done[0] / "report.html").read_text()
     assert all(one.id in text for one in [*unsure, *summary.predicted.unusual])
+
+
+def test_the_report_says_why(done):
+    """The least certain node and the most unusual sure one are taken apart; parts sum to the difference."""
+    out, summary = done
+    assert [one.id for one in summary.explained] == [summary.predicted.unsure[0].id, summary.predicted.unusual[0].id]
+    for one in summary.explained:
+        gap = one.probability - one.runner_up_probability
+        assert sum(part.contribution for part in one.parts) == pytest.approx(gap, abs=1e-6)
+    text = (out / "report.html").read_text()
+    assert "Why these labels" in text
+    assert f'aria-label="Neighbours of {summary.explained[0].id}"' in text

@@ -350,7 +350,7 @@ def test_every_assumption_has_a_verdict_a_statistic_and_every_kind_of_plot_is_th
     assert "one decay for all labels explains: not measured" in page.words
     drawn = [a["aria-label"] for a in page.all("svg") if "aria-label" in a]
     assert drawn.count("Shift of messages by period, before and after a correction") == 6
-    assert len(set(drawn)) == 16
+    assert len(set(drawn)) == 16  # and every one has a name of its own
 
 
 def test_labels_are_scored_one_by_one(whole, page):

@@ -25,11 +25,12 @@ from impact_gnn.checks import InputError, TooShort
 from impact_gnn.diagnostics import EMBEDDINGS, Diagnosis, diagnose
 from impact_gnn.engines import Engine, Memory
 from impact_gnn.graph import TemporalGraph, graph_digest
+from impact_gnn.heads.network import SPATIAL
 from impact_gnn.job.predictions import write_predictions
-from impact_gnn.pipeline import Candidate, Ensemble, Inputs, Method, Pipeline
+from impact_gnn.pipeline import Candidate, Ensemble, Explainer, Inputs, Method, NodeExplanation, Pipeline
 from impact_gnn.pipeline.inputs import MOST_HOPS
 from impact_gnn.report import write_report
-from impact_gnn.report.summary import Cost, Fit, RunOptions, RunSummary, write_summary
+from impact_gnn.report.summary import Cost, Fit, Predictions, RunOptions, RunSummary, write_summary
 
 MOST = 1000  # folds, seeds: more are a slip of the finger
 TABLES = ("csv", "raw.csv", "parquet")
@@ -143,13 +144,26 @@ class _Run:
         predictions = write_predictions(
             self.view, model, table, inputs=self.inputs, engine=engine, checks=tested.checks
         )
+        explained = self.explained(model, predictions, engine)
         engine.clear()
         cost = Cost(clock.monotonic() - begun, _peak_memory())
-        parts = graph, self.options, command, diagnosis, advice, tested, fits, predictions, cost, _versions()
+        parts = graph, self.options, command, diagnosis, advice, tested, fits, predictions, explained, cost, _versions()
         summary = RunSummary(*parts, self.out)
         write_summary(summary, self.out / "summary.json")
         write_report(summary, self.out / "report.html")
         return summary
+
+    def explained(self, model: Ensemble, predicted: Predictions, engine: Engine) -> list[NodeExplanation]:
+        """Why the least certain node and the most unusual sure one were given their labels, where that is cheap."""
+        walks = any(one.model in SPATIAL for one in model.pipelines)  # whose reasons take many walks over the graph
+        if walks and self.view.num_nodes > SMALL:
+            return []
+        self.watcher.say("explaining two predictions")
+        try:
+            explainer = Explainer(model, self.view, inputs=self.inputs, engine=engine)
+            return [explainer.explain(one.id, most=5) for one in [*predicted.unsure[:1], *predicted.unusual[:1]]]
+        except InputError:  # one class, or a network of the user's own that cannot be taken apart
+            return []
 
     def diagnosis(self) -> Diagnosis:
         self.watcher.say("diagnosing the shift")

@@ -15,7 +15,7 @@ from impact_gnn.checks import InputError
 from impact_gnn.diagnostics import Diagnosis
 from impact_gnn.graph import Summary
 from impact_gnn.metrics import METRICS, Metric
-from impact_gnn.pipeline import Candidate, Choice
+from impact_gnn.pipeline import Candidate, Choice, NodeExplanation
 from impact_gnn.pipeline.calibration import Bin
 from impact_gnn.report.tables import frame, read_frame
 from impact_gnn.statistics import Estimate
@@ -124,6 +124,7 @@ class RunSummary:
     backtest: Backtest
     fits: list[Fit]
     predicted: Predictions
+    explained: list[NodeExplanation]  # why a few nodes were given their labels
     cost: Cost
     versions: dict[str, str]
     out: Path | None = field(default=None, compare=False)  # where it lies; not written, as folders move
