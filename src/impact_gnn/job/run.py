@@ -25,6 +25,7 @@ from impact_gnn.checks import InputError, TooShort
 from impact_gnn.diagnostics import EMBEDDINGS, Diagnosis, diagnose
 from impact_gnn.engines import Engine, Memory
 from impact_gnn.graph import TemporalGraph, graph_digest
+from impact_gnn.heads import Model, model_name
 from impact_gnn.job.predictions import write_predictions
 from impact_gnn.pipeline import Candidate, Ensemble, Inputs, Method, Pipeline
 from impact_gnn.pipeline.inputs import MOST_HOPS
@@ -40,7 +41,7 @@ def run(
     out: str | Path,
     *,
     cutoff: int | str | None = None,
-    model: str = "auto",
+    model: Model = "auto",
     candidates: Sequence[str | Method | Candidate] | None = None,
     effort: str = "normal",
     folds: int | None = None,
@@ -66,7 +67,8 @@ def run(
         graph: The graph.
         out: Directory for `summary.json`, the predictions, `report.html` and `model/`; new, empty or of this run.
         cutoff: Labels are known before it, a time or a date; by default the graph tells.
-        model: Of candidates that name none: "auto" (SIGN), or a name of `pipeline.MODELS`.
+        model: Of candidates that name none: "auto" (SIGN), a name of `pipeline.MODELS`, or a network of your own (see
+            `Pipeline`).
         candidates: What to back-test, such as "pmp+labels" or "trees:labels"; by default the search looks for it.
         effort: "quick", "normal" or "thorough": how much work the search may do, the same on every machine.
         folds: Past windows to predict in the back-test; by default the effort's.
@@ -100,20 +102,20 @@ def run(
         seeds = EFFORTS[effort].seeds if (view.y >= 0).sum() <= SMALL else 1
     methods = None if candidates is None else tuple(map(Candidate.of, candidates))
     bounds = effort, folds, seeds, budget, metric, class_weight, hops, undirected, seed, table, embedding
-    options = RunOptions(cutoff, model_for(model), methods, *bounds)
+    model = model_for(model)
+    options = RunOptions(cutoff, model_name(model), methods, *bounds)
     pipeline = Pipeline(
-        options.model, cutoff=cutoff, hops=hops, undirected=undirected, seed=seed, metric=metric,
-        class_weight=class_weight,
-    )  # fmt: skip
+        model, cutoff=cutoff, hops=hops, undirected=undirected, seed=seed, metric=metric, class_weight=class_weight,
+    ).checked()  # fmt: skip
     asked = {"graph": graph_digest(view), **encode(options)}
     del asked["budget"]  # which only says how far to go
     with Store.open(Path(out) / "work", asked, within=Path(out)) as store:
         return _Run(view, Path(out), options, pipeline, engine or Memory(), watched(progress), store).summary(command)
 
 
-def model_for(model: str) -> str:
+def model_for(model: Model) -> Model:
     """The model that "auto" stands for."""
-    return "sign" if model == "auto" else model
+    return "sign" if isinstance(model, str) and model == "auto" else model
 
 
 @dataclass
@@ -139,7 +141,8 @@ class _Run:
         engine, model_there = self.engine.child("fit"), (self.out / "model").exists()
         fits = self.store.once("fit", list[Fit], lambda: self.fit(tested, engine), valid=lambda _: model_there)
         self.watcher.say("predicting")
-        model, table = Ensemble.load(self.out / "model"), self.out / f"predictions.{self.options.table}"
+        own = None if isinstance(self.pipeline.model, str) else self.pipeline.model
+        model, table = Ensemble.load(self.out / "model", model=own), self.out / f"predictions.{self.options.table}"
         predictions = write_predictions(
             self.view, model, table, inputs=self.inputs, engine=engine, checks=tested.checks
         )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from torch.nn import Module
 
 from impact_gnn import _files
 from impact_gnn._codec import decode, encode
@@ -133,12 +134,15 @@ class Ensemble:
             _files.seal_folder(temporary)
 
     @classmethod
-    def load(cls, directory: str | Path) -> Ensemble:
-        """The ensemble that `save` wrote; a folder with a single pipeline is one of one member."""
+    def load(cls, directory: str | Path, *, model: Module | Callable[[int, int], Module] | None = None) -> Ensemble:
+        """The ensemble that `save` wrote; a folder with a single pipeline is one of one member.
+
+        With a network of your own among its members it needs that `model` again, as `Pipeline.load` does.
+        """
         root = Path(directory)
         _files.put_back(root)
         if not (root / ENSEMBLE).exists():
-            pipeline = Pipeline.load(root)
+            pipeline = Pipeline.load(root, model=model)
             assert pipeline.fitted is not None
             scoring = pipeline.fitted.scoring
             return cls([pipeline], [1.0], Calibration(tilt=scoring.rule.tilt), np.array(scoring.prior))
@@ -146,7 +150,8 @@ class Ensemble:
         _files.check_folder(root)
         weights = decode(list[float], content.get("weights"), "weights")
         schema = Schema.load(root)
-        pipelines = [Pipeline.load(root / f"member-{place}", schema=schema) for place in range(len(weights))]
+        folders = [root / f"member-{place}" for place in range(len(weights))]
+        pipelines = [Pipeline.load(folder, model=model, schema=schema) for folder in folders]
         calibration = decode(Calibration, content.get("calibration"), "calibration")
         return cls(pipelines, weights, calibration, np.array(decode(list[float], content.get("prior"), "prior")))
 
