@@ -1,6 +1,5 @@
 """Manners of scikit-learn: options are stored as they came, cloned, set and searched over; models are copied."""
 
-
 import numpy as np
 import pytest
 from sklearn.base import clone, is_classifier

@@ -27,6 +27,7 @@ from impact_gnn.backtesting.scores import Scores, Unit
 from impact_gnn.backtesting.verdict import Verdict
 from impact_gnn.backtesting.work import EFFORTS, Size, cost
 from impact_gnn.checks import InputError
+from impact_gnn.data.given import GraphLike, as_graph
 from impact_gnn.engines import Engine, Memory
 from impact_gnn.graph import TemporalGraph, graph_digest
 from impact_gnn.heads import SPATIAL
@@ -43,7 +44,7 @@ HOPELESS = 0.1  # how much worse a loss on the newest fold may be than the best 
 
 
 def backtest(
-    graph: TemporalGraph,
+    graph: GraphLike,
     *,
     candidates: Sequence[str | Method | Candidate] | None = None,
     effort: str = "normal",
@@ -67,7 +68,7 @@ def backtest(
     was not made by; where it gains nothing, plain is the choice.
 
     Args:
-        graph: The graph.
+        graph: The graph, or PyG's `Data` or `HeteroData`.
         candidates: Such as "pmp+center" or "trees:labels", all of which are tried; "plain" is always among them. By
             default the search looks for them.
         effort: "quick", "normal" or "thorough": how much work the search may do, the same on every machine.
@@ -93,6 +94,7 @@ def backtest(
     checks.choice("effort", effort, EFFORTS)
     if seeds < 1:
         raise InputError(f"seeds={seeds} must be at least 1.")
+    graph = as_graph(graph)
     view = graph.masked(graph.infer_cutoff() if cutoff is None else cutoff)
     named = None if candidates is None else list(dict.fromkeys([PLAIN, *map(Candidate.of, candidates)]))
     folds = EFFORTS[effort].folds if folds is None else folds

@@ -55,12 +55,13 @@ SPATIAL = tuple(name for name, kind in NETWORKS.items() if kind.spatial)
 class NetworkHead(Head):
     """A network of some kind, trained by `nn.fit`."""
 
+    model: Module | None = None
+    align: Module | None = None  # of the messages of a spatial network
+
     def __init__(self, name: str, shape: Shape, options: HeadOptions, kind: Network) -> None:
         self.name, self.kind = name, kind
         usual: Any = {name: getattr(kind, name) for name in ("hidden", "dropout", "lr")}
         super().__init__(shape, replace(options, **{n: x for n, x in usual.items() if getattr(options, n) is None}))
-        self.model: Module | None = None
-        self.align: Module | None = None  # of the messages of a spatial network
 
     def aligned(self, align: Module | None) -> None:
         """Messages are aligned by this layer from now on, which belongs to one graph; what was learned stays."""

@@ -22,6 +22,7 @@ from impact_gnn._version import __version__
 from impact_gnn.backtesting import EFFORTS, Advice, Backtest, advise, backtest, varied
 from impact_gnn.backtesting.work import SMALL
 from impact_gnn.checks import InputError, TooShort
+from impact_gnn.data.given import GraphLike, as_graph
 from impact_gnn.diagnostics import EMBEDDINGS, Diagnosis, diagnose
 from impact_gnn.engines import Engine, Memory
 from impact_gnn.graph import TemporalGraph, graph_digest
@@ -37,7 +38,7 @@ TABLES = ("csv", "raw.csv", "parquet")
 
 
 def run(
-    graph: TemporalGraph,
+    graph: GraphLike,
     out: str | Path,
     *,
     cutoff: int | str | None = None,
@@ -64,7 +65,7 @@ def run(
     options goes on from there, and so does one that its budget stopped and that is given more.
 
     Args:
-        graph: The graph.
+        graph: The graph, or PyG's `Data` or `HeteroData`.
         out: Directory for `summary.json`, the predictions, `report.html` and `model/`; new, empty or of this run.
         cutoff: Labels are known before it, a time or a date; by default the graph tells.
         model: Of candidates that name none: "auto" (SIGN), a name of `pipeline.MODELS`, or a network of your own (see
@@ -95,6 +96,7 @@ def run(
             raise InputError(f"{name}={value} is more than {most:,}; give fewer.")
     if budget is not None and not 0 < budget < np.inf:
         raise InputError(f"budget={budget} is not a number of seconds; leave it out for no bound.")
+    graph = as_graph(graph)
     cutoff = graph.infer_cutoff() if cutoff is None else graph.when(cutoff)
     view = graph.masked(cutoff)
     assert view.y is not None

@@ -12,8 +12,8 @@ from torch.nn import Module
 from impact_gnn import _files
 from impact_gnn._codec import decode, encode
 from impact_gnn._version import __version__
+from impact_gnn.data.given import GraphLike, as_graph
 from impact_gnn.engines.base import Engine
-from impact_gnn.graph import TemporalGraph
 from impact_gnn.pipeline.calibration import Calibration
 from impact_gnn.pipeline.inputs import Inputs
 from impact_gnn.pipeline.method import Candidate
@@ -89,13 +89,14 @@ class Ensemble:
         return fitted
 
     def predict_proba(
-        self, graph: TemporalGraph, *, cutoff: int | str | None = None, inputs: dict[bool, Inputs] | None = None,
+        self, graph: GraphLike, *, cutoff: int | str | None = None, inputs: dict[bool, Inputs] | None = None,
         engine: Engine | None = None,
     ) -> np.ndarray:  # fmt: skip
         """Calibrated probabilities [n, num_labels] of the target nodes, in the order of `targets(graph)`.
 
         `inputs` are those that the fits left behind (`Pipeline.shared_inputs`), by default none.
         """
+        graph = as_graph(graph)
         at = self.fitted.cutoff if cutoff is None else graph.when(cutoff)
         if not inputs:
             graph, inputs = self.fitted.schema.adapted(graph, at), {}
@@ -105,17 +106,19 @@ class Ensemble:
             total += weight * pipeline.predict_proba(graph, cutoff=at, inputs=shown)
         return self.calibration.apply(total, self.prior)
 
-    def predict(self, graph: TemporalGraph, *, cutoff: int | str | None = None) -> np.ndarray:
+    def predict(self, graph: GraphLike, *, cutoff: int | str | None = None) -> np.ndarray:
         """As `Pipeline.predict`."""
+        graph = as_graph(graph)
         label = self.calibration.labels(self.predict_proba(graph, cutoff=cutoff), self.prior)
         return self.fitted.schema.numbers(graph)[label]
 
-    def targets(self, graph: TemporalGraph, *, cutoff: int | str | None = None) -> np.ndarray:
+    def targets(self, graph: GraphLike, *, cutoff: int | str | None = None) -> np.ndarray:
         """Positions of the nodes to predict: time at or after the cutoff."""
         return self.pipelines[0].targets(graph, cutoff=cutoff)
 
-    def notes(self, graph: TemporalGraph, *, cutoff: int | str | None = None) -> list[str]:
+    def notes(self, graph: GraphLike, *, cutoff: int | str | None = None) -> list[str]:
         """What a person should know before predicting: periods, columns and classes that the fit had not seen."""
+        graph = as_graph(graph)
         stale = self.pipelines[0].stale(graph)
         at = self.fitted.cutoff if cutoff is None else graph.when(cutoff)
         return [*([] if stale is None else [stale]), *self.fitted.schema.notes(graph, at)]

@@ -19,6 +19,7 @@ from impact_gnn import _files, checks
 from impact_gnn._codec import decode, encode
 from impact_gnn._version import __version__
 from impact_gnn.checks import InputError
+from impact_gnn.data.given import GraphLike, as_graph
 from impact_gnn.engines.base import Engine, mapped_hop, position_blocks, time_table
 from impact_gnn.engines.memory import Memory
 from impact_gnn.graph import TemporalGraph
@@ -193,7 +194,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
 
     def fit(
         self,
-        graph: TemporalGraph,
+        graph: GraphLike,
         *,
         inputs: Inputs | None = None,
         engine: Engine | None = None,
@@ -202,12 +203,14 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         """Trains on the labels before the cutoff.
 
         Args:
-            graph: The graph; labels at or after the cutoff are hidden before anything looks at them.
+            graph: The graph, or PyG's `Data` or `HeteroData`; labels at or after the cutoff are hidden before anything
+                looks at them.
             inputs: Hops made before, of this graph and these options, to share work between pipelines.
             engine: Where to propagate.
             progress: Called after every epoch.
         """
         self.checked()
+        graph = as_graph(graph)
         cutoff = graph.infer_cutoff() if self.cutoff is None else graph.when(self.cutoff)
         view = graph.masked(cutoff)
         inputs = self.inputs(view, engine) if inputs is None else inputs
@@ -243,7 +246,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         return self
 
     def predict_proba(
-        self, graph: TemporalGraph, *, cutoff: int | str | None = None, inputs: Inputs | None = None,
+        self, graph: GraphLike, *, cutoff: int | str | None = None, inputs: Inputs | None = None,
         engine: Engine | None = None, smooth: bool = True,
     ) -> np.ndarray:  # fmt: skip
         """Probabilities [n, num_labels] of the target nodes, in the order of `targets(graph)`.
@@ -252,7 +255,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         labels that have become known since are used by label hops and alignments. `smooth=False` gives what a method
         with "smooth" would say without it.
         """
-        fitted = self._fitted()
+        fitted, graph = self._fitted(), as_graph(graph)
         at = self._at(graph, cutoff)
         if inputs is None:
             inputs = self.inputs(fitted.schema.adapted(graph, at), engine)
@@ -263,21 +266,22 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             return fitted.head.honest(task, targets)
         return self._smoothed(fitted.head, task, inputs, at, [fitted.smoothing], targets)[0]
 
-    def predict(self, graph: TemporalGraph, *, cutoff: int | str | None = None) -> np.ndarray:
+    def predict(self, graph: GraphLike, *, cutoff: int | str | None = None) -> np.ndarray:
         """The label of every target node that suits the metric: for accuracy the most probable one.
 
         It is numbered as in this graph. Columns of `predict_proba` are the classes that the fit has seen, and so is
         this where classes have names and the graph does not know them all (`fitted.schema.label_names`).
         """
-        fitted = self._fitted()
+        fitted, graph = self._fitted(), as_graph(graph)
         return fitted.schema.numbers(graph)[fitted.scoring.labels(self.predict_proba(graph, cutoff=cutoff))]
 
-    def score(self, graph: TemporalGraph, *, cutoff: int | str | None = None, metric: str = "accuracy") -> float:
+    def score(self, graph: GraphLike, *, cutoff: int | str | None = None, metric: str = "accuracy") -> float:
         """Accuracy, or another metric (higher is better), on the target nodes whose true label the graph holds.
 
         Nodes of classes that the fit has never seen count as wrong, and a warning says how many they are.
         """
-        fitted, at = self._fitted(), self._at(graph, cutoff)
+        fitted, graph = self._fitted(), as_graph(graph)
+        at = self._at(graph, cutoff)
         if at < fitted.cutoff:
             early = f"cutoff={graph.name_of(at)} lies before {graph.name_of(fitted.cutoff)}, the cutoff of the fit"
             raise InputError(f"{early}, which learned from labels in between; score from there on, or fit again.")
@@ -296,15 +300,17 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             scoring = replace(scoring, prior=(*scoring.prior, *[0.0] * len(classes)))
         return replace(scoring, metric=metric).score(said, truth, scoring.rule.tilt)
 
-    def targets(self, graph: TemporalGraph, *, cutoff: int | str | None = None) -> np.ndarray:
+    def targets(self, graph: GraphLike, *, cutoff: int | str | None = None) -> np.ndarray:
         """Positions of the nodes to predict: time at or after the cutoff."""
+        graph = as_graph(graph)
         return np.flatnonzero(graph.time >= self._at(graph, cutoff))
 
     def _at(self, graph: TemporalGraph, cutoff: int | str | None) -> int:
         return self._fitted().cutoff if cutoff is None else graph.when(cutoff)
 
-    def stale(self, graph: TemporalGraph) -> str | None:
+    def stale(self, graph: GraphLike) -> str | None:
         """A sentence if the graph has periods that the fit had not seen, otherwise None."""
+        graph = as_graph(graph)
         newer = graph.times[graph.times > self._fitted().t_max]
         if len(newer) == 0:
             return None
