@@ -20,8 +20,11 @@ from impact_gnn.checks import InputError, listing, one_line, shown
 from impact_gnn.heads.network import SPATIAL
 from impact_gnn.nn import Propagation
 
-Model: TypeAlias = str | Module | Callable[[int, int], Module]
-"""A name of `HEADS`, a module that is copied and drawn anew for every fit, or `build(in_channels, out_channels)`."""
+Own: TypeAlias = Module | Callable[[int, int], Module]
+"""A module that is copied and drawn anew for every fit, or `build(in_channels, out_channels)`."""
+
+Model: TypeAlias = str | Own
+"""A name of `HEADS`, or a network of one's own."""
 
 PLAIN_VALUES = (bool, int, float, str, tuple, list, type(None))
 
@@ -40,7 +43,10 @@ def model_name(model: Model) -> str:
         said: list[object] = [repr(model), *map(_source, kinds)]
         for name, part in model.named_modules():  # a dropout, say, is seen in no repr
             plain = {key: value for key, value in vars(part).items() if isinstance(value, PLAIN_VALUES)}
-            said.append((name, sorted((key, repr(value)) for key, value in plain.items() if key != "training")))
+            options = [
+                (key, repr(value)) for key, value in plain.items() if not key.startswith(("training", "_cached"))
+            ]
+            said.append((name, sorted(options)))
         return f"{type(model).__name__}-{_digest(said)}"
     function = model.func if isinstance(model, partial) else model
     said = [repr(model), _source(function)]
@@ -55,7 +61,7 @@ def model_name(model: Model) -> str:
 class Builder:
     """Makes a network of one's own ready for training, from the arguments of our networks."""
 
-    model: Module | Callable[[int, int], Module]
+    model: Own
 
     def __call__(
         self, in_channels: int, out_channels: int, hidden: int, *, dropout: float, align: Module | None
@@ -77,7 +83,7 @@ class Foreign(Module):
 
     def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
         name = type(self.module).__name__
-        edge_index, weight = propagation.weighted_edges(x.device)
+        edge_index, weight = propagation.edge_index.to(x.device), propagation.edge_weight.to(x.device)
         table = propagation.table
         if not self.takes_weight and not (table[table > 0] == 1).all():  # edges of weight 0 are not there at all
             raise InputError(

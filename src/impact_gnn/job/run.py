@@ -27,6 +27,7 @@ from impact_gnn.diagnostics import EMBEDDINGS, Diagnosis, diagnose
 from impact_gnn.engines import Engine, Memory
 from impact_gnn.graph import TemporalGraph, graph_digest
 from impact_gnn.heads import Model, model_name
+from impact_gnn.job.card import card
 from impact_gnn.job.predictions import write_predictions
 from impact_gnn.pipeline import Candidate, Ensemble, Inputs, Method, Pipeline
 from impact_gnn.pipeline.inputs import MOST_HOPS
@@ -141,7 +142,9 @@ class _Run:
         advice = self.store.once("advice", Advice, lambda: advise(diagnosis, self.view))
         tested = self.store.once("backtest", Backtest, lambda: self.backtest(advice), valid=self.far_enough)
         engine, model_there = self.engine.child("fit"), (self.out / "model").exists()
-        fits = self.store.once("fit", list[Fit], lambda: self.fit(tested, engine), valid=lambda _: model_there)
+        fits = self.store.once(
+            "fit", list[Fit], lambda: self.fit(diagnosis, tested, engine), valid=lambda _: model_there
+        )
         self.watcher.say("predicting")
         own = None if isinstance(self.pipeline.model, str) else self.pipeline.model
         model, table = Ensemble.load(self.out / "model", model=own), self.out / f"predictions.{self.options.table}"
@@ -182,7 +185,7 @@ class _Run:
         except TooShort:
             return Backtest.nothing(options.effort, options.metric)
 
-    def fit(self, tested: Backtest, engine: Engine) -> list[Fit]:
+    def fit(self, diagnosis: Diagnosis, tested: Backtest, engine: Engine) -> list[Fit]:
         """Every member with every seed on all labels; seeds of a member share its weight."""
         choice, options = tested.choice, self.options
         self.watcher.say(f"fitting on every label known: {choice}")
@@ -204,7 +207,8 @@ class _Run:
         assert self.view.y is not None
         known = np.bincount(self.view.y[self.view.y >= 0], minlength=self.view.num_labels)
         weights = [fit.weight for fit in fits]
-        Ensemble(pipelines, weights, tested.calibration, known / known.sum()).save(self.out / "model")
+        about = card(self.view.summary(), options, diagnosis, tested, _versions())
+        Ensemble(pipelines, weights, tested.calibration, known / known.sum()).save(self.out / "model", card=about)
         return fits
 
 

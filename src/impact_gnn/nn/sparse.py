@@ -39,7 +39,6 @@ class Propagation:
             raise InputError(f"the operator leads from {ends}; layers need one from the nodes of a type to themselves.")
         self.operator = operator
         self._on_device: dict[torch.device, tuple[Tensor, Tensor, Tensor]] = {}
-        self._weighted: dict[torch.device, tuple[Tensor, Tensor]] = {}
 
     @classmethod
     def of(
@@ -76,12 +75,6 @@ class Propagation:
     def edges(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """`edge_index` and the log-weights [E, 1] that attention adds to its scores, on a device."""
         return self._edges_on(device)[:2]
-
-    def weighted_edges(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        """`edge_index` and `edge_weight` on a device, as layers of PyG take them."""
-        if device not in self._weighted:
-            self._weighted[device] = self.edge_index.to(device), self.edge_weight.to(device)
-        return self._weighted[device]
 
     def __call__(self, x: Tensor) -> Tensor:
         """The message M x [N, f], in the type of x where that is float32 or float64, else float32."""

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from torch.nn import Module
 
 from impact_gnn import _files
 from impact_gnn._codec import decode, encode
 from impact_gnn._version import __version__
 from impact_gnn.data.given import GraphLike, as_graph
 from impact_gnn.engines.base import Engine
+from impact_gnn.heads.foreign import Own
 from impact_gnn.pipeline.calibration import Calibration
 from impact_gnn.pipeline.inputs import Inputs
 from impact_gnn.pipeline.method import Candidate
@@ -123,8 +123,11 @@ class Ensemble:
         at = self.fitted.cutoff if cutoff is None else graph.when(cutoff)
         return [*([] if stale is None else [stale]), *self.fitted.schema.notes(graph, at)]
 
-    def save(self, directory: str | Path) -> None:
-        """Writes a folder per pipeline and the rest as JSON, atomically; `load` gives the same predictions."""
+    def save(self, directory: str | Path, *, card: str | None = None) -> None:
+        """Writes a folder per pipeline and the rest as JSON, atomically; `load` gives the same predictions.
+
+        A `card`, what people should know of the model, becomes its `README.md`.
+        """
         content = {
             "format": FORMAT, "version": VERSION, "impact_gnn": __version__, "weights": list(self.weights),
             "calibration": encode(self.calibration), "prior": self.prior.tolist(),
@@ -134,10 +137,12 @@ class Ensemble:
                 pipeline.save(temporary / f"member-{place}", schema=False)
             self.fitted.schema.save(temporary)
             _files.write_json(temporary / ENSEMBLE, content)
+            if card is not None:
+                (temporary / "README.md").write_text(card, encoding="utf-8")
             _files.seal_folder(temporary)
 
     @classmethod
-    def load(cls, directory: str | Path, *, model: Module | Callable[[int, int], Module] | None = None) -> Ensemble:
+    def load(cls, directory: str | Path, *, model: Own | None = None) -> Ensemble:
         """The ensemble that `save` wrote; a folder with a single pipeline is one of one member.
 
         With a network of your own among its members it needs that `model` again, as `Pipeline.load` does.

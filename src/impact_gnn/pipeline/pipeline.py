@@ -13,7 +13,6 @@ import numpy as np
 import safetensors.numpy
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
-from torch.nn import Module
 
 from impact_gnn import _files, checks
 from impact_gnn._codec import decode, encode
@@ -24,6 +23,7 @@ from impact_gnn.engines.base import Engine, mapped_hop, position_blocks, time_ta
 from impact_gnn.engines.memory import Memory
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.heads import HEADS, Head, HeadOptions, Model, NetworkHead, Shape, is_spatial, make_head, model_name
+from impact_gnn.heads.foreign import Own
 from impact_gnn.metrics import METRICS, Scoring
 from impact_gnn.nn import Epoch, GraphTask, HopTask, Propagation, Split, Task, align_layer, split_rows
 from impact_gnn.pipeline.inputs import Inputs
@@ -188,10 +188,6 @@ class Pipeline(ClassifierMixin, BaseEstimator):
     def _method(self) -> Method:
         return Method.of(self.method)
 
-    @property
-    def _spatial(self) -> bool:
-        return is_spatial(self.model)
-
     def fit(
         self,
         graph: GraphLike,
@@ -350,10 +346,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
                 _files.seal_folder(temporary)
 
     @classmethod
-    def load(
-        cls, directory: str | Path, *, model: Module | Callable[[int, int], Module] | None = None,
-        schema: Schema | None = None,
-    ) -> Pipeline:  # fmt: skip
+    def load(cls, directory: str | Path, *, model: Own | None = None, schema: Schema | None = None) -> Pipeline:
         """The pipeline that `save` wrote, with a schema that was kept elsewhere.
 
         One with a network of your own needs that `model` again: files hold its weights, not its code.
@@ -412,7 +405,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
 
     def _rows(self, inputs: Inputs) -> np.ndarray:
         """The nodes that a row of the task stands for."""
-        return np.arange(inputs.graph.num_nodes) if self._spatial else inputs.rows
+        return np.arange(inputs.graph.num_nodes) if is_spatial(self.model) else inputs.rows
 
     def _made(self, shape: Shape, scoring: Scoring, progress: Callable[[Epoch], None] | None = None) -> Head:
         options = HeadOptions(
@@ -424,20 +417,20 @@ class Pipeline(ClassifierMixin, BaseEstimator):
     def _head(
         self, task: Task, inputs: Inputs, cutoff: int, scoring: Scoring, progress: Callable[[Epoch], None] | None
     ) -> Head:
-        groups = [1] if self._spatial else inputs.groups(self._method)
+        groups = [1] if is_spatial(self.model) else inputs.groups(self._method)
         head = self._made(Shape(*_widths(task), inputs.view.num_labels, groups), scoring, progress)
         self._align(head, inputs, cutoff)
         return head
 
     def _align(self, head: Head, inputs: Inputs, cutoff: int) -> None:
         """A spatial network's messages are aligned within it, by what is known of this graph before `cutoff`."""
-        if isinstance(head, NetworkHead) and self._spatial and self._method.alignment:
+        if isinstance(head, NetworkHead) and is_spatial(self.model) and self._method.alignment:
             view, weighting = inputs.graph.masked(cutoff), self._method.weighting
             head.aligned(align_layer(self._method.alignment[0], view, table=time_table(view, weighting)))
 
     def _task(self, inputs: Inputs, cutoff: int, rows: np.ndarray) -> tuple[Task, list[Scale]]:
         """What the head learns from when labels are known before `cutoff`, scaled by the rows it learns from."""
-        if self._spatial:
+        if is_spatial(self.model):
             x = _features_of(inputs)
             scale = Scale.fit(x[rows])
             return self._graph_task(inputs, scale), [scale]
@@ -451,7 +444,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
 
     def _shown(self, inputs: Inputs, cutoff: int, scales: list[Scale], shape: Shape) -> Task:
         """What the fitted head is shown of a graph, which must look like the one of the fit."""
-        if self._spatial:
+        if is_spatial(self.model):
             task: Task = self._graph_task(inputs, scales[0])
         else:
             hops, label_hops = inputs.shown(self._method, cutoff)
@@ -533,7 +526,7 @@ def _choosing(time: np.ndarray) -> int:
     return min(enough + 1, len(sizes) - 1)
 
 
-def _own(name: str, model: Any, root: Path) -> Any:
+def _own(name: str, model: Own | None, root: Path) -> Own:
     """The user's network, if it can be the one that was saved under a name."""
     called = name.rpartition("-")[0]
     if model is None:
