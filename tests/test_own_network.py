@@ -17,6 +17,7 @@ from impact_gnn._progress import watched
 from impact_gnn.backtesting.outcome import PLAIN
 from impact_gnn.backtesting.race import Race
 from impact_gnn.heads import model_name
+from impact_gnn.heads.foreign import Foreign
 from impact_gnn.pipeline import Candidate, Choice, Pipeline
 from impact_gnn.report import words
 
@@ -97,6 +98,12 @@ def test_modules_and_functions_that_build_them(graph, model):
     assert np.array_equal(said[0], said[1])
     other = Pipeline(model, "pmp", seed=1, **QUICK).fit(graph).predict_proba(graph)
     assert np.abs(other - said[0]).max() > 1e-4
+
+
+@pytest.mark.parametrize("network", [Weighted(), Unweighted()])
+def test_a_compiled_network_is_asked_what_it_takes(network):
+    takes = [Foreign(one, 3).takes_weight for one in (network, torch.compile(network, backend="eager"))]
+    assert takes == [isinstance(network, Weighted)] * 2
 
 
 def test_nothing_that_a_module_has_learned_before_stays(graph):

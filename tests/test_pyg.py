@@ -166,12 +166,6 @@ def test_whatever_takes_a_graph_takes_pyg(kind):
         assert tested[0].rows == tested[1].rows
 
 
-def test_run_takes_pyg(tmp_path):
-    data = ig.to_pyg(ig.tsbm(num_nodes=120, num_times=5, num_labels=2, num_features=3, seed=0))
-    done = ig.run(data, tmp_path / "r", cutoff=4, model="linear", candidates=["plain"], folds=1, seeds=1)
-    assert done.predictions.count == int((data.time >= 4).sum())
-
-
 def test_what_is_no_graph_is_one_sentence(tmp_path):
     frame = pd.DataFrame({"a": [1]})
     calls = [lambda: ig.Pipeline().fit(frame), lambda: ig.diagnose(frame), lambda: ig.backtest(frame),

@@ -108,6 +108,7 @@ class Foreign(Module):
 
 def _takes_weight(module: Module) -> bool:
     """Whether `forward` takes `edge_weight`, and, as PyG's models say themselves, passes it on."""
+    module = getattr(module, "_orig_mod", module)  # a compiled one takes anything
     parameters = inspect.signature(module.forward).parameters
     single = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     needed = [p.name for p in parameters.values() if p.default is p.empty and p.kind not in single]
