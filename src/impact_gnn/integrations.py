@@ -29,8 +29,9 @@ def log_to_mlflow(summary: RunSummary, out: str | Path | None = None) -> None:
     mlflow, (params, metrics) = _tracker("mlflow"), flat(summary)
     mlflow.log_params(params)
     mlflow.log_metrics(metrics)
-    for file in _files(out):
-        mlflow.log_artifact(file)
+    if out is not None:
+        for name in FILES:
+            mlflow.log_artifact(str(Path(out) / name))
 
 
 def log_to_wandb(summary: RunSummary, out: str | Path | None = None) -> None:
@@ -39,12 +40,9 @@ def log_to_wandb(summary: RunSummary, out: str | Path | None = None) -> None:
     run = wandb.run or wandb.init()
     run.config.update(params)
     run.log(metrics)
-    for file in _files(out):
-        run.save(file, base_path=str(out), policy="now")
-
-
-def _files(out: str | Path | None) -> list[str]:
-    return [] if out is None else [str(Path(out) / name) for name in FILES]
+    if out is not None:
+        for name in FILES:
+            run.save(str(Path(out) / name), base_path=str(out), policy="now")
 
 
 def _tracker(name: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
@@ -38,23 +38,17 @@ def model_name(model: Model) -> str:
     """What a model is called in files: a network of one's own by its class, and a digest of its options and source."""
     if isinstance(model, str):
         return model
+    thing: Any = type(model) if isinstance(model, Module) else model.func if isinstance(model, partial) else model
+    said = [repr(model), _source(thing)]
     if isinstance(model, Module):
-        kinds = dict.fromkeys(type(part) for part in model.modules())
-        said: list[object] = [repr(model), *map(_source, kinds)]
+        said += [_source(kind) for kind in dict.fromkeys(type(part) for part in model.modules())]
         for name, part in model.named_modules():  # a dropout, say, is seen in no repr
-            plain = {key: value for key, value in vars(part).items() if isinstance(value, PLAIN_VALUES)}
-            options = [
-                (key, repr(value)) for key, value in plain.items() if not key.startswith(("training", "_cached"))
-            ]
-            said.append((name, sorted(options)))
-        return f"{type(model).__name__}-{_digest(said)}"
-    function = model.func if isinstance(model, partial) else model
-    said = [repr(model), _source(function)]
-    if inspect.isfunction(function):  # sizes may come from around it
-        around = inspect.getclosurevars(function)
-        plain = {key: value for key, value in around.globals.items() if isinstance(value, PLAIN_VALUES)}
-        said += [repr(around.nonlocals), repr(plain), repr(function.__defaults__)]
-    return f"{getattr(function, '__name__', type(function).__name__).strip('<>')}-{_digest(said)}"
+            said += [f"{name}.{text}" for text in _plain(vars(part)) if not text.startswith(("training", "_cached"))]
+    elif inspect.isfunction(thing):  # sizes may come from around it
+        around = inspect.getclosurevars(thing)
+        said += [repr(around.nonlocals), repr(thing.__defaults__), *_plain(around.globals)]
+    digest = _files.digest(re.sub(r" at 0x[0-9a-f]+", "", "\n".join(said)))[:8]
+    return f"{getattr(thing, '__name__', type(thing).__name__).strip('<>')}-{digest}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,9 +57,7 @@ class Builder:
 
     model: Own
 
-    def __call__(
-        self, in_channels: int, out_channels: int, hidden: int, *, dropout: float, align: Module | None
-    ) -> Module:
+    def __call__(self, in_channels: int, out_channels: int, *options: Any, **ours: Any) -> Module:
         model = self.model
         module = _drawn(model) if isinstance(model, Module) else _built(model, in_channels, out_channels)
         return Foreign(module, out_channels)
@@ -145,12 +137,11 @@ def _drawn(module: Module) -> Module:
 
 
 def _reset(module: Module) -> None:
-    reset: Any = getattr(module, "reset_parameters", None)
-    if reset is not None:
-        reset()
-        return
-    for child in module.children():
-        _reset(child)
+    if hasattr(module, "reset_parameters"):
+        module.reset_parameters()  # type: ignore[operator]
+    else:
+        for child in module.children():
+            _reset(child)
 
 
 def _source(thing: Any) -> str:
@@ -161,5 +152,5 @@ def _source(thing: Any) -> str:
         return ""
 
 
-def _digest(said: list[object]) -> str:
-    return _files.digest([re.sub(r" at 0x[0-9a-f]+", "", text) if isinstance(text, str) else text for text in said])[:8]
+def _plain(values: Mapping[str, Any]) -> list[str]:
+    return sorted(f"{name}={value!r}" for name, value in values.items() if isinstance(value, PLAIN_VALUES))

@@ -15,14 +15,11 @@ from impact_gnn.report.numbers import counted, measured, percent
 from impact_gnn.report.summary import RunOptions, RunSummary
 
 
-def card(
-    graph: Summary, options: RunOptions, diagnosis: Diagnosis, tested: Backtest, versions: dict[str, str]
-) -> str:  # fmt: skip
+def card(graph: Summary, options: RunOptions, diagnosis: Diagnosis, tested: Backtest, versions: dict[str, str]) -> str:
     """The card as Markdown; names that users gave are shown as they are, whatever they hold."""
     later: Any = None  # what is known after the model was saved
     summary = RunSummary(graph, options, None, diagnosis, later, tested, [], later, later, versions)
-    kinds = worries.backtest, worries.horizon, worries.assumptions
-    limits = [text for kind in kinds for text in kind(summary)]
+    limits = [*worries.backtest(summary), *worries.horizon(summary), *worries.assumptions(summary)]
     data = [f"{count:,} nodes of type {kind}" for kind, count in graph.num_nodes.items()]
     data += [f"{count:,} edges {name}" for name, count in graph.num_edges.items()]
     data.append(f"{counted(len(graph.times), 'period')}, from {graph.names[0]} to {graph.names[-1]}")

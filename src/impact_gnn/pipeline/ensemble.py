@@ -124,10 +124,7 @@ class Ensemble:
         return [*([] if stale is None else [stale]), *self.fitted.schema.notes(graph, at)]
 
     def save(self, directory: str | Path, *, card: str | None = None) -> None:
-        """Writes a folder per pipeline and the rest as JSON, atomically; `load` gives the same predictions.
-
-        A `card`, what people should know of the model, becomes its `README.md`.
-        """
+        """Writes a folder per pipeline, the rest as JSON and a `card` as README.md, atomically, for `load`."""
         content = {
             "format": FORMAT, "version": VERSION, "impact_gnn": __version__, "weights": list(self.weights),
             "calibration": encode(self.calibration), "prior": self.prior.tolist(),
@@ -143,10 +140,7 @@ class Ensemble:
 
     @classmethod
     def load(cls, directory: str | Path, *, model: Own | None = None) -> Ensemble:
-        """The ensemble that `save` wrote; a folder with a single pipeline is one of one member.
-
-        With a network of your own among its members it needs that `model` again, as `Pipeline.load` does.
-        """
+        """The ensemble that `save` wrote, a single pipeline as one of one member; `model` as in `Pipeline.load`."""
         root = Path(directory)
         _files.put_back(root)
         if not (root / ENSEMBLE).exists():
