@@ -72,9 +72,9 @@ def test_methods_are_read_in_any_order(text, same):
         ("", "unknown part ''"),
     ],
 )
-def test_bad_methods(text, sentence):
+def test_bad_methods(graph, text, sentence):
     with pytest.raises(ig.InputError, match=sentence):
-        Pipeline(method=text)
+        Pipeline(method=text).fit(graph)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -234,7 +234,7 @@ def test_refusals(graph):
     with pytest.raises(ig.InputError, match="has not been fitted"):
         Pipeline().predict(graph)
     with pytest.raises(ig.InputError, match="model='gtn' is not known; choose one of 'sign', 'sign-wide'"):
-        Pipeline("gtn")
+        Pipeline("gtn").fit(graph)
     p = Pipeline(**QUICK).fit(graph)
     with pytest.raises(ig.InputError, match="was fitted with inputs of widths"):
         p.predict(graph.with_features(np.ones((300, 2))))

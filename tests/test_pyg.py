@@ -1,11 +1,13 @@
 """From PyG and back: Data, HeteroData and OGB's dictionaries, with time by any name."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch_geometric.data import Data, HeteroData
 
 import impact_gnn as ig
+from impact_gnn.pipeline import Calibration
 
 
 def homogeneous():
@@ -131,3 +133,47 @@ def test_hetero_refusals():
     assert ig.from_pyg(data, target="author").target == "author"
     with pytest.raises(ig.InputError, match="data is a dict; give a torch_geometric Data or HeteroData"):
         ig.from_pyg({})
+
+
+@pytest.mark.parametrize("kind", ["Data", "HeteroData", "a class of the user's own"])
+def test_whatever_takes_a_graph_takes_pyg(kind):
+    if kind == "HeteroData":
+        graph = ig.hetero_tsbm(
+            60, 20, 5, 3, num_times=5, num_labels=2, citations=300, writes=90, topics=90, affiliations=20
+        )
+    else:
+        graph = ig.tsbm(num_nodes=120, num_times=5, num_labels=2, num_features=3, seed=0)
+    data = ig.to_pyg(graph)
+    if kind.startswith("a class"):
+        data = type("Own", (Data,), {"__module__": "mine"})(**data.to_dict())
+    p = ig.Pipeline("linear", "labels", cutoff=4, epochs=2).fit(data)
+    said = ig.Pipeline("linear", "labels", cutoff=4, epochs=2).fit(graph).predict_proba(graph)
+    assert np.array_equal(p.predict_proba(data), said)
+    assert np.array_equal(p.predict(data), p.predict(graph))
+    assert np.array_equal(p.targets(data), p.targets(graph))
+    assert p.score(data) == p.score(graph)
+    assert p.stale(data) is None
+    both = ig.Ensemble([p], [1.0], Calibration(), np.array([0.5, 0.5]))
+    assert np.array_equal(both.predict_proba(data), both.predict_proba(graph))
+    assert np.array_equal(both.predict(data), both.predict(graph))
+    assert both.notes(data) == both.notes(graph)
+    if kind == "Data":
+        assert str(ig.diagnose(data, 4)) == str(ig.diagnose(graph, 4))
+        tested = [
+            ig.backtest(each, candidates=["plain"], folds=1, cutoff=4, pipeline=ig.Pipeline("linear", epochs=1))
+            for each in (data, graph)
+        ]
+        assert tested[0].rows == tested[1].rows
+
+
+def test_what_is_no_graph_is_one_sentence(tmp_path):
+    frame = pd.DataFrame({"a": [1]})
+    calls = [lambda: ig.Pipeline().fit(frame), lambda: ig.diagnose(frame), lambda: ig.backtest(frame),
+             lambda: ig.run(frame, tmp_path / "r")]  # fmt: skip
+    for call in calls:
+        with pytest.raises(ig.InputError, match=r"graph is a DataFrame; give a TemporalGraph \(from_tables, load\) or"):
+            call()
+    two = heterogeneous()
+    two["author"].y, two["author"].time = torch.tensor([0, 1]), torch.tensor([0, 1])
+    with pytest.raises(ig.InputError, match=r"all have them; pass target=... and time=... to from_pyg"):
+        ig.Pipeline().fit(two)

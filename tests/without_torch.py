@@ -18,6 +18,7 @@ NEED_TORCH = (
     "pipeline",
     "backtesting",
     "job",
+    "integrations",
 )
 """These, and the command line with its report, may need torch; everything else must import without it."""
 

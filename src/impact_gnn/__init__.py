@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from impact_gnn._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from impact_gnn import alignment, audit, bounds, connectivity, engines, nn, transforms, weighting
+    from impact_gnn import alignment, audit, bounds, connectivity, engines, integrations, nn, transforms, weighting
     from impact_gnn.audit import audit_leakage
     from impact_gnn.backtesting import advise, backtest
     from impact_gnn.checks import InputError
@@ -49,6 +49,7 @@ __all__ = [
     "from_pyg",
     "from_tables",
     "hetero_tsbm",
+    "integrations",
     "label_hops",
     "load",
     "load_ogb",

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
 from impact_gnn import checks
 from impact_gnn._progress import Progress, watched
@@ -26,8 +27,10 @@ from impact_gnn.backtesting.scores import Scores, Unit
 from impact_gnn.backtesting.verdict import Verdict
 from impact_gnn.backtesting.work import EFFORTS, Size, cost
 from impact_gnn.checks import InputError
+from impact_gnn.data.given import GraphLike, as_graph
 from impact_gnn.engines import Engine, Memory
 from impact_gnn.graph import TemporalGraph, graph_digest
+from impact_gnn.heads import SPATIAL
 from impact_gnn.metrics import Scoring
 from impact_gnn.pipeline import Candidate, Inputs, Method, Pipeline
 from impact_gnn.statistics import combined
@@ -41,7 +44,7 @@ HOPELESS = 0.1  # how much worse a loss on the newest fold may be than the best 
 
 
 def backtest(
-    graph: TemporalGraph,
+    graph: GraphLike,
     *,
     candidates: Sequence[str | Method | Candidate] | None = None,
     effort: str = "normal",
@@ -65,7 +68,7 @@ def backtest(
     was not made by; where it gains nothing, plain is the choice.
 
     Args:
-        graph: The graph.
+        graph: The graph, or PyG's `Data` or `HeteroData`.
         candidates: Such as "pmp+center" or "trees:labels", all of which are tried; "plain" is always among them. By
             default the search looks for them.
         effort: "quick", "normal" or "thorough": how much work the search may do, the same on every machine.
@@ -91,12 +94,14 @@ def backtest(
     checks.choice("effort", effort, EFFORTS)
     if seeds < 1:
         raise InputError(f"seeds={seeds} must be at least 1.")
+    graph = as_graph(graph)
     view = graph.masked(graph.infer_cutoff() if cutoff is None else cutoff)
     named = None if candidates is None else list(dict.fromkeys([PLAIN, *map(Candidate.of, candidates)]))
     folds = EFFORTS[effort].folds if folds is None else folds
     asked_for = {"metric": metric, "class_weight": class_weight}
-    options = (pipeline or Pipeline()).get_params() | {name: x for name, x in asked_for.items() if x is not None}
-    found, pipeline = windows(view, folds), Pipeline(**options)
+    changed = {name: x for name, x in asked_for.items() if x is not None}
+    pipeline = clone(pipeline or Pipeline()).set_params(**changed).checked()
+    found = windows(view, folds)
 
     def race(opened: Store | None) -> Backtest:
         return Race(
@@ -105,7 +110,7 @@ def backtest(
 
     if isinstance(store, str | Path):
         asked: dict[str, Any] = {"candidates": named, "effort": effort, "folds": folds, "seeds": seeds}
-        asked |= {"graph": graph_digest(view), "pipeline": pipeline.get_params()}
+        asked |= {"graph": graph_digest(view), "pipeline": pipeline.described()}
         with Store.open(Path(store), asked) as opened:
             return race(opened)
     return race(store)
@@ -113,10 +118,8 @@ def backtest(
 
 def varied(pipeline: Pipeline, candidate: Candidate, *, seed: int, cutoff: int) -> Pipeline:
     """The same pipeline, not fitted, with another method, model, seed and cutoff."""
-    changed: dict[str, Any] = {"method": str(candidate.method), "seed": seed, "cutoff": cutoff}
-    if candidate.model is not None:
-        changed["model"] = candidate.model
-    return Pipeline(**pipeline.get_params() | changed)
+    model = {} if candidate.model is None else {"model": candidate.model}
+    return clone(pipeline).set_params(method=str(candidate.method), seed=seed, cutoff=cutoff, **model)
 
 
 @dataclass(eq=False)
@@ -160,7 +163,8 @@ class Race:
             self.allowed = sum(map(self.cost, named))
             self.round(named, keep_all=True)
         else:
-            first = dict.fromkeys(self.with_smooth(one) for one in handful(self.view))
+            able_here = [one for one in handful(self.view) if one == PLAIN or self.able(one)]
+            first = dict.fromkeys(map(self.with_smooth, able_here))
             self.round(self.affordable(list(first), FIRST_SHARE * self.allowed, LEAST_FIRST), keep_all=True)
             while batch := self.affordable(self.next(), self.allowed - self.work):
                 self.round(batch, keep_all=False)
@@ -182,7 +186,19 @@ class Race:
         return Scoring(self.pipeline.metric, tuple(shares_before(self.view, window).tolist()))
 
     def cost(self, candidate: Candidate) -> float:
-        return self.seeds * len(self.windows) * cost(candidate, self.size, self.pipeline.model)
+        return self.seeds * len(self.windows) * cost(candidate, self.size, self.alike)
+
+    @property
+    def alike(self) -> str:
+        """The model of candidates that name none, or what a network of the user's own is most like."""
+        return self.pipeline.model if isinstance(self.pipeline.model, str) else "gcn"
+
+    def able(self, candidate: Candidate) -> bool:
+        """Whether a candidate can be computed, by the pipeline's own model where it names none."""
+        foreign = candidate.model is None and not isinstance(self.pipeline.model, str)
+        if candidate.model is None and self.alike in SPATIAL:
+            candidate = replace(candidate, model=self.alike)
+        return able(candidate, self.view) and not (foreign and candidate.method.alignment)
 
     def own(self, candidate: Candidate) -> Candidate:
         """The candidate without a model where it names the pipeline's own: one thing has one name."""
@@ -191,7 +207,7 @@ class Race:
     def with_smooth(self, candidate: Candidate) -> Candidate:
         """The candidate smoothed, where that can be: its fit answers for the unsmoothed one too."""
         smoothed = self.own(candidate.smoothed())
-        return smoothed if able(smoothed, self.view) else self.own(candidate)
+        return smoothed if self.able(smoothed) else self.own(candidate)
 
     def affordable(self, wanted: Sequence[Candidate], work: float, least: int = 0) -> list[Candidate]:
         """As many as the work allows, in order; what is too dear is passed over for what comes after it."""
@@ -207,7 +223,7 @@ class Race:
         """A round: what differs in one thing from the winners so far, taken from each in turn."""
         winners = self.winners()
         lists = [[self.with_smooth(one) for one in around(each, self.view, self.advice)] for each in winners]
-        lists = [[one for one in each if one not in self.tried] for each in lists]
+        lists = [[one for one in each if one not in self.tried and self.able(one)] for each in lists]
         mixed = [
             one for place in range(max(map(len, lists), default=0)) for each in lists for one in each[place : place + 1]
         ]
@@ -235,7 +251,7 @@ class Race:
 
         Unless all are kept, those that do much worse than the best on the newest fold are not tried on older ones.
         """
-        twins = [one for one in (each.smoothed(False) for each in batch) if able(one, self.view)]
+        twins = [one for one in (each.smoothed(False) for each in batch) if one == PLAIN or self.able(one)]
         self.tried += [one for one in dict.fromkeys([*batch, *twins]) if one not in self.tried]
         left = list(batch)
         for window in reversed(self.windows):

@@ -52,7 +52,7 @@ def from_pyg(
     when = data.get(time) if isinstance(time, str) else time
     if when is None:
         names = [name for name, value in data.to_dict().items() if isinstance(value, torch.Tensor)]
-        raise InputError(f"data has no attribute {time!r}; pass time=... as one of {listing(names)}.")
+        raise InputError(f"data has no attribute {time!r}; pass time=... as one of {listing(names)} to from_pyg.")
     edges = _relations({HOMOGENEOUS: data}, edge_time)[HOMOGENEOUS]
     given = {"x": data.x, "y": data.get(label), "time": when, "edge_index": edges["edge_index"]}
     given |= {"edge_weight": edges["weight"], "edge_time": edges["time"]}
@@ -111,7 +111,9 @@ def _hetero(
         candidates = [kind for kind, part in nodes.items() if part["y"] is not None and part["time"] is not None]
         if len(candidates) != 1:
             which = f"{listing(candidates)} all have them" if candidates else "no type has both"
-            raise InputError(f"the type to classify needs labels and time, but {which}; pass target=... and time=...")
+            raise InputError(
+                f"the type to classify needs labels and time, but {which}; pass target=... and time=... to from_pyg."
+            )
         target = candidates[0]
     for triple, store in edges.items():
         if store.get("edge_index") is None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from impact_gnn import checks
 from impact_gnn._progress import Counter, Progress, watched
+from impact_gnn.data.given import GraphLike, as_graph
 from impact_gnn.diagnostics.connections import Decay, Separability, decay, separability
 from impact_gnn.diagnostics.feature_drift import FeatureDrift, feature_drift
 from impact_gnn.diagnostics.feature_map import EMBEDDINGS, FeatureMap, feature_map
@@ -19,7 +20,6 @@ from impact_gnn.diagnostics.models import PairCounts, fit_models
 from impact_gnn.diagnostics.shift import MessageShift, message_shift
 from impact_gnn.diagnostics.view import View
 from impact_gnn.engines import Engine
-from impact_gnn.graph import TemporalGraph
 
 __all__ = ["EMBEDDINGS", "Diagnosis", "Finding", "MessageShift", "Verdict", "diagnose"]
 
@@ -59,7 +59,7 @@ class Diagnosis:
 
 
 def diagnose(
-    graph: TemporalGraph,
+    graph: GraphLike,
     cutoff: int | str | None = None,
     *,
     embedding: str = "pca",
@@ -74,7 +74,7 @@ def diagnose(
     sampled; the same seed gives the same result.
 
     Args:
-        graph: The graph; edges are taken in both directions.
+        graph: The graph, or PyG's `Data` or `HeteroData`; edges are taken in both directions.
         cutoff: Labels at or after it are hidden first; by default the graph's own, or `graph.infer_cutoff()`.
         embedding: "pca" or "tsne", for the map of the features.
         hops: Hops of the messages whose shift is measured.
@@ -91,6 +91,7 @@ def diagnose(
     checks.choice("embedding", embedding, EMBEDDINGS)
     checks.at_least("hops", hops, 1)
     checks.seed(seed)
+    graph = as_graph(graph)
     if cutoff is None:
         cutoff = graph.infer_cutoff() if graph.cutoff is None else graph.cutoff
     steps = Counter(watched(progress), "diagnosis", 6)

@@ -503,6 +503,11 @@ class TemporalGraph:
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a TemporalGraph is frozen; make a new one to change {name}.")
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and pickles hold what was checked, in memory; how edges are grouped is found again."""
+        rest = self.target, self.num_labels, self.label_names, self.cutoff, self.periods
+        return _restored, (dict(self.nodes), dict(self.relations), *rest)
+
     def __repr__(self) -> str:
         if self.is_hetero:
             mark = {self.target: " (target)"}
@@ -549,6 +554,12 @@ class TemporalGraph:
 
     _csr: dict[Triple, CSR]
     _periods: dict[str, np.ndarray]
+
+
+def _restored(nodes: dict[str, Nodes], relations: dict[Triple, Relation], *rest: Any) -> TemporalGraph:
+    """A graph from its parts, whose arrays a pickle has made writeable."""
+    shown: Any = ({key: replace(part) for key, part in parts.items()} for parts in (nodes, relations))
+    return TemporalGraph.__new__(TemporalGraph)._set(*shown, *rest)
 
 
 def graph_digest(graph: TemporalGraph) -> str:

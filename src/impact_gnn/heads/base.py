@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -51,6 +52,9 @@ class HeadOptions:
             checks.share("dropout", self.dropout)
 
 
+KEPT = ("shape", "rounds", "valid_score", "name", "kind")  # in a pickle, with the options and what was learned
+
+
 class Head(ABC):
     """Probabilities from the hops of a row.
 
@@ -90,6 +94,15 @@ class Head(ABC):
     @abstractmethod
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Takes what `arrays` gave."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A pickle holds what a file would: nothing of a graph, and nobody to tell of progress."""
+        rest = {name: value for name, value in vars(self).items() if name in KEPT}
+        return rest | {"options": replace(self.options, progress=None), "arrays": self.arrays()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update({name: state[name] for name in state if name != "arrays"})
+        self.restore(state["arrays"])
 
 
 def matrix(task: Task, rows: np.ndarray) -> np.ndarray:

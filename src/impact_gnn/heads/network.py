@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,10 +28,11 @@ ONE_THREAD = 300_000  # hidden units in a step up to which one thread is quicker
 class Network:
     """A kind of network and how it is trained unless options say otherwise."""
 
-    build: type[Module]
+    build: Callable[..., Module]
     hidden: int = 64
     dropout: float = 0.5
     lr: float = 0.01
+    spatial: bool = False  # looks at the whole graph; the others read hops
 
 
 NETWORKS: dict[str, Network] = {
@@ -43,25 +44,24 @@ NETWORKS: dict[str, Network] = {
     "sehgnn": Network(nn.SeHGNN),
     "rphgnn": Network(nn.RpHGNN),
     "linear": Network(nn.Linear, dropout=0.0),
-    "gcn": Network(nn.GCN, hidden=128),
-    "sage": Network(nn.SAGE, hidden=128),
-    "gat": Network(nn.GAT, hidden=128),
+    "gcn": Network(nn.GCN, hidden=128, spatial=True),
+    "sage": Network(nn.SAGE, hidden=128, spatial=True),
+    "gat": Network(nn.GAT, hidden=128, spatial=True),
 }
 
-SPATIAL = ("gcn", "sage", "gat")
-"""Networks that look at the whole graph; the others read hops."""
+SPATIAL = tuple(name for name, kind in NETWORKS.items() if kind.spatial)
 
 
 class NetworkHead(Head):
-    """A network of `NETWORKS`, trained by `nn.fit`."""
+    """A network of some kind, trained by `nn.fit`."""
 
-    def __init__(self, name: str, shape: Shape, options: HeadOptions) -> None:
-        kind = NETWORKS[name]
-        self.name = name
+    model: Module | None = None
+    align: Module | None = None  # of the messages of a spatial network
+
+    def __init__(self, name: str, shape: Shape, options: HeadOptions, kind: Network) -> None:
+        self.name, self.kind = name, kind
         usual: Any = {name: getattr(kind, name) for name in ("hidden", "dropout", "lr")}
         super().__init__(shape, replace(options, **{n: x for n, x in usual.items() if getattr(options, n) is None}))
-        self.model: Module | None = None
-        self.align: Module | None = None  # of the messages of a spatial network
 
     def aligned(self, align: Module | None) -> None:
         """Messages are aligned by this layer from now on, which belongs to one graph; what was learned stays."""
@@ -78,7 +78,7 @@ class NetworkHead(Head):
         training = self._training(len(split.all))
         if rounds is not None:
             training = replace(training, epochs=rounds, patience=None)
-        rows = task.num_rows if self.name in SPATIAL else min(len(split.all), FULL_BATCH)
+        rows = task.num_rows if self.kind.spatial else min(len(split.all), FULL_BATCH)
         assert self.options.hidden is not None
         with _suitable_threads(rows * self.options.hidden):
             result = nn.fit(self._build, task, label, split, training, sample_weight=weight)
@@ -103,8 +103,8 @@ class NetworkHead(Head):
     def _build(self) -> Module:
         """The untrained network; RpHGNN wants to know which hops belong together."""
         shape, options = self.shape, self.options
-        make: Any = NETWORKS[self.name].build
-        if self.name in SPATIAL:
+        make = self.kind.build
+        if self.kind.spatial:
             return make(shape.hops[0], shape.num_labels, options.hidden, dropout=options.dropout, align=self.align)
         extra: dict[str, Any] = {"groups": shape.groups} if self.name == "rphgnn" else {}
         return make(
@@ -114,7 +114,7 @@ class NetworkHead(Head):
 
     def _training(self, num_rows: int) -> nn.Training:
         options = self.options
-        whole = num_rows <= FULL_BATCH or self.name in SPATIAL
+        whole = num_rows <= FULL_BATCH or self.kind.spatial
         batch = None if whole else min(max(BATCH, num_rows // MOST_STEPS), LARGEST_BATCH)
         steps = 1 if batch is None else math.ceil(num_rows / batch)
         epochs = max(LEAST_EPOCHS, STEPS // steps) if options.epochs is None else options.epochs

@@ -19,6 +19,7 @@ from impact_gnn.data.files import is_table, load
 from impact_gnn.data.sources import file as table_in
 from impact_gnn.data.spec import LABELS
 from impact_gnn.graph import TemporalGraph
+from impact_gnn.heads import Own
 from impact_gnn.metrics import Scoring
 from impact_gnn.pipeline import Ensemble, Pipeline
 from impact_gnn.pipeline.calibration import FINE, Bin, calibration_error, confusion, reliability
@@ -32,8 +33,9 @@ LEAST = 2  # labels that it takes
 
 
 def evaluate(
-    directory: str | Path, labels: str | Path | TemporalGraph, *, graph: str | Path | TemporalGraph | None = None
-) -> Evaluation:
+    directory: str | Path, labels: str | Path | TemporalGraph, *, graph: str | Path | TemporalGraph | None = None,
+    model: Own | None = None,
+) -> Evaluation:  # fmt: skip
     """Holds the predictions of a run against labels that have arrived since, and adds that to its report.
 
     Args:
@@ -41,20 +43,21 @@ def evaluate(
         labels: The graph with its new labels, or where it lies, or a table with the columns `id` and `label`.
         graph: Where labels come as a table, the graph of the run: plain is fitted on it once more, as it would have
             been then, and the choice is held against it on the same nodes.
+        model: The network of one's own that the run was made with, if any.
     """
     root = Path(directory)
     summary = read_summary(root / "summary.json")
     table = _predictions(root / summary.predicted.file)
-    ids, model = table["id"], Ensemble.load(root / "model")
+    ids, fitted = table["id"], Ensemble.load(root / "model", model=model)
     source = None
     if not isinstance(labels, TemporalGraph) and Path(labels).is_file():
         source = table_in(Path(labels))
     if source is None:
-        graph = given(labels, model)
+        graph = given(labels, fitted)
         known, truth = _of_graph(graph)
     else:
         known, truth = _columns(source.table, str(labels))
-        graph = None if graph is None else given(graph, model)
+        graph = None if graph is None else given(graph, fitted)
     known = _as_written(known, summary)
     place = pc.index_in(ids, value_set=known)
     found = pc.is_valid(place)
@@ -64,7 +67,7 @@ def evaluate(
     true = truth.take(place.drop_null())
     evaluation = _evaluated(summary, table.take(rows), true)
     if graph is not None:
-        evaluation = _against_plain(evaluation, summary, model, graph, ids.take(rows), true)
+        evaluation = _against_plain(evaluation, summary, fitted, model, graph, ids.take(rows), true)
     _files.write_json(root / EVALUATION, encode(evaluation), sealed=True)
     write_report(summary, root / "report.html")
     return evaluation
@@ -165,13 +168,14 @@ def _share(right: np.ndarray) -> Estimate:
 
 
 def _against_plain(
-    found: Evaluation, summary: RunSummary, model: Ensemble, graph: TemporalGraph, ids: pa.Array, truth: pa.Array
-) -> Evaluation:
+    found: Evaluation, summary: RunSummary, model: Ensemble, own: Own | None, graph: TemporalGraph, ids: pa.Array,
+    truth: pa.Array,
+) -> Evaluation:  # fmt: skip
     """With plain, fitted as it would have been then, on the same nodes; labels from the cutoff on stay hidden."""
     options = summary.options
     view = model.fitted.schema.adapted(graph, options.cutoff)
     base = Pipeline(
-        options.model, hops=options.hops, undirected=options.undirected, metric=options.metric,
+        options.model if own is None else own, hops=options.hops, undirected=options.undirected, metric=options.metric,
         class_weight=options.class_weight,
     )  # fmt: skip
     plain = varied(base, PLAIN, seed=options.seed, cutoff=options.cutoff).fit(view)

@@ -22,10 +22,12 @@ from impact_gnn._version import __version__
 from impact_gnn.backtesting import EFFORTS, Advice, Backtest, advise, backtest, varied
 from impact_gnn.backtesting.work import SMALL
 from impact_gnn.checks import InputError, TooShort
+from impact_gnn.data.given import GraphLike, as_graph
 from impact_gnn.diagnostics import EMBEDDINGS, Diagnosis, diagnose
 from impact_gnn.engines import Engine, Memory
 from impact_gnn.graph import TemporalGraph, graph_digest
-from impact_gnn.heads.network import SPATIAL
+from impact_gnn.heads import Model, is_spatial, model_name
+from impact_gnn.job.card import card
 from impact_gnn.job.predictions import write_predictions
 from impact_gnn.pipeline import Candidate, Ensemble, Explainer, Inputs, Method, NodeExplanation, Pipeline
 from impact_gnn.pipeline.inputs import MOST_HOPS
@@ -37,11 +39,11 @@ TABLES = ("csv", "raw.csv", "parquet")
 
 
 def run(
-    graph: TemporalGraph,
+    graph: GraphLike,
     out: str | Path,
     *,
     cutoff: int | str | None = None,
-    model: str = "auto",
+    model: Model = "auto",
     candidates: Sequence[str | Method | Candidate] | None = None,
     effort: str = "normal",
     folds: int | None = None,
@@ -64,10 +66,11 @@ def run(
     options goes on from there, and so does one that its budget stopped and that is given more.
 
     Args:
-        graph: The graph.
+        graph: The graph, or PyG's `Data` or `HeteroData`.
         out: Directory for `summary.json`, the predictions, `report.html` and `model/`; new, empty or of this run.
         cutoff: Labels are known before it, a time or a date; by default the graph tells.
-        model: Of candidates that name none: "auto" (SIGN), or a name of `pipeline.MODELS`.
+        model: Of candidates that name none: "auto" (SIGN), a name of `pipeline.MODELS`, or a network of your own (see
+            `Pipeline`).
         candidates: What to back-test, such as "pmp+labels" or "trees:labels"; by default the search looks for it.
         effort: "quick", "normal" or "thorough": how much work the search may do, the same on every machine.
         folds: Past windows to predict in the back-test; by default the effort's.
@@ -94,6 +97,7 @@ def run(
             raise InputError(f"{name}={value} is more than {most:,}; give fewer.")
     if budget is not None and not 0 < budget < np.inf:
         raise InputError(f"budget={budget} is not a number of seconds; leave it out for no bound.")
+    graph = as_graph(graph)
     cutoff = graph.infer_cutoff() if cutoff is None else graph.when(cutoff)
     view = graph.masked(cutoff)
     assert view.y is not None
@@ -101,20 +105,20 @@ def run(
         seeds = EFFORTS[effort].seeds if (view.y >= 0).sum() <= SMALL else 1
     methods = None if candidates is None else tuple(map(Candidate.of, candidates))
     bounds = effort, folds, seeds, budget, metric, class_weight, hops, undirected, seed, table, embedding
-    options = RunOptions(cutoff, model_for(model), methods, *bounds)
+    model = model_for(model)
+    options = RunOptions(cutoff, model_name(model), methods, *bounds)
     pipeline = Pipeline(
-        options.model, cutoff=cutoff, hops=hops, undirected=undirected, seed=seed, metric=metric,
-        class_weight=class_weight,
-    )  # fmt: skip
+        model, cutoff=cutoff, hops=hops, undirected=undirected, seed=seed, metric=metric, class_weight=class_weight,
+    ).checked()  # fmt: skip
     asked = {"graph": graph_digest(view), **encode(options)}
     del asked["budget"]  # which only says how far to go
     with Store.open(Path(out) / "work", asked, within=Path(out)) as store:
         return _Run(view, Path(out), options, pipeline, engine or Memory(), watched(progress), store).summary(command)
 
 
-def model_for(model: str) -> str:
+def model_for(model: Model) -> Model:
     """The model that "auto" stands for."""
-    return "sign" if model == "auto" else model
+    return "sign" if isinstance(model, str) and model == "auto" else model
 
 
 @dataclass
@@ -138,9 +142,12 @@ class _Run:
         advice = self.store.once("advice", Advice, lambda: advise(diagnosis, self.view))
         tested = self.store.once("backtest", Backtest, lambda: self.backtest(advice), valid=self.far_enough)
         engine, model_there = self.engine.child("fit"), (self.out / "model").exists()
-        fits = self.store.once("fit", list[Fit], lambda: self.fit(tested, engine), valid=lambda _: model_there)
+        fits = self.store.once(
+            "fit", list[Fit], lambda: self.fit(diagnosis, tested, engine), valid=lambda _: model_there
+        )
         self.watcher.say("predicting")
-        model, table = Ensemble.load(self.out / "model"), self.out / f"predictions.{self.options.table}"
+        own = None if isinstance(self.pipeline.model, str) else self.pipeline.model
+        model, table = Ensemble.load(self.out / "model", model=own), self.out / f"predictions.{self.options.table}"
         predictions = write_predictions(
             self.view, model, table, inputs=self.inputs, engine=engine, checks=tested.checks
         )
@@ -155,7 +162,7 @@ class _Run:
 
     def explained(self, model: Ensemble, predicted: Predictions, engine: Engine) -> list[NodeExplanation]:
         """Why the least certain node and the most unusual sure one were given their labels, where that is cheap."""
-        walks = any(one.model in SPATIAL for one in model.pipelines)  # whose reasons take many walks over the graph
+        walks = any(is_spatial(one.model) for one in model.pipelines)  # whose reasons take many walks over the graph
         if walks and self.view.num_nodes > SMALL:
             return []
         self.watcher.say("explaining two predictions")
@@ -191,7 +198,7 @@ class _Run:
         except TooShort:
             return Backtest.nothing(options.effort, options.metric)
 
-    def fit(self, tested: Backtest, engine: Engine) -> list[Fit]:
+    def fit(self, diagnosis: Diagnosis, tested: Backtest, engine: Engine) -> list[Fit]:
         """Every member with every seed on all labels; seeds of a member share its weight."""
         choice, options = tested.choice, self.options
         self.watcher.say(f"fitting on every label known: {choice}")
@@ -213,7 +220,8 @@ class _Run:
         assert self.view.y is not None
         known = np.bincount(self.view.y[self.view.y >= 0], minlength=self.view.num_labels)
         weights = [fit.weight for fit in fits]
-        Ensemble(pipelines, weights, tested.calibration, known / known.sum()).save(self.out / "model")
+        about = card(self.view.summary(), options, diagnosis, tested, _versions())
+        Ensemble(pipelines, weights, tested.calibration, known / known.sum()).save(self.out / "model", card=about)
         return fits
 
 

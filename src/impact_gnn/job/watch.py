@@ -11,6 +11,7 @@ import numpy as np
 from impact_gnn.backtesting.forecast import lost_per_period
 from impact_gnn.engines import Engine
 from impact_gnn.graph import TemporalGraph
+from impact_gnn.heads import Own
 from impact_gnn.job.evaluate import given
 from impact_gnn.job.unusual import Usual
 from impact_gnn.pipeline import Ensemble
@@ -57,26 +58,29 @@ class Watch:
         return "\n".join([*rows, "Fit again:", *(f"- {reason}" for reason in self.reasons)])
 
 
-def watch(directory: str | Path, graph: str | Path | TemporalGraph, *, engine: Engine | None = None) -> Watch:
+def watch(
+    directory: str | Path, graph: str | Path | TemporalGraph, *, model: Own | None = None, engine: Engine | None = None
+) -> Watch:
     """Looks at every period from the cutoff of a run on, in the graph as it is now; no label of these is read.
 
     Reasons to fit again: periods later than the run could look ahead, in which the model is expected to be right less
     often than the run's forecast allows; more nodes that lie far from what was learned, or another mix of predicted
-    labels, than the past ever showed; enough new labels to learn from (they are counted, not read).
+    labels, than the past ever showed; enough new labels to learn from (they are counted, not read). A `model` of one's
+    own, with which the run was made, is given again.
     """
     root = Path(directory)
-    summary, model = read_summary(root / "summary.json"), Ensemble.load(root / "model")
-    graph, cutoff = given(graph, model), summary.cutoff
-    view = model.fitted.schema.adapted(graph, cutoff)
-    probability, rows = model.predict_proba(graph, engine=engine), model.targets(graph)
+    summary, fitted = read_summary(root / "summary.json"), Ensemble.load(root / "model", model=model)
+    graph, cutoff = given(graph, fitted), summary.cutoff
+    view = fitted.fitted.schema.adapted(graph, cutoff)
+    probability, rows = fitted.predict_proba(graph, engine=engine), fitted.targets(graph)
     label = np.full(view.num_nodes, -1)
-    label[rows] = model.calibration.labels(probability, model.prior)
+    label[rows] = fitted.calibration.labels(probability, fitted.prior)
     sure, period = probability[np.arange(len(rows)), label[rows]], graph.period[rows]
     usual = Usual.of(view)
     periods = []
     for place in np.unique(period).tolist():
         here = period == place
-        shares = np.bincount(label[rows[here]], minlength=len(model.prior)) / here.sum()
+        shares = np.bincount(label[rows[here]], minlength=len(fitted.prior)) / here.sum()
         far = None if usual is None else _far(usual, view, rows[here], label)
         confidence = float(sure[here].mean())
         name = graph.name_of(int(graph.times[place]))
@@ -84,7 +88,7 @@ def watch(directory: str | Path, graph: str | Path | TemporalGraph, *, engine: E
         periods.append(
             Watched(
                 name, int(here.sum()), confidence, _expected(summary, confidence, lag),
-                far, float(0.5 * np.abs(shares - model.prior).sum()),
+                far, float(0.5 * np.abs(shares - fitted.prior).sum()),
             )
         )  # fmt: skip
     new = int(((graph.label >= 0) & (graph.time >= cutoff)).sum()) if graph.y is not None else 0

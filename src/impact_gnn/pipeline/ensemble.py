@@ -11,8 +11,9 @@ import numpy as np
 from impact_gnn import _files
 from impact_gnn._codec import decode, encode
 from impact_gnn._version import __version__
+from impact_gnn.data.given import GraphLike, as_graph
 from impact_gnn.engines.base import Engine
-from impact_gnn.graph import TemporalGraph
+from impact_gnn.heads.foreign import Own
 from impact_gnn.pipeline.calibration import Calibration
 from impact_gnn.pipeline.inputs import Inputs
 from impact_gnn.pipeline.method import Candidate
@@ -96,13 +97,14 @@ class Ensemble:
         return fitted
 
     def predict_proba(
-        self, graph: TemporalGraph, *, cutoff: int | str | None = None, inputs: dict[bool, Inputs] | None = None,
+        self, graph: GraphLike, *, cutoff: int | str | None = None, inputs: dict[bool, Inputs] | None = None,
         engine: Engine | None = None,
     ) -> np.ndarray:  # fmt: skip
         """Calibrated probabilities [n, num_labels] of the target nodes, in the order of `targets(graph)`.
 
         `inputs` are those that the fits left behind (`Pipeline.shared_inputs`), by default none.
         """
+        graph = as_graph(graph)
         at = self.fitted.cutoff if cutoff is None else graph.when(cutoff)
         if not inputs:
             graph, inputs = self.fitted.schema.adapted(graph, at), {}
@@ -112,23 +114,25 @@ class Ensemble:
             total += weight * pipeline.predict_proba(graph, cutoff=at, inputs=shown)
         return self.calibration.apply(total, self.prior)
 
-    def predict(self, graph: TemporalGraph, *, cutoff: int | str | None = None) -> np.ndarray:
+    def predict(self, graph: GraphLike, *, cutoff: int | str | None = None) -> np.ndarray:
         """As `Pipeline.predict`."""
+        graph = as_graph(graph)
         label = self.calibration.labels(self.predict_proba(graph, cutoff=cutoff), self.prior)
         return self.fitted.schema.numbers(graph)[label]
 
-    def targets(self, graph: TemporalGraph, *, cutoff: int | str | None = None) -> np.ndarray:
+    def targets(self, graph: GraphLike, *, cutoff: int | str | None = None) -> np.ndarray:
         """Positions of the nodes to predict: time at or after the cutoff."""
         return self.pipelines[0].targets(graph, cutoff=cutoff)
 
-    def notes(self, graph: TemporalGraph, *, cutoff: int | str | None = None) -> list[str]:
+    def notes(self, graph: GraphLike, *, cutoff: int | str | None = None) -> list[str]:
         """What a person should know before predicting: periods, columns and classes that the fit had not seen."""
+        graph = as_graph(graph)
         stale = self.pipelines[0].stale(graph)
         at = self.fitted.cutoff if cutoff is None else graph.when(cutoff)
         return [*([] if stale is None else [stale]), *self.fitted.schema.notes(graph, at)]
 
-    def save(self, directory: str | Path) -> None:
-        """Writes a folder per pipeline and the rest as JSON, atomically; `load` gives the same predictions."""
+    def save(self, directory: str | Path, *, card: str | None = None) -> None:
+        """Writes a folder per pipeline, the rest as JSON and a `card` as README.md, atomically, for `load`."""
         content = {
             "format": FORMAT, "version": VERSION, "impact_gnn": __version__, "weights": list(self.weights),
             "calibration": encode(self.calibration), "prior": self.prior.tolist(),
@@ -138,20 +142,23 @@ class Ensemble:
                 pipeline.save(temporary / f"member-{place}", schema=False)
             self.fitted.schema.save(temporary)
             _files.write_json(temporary / ENSEMBLE, content)
+            if card is not None:
+                (temporary / "README.md").write_text(card, encoding="utf-8")
             _files.seal_folder(temporary)
 
     @classmethod
-    def load(cls, directory: str | Path) -> Ensemble:
-        """The ensemble that `save` wrote; a folder with a single pipeline is one of one member."""
+    def load(cls, directory: str | Path, *, model: Own | None = None) -> Ensemble:
+        """The ensemble that `save` wrote, a single pipeline as one of one member; `model` as in `Pipeline.load`."""
         root = Path(directory)
         _files.put_back(root)
         if not (root / ENSEMBLE).exists():
-            return cls.of(Pipeline.load(root))
+            return cls.of(Pipeline.load(root, model=model))
         content = _files.described(root / ENSEMBLE, FORMAT, VERSION)
         _files.check_folder(root)
         weights = decode(list[float], content.get("weights"), "weights")
         schema = Schema.load(root)
-        pipelines = [Pipeline.load(root / f"member-{place}", schema=schema) for place in range(len(weights))]
+        folders = [root / f"member-{place}" for place in range(len(weights))]
+        pipelines = [Pipeline.load(folder, model=model, schema=schema) for folder in folders]
         calibration = decode(Calibration, content.get("calibration"), "calibration")
         return cls(pipelines, weights, calibration, np.array(decode(list[float], content.get("prior"), "prior")))
 

@@ -12,15 +12,18 @@ from typing import Any
 import numpy as np
 import safetensors.numpy
 import torch
+from sklearn.base import BaseEstimator, ClassifierMixin
 
 from impact_gnn import _files, checks
 from impact_gnn._codec import decode, encode
 from impact_gnn._version import __version__
 from impact_gnn.checks import InputError
+from impact_gnn.data.given import GraphLike, as_graph
 from impact_gnn.engines.base import Engine, mapped_hop, position_blocks, time_table
 from impact_gnn.engines.memory import Memory
 from impact_gnn.graph import TemporalGraph
-from impact_gnn.heads import HEADS, SPATIAL, Head, HeadOptions, NetworkHead, Shape, make_head
+from impact_gnn.heads import HEADS, Head, HeadOptions, Model, NetworkHead, Shape, is_spatial, make_head, model_name
+from impact_gnn.heads.foreign import Own
 from impact_gnn.metrics import METRICS, Scoring
 from impact_gnn.nn import Epoch, GraphTask, HopTask, Propagation, Split, Task, align_layer, split_rows
 from impact_gnn.pipeline.inputs import Inputs
@@ -62,15 +65,21 @@ class Fitted:
         return self.head.options.scoring
 
 
-class Pipeline:
+class Pipeline(ClassifierMixin, BaseEstimator):
     """Weights, hops, alignment, model and training in one object with scikit-learn's verbs.
+
+    It is an estimator of graphs, not of a matrix X: `clone`, `set_params` and `ParameterGrid` work, what cuts X into
+    rows does not (`backtest` takes the place of cross-validation). Options are checked when `fit` is called.
 
     `fit` chooses the number of epochs (or trees) on the last labelled periods, as if they had to be predicted, then
     trains on all labelled periods. No label at or after the cutoff is ever within its reach.
 
     Args:
         model: A head of `MODELS`: "sign" and other networks, "trees", "linear", "prior", or, on graphs of one node
-            type, "gcn", "sage", "gat".
+            type, "gcn", "sage", "gat" or a network of your own: a module, copied and drawn anew for every fit, or a
+            function `build(in_channels, out_channels)` that makes one. Its forward takes `(x, edge_index)` or
+            `(x, edge_index, edge_weight)`: standardised features, and the method's time weights times those of the
+            graph; it returns logits.
         method: What is done about the shift, for example "plain", "pmp+center" or "labels" (see `Method`).
         cutoff: Labels are known before it; by default the graph tells (`TemporalGraph.infer_cutoff`).
         hops: Steps along the edges; with several node types the longest metapath, at least in and back.
@@ -98,7 +107,7 @@ class Pipeline:
 
     def __init__(
         self,
-        model: str = "sign",
+        model: Model = "sign",
         method: str | Method = "plain",
         cutoff: int | str | None = None,
         *,
@@ -116,8 +125,8 @@ class Pipeline:
         seed: int = 0,
         device: str = "auto",
     ) -> None:
-        self.model = checks.choice("model", model, MODELS)
-        self.method = Method.of(method)
+        self.model = model
+        self.method = method
         self.cutoff = cutoff
         self.hops = hops
         self.undirected = undirected
@@ -128,21 +137,60 @@ class Pipeline:
         self.weight_decay = weight_decay
         self.half_life = half_life
         self.refit = refit
-        self.metric = checks.choice("metric", metric, METRICS)
-        self.class_weight = class_weight and checks.choice("class_weight", class_weight, CLASS_WEIGHTS)
+        self.metric = metric
+        self.class_weight = class_weight
         self.seed = seed
         self.device = device
         self.fitted: Fitted | None = None
 
     # -- scikit-learn's verbs --------------------------------------------------------------------------------
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The options this pipeline was made with."""
-        return {name: value for name, value in vars(self).items() if name != "fitted"} | {"method": str(self.method)}
+    def set_params(self, **params: Any) -> Pipeline:
+        """Changes options; what was fitted with others is forgotten."""
+        if params:
+            super().set_params(**params)
+            self.fitted = None
+        return self
+
+    def checked(self) -> Pipeline:
+        """This pipeline, if all its options that can be checked without a graph are right."""
+        if isinstance(self.model, str) or not callable(self.model):
+            checks.choice("model", self.model, MODELS)
+        elif self.hidden is not None or self.dropout is not None:
+            raise InputError("hidden and dropout are options of our networks; build yours with them.")
+        Method.of(self.method)
+        checks.choice("metric", self.metric, METRICS)
+        if self.class_weight is not None:
+            checks.choice("class_weight", self.class_weight, CLASS_WEIGHTS)
+        return self
+
+    def described(self) -> dict[str, Any]:
+        """The options in the types of JSON, for files; a network of one's own by its name."""
+        return self.get_params() | {"model": model_name(self.model), "method": str(self._method)}
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """The classes that columns of `predict_proba` stand for, in the user's own coding."""
+        if self.fitted is None:
+            raise AttributeError("a pipeline has classes_ after fit(graph).")
+        names = self.fitted.schema.label_names
+        return np.arange(self.fitted.num_labels) if names is None else np.array(names)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self.fitted is not None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array, tags.target_tags.required, tags.no_validation = False, False, True
+        return tags
+
+    @property
+    def _method(self) -> Method:
+        return Method.of(self.method)
 
     def fit(
         self,
-        graph: TemporalGraph,
+        graph: GraphLike,
         *,
         inputs: Inputs | None = None,
         engine: Engine | None = None,
@@ -151,18 +199,21 @@ class Pipeline:
         """Trains on the labels before the cutoff.
 
         Args:
-            graph: The graph; labels at or after the cutoff are hidden before anything looks at them.
+            graph: The graph, or PyG's `Data` or `HeteroData`; labels at or after the cutoff are hidden before anything
+                looks at them.
             inputs: Hops made before, of this graph and these options, to share work between pipelines.
             engine: Where to propagate.
             progress: Called after every epoch.
         """
+        self.checked()
+        graph = as_graph(graph)
         cutoff = graph.infer_cutoff() if self.cutoff is None else graph.when(self.cutoff)
         view = graph.masked(cutoff)
         inputs = self.inputs(view, engine) if inputs is None else inputs
         rows = self._rows(inputs)  # from here on a node is known by its place among them
         label, time = view.label[rows], view.time[rows]
         labelled = np.unique(time[label >= 0])
-        weight = self._recency(time, label) if self.method.recency else None
+        weight = self._recency(time, label) if self._method.recency else None
         prior = np.bincount(label[label >= 0], minlength=view.num_labels) / (label >= 0).sum()
         scoring = Scoring(self.metric, tuple(prior.tolist()), self.class_weight == "balanced")
         if scoring.balanced:
@@ -177,9 +228,9 @@ class Pipeline:
             head = self._head(task, inputs, before, scoring, progress)
             head.fit(task, label, split, weight=weight)
             rounds, valid_score = head.rounds, head.valid_score
-            if self.method.smooth:
+            if self._method.smooth:
                 smoothing, valid_score = self._chosen_smoothing(head, task, inputs, before, split.valid, label)
-        elif self.method.smooth:
+        elif self._method.smooth:
             smoothing = CHOICES[len(CHOICES) // 2]
         if self.refit or len(labelled) == 1:
             everything = Split(np.flatnonzero(label >= 0), np.empty(0, np.int64))
@@ -191,7 +242,7 @@ class Pipeline:
         return self
 
     def predict_proba(
-        self, graph: TemporalGraph, *, cutoff: int | str | None = None, inputs: Inputs | None = None,
+        self, graph: GraphLike, *, cutoff: int | str | None = None, inputs: Inputs | None = None,
         engine: Engine | None = None, smooth: bool = True,
     ) -> np.ndarray:  # fmt: skip
         """Probabilities [n, num_labels] of the target nodes, in the order of `targets(graph)`.
@@ -200,7 +251,7 @@ class Pipeline:
         labels that have become known since are used by label hops and alignments. `smooth=False` gives what a method
         with "smooth" would say without it.
         """
-        fitted = self._fitted()
+        fitted, graph = self._fitted(), as_graph(graph)
         at = self._at(graph, cutoff)
         if inputs is None:
             inputs = self.inputs(fitted.schema.adapted(graph, at), engine)
@@ -211,21 +262,22 @@ class Pipeline:
             return fitted.head.honest(task, targets)
         return self._smoothed(fitted.head, task, inputs, at, [fitted.smoothing], targets)[0]
 
-    def predict(self, graph: TemporalGraph, *, cutoff: int | str | None = None) -> np.ndarray:
+    def predict(self, graph: GraphLike, *, cutoff: int | str | None = None) -> np.ndarray:
         """The label of every target node that suits the metric: for accuracy the most probable one.
 
         It is numbered as in this graph. Columns of `predict_proba` are the classes that the fit has seen, and so is
         this where classes have names and the graph does not know them all (`fitted.schema.label_names`).
         """
-        fitted = self._fitted()
+        fitted, graph = self._fitted(), as_graph(graph)
         return fitted.schema.numbers(graph)[fitted.scoring.labels(self.predict_proba(graph, cutoff=cutoff))]
 
-    def score(self, graph: TemporalGraph, *, cutoff: int | str | None = None, metric: str = "accuracy") -> float:
+    def score(self, graph: GraphLike, *, cutoff: int | str | None = None, metric: str = "accuracy") -> float:
         """Accuracy, or another metric (higher is better), on the target nodes whose true label the graph holds.
 
         Nodes of classes that the fit has never seen count as wrong, and a warning says how many they are.
         """
-        fitted, at = self._fitted(), self._at(graph, cutoff)
+        fitted, graph = self._fitted(), as_graph(graph)
+        at = self._at(graph, cutoff)
         if at < fitted.cutoff:
             early = f"cutoff={graph.name_of(at)} lies before {graph.name_of(fitted.cutoff)}, the cutoff of the fit"
             raise InputError(f"{early}, which learned from labels in between; score from there on, or fit again.")
@@ -244,15 +296,17 @@ class Pipeline:
             scoring = replace(scoring, prior=(*scoring.prior, *[0.0] * len(classes)))
         return replace(scoring, metric=metric).score(said, truth, scoring.rule.tilt)
 
-    def targets(self, graph: TemporalGraph, *, cutoff: int | str | None = None) -> np.ndarray:
+    def targets(self, graph: GraphLike, *, cutoff: int | str | None = None) -> np.ndarray:
         """Positions of the nodes to predict: time at or after the cutoff."""
+        graph = as_graph(graph)
         return np.flatnonzero(graph.time >= self._at(graph, cutoff))
 
     def _at(self, graph: TemporalGraph, cutoff: int | str | None) -> int:
         return self._fitted().cutoff if cutoff is None else graph.when(cutoff)
 
-    def stale(self, graph: TemporalGraph) -> str | None:
+    def stale(self, graph: GraphLike) -> str | None:
         """A sentence if the graph has periods that the fit had not seen, otherwise None."""
+        graph = as_graph(graph)
         newer = graph.times[graph.times > self._fitted().t_max]
         if len(newer) == 0:
             return None
@@ -279,7 +333,7 @@ class Pipeline:
             "version": VERSION,
             "impact_gnn": __version__,
             "torch": torch.__version__,
-            "params": self.get_params() | {"cutoff": fitted.cutoff},
+            "params": self.described() | {"cutoff": fitted.cutoff},
             "shape": encode(fitted.head.shape),
             "valid_score": None if math.isnan(fitted.valid_score) else fitted.valid_score,
         } | {name: encode(getattr(fitted, name)) for name in ("scoring", "smoothing", "cutoff", "t_max", "rounds")}
@@ -292,8 +346,11 @@ class Pipeline:
                 _files.seal_folder(temporary)
 
     @classmethod
-    def load(cls, directory: str | Path, *, schema: Schema | None = None) -> Pipeline:
-        """The pipeline that `save` wrote, with a schema that was kept elsewhere."""
+    def load(cls, directory: str | Path, *, model: Own | None = None, schema: Schema | None = None) -> Pipeline:
+        """The pipeline that `save` wrote, with a schema that was kept elsewhere.
+
+        One with a network of your own needs that `model` again: files hold its weights, not its code.
+        """
         root = Path(directory)
         if (root / "ensemble.json").is_file():
             raise InputError(f"{root} holds an ensemble; use Ensemble.load.")
@@ -301,7 +358,10 @@ class Pipeline:
         if schema is None:  # whoever keeps it elsewhere has looked at the whole folder
             _files.check_folder(root)
         with checks.guarded(root):
-            arrays, made = safetensors.numpy.load_file(root / WEIGHTS), cls(**content["params"])
+            params = content["params"]
+            if params["model"] not in MODELS:
+                params |= {"model": _own(params["model"], model, root)}
+            arrays, made = safetensors.numpy.load_file(root / WEIGHTS), cls(**params).checked()
             scoring = decode(Scoring, content["scoring"], "scoring")
             head = made._made(decode(Shape, content["shape"], "shape"), scoring)
             learned = {name: array for name, array in arrays.items() if name.startswith("model.")}
@@ -336,7 +396,7 @@ class Pipeline:
 
     def __repr__(self) -> str:
         state = "" if self.fitted is None else f", fitted up to time {self.fitted.t_max}"
-        return f"Pipeline(model={self.model!r}, method={str(self.method)!r}{state})"
+        return f"Pipeline(model={model_name(self.model)!r}, method={str(self.method)!r}{state})"
 
     def _fitted(self) -> Fitted:
         if self.fitted is None:
@@ -345,36 +405,36 @@ class Pipeline:
 
     def _rows(self, inputs: Inputs) -> np.ndarray:
         """The nodes that a row of the task stands for."""
-        return np.arange(inputs.graph.num_nodes) if self.model in SPATIAL else inputs.rows
+        return np.arange(inputs.graph.num_nodes) if is_spatial(self.model) else inputs.rows
 
     def _made(self, shape: Shape, scoring: Scoring, progress: Callable[[Epoch], None] | None = None) -> Head:
         options = HeadOptions(
             self.hidden, self.dropout, self.epochs, self.lr, self.weight_decay, self.seed, self.device,
-            self.method.curriculum, scoring, progress,
+            self._method.curriculum, scoring, progress,
         )  # fmt: skip
         return make_head(self.model, shape, options)
 
     def _head(
         self, task: Task, inputs: Inputs, cutoff: int, scoring: Scoring, progress: Callable[[Epoch], None] | None
     ) -> Head:
-        groups = [1] if self.model in SPATIAL else inputs.groups(self.method)
+        groups = [1] if is_spatial(self.model) else inputs.groups(self._method)
         head = self._made(Shape(*_widths(task), inputs.view.num_labels, groups), scoring, progress)
         self._align(head, inputs, cutoff)
         return head
 
     def _align(self, head: Head, inputs: Inputs, cutoff: int) -> None:
         """A spatial network's messages are aligned within it, by what is known of this graph before `cutoff`."""
-        if isinstance(head, NetworkHead) and self.model in SPATIAL and self.method.alignment:
-            view, weighting = inputs.graph.masked(cutoff), self.method.weighting
-            head.aligned(align_layer(self.method.alignment[0], view, table=time_table(view, weighting)))
+        if isinstance(head, NetworkHead) and is_spatial(self.model) and self._method.alignment:
+            view, weighting = inputs.graph.masked(cutoff), self._method.weighting
+            head.aligned(align_layer(self._method.alignment[0], view, table=time_table(view, weighting)))
 
     def _task(self, inputs: Inputs, cutoff: int, rows: np.ndarray) -> tuple[Task, list[Scale]]:
         """What the head learns from when labels are known before `cutoff`, scaled by the rows it learns from."""
-        if self.model in SPATIAL:
+        if is_spatial(self.model):
             x = _features_of(inputs)
             scale = Scale.fit(x[rows])
             return self._graph_task(inputs, scale), [scale]
-        hops, label_hops = inputs.shown(self.method, cutoff)
+        hops, label_hops = inputs.shown(self._method, cutoff)
         count = len(hops)
         loaded = inputs.engine.loaded([*hops, *label_hops])
         parts = [rows[part] for part in position_blocks(len(rows))]
@@ -384,10 +444,10 @@ class Pipeline:
 
     def _shown(self, inputs: Inputs, cutoff: int, scales: list[Scale], shape: Shape) -> Task:
         """What the fitted head is shown of a graph, which must look like the one of the fit."""
-        if self.model in SPATIAL:
+        if is_spatial(self.model):
             task: Task = self._graph_task(inputs, scales[0])
         else:
-            hops, label_hops = inputs.shown(self.method, cutoff)
+            hops, label_hops = inputs.shown(self._method, cutoff)
             scaled = hops if len(hops) != len(scales) else _scaled(hops, scales)
             task = HopTask(scaled, label_hops)
         if _widths(task) != (shape.hops, shape.label_hops):
@@ -396,13 +456,15 @@ class Pipeline:
         return task
 
     def _graph_task(self, inputs: Inputs, scale: Scale) -> GraphTask:
-        method = self.method
-        if method.labels or len(method.alignment) > 1 or method.snapshot or method.ends or method.features:
-            known = "a weighting, one alignment, 'recency', 'curriculum' and 'smooth'"
-            raise InputError(f"{self.model} takes {known}, not {str(method)!r}.")
+        method, own = self._method, not isinstance(self.model, str)
+        most = 0 if own else 1  # messages of other layers are out of reach
+        if method.labels or len(method.alignment) > most or method.snapshot or method.ends or method.features:
+            known = f"a weighting, {'' if own else 'one alignment, '}'recency', 'curriculum' and 'smooth'"
+            name = "a network of your own" if own else self.model
+            raise InputError(f"{name} takes {known}, not {str(method)!r}.")
         graph = inputs.graph
-        loops = self.model != "sage"  # GraphSAGE has a term of its own for the node itself
-        operator = inputs.engine.operator(graph, own_relation(graph), weighting=self.method.weighting, self_loop=loops)
+        loops = self.model in ("gcn", "gat")  # GraphSAGE has a term of its own for the node itself, others their loops
+        operator = inputs.engine.operator(graph, own_relation(graph), weighting=method.weighting, self_loop=loops)
         return GraphTask(scale.apply(_features_of(inputs)), Propagation(operator))
 
     def _chosen_smoothing(
@@ -421,7 +483,7 @@ class Pipeline:
     ) -> list[np.ndarray]:
         """Probabilities of the rows `wanted` after every smoothing, when labels are known before `cutoff`."""
         rows, graph = self._rows(inputs), inputs.graph.masked(cutoff)
-        along = ways(graph, self.method.weighting, inputs.engine)
+        along = ways(graph, self._method.weighting, inputs.engine)
         base = np.zeros((graph.num_nodes, head.shape.num_labels), np.float32)
         base[rows] = head.honest(task, np.arange(len(rows)))
         return [one[rows[wanted]] for one in correct_and_smooth(base, graph.label, along, choices, inputs.engine)]
@@ -462,6 +524,20 @@ def _choosing(time: np.ndarray) -> int:
     sizes = np.unique(time, return_counts=True)[1]
     enough = int(np.argmax(np.cumsum(sizes[::-1]) >= CHOOSING * sizes.sum()))
     return min(enough + 1, len(sizes) - 1)
+
+
+def _own(name: str, model: Own | None, root: Path) -> Own:
+    """The user's network, if it can be the one that was saved under a name."""
+    called = name.rpartition("-")[0]
+    if model is None:
+        mend = f"pass it again: load({str(root)!r}, model=...)"
+        raise InputError(f"{root} was made with a network of your own, {called}, whose code is not in it; {mend}.")
+    if (given := model_name(model)).rpartition("-")[0] != called:
+        raise InputError(f"{root} was made with {called}, not with {given.rpartition('-')[0]}; pass that one.")
+    if given != name:
+        changed = f"{called} has other options or another source than when {root} was saved"
+        warnings.warn(f"{changed}; its predictions may differ.", stacklevel=4)
+    return model
 
 
 def _is_saved(directory: Path) -> bool:

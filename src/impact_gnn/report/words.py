@@ -93,7 +93,8 @@ def checked(tested: Backtest) -> list[tuple[str, FoldCheck]]:
 
 def members(summary: RunSummary) -> list[tuple[Member, str]]:
     """Members of the choice, and what the model of each is."""
-    return [(one, MODELS[one.candidate.model or summary.options.model]) for one in summary.choice.members]
+    own = "a network of the user's own"
+    return [(one, MODELS.get(one.candidate.model or summary.options.model, own)) for one in summary.choice.members]
 
 
 def parts(chosen: Choice) -> list[tuple[str, str]]:

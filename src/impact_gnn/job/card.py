@@ -1,0 +1,54 @@
+"""The model card: what a saved model was made of, why it was chosen, how good it was, its limits, how to use it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from impact_gnn.backtesting import Backtest
+from impact_gnn.backtesting.forecast import forecast
+from impact_gnn.diagnostics import Diagnosis
+from impact_gnn.graph import Summary
+from impact_gnn.pipeline import MODELS
+from impact_gnn.report import worries
+from impact_gnn.report.numbers import counted, measured, percent
+from impact_gnn.report.summary import RunOptions, RunSummary
+
+
+def card(graph: Summary, options: RunOptions, diagnosis: Diagnosis, tested: Backtest, versions: dict[str, str]) -> str:
+    """The card as Markdown; names that users gave are shown as they are, whatever they hold."""
+    later: Any = None  # what is known after the model was saved
+    summary = RunSummary(graph, options, None, diagnosis, later, tested, [], later, [], later, versions)
+    limits = [*worries.backtest(summary), *worries.horizon(summary), *worries.assumptions(summary)]
+    data = [f"{count:,} nodes of type {kind}" for kind, count in graph.num_nodes.items()]
+    data += [f"{count:,} edges {name}" for name, count in graph.num_edges.items()]
+    data.append(f"{counted(len(graph.times), 'period')}, from {graph.names[0]} to {graph.names[-1]}")
+    data.append(f"{len(graph.label_counts)} classes, {sum(graph.label_counts):,} known labels")
+    data.append(f"labels before {summary.since} were known; nodes of {graph.target} from then on are predicted")
+    rows = ["| window | nodes | score | plain | accuracy |", "|---|---|---|---|---|"]
+    for one in tested.checks:
+        scores = measured(one.score, summary.metric), measured(one.plain_score, summary.metric), percent(one.accuracy)
+        rows.append(f"| {' | '.join([_plain(one.window), f'{one.count:,}', *scores])} |")
+    ahead = sum(count for time, count in zip(graph.times, graph.nodes_per_time, strict=True) if time >= options.cutoff)
+    expected, past = forecast(tested.checks, tested.over("confidence") or 0.0, ahead), "Nothing was back-tested."
+    if expected is not None:
+        between = f"between {percent(expected.low, 0)} and {percent(expected.high, 0)}"
+        past = f"Of nodes like those, {percent(expected.value)} are expected to be right, {between} (90 %)."
+    use = 'model = ig.Ensemble.load("model")'
+    if options.model not in MODELS:
+        use = f'model = ig.Ensemble.load("model", model=...)  # your own {options.model.rpartition("-")[0]}'
+    return "\n".join([
+        "# Model card", "", _plain(f"Probabilities of classes for the {graph.target} nodes of a graph in time."), "",
+        "## Data", "", *[f"- {_plain(line)}" for line in data], "",
+        "## What was chosen, and why", "", _plain(str(tested.decision)), "",
+        f"## Back-test ({summary.metric.title})", "", *(rows if tested.checks else []), "", past, "",
+        "## Limits", "", *[f"- {_plain(text)}" for text in limits or ["none that the evidence shows"]], "",
+        "## Use", "", "```python", "import impact_gnn as ig", "", use, 'graph = ig.load("next graph")',
+        "print(model.notes(graph))", "label, node = model.predict(graph), model.targets(graph)", "```", "",
+        "## Made with", "", ", ".join(f"{name} {version}" for name, version in versions.items()), "",
+    ])  # fmt: skip
+
+
+def _plain(text: str) -> str:
+    """A text that Markdown shows as it is, in one line."""
+    return re.sub(r"([\\`*_{}\[\]<>#|~!&$])", r"\\\1", " ".join(text.split()))

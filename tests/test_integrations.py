@@ -1,0 +1,158 @@
+"""What a run hands on: the model card, experiment trackers; and time weights in mini-batches of PyG."""
+
+import sys
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.utils import k_hop_subgraph
+
+import impact_gnn as ig
+from impact_gnn.integrations import FILES, flat, log_to_mlflow, log_to_wandb
+from impact_gnn.job.card import card
+from impact_gnn.transforms import MMP, PMP, GenPMP
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return ig.tsbm(num_nodes=150, num_times=5, num_labels=2, num_features=3, seed=0)
+
+
+@pytest.fixture(scope="module")
+def done(graph, tmp_path_factory):
+    """A run, which takes PyG's graphs as all do."""
+    out, options = tmp_path_factory.mktemp("done") / "run", {"candidates": ["pmp"], "folds": 1, "seeds": 1}
+    return ig.run(ig.to_pyg(graph), out, cutoff=4, model="linear", **options), out
+
+
+def test_run_takes_pyg(graph, done):
+    assert done[0].predicted.count == int((graph.time >= 4).sum())
+
+
+# -- the card --------------------------------------------------------------------------------------------------------
+
+
+def test_the_card_says_what_people_ask(done):
+    summary, out = done
+    text = (out / "model" / "README.md").read_text(encoding="utf-8")
+    heads = [line for line in text.splitlines() if line.startswith("## ")]
+    assert heads == [
+        "## Data", "## What was chosen, and why", "## Back-test (accuracy)", "## Limits", "## Use", "## Made with",
+    ]  # fmt: skip
+    assert "- 150 nodes of type node" in text
+    assert "- labels before 4 were known; nodes of node from then on are predicted" in text
+    assert str(summary.backtest.decision).split(".")[0] in text
+    check = summary.backtest.checks[0]
+    assert f"| {check.window} | {check.count:,} | {check.score:.1%} | {check.plain_score:.1%} |" in text
+    assert "are expected to be right, between" in text
+    assert "The choice rests on a single window" in text
+    assert f"impact_gnn {ig.__version__}" in text
+
+
+def test_what_it_says_about_loading_works(graph, done, monkeypatch):
+    _, out = done
+    code = (out / "model" / "README.md").read_text(encoding="utf-8").split("```")[1].removeprefix("python\n")
+    monkeypatch.chdir(out)
+    graph.save(out / "next graph")
+    names = {}
+    exec(code, names)
+    assert len(names["label"]) == len(names["node"]) == int((graph.time >= 4).sum())
+
+
+def test_it_is_sealed_with_the_model(done):
+    _, out = done
+    file = out / "model" / "README.md"
+    kept = file.read_bytes()
+    file.write_bytes(kept + b"!")
+    with pytest.raises(ig.InputError, match=r"README\.md is missing or has changed"):
+        ig.Ensemble.load(out / "model")
+    file.write_bytes(kept)
+    assert np.isfinite(ig.Ensemble.load(out / "model").weights).all()
+
+
+def test_names_of_users_do_no_harm(done):
+    summary, _ = done
+    evil = "<script>|[x](y)\n# a_b*"
+    graph = replace(summary.graph, num_nodes={evil: 3}, num_edges={evil: 4}, target=evil, names=[evil] * 5, since=evil)
+    own = replace(summary.options, model="MyNet-12345678")
+    text = card(graph, own, summary.diagnosis, summary.backtest, summary.versions)
+    assert "- 3 nodes of type \\<script\\>\\|\\[x\\](y) \\# a\\_b\\*\n" in text
+    assert "<script>" not in text.replace("\\<script\\>", "")
+    assert 'model = ig.Ensemble.load("model", model=...)  # your own MyNet' in text
+    nothing = card(graph, own, summary.diagnosis, type(summary.backtest).nothing("quick"), {})
+    assert "Nothing was back-tested." in nothing
+
+
+# -- trackers --------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_as_names_and_numbers(done):
+    summary, _ = done
+    params, metrics = flat(summary)
+    assert params["model"] == "linear"
+    assert params["candidates"] == ["pmp"]
+    assert params["choice"] == str(summary.choice)
+    assert metrics["backtest.accuracy"] == summary.backtest.over("accuracy")
+    assert metrics["expected_accuracy.low"] == summary.predicted.accuracy.low
+    assert metrics["gain.value"] == summary.backtest.decision.gain.value
+    assert all(type(value) is float for value in metrics.values())
+
+
+def test_mlflow_is_told(done, monkeypatch):
+    summary, out = done
+    told = []
+    calls = ("log_params", "log_metrics", "log_artifact")
+    fake = SimpleNamespace(**{name: lambda value, name=name: told.append((name, value)) for name in calls})
+    monkeypatch.setitem(sys.modules, "mlflow", fake)
+    log_to_mlflow(summary)
+    params, metrics = flat(summary)
+    assert told == [("log_params", params), ("log_metrics", metrics)]
+    log_to_mlflow(summary, out)
+    assert told[4:] == [("log_artifact", str(out / name)) for name in FILES]
+    assert all((out / name).is_file() for name in FILES)
+
+
+@pytest.mark.parametrize("active", [True, False])
+def test_wandb_is_told(done, monkeypatch, active):
+    summary, out = done
+    config, logged, saved = {}, {}, []
+    run = SimpleNamespace(config=config, log=logged.update, save=lambda path, **how: saved.append((path, how)))
+    made = SimpleNamespace(run=run if active else None, init=lambda: run)
+    monkeypatch.setitem(sys.modules, "wandb", made)
+    log_to_wandb(summary, out)
+    assert (config, logged) == flat(summary)
+    assert saved == [(str(out / name), {"base_path": str(out), "policy": "now"}) for name in FILES]
+
+
+@pytest.mark.parametrize("log", [log_to_mlflow, log_to_wandb])
+def test_a_tracker_that_is_not_there(done, monkeypatch, log):
+    name = log.__name__.removeprefix("log_to_")
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ig.InputError, match=f"{name} is not installed; run `pip install {name}`"):
+        log(done[0])
+
+
+# -- mini-batches: no pyg-lib here, so batches are cut by hand, as NeighborLoader would ------------------------------
+
+
+@pytest.mark.parametrize("transform", [MMP(), PMP(), GenPMP(), PMP(normalize=True)], ids=repr)
+def test_weights_of_a_batch_are_those_of_the_whole_graph(transform):
+    data = ig.to_pyg(ig.tsbm(num_nodes=150, num_times=6, num_labels=2, num_features=3, seed=0))
+    weighted = transform(data)
+    nodes, edges, _, kept = k_hop_subgraph(torch.arange(5), 1, data.edge_index, relabel_nodes=True)
+    batch = weighted.subgraph(nodes)
+    weight = {tuple(pair): w for pair, w in zip(data.edge_index.T.tolist(), weighted.edge_weight.tolist(), strict=True)}
+    assert 0 < batch.num_edges < data.num_edges
+    assert [weight[tuple(pair)] for pair in nodes[batch.edge_index].T.tolist()] == batch.edge_weight.tolist()
+    assert [weight[tuple(pair)] for pair in nodes[edges].T.tolist()] == weighted.edge_weight[kept].tolist()
+
+
+def test_within_a_batch_only_mmp_is_the_same():
+    data = ig.to_pyg(ig.tsbm(num_nodes=150, num_times=6, num_labels=2, num_features=3, seed=0))
+    old = data.time < 3  # the last time of the graph is not among them
+    for transform, same in ((MMP(), True), (PMP(), False), (GenPMP(), False)):
+        before, after = transform(data).subgraph(old), transform(data.subgraph(old))
+        assert torch.equal(before.edge_index, after.edge_index)
+        assert torch.allclose(before.edge_weight, after.edge_weight) == same
