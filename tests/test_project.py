@@ -11,7 +11,7 @@ import impact_gnn
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = sorted(path for folder in ("src/impact_gnn", "reproduction") for path in (ROOT / folder).rglob("*.py"))
-UNKEPT = {".git", "build", "dist", "site", "out", "__pycache__"}
+UNKEPT = {".git", "build", "dist", "site", "out", "impact-run", "__pycache__"}
 UNKEPT_STARTS = (".venv", ".pytest", ".mypy", ".ruff", ".hypothesis", ".import_linter", ".benchmarks")
 
 
