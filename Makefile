@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 LIGHT := .venv-light
 AUDIT := .venv-audit
+DOCS := .venv-docs
+WHEEL := .venv-wheel
 MINUTES ?= 30
 BIN := $(VENV)/bin
 PIP := -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
@@ -38,8 +40,9 @@ audit: $(VENV)/.run $(AUDIT)/.ready
 	$(AUDIT)/bin/cyclonedx-py environment $(BIN)/python --pyproject pyproject.toml --output-file dist/sbom.cdx.json
 	$(AUDIT)/bin/pip-audit --requirement constraints.txt --no-deps --disable-pip --strict
 
-docs: $(VENV)/.docs
-	$(BIN)/mkdocs build --strict
+# The site; its reference is read off the source, so nothing of the package is installed.
+docs: $(DOCS)/.ready
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet --strict
 
 # Every study and some benchmarks in small sizes, in two minutes; `python -m reproduction` lists all of them.
 reproduce: $(VENV)/.test
@@ -61,10 +64,6 @@ $(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(BIN)/python $(PIP) --editable ".[test]"
 	touch $@ $(VENV)/.run
 
-$(VENV)/.docs: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(BIN)/python $(PIP) --editable ".[docs]"
-	touch $@ $(VENV)/.run
-
 $(LIGHT)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(LIGHT)
 	$(LIGHT)/bin/python $(PIP) numpy scipy numba pyarrow narwhals tomli xxhash
@@ -76,5 +75,10 @@ $(AUDIT)/.ready: pyproject.toml constraints.txt
 	$(AUDIT)/bin/python $(PIP) pip-audit pip-licenses bandit cyclonedx-bom
 	touch $@
 
+$(DOCS)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python $(PIP) mkdocs-material "mkdocstrings[python]"
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(LIGHT) $(AUDIT) build dist site out src/*.egg-info
+	rm -rf $(VENV) $(LIGHT) $(AUDIT) $(DOCS) $(WHEEL) build dist site out src/*.egg-info

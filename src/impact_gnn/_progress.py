@@ -119,7 +119,7 @@ class Terminal(Watcher):
 def duration(seconds: float) -> str:
     """Roughly how long, in words.
 
-    Example:
+    Examples:
         >>> duration(0.2), duration(75), duration(600)
         ('1 s', '75 s', '10 min')
     """

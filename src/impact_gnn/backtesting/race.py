@@ -83,7 +83,7 @@ def backtest(
         store: Directory for finished fits, so that a run that was cut off continues.
         progress: True for bars on the terminal, or a function called with stage, work done, expected and a note.
 
-    Example:
+    Examples:
         >>> from impact_gnn.data.tsbm import tsbm
         >>> g = tsbm(num_nodes=400, num_times=5, num_labels=2, seed=0)
         >>> b = backtest(g, candidates=["center"], folds=2, cutoff=4, pipeline=Pipeline(epochs=3, hidden=8))

@@ -100,7 +100,7 @@ def write_json(path: Path | None, content: Any) -> None:
 def seconds(text: str) -> float:
     """A duration in seconds from words such as "10m", "90s", "2h" or a plain number of seconds.
 
-    Example:
+    Examples:
         >>> seconds("10m"), seconds("90"), seconds("1.5h")
         (600.0, 90.0, 5400.0)
     """

@@ -48,7 +48,7 @@ def choose(
     `memory` caps the engines on files (by default a share of what is free), `scheduler` is HOST:PORT for "dask", and
     `scratch` the directory for files, by default a temporary one.
 
-    Example:
+    Examples:
         >>> from impact_gnn.data.tsbm import tsbm
         >>> choose(tsbm(num_nodes=200, num_times=4, num_labels=2, seed=0)).engine
         Memory(threads=None)

@@ -63,7 +63,7 @@ class Walked:
 def tempered(probability: np.ndarray, temperature: float) -> np.ndarray:
     """Probabilities to the power 1/temperature, rows summing to 1 again.
 
-    Example:
+    Examples:
         >>> tempered(np.array([[0.9, 0.1]]), 2.0).round(2).tolist()
         [[0.75, 0.25]]
     """
@@ -109,7 +109,7 @@ def learned(folds: Sequence[Walked], *, metric: str = "accuracy", coverage: floa
 def calibration_error(probability: np.ndarray, truth: np.ndarray, label: np.ndarray | None = None) -> float:
     """Expected calibration error: |confidence − accuracy| averaged over bins of the confidence.
 
-    Example:
+    Examples:
         >>> calibration_error(np.array([[0.8, 0.2]] * 5), np.array([0, 0, 0, 0, 1])).__round__(6)
         0.0
     """
