@@ -6,10 +6,11 @@ AUDIT := .venv-audit
 DOCS := .venv-docs
 WHEEL := .venv-wheel
 MINUTES ?= 30
+CONSTRAINTS ?= constraints.txt
 BIN := $(VENV)/bin
-PIP := -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+PIP := -m pip install --quiet --disable-pip-version-check --constraint $(CONSTRAINTS)
 
-.PHONY: run test test-without-torch fuzz audit docs reproduce clean
+.PHONY: run test test-without-torch package fuzz audit docs reproduce clean
 
 # The main job on a generated graph with a known shift; the second time it only shows what was found.
 run: $(VENV)/.run
@@ -44,6 +45,16 @@ audit: $(VENV)/.run $(AUDIT)/.ready
 docs: $(DOCS)/.ready
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet --strict
 
+# Builds wheel and sdist from a clean copy, installs the wheel alone, and runs the main job with it elsewhere. Its
+# dependencies are borrowed from .venv by a path file: they are what takes minutes to install, not what is tested here.
+package: $(VENV)/.package
+	rm -rf dist/*.whl dist/*.tar.gz $(WHEEL)
+	$(BIN)/python -m build --outdir dist
+	$(PYTHON) -m venv --without-pip $(WHEEL)
+	$(BIN)/python -m pip --python $(WHEEL)/bin/python install --quiet --disable-pip-version-check --no-deps dist/*.whl
+	realpath $(VENV)/lib/python3*/site-packages > $$(echo $(WHEEL)/lib/python3*/site-packages)/borrowed.pth
+	.ci/wheel $(WHEEL)
+
 # Every study and some benchmarks in small sizes, in two minutes; `python -m reproduction` lists all of them.
 reproduce: $(VENV)/.test
 	$(BIN)/python -m reproduction table1 --seeds 2 --data tsbm --out out/reproduce
@@ -63,6 +74,10 @@ $(VENV)/.run: pyproject.toml constraints.txt | $(VENV)/bin/python
 $(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(BIN)/python $(PIP) --editable ".[test]"
 	touch $@ $(VENV)/.run
+
+$(VENV)/.package: pyproject.toml constraints.txt | $(VENV)/.run
+	$(BIN)/python $(PIP) build
+	touch $@
 
 $(LIGHT)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(LIGHT)

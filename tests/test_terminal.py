@@ -67,12 +67,12 @@ def test_without_a_terminal_a_line_now_and_then_and_no_control_codes(clock, opti
     file = io.StringIO()
     with Terminal(console_on(file, **options)) as terminal:
         terminal.say("back-testing on the past")
-        for done in range(51):
-            terminal("back-test", done, 50, f"fit {done}")
+        for done in range(61):
+            terminal("back-test", done, 60, f"fit {done}")
     assert file.getvalue().splitlines() == [
         "back-testing on the past",
-        "back-test: 40%, 30 s left, fit 20",
-        "back-test: 80%, 10 s left, fit 40",
+        "back-test: 33%, 40 s left, fit 20",
+        "back-test: 67%, 20 s left, fit 40",
     ]
 
 

@@ -92,13 +92,14 @@ class Terminal(Watcher):
         task = self._bars.tasks[-1]
         left = f"{duration((now - task.fields['begun']) * (total - done) / done)} left" if done and total else ""
         text = ", ".join(filter(None, [f"{done / total:.0%}" if total else "", left, note]))
-        tells = not self.draws and now - task.fields["told"] >= EVERY
+        over = bool(total) and done >= total
+        tells = not self.draws and not over and now - task.fields["told"] >= EVERY
         self._bars.update(
             task.id, completed=done, total=total or None, text=text, told=now if tells else task.fields["told"]
         )
         if tells:
             self.say(f"{stage}: {text}")
-        if total and done >= total:
+        if over:
             self._close()
 
     def say(self, line: str, *, detail: bool = False) -> None:
