@@ -3,11 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 LIGHT := .venv-light
 AUDIT := .venv-audit
+DOCS := .venv-docs
+WHEEL := .venv-wheel
 MINUTES ?= 30
+CONSTRAINTS ?= constraints.txt
 BIN := $(VENV)/bin
-PIP := -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+PIP := -m pip install --quiet --disable-pip-version-check --constraint $(CONSTRAINTS)
 
-.PHONY: run test test-without-torch fuzz audit docs reproduce clean
+.PHONY: run test test-without-torch package fuzz audit docs reproduce clean
 
 # The main job on a generated graph with a known shift; the second time it only shows what was found.
 run: $(VENV)/.run
@@ -38,8 +41,19 @@ audit: $(VENV)/.run $(AUDIT)/.ready
 	$(AUDIT)/bin/cyclonedx-py environment $(BIN)/python --pyproject pyproject.toml --output-file dist/sbom.cdx.json
 	$(AUDIT)/bin/pip-audit --requirement constraints.txt --no-deps --disable-pip --strict
 
-docs: $(VENV)/.docs
-	$(BIN)/mkdocs build --strict
+# The site; its reference is read off the source, so nothing of the package is installed.
+docs: $(DOCS)/.ready
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet --strict
+
+# Builds wheel and sdist from a clean copy, installs the wheel alone, and runs the main job with it elsewhere. Its
+# dependencies are borrowed from .venv by a path file: they are what takes minutes to install, not what is tested here.
+package: $(VENV)/.package
+	rm -rf dist/*.whl dist/*.tar.gz $(WHEEL)
+	$(BIN)/python -m build --outdir dist
+	$(PYTHON) -m venv --without-pip $(WHEEL)
+	$(BIN)/python -m pip --python $(WHEEL)/bin/python install --quiet --disable-pip-version-check --no-deps dist/*.whl
+	realpath $(VENV)/lib/python3*/site-packages > $$(echo $(WHEEL)/lib/python3*/site-packages)/borrowed.pth
+	.ci/wheel $(WHEEL)
 
 # Every study and some benchmarks in small sizes, in two minutes; `python -m reproduction` lists all of them.
 reproduce: $(VENV)/.test
@@ -61,9 +75,9 @@ $(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(BIN)/python $(PIP) --editable ".[test]"
 	touch $@ $(VENV)/.run
 
-$(VENV)/.docs: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(BIN)/python $(PIP) --editable ".[docs]"
-	touch $@ $(VENV)/.run
+$(VENV)/.package: pyproject.toml constraints.txt | $(VENV)/.run
+	$(BIN)/python $(PIP) build
+	touch $@
 
 $(LIGHT)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(LIGHT)
@@ -76,5 +90,10 @@ $(AUDIT)/.ready: pyproject.toml constraints.txt
 	$(AUDIT)/bin/python $(PIP) pip-audit pip-licenses bandit cyclonedx-bom
 	touch $@
 
+$(DOCS)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python $(PIP) mkdocs-material "mkdocstrings[python]"
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(LIGHT) $(AUDIT) build dist site out src/*.egg-info
+	rm -rf $(VENV) $(LIGHT) $(AUDIT) $(DOCS) $(WHEEL) build dist site out src/*.egg-info

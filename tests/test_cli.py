@@ -122,7 +122,7 @@ def test_what_the_machine_lacks_is_one_sentence(saved, monkeypatch, error):
     def load(path, **_):
         raise error
 
-    monkeypatch.setattr("impact_gnn.cli.graphs.read", load)
+    monkeypatch.setattr("impact_gnn.data.files.read", load)
     done = here("check", saved)
     assert done.exit_code == (2 if isinstance(error, DiskFull) else 1)
     assert done.stderr.strip() == f"error: {error}"
@@ -131,7 +131,7 @@ def test_what_the_machine_lacks_is_one_sentence(saved, monkeypatch, error):
 def test_the_engine_is_chosen_and_said(saved, tmp_path):
     done = here("diagnose", saved, "--engine", "memory", "--json", tmp_path / "d.json")
     assert done.exit_code == 0, done.stderr
-    assert "engine memory: about" in done.stdout
+    assert "engine memory: about" in done.stderr
     assert json.loads((tmp_path / "d.json").read_text())["diagnosis"]["cutoff"] == 2015
 
 
@@ -141,7 +141,7 @@ def test_the_whole_job_in_files_gives_the_same_predictions(saved, finished, tmp_
     out, _ = finished
     done = here("run", saved, "--out", tmp_path / "out", "--engine", kind, "--memory", "40kB", *QUICK)
     assert done.exit_code == 0, done.stderr
-    assert "engine disk, cap 40.0 kB" in done.stdout
+    assert "engine disk, cap 40.0 kB" in done.stderr
     assert (tmp_path / "out" / "predictions.csv").read_bytes() == (out / "predictions.csv").read_bytes()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out"]
 
@@ -231,7 +231,7 @@ def test_bad_input_is_one_sentence_and_exit_code_2(saved, tmp_path, monkeypatch,
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("")
     swap = {"GRAPH": str(saved), "FILE/x": str(tmp_path / "file" / "x")}
-    done = here(*(swap.get(a, a) for a in arguments))
+    done = here("--quiet", *(swap.get(a, a) for a in arguments))
     assert done.exit_code == 2, done.stdout + done.stderr
     assert sentence in done.stderr
     assert done.stderr.strip().count("\n") == 0
@@ -259,7 +259,7 @@ def test_audit_finds_a_leak(saved, tmp_path, monkeypatch):
 
 def test_a_bug_is_not_hidden_behind_the_sentence(saved, monkeypatch):
     """Only what a user can mend becomes exit code 2; anything else keeps its traceback."""
-    monkeypatch.setattr("impact_gnn.cli.graphs.read", lambda path, **_: 1 / 0)
+    monkeypatch.setattr("impact_gnn.data.files.read", lambda path, **_: 1 / 0)
     assert isinstance(CliRunner().invoke(app, ["check", str(saved)]).exception, ZeroDivisionError)
 
 

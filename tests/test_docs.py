@@ -3,7 +3,9 @@
 import ast
 import contextlib
 import importlib
+import inspect
 import io
+import itertools
 import os
 import re
 import subprocess
@@ -128,3 +130,42 @@ def test_example_is_short_and_runs(example, tmp_path):
 
 def test_there_are_examples():
     assert EXAMPLES
+
+
+def directives():
+    """Modules that the pages in the site's navigation draw the reference of."""
+    pages = re.findall(r"\bapi/\w+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    assert {f"api/{page.name}" for page in (ROOT / "docs" / "api").iterdir()} == set(pages)
+    found = [re.findall(r"^::: (\S+)$", (ROOT / "docs" / page).read_text("utf-8"), re.MULTILINE) for page in pages]
+    return set(itertools.chain(*found))
+
+
+PACKAGES = sorted(f"impact_gnn.{path.parent.name}" for path in (ROOT / "src/impact_gnn").glob("[a-z]*/__init__.py"))
+
+
+@pytest.mark.parametrize("package", ["impact_gnn", *PACKAGES])
+def test_every_public_name_has_a_place_in_the_reference(package):
+    """Held against the pages' text, so that no builder of sites is needed."""
+    drawn, module, missing = directives(), importlib.import_module(package), []
+    for name in getattr(module, "__all__", ()) if package != "impact_gnn.cli" else ():
+        member = getattr(module, name)
+        if inspect.ismodule(member):
+            found = hasattr(member, "__path__") or member.__name__ in drawn  # names of a package are asked for there
+        elif inspect.isclass(member) or inspect.isfunction(member):
+            found = member.__module__ in drawn
+        else:
+            found = any(re.search(rf"^{name}\b.* = ", source_of(one), re.MULTILINE) for one in drawn)
+        missing += [] if found else [name]
+    assert missing == []
+
+
+def source_of(module):
+    return Path(importlib.import_module(module).__file__).read_text(encoding="utf-8")
+
+
+def test_examples_of_docstrings_are_sections_that_the_reference_knows():
+    """`Example:` would be drawn as a garbled quotation."""
+    sources = (ROOT / "src").rglob("*.py")
+    assert [
+        name_of(path) for path in sources if re.search(r"^ *Example:$", path.read_text("utf-8"), re.MULTILINE)
+    ] == []

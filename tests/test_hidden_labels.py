@@ -67,7 +67,7 @@ def outputs(where, *commands):
     for name in commands:
         done = here(*asked[name], *([] if name == "report" else ["--json", where / f"{name}.json"]))
         assert done.exit_code == 0, done.output
-        said[f"{name} printed"] = done.stdout.encode()
+        said[f"{name} printed"] = done.output.encode()
     files = [file for file in sorted(where.rglob("*")) if file.is_file()]
     files = [file for file in files if not {"work", "graph"} & set(file.relative_to(where).parts)]
     said |= {str(file.relative_to(where)): file.read_bytes() for file in files}

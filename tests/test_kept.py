@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import impact_gnn as ig
-from impact_gnn import _files
+from impact_gnn import _files, _progress
 from impact_gnn.backtesting import EFFORTS, race
 from impact_gnn.backtesting.work import Effort
 from impact_gnn.graph import graph_digest
@@ -133,17 +133,43 @@ def test_a_budget_counts_what_was_spent_before_a_kill(graph, tmp_path, monkeypat
         return fit(self, *arguments, **options)
 
     def killed(*_):
-        raise KeyboardInterrupt
+        if now[0]:
+            raise KeyboardInterrupt
 
     monkeypatch.setattr(race, "clock", SimpleNamespace(monotonic=lambda: now[0]))
     monkeypatch.setattr(Pipeline, "fit", slow)
-    options = {"candidates": ["prior:plain", "linear:plain"], "folds": 1, "budget": 150, "store": tmp_path}
+    options = {"candidates": ["prior:plain", "linear:plain"], "folds": 1, "budget": 250, "store": tmp_path}
     with pytest.raises(KeyboardInterrupt):
         ig.backtest(graph, progress=killed, **options)
     now[0] = 10_000.0  # what passes while nobody works does not count
     stopped = ig.backtest(graph, **options)
     assert (stopped.finished, stopped.seconds) == (False, 200.0)
     assert sorted(row.num_fits for row in stopped.rows) == [0, 1, 1]
+
+
+def test_a_budget_is_that_of_the_whole_command(graph, monkeypatch):
+    """What was spent before the search counts, and what the chosen are fitted with again is left."""
+    now, fit = [0.0], Pipeline.fit
+
+    def slow(self, *arguments, **options):
+        now[0] += 10
+        return fit(self, *arguments, **options)
+
+    for module in (race, _progress):
+        monkeypatch.setattr(module, "clock", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(Pipeline, "fit", slow)
+
+    def spent(reading, **options):
+        watcher = _progress.Watcher()
+        now[0] += reading
+        named = ["prior:plain", "linear:plain"]
+        tested = ig.backtest(graph, candidates=named, folds=2, budget=100, progress=watcher, **options)
+        return watcher.seconds, tested.finished
+
+    assert spent(0) == (70, True)  # six fits and one that watches a model growing old
+    assert spent(50) == (100, False)
+    assert spent(0, refits=2) == (40, False)  # three candidates, twice: 60 more
+    assert spent(95, refits=2) == (105, False)  # one fit is made whatever the time
 
 
 def test_without_a_budget_no_clock_has_a_say(graph, monkeypatch):

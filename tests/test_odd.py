@@ -75,6 +75,7 @@ def test_markup_in_progress():
 
     with Console(force_terminal=True) as console, Terminal(console) as terminal, console.capture() as shown:
         terminal("[/b]", 1, 2, "[/i]")
+        terminal._bars.refresh()
         terminal("[/b]", 2, 2, "[/i]")
     assert "[/i]" in shown.get()
 

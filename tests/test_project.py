@@ -3,15 +3,22 @@
 import ast
 import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 import impact_gnn
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = sorted(path for folder in ("src/impact_gnn", "reproduction") for path in (ROOT / folder).rglob("*.py"))
-UNKEPT = {".git", "build", "dist", "site", "out", "__pycache__"}
+UNKEPT = {".git", "build", "dist", "site", "out", "impact-run", "__pycache__"}
 UNKEPT_STARTS = (".venv", ".pytest", ".mypy", ".ruff", ".hypothesis", ".import_linter", ".benchmarks")
 
 
@@ -71,6 +78,36 @@ def test_version_is_one():
     assert declared is not None
     assert declared.group(1) == impact_gnn.__version__
     assert impact_gnn.__version__ in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_the_papers_agree_with_the_package():
+    about = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert (cited["title"], cited["version"], cited["license"]) == (about["name"], about["version"], about["license"])
+    assert cited["authors"] == about["authors"]
+    home = about["urls"]["Homepage"]
+    assert cited["repository-code"] == home
+    assert all(address.startswith(home) for address in about["urls"].values())
+    assert all((ROOT / file).is_file() for file in about["license-files"])
+    asked = {int(one.rsplit(".", 1)[1]) for one in about["classifiers"] if re.search(r"Python :: 3\.\d+$", one)}
+    jobs = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))["jobs"]
+    rows = jobs["test"]["strategy"]["matrix"]["include"]
+    assert {int(row["python"].rsplit(".", 1)[1]) for row in rows} == asked
+    assert f">=3.{min(asked)}" == about["requires-python"]
+
+
+def test_workflows_run_what_make_knows_and_publish_only_when_told():
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    flows = {p.stem: yaml.safe_load(p.read_text("utf-8")) for p in (ROOT / ".github/workflows").glob("*.yml")}
+    steps = [step for flow in flows.values() for job in flow["jobs"].values() for step in job["steps"]]
+    called = {m for step in steps for m in re.findall(r"\bmake ([\w-]+)", step.get("run", ""))}
+    assert {"test", "package", "docs"} <= called <= targets
+    assert flows["release"]["jobs"]["publish"]["if"] == "vars.PUBLISH == 'true'"
+    forms = sorted((ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml"))
+    assert [form.stem for form in forms] == ["bug", "data", "question"]
+    for form in map(yaml.safe_load, (form.read_text(encoding="utf-8") for form in forms)):
+        assert {"name", "description", "body"} <= form.keys()
+        assert all(field["attributes"]["label"] for field in form["body"])
 
 
 def test_no_registry_is_named():

@@ -388,7 +388,7 @@ def checksum(path: Path) -> str:
 def byte_size(text: str | int) -> int:
     """A number of bytes from words such as "2GB", "512 MB" or a plain number.
 
-    Example:
+    Examples:
         >>> byte_size("2GB"), byte_size("1.5 MB"), byte_size(10)
         (2000000000, 1500000, 10)
     """

@@ -7,24 +7,41 @@ nobody knows) and a note. `Terminal` draws bars of it; a test or a notebook pass
 from __future__ import annotations
 
 import threading
+import time as clock
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Progress: TypeAlias = Callable[[str, float, float, str], None]
+
+EVERY = 20.0  # seconds between two lines about how far a stage is, where no bar can be drawn
 
 
 class Watcher:
     """A `Progress` that takes lines too; this one hands progress to a function, if any, and drops the lines."""
 
     def __init__(self, progress: Progress | None = None) -> None:
-        self.progress = progress
+        self.progress, self._begun = progress, clock.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """Since the watch began: limits of time are those of all that is watched, reading included."""
+        return clock.monotonic() - self._begun
 
     def __call__(self, stage: str, done: float, total: float, note: str = "") -> None:
         if self.progress is not None:
             self.progress(stage, done, total, note)
 
-    def say(self, line: str) -> None:
-        """A line that stays; user data in it is not markup."""
+    def say(self, line: str, *, detail: bool = False) -> None:
+        """A line that stays, a `detail` only for those who want every one; user data in it is not markup."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
 
 
 def watched(progress: bool | Progress) -> Watcher:
@@ -48,35 +65,63 @@ class Counter:
 
 
 class Terminal(Watcher):
-    """A bar per stage on standard error, and lines above the bars; used as a `Progress`, closed as a context."""
+    """Lines on standard error, and below them a bar for every stage under way; closed as a context.
 
-    def __init__(self, console: Any = None) -> None:
+    Where no bar can be drawn (a log file, a dumb terminal, a notebook) a line says now and then how far a stage is.
+    """
+
+    def __init__(self, console: Any = None, *, verbose: bool = False) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import BarColumn, TextColumn
         from rich.progress import Progress as Bars
 
-        self.console = Console(stderr=True) if console is None else console
-        columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-        shown = self.console.is_terminal or self.console.is_jupyter  # a log file gets lines only
-        note = TextColumn("{task.fields[note]}", markup=False)
-        self._bars = Bars(*columns, note, console=self.console, transient=True, disable=not shown)
-        self._tasks: dict[str, Any] = {}
+        super().__init__()
+        self.console, self.verbose = Console(stderr=True) if console is None else console, verbose
+        self.draws = self.console.is_terminal and not (self.console.is_dumb_terminal or self.console.is_jupyter)
+        name, text = (TextColumn(f"{{task.{part}}}", markup=False) for part in ("description", "fields[text]"))
+        self._bars = Bars(name, BarColumn(20), text, console=self.console, transient=True, disable=not self.draws)
+        self._stages: dict[str, Any] = {}  # those under way, the outermost first
 
     def __call__(self, stage: str, done: float, total: float, note: str = "") -> None:
-        if stage not in self._tasks:
+        now = clock.monotonic()
+        if stage not in self._stages:
             self._bars.start()
-            self._tasks[stage] = self._bars.add_task(stage, total=total or None, note=note)
-        self._bars.update(self._tasks[stage], completed=done, total=total or None, note=note)
-        if total and done >= total:
-            self._bars.remove_task(self._tasks.pop(stage))
-            if not self._tasks:
-                self._bars.stop()
+            self._stages[stage] = self._bars.add_task(stage, total=None, text="", begun=now, told=now)
+        while next(reversed(self._stages)) != stage:  # what began within this stage is over, even if it failed
+            self._close()
+        task = self._bars.tasks[-1]
+        left = f"{duration((now - task.fields['begun']) * (total - done) / done)} left" if done and total else ""
+        text = ", ".join(filter(None, [f"{done / total:.0%}" if total else "", left, note]))
+        over = bool(total) and done >= total
+        tells = not self.draws and not over and now - task.fields["told"] >= EVERY
+        self._bars.update(
+            task.id, completed=done, total=total or None, text=text, told=now if tells else task.fields["told"]
+        )
+        if tells:
+            self.say(f"{stage}: {text}")
+        if over:
+            self._close()
 
-    def say(self, line: str) -> None:
-        self.console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-    def __enter__(self) -> Terminal:
-        return self
+    def say(self, line: str, *, detail: bool = False) -> None:
+        if self.verbose or not detail:
+            self.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def __exit__(self, *error: object) -> None:
-        self._bars.stop()
+        while self._stages:
+            self._close()
+
+    def _close(self) -> None:
+        """Takes the innermost stage's bar away."""
+        self._bars.remove_task(self._stages.popitem()[1])
+        if self.draws and not self._stages:
+            self._bars.stop()
+
+
+def duration(seconds: float) -> str:
+    """Roughly how long, in words.
+
+    Examples:
+        >>> duration(0.2), duration(75), duration(600)
+        ('1 s', '75 s', '10 min')
+    """
+    return f"{max(seconds, 1):.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

@@ -68,7 +68,7 @@ def audit_leakage(
         draws: Permutations; more of them find smaller leaks, and a choice between fewer models.
         seed: Seed of the permutations.
 
-    Example:
+    Examples:
         >>> from impact_gnn.data.tsbm import tsbm
         >>> g = tsbm(num_nodes=100, num_times=4, num_labels=3, seed=0)
         >>> audit_leakage(lambda g: np.zeros(25), g, cutoff=3).leaked

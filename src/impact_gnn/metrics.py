@@ -27,7 +27,7 @@ def log_loss(probability: np.ndarray, num_labels: int) -> float:
 def tilted(probability: np.ndarray, prior: np.ndarray, tilt: float) -> np.ndarray:
     """p_k / prior_k^tilt: rare classes are drawn nearer; one without any label learned from is left alone.
 
-    Example:
+    Examples:
         >>> tilted(np.array([[0.8, 0.2]]), np.array([0.9, 0.1]), 1.0).round(2).tolist()
         [[0.89, 2.0]]
     """
@@ -152,7 +152,7 @@ class Scoring:
     It depends on the shares that the classes had among the labels learned from, and on whether these were weighted so
     that all classes counted the same.
 
-    Example:
+    Examples:
         >>> scoring = Scoring("balanced-accuracy", (0.9, 0.1))
         >>> said = np.array([[0.8, 0.2], [0.95, 0.05]])
         >>> scoring.labels(said).tolist(), scoring.score(said, np.array([1, 0]))

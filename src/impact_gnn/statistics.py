@@ -26,7 +26,7 @@ class Scale:
     A column that is constant (its standard deviation is at most `CONSTANT` of its largest magnitude, or not finite)
     is moved to zero and keeps its scale, which is 1 then. What lies more than `MOST` spreads off is taken to lie there.
 
-    Example:
+    Examples:
         >>> Scale.fit(np.array([[0.0, 7.0], [4.0, 7.0]])).apply(np.array([[6.0, 8.0]]))
         array([[2., 1.]])
     """
@@ -72,7 +72,7 @@ def _parts(values: np.ndarray) -> Iterator[np.ndarray]:
 class Estimate:
     """A number with its standard error and interval.
 
-    Example:
+    Examples:
         >>> Estimate(0.031, 0.012, 0.007, 0.055)
         +0.031 [+0.007, +0.055]
     """
@@ -94,7 +94,7 @@ class Estimate:
 def paired(ours: np.ndarray, theirs: np.ndarray, *, level: float = 0.95) -> Estimate:
     """Mean of the paired differences, with Student's interval: one pair per graph, or per node.
 
-    Example:
+    Examples:
         >>> paired(np.array([0.5, 0.6, 0.7]), np.array([0.4, 0.4, 0.6]))
         +0.133 [-0.010, +0.277]
     """

@@ -25,7 +25,7 @@ def plain(times: Array) -> np.ndarray:
 def mmp(times: Array) -> np.ndarray:
     """Mono-directional message passing: Ω[t, t̃] = 1 if t̃ ≤ t, else 0 (Definition 4.2).
 
-    Example:
+    Examples:
         >>> mmp([2019, 2020])
         array([[1., 0.],
                [1., 1.]])
@@ -45,7 +45,7 @@ def pmp(times: Array, *, same_time: str = "single", border: str = "both") -> np.
         same_time: "single" gives neighbours of the same time weight 1, "double" weight 2.
         border: "both" looks at both ends of the time line, "upper" at t_max only.
 
-    Example:
+    Examples:
         >>> pmp([0, 1, 2])
         array([[1., 2., 2.],
                [1., 1., 1.],
@@ -75,7 +75,7 @@ def genpmp(times: Array, counts: Array, *, cap: float | None = None) -> np.ndarr
         counts: Nodes per time [T] (node basis), or edges per target and source time [T, T] (edge basis).
         cap: Largest ratio allowed. Thin periods make ratios explode, and the variance of the message with their square.
 
-    Example:
+    Examples:
         >>> genpmp([0, 1, 2], [1, 1, 2])
         array([[2.        , 1.        , 0.5       ],
                [0.33333333, 2.        , 0.33333333],
@@ -134,7 +134,7 @@ def edge_weight(table: np.ndarray, edge_index: Array, source_period: Array, targ
 
     Periods are positions of nodes' times among the sorted distinct ones; arrays are of numpy or torch.
 
-    Example:
+    Examples:
         >>> period = np.array([0, 2], dtype=np.uint8)
         >>> edge_weight(pmp([0, 1, 2]), np.array([[0, 1], [1, 0]]), period, period)
         array([2., 2.], dtype=float32)
@@ -145,7 +145,7 @@ def edge_weight(table: np.ndarray, edge_index: Array, source_period: Array, targ
 def normalize_rows(weight: Array, target: Array, num_targets: int) -> Array:
     """`weight` divided by the sum over all edges into the same target, so that a *sum* is the weighted mean.
 
-    Example:
+    Examples:
         >>> normalize_rows(np.array([2.0, 1.0, 1.0], dtype=np.float32), np.array([0, 0, 1]), 2)
         array([0.6666667 , 0.33333334, 1.        ], dtype=float32)
     """

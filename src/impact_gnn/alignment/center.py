@@ -14,7 +14,7 @@ def center(message: Array, time: Array) -> Array:
 
     M_v ← M_v − mean_t + mean. Justified where the label mix is the same in every period (Assumption 1).
 
-    Example:
+    Examples:
         >>> center(np.array([[0.0], [2.0], [10.0], [12.0]]), [0, 0, 1, 1]).ravel()
         array([5., 7., 5., 7.])
     """
@@ -26,7 +26,7 @@ def standardize(message: Array, time: Array) -> Array:
 
     A column that is constant in a period, and a period with one node, keep their scale.
 
-    Example:
+    Examples:
         >>> standardize(np.array([[0.0], [2.0], [10.0], [18.0]]), [0, 0, 1, 1]).ravel().round(2)
         array([ 4.58, 10.42, 4.58, 10.42])
     """

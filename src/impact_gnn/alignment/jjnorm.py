@@ -66,7 +66,7 @@ def jjnorm(message: Array, label: Array, time: Array, *, target: Array) -> Array
         time: Integer time [N].
         target: Mask of the target nodes [N]; without any it is an `InputError`.
 
-    Example:
+    Examples:
         >>> message = np.array([[0.0], [2.0], [10.0], [14.0]])
         >>> jjnorm(message, [0, 0, -1, -1], [1, 1, 2, 2], target=np.array([False, False, True, True])).ravel()
         array([-1., 3., 10., 14.])
@@ -120,7 +120,7 @@ def _pullback(num_labels: int, *parts: np.ndarray) -> tuple[np.ndarray, np.ndarr
 def jj_scales(message: Array, label: Array, time: Array, *, target: Array) -> dict[int, float]:
     """JJnorm's α for every period that has labelled nodes.
 
-    Example:
+    Examples:
         >>> message = np.array([[0.0], [2.0], [10.0], [14.0]])
         >>> jj_scales(message, [0, 0, -1, -1], [1, 1, 2, 2], target=np.array([False, False, True, True]))
         {1: 2.0}

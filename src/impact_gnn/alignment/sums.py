@@ -56,7 +56,7 @@ class Communities:
 class Moments:
     """Count [G], mean [G, f] and sum of squared deviations [G, f] of groups of rows, in float64.
 
-    Example:
+    Examples:
         >>> moments = Moments.of(np.array([[0.0], [2.0]]), np.array([0, 0]), 1)
         >>> moments.update(np.array([[7.0]]), np.array([0])).mean
         array([[3.]])

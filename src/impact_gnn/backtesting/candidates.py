@@ -96,7 +96,7 @@ def advise(diagnosis: Diagnosis, graph: TemporalGraph) -> Advice:
     Left out is only what cannot differ from another candidate or cannot be computed: time weights by edge where no edge
     has a time at both ends, alignments without features, label hops without edges, PNY on large or mixed graphs.
 
-    Example:
+    Examples:
         >>> from impact_gnn.data.tsbm import tsbm
         >>> from impact_gnn.diagnostics import diagnose
         >>> g = tsbm(num_nodes=1000, num_labels=4, feature_std=1, seed=0)
@@ -130,7 +130,7 @@ def around(winner: Candidate, graph: TemporalGraph, advice: Advice | None = None
 
     Parts come in the order of what the advice says they are worth.
 
-    Example:
+    Examples:
         >>> graph = TemporalGraph(x=[[0.0], [1.0]], y=[0, 1], time=[0, 1], edge_index=[[0], [1]])
         >>> [str(one) for one in around(Candidate.parse("trees:labels"), graph)][:3]
         ['trees:labels+recency', 'trees:plain', 'trees:pmp+labels']

@@ -23,7 +23,7 @@ SAME = 1e-3  # probabilities that differ by no more are the same
 def fold_weights(count: int) -> np.ndarray:
     """What folds count, the oldest first; they sum to 1.
 
-    Example:
+    Examples:
         >>> fold_weights(2).round(3).tolist()
         [0.333, 0.667]
     """
@@ -34,7 +34,7 @@ def fold_weights(count: int) -> np.ndarray:
 def overall(losses: Sequence[float], weights: np.ndarray | None = None) -> float:
     """One loss for several folds: their geometric mean, so that a fold that is hard for all does not decide alone.
 
-    Example:
+    Examples:
         >>> overall([0.5, 2.0], np.array([0.5, 0.5]))
         1.0
     """
@@ -52,7 +52,7 @@ def blend(
     which they are preferred among equals; of those that rest on one of `fits`, or say the same, one is started from.
     One that adds nothing gets 0.
 
-    Example:
+    Examples:
         >>> sure, unsure = np.array([0.9, 0.9, 0.1, 0.9]), np.array([0.4, 0.4, 0.9, 0.4])
         >>> blend([[sure], [unsure], [1 - sure]], [lambda true: -np.log(true).mean()]).round(2).tolist()
         [0.67, 0.33, 0.0]

@@ -58,7 +58,7 @@ def windows(graph: TemporalGraph, count: int) -> list[Window]:
     the end. Where too few labels would be left before the next one, windows of several periods overlap by half. One
     needs enough labelled nodes, a labelled past, and most of its nodes in classes that had been seen by then.
 
-    Example:
+    Examples:
         >>> from impact_gnn.data.tsbm import tsbm
         >>> graph = tsbm(num_nodes=500, num_times=8, num_labels=2, seed=0)
         >>> [str(one) for one in windows(graph.masked(7), 3)], [str(one) for one in windows(graph.masked(6), 2)]

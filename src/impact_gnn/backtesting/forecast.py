@@ -19,7 +19,7 @@ LEVEL = 0.9
 def lost_per_period(lags: Sequence[Lag]) -> Estimate:
     """Accuracy that a model loses with every period after its last label: a line through what was measured.
 
-    Example:
+    Examples:
         >>> lost_per_period([Lag(1, 0.8, 500), Lag(2, 0.78, 500), Lag(3, 0.76, 500)])
         +0.020 [-0.005, +0.045]
     """

@@ -17,10 +17,10 @@ import numpy as np
 from sklearn.base import clone
 
 from impact_gnn import checks
-from impact_gnn._progress import Progress, watched
+from impact_gnn._progress import Progress, Watcher, duration, watched
 from impact_gnn._store import Store
 from impact_gnn.backtesting.candidates import Advice, able, around, handful
-from impact_gnn.backtesting.ensemble import blend
+from impact_gnn.backtesting.ensemble import START, blend
 from impact_gnn.backtesting.folds import Fold, Window, fold_of, lags_of, shares_before, truth_of, windows
 from impact_gnn.backtesting.outcome import PLAIN, Backtest, Lag, Status, Trial, unmeasured
 from impact_gnn.backtesting.scores import Scores, Unit
@@ -55,6 +55,7 @@ def backtest(
     metric: str | None = None,
     class_weight: str | None = None,
     budget: float | None = None,
+    refits: int = 0,
     engine: Engine | None = None,
     advice: Advice | None = None,
     store: Store | str | Path | None = None,
@@ -78,13 +79,14 @@ def backtest(
         pipeline: Everything but the method, model and seed; by default `Pipeline()`.
         metric: What candidates are judged by, a name of `METRICS`; by default the pipeline's.
         class_weight: "balanced" to let all classes count the same in training; by default the pipeline's.
-        budget: Seconds, with those of fits in the store, after which no further fit is begun; None for no bound.
+        budget: Seconds, with those of fits in the store, after which no fit is expected to end; None for no bound.
+        refits: How often each chosen candidate will be fitted again, for which the budget leaves time.
         engine: Where to propagate; in memory by default.
         advice: Of a diagnosis; the search looks first at what it speaks for.
         store: Directory for finished fits, so that a run that was cut off continues.
         progress: True for bars on the terminal, or a function called with stage, work done, expected and a note.
 
-    Example:
+    Examples:
         >>> from impact_gnn.data.tsbm import tsbm
         >>> g = tsbm(num_nodes=400, num_times=5, num_labels=2, seed=0)
         >>> b = backtest(g, candidates=["center"], folds=2, cutoff=4, pipeline=Pipeline(epochs=3, hidden=8))
@@ -105,8 +107,9 @@ def backtest(
 
     def race(opened: Store | None) -> Backtest:
         return Race(
-            view, found, named, effort, seeds, pipeline, budget, engine or Memory(), watched(progress), advice, opened
-        ).run()
+            view, found, named, effort, seeds, pipeline, budget, refits, engine or Memory(), watched(progress), advice,
+            opened,
+        ).run()  # fmt: skip
 
     if isinstance(store, str | Path):
         asked: dict[str, Any] = {"candidates": named, "effort": effort, "folds": folds, "seeds": seeds}
@@ -133,8 +136,9 @@ class Race:
     seeds: int
     pipeline: Pipeline
     budget: float | None
+    refits: int
     engine: Engine
-    progress: Progress
+    progress: Watcher
     advice: Advice | None
     store: Store | None
     tried: list[Candidate] = field(default_factory=list)
@@ -149,7 +153,7 @@ class Race:
 
     def run(self) -> Backtest:
         spent = None if self.store is None else self.store.get("seconds", float)  # on fits in the store
-        self.begun = clock.monotonic() - (spent or 0.0)
+        self.begun, self.before = clock.monotonic() - (spent or 0.0), self.progress.seconds
         self.scores = Scores(
             {str(window): truth_of(self.view, window) for window in self.windows}, self.store,
             scoring={str(window): self.judge(window) for window in self.windows},
@@ -180,6 +184,7 @@ class Race:
         aging = self.aging(choice.candidates[0]) if tried and not self.out_of_time else []
         folds, ahead = [str(window) for window in self.windows], self.view.horizon()
         cost = self.seconds, not self.out_of_time, self.effort, self.work
+        self.progress("back-test", self.allowed, self.allowed)
         return Backtest(rows, decision, folds, ahead, *cost, *trust, aging)
 
     def judge(self, window: Window) -> Scoring:
@@ -262,16 +267,18 @@ class Race:
                     known = self.recall(unit)
                     if self.out_of_time or candidate in self.failed:
                         continue
+                    done = min(max(self.work, self.spent() * self.allowed), 0.99 * self.allowed)
+                    self.progress("back-test", done, self.allowed, f"{window}: {candidate}")
                     if not known:
                         fold = fold or fold_of(self.view, window, engine)
                         self.attempt(unit, fold, inputs, engine)
                     self.work += 0.0 if self.out_of_time else self.cost(candidate) / (self.seeds * len(self.windows))
-                    note = f"{window}: {candidate}"
-                    self.progress("back-test", min(self.work, self.allowed), self.allowed, note)
             engine.clear()
             left = [one for one in left if one not in self.failed]
             if not keep_all and window == self.windows[-1]:
                 hopeless = self.hopeless(left)
+                for one in hopeless:
+                    self.progress.say(f"  {one}: far behind the best, not tried on older windows", detail=True)
                 self.dropped |= hopeless | {one.smoothed(False) for one in hopeless}
                 left = [one for one in left if one not in hopeless]
 
@@ -292,10 +299,11 @@ class Race:
 
     def attempt(self, unit: Unit, fold: Fold, inputs: dict[bool, Inputs], engine: Engine) -> None:
         """One fit, unless time is up; a candidate that fails is left out, the others go on."""
-        if self.budget is not None and self.seconds > self.budget and self.scores.said:
+        if self.scores.said and self.spent() > 1:
             self.out_of_time = True
+            self.progress.say("  time is up, no further candidate is tried", detail=True)
             return
-        cutoff = fold.window.first
+        cutoff, begun = fold.window.first, clock.monotonic()
         pipeline = varied(self.pipeline, unit.candidate, seed=self.pipeline.seed + unit.seed, cutoff=cutoff)
         try:
             shown = pipeline.shared_inputs(inputs, fold.graph, engine)
@@ -308,14 +316,27 @@ class Race:
             if unit.candidate.smoothed(False) == PLAIN:
                 raise
             self.failed |= dict.fromkeys([unit.candidate, unit.candidate.smoothed(False)], str(error))
+            self.progress.say(f"  {unit.candidate}: left out, {error}", detail=True)
             return
         place = np.searchsorted(pipeline.targets(fold.graph), fold.rows)
         for candidate, probability in said.items():
             full = np.zeros((len(place), self.view.num_labels), np.float32)  # 0 for what nobody knew then
             full[:, fold.classes] = probability[place]
             self.scores.put(replace(unit, candidate=candidate), full)
+            if unit.fold in self.scores.truth:  # and not the one that watches a model growing old
+                loss = f"loss {self.scores.fold_loss(candidate, unit.fold):.4f}"
+                took = duration(clock.monotonic() - begun)
+                self.progress.say(f"  {unit.fold}: {candidate}, {loss}, {took}", detail=True)
         if self.store is not None:
             self.store.put("seconds", self.seconds)
+
+    def spent(self) -> float:
+        """Share of the budget that will be spent after one more fit and those that follow the search."""
+        if self.budget is None:
+            return 0.0
+        fits = sum(not unit.candidate.method.smooth for unit in self.scores.said)  # a smoothed one is its twin's fit
+        ahead = 1 + self.refits * min(START, len(self.tried))
+        return (self.before + self.seconds * (1 + ahead / max(fits, 1))) / self.budget
 
     def aging(self, candidate: Candidate) -> list[Lag]:
         """One model, trained on the older half of the labels at least, and how right it is 1, 2, ... periods later."""

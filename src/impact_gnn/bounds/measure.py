@@ -16,7 +16,7 @@ from impact_gnn.checks import InputError
 def w1(a: Array, b: Array) -> float:
     """The exact Wasserstein-1 distance of two samples of numbers: ∫ |F_a(x) − F_b(x)| dx.
 
-    Example:
+    Examples:
         >>> w1([0.0, 1.0], [0.0, 1.0, 2.0])
         0.5
     """
@@ -28,7 +28,7 @@ def sliced_w1(a: Array, b: Array, *, num_slices: int = 64, seed: int = 0) -> flo
 
     Never above W1 of the vectors, zero only for equal distributions (with enough directions), and exact if f = 1.
 
-    Example:
+    Examples:
         >>> sliced_w1([[0.0], [1.0]], [[2.0], [3.0]])
         2.0
     """
@@ -59,7 +59,7 @@ def shift(message: Array, time: Array, *, reference: int | None = None, num_slic
 
     `message` is [N, f], or [N] for scalars; `reference` the time to compare with, by default the last.
 
-    Example:
+    Examples:
         >>> moved = shift([[0.0], [2.0], [1.0], [3.0]], [0, 0, 1, 1])
         >>> moved.mean, moved.second, moved.sliced
         (array([1., 0.]), array([0., 0.]), array([1., 0.]))
@@ -112,7 +112,7 @@ def compare(
     Nodes with label −1 are left out, so pass labels masked at the cutoff. `reference` is the time to compare with, by
     default the last one that has labels; `tau` the sub-Gaussian constant of the scalar messages, if known.
 
-    Example:
+    Examples:
         >>> for row in compare([0.0, 2.0, -1.0, 3.0], [0, 0, 0, 0], [0, 0, 1, 1]):
         ...     print(row.time, row.measured, row.mean_gap, round(row.equal_means, 3), row.theorem_4_3)
         0 1.0 0.0 2.828 6.0

@@ -23,7 +23,7 @@ def theorem_4_3(C: float, V: float) -> float:
     The paper's proof: Chebyshev gives P(|M−M'| > ε) ≤ 8V/ε², so W1 ≤ ε + 16CV/ε², least at ε = 2(4CV)^(1/3).
     2C holds without any premise on means. `equal_means` is never larger.
 
-    Example:
+    Examples:
         >>> theorem_4_3(C=1.0, V=1e-3)
         0.476...
     """
@@ -40,7 +40,7 @@ def theorem_4_4(C: float, tau: float, *, form: str = "printed") -> float:
     which scales with the messages; 2C is taken where it is smaller, and where C < τ.
     Sub-Gaussian with τ implies V ≤ τ², so that `equal_means(tau**2)` = √2·τ is smaller than both.
 
-    Example:
+    Examples:
         >>> theorem_4_4(10.0, 0.1), theorem_4_4(10.0, 0.1, form="scale-free")
         (4.42..., 1.00...)
     """
@@ -59,7 +59,7 @@ def equal_means(V: float) -> float:
     For independent M, M' with one mean, W1 ≤ E|M−M'| ≤ √E(M−M')² = √(var M + var M'). It needs no bound C, and is
     below Theorem 4.3 always: √(2V) < 3(4CV)^(1/3) where V < 1458·C², and |M| ≤ C itself makes V ≤ C².
 
-    Example:
+    Examples:
         >>> equal_means(V=1e-3)
         0.044...
     """
@@ -89,7 +89,7 @@ def layer_contraction(extended: Array, table: Array) -> Contraction:
     largest total variation between λ_yt and λ_yt' as the factor. States without weight are passed over. One
     thin state whose few neighbours are unlike any other's is enough for a factor near 1, as the theorem has it.
 
-    Example:
+    Examples:
         >>> P = np.array([0.5, 0.5, 0.25, 0.75]).reshape(1, 2, 1, 2)
         >>> layer_contraction(P, np.ones((2, 2)))
         Contraction(factor=0.25, leak=0.0)
@@ -120,7 +120,7 @@ def corollary(C: float, V: float, factors: Sequence[float], *, G: float = 1.0, t
     (the leak is taken to be zero, as in the paper), G is the Lipschitz constant of the functions between the layers.
     With the sub-Gaussian constant τ Theorem 4.4 enters in its scale-free form.
 
-    Example:
+    Examples:
         >>> corollary(C=1.0, V=1e-3, factors=[0.5, 0.5])
         0.119...
     """

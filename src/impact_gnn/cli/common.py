@@ -1,4 +1,7 @@
-"""What all commands share: how errors end, the engine to use, machine-readable output, words for durations."""
+"""What all commands share: how errors end, the engine to use, machine-readable output, words for durations.
+
+Here and in the commands the library is imported where it is used, so that help and version come at once.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,16 @@ import sys
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, ParamSpec
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
-from impact_gnn import _files
-from impact_gnn._codec import encode
-from impact_gnn.checks import DiskFull, InputError, WorkerLost
-from impact_gnn.engines import Engine, choose
-from impact_gnn.graph import TemporalGraph
+import impact_gnn as ig
+
+if TYPE_CHECKING:
+    from impact_gnn._progress import Watcher
 
 console = Console(highlight=False, soft_wrap=True, markup=False)  # names of files and classes are no markup
 errors = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
@@ -34,19 +36,26 @@ Scratch = Annotated[Path | None, typer.Option(help="Directory for what disk and 
 
 
 def engine_option(
-    graph: TemporalGraph, kind: str, memory: str | None, scheduler: str | None, scratch: Path | None
-) -> Engine:
+    watcher: Watcher,
+    graph: ig.TemporalGraph,
+    kind: str,
+    memory: str | None,
+    scheduler: str | None,
+    scratch: Path | None,
+) -> ig.engines.Engine:
     """The engine that the options ask for; says what was estimated and chosen."""
-    choice = choose(graph, kind, memory=memory, scheduler=scheduler, scratch=scratch)
-    console.print(choice.sentence)
+    choice = ig.engines.choose(graph, kind, memory=memory, scheduler=scheduler, scratch=scratch)
+    watcher.say(choice.sentence)
     return choice.engine
 
 
 def guarded(work: Callable[[], None]) -> None:
     """Runs a command; what a user can mend ends with one sentence and exit code 2, a cluster that is gone with 1."""
+    from impact_gnn.checks import DiskFull, WorkerLost
+
     try:
         work()
-    except (InputError, DiskFull) as error:
+    except (ig.InputError, DiskFull) as error:
         _end(str(error), BAD_INPUT)
     except WorkerLost as error:
         _end(str(error), FAILED)
@@ -82,17 +91,20 @@ def _end(sentence: str, code: int) -> None:
 def write_json(path: Path | None, content: Any) -> None:
     """Writes `content`, dataclasses included, for machines if a path was given."""
     if path is not None:
+        from impact_gnn import _files
+        from impact_gnn._codec import encode
+
         _files.write_json(path, encode(content))
 
 
 def seconds(text: str) -> float:
     """A duration in seconds from words such as "10m", "90s", "2h" or a plain number of seconds.
 
-    Example:
+    Examples:
         >>> seconds("10m"), seconds("90"), seconds("1.5h")
         (600.0, 90.0, 5400.0)
     """
     match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([smh]?)\s*", text)
     if match is None or float(match[1]) <= 0:
-        raise InputError(f"{text!r} is not a duration; write for example 90s, 10m or 2h.")
+        raise ig.InputError(f"{text!r} is not a duration; write for example 90s, 10m or 2h.")
     return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]

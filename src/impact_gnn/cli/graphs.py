@@ -4,22 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from impact_gnn import _files, checks
-from impact_gnn._codec import encode
-from impact_gnn._progress import Terminal
-from impact_gnn.checks import InputError
-from impact_gnn.cli.common import command, console, errors, write_json
-from impact_gnn.data.files import converted, first_toml, load, read
-from impact_gnn.data.hetero_tsbm import PRESETS, hetero_tsbm, scaled
-from impact_gnn.data.ogb import load_ogb
-from impact_gnn.data.sources import is_database
-from impact_gnn.data.spec import TOML
-from impact_gnn.data.tsbm import tsbm_model, write_tsbm
-from impact_gnn.graph import Periods, TemporalGraph
+import impact_gnn as ig
+from impact_gnn.cli.common import command, console, write_json
+
+if TYPE_CHECKING:
+    from impact_gnn.graph import Periods
 
 WHAT = "A folder of tables, duckdb:FILE or the URL of a database, an .npz file, or a saved graph."
 Graph = Annotated[str, typer.Argument(help=WHAT, show_default=False)]
@@ -39,7 +32,7 @@ Roles = Annotated[Path | None, typer.Option(help="Of tables: a graph.toml that l
 class Opened:
     """A graph, the cutoff asked for as one of its times, and what its columns were taken for."""
 
-    graph: TemporalGraph
+    graph: ig.TemporalGraph
     cutoff: int | None
     notes: list[str]
 
@@ -49,6 +42,9 @@ def opened(
     roles: Path | None = None,
 ) -> Opened:  # fmt: skip
     """The graph at a path, with other features if given."""
+    from impact_gnn import _files
+    from impact_gnn.data.files import read
+
     found = read(graph, verify=True, period=period, cutoff=cutoff, roles=roles)
     given = found.graph if features is None else found.graph.with_features(_files.open_array(features))
     return Opened(given, None if cutoff is None else given.when(cutoff), found.notes)
@@ -57,11 +53,16 @@ def opened(
 @command
 def init(folder: Annotated[str, typer.Argument(help="A folder of tables, or a database.", show_default=False)]) -> None:
     """Look at the tables of a folder and write a first graph.toml that says which column is what."""
+    from impact_gnn import _files
+    from impact_gnn.data.files import first_toml
+    from impact_gnn.data.sources import is_database
+    from impact_gnn.data.spec import TOML
+
     path = Path(TOML) if is_database(folder) else Path(folder) / TOML
     if not is_database(folder) and not Path(folder).is_dir():
-        raise InputError(f"{folder} is not a folder; give one that holds tables.")
+        raise ig.InputError(f"{folder} is not a folder; give one that holds tables.")
     if path.exists():
-        raise InputError(f"{path} exists already; delete it to begin anew.")
+        raise ig.InputError(f"{path} exists already; delete it to begin anew.")
     with _files.atomic_file(path) as temporary:
         temporary.write_text(first_toml(folder), encoding="utf-8")
     console.print(f"{path} written; look through it, then: impact check {folder}")
@@ -72,6 +73,8 @@ def check(
     graph: Graph, cutoff: Cutoff = None, period: Period = None, roles: Roles = None, json: Json = None
 ) -> None:  # fmt: skip
     """Check a graph at the door and print what is in it, and what every column was taken for."""
+    from impact_gnn._codec import encode
+
     found = opened(graph, cutoff=cutoff, period=period, roles=roles)
     given, at = found.graph, found.cutoff
     if found.notes:
@@ -106,14 +109,17 @@ def convert(
     root: Annotated[Path | None, typer.Option(help="The folder in which OGB keeps it.")] = None,
 ) -> None:
     """Write a graph as a saved directory, which opens at once however large it is."""
+    from impact_gnn import _files
+    from impact_gnn.data.files import converted
+
     if (graph is None) == (ogb is None) or (ogb is None) != (root is None):
-        raise InputError("name what to convert: a graph, or a data set of OGB with --ogb NAME --root DIR.")
+        raise ig.InputError("name what to convert: a graph, or a data set of OGB with --ogb NAME --root DIR.")
     if ogb is None or root is None:
         found = converted(str(graph), out, memory=memory, period=period, cutoff=cutoff, roles=roles)
         console.print("\n".join([*found.notes, f"{found.graph} saved to {out}"]))
         return
     with _files.alone(out):
-        official = load_ogb(ogb, root)
+        official = ig.load_ogb(ogb, root)
         console.print(f"the official split: labels are known before {official.cutoff}; use --cutoff {official.cutoff}")
         official.graph.save(out)
     console.print(f"{official.graph} saved to {out}")
@@ -138,18 +144,22 @@ def generate(
     scale: Annotated[float, typer.Option(help="With --preset: nodes and edges in units of its sizes.")] = 1.0,
 ) -> None:
     """Generate a graph of the temporal stochastic block model, however large."""
+    from impact_gnn import _files, checks
+    from impact_gnn.data.hetero_tsbm import PRESETS, scaled
+    from impact_gnn.data.tsbm import write_tsbm
+
     sources = {name: context.get_parameter_source(name) for name in context.params}
     given = {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
     if preset is None and "scale" in given:
-        raise InputError("--scale goes with --preset; give --nodes for a graph of one type.")
+        raise ig.InputError("--scale goes with --preset; give --nodes for a graph of one type.")
     if preset is not None:
         ignored = sorted(given - {"out", "seed", "preset", "scale"})
         if ignored:
             names = ", ".join("--" + name.replace("_", "-") for name in ignored)
-            raise InputError(f"--preset {preset} has its own sizes and takes no {names}; use --scale, or Python.")
+            raise ig.InputError(f"--preset {preset} has its own sizes and takes no {names}; use --scale, or Python.")
         sizes = scaled(PRESETS[checks.choice("preset", preset, PRESETS)], scale)
         with _files.alone(out):
-            generated = hetero_tsbm(**sizes, seed=seed)
+            generated = ig.hetero_tsbm(**sizes, seed=seed)
             generated.save(out)
         console.print(f"{generated} saved to {out}")
         return
@@ -157,9 +167,9 @@ def generate(
         step: float | str = float(decay)
     except ValueError:
         step = decay
-    model = tsbm_model(
+    model = ig.tsbm_model(
         nodes, times, labels, features, decay=step, protocol=protocol, mean_degree=mean_degree, seed=seed
     )
-    with Terminal(errors) as terminal:
-        write_tsbm(out, model, memory=memory, progress=terminal)
-    console.print(f"{load(out)} saved to {out}")
+    with context.obj as watcher:
+        write_tsbm(out, model, memory=memory, progress=watcher)
+    console.print(f"{ig.load(out)} saved to {out}")

@@ -13,10 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from impact_gnn._codec import encode
-from impact_gnn._files import no_trace
-from impact_gnn._progress import Terminal
-from impact_gnn.checks import InputError
+import impact_gnn as ig
 from impact_gnn.cli.common import (
     Kind,
     Memory,
@@ -25,17 +22,14 @@ from impact_gnn.cli.common import (
     command,
     console,
     engine_option,
-    errors,
     seconds,
     write_json,
 )
 from impact_gnn.cli.graphs import Cutoff, Features, Graph, Json, Opened, Period, Roles, opened
-from impact_gnn.data.files import is_table
-from impact_gnn.engines import Disk
-from impact_gnn.graph import Periods
 
 if TYPE_CHECKING:
-    from impact_gnn.pipeline import Ensemble
+    from impact_gnn._progress import Watcher
+    from impact_gnn.graph import Periods
 
 Candidates = Annotated[
     str | None, typer.Option(help="What to try, separated by commas: plain,pmp+center,trees:labels.")
@@ -45,9 +39,7 @@ Folds = Annotated[
     int | None, typer.Option(min=1, help="Past windows to predict in the back-test; by default the effort's.")
 ]
 Seeds = Annotated[int | None, typer.Option(min=1, max=1000, help="Seeds of every fit; by default the effort's.")]
-Budget = Annotated[
-    str | None, typer.Option(help="Time after which the search stops, whatever the effort: 90s, 10m, 2h.")
-]
+Budget = Annotated[str | None, typer.Option(help="Time for all of it, whatever the effort: 90s, 10m, 2h.")]
 Model = Annotated[str, typer.Option(help="Of candidates that name none: auto (sign), trees, linear, sehgnn, ...")]
 Judged = Annotated[
     str,
@@ -56,14 +48,15 @@ Judged = Annotated[
 ClassWeight = Annotated[str, typer.Option(help="What classes count in training: none (as many as they are), balanced.")]
 Map = Annotated[str, typer.Option("--map", help="Of the features, in the report: pca or tsne.")]
 Hops = Annotated[int, typer.Option(help="Steps along the edges.")]
-Out = Annotated[Path, typer.Option("--out", help="Directory for the results.", show_default=False)]
+Out = Annotated[Path | None, typer.Option("--out", help="Directory for the results; by default impact-run/NAME.")]
 Directed = Annotated[bool, typer.Option("--directed", help="Let messages run along the edges only, not back.")]
 
 
 @command
 def run(
+    context: typer.Context,
     graph: Graph,
-    out: Out,
+    out: Out = None,
     cutoff: Cutoff = None,
     model: Model = "auto",
     candidates: Candidates = None,
@@ -90,19 +83,21 @@ def run(
     json: Json = None,
 ) -> None:
     """Check, diagnose, back-test, fit, predict: everything into one directory, with a report."""
-    from impact_gnn.job import run as job
+    from impact_gnn.data.sources import is_database
 
-    found, limit = _opened(graph, features, cutoff, period, roles), None if budget is None else seconds(budget)
-    given = found.graph
-    with _scratch(out) as kept:
-        place = engine_option(given, engine, memory, scheduler, scratch or kept)
-        with Terminal(errors) as terminal:
-            summary = job(
-                given, out, cutoff=found.cutoff, model=model, candidates=_methods(candidates), effort=effort,
-                folds=folds, seeds=seeds, budget=limit, metric=metric, class_weight=_class_weight(class_weight),
-                hops=hops, undirected=not directed, seed=seed, table=table, embedding=embedding, engine=place,
-                progress=terminal, command=shlex.join(["impact", *sys.argv[1:]]),
-            )  # fmt: skip
+    limit = None if budget is None else seconds(budget)
+    out = out or Path("impact-run", "database" if is_database(graph) else Path(graph).resolve().stem)
+    with context.obj as watcher, _scratch(out) as kept:
+        found = _opened(watcher, graph, features, cutoff, period, roles)
+        watcher.say(f"judged by {metric} (--metric), effort {effort} (--effort), results in {out} (--out)")
+        given = found.graph
+        place = engine_option(watcher, given, engine, memory, scheduler, scratch or kept)
+        summary = ig.run(
+            given, out, cutoff=found.cutoff, model=model, candidates=_methods(candidates), effort=effort, folds=folds,
+            seeds=seeds, budget=limit, metric=metric, class_weight=_class_weight(class_weight), hops=hops,
+            undirected=not directed, seed=seed, table=table, embedding=embedding, engine=place, progress=watcher,
+            command=shlex.join(["impact", *sys.argv[1:]]),
+        )  # fmt: skip
         place.clear()
     write_json(json, summary)
     predicted = summary.predicted
@@ -120,6 +115,7 @@ def run(
 
 @command
 def diagnose(
+    context: typer.Context,
     graph: Graph,
     cutoff: Cutoff = None,
     features: Features = None,
@@ -133,22 +129,20 @@ def diagnose(
     json: Json = None,
 ) -> None:
     """Measure the shift and check the assumptions behind each correction."""
-    from impact_gnn.backtesting import advise
-    from impact_gnn.diagnostics import diagnose as look
-
-    found = _opened(graph, features, cutoff, period, roles)
-    given = found.graph
-    view = given.masked(given.infer_cutoff() if found.cutoff is None else found.cutoff)
-    place = engine_option(given, engine, memory, scheduler, scratch)
-    with Terminal(errors) as terminal:
-        diagnosis = look(view, embedding=embedding, engine=place, progress=terminal)
-    advice = advise(diagnosis, view)
+    with context.obj as watcher:
+        found = _opened(watcher, graph, features, cutoff, period, roles)
+        given = found.graph
+        view = given.masked(given.infer_cutoff() if found.cutoff is None else found.cutoff)
+        place = engine_option(watcher, given, engine, memory, scheduler, scratch)
+        diagnosis = ig.diagnose(view, embedding=embedding, engine=place, progress=watcher)
+    advice = ig.advise(diagnosis, view)
     console.print(f"{diagnosis}\n\n{advice}")
     write_json(json, {"diagnosis": diagnosis, "advice": advice})
 
 
 @command
 def backtest(
+    context: typer.Context,
     graph: Graph,
     cutoff: Cutoff = None,
     model: Model = "auto",
@@ -171,20 +165,17 @@ def backtest(
     json: Json = None,
 ) -> None:
     """Try corrections on the graph's own past and say which one pays, with intervals."""
-    from impact_gnn.backtesting import backtest as test
     from impact_gnn.job.run import model_for
-    from impact_gnn.pipeline import Pipeline
 
-    found = _opened(graph, features, cutoff, period, roles)
-    given = found.graph
     judged: dict[str, Any] = {"metric": metric, "class_weight": _class_weight(class_weight)}
-    pipeline = Pipeline(model_for(model), hops=hops, undirected=not directed, **judged)
-    place = engine_option(given, engine, memory, scheduler, scratch)
-    with Terminal(errors) as terminal:
-        outcome = test(
-            given, candidates=_methods(candidates), effort=effort, folds=folds, seeds=1 if seeds is None else seeds,
-            cutoff=found.cutoff, pipeline=pipeline, budget=None if budget is None else seconds(budget), engine=place,
-            progress=terminal,
+    pipeline = ig.Pipeline(model_for(model), hops=hops, undirected=not directed, **judged)
+    with context.obj as watcher:
+        found = _opened(watcher, graph, features, cutoff, period, roles)
+        outcome = ig.backtest(
+            found.graph, candidates=_methods(candidates), effort=effort, folds=folds,
+            seeds=1 if seeds is None else seeds, cutoff=found.cutoff, pipeline=pipeline,
+            budget=None if budget is None else seconds(budget), progress=watcher,
+            engine=engine_option(watcher, found.graph, engine, memory, scheduler, scratch),
         )  # fmt: skip
     console.print(str(outcome))
     write_json(json, outcome)
@@ -192,6 +183,7 @@ def backtest(
 
 @command
 def predict(
+    context: typer.Context,
     model: Annotated[Path, typer.Argument(help="The model/ directory of a run.", show_default=False)],
     graph: Graph,
     out: Annotated[Path, typer.Option(help="Table to write, .csv or .parquet.")] = Path("predictions.csv"),
@@ -205,15 +197,15 @@ def predict(
     json: Json = None,
 ) -> None:
     """Classify nodes with a model fitted before, also when the graph has grown since."""
+    from impact_gnn._codec import encode
     from impact_gnn.job.predictions import write_predictions
-    from impact_gnn.pipeline import Ensemble
 
-    fitted = Ensemble.load(model)
+    fitted = ig.Ensemble.load(model)
     given = opened(graph, features, period=_periods(graph, fitted), roles=roles).graph
     notes = fitted.notes(given, cutoff=cutoff)
     for note in notes:
         console.print(Text.assemble(("note:", "yellow"), f" {note}"))
-    place = engine_option(given, engine, memory, scheduler, scratch)
+    place = engine_option(context.obj, given, engine, memory, scheduler, scratch)
     written = write_predictions(given, fitted, out, cutoff=cutoff, engine=place)
     console.print(f"{written.count:,} predictions in {out}")
     write_json(json, encode(written) | {"notes": notes})
@@ -221,6 +213,7 @@ def predict(
 
 @command
 def explain(
+    context: typer.Context,
     directory: Annotated[Path, typer.Argument(help="The directory of a run, or its model/.", show_default=False)],
     graph: Graph,
     node: Annotated[list[str], typer.Option(help="The id of a predicted node; may be repeated.", show_default=False)],
@@ -235,15 +228,12 @@ def explain(
     scratch: Scratch = None,
     json: Json = None,
 ) -> None:
-    """Say why a node was given its label: which hops, features, neighbours and time weights made the difference.
+    """Say why a node was given its label: which hops, features, neighbours and time weights made the difference."""
+    from impact_gnn.pipeline import Explainer
 
-    Example: impact explain out/ papers.npz --node P12-1034
-    """
-    from impact_gnn.pipeline import Ensemble, Explainer
-
-    fitted = Ensemble.load(directory / "model" if (directory / "model").is_dir() else directory)
+    fitted = ig.Ensemble.load(directory / "model" if (directory / "model").is_dir() else directory)
     given = opened(graph, features, period=_periods(graph, fitted), roles=roles).graph
-    place = engine_option(given, engine, memory, scheduler, scratch)
+    place = engine_option(context.obj, given, engine, memory, scheduler, scratch)
     explainer = Explainer(fitted, given, cutoff=cutoff, engine=place)
     found = [explainer.explain(one, label=label, most=most) for one in node]
     console.print("\n\n".join(["", *map(str, found)]))
@@ -257,13 +247,19 @@ def evaluate(
     graph: Annotated[
         str | None, typer.Option(help="The graph, where labels are a table: plain is fitted on it.")
     ] = None,
+    features: Features = None,
+    roles: Roles = None,
     json: Json = None,
 ) -> None:
     """When labels have come: how right were the forecast, the choice and the intervals? Adds it to the report."""
     from impact_gnn.job.evaluate import evaluate as held
+    from impact_gnn.job.evaluate import is_label_table
     from impact_gnn.report import read_summary, words
 
-    found = held(directory, labels, graph=graph)
+    fitted, came, whole = ig.Ensemble.load(directory / "model"), is_label_table(labels), None
+    if (place := graph if came else labels) is not None:
+        whole = opened(place, features, period=_periods(place, fitted), roles=roles).graph
+    found = held(directory, labels if came or whole is None else whole, graph=whole)
     console.print("\n".join(words.came_true(read_summary(directory / "summary.json"), found)))
     console.print(f"Report: {directory / 'report.html'}")
     write_json(json, found)
@@ -271,8 +267,11 @@ def evaluate(
 
 @command
 def watch(
+    context: typer.Context,
     directory: Annotated[Path, typer.Argument(help="The directory of a finished run.", show_default=False)],
     graph: Graph,
+    features: Features = None,
+    roles: Roles = None,
     engine: Kind = "auto",
     memory: Memory = None,
     scheduler: Scheduler = None,
@@ -280,12 +279,12 @@ def watch(
     json: Json = None,
 ) -> None:
     """Should the model be fitted again? Looks at new nodes, without labels; exits 1 if it should."""
-    from impact_gnn.job.evaluate import given
+    from impact_gnn._codec import encode
     from impact_gnn.job.watch import watch as look
-    from impact_gnn.pipeline import Ensemble
 
-    grown = given(graph, Ensemble.load(directory / "model"))
-    outcome = look(directory, grown, engine=engine_option(grown, engine, memory, scheduler, scratch))
+    fitted = ig.Ensemble.load(directory / "model")
+    grown = opened(graph, features, period=_periods(graph, fitted), roles=roles).graph
+    outcome = look(directory, grown, engine=engine_option(context.obj, grown, engine, memory, scheduler, scratch))
     console.print(str(outcome))
     write_json(json, encode(outcome) | {"refit": outcome.refit})
     if outcome.refit:
@@ -315,10 +314,10 @@ def audit(
     json: Json = None,
 ) -> None:
     """Does a trainer see labels it must not? Runs it with permuted target labels; exits 1 if it does."""
-    from impact_gnn.audit import DRAWS, audit_leakage
+    from impact_gnn._codec import encode
 
-    found, draws = opened(graph, cutoff=cutoff), DRAWS if draws is None else draws
-    outcome = audit_leakage(_imported(trainer), found.graph, cutoff=found.cutoff, draws=draws)
+    found, draws = opened(graph, cutoff=cutoff), ig.audit.DRAWS if draws is None else draws
+    outcome = ig.audit_leakage(_imported(trainer), found.graph, cutoff=found.cutoff, draws=draws)
     console.print(str(outcome))
     write_json(json, encode(outcome) | {"leaked": outcome.leaked})
     if outcome.leaked:
@@ -328,30 +327,46 @@ def audit(
 @contextmanager
 def _scratch(out: Path) -> Iterator[Path]:
     """For the hops of a run on files: one that was cut off finds them again, a finished or refused one leaves none."""
+    from impact_gnn._files import no_trace
+
     place = (out := out.absolute()).with_name(f"{out.name}.scratch")
     begins = not place.exists()
     with no_trace(place / "hops"):
         try:
             yield place
-        except InputError:
+        except ig.InputError:
             if begins and place.exists():
-                Disk(place).clear()
+                ig.engines.Disk(place).clear()
             raise
-        Disk(place).clear()
+        ig.engines.Disk(place).clear()
     with suppress(OSError):  # it is not there, or holds what is not ours
         place.rmdir()
 
 
-def _opened(graph: str, features: Path | None, cutoff: str | None, period: str | None, roles: Path | None) -> Opened:
-    """The graph, after saying what its columns were taken for."""
+def _opened(
+    watcher: Watcher, graph: str, features: Path | None, cutoff: str | None, period: str | None, roles: Path | None
+) -> Opened:
+    """The graph, after saying what was guessed about it and how to change that."""
+    from impact_gnn.data.spec import TOML
+
+    watcher.say("reading the graph")  # whose address may hold a password
     found = opened(graph, features, cutoff=cutoff, period=period, roles=roles)
-    if found.notes:
-        console.print("\n".join(found.notes))
+    if found.notes and roles is None and not Path(graph, TOML).exists():
+        found.notes.append(f"all this is guessed: impact init writes it down in a {TOML}, to be changed there")
+    for note in found.notes:
+        watcher.say(note)
+    if cutoff is None:
+        given, at = found.graph, found.graph.infer_cutoff()
+        hidden = given.y is not None and (given.y[given.time >= at] >= 0).any()
+        why = "the last period, whose labels are hidden" if hidden else "the first period after the last label"
+        watcher.say(f"cutoff {given.name_of(at)}, {why} (--cutoff)")
     return found
 
 
-def _periods(graph: str, fitted: Ensemble) -> str | Periods | None:
+def _periods(graph: str, fitted: ig.Ensemble) -> str | Periods | None:
     """The periods by which tables are read for a model: those of its fit."""
+    from impact_gnn.data.files import is_table
+
     if not is_table(graph):
         return None
     return fitted.fitted.schema.periods or "whole"
@@ -371,11 +386,11 @@ def _imported(name: str) -> Callable[[Any], Any]:
     try:
         trainer = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError, ValueError) as error:
-        raise InputError(
+        raise ig.InputError(
             f"{name!r} cannot be imported ({error}); write module:function, for example train:main."
         ) from None
     finally:
         sys.path.pop(0)
     if not callable(trainer):
-        raise InputError(f"{name!r} is not a function; write module:function.")
+        raise ig.InputError(f"{name!r} is not a function; write module:function.")
     return trainer

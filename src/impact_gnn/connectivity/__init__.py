@@ -38,7 +38,7 @@ def relative_connectivity(
     `edge_index` [2, E] runs source → target; `label` is −1 where unknown. Labels at or after the `cutoff` are set aside
     before anything is read. Every edge counts once for each time it is listed, self-loops included.
 
-    Example:
+    Examples:
         >>> edge_index = np.array([[0, 1, 2, 3, 0, 2], [1, 0, 3, 2, 2, 0]])
         >>> c = relative_connectivity(edge_index, [0, 0, 0, 0, -1], [0, 0, 1, 1, 2], num_labels=1, cutoff=2)
         >>> c.counted[0, :, 0]

@@ -34,7 +34,7 @@ class Pairs:
 def count_pairs(edge_index: Array, code: np.ndarray, num_states: int, num_times: int) -> Pairs:
     """Counts every edge whose target has a known label by the state of the target and the `code` of the source.
 
-    Example:
+    Examples:
         >>> code = np.array([0, 1, 2, 5], dtype=np.uint8)  # two labels, two times; node 3: unknown, period 1
         >>> pairs = count_pairs(np.array([[0, 2, 3], [1, 1, 1]]), code, 4, 2)
         >>> pairs.known.toarray()[1], pairs.unknown.toarray()[1]

@@ -48,7 +48,7 @@ def types_of(names: Iterable[str]) -> dict[str, str | None]:
     A type is what stands before `_x`, `_y` or `_time`, unless that is itself an array, a relation's; or what follows
     `num_`, where the plural may be meant.
 
-    Example:
+    Examples:
         >>> types_of(["paper_x", "paper_time", "num_authors", "author_writes_paper"])
         {'paper': None, 'author': 'num_authors'}
     """
@@ -70,7 +70,7 @@ def types_of(names: Iterable[str]) -> dict[str, str | None]:
 def relation_of(name: str, types: Iterable[str]) -> Triple | None:
     """The relation that an array `<source type>_<relation>_<target type>` holds; None for another name.
 
-    Example:
+    Examples:
         >>> relation_of("author_writes_paper", ["paper", "author"])
         ('author', 'writes', 'paper')
     """

@@ -56,7 +56,7 @@ def hetero_tsbm(
     - Papers are in (label, time) blocks of equal size, with features x = μ(y) + k·Z, k being `feature_std`; the other
       types have none. Times run from `start`.
 
-    Example:
+    Examples:
         >>> g = hetero_tsbm(num_papers=500, num_authors=400, citations=3000, writes=1500, topics=2000, seed=1)
         >>> {kind: nodes.num_nodes for kind, nodes in g.nodes.items()}
         {'paper': 500, 'author': 400, 'field_of_study': 200, 'institution': 50}
@@ -110,7 +110,7 @@ def hetero_tsbm(
 def scaled(sizes: Mapping[str, Any], factor: float) -> dict[str, Any]:
     """The arguments `sizes` with all numbers of nodes and edges multiplied by `factor`: the same degrees.
 
-    Example:
+    Examples:
         >>> scaled(MAG, 0.01)["num_papers"]
         7364
     """

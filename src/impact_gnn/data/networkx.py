@@ -28,7 +28,7 @@ def from_networkx(
 ) -> TemporalGraph:
     """The graph with the same nodes and edges; other attributes of nodes are features, as in `from_tables`.
 
-    Example:
+    Examples:
         >>> import networkx as nx
         >>> g = nx.DiGraph([("b", "a"), ("c", "b")])
         >>> nx.set_node_attributes(g, {"a": 2019, "b": 2020, "c": 2021}, "year")

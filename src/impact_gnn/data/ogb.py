@@ -65,7 +65,7 @@ def load_ogb(name: str, root: str | Path) -> Official:
         name: "ogbn-arxiv", "ogbn-mag" or "ogbn-papers100M".
         root: The folder given to OGB as `root`, or the data set's own folder in it.
 
-    Example:
+    Examples:
         >>> load_ogb("ogbn-arxiv", "nowhere")
         Traceback (most recent call last):
         ...

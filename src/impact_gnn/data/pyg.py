@@ -32,7 +32,7 @@ def from_pyg(
         target: The type to classify; needed only if several types have labels and time.
         edge_time: Name of the attribute that says when edges came; by default `"edge_time"` where there is one.
 
-    Example:
+    Examples:
         >>> data = Data(x=torch.eye(2), y=torch.tensor([0, 1]), edge_index=torch.tensor([[0], [1]]),
         ...             node_year=torch.tensor([[2019], [2020]]))
         >>> from_pyg(data, time="node_year")

@@ -73,7 +73,7 @@ def from_tables(
         dangling: "refuse" or "drop" edges that name a node which is not there.
         quiet: Do not print what was guessed.
 
-    Example:
+    Examples:
         >>> papers = {"id": ["a", "b", "c"], "published": ["2019-05-02", "2020-07-01", "2021-03-09"],
         ...           "label": ["x", "y", None], "pages": [8, None, 12]}
         >>> g = from_tables(papers, {"source": ["b", "c"], "target": ["a", "b"]}, period="year", quiet=True)

@@ -42,7 +42,7 @@ class TSBM:
         start: The first of `num_times` consecutive times.
         seed: Default seed of `sample`.
 
-    Example:
+    Examples:
         >>> tsbm_model(num_nodes=200, num_times=4, num_labels=2, decay=0.5)
         TSBM(200 nodes, 4 times from 0, 2 labels, 5 features, protocol 'text', seed 0)
     """
@@ -176,7 +176,7 @@ def tsbm_model(
 ) -> TSBM:  # fmt: skip
     """Draws the parameters of a temporal stochastic block model; the arguments are those of `tsbm`.
 
-    Example:
+    Examples:
         >>> tsbm_model(num_labels=2, protocol="released").base
         array([[0.6 , 0.24],
                [0.24, 0.6 ]])
@@ -226,7 +226,7 @@ def tsbm(
     - `feature_std` replaces the protocol's noise k_y; "uniform": in [0, 8] for each label.
     - `mean_degree` scales all probabilities so that nodes have this many edges on average.
 
-    Example:
+    Examples:
         >>> tsbm(num_nodes=1000, num_times=5, num_labels=4, decay=0.5, mean_degree=8, start=2015)
         TemporalGraph(1,000 nodes, ... edges, 5 features, 4 classes, times 2015..2019)
     """
@@ -245,7 +245,7 @@ def write_tsbm(
     The directory appears under its name when it is complete. Edges are stored in 32 bits where nodes allow it.
     `memory` bounds the arrays in memory at any moment; `progress` is as in `Disk`.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     write_tsbm(folder + "/graph", tsbm_model(num_nodes=3000, mean_degree=10), memory="100MB")

@@ -82,7 +82,7 @@ def diagnose(
         engine: Where to propagate; in memory by default.
         progress: True for bars on the terminal, or a function called with stage, steps done, steps and a note.
 
-    Example:
+    Examples:
         >>> from impact_gnn.data.tsbm import tsbm
         >>> diagnosis = diagnose(tsbm(num_nodes=1000, num_labels=4, feature_std=1, seed=0), cutoff=8)
         >>> print(*(finding.verdict for finding in diagnosis.findings))

@@ -48,7 +48,7 @@ def feature_drift(view: View, *, replicates: int = 60, seed: int = 0) -> Feature
     with clear features count more. Columns are scaled to unit variance first. The interval is a bootstrap of nodes
     within classes and periods.
 
-    Example:
+    Examples:
         >>> from impact_gnn.data.tsbm import tsbm
         >>> feature_drift(View.of(tsbm(num_nodes=1000, num_labels=4, feature_std=1, seed=0).masked(8)))
         2 feature drift: holds, drift of class means, as a multiple of the distance between classes 0.1...

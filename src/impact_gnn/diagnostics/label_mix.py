@@ -49,7 +49,7 @@ def label_mix(view: View, *, replicates: int = 200, seed: int = 0) -> LabelMix:
     It is averaged with the labels as weights, and the root taken. Noise and interval come from a bootstrap of the
     labels within periods.
 
-    Example:
+    Examples:
         >>> from impact_gnn.data.tsbm import tsbm
         >>> label_mix(View.of(tsbm(num_nodes=1000, seed=0).masked(8)))
         1 label mix: holds, share of labels ... 0.000 [0.000, 0.0...]

@@ -344,7 +344,7 @@ PARTS: dict[str, type[Part]] = {part.kind: part for part in (Number, Date, Categ
 class Encoder:
     """Columns by name, each with what was learned about it; and those that were left out, with the reason.
 
-    Example:
+    Examples:
         >>> table = pa.table({"age": [20, 30, None, 50], "colour": ["red", "blue", "red", "red"], "one": [1, 1, 1, 1]})
         >>> columns = Columns(table, {"age": "number", "colour": "category", "one": "number"})
         >>> columns.encoder.outputs, columns.encoder.dropped

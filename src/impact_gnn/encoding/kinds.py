@@ -28,7 +28,7 @@ Column: TypeAlias = pa.Array | pa.ChunkedArray
 def guess_kind(name: str, column: Column) -> tuple[str, str]:
     """What a column is most likely meant as, and why if it is left out.
 
-    Example:
+    Examples:
         >>> guess_kind("age", pa.array([1, 2])), guess_kind("ok", pa.array(["yes", "no", "yes", "no"]))
         (('number', ''), ('category', ''))
     """
@@ -120,7 +120,7 @@ def texts(name: str, column: Column) -> pa.Array:
 def value_name(text: str) -> str:
     """A value of a category as one text, whether it came as text, a number or a truth value.
 
-    Example:
+    Examples:
         >>> [value_name(text) for text in ("True", "1.0", "1e1", "007", " red ")]
         ['true', '1', '10', '007', 'red']
     """

@@ -30,7 +30,7 @@ def is_text(kind: pa.DataType) -> bool:
 def moments(column: pa.Array | pa.ChunkedArray) -> np.ndarray | None:
     """Dates, timestamps or ISO text as datetime64[us] in UTC, NaT where missing; None if it is nothing of the kind.
 
-    Example:
+    Examples:
         >>> moments(pa.array(["2021-07-01", "2021-07-01T12:00:00+02:00"])).astype(str).tolist()
         ['2021-07-01T00:00:00.000000', '2021-07-01T10:00:00.000000']
         >>> moments(pa.array(["2021-Q3", "2021Q4"])).astype("M8[D]").astype(str).tolist()
@@ -76,7 +76,7 @@ def _from_text(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 def unit_of(values: np.ndarray) -> str | None:
     """The unit in which whole or broken numbers count from 1970, or "YYYYMMDD", "YYYYMM"; None if they look otherwise.
 
-    Example:
+    Examples:
         >>> unit_of(np.array([1_600_000_000])), unit_of(np.array([20210701])), unit_of(np.array([2019, 2021]))
         ('seconds', 'YYYYMMDD', None)
     """

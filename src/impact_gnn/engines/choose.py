@@ -9,6 +9,7 @@ from pathlib import Path
 
 from impact_gnn import _files, checks
 from impact_gnn._native import free_memory
+from impact_gnn._progress import duration
 from impact_gnn.checks import InputError
 from impact_gnn.engines.base import Engine
 from impact_gnn.engines.dask import Dask, connected
@@ -47,7 +48,7 @@ def choose(
     `memory` caps the engines on files (by default a share of what is free), `scheduler` is HOST:PORT for "dask", and
     `scratch` the directory for files, by default a temporary one.
 
-    Example:
+    Examples:
         >>> from impact_gnn.data.tsbm import tsbm
         >>> choose(tsbm(num_nodes=200, num_times=4, num_labels=2, seed=0)).engine
         Memory(threads=None)
@@ -64,14 +65,14 @@ def choose(
             raise InputError(
                 f"engine 'memory' needs {about}, but {size(free)} are free; use --engine disk, or fewer features."
             )
-        return Choice(Memory(), f"engine memory: {about} of {size(free)} free, {_duration(seconds)} per pass")
+        return Choice(Memory(), f"engine memory: {about} of {size(free)} free, {duration(seconds)} per pass")
     if scratch is None:
         scratch = tempfile.mkdtemp(prefix="impact-gnn-")
         atexit.register(_files.remove, Path(scratch))
     place = Path(scratch)
     place.mkdir(parents=True, exist_ok=True)
     _files.require_space(place, in_files)
-    took = f"in memory {size(in_memory)}; in files {size(in_files)}, {_duration(2 * seconds)} per pass"
+    took = f"in memory {size(in_memory)}; in files {size(in_files)}, {duration(2 * seconds)} per pass"
     if kind == "dask":
         if scheduler is None:
             raise InputError("engine 'dask' needs --scheduler HOST:PORT of a running dask scheduler; give it.")
@@ -93,7 +94,3 @@ def _needs(graph: TemporalGraph, hops: int) -> tuple[int, int, float]:
     in_memory = hop * (3 * hops + 4) + labels + 40 * edges + 40 * rows
     in_files = hop * (hops + 1) + labels + 20 * edges + 20 * rows
     return in_memory, in_files, hops * edges * max(width, 16) / 64 / EDGES_PER_SECOND
-
-
-def _duration(seconds: float) -> str:
-    return f"{max(seconds, 1):.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

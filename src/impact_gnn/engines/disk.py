@@ -293,7 +293,7 @@ class Disk(FileEngine):
         threads: By default as many as there are cores.
         progress: True for a bar on the terminal, or a function as in `_progress`.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> from impact_gnn import propagate, tsbm
         >>> g = tsbm(num_nodes=200, num_times=4, num_labels=2, seed=0)
@@ -432,7 +432,7 @@ def open_operator(folder: Path) -> Operator:
 def slice_borders(num_columns: int, num_rows: int, dtype: np.dtype, memory: int, least: int = 1) -> tuple[int, ...]:
     """Borders of the widest slices of which one, with `num_rows` rows, fits into `memory`; at least `least` of them.
 
-    Example:
+    Examples:
         >>> slice_borders(100, 1000, np.dtype(np.float32), 200_000)
         (0, 48, 96, 100)
     """

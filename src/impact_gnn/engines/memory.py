@@ -18,7 +18,7 @@ from impact_gnn.graph.csr import CSR
 class Memory(Engine):
     """Hops as arrays in memory, computed by the numba kernel on `threads` cores (None: all of them).
 
-    Example:
+    Examples:
         >>> chain = TemporalGraph(x=[[5.0], [0.0], [0.0]], time=[0, 0, 0], edge_index=[[0, 1], [1, 2]])
         >>> Memory().hops([Memory().operator(chain)] * 2, chain.x)[-1].tolist()
         [[0.0], [0.0], [5.0]]

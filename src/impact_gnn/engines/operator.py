@@ -54,7 +54,7 @@ class Operator:
         norm: "mean", "sym" or "sum".
         self_loop: Adds a loop of weight 1 to every node; sources and targets must be the same nodes.
 
-    Example:
+    Examples:
         >>> from impact_gnn.graph import build_csr
         >>> csr = build_csr(np.array([0, 1, 2]), np.array([1, 2, 2]), 3, 3)
         >>> late_counts_twice = np.array([[1.0, 2.0], [1.0, 2.0]])

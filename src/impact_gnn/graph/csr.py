@@ -77,7 +77,7 @@ def build_csr(
         weight: One weight per edge [E], or None.
         threads: By default as many as there are cores.
 
-    Example:
+    Examples:
         >>> csr = build_csr(np.array([0, 2, 1]), np.array([1, 0, 1]), 3, 2)
         >>> csr.indptr, csr.indices
         (array([0, 1, 3]), array([2, 0, 1], dtype=int32))

@@ -33,7 +33,7 @@ MONDAY = 4 * DAY  # 1970 began on a Thursday; weeks begin on Mondays
 class Periods:
     """A calendar unit, or bins by their first values (microseconds since 1970 if `dated`).
 
-    Example:
+    Examples:
         >>> quarters = Periods("quarter")
         >>> quarters.of(np.array(["2021-07-01", "2021-12-31"], "M8[us]")).tolist(), quarters.name(8086)
         ([8086, 8087], '2021-Q3')

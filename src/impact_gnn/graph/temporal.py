@@ -44,7 +44,7 @@ class TemporalGraph:
         label_names: The user's own coding of labels 0, 1, 2, ...
         periods: How times became whole numbers and what those are called; None for numbers as they are.
 
-    Example:
+    Examples:
         >>> g = TemporalGraph(x=np.eye(3), y=[0, 1, -1], time=[2019, 2020, 2021], edge_index=[[0, 1], [1, 2]])
         >>> g
         TemporalGraph(3 nodes, 2 edges, 3 features, 2 classes, times 2019..2021)
@@ -103,7 +103,7 @@ class TemporalGraph:
             label_names: The user's own coding of labels 0, 1, 2, ...
             periods: How times became whole numbers; None for numbers as they are.
 
-        Example:
+        Examples:
             >>> g = TemporalGraph.hetero(
             ...     nodes={"paper": dict(x=np.ones((2, 4)), y=[0, -1], time=[0, 1]), "author": dict(num_nodes=1)},
             ...     edges={("author", "writes", "paper"): [[0, 0], [0, 1]]}, target="paper")
@@ -272,7 +272,7 @@ class TemporalGraph:
     def when(self, value: Any, name: str = "cutoff") -> int:
         """The time that a whole number, a date or the name of a period means.
 
-        Example:
+        Examples:
             >>> months = Periods("month")
             >>> g = TemporalGraph(time=[24252, 24258], edge_index=np.zeros((2, 0), int), periods=months)
             >>> g.when("2021-07-01"), g.when("2021-07"), g.name_of(24258)
@@ -355,7 +355,7 @@ class TemporalGraph:
     def hideable(self, most: int) -> int:
         """How many of the last labelled periods can be hidden with half of the labels left: 1 to `most`.
 
-        Example:
+        Examples:
             >>> graph = TemporalGraph(y=[0, 1, 0, 1, 0], time=[0, 0, 1, 2, 3], edge_index=np.zeros((2, 0), dtype=int))
             >>> graph.hideable(8), graph.hideable(1)
             (2, 1)
@@ -444,7 +444,7 @@ class TemporalGraph:
     def coded_as(self, names: Sequence[Any]) -> TemporalGraph:
         """The same graph with labels numbered as in `names`, found by their names; −1 where they are not among them.
 
-        Example:
+        Examples:
             >>> g = TemporalGraph(y=[0, 1, 2], time=[0, 1, 2], edge_index=[[], []], label_names=["a", "b", "c"])
             >>> g.coded_as(["c", "a"]).y.tolist()
             [1, -1, 0]

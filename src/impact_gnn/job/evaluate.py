@@ -49,13 +49,12 @@ def evaluate(
     summary = read_summary(root / "summary.json")
     table = _predictions(root / summary.predicted.file)
     ids, fitted = table["id"], Ensemble.load(root / "model", model=model)
-    source = None
-    if not isinstance(labels, TemporalGraph) and Path(labels).is_file():
-        source = table_in(Path(labels))
-    if source is None:
+    if isinstance(labels, TemporalGraph) or not is_label_table(labels):
         graph = given(labels, fitted)
         known, truth = _of_graph(graph)
     else:
+        source = table_in(Path(labels))
+        assert source is not None
         known, truth = _columns(source.table, str(labels))
         graph = None if graph is None else given(graph, fitted)
     known = _as_written(known, summary)
@@ -71,6 +70,11 @@ def evaluate(
     _files.write_json(root / EVALUATION, encode(evaluation), sealed=True)
     write_report(summary, root / "report.html")
     return evaluation
+
+
+def is_label_table(labels: str | Path) -> bool:
+    """Whether labels come as one file of ids and labels, not with a graph."""
+    return Path(labels).is_file() and table_in(Path(labels)) is not None
 
 
 def given(graph: str | Path | TemporalGraph, model: Ensemble) -> TemporalGraph:

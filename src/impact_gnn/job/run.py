@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 import resource
 import sys
-import time as clock
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -75,7 +74,7 @@ def run(
         effort: "quick", "normal" or "thorough": how much work the search may do, the same on every machine.
         folds: Past windows to predict in the back-test; by default the effort's.
         seeds: Seeds that every chosen candidate is fitted with in the end; by default the effort's.
-        budget: Seconds after which the search begins no further fit, whatever the effort; None for no bound.
+        budget: Seconds for all of it: the search ends in time for what follows, whatever the effort; None for no bound.
         metric: What is chosen by and labels suit: "accuracy", "macro-f1", "balanced-accuracy", "log-loss" or
             "average-precision" (of two classes, the rarer one's).
         class_weight: "balanced" to let all classes count the same in training.
@@ -135,7 +134,6 @@ class _Run:
     inputs: dict[bool, Inputs] = field(default_factory=dict)  # of the fits, which the predictions need too
 
     def summary(self, command: str | None) -> RunSummary:
-        begun = clock.monotonic()
         graph = self.view.summary()
         self.watcher.say(str(graph))
         diagnosis = self.store.once("diagnosis", Diagnosis, self.diagnosis)
@@ -153,7 +151,7 @@ class _Run:
         )
         explained = self.explained(model, predictions, engine)
         engine.clear()
-        cost = Cost(clock.monotonic() - begun, _peak_memory())
+        cost = Cost(self.watcher.seconds, _peak_memory())
         parts = graph, self.options, command, diagnosis, advice, tested, fits, predictions, explained, cost, _versions()
         summary = RunSummary(*parts, self.out)
         write_summary(summary, self.out / "summary.json")
@@ -183,17 +181,20 @@ class _Run:
 
     def far_enough(self, tested: Backtest) -> bool:
         """Whether a back-test made before did all there was to do, or has used up the budget of this run too."""
-        return tested.finished or not tested.rows or tested.seconds >= (self.options.budget or np.inf)
+        budget = self.store.get("budget", float) or 0.0
+        return tested.finished or not tested.rows or budget >= (self.options.budget or np.inf)
 
     def backtest(self, advice: Advice) -> Backtest:
         self.watcher.say("back-testing on the past")
-        self.store.forget("fit")  # which is of the back-test that is made anew
+        for name in ("fit", "backtest"):  # which are of the back-test that is made anew
+            self.store.forget(name)
         options = self.options
+        self.store.put("budget", options.budget or 0.0)
         try:
             return backtest(
                 self.view, candidates=options.candidates, effort=options.effort, folds=options.folds,
-                cutoff=options.cutoff, pipeline=self.pipeline, budget=options.budget, engine=self.engine,
-                advice=advice, store=self.store, progress=self.watcher,
+                cutoff=options.cutoff, pipeline=self.pipeline, budget=options.budget, refits=options.seeds,
+                engine=self.engine, advice=advice, store=self.store, progress=self.watcher,
             )  # fmt: skip
         except TooShort:
             return Backtest.nothing(options.effort, options.metric)

@@ -18,7 +18,7 @@ FAR = 0.99  # share of the labelled nodes that lie nearer than what counts as fa
 class Usual:
     """Where the labelled nodes of every class lie, and how far from there they usually are.
 
-    Example:
+    Examples:
         >>> from impact_gnn.data.tsbm import tsbm
         >>> view = tsbm(num_nodes=400, num_times=5, num_labels=2, seed=0).masked(4)
         >>> usual = Usual.of(view)

@@ -45,7 +45,7 @@ class _Grouped(nn.Module):
 class JJNorm(_Grouped):
     """`alignment.jjnorm` on every message that passes; identity on target and unlabelled nodes.
 
-    Example:
+    Examples:
         >>> norm = JJNorm(torch.tensor([0, 0, -1, -1]), torch.tensor([1, 1, 2, 2]), torch.tensor([0, 0, 1, 1]).bool())
         >>> norm(torch.tensor([[0.0], [2.0], [10.0], [14.0]])).flatten().tolist()
         [-1.0, 3.0, 10.0, 14.0]
@@ -80,7 +80,7 @@ class PNY(_Grouped):
 class TimeCenter(nn.Module):
     """`alignment.center` on every message that passes; needs no labels and moves every node.
 
-    Example:
+    Examples:
         >>> TimeCenter(torch.tensor([0, 0, 1]))(torch.tensor([[0.0], [2.0], [7.0]])).flatten().tolist()
         [2.0, 4.0, 3.0]
     """
@@ -109,7 +109,7 @@ class TimeStandardize(TimeCenter):
 class Align(nn.Module):
     """One call, `align(message, previous)`, for every alignment; those of one argument are not given `previous`.
 
-    Example:
+    Examples:
         >>> Align(TimeCenter(torch.tensor([0, 1])))(torch.tensor([[0.0], [2.0]]), previous=None).flatten().tolist()
         [1.0, 1.0]
     """
@@ -152,7 +152,7 @@ def align_layer(name: str, graph: TemporalGraph, *, table: np.ndarray | None = N
 
     `graph` is a view made by `masked(cutoff)`; `table` the weighting of the messages, for which only "pny" asks.
 
-    Example:
+    Examples:
         >>> from impact_gnn.data.tsbm import tsbm
         >>> align_layer("jjnorm", tsbm(num_nodes=100, num_times=4, num_labels=2, seed=0).masked(3))
         JJNorm(num_nodes=100, num_times=4, num_labels=2)

@@ -16,7 +16,7 @@ class Dropout(nn.Module):
     Torch draws a float for every unit, half of the time of training a SIGN of width 64. One byte says enough: the share
     is rounded to 1/256, and the units that stay are scaled by what was really kept.
 
-    Example:
+    Examples:
         >>> x = Dropout(0.5)(torch.ones(1000, 8))
         >>> sorted(set(x.flatten().tolist())), 0.9 < float(x.mean()) < 1.1
         ([0.0, 2.0], True)
@@ -48,7 +48,7 @@ def dropout(x: Tensor, share: float, training: bool) -> Tensor:
 def mlp(widths: Sequence[int], share: float = 0.0, *, norm: bool = True) -> nn.Sequential:
     """Linear layers of these widths, from input to output, with layer norm, ReLU and dropout between them.
 
-    Example:
+    Examples:
         >>> mlp([5, 16, 3], 0.5)(torch.randn(7, 5)).shape
         torch.Size([7, 3])
     """

@@ -28,7 +28,7 @@ class Curriculum:
 
     Harder rows count `rest` until their turn comes; after `epochs` epochs every row counts in full.
 
-    Example:
+    Examples:
         >>> lessons = Curriculum(start=0.5, epochs=10)
         >>> [round(lessons.share(epoch), 2) for epoch in (1, 6, 11, 50)]
         [0.5, 0.75, 1.0, 1.0]

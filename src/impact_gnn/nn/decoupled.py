@@ -16,7 +16,7 @@ class SGC(nn.Module):
 
     Label hops are joined to the features. `in_channels` are the columns of the last hop, or of every hop.
 
-    Example:
+    Examples:
         >>> SGC([5, 5, 5], 10, hidden=16)([torch.randn(7, 5) for _ in range(3)]).shape
         torch.Size([7, 10])
     """
@@ -37,7 +37,7 @@ class SGC(nn.Module):
 class Linear(nn.Module):
     """Multinomial logistic regression on all hops and label hops side by side; `hidden` and `dropout` mean nothing.
 
-    Example:
+    Examples:
         >>> Linear([5, 5], 10)([torch.randn(7, 5) for _ in range(2)]).shape
         torch.Size([7, 10])
     """
@@ -58,7 +58,7 @@ class SIGN(nn.Module):
 
     `in_channels` are the columns of every hop, hop 0 (the features themselves) first.
 
-    Example:
+    Examples:
         >>> model = SIGN([5, 5, 8], 10, hidden=16, label_channels=[10])
         >>> model([torch.randn(7, width) for width in (5, 5, 8)], [torch.rand(7, 10)]).shape
         torch.Size([7, 10])
@@ -88,7 +88,7 @@ class GAMLP(nn.Module):
 
     `in_channels` are the columns of every hop, hop 0 (the features themselves) first.
 
-    Example:
+    Examples:
         >>> model = GAMLP([5, 5, 5], 10, hidden=16, attention="jk", label_channels=[10])
         >>> model([torch.randn(7, 5) for _ in range(3)], [torch.rand(7, 10)]).shape
         torch.Size([7, 10])

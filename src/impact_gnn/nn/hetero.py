@@ -23,7 +23,7 @@ class SeHGNN(nn.Module):
     `in_channels` are the columns of every metapath, the features themselves first; with `residual` the features are
     added once more before the last layers.
 
-    Example:
+    Examples:
         >>> model = SeHGNN([5, 5, 8], 10, hidden=16, label_channels=[10])
         >>> model([torch.randn(7, width) for width in (5, 5, 8)], [torch.rand(7, 10)]).shape
         torch.Size([7, 10])
@@ -88,7 +88,7 @@ class RpHGNN(nn.Module):
     `in_channels` are the columns of every matrix, relation after relation; `groups` the number of matrices of every
     relation, in the same order (by default all are one relation's); `filters` the sums that are learned per relation.
 
-    Example:
+    Examples:
         >>> model = RpHGNN([5, 5, 5, 8, 8], 10, hidden=16, groups=[3, 2], label_channels=[10])
         >>> model([torch.randn(7, width) for width in (5, 5, 5, 8, 8)], [torch.rand(7, 10)]).shape
         torch.Size([7, 10])

@@ -80,7 +80,7 @@ class RevGAT(_Reversible):
 
     The groups share the width `hidden`, the heads the columns of a group. The groups of a block share a dropout mask.
 
-    Example:
+    Examples:
         >>> from impact_gnn.data.tsbm import tsbm
         >>> g = tsbm(num_nodes=100, num_times=4, num_labels=2, seed=0)
         >>> RevGAT(5, 2, hidden=16)(torch.tensor(g.x), Propagation.of(g, self_loop=True)).shape
@@ -103,7 +103,7 @@ class LinearRevGAT(_Reversible):
 
     With `norm="mean"` the rows of M sum to one whatever the time weights are.
 
-    Example:
+    Examples:
         >>> from impact_gnn.data.tsbm import tsbm
         >>> g = tsbm(num_nodes=100, num_times=4, num_labels=2, seed=0)
         >>> LinearRevGAT(5, 2, hidden=16)(torch.tensor(g.x), Propagation.of(g, weighting="genpmp")).shape

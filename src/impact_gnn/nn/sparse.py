@@ -25,7 +25,7 @@ from impact_gnn.graph import TemporalGraph, Triple
 class Propagation:
     """What spatial models are given in place of `edge_index`: `propagation(x)` is the message of every node.
 
-    Example:
+    Examples:
         >>> from impact_gnn.data.tsbm import tsbm
         >>> g = tsbm(num_nodes=100, num_times=4, num_labels=2, num_features=3, seed=0)
         >>> propagation = Propagation.of(g, weighting="pmp")

@@ -64,7 +64,7 @@ class GCN(_Convolution):
     made before the linear map, so that their alignment sees what the paper calls the aggregated message; that of
     the first layer is made once. `align` is a layer such as `TimeCenter`, `JJNorm` or `PNY`, used for every message.
 
-    Example:
+    Examples:
         >>> from impact_gnn.data.tsbm import tsbm
         >>> g = tsbm(num_nodes=100, num_times=4, num_labels=2, seed=0)
         >>> GCN(5, 2)(torch.tensor(g.x), Propagation.of(g, weighting="pmp")).shape
@@ -75,7 +75,7 @@ class GCN(_Convolution):
 class SAGE(_Convolution):
     """GraphSAGE: X ← σ(X W_root + align(M X) W + b), M the (time-weighted) mean of the neighbours; else as `GCN`.
 
-    Example:
+    Examples:
         >>> from impact_gnn.data.tsbm import tsbm
         >>> g = tsbm(num_nodes=100, num_times=4, num_labels=2, seed=0)
         >>> SAGE(5, 2)(torch.tensor(g.x), Propagation.of(g, weighting="mmp")).shape
@@ -93,7 +93,7 @@ class GAT(_Layered):
 
     The heads share the hidden width; the last layer takes their mean. `dropout` is of hidden units and of attention.
 
-    Example:
+    Examples:
         >>> from impact_gnn.data.tsbm import tsbm
         >>> g = tsbm(num_nodes=100, num_times=4, num_labels=2, seed=0)
         >>> GAT(5, 2)(torch.tensor(g.x), Propagation.of(g, weighting="pmp", self_loop=True)).shape

@@ -102,7 +102,7 @@ def fit_stages(
 def believed(probability: np.ndarray, rows: np.ndarray, threshold: float) -> np.ndarray:
     """Those of `rows` whose most probable class has at least the threshold.
 
-    Example:
+    Examples:
         >>> believed(np.array([[0.9, 0.1], [0.6, 0.4], [0.0, 1.0]]), np.array([0, 1]), 0.8)
         array([0])
     """

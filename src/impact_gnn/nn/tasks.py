@@ -45,7 +45,7 @@ class HopTask:
             with `shape` and `rows(index)`. What is in files stays there; `fit` and `predict` read it in long runs.
         label_hops: Label hops [N, num_labels], or nothing.
 
-    Example:
+    Examples:
         >>> from impact_gnn.nn import SGC
         >>> task = HopTask([np.ones((4, 3), np.float32)])
         >>> task.logits(SGC(3, 2), torch.tensor([0, 2])).shape
@@ -109,7 +109,7 @@ class HopTask:
 class GraphTask:
     """Spatial models: `model(x, propagation)`, all nodes at once.
 
-    Example:
+    Examples:
         >>> from impact_gnn.data.tsbm import tsbm
         >>> from impact_gnn.nn import GCN
         >>> g = tsbm(num_nodes=100, num_times=4, num_labels=2, seed=0)
@@ -159,7 +159,7 @@ class Split:
 def split_rows(graph: TemporalGraph, *, valid: int = 1) -> Split:
     """Labelled rows of a view: those of the last `valid` labelled periods to choose by, the others to train on.
 
-    Example:
+    Examples:
         >>> g = TemporalGraph(y=[0, 1, 0, 1, -1], time=[1, 1, 2, 4, 5], edge_index=np.zeros((2, 0), dtype=int))
         >>> split = split_rows(g.masked(5))
         >>> split.train, split.valid

@@ -126,7 +126,7 @@ def fit(
     models, a `GraphTask` for spatial ones; `labels` [N] are −1 where they must not be seen; `sample_weight` [N] is what
     every row counts in the loss, by default 1.
 
-    Example:
+    Examples:
         >>> from impact_gnn.data.tsbm import tsbm
         >>> from impact_gnn.nn import SGC, HopTask, split_rows
         >>> view = tsbm(num_nodes=300, num_times=5, num_labels=2, seed=0).masked(4)

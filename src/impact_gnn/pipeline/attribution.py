@@ -63,7 +63,7 @@ def explain(
         engine: Where to propagate.
         most: Features and neighbours that are named at most.
 
-    Example:
+    Examples:
         >>> from impact_gnn.data.tsbm import tsbm
         >>> g = tsbm(num_nodes=400, num_times=5, num_labels=2, seed=0)
         >>> p = Pipeline("linear", "pmp", cutoff=4, epochs=5).fit(g)

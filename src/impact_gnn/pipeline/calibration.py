@@ -64,7 +64,7 @@ class Walked:
 def tempered(probability: np.ndarray, temperature: float) -> np.ndarray:
     """Probabilities to the power 1/temperature, rows summing to 1 again.
 
-    Example:
+    Examples:
         >>> tempered(np.array([[0.9, 0.1]]), 2.0).round(2).tolist()
         [[0.75, 0.25]]
     """
@@ -110,7 +110,7 @@ def learned(folds: Sequence[Walked], *, metric: str = "accuracy", coverage: floa
 def calibration_error(probability: np.ndarray, truth: np.ndarray, label: np.ndarray | None = None) -> float:
     """Expected calibration error: |confidence − accuracy| averaged over bins of the confidence.
 
-    Example:
+    Examples:
         >>> calibration_error(np.array([[0.8, 0.2]] * 5), np.array([0, 0, 0, 0, 1])).__round__(6)
         0.0
     """
@@ -142,7 +142,7 @@ def reliability(
 def confusion(truth: np.ndarray, label: np.ndarray) -> list[tuple[int, int, int]]:
     """True label, predicted label and how often they met, for pairs that did.
 
-    Example:
+    Examples:
         >>> confusion(np.array([0, 1, 1]), np.array([1, 1, 1]))
         [(0, 1, 1), (1, 1, 2)]
     """

@@ -68,7 +68,7 @@ class Ensemble:
         calibration: Of the mean.
         prior: Shares of the classes among the labels learned from.
 
-    Example:
+    Examples:
         >>> from impact_gnn.data.tsbm import tsbm
         >>> g = tsbm(num_nodes=400, num_times=5, num_labels=2, seed=0)
         >>> members = [Pipeline(model, cutoff=4, epochs=5).fit(g) for model in ("sign", "trees")]

@@ -32,7 +32,7 @@ class Method:
         degrees: Shows how many edges a node has, and how many lead to a known label.
         smooth: What the model says is corrected and smoothed along the edges, with the same weighting.
 
-    Example:
+    Examples:
         >>> Method.parse("pmp+center+labels")
         Method(pmp+center+labels)
         >>> str(Method())
@@ -103,7 +103,7 @@ class Method:
 class Candidate:
     """A method with the model that learns from its hops: "trees:pmp+labels"; without one, the pipeline's own.
 
-    Example:
+    Examples:
         >>> Candidate.parse("trees:labels").model, str(Candidate.parse("center"))
         ('trees', 'center')
     """

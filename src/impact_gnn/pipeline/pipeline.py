@@ -97,7 +97,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         seed: Seed of everything random.
         device: "auto", "cpu", "cuda" or "mps".
 
-    Example:
+    Examples:
         >>> from impact_gnn.data.tsbm import tsbm
         >>> g = tsbm(num_nodes=400, num_times=5, num_labels=2, seed=0)
         >>> p = Pipeline(method="center+labels", cutoff=4, hidden=8, epochs=5).fit(g)

@@ -40,7 +40,7 @@ def propagate(
         x: Features to propagate instead of the graph's own.
         rows: Positions of the nodes whose hops are wanted, by default all: the last hop is computed for them only.
 
-    Example:
+    Examples:
         >>> from impact_gnn.data.tsbm import tsbm
         >>> g = tsbm(num_nodes=200, num_times=4, num_labels=2, seed=0)
         >>> [hop.shape for hop in propagate(g, weighting="pmp", hops=2)]

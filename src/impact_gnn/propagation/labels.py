@@ -54,7 +54,7 @@ def label_hops(
             otherwise they sum to that share.
         relation: As in `propagate`.
 
-    Example:
+    Examples:
         >>> g = TemporalGraph(y=[0, 1, -1], time=[0, 1, 2], edge_index=[[0, 1, 1], [1, 0, 2]]).masked(2)
         >>> label_hops(g)[0]
         array([[0., 1.],

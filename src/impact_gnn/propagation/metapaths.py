@@ -52,7 +52,7 @@ __all__ = ["METAPATH_WEIGHTINGS", "Metapath", "metapath_hops", "metapath_label_h
 def path_name(path: Metapath) -> str:
     """Types and relations from the first to the last.
 
-    Example:
+    Examples:
         >>> path_name((("paper", "rev_writes", "author"), ("author", "writes", "paper")))
         'paper-rev_writes-author-writes-paper'
     """
@@ -70,7 +70,7 @@ def metapaths(graph: TemporalGraph, length: int = 2, *, start: str | None = None
         length: Most relations in a path.
         start: The type at which paths begin; by default all types that have features.
 
-    Example:
+    Examples:
         >>> graph = TemporalGraph.hetero(
         ...     nodes={"paper": dict(x=np.ones((2, 4)), time=[0, 1]), "author": dict(num_nodes=1)},
         ...     edges={("author", "writes", "paper"): [[0, 0], [0, 1]]}, target="paper").undirected()
@@ -128,7 +128,7 @@ def metapath_hops(
         rows: Positions of the target nodes whose hops are wanted; by default all.
         dtype: In which hops are kept; by default that of the features.
 
-    Example:
+    Examples:
         >>> graph = TemporalGraph.hetero(
         ...     nodes={"paper": dict(x=[[1.0], [3.0], [8.0]], time=[0, 1, 2]), "author": dict(num_nodes=1)},
         ...     edges={("author", "writes", "paper"): [[0, 0, 0], [0, 1, 2]]}, target="paper").undirected()
@@ -189,7 +189,7 @@ def metapath_label_hops(
         renormalize: Divide by the labelled share, so that rows sum to 1 wherever a labelled node other than
             oneself is reached; otherwise they sum to that share.
 
-    Example:
+    Examples:
         >>> graph = TemporalGraph.hetero(
         ...     nodes={"paper": dict(y=[0, 1, -1], time=[0, 1, 2]), "author": dict(num_nodes=1)},
         ...     edges={("author", "writes", "paper"): [[0, 0, 0], [0, 1, 2]]}, target="paper").undirected()
@@ -334,7 +334,7 @@ def factors(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     Equal columns, or equal rows, are grouped: nothing is subtracted, so nothing cancels. The singular vectors
     are taken where they need fewer terms and their terms stay within `MOST_GROWTH` of the table's entries.
 
-    Example:
+    Examples:
         >>> from impact_gnn.weighting import pmp
         >>> left, right = factors(pmp(range(10)))
         >>> right.shape

@@ -62,7 +62,7 @@ def correct_and_smooth(
     `label` [N] is −1 where it must not be seen. Rows of `base` that are zero (nodes that nobody predicts) only pass on
     what they hear.
 
-    Example:
+    Examples:
         >>> from impact_gnn.engines.memory import Memory
         >>> chain = TemporalGraph(time=[0, 0, 1], edge_index=[[0, 1, 1, 2], [1, 0, 2, 1]])
         >>> base, engine = np.full((3, 2), 0.5, np.float32), Memory()

@@ -59,7 +59,7 @@ def squash(
         seed: Seed of the projections; each depends on it and on the names of its message only.
         engine: Where to compute; `Memory()` by default.
 
-    Example:
+    Examples:
         >>> graph = TemporalGraph.hetero(
         ...     nodes={"paper": dict(x=np.eye(3), time=[0, 1, 2]), "author": dict(num_nodes=2)},
         ...     edges={("author", "writes", "paper"): [[0, 0, 1], [0, 1, 2]]}, target="paper").undirected()

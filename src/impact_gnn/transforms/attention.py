@@ -27,7 +27,7 @@ class TimeGATConv(GATConv):
     The last column of `edge_attr` is the log-weight, as `deliver="attention"` writes it; columns before it are edge
     features as in `GATConv`, counted by `edge_dim`. Self-loops that the layer adds have weight 1.
 
-    Example:
+    Examples:
         >>> conv = TimeGATConv(4, 8, heads=2)
         >>> edge_index, log_weight = torch.tensor([[0, 1], [2, 2]]), torch.tensor([[0.0], [0.7]])
         >>> conv(torch.randn(3, 4), edge_index, log_weight).shape
@@ -71,7 +71,7 @@ def time_attention(model: Layer) -> Layer:
     Layers are replaced in place and keep their very parameters, so an optimizer or a checkpoint stays valid. A model
     that is itself such a layer is not changed; its twin is returned. `edge_dim` does not count the log-weight.
 
-    Example:
+    Examples:
         >>> from torch_geometric.nn import GAT
         >>> time_attention(GAT(16, 8, num_layers=2, out_channels=3)).convs
         ModuleList( (0): TimeGATConv(16, 8, heads=1) (1): TimeGATConv(8, 3, heads=1) )

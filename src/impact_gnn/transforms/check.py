@@ -74,7 +74,7 @@ def check_delivery(
             an `edge_weight`, else "attention" if there is a float `edge_attr`, else "duplicate" if an edge is
             there twice. Say so if the graph has edge attributes of its own.
 
-    Example:
+    Examples:
         >>> from torch_geometric.nn import GraphConv
         >>> data = Data(x=torch.ones(2, 4), edge_index=torch.tensor([[0], [1]]), edge_weight=torch.ones(1))
         >>> check_delivery(GraphConv(4, 8), data)

@@ -32,7 +32,7 @@ class ChronologicalSplit(BaseTransform):
         valid: Number of labelled periods kept for validation; 0 leaves `val_mask` empty.
         time: Name of the attribute with one whole number per node, [N] or OGB's [N, 1].
 
-    Example:
+    Examples:
         >>> data = Data(y=torch.tensor([0, 1, -1, 1, 0]), time=torch.tensor([2017, 2018, 2018, 2019, 2020]))
         >>> split = ChronologicalSplit(2020)(data)
         >>> split.train_mask, split.val_mask.nonzero().view(-1), split.test_mask.nonzero().view(-1)

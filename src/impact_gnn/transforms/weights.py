@@ -108,7 +108,7 @@ class TimeWeights(BaseTransform):
     def summary(self, data: Data | HeteroData) -> Summary:
         """What the weights are on `data`, by relation, and which relations stay untouched.
 
-        Example:
+        Examples:
             >>> data = Data(edge_index=torch.tensor([[0, 1], [1, 0]]), time=torch.tensor([2019, 2020]))
             >>> print(MMP().summary(data))
             MMP(): 2 times from 2019 to 2020
@@ -138,7 +138,7 @@ class MMP(TimeWeights):
 
     Options are those of `TimeWeights`; `deliver="drop"` removes the edges that point back in time.
 
-    Example:
+    Examples:
         >>> data = Data(edge_index=torch.tensor([[0, 1], [1, 0]]), time=torch.tensor([2019, 2020]))
         >>> MMP()(data).edge_weight
         tensor([1., 0.])
@@ -155,7 +155,7 @@ class PMP(TimeWeights):
 
     `same_time` and `border` are those of `weighting.pmp`, the other options those of `TimeWeights`.
 
-    Example:
+    Examples:
         >>> edge_index = torch.tensor([[0, 1, 2], [1, 2, 1]])
         >>> data = Data(edge_index=edge_index, node_year=torch.tensor([[2019], [2020], [2021]]))
         >>> PMP(time="node_year")(data).edge_weight
@@ -185,7 +185,7 @@ class GenPMP(TimeWeights):
             edges of the relation by target and source time.
         cap: Largest ratio allowed, or None; the other options are those of `TimeWeights`.
 
-    Example:
+    Examples:
         >>> data = Data(edge_index=torch.tensor([[0, 1, 2], [1, 2, 1]]), time=torch.tensor([0, 1, 2, 2]))
         >>> GenPMP(cap=0.5)(data).edge_weight
         tensor([0.3333, 0.5000, 0.3333])
