@@ -20,7 +20,7 @@ COMMANDS: dict[Callable[..., None], str] = {
     work.diagnose: "impact diagnose examples/articles",
     work.backtest: "impact backtest examples/articles --candidates plain,trees:labels",
     work.predict: "impact predict impact-run/articles/model examples/articles",
-    work.explain: "impact explain impact-run/articles examples/articles --node a1100",
+    work.explain: "impact explain impact-run/articles examples/articles --node a1400",
     work.evaluate: "impact evaluate impact-run/articles labels.csv --graph examples/articles",
     work.watch: "impact watch impact-run/articles examples/articles",
     work.report: "impact report impact-run/articles",
