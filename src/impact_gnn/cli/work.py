@@ -32,7 +32,7 @@ from impact_gnn.cli.common import (
 from impact_gnn.cli.graphs import Cutoff, Features, Graph, Json, Opened, Period, Roles, opened
 from impact_gnn.data.files import is_table
 from impact_gnn.engines import Disk
-from impact_gnn.graph import Periods
+from impact_gnn.graph import TemporalGraph
 
 if TYPE_CHECKING:
     from impact_gnn.pipeline import Ensemble
@@ -206,13 +206,8 @@ def predict(
 ) -> None:
     """Classify nodes with a model fitted before, also when the graph has grown since."""
     from impact_gnn.job.predictions import write_predictions
-    from impact_gnn.pipeline import Ensemble
 
-    fitted = Ensemble.load(model)
-    given = opened(graph, features, period=_periods(graph, fitted), roles=roles).graph
-    notes = fitted.notes(given, cutoff=cutoff)
-    for note in notes:
-        console.print(Text.assemble(("note:", "yellow"), f" {note}"))
+    fitted, given, notes = _with_model(model, graph, features, cutoff, roles)
     place = engine_option(given, engine, memory, scheduler, scratch)
     written = write_predictions(given, fitted, out, cutoff=cutoff, engine=place)
     console.print(f"{written.count:,} predictions in {out}")
@@ -239,10 +234,10 @@ def explain(
 
     Example: impact explain out/ papers.npz --node P12-1034
     """
-    from impact_gnn.pipeline import Ensemble, Explainer
+    from impact_gnn.pipeline import Explainer
 
-    fitted = Ensemble.load(directory / "model" if (directory / "model").is_dir() else directory)
-    given = opened(graph, features, period=_periods(graph, fitted), roles=roles).graph
+    model = directory / "model" if (directory / "model").is_dir() else directory
+    fitted, given, _ = _with_model(model, graph, features, cutoff, roles)
     place = engine_option(given, engine, memory, scheduler, scratch)
     explainer = Explainer(fitted, given, cutoff=cutoff, engine=place)
     found = [explainer.explain(one, label=label, most=most) for one in node]
@@ -308,11 +303,19 @@ def _opened(graph: str, features: Path | None, cutoff: str | None, period: str |
     return found
 
 
-def _periods(graph: str, fitted: Ensemble) -> str | Periods | None:
-    """The periods by which tables are read for a model: those of its fit."""
-    if not is_table(graph):
-        return None
-    return fitted.fitted.schema.periods or "whole"
+def _with_model(
+    model: Path, graph: str, features: Path | None, cutoff: str | None, roles: Path | None
+) -> tuple[Ensemble, TemporalGraph, list[str]]:
+    """A fitted model, a graph read by the periods of its fit, and what was said about the two."""
+    from impact_gnn.pipeline import Ensemble
+
+    fitted = Ensemble.load(model)
+    period = (fitted.fitted.schema.periods or "whole") if is_table(graph) else None
+    given = opened(graph, features, period=period, roles=roles).graph
+    notes = fitted.notes(given, cutoff=cutoff)
+    for note in notes:
+        console.print(Text.assemble(("note:", "yellow"), f" {note}"))
+    return fitted, given, notes
 
 
 def _methods(text: str | None) -> list[str] | None:
