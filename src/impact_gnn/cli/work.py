@@ -29,7 +29,6 @@ from impact_gnn.cli.graphs import Cutoff, Features, Graph, Json, Opened, Period,
 
 if TYPE_CHECKING:
     from impact_gnn._progress import Watcher
-    from impact_gnn.graph import Periods
 
 Candidates = Annotated[
     str | None, typer.Option(help="What to try, separated by commas: plain,pmp+center,trees:labels.")
@@ -200,11 +199,7 @@ def predict(
     from impact_gnn._codec import encode
     from impact_gnn.job.predictions import write_predictions
 
-    fitted = ig.Ensemble.load(model)
-    given = opened(graph, features, period=_periods(graph, fitted), roles=roles).graph
-    notes = fitted.notes(given, cutoff=cutoff)
-    for note in notes:
-        console.print(Text.assemble(("note:", "yellow"), f" {note}"))
+    fitted, given, notes = _with_model(model, graph, features, cutoff, roles)
     place = engine_option(context.obj, given, engine, memory, scheduler, scratch)
     written = write_predictions(given, fitted, out, cutoff=cutoff, engine=place)
     console.print(f"{written.count:,} predictions in {out}")
@@ -231,8 +226,8 @@ def explain(
     """Say why a node was given its label: which hops, features, neighbours and time weights made the difference."""
     from impact_gnn.pipeline import Explainer
 
-    fitted = ig.Ensemble.load(directory / "model" if (directory / "model").is_dir() else directory)
-    given = opened(graph, features, period=_periods(graph, fitted), roles=roles).graph
+    model = directory / "model" if (directory / "model").is_dir() else directory
+    fitted, given, _ = _with_model(model, graph, features, cutoff, roles)
     place = engine_option(context.obj, given, engine, memory, scheduler, scratch)
     explainer = Explainer(fitted, given, cutoff=cutoff, engine=place)
     found = [explainer.explain(one, label=label, most=most) for one in node]
@@ -256,9 +251,9 @@ def evaluate(
     from impact_gnn.job.evaluate import is_label_table
     from impact_gnn.report import read_summary, words
 
-    fitted, came, whole = ig.Ensemble.load(directory / "model"), is_label_table(labels), None
+    came, whole = is_label_table(labels), None
     if (place := graph if came else labels) is not None:
-        whole = opened(place, features, period=_periods(place, fitted), roles=roles).graph
+        whole = _with_model(directory / "model", place, features, None, roles)[1]
     found = held(directory, labels if came or whole is None else whole, graph=whole)
     console.print("\n".join(words.came_true(read_summary(directory / "summary.json"), found)))
     console.print(f"Report: {directory / 'report.html'}")
@@ -282,8 +277,7 @@ def watch(
     from impact_gnn._codec import encode
     from impact_gnn.job.watch import watch as look
 
-    fitted = ig.Ensemble.load(directory / "model")
-    grown = opened(graph, features, period=_periods(graph, fitted), roles=roles).graph
+    grown = _with_model(directory / "model", graph, features, None, roles)[1]
     outcome = look(directory, grown, engine=engine_option(context.obj, grown, engine, memory, scheduler, scratch))
     console.print(str(outcome))
     write_json(json, encode(outcome) | {"refit": outcome.refit})
@@ -363,13 +357,19 @@ def _opened(
     return found
 
 
-def _periods(graph: str, fitted: ig.Ensemble) -> str | Periods | None:
-    """The periods by which tables are read for a model: those of its fit."""
+def _with_model(
+    model: Path, graph: str, features: Path | None, cutoff: str | None, roles: Path | None
+) -> tuple[ig.Ensemble, ig.TemporalGraph, list[str]]:
+    """A fitted model, a graph read by the periods of its fit, and what was said about the two."""
     from impact_gnn.data.files import is_table
 
-    if not is_table(graph):
-        return None
-    return fitted.fitted.schema.periods or "whole"
+    fitted = ig.Ensemble.load(model)
+    period = (fitted.fitted.schema.periods or "whole") if is_table(graph) else None
+    given = opened(graph, features, period=period, roles=roles).graph
+    notes = fitted.notes(given, cutoff=cutoff)
+    for note in notes:
+        console.print(Text.assemble(("note:", "yellow"), f" {note}"))
+    return fitted, given, notes
 
 
 def _methods(text: str | None) -> list[str] | None:
