@@ -65,7 +65,7 @@ def ours(view: ig.TemporalGraph, seed: int, out: Path, effort: str) -> Outcome:
     for row in summary.backtest.full if hindsight else ():
         single = varied(Pipeline(), row.candidate, seed=seed, cutoff=summary.cutoff).fit(view, inputs=inputs)
         singles[str(row.candidate)] = single.predict_proba(view, inputs=inputs)
-    return Outcome(chances, summary.predictions.accuracy, model.calibration.sets(chances), singles)
+    return Outcome(chances, summary.predicted.accuracy, model.calibration.sets(chances), singles)
 
 
 def cell(name: str, root: Path, method: str, seed: int, place: Path) -> list[Record]:

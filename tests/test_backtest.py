@@ -342,7 +342,7 @@ def test_the_forecast_holds_what_comes():
     for _ in range(500):
         level = 0.7 + 0.05 * rng.normal(size=4)
         checks = [
-            FoldCheck(f"{k}", 500, 0, right, right, 0.5, 0.7, 0.0, 0.0, 0.9, 1.0, [], right, 0.5)
+            FoldCheck(f"{k}", 500, 0, right, right, 0.5, 0.7, 0.0, 0.0, 0.9, 1.0, [], right, 0.5, [], [])
             for k, right in enumerate(level[:3])
         ]
         expected = forecast(checks, 0.7, 2000)

@@ -28,7 +28,7 @@ def done(graph, tmp_path_factory):
 
 
 def test_run_takes_pyg(graph, done):
-    assert done[0].predictions.count == int((graph.time >= 4).sum())
+    assert done[0].predicted.count == int((graph.time >= 4).sum())
 
 
 # -- the card --------------------------------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ def test_a_run_as_names_and_numbers(done):
     assert params["candidates"] == ["pmp"]
     assert params["choice"] == str(summary.choice)
     assert metrics["backtest.accuracy"] == summary.backtest.over("accuracy")
-    assert metrics["expected_accuracy.low"] == summary.predictions.accuracy.low
+    assert metrics["expected_accuracy.low"] == summary.predicted.accuracy.low
     assert metrics["gain.value"] == summary.backtest.decision.gain.value
     assert all(type(value) is float for value in metrics.values())
 

@@ -252,8 +252,8 @@ def test_the_table_holds_the_labels_that_suit_the_metric(fraud, runs):
         own = said[np.arange(len(label)), label]
         assert [float(row["probability"]) for row in rows] == pytest.approx(own, abs=1e-6)
         assert all(row["label"] in row["set"].split("|") and row["second_label"] != row["label"] for row in rows)
-        assert summary.predictions.labels == {str(k): n for k, n in sorted(Counter(label.tolist()).items())}
-        assert summary.predictions.mean_probability == pytest.approx(own.mean())
+        assert summary.predicted.labels == {str(k): n for k, n in sorted(Counter(label.tolist()).items())}
+        assert summary.predicted.mean_probability == pytest.approx(own.mean())
     assert any(float(row["probability"]) < float(row["second_probability"]) for row in rows)
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from impact_gnn.data.tsbm import tsbm, tsbm_model
     from impact_gnn.diagnostics import diagnose
     from impact_gnn.graph import TemporalGraph
-    from impact_gnn.pipeline import Ensemble, Pipeline
+    from impact_gnn.pipeline import Ensemble, Pipeline, explain
     from impact_gnn.propagation.hops import propagate
     from impact_gnn.propagation.labels import label_hops
     from impact_gnn.propagation.metapaths import metapath_hops, metapath_label_hops, metapaths
@@ -44,6 +44,7 @@ __all__ = [
     "connectivity",
     "diagnose",
     "engines",
+    "explain",
     "from_networkx",
     "from_pyg",
     "from_tables",
@@ -81,7 +82,7 @@ _HOMES = {
     "diagnostics": ("diagnose",),
     "graph": ("TemporalGraph",),
     "job": ("run",),
-    "pipeline": ("Ensemble", "Pipeline"),
+    "pipeline": ("Ensemble", "Pipeline", "explain"),
     "propagation.hops": ("propagate",),
     "propagation.labels": ("label_hops",),
     "propagation.metapaths": ("metapath_hops", "metapath_label_hops", "metapaths"),

@@ -16,11 +16,11 @@ FILES = ("summary.json", "report.html", "model/README.md")  # no predictions: th
 def flat(summary: RunSummary) -> tuple[dict[str, Any], dict[str, float]]:
     """What a run was told and chose, as parameters by name; and what is known of its worth, as numbers by name."""
     params = encode(summary.options) | {"choice": str(summary.choice), "impact_gnn": summary.versions["impact_gnn"]}
-    tested, expected = summary.backtest, summary.predictions.accuracy
+    tested, expected = summary.backtest, summary.predicted.accuracy
     numbers = {f"backtest.{name}": tested.over(name) for name in ("score", "plain_score", "accuracy", "error")}
     for name, one in (("gain", tested.decision.gain), ("expected_accuracy", expected)):
         numbers |= {f"{name}.{part}": getattr(one, part, None) for part in ("value", "low", "high")}
-    numbers |= {"predicted": summary.predictions.count, "seconds": summary.cost.seconds}
+    numbers |= {"predicted": summary.predicted.count, "seconds": summary.cost.seconds}
     return params, {name: float(value) for name, value in numbers.items() if value is not None}
 
 

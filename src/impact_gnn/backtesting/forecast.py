@@ -8,12 +8,27 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import stats
 
-from impact_gnn.backtesting.outcome import FoldCheck
+from impact_gnn.backtesting.outcome import FoldCheck, Lag
 from impact_gnn.statistics import Estimate
 
 USUAL = 0.04  # how far a window's accuracy lies from what was said, as a standard deviation, where few windows show it
 WORTH = 2.0  # windows that this is worth when it is weighed against those measured
 LEVEL = 0.9
+
+
+def lost_per_period(lags: Sequence[Lag]) -> Estimate:
+    """Accuracy that a model loses with every period after its last label: a line through what was measured.
+
+    Example:
+        >>> lost_per_period([Lag(1, 0.8, 500), Lag(2, 0.78, 500), Lag(3, 0.76, 500)])
+        +0.020 [-0.005, +0.045]
+    """
+    at, right, count = np.array([(one.lag, one.accuracy, one.count) for one in lags], float).T
+    weight = count / np.maximum(right * (1 - right), 1 / (count + 1))
+    middle = np.average(at, weights=weight)
+    spread = float((weight * (at - middle) ** 2).sum())
+    value, error = -float((weight * (at - middle) * right).sum()) / spread, spread**-0.5
+    return Estimate(value, error, value - 1.96 * error, value + 1.96 * error)
 
 
 def forecast(checks: Sequence[FoldCheck], confidence: float, count: int) -> Estimate | None:

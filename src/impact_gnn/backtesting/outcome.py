@@ -94,6 +94,16 @@ class Decision:
 
 
 @dataclass(frozen=True)
+class PeriodScore:
+    """How many labelled nodes of a period were right, and how many by plain."""
+
+    time: int
+    count: int
+    accuracy: float
+    plain: float | None  # None where plain was not asked
+
+
+@dataclass(frozen=True)
 class FoldCheck:
     """What the choice said about a past window before it knew the labels; it was chosen without that window."""
 
@@ -108,9 +118,11 @@ class FoldCheck:
     error: float  # and after calibration by the other windows
     coverage: float  # of the prediction sets, likewise
     set_size: float
-    bins: list[Bin]  # reliability after calibration
+    bins: list[Bin]  # reliability after calibration, in FINE bins
     score: float  # in the metric that was chosen by, as people read it
     plain_score: float
+    confusion: list[tuple[int, int, int]]  # true label, predicted label, how often; what never happened is left out
+    periods: list[PeriodScore]
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,12 @@ import numpy as np
 
 from impact_gnn.backtesting.ensemble import LEAST_GAIN, blend, fold_weights, overall
 from impact_gnn.backtesting.folds import Window, learnable, shares_before, times_of
-from impact_gnn.backtesting.outcome import PLAIN, Decision, FoldCheck, Reason
+from impact_gnn.backtesting.outcome import PLAIN, Decision, FoldCheck, PeriodScore, Reason
 from impact_gnn.backtesting.scores import Scores
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.metrics import Scoring, mean_and_error
 from impact_gnn.pipeline import Calibration, Candidate, Choice, Member
-from impact_gnn.pipeline.calibration import Walked, calibration_error, learned, reliability
+from impact_gnn.pipeline.calibration import FINE, Walked, calibration_error, confusion, learned, reliability
 from impact_gnn.statistics import Estimate, combined
 
 
@@ -178,15 +178,18 @@ class Verdict:
             truth, label = walked[k].truth, calibration.labels(said, walked[k].prior)
             sets, row, shown = calibration.sets(said, label), np.arange(len(truth)), self.judge(piece).rule.shown
             plain = self.plain_out[k]
+            as_plain = self.each(k, *plain, "accuracy")
             out.append(
                 FoldCheck(
                     str(piece.window), len(truth), int((walked[k].prior[truth] == 0).sum()),
                     float((label == truth).mean()),
                     float((final.labels(self.mixed(choice, piece), walked[k].prior) == truth).mean()),
-                    float(self.each(k, *plain, "accuracy").mean()), float(said[row, label].mean()),
+                    float(as_plain.mean()), float(said[row, label].mean()),
                     calibration_error(walked[k].probability, truth), calibration_error(said, truth, label),
-                    float(sets[row, truth].mean()), float(sets.sum(1).mean()), reliability(said, truth, label),
+                    float(sets[row, truth].mean()), float(sets.sum(1).mean()),
+                    reliability(said, truth, label, FINE),
                     shown(float(self.each(k, said, calibration).mean())), shown(float(self.each(k, *plain).mean())),
+                    confusion(truth, label), periods(piece.time, label == truth, as_plain),
                 )
             )  # fmt: skip
         return out
@@ -201,6 +204,12 @@ class Verdict:
 
     def seen(self, candidate: Candidate, piece: Piece) -> np.ndarray:
         return self.scores.seen(candidate, str(piece.window))[piece.index]
+
+
+def periods(time: np.ndarray, right: np.ndarray, plain: np.ndarray) -> list[PeriodScore]:
+    """How many were right in every period, by the choice and by plain."""
+    every = ((one, time == one) for one in np.unique(time))
+    return [PeriodScore(int(t), int(at.sum()), float(right[at].mean()), float(plain[at].mean())) for t, at in every]
 
 
 def left_out(walked: Sequence[Walked], metric: str) -> list[tuple[np.ndarray, Calibration]]:

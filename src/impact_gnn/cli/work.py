@@ -1,4 +1,4 @@
-"""Commands that learn: `run`, `diagnose`, `backtest`, `predict`, `report`, `audit`."""
+"""Commands that learn: `run`, `diagnose`, `backtest`, `predict`, `explain`, `evaluate`, `watch`, `report`, `audit`."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def run(
             )  # fmt: skip
         place.clear()
     write_json(json, summary)
-    predicted = summary.predictions
+    predicted = summary.predicted
     console.print(f"\nChosen: {summary.backtest.decision}")
     console.print(
         f"Predicted: {predicted.count:,} nodes at or after {given.name_of(summary.cutoff)}, in {out / predicted.file}"
@@ -217,6 +217,79 @@ def predict(
     written = write_predictions(given, fitted, out, cutoff=cutoff, engine=place)
     console.print(f"{written.count:,} predictions in {out}")
     write_json(json, encode(written) | {"notes": notes})
+
+
+@command
+def explain(
+    directory: Annotated[Path, typer.Argument(help="The directory of a run, or its model/.", show_default=False)],
+    graph: Graph,
+    node: Annotated[list[str], typer.Option(help="The id of a predicted node; may be repeated.", show_default=False)],
+    label: Annotated[str | None, typer.Option(help="Speak for this class; by default the predicted one.")] = None,
+    most: Annotated[int, typer.Option(min=0, help="Features and neighbours that are named at most.")] = 10,
+    cutoff: Annotated[str | None, typer.Option(help="Predict from this time on; by default the fit's.")] = None,
+    features: Features = None,
+    roles: Roles = None,
+    engine: Kind = "auto",
+    memory: Memory = None,
+    scheduler: Scheduler = None,
+    scratch: Scratch = None,
+    json: Json = None,
+) -> None:
+    """Say why a node was given its label: which hops, features, neighbours and time weights made the difference.
+
+    Example: impact explain out/ papers.npz --node P12-1034
+    """
+    from impact_gnn.pipeline import Ensemble, Explainer
+
+    fitted = Ensemble.load(directory / "model" if (directory / "model").is_dir() else directory)
+    given = opened(graph, features, period=_periods(graph, fitted), roles=roles).graph
+    place = engine_option(given, engine, memory, scheduler, scratch)
+    explainer = Explainer(fitted, given, cutoff=cutoff, engine=place)
+    found = [explainer.explain(one, label=label, most=most) for one in node]
+    console.print("\n\n".join(["", *map(str, found)]))
+    write_json(json, found)
+
+
+@command
+def evaluate(
+    directory: Annotated[Path, typer.Argument(help="The directory of a finished run.", show_default=False)],
+    labels: Annotated[str, typer.Argument(help="A table with id and label, or the graph with its new labels.")],
+    graph: Annotated[
+        str | None, typer.Option(help="The graph, where labels are a table: plain is fitted on it.")
+    ] = None,
+    json: Json = None,
+) -> None:
+    """When labels have come: how right were the forecast, the choice and the intervals? Adds it to the report."""
+    from impact_gnn.job.evaluate import evaluate as held
+    from impact_gnn.report import read_summary, words
+
+    found = held(directory, labels, graph=graph)
+    console.print("\n".join(words.came_true(read_summary(directory / "summary.json"), found)))
+    console.print(f"Report: {directory / 'report.html'}")
+    write_json(json, found)
+
+
+@command
+def watch(
+    directory: Annotated[Path, typer.Argument(help="The directory of a finished run.", show_default=False)],
+    graph: Graph,
+    engine: Kind = "auto",
+    memory: Memory = None,
+    scheduler: Scheduler = None,
+    scratch: Scratch = None,
+    json: Json = None,
+) -> None:
+    """Should the model be fitted again? Looks at new nodes, without labels; exits 1 if it should."""
+    from impact_gnn.job.evaluate import given
+    from impact_gnn.job.watch import watch as look
+    from impact_gnn.pipeline import Ensemble
+
+    grown = given(graph, Ensemble.load(directory / "model"))
+    outcome = look(directory, grown, engine=engine_option(grown, engine, memory, scheduler, scratch))
+    console.print(str(outcome))
+    write_json(json, encode(outcome) | {"refit": outcome.refit})
+    if outcome.refit:
+        raise typer.Exit(1)
 
 
 @command

@@ -47,6 +47,7 @@ class Separability(Finding):
     # Edges by own and neighbour's step, as shares [T, T].
     same_label: list[list[float]] = field(default_factory=list)
     different_label: list[list[float]] = field(default_factory=list)
+    alike: list[float | None] = field(default_factory=list)  # share of neighbours of the same label, by own step
     curves: list[Curve] = field(default_factory=list)  # the strongest pairs of labels
 
 
@@ -78,7 +79,8 @@ def separability(view: View, pairs: PairCounts | None, fits: Fits | None) -> Sep
     series = (
         fits.share("separable", best="sided"), fits.share("sized"), fits.share("sided"),
         listed(pairs.steps), listed(fits.distances), {name: listed(part) for name, part in zip(GROUPS, g, strict=True)},
-        listed(same / max(same.sum(), 1)), listed(different / max(different.sum(), 1)), _curves(view),
+        listed(same / max(same.sum(), 1)), listed(different / max(different.sum(), 1)),
+        listed(same.sum(1) / np.where((both := (same + different).sum(1)) > 0, both, np.nan)), _curves(view),
     )  # fmt: skip
     share, sided, sized = (fits.share(model).value for model in ("separable", "sided", "sized"))
     pattern = f"{share:.0%} of how connections vary with time follows from the distance in time"

@@ -121,11 +121,15 @@ class SlicedHop(_LazyHop):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MadeHop(_LazyHop):
-    """A hop whose rows are made when they are asked for: `make(index)` gives rows [n, width] of type `dtype`."""
+    """A hop whose rows are made when they are asked for: `make(index)` gives rows [n, width] of type `dtype`.
+
+    What is made of another hop says by `redo(values, index)` what it would show if that one held these values.
+    """
 
     shape: tuple[int, int]
     dtype: np.dtype
     make: Callable[[np.ndarray], np.ndarray]
+    redo: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
 
     def rows(self, index: np.ndarray) -> np.ndarray:
         return self.make(np.asarray(index))
@@ -138,12 +142,19 @@ def as_hop(values: Any) -> Any:
 
 def mapped_hop(hop: Any, change: Callable[[np.ndarray, np.ndarray], np.ndarray], dtype: Any = None) -> MadeHop:
     """A hop whose rows are `change(rows of hop, their positions)`."""
-    return MadeHop(hop.shape, np.dtype(dtype or hop.dtype), lambda index: change(hop.rows(index), index))
+    kind, redo = np.dtype(dtype or hop.dtype), lambda values, index: change(redone(hop, values, index), index)
+    return MadeHop(hop.shape, kind, lambda index: change(hop.rows(index), index), redo)
 
 
 def selected_hop(hop: Any, rows: np.ndarray) -> MadeHop:
     """The rows of a hop at positions `rows`, as a hop of their own."""
-    return MadeHop((len(rows), hop.shape[1]), hop.dtype, lambda index: hop.rows(rows[index]))
+    shape, redo = (len(rows), hop.shape[1]), lambda values, index: redone(hop, values, rows[index])
+    return MadeHop(shape, hop.dtype, lambda index: hop.rows(rows[index]), redo)
+
+
+def redone(hop: Any, values: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """What a hop would show at `index` if these had come out of the engine there; statistics stay as they are."""
+    return hop.redo(values, index) if isinstance(hop, MadeHop) and hop.redo else values
 
 
 def position_blocks(num_rows: int) -> Iterator[np.ndarray]:

@@ -7,22 +7,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv
-import pyarrow.parquet
 
-from impact_gnn import _files
 from impact_gnn.backtesting import FoldCheck
 from impact_gnn.backtesting.forecast import forecast
-from impact_gnn.checks import InputError
 from impact_gnn.engines import Engine
 from impact_gnn.graph import TemporalGraph
+from impact_gnn.job.unusual import Usual
 from impact_gnn.pipeline import Ensemble, Inputs
-from impact_gnn.report.summary import Predictions
+from impact_gnn.report.summary import Noted, Predictions
+from impact_gnn.report.tables import write_table
 
 PLACES = ("", "second_", "third_")
 """Prefix of the columns of the predicted label and of the runners-up."""
+
+BINS = 20  # of the probability
+NOTED = 5  # nodes of a kind to look at first
 
 
 def write_predictions(
@@ -43,10 +42,10 @@ def write_predictions(
     `.csv` (not in a `.raw.csv`) text that a spreadsheet would run as a formula stands behind an apostrophe.
     `checks` of a back-test give the accuracy to expect.
     """
-    if path.suffix not in (".csv", ".parquet"):
-        raise InputError(f"{path.name} should end in .csv, .raw.csv or .parquet.")
     probability = model.predict_proba(graph, cutoff=cutoff, inputs=inputs, engine=engine)
     rows = model.targets(graph, cutoff=cutoff)
+    at = model.fitted.cutoff if cutoff is None else graph.when(cutoff)
+    shown = next(iter(inputs.values())).view if inputs else model.fitted.schema.adapted(graph, at)
     names = model.fitted.schema.label_names
     coded = np.arange(probability.shape[1]) if names is None else np.array(names)
     label, row = model.calibration.labels(probability, model.prior), np.arange(len(rows))
@@ -62,28 +61,40 @@ def write_predictions(
     inside = model.calibration.sets(probability, label)
     texts = np.array([str(name) for name in coded.tolist()])
     columns["set"] = ["|".join(texts[best[chosen[best]]]) for best, chosen in zip(order, inside, strict=True)]
-    table = pa.table(columns)
-    if path.suffix == ".csv" and not path.name.endswith(".raw.csv"):
-        table = pa.table(
-            {name: _harmless(column) for name, column in zip(table.column_names, table.columns, strict=True)}
-        )
-    write = pyarrow.csv.write_csv if path.suffix == ".csv" else pyarrow.parquet.write_table
-    with _files.atomic_file(path) as temporary:
-        write(table, temporary)
+    write_table(columns, path)
     counts = np.bincount(label, minlength=probability.shape[1])
     shares = {str(name): int(count) for name, count in zip(coded.tolist(), counts, strict=True)}
-    histogram = np.histogram(confidence, bins=10, range=(0, 1))[0].tolist()
+    histogram = np.histogram(confidence, bins=BINS, range=(0, 1))[0].tolist()
     expected = forecast(checks, float(confidence.mean()), len(rows))
     sets = model.calibration.coverage, float(inside.sum(1).mean())
-    return Predictions(path.name, len(rows), shares, float(confidence.mean()), histogram, expected, *sets)
+    noted = _noted(shown, columns, rows, label)
+    return Predictions(path.name, len(rows), shares, float(confidence.mean()), histogram, expected, *sets, *noted)
 
 
-def _harmless(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    if not pa.types.is_string(column.type):
-        return column
-    begins, number = r"^[=+\-@\t\r]", r"^[+-]?[0-9.,]+$"
-    runs = pc.and_not(pc.match_substring_regex(column, begins), pc.match_substring_regex(column, number))
-    return pc.if_else(runs, pc.binary_join_element_wise("'", column, ""), column)
+def _noted(
+    graph: TemporalGraph, columns: dict[str, Any], rows: np.ndarray, label: np.ndarray
+) -> tuple[list[Noted], list[Noted]]:
+    """Nodes to look at first: the least certain, and among the surest quarter those least like their class."""
+    sure = columns["probability"]
+    unsure = np.argsort(sure, kind="stable")[:NOTED]
+    usual, away, unusual = Usual.of(graph), None, []
+    if usual is not None:
+        assert graph.x is not None
+        said = np.full(graph.num_nodes, -1)
+        said[rows] = label
+        away = usual.distance(graph.x, rows, said)
+        surest = np.flatnonzero(sure >= np.quantile(sure, 0.75))
+        unusual = surest[np.argsort(-away[surest], kind="stable")[:NOTED]].tolist()
+
+    def noted(row: int) -> Noted:
+        who = [str(columns[name][row]) for name in ("id", "time", "label")]
+        there = "second_label" in columns
+        second = str(columns["second_label"][row]) if there else None
+        probable = float(columns["second_probability"][row]) if there else None
+        far = None if away is None or not np.isfinite(away[row]) else float(f"{away[row]:.4g}")
+        return Noted(who[0], who[1], who[2], float(sure[row]), second, probable, far)
+
+    return [noted(int(row)) for row in unsure], [noted(row) for row in unusual]
 
 
 def _times(graph: TemporalGraph) -> np.ndarray:

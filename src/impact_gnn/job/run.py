@@ -154,7 +154,7 @@ class _Run:
         engine.clear()
         cost = Cost(clock.monotonic() - begun, _peak_memory())
         parts = graph, self.options, command, diagnosis, advice, tested, fits, predictions, cost, _versions()
-        summary = RunSummary(*parts)
+        summary = RunSummary(*parts, self.out)
         write_summary(summary, self.out / "summary.json")
         write_report(summary, self.out / "report.html")
         return summary

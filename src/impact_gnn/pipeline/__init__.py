@@ -1,11 +1,14 @@
 """A whole pipeline: method, inputs, model and training, fitted, saved and loaded as one; and several as one."""
 
+from impact_gnn.pipeline.attribution import Explainer, explain
 from impact_gnn.pipeline.calibration import Calibration
 from impact_gnn.pipeline.ensemble import Choice, Ensemble, Member
+from impact_gnn.pipeline.explanation import NodeExplanation
 from impact_gnn.pipeline.inputs import Inputs
 from impact_gnn.pipeline.method import Candidate, Method
 from impact_gnn.pipeline.pipeline import MODELS, Fitted, Pipeline
 
 __all__ = [
-    "MODELS", "Calibration", "Candidate", "Choice", "Ensemble", "Fitted", "Inputs", "Member", "Method", "Pipeline",
+    "MODELS", "Calibration", "Candidate", "Choice", "Ensemble", "Explainer", "Fitted", "Inputs", "Member", "Method",
+    "NodeExplanation", "Pipeline", "explain",
 ]  # fmt: skip

@@ -17,6 +17,7 @@ STRENGTHS = (0.0, 0.5, 1.0)  # of the correction for shifted class shares, from 
 TILTS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of labels towards rare classes, likewise
 EM_STEPS = 50
 BINS = 15
+FINE = 60  # bins for a curve; they join to BINS and to twenty
 COVERAGE = 0.9
 TINY = 1e-12
 
@@ -136,6 +137,17 @@ def reliability(
     return [
         Bin(float(one.mean()), float(confidence[one].mean()), float(right[one].mean())) for one in inside if one.any()
     ]
+
+
+def confusion(truth: np.ndarray, label: np.ndarray) -> list[tuple[int, int, int]]:
+    """True label, predicted label and how often they met, for pairs that did.
+
+    Example:
+        >>> confusion(np.array([0, 1, 1]), np.array([1, 1, 1]))
+        [(0, 1, 1), (1, 1, 2)]
+    """
+    pairs, count = np.unique(np.stack([truth, label]), axis=1, return_counts=True)
+    return [(int(a), int(b), int(n)) for a, b, n in zip(*pairs, count, strict=True)]
 
 
 def _temperature(folds: Sequence[Walked]) -> float:

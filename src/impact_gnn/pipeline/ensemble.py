@@ -81,6 +81,14 @@ class Ensemble:
     calibration: Calibration
     prior: np.ndarray
 
+    @classmethod
+    def of(cls, model: Pipeline | Ensemble) -> Ensemble:
+        """An ensemble itself; a fitted pipeline as one of a single member."""
+        if isinstance(model, Ensemble):
+            return model
+        scoring = model._fitted().scoring
+        return cls([model], [1.0], Calibration(tilt=scoring.rule.tilt), np.array(scoring.prior))
+
     @property
     def fitted(self) -> Fitted:
         """What the first pipeline knows of the graph: cutoff, last time, names of the labels."""
@@ -144,10 +152,7 @@ class Ensemble:
         root = Path(directory)
         _files.put_back(root)
         if not (root / ENSEMBLE).exists():
-            pipeline = Pipeline.load(root, model=model)
-            assert pipeline.fitted is not None
-            scoring = pipeline.fitted.scoring
-            return cls([pipeline], [1.0], Calibration(tilt=scoring.rule.tilt), np.array(scoring.prior))
+            return cls.of(Pipeline.load(root, model=model))
         content = _files.described(root / ENSEMBLE, FORMAT, VERSION)
         _files.check_folder(root)
         weights = decode(list[float], content.get("weights"), "weights")

@@ -124,13 +124,14 @@ class Inputs:
     # -- paths ---------------------------------------------------------------------------------------------
 
     @property
-    def _length(self) -> int:
+    def length(self) -> int:
+        """Most relations of a path."""
         return max(self.hops, 2) if self.graph.is_hetero else self.hops
 
     def paths(self, start: str | None = None) -> list[Metapath]:
         """Ways from a type with features (or from `start`) to the target type, sorted by the relation they end in."""
         place = {triple: k for k, triple in enumerate(self.graph.relations)}
-        return sorted(metapaths(self.graph, self._length, start=start), key=lambda path: place[path[-1]])
+        return sorted(metapaths(self.graph, self.length, start=start), key=lambda path: place[path[-1]])
 
     def _nodes(self, method: Method) -> np.ndarray:
         """The nodes whose hops are made: `rows`, or everybody where an alignment looks at everybody or few are left."""
@@ -160,15 +161,15 @@ class Inputs:
             return hops if part is None else [*(selected_hop(hop, part) for hop in hops[:-1]), hops[-1]]
 
         def along_metapaths(last: int | None, wanted: np.ndarray) -> list[Any]:
-            then, position = self._as_of(self.graph, last, wanted)
+            then, position = self.as_of(self.graph, last, wanted)
             hops = metapath_hops(
-                then, length=self._length, weighting=method.weighting, metapath_weighting=_ends_or_edges(method),
+                then, length=self.length, weighting=method.weighting, metapath_weighting=_ends_or_edges(method),
                 engine=self.engine, rows=None if len(position) == then.num_nodes else position, dtype=np.float32,
             )  # fmt: skip
             return [hops[path_name(path)] for path in paths]
 
         def squashed(last: int | None, wanted: np.ndarray) -> list[Any]:
-            then, position = self._as_of(self.graph, last, wanted)
+            then, position = self.as_of(self.graph, last, wanted)
             width = max(part.x.shape[1] for part in (then.nodes[path[0][0]] for path in paths) if part.x is not None)
             messages = squash(
                 then, iterations=self.hops, width=width if then.x is None else None, weighting=method.weighting,
@@ -176,7 +177,7 @@ class Inputs:
             )  # fmt: skip
             return [selected_hop(hop, position) for hops in messages.values() for hop in hops]
 
-        make = repeated if self._simple(method) else along_metapaths
+        make = repeated if self.is_simple(method) else along_metapaths
         if self.squashed and self.graph.is_hetero:
             make = squashed
         return self._over_time(method, cutoff, nodes, make)
@@ -187,7 +188,7 @@ class Inputs:
         With lags, what was known then is what lay as far back as the cutoff does today.
         """
         assert view.cutoff is not None
-        label, length, count = view.label, min(self._length, 2), view.num_labels
+        label, length, count = view.label, min(self.length, 2), view.num_labels
         back = len(view.times) - 1 - int(np.searchsorted(view.times, view.cutoff)) if method.lags else 0
 
         def known(last: int | None) -> np.ndarray:
@@ -198,31 +199,31 @@ class Inputs:
             return repeated_label_hops(operator, length, then.label, count, self.engine, rows=position)
 
         def along_metapaths(last: int | None, wanted: np.ndarray) -> list[Any]:
-            then, position = self._as_of(view.with_labels(known(last)), last, wanted)
+            then, position = self.as_of(view.with_labels(known(last)), last, wanted)
             hops = metapath_label_hops(
                 then, length=length, weighting=method.weighting, metapath_weighting=_ends_or_edges(method),
                 engine=self.engine,
             )  # fmt: skip
             return [selected_hop(hop, position) for hop in hops.values()]
 
-        make = repeated if self._simple(method) else along_metapaths
+        make = repeated if self.is_simple(method) else along_metapaths
         return self._over_time(method, view.cutoff, self.rows, make)
 
-    def _simple(self, method: Method) -> bool:
+    def is_simple(self, method: Method) -> bool:
         """Whether hops are one operation again and again, which engines do best."""
         return not self.graph.is_hetero and not method.ends
 
     def _operator(
         self, graph: TemporalGraph, method: Method, last: int | None, wanted: np.ndarray
     ) -> tuple[TemporalGraph, np.ndarray, Operator]:
-        """The operation of a homogeneous graph as it was in period `last`, after what `_as_of` gives."""
+        """The operation of a homogeneous graph as it was in period `last`, after what `as_of` gives."""
         table: str | np.ndarray = method.weighting
         if last is not None and self.view.edge_time is None:  # edges came with their nodes: a table can hide them
             table, last = snapshot_table(graph, method.weighting, last), None
-        then, position = self._as_of(graph, last, wanted)
+        then, position = self.as_of(graph, last, wanted)
         return then, position, self.engine.operator(then, own_relation(then), weighting=table)
 
-    def _as_of(self, graph: TemporalGraph, last: int | None, wanted: np.ndarray) -> tuple[TemporalGraph, np.ndarray]:
+    def as_of(self, graph: TemporalGraph, last: int | None, wanted: np.ndarray) -> tuple[TemporalGraph, np.ndarray]:
         """The graph as it was in period `last`, and where the nodes `wanted` are in it."""
         if last is None:
             return graph, wanted
@@ -254,6 +255,13 @@ class Inputs:
                 whole[place] = part.rows(np.arange(len(place)))
                 _native.release(whole)
         return [self.engine.kept(whole) for whole in out]
+
+    def seen_in(self, method: Method, cutoff: int, node: int) -> int | None:
+        """The period up to which the graph is shown to a node; None for all of it."""
+        if not method.snapshot:
+            return None
+        seen = self._seen_at(cutoff if method.lags else None)[node]
+        return next(high for low, high in _runs(self.graph.counts, MOST_SNAPSHOTS) if low <= seen <= high)
 
     def _seen_at(self, cutoff: int | None) -> np.ndarray:
         """The period at which a node is looked at: its own, or, given a cutoff, one that lies a target's lag later.

@@ -1,8 +1,9 @@
-"""From the parts of a summary to figures: drawing, caption and key of each."""
+"""From the parts of a summary to figures: drawing, caption, key and the numbers behind each."""
 
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,12 +11,13 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 from matplotlib.axes import Axes
-from matplotlib.patches import PathPatch
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch, PathPatch, Rectangle
 from matplotlib.path import Path as Outline
 from matplotlib.ticker import MaxNLocator
 
 from impact_gnn.backtesting import FoldCheck, Lag, Trial
-from impact_gnn.diagnostics import MessageShift
+from impact_gnn.diagnostics import Diagnosis, MessageShift
 from impact_gnn.diagnostics.connections import Decay, Separability
 from impact_gnn.diagnostics.feature_drift import FeatureDrift
 from impact_gnn.diagnostics.feature_map import FeatureMap
@@ -25,10 +27,12 @@ from impact_gnn.metrics import Metric
 from impact_gnn.pipeline.calibration import BINS
 from impact_gnn.report import svg
 from impact_gnn.report.numbers import named, number, percent, whole
+from impact_gnn.report.summary import Evaluation, RunSummary
 from impact_gnn.report.svg import FAINT, INK, PALETTE, Called, from_zero, in_percent, line, over_time, ramp
 
 # Nodes in the map (more would only hide each other), periods (the last ones) and ticks of the stacked plots.
 MOST_DOTS, MOST_PERIODS, MOST_TICKS = 900, 200, 8
+MOST_CELLS, MOST_LETTERS = 11, 16  # labels of the confusion matrix, and letters of their names
 DASHES = ((), (5, 2), (1.5, 1.5), (6, 1.5, 1.5, 1.5))  # lines that run close together differ in their dashes too
 
 
@@ -36,20 +40,33 @@ DASHES = ((), (5, 2), (1.5, 1.5), (6, 1.5, 1.5, 1.5))  # lines that run close to
 class Figure:
     """A drawing with its caption and key."""
 
+    name: str  # of its files
     caption: str
-    keys: Sequence[dict[str, str]] = ()
-    svg: Markup = field(default_factory=Markup)
+    keys: Sequence[dict[str, str]]
+    ax: Axes
+    data: dict[str, Any]  # what is drawn: columns of one length
+    svg: Markup = field(default_factory=Markup)  # for the page, which writes the key below it
+
+    def alone(self) -> Axes:
+        """The axes with title and key, for those who see nothing of the page."""
+        shown = [_handle(one) for one in self.keys]
+        canvas = self.ax.figure
+        if shown and not canvas.legends:
+            canvas.legend(handles=shown, loc="outside lower center", ncols=min(3, len(shown)), frameon=False)
+            canvas.set_size_inches(canvas.get_figwidth(), canvas.get_figheight() + 0.25 * -(-len(shown) // 3))  # type: ignore[union-attr]
+        return self.ax
 
 
 @contextlib.contextmanager
 def drawn(
-    title: str, caption: str, keys: Sequence[dict[str, str]] = (), *, width: float = 360, height: float = 220
-) -> Iterator[tuple[Figure, Axes]]:
+    name: str, title: str, caption: str, keys: Sequence[dict[str, str]] = (), *, data: dict[str, Any],
+    width: float = 360, height: float = 220,
+) -> Iterator[tuple[Figure, Axes]]:  # fmt: skip
     """A figure, and axes to draw on: what they show when the block ends is its drawing."""
-    figure = Figure(caption, keys)
     with svg.axes(width, height) as ax:
+        figure = Figure(re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-"), caption, keys, ax, data)
         yield figure, ax
-        figure.svg = svg.drawn(ax, title)
+        figure.svg = svg.drawn(figure.ax, title)
 
 
 @dataclass(frozen=True)
@@ -58,6 +75,11 @@ class Labels:
 
     names: list[str]
     order: list[int]
+
+    @classmethod
+    def of(cls, summary: RunSummary) -> Labels:
+        order = np.argsort(-np.array(summary.graph.label_counts), kind="stable").tolist()
+        return cls(list(summary.predicted.labels), order)
 
     def name(self, label: int) -> str:
         return named(self.names[label])
@@ -74,10 +96,19 @@ def array(values: Any) -> np.ndarray:
 
 def key(name: str, colour: str, mark: str = "line") -> dict[str, str]:
     """One entry below a figure; `mark` is "line", "dash", "area" or "dot"."""
-    return {"name": name, "colour": svg.VARIABLES.get(colour, colour), "mark": mark}
+    return {"name": name, "colour": svg.VARIABLES.get(colour, colour), "mark": mark, "plain": colour}
 
 
-def forest(rows: Sequence[Trial], metric: Metric) -> Figure | None:
+def _handle(key: dict[str, str]) -> Patch | Line2D:
+    """An entry of the key as matplotlib draws it."""
+    name, colour, mark = key["name"], key["plain"], key["mark"]
+    if mark == "area":
+        return Patch(color=colour, alpha=0.85, label=name)
+    lines: Any = {"linestyle": {"dash": "--", "dot": ""}.get(mark, "-"), "marker": "o" if mark == "dot" else ""}
+    return Line2D([], [], color=colour, label=name, **lines)
+
+
+def forest(rows: Sequence[Trial], metric: Metric, name: str = "comparison") -> Figure | None:
     """Differences to plain with intervals, of every candidate that has one, the first on top."""
     known = [(row, row.difference) for row in rows if row.difference is not None]
     if not known:
@@ -93,7 +124,11 @@ def forest(rows: Sequence[Trial], metric: Metric) -> Figure | None:
     caption += " What is in the choice is bold." if any(bold) else ""
     keys = key("better than plain", PALETTE[0]), key("cannot be told apart", FAINT), key("worse", PALETTE[1])
     width = 230 + 5.2 * max(len(str(row.candidate)) for row, _ in known)  # the names stand beside the picture
-    with drawn(title, caption, keys, width=max(360, width), height=50 + 19 * len(known)) as (figure, ax):
+    data = {"candidate": [str(row.candidate) for row, _ in known], "difference": value, "low": low, "high": high}
+    with drawn(name, title, caption, keys, data=data, width=max(360, width), height=50 + 19 * len(known)) as (
+        figure,
+        ax,
+    ):
         ax.axvline(0, color=INK, linewidth=1)
         for place, (row, _) in enumerate(known):
             colour = PALETTE[0] if low[place] > 0 else PALETTE[1] if high[place] < 0 else FAINT
@@ -118,7 +153,8 @@ def periods(graph: Summary, cutoff: int) -> Figure:
     """Nodes and known labels by period."""
     keys = key("nodes", FAINT, "area"), key("label known", PALETTE[0], "area")
     caption = "Nodes of every period. The dotted line is the cutoff: labels from there on were not read."
-    with drawn("Nodes and known labels by period", caption, keys) as (figure, ax):
+    data = {"period": graph.names, "nodes": graph.nodes_per_time, "labelled": graph.labelled_per_time}
+    with drawn("periods", "Nodes and known labels by period", caption, keys, data=data) as (figure, ax):
         _columns(ax, graph.names, [(array(graph.nodes_per_time), FAINT, 0.35)])
         _columns(ax, graph.names, [(array(graph.labelled_per_time), PALETTE[0], 0.85)])
         ax.axvline(float(np.searchsorted(graph.times, cutoff)), color=INK, linewidth=1.2, linestyle=":")
@@ -150,8 +186,10 @@ def label_mix(finding: LabelMix, labels: Labels, called: Called) -> list[Figure]
         shares.append((mix[:, rest].sum(1), FAINT, 0.85))
         keys.append(key(labels.name(rest[0]) if len(rest) == 1 else f"{len(rest)} other labels", FAINT, "area"))
     title, caption = "Share of every label by period", "Known labels of every period that has some."
-    with drawn(title, caption, keys) as (figure, ax):
-        _columns(ax, [called(time) for time in finding.times[-MOST_PERIODS:]], shares)
+    shown = [called(time) for time in finding.times[-MOST_PERIODS:]]
+    data = {"period": shown} | {name: mix[:, one] for one, name in enumerate(labels.names)}
+    with drawn("label-mix", title, caption, keys, data=data) as (figure, ax):
+        _columns(ax, shown, shares)
         in_percent(ax)
         ax.set(ylim=(0, 1), ylabel="share of known labels")
         ax.grid(visible=False)
@@ -160,7 +198,9 @@ def label_mix(finding: LabelMix, labels: Labels, called: Called) -> list[Figure]
         title = "Change of the label mix by period, beside what chance gives"
         caption = "Share of labels that differ between a period and all before it."
         change = key("measured", PALETTE[0]), key("what chance alone gives", FAINT, "area")
-        with drawn(title, caption, change) as (figure, ax):
+        later = [called(time) for time in finding.times[1:]]
+        data = {"period": later, "changed": array(finding.to_past), "chance": array(finding.noise)}
+        with drawn("label-mix-change", title, caption, change, data=data) as (figure, ax):
             ax.fill_between(finding.times[1:], finding.noise, color=FAINT, alpha=0.25, linewidth=0)
             ax.plot(finding.times[1:], finding.to_past, color=PALETTE[0], **line(len(finding.to_past)))
             over_time(ax, "labels that changed", called=called)
@@ -177,7 +217,10 @@ def feature_drift(finding: FeatureDrift, cutoff: int, called: Called) -> list[Fi
     later = all_times >= finding.times[0]
     keys = key("classes, from their own past", PALETTE[0]), key("all nodes, from the labelled", PALETTE[1], "dash")
     caption = "Drift in multiples of the distance between classes; the dotted line is the cutoff."
-    with drawn("Drift of the features by period", caption, keys) as (figure, ax):
+    own = dict(zip(finding.times, finding.drift, strict=True))
+    data = {"period": [called(t) for t in finding.all_times], "all_nodes": finding.all_drift}
+    data["classes"] = [own.get(time) for time in finding.all_times]
+    with drawn("feature-drift", "Drift of the features by period", caption, keys, data=data) as (figure, ax):
         ax.plot(all_times[later], array(finding.all_drift)[later], color=PALETTE[1], dashes=DASHES[1], linewidth=1.4)
         ax.plot(finding.times, array(finding.drift), color=PALETTE[0], **line(len(finding.times)))
         ax.axvline(cutoff, color=FAINT, linewidth=1, linestyle=":")
@@ -194,12 +237,14 @@ def separability(finding: Separability) -> list[Figure]:
     offsets, (same, different) = by_offset(array(finding.steps), *tables)
     sides = key("same label", PALETTE[0]), key("different labels", PALETTE[1], "dash")
     averaged = "Edges by the neighbour's distance in time, averaged over pairs of periods."
-    with drawn("Connections to the past and to the future", averaged, sides) as (figure, ax):
+    data = {"distance": offsets, "same_label": same, "different_labels": different}
+    title = "Connections to the past and to the future"
+    with drawn("connections", title, averaged, sides, data=data) as (figure, ax):
         ax.axvline(0, color=FAINT, linewidth=1, linestyle=":")
         ax.plot(offsets, same, color=PALETTE[0], **line(len(offsets)))
         ax.plot(offsets, different, color=PALETTE[1], dashes=DASHES[1])
         over_time(ax, "relative to the strongest", "past  ←  neighbour's time − own  →  future")
-    return [_by_distance(finding.distances, finding.g, PALETTE, "g, fitted", caption), figure]
+    return [_by_distance("connections-fitted", finding.distances, finding.g, PALETTE, "g, fitted", caption), figure]
 
 
 def decay(finding: Decay, connections: Separability) -> list[Figure]:
@@ -209,15 +254,18 @@ def decay(finding: Decay, connections: Separability) -> list[Figure]:
     curves = {"one decay for all": finding.h, **connections.g}
     scaled = {name: list(array(values) / sum(values)) for name, values in curves.items() if sum(values) > 0}
     caption = "How connections fade with the distance in time, each curve scaled to sum 1."
-    return [_by_distance(finding.distances, scaled, (INK, *PALETTE), "share", caption)]
+    return [_by_distance("decay", finding.distances, scaled, (INK, *PALETTE), "share", caption)]
 
 
 def _by_distance(
-    distances: list[int], curves: dict[str, list[float]], colours: Sequence[str], what: str, caption: str
+    name: str, distances: list[int], curves: dict[str, list[float]], colours: Sequence[str], what: str, caption: str
 ) -> Figure:
     """Curves over the distance in time; the first is drawn solid."""
     keys = [key(name, colours[place], "dash" if place else "line") for place, name in enumerate(curves)]
-    with drawn("Connections by distance in time", caption, keys) as (figure, ax):
+    with drawn(name, "Connections by distance in time", caption, keys, data={"distance": distances} | curves) as (
+        figure,
+        ax,
+    ):
         for place, values in enumerate(curves.values()):
             marks = {} if place else line(len(distances))
             ax.plot(distances, values, color=colours[place], dashes=DASHES[place % len(DASHES)], **marks)
@@ -235,13 +283,15 @@ def by_offset(steps: np.ndarray, *tables: np.ndarray) -> tuple[np.ndarray, list[
 def pair_curves(finding: Separability, labels: Labels, called: Called) -> list[Figure]:
     """The paper's figure for the strongest pairs of labels: a curve per own time, early blue, late orange."""
     out = []
-    for curve in finding.curves:
+    for place, curve in enumerate(finding.curves):
         step = array(curve.neighbour_times)[None, :] - array(curve.own_times)[:, None]
         share = array(curve.share)
         pair = f"{labels.name(curve.label)} ← {labels.name(curve.neighbour)}"
         span = key(called(curve.own_times[0]), ramp(0)), key(called(curve.own_times[-1]), ramp(1))
         title, caption = "Where the neighbours of a label are in time", f"{pair} ({whole(curve.edges)} edges)"
-        with drawn(title, caption, span, width=172, height=150) as (figure, ax):
+        data = {"neighbour": [called(time) for time in curve.neighbour_times]}
+        data |= {f"own {called(time)}": share[row] for row, time in enumerate(curve.own_times)}
+        with drawn(f"pair-{place}", title, caption, span, data=data, width=172, height=150) as (figure, ax):
             for row in range(len(step)):
                 ax.plot(step[row], share[row], color=ramp(row / max(len(step) - 1, 1)), linewidth=1.3)
             met = step[share > 0]
@@ -267,7 +317,9 @@ def shift(measured: MessageShift, called: Called) -> list[Figure]:
             change = one.overall / plain.overall - 1
             caption += f" ({'−' if change < 0 else '+'}{percent(abs(change), 0)})"
         title = "Shift of messages by period, before and after a correction"
-        with drawn(title, caption, width=172, height=140) as (figure, ax):
+        data = {"period": [called(time) for time in times], "plain": plain.sliced, name: one.sliced}
+        data["noise"] = measured.noise
+        with drawn(f"shift-{name}", title, caption, data=data, width=172, height=140) as (figure, ax):
             ax.fill_between(times, measured.noise, color=FAINT, alpha=0.25, linewidth=0)
             ax.plot(times, plain.sliced, color=INK, linewidth=1.2, dashes=DASHES[1], marker=mark, markersize=4)
             ax.plot(times, one.sliced, color=PALETTE[0], linewidth=1.8, marker=mark, markersize=4)
@@ -296,7 +348,9 @@ def feature_map(picture: FeatureMap, labels: Labels) -> Figure:
     if picture.embedding == "tsne":
         axes, how = ["t-SNE 1", "t-SNE 2"], "t-SNE keeps neighbourhoods, not distances."
     caption = f"{how} Dots are nodes; lines follow the mean of a class from its first period (ring) to its last (disc)."
-    with drawn("Map of the features", caption, keys, height=300) as (figure, ax):
+    data: dict[str, Any] = {"x": places[:, 0], "y": places[:, 1]}
+    data["label"] = [labels.names[one] if one >= 0 else None for one in label]
+    with drawn("feature-map", "Map of the features", caption, keys, data=data, height=300) as (figure, ax):
         for shown, shade in [(rest, FAINT), *((label == one, shade) for one, shade in colour.items())]:
             # Dots as one path of lines without length and with round ends: a tenth of the bytes of markers.
             codes = np.tile([Outline.MOVETO, Outline.LINETO], int(shown.sum()))
@@ -313,7 +367,7 @@ def feature_map(picture: FeatureMap, labels: Labels) -> Figure:
     return figure
 
 
-def reliability(checks: Sequence[FoldCheck]) -> Figure | None:
+def reliability(checks: Sequence[FoldCheck | Evaluation], name: str = "reliability") -> Figure | None:
     """How many predictions were right, by the probability they had: bins of all past windows together."""
     found = [(one.count * each.share, each.confidence, each.accuracy) for one in checks for each in one.bins]
     if not found:
@@ -325,7 +379,9 @@ def reliability(checks: Sequence[FoldCheck]) -> Figure | None:
     caption = "Calibrated predictions of all past windows by their probability; a larger disc stands for more of them. "
     caption += "Below the dashed line the model was surer than it should have been."
     keys = key("predictions", PALETTE[0], "dot"), key("probability and truth agree", FAINT, "dash")
-    with drawn("How many predictions were right, by their probability", caption, keys) as (figure, ax):
+    data = {"probability": said, "right": right, "share": total[kept] / total.sum()}
+    title = "How many predictions were right, by their probability"
+    with drawn(name, title, caption, keys, data=data) as (figure, ax):
         ax.plot([0, 1], [0, 1], color=FAINT, dashes=DASHES[1], linewidth=1.2)
         ax.plot(said, right, color=PALETTE[0], linewidth=1)
         for across, up, share in zip(said, right, total[kept] / total.sum(), strict=True):
@@ -334,14 +390,116 @@ def reliability(checks: Sequence[FoldCheck]) -> Figure | None:
     return figure
 
 
-def aging(lags: Sequence[Lag], told: str) -> Figure | None:
+def confusion(checks: Sequence[FoldCheck | Evaluation], labels: Labels, name: str = "confusion") -> Figure | None:
+    """What every label was taken for in the past windows, as shares of its nodes; rare labels are put together."""
+    met = array([pair for one in checks for pair in one.confusion])
+    if not len(met):
+        return None
+    shown = labels.order[:MOST_CELLS] if len(labels.order) > MOST_CELLS + 1 else labels.order
+    place = np.full(len(labels.names), len(shown))
+    place[shown] = np.arange(len(shown))
+    size = len(shown) + bool((place == len(shown)).any())
+    counts = np.zeros((size, size))
+    np.add.at(counts, (place[met[:, 0].astype(int)], place[met[:, 1].astype(int)]), met[:, 2])
+    names = [labels.name(one) for one in shown] + ["others"] * (size - len(shown))
+    share = counts / np.maximum(counts.sum(1, keepdims=True), 1)
+    caption = "Rows: true labels; columns: what was predicted, as a share of the row. The diagonal is what was right."
+    data = {"true_label": names} | {f"as {name}": counts[:, k].astype(int) for k, name in enumerate(names)}
+    side = 70 + 26 * size
+    with drawn(name, "What labels were taken for", caption, data=data, width=side + 110, height=side) as (
+        figure,
+        ax,
+    ):
+        for row, column in np.argwhere(share > 0):
+            strength, right = float(share[row, column]), row == column
+            box = Rectangle(
+                (column - 0.5, row - 0.5), 1, 1, color=PALETTE[0 if right else 1], alpha=strength, linewidth=0
+            )
+            ax.add_patch(box)
+            if strength >= 0.005:
+                ax.text(column, row, f"{100 * strength:.0f}", ha="center", va="center", fontsize=9.5, color=INK)
+        ticks = [name if len(name) <= MOST_LETTERS else f"{name[: MOST_LETTERS - 1]}…" for name in names]
+        ax.set(xlim=(-0.5, size - 0.5), ylim=(size - 0.5, -0.5), xlabel="predicted, % of the row", ylabel="true")
+        ax.set_yticks(range(size), ticks)
+        ax.set_xticks(range(size), ticks, rotation=90)
+        ax.grid(visible=False)
+    return figure
+
+
+def by_period(checks: Sequence[FoldCheck | Evaluation], called: Called, name: str = "by-period") -> Figure | None:
+    """How many were right in every period that past windows reach, by the choice and by plain."""
+    found: dict[int, list[tuple[Any, ...]]] = {}
+    for one in (each for check in checks for each in check.periods):
+        found.setdefault(one.time, []).append((one.count, one.accuracy, one.plain))
+    if len(found) < 2:
+        return None
+    times = sorted(found)
+    each = [np.average(array(found[t]), 0, weights=[n for n, *_ in found[t]]) for t in times]
+    count, right, plain = np.array(each).T
+    chance = 1.96 * np.sqrt(right * (1 - right) / count)
+    caption = (
+        "Labelled nodes of past windows, predicted before their labels were known; newer periods are to the right."
+    )
+    both = [] if np.isnan(plain).all() else [key("plain", INK, "dash")]
+    keys = [key("choice", PALETTE[0]), *both, key("what chance allows", FAINT, "area")]
+    data = {"period": [called(time) for time in times], "right": right, "plain": plain, "nodes": count.astype(int)}
+    with drawn(name, "Share that was right by period", caption, keys, data=data) as (figure, ax):
+        ax.fill_between(times, right - chance, np.minimum(right + chance, 1), color=FAINT, alpha=0.25, linewidth=0)
+        ax.plot(times, plain, color=INK, dashes=DASHES[1], linewidth=1.2)
+        ax.plot(times, right, color=PALETTE[0], **line(len(times)))
+        over_time(ax, "share that was right", called=called, top=1)
+        in_percent(ax)
+    return figure
+
+
+def change(diagnosis: Diagnosis, called: Called) -> Figure | None:
+    """What changed over time in one picture: the label mix, the features, whom nodes connect to."""
+    mix, drift, met = diagnosis.label_mix, diagnosis.feature_drift, diagnosis.separability
+    rows: list[tuple[str, list[int], Any, bool]] = [
+        ("labels\nthat changed", mix.times[1:], mix.to_past, True),
+        ("features: drift\n/ class distance", drift.all_times, drift.all_drift, False),
+        ("neighbours of\nsame label", met.steps, met.alike, True),
+    ]
+    rows = [row for row in rows if min(len(row[1]), len(row[2])) > 1]
+    if not rows:
+        return None
+    title = "What changed over time: label mix, features, connections"
+    caption = "From above: share of labels that differ from all earlier periods; distance of a period's features from "
+    caption += "the labelled ones; share of neighbours with the same label. The dotted line is the cutoff."
+    ends = min(row[1][0] for row in rows), max(max(row[1][-1] for row in rows), diagnosis.cutoff)
+    every = [
+        (what.replace("\n", " "), t, v) for what, times, values, _ in rows for t, v in zip(times, values, strict=True)
+    ]
+    data = {
+        "what": [one[0] for one in every],
+        "period": [called(one[1]) for one in every],
+        "value": [one[2] for one in every],
+    }
+    with drawn("change", title, caption, data=data, height=40 + 85 * len(rows)) as (figure, ax):
+        canvas = ax.figure
+        ax.remove()
+        panels = np.atleast_1d(canvas.subplots(len(rows), 1))
+        figure.ax = panels[0]
+        for panel, (what, times, values, shares), colour in zip(panels, rows, PALETTE, strict=False):
+            panel.plot(times, array(values), color=colour, **line(len(times)))
+            panel.axvline(diagnosis.cutoff, color=FAINT, linewidth=1, linestyle=":")
+            panel.set_xlim(ends[0] - 0.5, ends[1] + 0.5)
+            over_time(panel, what, "period" if panel is panels[-1] else "", up=3, called=called)
+            panel.tick_params(labelbottom=panel is panels[-1])
+            if shares:
+                in_percent(panel)
+    return figure
+
+
+def aging(lags: Sequence[Lag], told: str = "") -> Figure | None:
     """Accuracy by the number of periods since the last known label."""
     if len(lags) < 2:
         return None
     lag, right, count = array([(one.lag, one.accuracy, one.count) for one in lags]).T
     chance = 1.96 * np.sqrt(right * (1 - right) / count)
     keys = key("measured", PALETTE[0]), key("what chance allows", FAINT, "area")
-    with drawn("Accuracy by periods since the last known label", told, keys) as (figure, ax):
+    data = {"periods_after": lag.astype(int), "right": right, "nodes": count.astype(int)}
+    with drawn("aging", "Accuracy by periods since the last known label", told, keys, data=data) as (figure, ax):
         ax.fill_between(lag, right - chance, np.minimum(right + chance, 1), color=FAINT, alpha=0.25, linewidth=0)
         ax.plot(lag, right, color=PALETTE[0], **line(len(lag)))
         over_time(ax, "share that was right", "periods after the last known label")
@@ -352,8 +510,9 @@ def aging(lags: Sequence[Lag], told: str) -> Figure | None:
 def histogram(counts: Sequence[int]) -> Figure:
     """Predictions by probability, in equal bins from 0 to 1."""
     caption = "Predictions by the probability of the predicted label."
-    with drawn("How sure the predictions are", caption) as (figure, ax):
-        width = 1 / len(counts)
+    width = 1 / len(counts)
+    data = {"from": np.arange(len(counts)) * width, "nodes": counts}
+    with drawn("confidence", "How sure the predictions are", caption, data=data) as (figure, ax):
         ax.bar((np.arange(len(counts)) + 0.5) * width, counts, width * 0.92, color=PALETTE[0])
         from_zero(ax)
         ax.set(xlim=(0, 1), xlabel="probability of the predicted label", ylabel="nodes")

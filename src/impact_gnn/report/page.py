@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from impact_gnn import _files
+from impact_gnn._codec import decode
 from impact_gnn.backtesting import Status
 from impact_gnn.backtesting.ensemble import fold_weights
 from impact_gnn.backtesting.outcome import leading
 from impact_gnn.diagnostics import Diagnosis
 from impact_gnn.diagnostics.models import Share
-from impact_gnn.report import figures, numbers, words
+from impact_gnn.report import figures, numbers, svg, words
 from impact_gnn.report.numbers import number, percent
-from impact_gnn.report.summary import RunSummary
+from impact_gnn.report.summary import Evaluation, RunSummary
+from impact_gnn.report.tables import write_table
 from impact_gnn.report.worries import worries
 
+EVALUATION = "evaluation.json"
 MOST_ROWS = 10  # candidates that are shown at once, with the chosen and plain
 MOST_LABELS = 12  # whose counts are shown at once; the others are one click away
 ASSUMPTIONS = (
@@ -31,24 +38,56 @@ FILTERS = ("number", "whole", "percent", "points", "measured", "duration", "name
 
 
 def write_report(summary: RunSummary, path: Path) -> None:
-    """Writes the report of a run: one HTML file that loads nothing from elsewhere."""
+    """Writes the report of a run: one HTML file that loads nothing from elsewhere.
+
+    Beside it, in `figures/`, goes every figure as SVG and its numbers as CSV. Where labels have been held against the
+    predictions (`evaluate`), that is on the page too.
+    """
+    kept = path.parent / EVALUATION
+    evaluation = decode(Evaluation, _files.read_json(kept, sealed=True), kept.name) if kept.exists() else None
+    shown = content(summary, evaluation)
+    with _files.atomic_directory(path.parent / "figures", may_replace=lambda _: True) as folder:
+        for figure in _figures(shown.values()):
+            figure.alone()
+            (folder / f"{figure.name}.svg").write_text(svg.file(figure.ax), encoding="utf-8")
+            write_table(figure.data, folder / f"{figure.name}.csv")
     with _files.atomic_file(path) as temporary:
-        temporary.write_text(render(summary), encoding="utf-8")
+        temporary.write_text(_page(shown, files=True), encoding="utf-8")
 
 
-def render(summary: RunSummary) -> str:
-    """The report as text; the same summary gives the same bytes."""
+def render(summary: RunSummary, evaluation: Evaluation | None = None, *, files: bool = False) -> str:
+    """The report as text; the same summary gives the same bytes. `files` are linked where they lie beside it."""
+    return _page(content(summary, evaluation), files)
+
+
+def _page(shown: dict[str, Any], files: bool) -> str:
     options: Any = {"undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
     environment = Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=True, **options)
     environment.filters |= {name: getattr(numbers, name) for name in FILTERS} | {"memory": _files.readable_size}
+    script = environment.get_template("script.js.j2").render()
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()  # the browser runs nothing else
+    shown = shown | {"files": files, "script": Markup(script), "script_digest": digest}  # noqa: S704 # nosec B704
+    return environment.get_template("template.html.j2").render(shown)
+
+
+def _figures(parts: Any) -> Iterator[figures.Figure]:
+    """All figures in what a page shows, however deep."""
+    for part in parts:
+        if isinstance(part, figures.Figure):
+            yield part
+        elif isinstance(part, list | tuple):
+            yield from _figures(part)
+
+
+def content(summary: RunSummary, evaluation: Evaluation | None = None) -> dict[str, Any]:
+    """What the page shows: figures, rows of tables, sentences."""
     tested, diagnosis = summary.backtest, summary.diagnosis
-    order = np.argsort(-np.array(summary.graph.label_counts), kind="stable").tolist()
-    labels = figures.Labels(list(summary.predictions.labels), order)
+    labels = figures.Labels.of(summary)
     # With nothing but plain tried in full, everything that was not dropped is shown at once.
     first = tested.full if len(tested.full) > 1 else [r for r in tested.rows if r.status in (Status.FULL, Status.PART)]
     first = leading(first, MOST_ROWS)
     rest = [row for row in tested.rows if row not in first]
-    counts = sorted(summary.predictions.labels.items(), key=lambda pair: -pair[1])
+    counts = sorted(summary.predicted.labels.items(), key=lambda pair: -pair[1])
     called = summary.graph.name
     drawn = [
         figures.label_mix(diagnosis.label_mix, labels, called),
@@ -57,26 +96,40 @@ def render(summary: RunSummary) -> str:
         figures.decay(diagnosis.decay, diagnosis.separability),
     ]
     shift, picture = diagnosis.shift, diagnosis.feature_map
-    content = {
+    by_label, unknown = words.classes(summary), [*labels.names, "unknown to the model"]
+    known_now = figures.Labels(unknown, [*labels.order, len(labels.order)])
+    return {
         "summary": summary,
+        "evaluation": evaluation,
+        "evaluated": []
+        if evaluation is None
+        else [
+            figures.by_period([evaluation], called, "true-by-period"),
+            figures.reliability([evaluation], "true-reliability"),
+            figures.confusion([evaluation], known_now, "true-confusion"),
+        ],
         "words": words,
         "first": first,
         "rest": rest,
         "forest": figures.forest(first, summary.metric),
-        "forest_rest": figures.forest(rest, summary.metric),
+        "forest_rest": figures.forest(rest, summary.metric, "comparison-rest"),
         "newest": tested.folds[::-1],
         "shares": numbers.listed([percent(x, 0) for x in fold_weights(len(tested.folds))[::-1]], MOST_ROWS),
-        "trusted": [figures.reliability(tested.checks), figures.aging(tested.aging, _aged(summary))],
+        "trusted": [figures.by_period(tested.checks, called), figures.reliability(tested.checks)],
+        "confusion": figures.confusion(tested.checks, labels),
+        "aging": figures.aging(tested.aging, _aged(summary)),
+        "class_rows": (by_label[:MOST_LABELS], by_label[MOST_LABELS:]),
+        "abstain": words.abstain(summary),
+        "change": figures.change(diagnosis, called),
         "periods": figures.periods(summary.graph, summary.cutoff),
         "findings": list(zip(diagnosis.findings, ASSUMPTIONS, _extras(diagnosis), drawn, strict=True)),
         "pairs": figures.pair_curves(diagnosis.separability, labels, called),
         "shift_panels": [] if shift is None else figures.shift(shift, called),
         "feature_map": None if picture is None else figures.feature_map(picture, labels),
         "label_rows": (counts[:MOST_LABELS], counts[MOST_LABELS:]),
-        "histogram": figures.histogram(summary.predictions.histogram),
+        "histogram": figures.histogram(summary.predicted.histogram),
         "worries": worries(summary),
     }
-    return environment.get_template("template.html.j2").render(content)
 
 
 def _aged(summary: RunSummary) -> str:

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import html
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from impact_gnn import _files
 from impact_gnn._codec import decode, encode
-from impact_gnn.backtesting import Advice, Backtest
+from impact_gnn.backtesting import Advice, Backtest, PeriodScore
 from impact_gnn.checks import InputError
 from impact_gnn.diagnostics import Diagnosis
 from impact_gnn.graph import Summary
 from impact_gnn.metrics import METRICS, Metric
 from impact_gnn.pipeline import Candidate, Choice
+from impact_gnn.pipeline.calibration import Bin
+from impact_gnn.report.tables import frame, read_frame
 from impact_gnn.statistics import Estimate
 
-SCHEMA = 4  # number of the form of `summary.json`; another form gets another number
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+SCHEMA = 5  # number of the form of `summary.json`; another form gets another number
 
 
 @dataclass(frozen=True)
@@ -51,6 +58,19 @@ class Fit:
 
 
 @dataclass(frozen=True)
+class Noted:
+    """A node that a person should look at."""
+
+    id: str
+    time: str
+    label: str
+    probability: float
+    second_label: str | None
+    second_probability: float | None
+    distance: float | None  # of its features from labelled nodes of its label, 1 for a usual one
+
+
+@dataclass(frozen=True)
 class Predictions:
     """What was predicted."""
 
@@ -58,10 +78,30 @@ class Predictions:
     count: int  # nodes that were classified
     labels: dict[str, int]  # how many got every label, in the user's coding
     mean_probability: float  # of the predicted label
-    histogram: list[int]  # predictions by probability, in ten bins from 0 to 1
+    histogram: list[int]  # predictions by probability, in equal bins from 0 to 1
     accuracy: Estimate | None  # how many will be right, before anybody knows; with a 90 % interval
     coverage: float  # share of prediction sets that are to hold the truth
     set_size: float  # labels in a set on average
+    unsure: list[Noted]  # the least certain
+    unusual: list[Noted]  # of the surest those least like labelled nodes of their label
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What came true of a run's predictions."""
+
+    count: int  # nodes whose label is known now
+    unknown: int  # of these in classes that the model did not know; they count as wrong
+    accuracy: Estimate  # share that was right
+    confidence: float  # mean probability of the predicted label
+    error: float  # expected calibration error
+    coverage: float  # share of the sets that hold the truth
+    bins: list[Bin]
+    confusion: list[tuple[int, int, int]]  # as in `FoldCheck`; what the model did not know has the next number
+    periods: list[PeriodScore]
+    gain: Estimate | None  # of the choice over plain, in the run's metric; None where no graph was given
+    score: float | None  # in that metric, as people read it
+    plain_score: float | None
 
 
 @dataclass(frozen=True)
@@ -83,9 +123,10 @@ class RunSummary:
     advice: Advice
     backtest: Backtest
     fits: list[Fit]
-    predictions: Predictions
+    predicted: Predictions
     cost: Cost
     versions: dict[str, str]
+    out: Path | None = field(default=None, compare=False)  # where it lies; not written, as folders move
 
     @property
     def choice(self) -> Choice:
@@ -104,6 +145,75 @@ class RunSummary:
         """The cutoff as a person calls it."""
         return self.graph.since or str(self.cutoff)
 
+    @property
+    def report(self) -> Path:
+        """The page for people."""
+        return self._there("report.html")
+
+    @property
+    def predictions(self) -> Any:
+        """The table of predictions as a data frame."""
+        return read_frame(self._there(self.predicted.file))
+
+    def leaderboard(self) -> Any:
+        """Every candidate as a data frame, the best first: scores, difference to plain, weight, how it ended."""
+        rows = self.backtest.rows
+        columns: dict[str, Any] = {"candidate": [str(row.candidate) for row in rows]}
+        columns |= {fold: [row.scores.get(fold) for row in rows] for fold in self.backtest.folds[::-1]}
+        columns |= {name: [getattr(row, name) for row in rows] for name in ("accuracy", "loss")}
+        for part, name in (("value", "minus_plain"), ("low", "low"), ("high", "high")):
+            columns[name] = [None if row.difference is None else getattr(row.difference, part) for row in rows]
+        columns |= {"weight": [row.weight for row in rows], "status": [row.ending for row in rows]}
+        return frame(columns)
+
+    def plot_comparison(self) -> Axes:
+        """Every candidate's difference to plain, with its interval."""
+        return self._plotted(lambda draw: draw.forest(self.backtest.rows, self.metric))
+
+    def plot_periods(self) -> Axes:
+        """How many were right in every period of the past windows."""
+        return self._plotted(lambda draw: draw.by_period(self.backtest.checks, self.graph.name))
+
+    def plot_confusion(self) -> Axes:
+        """What labels were taken for in the past windows."""
+        return self._plotted(lambda draw: draw.confusion(self.backtest.checks, draw.Labels.of(self)))
+
+    def plot_reliability(self) -> Axes:
+        """How many predictions were right, by their probability."""
+        return self._plotted(lambda draw: draw.reliability(self.backtest.checks))
+
+    def plot_confidence(self) -> Axes:
+        """How sure the predictions are."""
+        return self._plotted(lambda draw: draw.histogram(self.predicted.histogram))
+
+    def plot_aging(self) -> Axes:
+        """How right a model is so many periods after its last label."""
+        return self._plotted(lambda draw: draw.aging(self.backtest.aging))
+
+    def plot_change(self) -> Axes:
+        """What changed over time."""
+        return self._plotted(lambda draw: draw.change(self.diagnosis, self.graph.name))
+
+    def _plotted(self, draw: Callable[[Any], Any]) -> Axes:
+        """A figure of the report on pyplot's axes, which notebooks show."""
+        from matplotlib import pyplot
+
+        from impact_gnn.report import figures, svg  # figures are made of summaries
+
+        asked = svg.CANVAS.set(pyplot.figure)
+        try:
+            figure = draw(figures)
+        finally:
+            svg.CANVAS.reset(asked)
+        if figure is None:
+            raise InputError("there is nothing to draw: the back-test had too little to measure it.")
+        return figure.alone()
+
+    def _there(self, name: str) -> Path:
+        if self.out is None:
+            raise InputError("this summary does not know its folder; get it by run(...) or read_summary(...).")
+        return self.out / name
+
     def _repr_html_(self) -> str:
         """The report, for notebooks; in a frame, so that its style and theirs do not meet."""
         from impact_gnn.report.page import render  # the page is made of summaries
@@ -113,7 +223,9 @@ class RunSummary:
 
 def write_summary(summary: RunSummary, path: Path) -> None:
     """Writes a summary as JSON; `read_summary` gives an equal one."""
-    _files.write_json(path, {"schema": SCHEMA} | encode(summary))
+    content = encode(replace(summary, out=None))
+    del content["out"]
+    _files.write_json(path, {"schema": SCHEMA} | content)
 
 
 def read_summary(path: Path) -> RunSummary:
@@ -122,4 +234,4 @@ def read_summary(path: Path) -> RunSummary:
     schema = content.pop("schema", None) if isinstance(content, dict) else None
     if schema != SCHEMA:
         raise InputError(f"{path} has schema {schema!r}, this release reads {SCHEMA}; use the release that wrote it.")
-    return decode(RunSummary, content, path.name)
+    return replace(decode(RunSummary, content | {"out": None}, path.name), out=path.parent)

@@ -1,6 +1,7 @@
 """Matplotlib figures as inline SVG whose colours come from the page, so that they follow light and dark mode.
 
-Figures are drawn in colours that stand for style-sheet variables; text stays text and takes the page's font.
+Figures are drawn in the colours of the light page; inside the page they become style-sheet variables, and text takes
+the page's font. As a file, or on a notebook's axes, they stay as they are.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import html
 import io
 import re
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from typing import Any, TypeAlias
 
 import matplotlib as mpl
@@ -21,9 +23,9 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from impact_gnn._files import digest
 
-INK, FAINT, LINE = "#010101", "#020202", "#030303"
-# Colours that tell things apart, also for people who are colour-blind; the page defines them.
-PALETTE = tuple(f"#04040{number}" for number in range(6))
+INK, FAINT, LINE = "#1b1e23", "#8a929e", "#dfe3e8"
+# Colours that tell things apart, also for people who are colour-blind.
+PALETTE = ("#0072b2", "#d55e00", "#00916a", "#c2649b", "#c98a00", "#45a5de")
 VARIABLES = {INK: "currentColor", FAINT: "var(--faint)", LINE: "var(--line)"}
 VARIABLES |= {colour: f"var(--c{number})" for number, colour in enumerate(PALETTE)}
 
@@ -42,20 +44,29 @@ RAMP = LinearSegmentedColormap.from_list("early to late", ["#3b78d8", "#a65fb5",
 Called: TypeAlias = Callable[[int], str]
 """What a person calls a time."""
 
+CANVAS: ContextVar[Callable[..., Figure]] = ContextVar("CANVAS", default=Figure)
+"""What makes figures: pyplot's `figure` for those that a notebook is to show."""
+
 
 @contextlib.contextmanager
 def axes(width: float, height: float) -> Iterator[Axes]:
     """Axes in the style of the page; a letter is about 10 units high, and the page scales them."""
     with mpl.rc_context(STYLE):
-        yield Figure(figsize=(width / 72, height / 72), layout="constrained").add_subplot()
+        yield CANVAS.get()(figsize=(width / 72, height / 72), layout="constrained").add_subplot()
+
+
+def file(ax: Axes) -> str:
+    """What was drawn on axes, as an SVG file."""
+    out, figure = io.StringIO(), ax.figure
+    assert isinstance(figure, Figure)  # not a part of another
+    with mpl.rc_context(STYLE):
+        figure.savefig(out, format="svg", transparent=True, metadata=NO_METADATA)
+    return out.getvalue()
 
 
 def drawn(ax: Axes, title: str) -> Markup:
     """What was drawn on axes, as an inline SVG with a title for those who cannot see it."""
-    file, figure = io.StringIO(), ax.figure
-    assert isinstance(figure, Figure)  # not a part of another
-    figure.savefig(file, format="svg", transparent=True, metadata=NO_METADATA)
-    return clean(file.getvalue(), title)
+    return clean(file(ax), title)
 
 
 def clean(text: str, title: str) -> Markup:

@@ -1,20 +1,23 @@
-"""Plain words: the three lines that matter, what the choice does, how it was made, how far to trust it."""
+"""Plain words: the lines that matter first, what the choice does, how it was made, how far to trust it."""
 
 from __future__ import annotations
 
 import shlex
+from collections import Counter
+from dataclasses import dataclass
 
 from impact_gnn.backtesting import PLAIN, Backtest, FoldCheck, Reason
 from impact_gnn.backtesting.ensemble import START
-from impact_gnn.backtesting.forecast import USUAL
+from impact_gnn.backtesting.forecast import USUAL, lost_per_period
 from impact_gnn.diagnostics import MessageShift
 from impact_gnn.graph import Summary
 from impact_gnn.metrics import Metric
 from impact_gnn.pipeline import Choice, Member
 from impact_gnn.report.numbers import counted, listed, measured, named, number, percent, points, whole
-from impact_gnn.report.summary import RunSummary
+from impact_gnn.report.summary import Evaluation, RunSummary
 
 KEPT = Choice.single(PLAIN)  # no correction, and no other model
+TOLERATED = 0.02  # of accuracy that may be lost before a model is fitted again
 
 MODELS = {
     "sign": "a neural network that reads the features and every hop side by side",
@@ -54,29 +57,32 @@ PARTS = {
 }
 
 
-def headline(summary: RunSummary) -> list[tuple[str, str]]:
-    """The three lines that matter: what was chosen and why, what was predicted, how sure that is."""
+def headline(summary: RunSummary) -> list[tuple[str, str, str]]:
+    """What matters first: what was predicted, by what, how right it will be; each with its shortest form, if any."""
     chosen = str(summary.backtest.decision).replace(" -", " −")
-    result = summary.predictions
+    result, tested, metric = summary.predicted, summary.backtest, summary.metric
+    members = summary.choice.candidates
     most = max(result.labels, key=lambda name: result.labels[name])
-    predicted = (
-        f"{counted(result.count, 'node')} at or after {summary.since}, in {result.file}; "
-        f"most often {named(most)} ({percent(result.labels[most] / result.count, 0)})."
-    )
-    tested = summary.backtest
-    sure = "Nothing was back-tested, so the accuracy to expect is unknown."
+    share = f"Most often {named(most)} ({percent(result.labels[most] / result.count, 0)})"
+    predicted = f"{share}; one row each in {result.file}."
+    sure, big = "Nothing was back-tested, so the accuracy to expect is unknown.", "not known"
     if (right := result.accuracy) is not None:
-        between = f"between {percent(right.low, 0)} and {percent(right.high, 0)}"
-        metric = summary.metric
         # Window by window: one mean would hide that they differ, and agree with no other number on the page.
         past = [(measured(one.score, metric), measured(one.plain_score, metric), name) for name, one in checked(tested)]
         other = "" if summary.choice == KEPT else " (plain: {1})"
         each = listed([f"{{0}}{other} in {{2}}".format(*one) for one in past])
         what = "were right" if metric.title == "accuracy" else f"was the {metric.title}"
-        sure = f"{percent(right.value)} are expected to be right, {between}. In the back-test {each} {what}. "
+        big = f"{percent(right.value, 0)} right"
+        sure = (
+            f"Expected, between {percent(right.low, 0)} and {percent(right.high, 0)}. In the back-test {each} {what}. "
+        )
         held = f"labels on average hold the truth for {percent(result.coverage, 0)}"
         sure += f"Sets of {number(result.set_size, 1)} {held}."
-    return [("Chosen", chosen), ("Predicted", predicted), ("How sure", sure)]
+    return [
+        ("Predicted", counted(result.count, "node"), predicted),
+        ("By what", f"{len(members)} models averaged" if len(members) > 1 else str(members[0]), chosen),
+        ("How right it will be", big, sure),
+    ]
 
 
 def checked(tested: Backtest) -> list[tuple[str, FoldCheck]]:
@@ -150,7 +156,7 @@ def improved(metric: Metric) -> str:
 
 def trust(summary: RunSummary) -> list[str]:
     """What may be expected of the predictions, and what that rests on, as sentences."""
-    result, tested, learned = summary.predictions, summary.backtest, summary.backtest.calibration
+    result, tested, learned = summary.predicted, summary.backtest, summary.backtest.calibration
     if (right := result.accuracy) is None:
         return ["No past window was predicted, so nothing is known about how right the predictions are."]
     held = sorted(one.coverage for one in tested.checks)
@@ -172,6 +178,100 @@ def trust(summary: RunSummary) -> list[str]:
         f"{number(result.set_size, 1)} on average, and is to hold the truth for {percent(result.coverage, 0)} of the "
         f"nodes. In past windows it did for {percent(held[0], 0)} to {percent(held[-1], 0)}.",
     ]
+
+
+def aging(summary: RunSummary) -> str:
+    """How fast a model loses, and so how often it should be fitted again."""
+    lags = summary.backtest.aging
+    if len(lags) < 2:
+        return "The past is too short to see how a model ages; fit again whenever a period's labels come."
+    seen = f"over {counted(len(lags), 'period')} after its last label"
+    slope = lost_per_period(lags)
+    if slope.low <= 0:
+        change = f"{points(-slope.value)} points a period, between {points(-slope.high)} and {points(-slope.low)}"
+        return f"No loss with age can be told from chance {seen} ({change}); fit again when new labels are worth it."
+    loss = f"{100 * slope.value:.1f} points a period (between {100 * slope.low:.1f} and {100 * slope.high:.1f})"
+    every = max(1, int(TOLERATED / slope.value))
+    again = f"fit again every {counted(every, 'period')}"
+    return f"A model lost {loss} {seen}. To lose no more than {100 * TOLERATED:.0f} points, {again}."
+
+
+def came_true(summary: RunSummary, found: Evaluation) -> list[str]:
+    """How right the forecast, the probabilities, the sets and the choice were, as sentences."""
+    result, right, metric = summary.predicted, found.accuracy, summary.metric
+    known = f"Labels of {whole(found.count)} of the {whole(result.count)} predicted nodes are known now"
+    out = [f"{known}; {percent(right.value)} were right (between {percent(right.low)} and {percent(right.high)})."]
+    if (said := result.accuracy) is not None:
+        held = (
+            "held"
+            if said.low <= right.value <= said.high
+            else "was too high"
+            if right.value < said.low
+            else "was too low"
+        )
+        between = f"{percent(said.value)}, between {percent(said.low)} and {percent(said.high)}"
+        out[0] += f" The forecast {held}: {between}."
+    if found.unknown:
+        out.append(
+            f"{percent(found.unknown / found.count)} are in classes that the model had never seen; they count as wrong."
+        )
+    before = summary.backtest.over("error")
+    past = "" if before is None else f" (in past windows: {percent(before)})"
+    out.append(
+        f"Probabilities averaged {percent(found.confidence)} and were off by {percent(found.error)} on average{past}. "
+        f"Sets that were to hold the truth for {percent(result.coverage, 0)} held it for {percent(found.coverage)}."
+    )
+    if (gain := found.gain) is None:
+        return [*out, "Whether the choice was right is not known: that takes the graph (--graph), to fit plain on it."]
+    interval = f"{points(gain.value)} {metric.unit}, between {points(gain.low)} and {points(gain.high)}"
+    scores = f"{measured(found.score, metric)} against {measured(found.plain_score, metric)} of plain"
+    if summary.choice == KEPT:
+        return [*out, f"Plain was the choice ({measured(found.score, metric)})."]
+    verdict = "paid" if gain.low > 0 else "did not pay" if gain.high < 0 else "can not be told from plain"
+    return [*out, f"The choice {verdict}: {scores}, fitted as it would have been then ({interval})."]
+
+
+@dataclass(frozen=True)
+class ClassRow:
+    """How a label did in past windows, and how often it is predicted now."""
+
+    name: str
+    known: int
+    tested: int
+    found: float | None
+    precise: float | None
+    predicted: int
+
+
+def classes(summary: RunSummary) -> list[ClassRow]:
+    """A row for every label, those with the most known nodes first."""
+    tested, given, right = (Counter[int]() for _ in range(3))
+    for one in summary.backtest.checks:
+        for true, label, count in one.confusion:
+            tested[true] += count
+            given[label] += count
+            right[true] += count * (true == label)
+    rows = [
+        ClassRow(
+            name, summary.graph.label_counts[k], tested[k], right[k] / tested[k] if tested[k] else None,
+            right[k] / given[k] if given[k] else None, predicted,
+        ) for k, (name, predicted) in enumerate(summary.predicted.labels.items())
+    ]  # fmt: skip
+    return sorted(rows, key=lambda row: -row.known)
+
+
+def abstain(summary: RunSummary) -> list[tuple[float, float, float | None, float | None]]:
+    """Least probability, share of predictions that have it, how many such were right in the newest and all windows."""
+    counts, checks = summary.predicted.histogram, summary.backtest.checks
+    newest = [one for one in checks if one.window == checks[-1].window]
+
+    def right(windows: list[FoldCheck], least: float) -> float | None:
+        sure = [(one.count * each.share, each) for one in windows for each in one.bins if each.confidence >= least]
+        total = sum(weight for weight, _ in sure)
+        return sum(weight * each.accuracy for weight, each in sure) / total if total else None
+
+    steps = [(place / len(counts), sum(counts[place:]) / summary.predicted.count) for place in range(len(counts))]
+    return [(least, kept, right(newest, least), right(checks, least)) for least, kept in steps]
 
 
 def shift(measured: MessageShift) -> list[str]:

@@ -56,7 +56,7 @@ def backtest(summary: RunSummary) -> Iterator[str]:
 
 def trust(summary: RunSummary) -> Iterator[str]:
     """Probabilities and sets that did not keep their word in the past, and a forecast that says little."""
-    right, stated = summary.predictions.accuracy, summary.predictions.coverage
+    right, stated = summary.predicted.accuracy, summary.predicted.coverage
     if (error := summary.backtest.over("error") or 0.0) > MISCALIBRATED:
         after = f"Even after calibration, probabilities were off by {percent(error)} on average in past windows"
         yield f"{after}; trust their order more than their size."
@@ -132,7 +132,7 @@ def targets(summary: RunSummary) -> Iterator[str]:
             yield f"Features of the nodes to predict {further} than those of any labelled period ({number(before, 2)})."
     if shift is not None and shift.silent[-1] >= SILENT:
         yield f"{percent(shift.silent[-1], 0)} of the nodes to predict have no neighbour that says anything about them."
-    counts = array(list(summary.predictions.labels.values()))
+    counts = array(list(summary.predicted.labels.values()))
     other = 0.5 * float(np.abs(counts / counts.sum() - array(summary.diagnosis.label_mix.mix)[-1]).sum())
     if other >= OTHER_MIX:
         mix = f"The mix of the predicted labels differs by {percent(other, 0)} from that of the last labelled period"
@@ -141,7 +141,7 @@ def targets(summary: RunSummary) -> Iterator[str]:
 
 def predictions(summary: RunSummary) -> Iterator[str]:
     """Unsure or overconfident probabilities, labels that are rare or never predicted."""
-    result = summary.predictions
+    result = summary.predicted
     unsure = sum(result.histogram[: len(result.histogram) // 2]) / result.count
     if unsure >= UNSURE:
         yield f"{percent(unsure, 0)} of the predictions have a probability below one half."

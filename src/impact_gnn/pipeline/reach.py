@@ -1,0 +1,113 @@
+"""Where the inputs of one node come from: the nodes that each of its hops reaches, with their weights.
+
+A hop is linear: its row is the weighted sum of the rows of the nodes reached. Weights sum to 1, or to less where ways
+end at nodes that hear nobody. They are found from the node's own edges outwards, whatever the size of the graph.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from impact_gnn.engines.base import time_table
+from impact_gnn.pipeline.explanation import DEGREES, OWN
+from impact_gnn.pipeline.inputs import Inputs, snapshot_table
+from impact_gnn.pipeline.method import Method
+from impact_gnn.propagation.metapaths import Metapath, Walk, metapaths, path_name
+
+Place: TypeAlias = tuple[str, int]
+"""A node: its type and its position among the nodes of that type."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """One of the matrices that `Inputs.shown` gives: what nodes of type `kind` have, along a path to the target type.
+
+    The path is empty for what a node has of its own, and None where many ways are mixed.
+    """
+
+    name: str
+    kind: str
+    path: Metapath | None = ()
+    labels: bool = False
+
+
+def blocks(inputs: Inputs, method: Method, count: int) -> list[Block]:
+    """What `inputs.shown(method, ...)` gives, in its order; `count` are the feature hops among it."""
+    graph, target = inputs.graph, inputs.graph.target
+
+    def along(path: Metapath) -> str:
+        return path_name(path) if graph.is_hetero else f"hop {len(path)}"
+
+    out = [Block(OWN, target)] * (graph.x is not None) + [Block(DEGREES, target)] * method.degrees
+    if method.features:
+        return out
+    if inputs.squashed and graph.is_hetero:
+        out += [Block(f"squashed message {k + 1}", target, None) for k in range(count - len(out))]
+    else:
+        out += [Block(along(path), path[0][0], path) for path in inputs.paths()]
+    paths = metapaths(graph, min(inputs.length, 2), start=target) if method.labels else []
+    return out + [Block(f"labels, {along(path)}", target, path, labels=True) for path in paths]
+
+
+@dataclass(frozen=True, eq=False)
+class Reach:
+    """The ways by which a node hears others, on the graph as it is shown to the node."""
+
+    node: int
+    ends: str | None  # how paths are weighted by the times of their two ends; None for edge by edge
+    walks: tuple[Walk, Walk]  # with time weights by edge, and with plain ones
+    label: np.ndarray
+    kept: dict[str, np.ndarray | None]  # positions of the nodes that are shown, by type; None for all
+
+    @classmethod
+    def of(cls, inputs: Inputs, method: Method, cutoff: int, node: int) -> Reach:
+        """That of a target node when labels are known before `cutoff`."""
+        graph, table = inputs.graph, method.weighting
+        last = inputs.seen_in(method, cutoff, node)
+        by_edge: str | np.ndarray = table
+        if last is not None and inputs.is_simple(method) and inputs.view.edge_time is None:
+            by_edge, last = snapshot_table(graph, table, last), None
+        then, _ = inputs.as_of(graph, last, np.array([node]))
+        kept = dict.fromkeys(graph.nodes) if last is None else graph.positions_upto(int(graph.times[last]))
+        walks = Walk(then, [], by_edge, inputs.engine), Walk(then, [], "plain", inputs.engine)
+        label = graph.masked(cutoff).label  # targets are seen when all of them are known, on snapshots too
+        return cls(node, table if method.ends else None, walks, label, kept)
+
+    def nodes(self, block: Block, without: Place | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Positions of the nodes whose features or labels a block brings, and weights; as if `without` had no edges."""
+        then = self.walks[0].graph
+        ends, here = self.ends if then.nodes[block.kind].time is not None else None, self.kept[then.target]
+        start = self.node if here is None else int(np.searchsorted(here, self.node))
+        index: np.ndarray = np.array([start])
+        weight: np.ndarray = np.ones(1)
+        for triple in reversed(block.path or ()):
+            operator = self.walks[ends is not None].operator(triple)
+            edges = operator.csr.take(index)
+            row = np.repeat(np.arange(len(index)), np.diff(edges.indptr))  # the node at which an edge ends
+            each = operator.table[operator.target_period[index][row], operator.source_period[edges.indices]]
+            each = each if edges.weight is None else each * edges.weight
+            if without is not None and without[0] == triple[0]:
+                each = np.where(self._positions(triple[0], edges.indices) == without[1], 0.0, each)
+            each = _over(each * weight[row], np.bincount(row, each, len(index))[row])
+            index, place = np.unique(edges.indices, return_inverse=True)
+            weight = np.bincount(place, each, len(index))
+        if ends is not None:
+            table = time_table(then, ends, block.kind)
+            weight = weight * table[then.period[start], then.period_of(block.kind)[index]]
+        index = self._positions(block.kind, index)
+        if block.labels:
+            weight = weight * ((self.label[index] >= 0) & (index != self.node))
+        if block.labels or ends is not None:
+            weight = _over(weight, np.full(len(weight), weight.sum()))
+        return index[weight > 0], weight[weight > 0]
+
+    def _positions(self, kind: str, index: np.ndarray) -> np.ndarray:
+        kept = self.kept[kind]
+        return index if kept is None else kept[index]
+
+
+def _over(value: np.ndarray, total: np.ndarray) -> np.ndarray:
+    return np.divide(value, total, out=np.zeros(len(value)), where=total > 0)

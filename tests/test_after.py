@@ -1,0 +1,198 @@
+"""After a run: labels that come (`evaluate`), data that comes without (`watch`), summaries in a notebook."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.axes import Axes
+
+import impact_gnn as ig
+from impact_gnn._codec import decode, encode
+from impact_gnn.backtesting import Lag
+from impact_gnn.backtesting.forecast import lost_per_period
+from impact_gnn.checks import InputError
+from impact_gnn.job.evaluate import evaluate
+from impact_gnn.job.unusual import Usual
+from impact_gnn.job.watch import watch
+from impact_gnn.report import read_summary, write_summary
+from impact_gnn.report.summary import Evaluation
+from impact_gnn.report.words import came_true
+
+NAMES = ["=1+1", "bird", "cat"]
+
+
+def graph(seed=0, **changes):
+    g = ig.tsbm(num_nodes=900, num_times=8, num_labels=3, num_features=6, feature_std=0.6, seed=seed)
+    parts = {"x": g.x, "y": g.y, "time": g.time, "edge_index": g.edge_index, "label_names": NAMES}
+    return ig.TemporalGraph(**parts | {"ids": [f"-n{k}" for k in range(900)]} | changes)
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    out = tmp_path_factory.mktemp("after") / "out"
+    return out, ig.run(graph(), out, cutoff=7, candidates=["labels"], folds=2, seeds=1, effort="quick")
+
+
+@pytest.fixture
+def copied(done, tmp_path):
+    shutil.copytree(done[0], tmp_path / "out")
+    return tmp_path / "out"
+
+
+def labels_of(g, cutoff=7):
+    rows = g.targets(cutoff)
+    return pd.DataFrame({"id": g.ids[rows], "label": [NAMES[k] for k in g.label[rows]]})
+
+
+def test_labels_from_a_table_give_what_the_definition_says(copied, tmp_path):
+    """Accuracy, sets and calibration by hand from predictions.csv, in which ids and names are guarded."""
+    truth = labels_of(graph()).sample(frac=0.7, random_state=0)
+    truth.to_csv(tmp_path / "labels.csv", index=False)
+    found = evaluate(copied, tmp_path / "labels.csv")
+    said = pd.read_csv(copied / "predictions.csv").assign(id=lambda t: t["id"].str.lstrip("'"))
+    both = said.merge(truth, on="id", suffixes=("", "_true"))
+    right = both["label"].str.lstrip("'") == both["label_true"]
+    assert found.count == len(both) == len(truth)
+    assert found.accuracy.value == pytest.approx(right.mean())
+    held = [true in labels.lstrip("'").split("|") for true, labels in zip(both["label_true"], both["set"], strict=True)]
+    assert found.coverage == pytest.approx(np.mean(held))
+    assert found.confidence == pytest.approx(both["probability"].mean())
+    place = np.minimum((both["probability"] * 15).astype(int), 14)
+    error = sum(abs((both["probability"] - right)[place == k].sum()) for k in range(15)) / len(both)
+    assert found.error == pytest.approx(error)
+    assert sum(count for true, label, count in found.confusion if true == label) == right.sum()
+    assert found.gain is None
+    text = (copied / "report.html").read_text()
+    assert "What came true" in text
+    assert "that takes the graph (--graph)" in text
+    kept = json.loads((copied / "evaluation.json").read_text())["content"]
+    assert decode(Evaluation, kept) == found
+
+
+def test_with_the_graph_the_choice_is_held_against_plain(copied, done):
+    found, summary = evaluate(copied, graph()), done[1]
+    assert found.count == summary.predicted.count
+    plain = ig.Pipeline("sign", cutoff=7).fit(graph())
+    truth = graph().label[graph().targets(7)]
+    assert found.plain_score == pytest.approx((plain.predict(graph()) == truth).mean())
+    assert found.score == pytest.approx(found.accuracy.value)
+    assert found.gain.value == pytest.approx(found.score - found.plain_score)
+    assert found.gain.low <= found.gain.value <= found.gain.high
+    sentences = " ".join(came_true(summary, found))
+    assert "The forecast held" in sentences or "The forecast was too" in sentences
+    assert "of plain, fitted as it would have been then" in sentences or "Plain was the choice" in sentences
+
+
+def test_a_forecast_that_failed_and_classes_nobody_knew_are_said(copied, tmp_path):
+    truth = labels_of(graph())
+    truth["label"] = "dragon"
+    truth.to_parquet(tmp_path / "labels.parquet")
+    found = evaluate(copied, tmp_path / "labels.parquet")
+    assert (found.accuracy.value, found.unknown) == (0.0, len(truth))
+    sentences = " ".join(came_true(read_summary(copied / "summary.json"), found))
+    assert "The forecast was too high" in sentences
+    assert "100.0% are in classes that the model had never seen" in sentences
+
+
+@pytest.mark.parametrize(
+    ("table", "sentence"),
+    [
+        ({"node": ["-n1"], "label": ["cat"]}, "has the columns node, label; call two of them id and label."),
+        ({"id": ["x", "y", "z"], "label": ["cat"] * 3}, "has labels of 0 of the"),
+        ({"id": ["-n1", "-n1"], "label": ["cat", "bird"]}, "names some ids more than once"),
+    ],
+)
+def test_labels_that_do_not_fit_are_refused_and_nothing_is_lost(copied, tmp_path, table, sentence):
+    pd.DataFrame(table).to_csv(tmp_path / "labels.csv", index=False)
+    before = (copied / "report.html").read_bytes()
+    with pytest.raises(InputError, match=sentence):
+        evaluate(copied, tmp_path / "labels.csv")
+    assert (copied / "report.html").read_bytes() == before
+    assert not (copied / "evaluation.json").exists()
+
+
+def test_nothing_new_is_no_reason_to_fit_again(done):
+    """The graph as it was, its target labels unknown: whatever they are, the answer is the same."""
+    hidden = graph(y=np.where(graph().time < 7, graph().y, -1))
+    found = watch(done[0], hidden)
+    assert not found.refit
+    assert "Keep the model" in str(found)
+    assert [one.period for one in found.periods] == ["7"]
+    assert found.periods[0].count == done[1].predicted.count
+    assert found.periods[0].confidence == pytest.approx(done[1].predicted.mean_probability)
+    shuffled = graph(y=np.where(graph().time < 7, graph().y, np.roll(graph().y, 1)))
+    assert watch(done[0], shuffled).periods == found.periods
+
+
+def test_new_labels_strange_features_and_another_mix_are_reasons(done):
+    assert "labels came since; the model learned from" in " ".join(watch(done[0], graph()).reasons)
+    later, hidden = graph().time >= 7, np.where(graph().time < 7, graph().y, -1)
+    away = graph(y=hidden, x=np.where(later[:, None], graph().x + 25, graph().x))
+    reasons = " ".join(watch(done[0], away).reasons)
+    assert "lie far from all that was learned from" in reasons
+    assert "labels came since" not in reasons
+    first = graph().x[(graph().y == 0) & ~later].mean(0)
+    one_kind = graph(
+        y=hidden, x=np.where(later[:, None], first + 0.1 * graph().x, graph().x), edge_index=np.zeros((2, 0), int)
+    )
+    assert "the mix of predicted labels differs by" in " ".join(watch(done[0], one_kind).reasons)
+
+
+def test_what_is_expected_falls_with_age(copied):
+    """A period later than the run looked: what a model of that age had lost in the past is taken off."""
+    summary = read_summary(copied / "summary.json")
+    lags = [Lag(1, 0.9, 4000), Lag(2, 0.8, 4000), Lag(3, 0.7, 4000)]
+    assert lost_per_period(lags).value == pytest.approx(0.1)
+    write_summary(replace(summary, backtest=replace(summary.backtest, aging=lags)), copied / "summary.json")
+    grown = graph(
+        time=np.where(graph().time == 7, 7 + np.arange(900) % 3, graph().time),
+        y=np.where(graph().time < 7, graph().y, -1),
+    )
+    found = watch(copied, grown)
+    level = [one.expected - 0.5 * one.confidence for one in found.periods]
+    assert np.diff(level) == pytest.approx([-0.05, -0.05])
+
+
+def test_usual_is_the_distance_from_the_own_class():
+    view = graph().masked(7)
+    usual, known = Usual.of(view), np.flatnonzero(view.label >= 0)
+    scaled = (view.x - view.x[known].mean(0)) / view.x[known].std(0)
+    means = np.stack([scaled[known][view.label[known] == k].mean(0) for k in range(3)])
+    away = np.sqrt(((scaled[known] - means[view.label[known]]) ** 2).mean(1))
+    assert usual.distance(view.x, known, view.label) == pytest.approx(away / np.median(away), rel=1e-4)
+    assert Usual.of(ig.TemporalGraph(y=view.y, time=view.time, edge_index=view.edge_index).masked(7)) is None
+
+
+def test_a_summary_in_a_notebook(done):
+    out, summary = done
+    mpl.use("Agg")
+    table = summary.leaderboard()
+    assert list(table["candidate"]) == [str(row.candidate) for row in summary.backtest.rows]
+    assert {"accuracy", "loss", "minus_plain", "low", "high", "weight", "status"} <= set(table.columns)
+    assert len(summary.predictions) == summary.predicted.count
+    assert summary.report == out / "report.html"
+    for name in ("comparison", "periods", "confusion", "reliability", "confidence", "change"):
+        ax = getattr(summary, f"plot_{name}")()
+        assert isinstance(ax, Axes)
+        assert ax.figure.number in mpl.pyplot.get_fignums()  # a notebook shows it
+        mpl.pyplot.close(ax.figure)
+    assert "iframe" in summary._repr_html_()
+    assert read_summary(out / "summary.json").out == out
+    lost = decode(type(summary), encode(replace(summary, out=None)))
+    with pytest.raises(InputError, match="does not know its folder"):
+        lost.predictions  # noqa: B018
+
+
+def test_nodes_to_look_at_first(done):
+    summary, table = done[1], done[1].predictions
+    unsure = summary.predicted.unsure
+    assert [one.probability for one in unsure] == sorted(table["probability"])[:5]
+    assert all(one.probability >= table["probability"].quantile(0.74) for one in summary.predicted.unusual)
+    distances = [one.distance for one in summary.predicted.unusual]
+    assert distances == sorted(distances, reverse=True)
+    text = (done[0] / "report.html").read_text()
+    assert all(one.id in text for one in [*unsure, *summary.predicted.unusual])

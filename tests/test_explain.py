@@ -1,0 +1,291 @@
+"""Explanations by law: contributions sum to what was said, hops split over nodes, changes are what a new graph says."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import impact_gnn as ig
+from impact_gnn._codec import decode, encode
+from impact_gnn.cli import app
+from impact_gnn.engines.base import redone
+from impact_gnn.pipeline import Calibration, Ensemble, Explainer, Method, NodeExplanation, Pipeline, explain
+
+CUT = 4
+HOMOGENEOUS = ["plain", "pmp+center+labels+degrees", "mmp+standardize+labels", "genpmp+jjnorm+snapshot+labels",
+               "pmp+snapshot+lags+labels", "pmp+ends+labels", "pny", "features", "recency+labels+smooth"]  # fmt: skip
+HETERO = ["pmp+labels", "pmp+ends+center+labels", "genpmp+snapshot+ends+labels", "degrees+features"]
+
+
+@pytest.fixture(scope="module")
+def graph():
+    g = ig.tsbm(num_nodes=240, num_times=6, num_labels=3, num_features=4, mean_degree=6, seed=0)
+    return ig.TemporalGraph(
+        x=g.x,
+        y=g.y,
+        time=g.time,
+        edge_index=g.edge_index,
+        ids=[f"P{k}" for k in range(240)],
+        label_names=["a", "b", "c"],
+    )
+
+
+@pytest.fixture(scope="module")
+def papers():
+    sizes = {"num_papers": 120, "num_authors": 60, "num_fields": 12, "num_institutions": 5, "num_times": 6}
+    edges = {"citations": 400, "writes": 250, "topics": 200, "affiliations": 60}
+    return ig.hetero_tsbm(**sizes, num_labels=3, num_features=4, **edges, seed=1)
+
+
+def fitted(graph, model, method, **options):
+    return Pipeline(model, method, cutoff=CUT, hidden=8, epochs=8, device="cpu", **options).fit(graph)
+
+
+def strangers(explanation):
+    """Neighbours without the node itself, which is heard by ways there and back."""
+    return [one for one in explanation.neighbours if (one.kind, one.id) != (explanation.kind, explanation.id)]
+
+
+def without_edges(graph, kind, node):
+    """The same graph where a node has no edges."""
+    kept = {}
+    for (source, name, target), relation in graph.relations.items():
+        u, v = relation.edge_index
+        stays = ~((u == node) & (source == kind) | (v == node) & (target == kind))
+        kept[source, name, target] = replace(relation, edge_index=relation.edge_index[:, stays])
+    return graph.with_parts(dict(graph.nodes), kept)
+
+
+@pytest.mark.parametrize(
+    ("model", "bound"),
+    [("linear", 1e-5), ("trees", 1e-9), ("sign", 0.02), ("gamlp", 0.02), ("gcn", 0.02), ("gat", 0.02)],
+)
+def test_contributions_sum_to_the_log_odds_and_in_all_to_the_difference_of_probabilities(graph, model, bound):
+    p = fitted(graph, model, "pmp" if model in ("gcn", "gat") else "pmp+labels", class_weight="balanced")
+    said, targets = p.predict_proba(graph), p.targets(graph)
+    explainer = Explainer(p, graph)
+    for row in (0, 7, 31):
+        found = explainer.explain(f"P{targets[row]}")
+        (voice,) = found.voices
+        first, second = ("abc".index(name) for name in (found.label, found.runner_up))
+        assert voice.log_odds == pytest.approx(np.log(said[row, first] / said[row, second]), abs=1e-4)
+        total = voice.usual + sum(part.contribution for part in voice.parts)
+        assert total == pytest.approx(voice.log_odds, abs=voice.error + 1e-9)
+        assert voice.error < bound
+        difference = found.probability - found.runner_up_probability
+        assert difference == pytest.approx(said[row, first] - said[row, second], abs=1e-6)
+        assert sum(part.contribution for part in found.parts) == pytest.approx(difference, abs=1e-6)
+
+
+def test_a_linear_model_is_its_coefficients_times_the_distance_from_the_mean(graph):
+    p = fitted(graph, "linear", "pmp+center+labels")
+    explainer = Explainer(p, graph)
+    at = int(p.targets(graph)[3])
+    found = explainer.explain(f"P{at}", most=1000)
+    weight = p.fitted.head.model.classify.weight.detach().double().numpy()
+    a, b = "abc".index(found.label), "abc".index(found.runner_up)
+    (member,) = explainer.members
+    row = member.task.matrix(member.place(at))[0].astype(np.float64)
+    rows = np.flatnonzero(graph.masked(CUT).y[member.inputs.rows] >= 0)
+    expected = (weight[a] - weight[b]) * (row - member.task.matrix(rows).astype(np.float64).mean(0))
+    scale = (found.probability - found.runner_up_probability) / found.voices[0].log_odds
+    widths = np.cumsum([0, 4, 4, 4, 3, 3])
+    names = ["own features", "hop 1", "hop 2", "labels, hop 1", "labels, hop 2"]
+    for part, low, high in zip(found.voices[0].parts, widths[:-1], widths[1:], strict=True):
+        assert part.name == names.pop(0)
+        assert part.contribution == pytest.approx(expected[low:high].sum(), abs=1e-5)
+        named = {one.name: one.contribution for one in found.features if one.part == part.name}
+        columns = list("abc") if part.name.startswith("labels") else [f"feature {k}" for k in range(4)]
+        assert [named[name] for name in columns] == pytest.approx(scale * expected[low:high], abs=1e-5)
+
+
+@pytest.mark.parametrize("method", HOMOGENEOUS)
+@pytest.mark.parametrize("model", ["linear", "trees"])
+def test_rows_are_made_of_the_nodes_reached_and_hops_split_over_them(graph, model, method):
+    split_is_whole(fitted(graph, model, method), graph)
+
+
+@pytest.mark.parametrize("method", HETERO)
+def test_metapaths_split_over_the_nodes_at_their_beginning(papers, method):
+    split_is_whole(fitted(papers, "linear", method), papers)
+
+
+def split_is_whole(p, graph):
+    explainer = Explainer(p, graph)
+    (member,) = explainer.members
+    for row in (0, 11):
+        at = int(explainer.targets[row])
+        # A row made of its own edges says what the row that the engine made says.
+        assert member.changed(at, row) == pytest.approx(member.said[row], abs=1e-5)
+        begin = 0
+        hops = [*member.task.hops, *member.task.label_hops]
+        for one, hop in zip(member.account(at, row, 0, 1)[1], hops, strict=True):
+            columns = slice(begin, begin := begin + hop.shape[1])
+            if not one.block.path or not len(one.nodes):
+                continue
+            silent = 1 - one.weight.sum()  # of ways that end at a node that hears nobody
+            assert -1e-9 < silent < 1
+            rest = 0.0
+            if p.model == "linear":
+                first, second = p.fitted.head.model.classify.weight.detach().numpy()[:2, columns]
+                nothing = redone(hop, np.zeros((1, hop.shape[1]), np.float32), member.place(at)) - member.mean[columns]
+                rest = silent * float((nothing @ (first - second))[0]) if not one.block.labels else 0.0
+            assert one.each.sum() + rest == pytest.approx(one.adds.sum(), abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("model", "method"),
+    [
+        ("linear", "plain"),
+        ("trees", "pmp+labels"),
+        ("trees", "mmp+snapshot+labels"),
+        ("sign", "pmp+ends"),
+        ("sage", "pmp"),
+    ],
+)
+def test_without_a_neighbour_is_what_the_graph_without_its_edges_says(graph, model, method):
+    p = fitted(graph, model, method)
+    found = explain(p, graph, f"P{p.targets(graph)[5]}", most=4)
+    for one in strangers(found):
+        said = p.predict_proba(without_edges(graph, "node", int(one.id[1:])))[5]
+        assert one.without == pytest.approx(said["abc".index(found.label)], abs=1e-5)
+
+
+def test_without_a_node_of_any_type_along_metapaths(papers):
+    p = fitted(papers, "linear", "pmp+ends+labels")
+    found = explain(p, papers, p.targets(papers)[2], most=3)
+    for one in strangers(found):
+        said = p.predict_proba(without_edges(papers, one.kind, int(one.id)))[2]
+        assert one.without == pytest.approx(said[int(found.label)], abs=1e-5)
+
+
+@pytest.mark.parametrize(("model", "rest"), [("linear", "+labels"), ("trees", "+snapshot+labels"), ("gcn", "")])
+def test_with_plain_weights_is_what_the_fitted_model_says_of_plain_hops(graph, model, rest):
+    p = fitted(graph, model, f"pmp{rest}")
+    found = explain(p, graph, f"P{p.targets(graph)[5]}")
+    p.method = Method.parse(f"plain{rest}")
+    assert found.plain == pytest.approx(p.predict_proba(graph)[5, "abc".index(found.label)], abs=1e-5)
+    assert all(one.plain_weight is not None for one in found.neighbours)
+    assert explain(p, graph, f"P{p.targets(graph)[5]}").plain is None
+
+
+def test_an_ensemble_adds_up_its_members_smoothing_and_calibration(graph):
+    members = [fitted(graph, "linear", "pmp"), fitted(graph, "trees", "labels+smooth"), fitted(graph, "prior", "plain")]
+    model = Ensemble(members, [0.3, 0.5, 0.2], Calibration(1.4, 0.5), np.array([0.3, 0.3, 0.4]))
+    said, at = model.predict_proba(graph)[9], int(model.targets(graph)[9])
+    explainer = Explainer(model, graph)
+    found = explainer.explain(f"P{at}")
+    assert explainer._changed(at, 9, "abc".index(found.label)) == pytest.approx(found.probability, abs=1e-6)  # nothing
+    assert [voice.name for voice in found.voices] == ["trees:labels+smooth", "linear:pmp", "prior:plain"]
+    assert found.probability == pytest.approx(said.max())
+    difference = found.probability - found.runner_up_probability
+    assert sum(part.contribution for part in found.parts) == pytest.approx(difference, abs=1e-9)
+    assert {"smoothing", "calibration"} < {part.name for part in found.parts}
+    assert found.voices[2].parts == [] or all(part.contribution == 0 for part in found.voices[2].parts)
+    other = explain(model, graph, found.id, label=found.runner_up)
+    assert (other.label, other.runner_up) == (found.runner_up, found.label)
+    assert other.parts[-1].contribution == pytest.approx(-found.parts[-1].contribution)
+
+
+@pytest.mark.parametrize("method", ["labels+smooth", "pmp+center+snapshot+labels+degrees"])
+def test_labels_from_the_cutoff_on_change_no_explanation(graph, method):
+    p = fitted(graph, "trees", method)
+    node = f"P{p.targets(graph)[5]}"
+    hidden = graph.y.copy()
+    late = np.flatnonzero(graph.time >= CUT)
+    hidden[late] = np.random.default_rng(0).permutation(hidden[late])
+    found = explain(p, graph, node)
+    assert found == explain(p, graph.with_labels(hidden), node)
+    known = {f"P{k}": "abc"[graph.y[k]] if graph.time[k] < CUT else None for k in range(240)}
+    assert [one.label for one in found.neighbours] == [known[one.id] for one in found.neighbours]
+
+
+def test_projections_are_not_split_and_that_is_said(papers):
+    p = fitted(papers, "rphgnn", "pmp+labels")
+    found = explain(p, papers, p.targets(papers)[0])
+    assert "mixes paths by projections" in found.notes[-1]
+    assert found.plain is None
+    assert all(one.without is None for one in found.neighbours)
+
+
+def test_words_are_the_users_own():
+    rng = np.random.default_rng(0)
+    nodes = pd.DataFrame(
+        {
+            "id": [f"paper {k}" for k in range(120)],
+            "created": pd.date_range("2020-01-01", periods=120, freq="3D").astype(str),
+            "pages": rng.integers(1, 30, 120),
+            "venue": rng.choice(["ACL", "EMNLP"], 120),
+            "topic": [*np.where(rng.random(100) < 0.5, "law", "art"), *[None] * 20],
+        }
+    )
+    edges = pd.DataFrame({"source": rng.choice(nodes["id"], 400), "target": rng.choice(nodes["id"], 400)})
+    g = ig.from_tables(nodes, edges, time="created", label="topic", id="id", period="month", quiet=True)
+    p = Pipeline("linear", "pmp+labels+degrees", epochs=5).fit(g)
+    text = str(explain(p, g, "paper 119", most=40))
+    assert text.startswith("paper 119 (2020-12): ")
+    for word in (
+        "pages",
+        "venue = ACL",
+        "law",
+        "art",
+        "labels, hop 1",
+        "log(1 + edges in), node",
+        "With plain weights",
+    ):
+        assert word in text
+    assert max(map(len, text.splitlines())) <= 80
+    with pytest.raises(ig.InputError, match=r"^there is no node with the id 'paper 500'; ids of 120 nodes are such as"):
+        explain(p, g, "paper 500")
+    with pytest.raises(ig.InputError, match="node paper 3 is of 2020-01, but nodes from 2020-11 on are predicted"):
+        explain(p, g, "paper 3")
+    with pytest.raises(ig.InputError, match="label='tax' is no class that the model knows; there are art, law"):
+        explain(p, g, "paper 119", label="tax")
+
+
+def test_pyg_reads_masks_of_nodes_and_edges(graph, papers):
+    p = fitted(graph, "linear", "pmp+labels")
+    found = explain(p, graph, f"P{p.targets(graph)[5]}", most=5)
+    out = found.to_pyg(graph)
+    assert out.validate()
+    near = strangers(found)
+    for one in near:
+        assert out.node_mask[int(one.id[1:]), 0] == pytest.approx(one.contribution)
+    heavy = torch.nonzero(out.edge_mask).flatten()
+    inside = {int(found.id[1:]), *(int(one.id[1:]) for one in near)}
+    assert len(heavy)
+    assert {int(node) for node in out.edge_index[:, heavy].flatten()} <= inside
+    assert out.get_explanation_subgraph().num_nodes == int((out.node_mask > 0).sum()) > 0
+    q = fitted(papers, "linear", "pmp+labels")
+    assert explain(q, papers, q.targets(papers)[2]).to_pyg(papers).validate()
+
+
+def test_the_command_explains_a_run_and_json_comes_back(graph, tmp_path):
+    graph.save(tmp_path / "g")
+    p = fitted(graph, "trees", "pmp+labels")
+    Ensemble.of(p).save(tmp_path / "out" / "model")
+    first, second = (f"P{k}" for k in p.targets(graph)[:2])
+    asked = [
+        "explain",
+        tmp_path / "out",
+        tmp_path / "g",
+        "--node",
+        first,
+        "--node",
+        second,
+        "--json",
+        tmp_path / "e.json",
+    ]
+    done = CliRunner().invoke(app, [str(one) for one in asked])
+    assert done.exit_code == 0, done.output
+    expected = [explain(p, graph, node) for node in (first, second)]
+    assert all(str(one) in done.output for one in expected)
+    read = decode(list[NodeExplanation], json.loads((tmp_path / "e.json").read_text()))
+    assert read == expected == decode(list[NodeExplanation], encode(expected))
+    wrong = CliRunner().invoke(app, ["explain", str(tmp_path / "out" / "model"), str(tmp_path / "g"), "--node", "P999"])
+    assert wrong.exit_code == 2
+    assert "there is no node with the id 'P999'" in wrong.output
