@@ -30,7 +30,7 @@ from impact_gnn.checks import InputError, listing
 from impact_gnn.engines.base import Engine, redone
 from impact_gnn.engines.operator import Operator
 from impact_gnn.graph import TemporalGraph
-from impact_gnn.heads import Head, NetworkHead
+from impact_gnn.heads import Head, NetworkHead, model_name
 from impact_gnn.heads.base import PriorHead
 from impact_gnn.heads.trees import TreesHead
 from impact_gnn.nn import GraphTask, HopTask, Propagation
@@ -208,7 +208,7 @@ class _Member:
 
     @property
     def name(self) -> str:
-        seed, name = self.pipeline.seed, f"{self.pipeline.model}:{self.method}"
+        seed, name = self.pipeline.seed, f"{model_name(self.pipeline.model)}:{self.method}"
         return f"{name}, seed {seed}" if seed else name
 
     @property
