@@ -3,7 +3,6 @@
 import copy
 import functools
 import pickle
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,12 +13,12 @@ from torch_geometric.nn.models import GCN, GraphSAGE
 
 import impact_gnn as ig
 from impact_gnn._progress import watched
-from impact_gnn.backtesting.outcome import PLAIN
 from impact_gnn.backtesting.race import Race
 from impact_gnn.heads import model_name
 from impact_gnn.heads.foreign import Foreign
-from impact_gnn.pipeline import Candidate, Choice, Pipeline
-from impact_gnn.report import words
+from impact_gnn.job.evaluate import evaluate
+from impact_gnn.job.watch import watch
+from impact_gnn.pipeline import Candidate, Pipeline
 
 CUTOFF = 5
 QUICK = {"cutoff": CUTOFF, "epochs": 6, "device": "cpu"}
@@ -213,19 +212,20 @@ def test_backtest_around_it(graph, tmp_path):
 
 def test_the_search_tries_with_it_only_what_it_can_do(graph):
     parts = graph.masked(CUTOFF), [], None, "quick", 1
-    race = Race(*parts, Pipeline(Weighted()), None, ig.engines.Memory(), watched(False), None, None)
+    race = Race(*parts, Pipeline(Weighted()), None, 0, ig.engines.Memory(), watched(False), None, None)
     lines = ["plain", "pmp", "recency", "smooth", "center", "labels", "snapshot", "degrees", "gcn:center", "labels"]
     able = [line for line in lines if race.able(Candidate.parse(line))]
     assert able == ["plain", "pmp", "recency", "smooth", "gcn:center"]
 
 
-def test_run_around_it_resumes_and_predicts(graph, tmp_path, monkeypatch):
+def test_run_around_it_resumes_and_predicts(graph, tmp_path):
     model, kept = Weighted(), {"cutoff": CUTOFF, "candidates": ["pmp"], "folds": 1, "seeds": 1}
-    # Until `report.words.members` knows a network of the user's own; see the test below.
-    monkeypatch.setitem(words.MODELS, model_name(model), "a network of your own")
     done = ig.run(graph, tmp_path / "r", model=model, **kept)
     assert done.options.model == model_name(model)
-    assert "Weighted" in (tmp_path / "r" / "report.html").read_text(encoding="utf-8")
+    assert "a network of the user&#39;s own" in (tmp_path / "r" / "report.html").read_text(encoding="utf-8")
+    found = evaluate(tmp_path / "r", graph, model=Weighted())
+    assert found.plain_score == pytest.approx(Pipeline(Weighted(), cutoff=CUTOFF).fit(graph).score(graph))
+    assert watch(tmp_path / "r", graph, model=Weighted()).periods[0].count == done.predicted.count
     first = (tmp_path / "r" / "predictions.csv").read_bytes()
     ig.run(graph, tmp_path / "r", model=Weighted(), **kept)
     assert (tmp_path / "r" / "predictions.csv").read_bytes() == first
@@ -235,12 +235,6 @@ def test_run_around_it_resumes_and_predicts(graph, tmp_path, monkeypatch):
     assert loaded.predict_proba(graph).shape == (48, 3)
     with pytest.raises(ig.InputError, match="a network of your own, Weighted"):
         ig.Ensemble.load(tmp_path / "r" / "model")
-
-
-@pytest.mark.xfail(strict=True, raises=KeyError, reason="report/words.py, members: MODELS[...] should be MODELS.get")
-def test_the_report_knows_a_network_of_ones_own():
-    made = SimpleNamespace(choice=Choice.single(PLAIN), options=SimpleNamespace(model=model_name(Weighted())))
-    assert len(words.members(made)) == 1
 
 
 def test_the_leak_detector_around_it(graph):
