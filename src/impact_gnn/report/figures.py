@@ -45,10 +45,11 @@ class Figure:
     keys: Sequence[dict[str, str]]
     ax: Axes
     data: dict[str, Any]  # what is drawn: columns of one length
+    file: str = ""  # an SVG that stands by itself
     svg: Markup = field(default_factory=Markup)  # for the page, which writes the key below it
 
     def alone(self) -> Axes:
-        """The axes with title and key, for those who see nothing of the page."""
+        """The axes with their key, for those who see nothing of the page."""
         shown = [_handle(one) for one in self.keys]
         canvas = self.ax.figure
         if shown and not canvas.legends:
@@ -66,7 +67,8 @@ def drawn(
     with svg.axes(width, height) as ax:
         figure = Figure(re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-"), caption, keys, ax, data)
         yield figure, ax
-        figure.svg = svg.drawn(figure.ax, title)
+        text = svg.file(figure.ax)
+        figure.file, figure.svg = svg.keyed(text, keys), svg.clean(text, title)
 
 
 @dataclass(frozen=True)

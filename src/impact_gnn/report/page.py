@@ -19,7 +19,7 @@ from impact_gnn.backtesting.ensemble import fold_weights
 from impact_gnn.backtesting.outcome import leading
 from impact_gnn.diagnostics import Diagnosis
 from impact_gnn.diagnostics.models import Share
-from impact_gnn.report import figures, numbers, svg, words
+from impact_gnn.report import figures, numbers, words
 from impact_gnn.report.numbers import number, percent
 from impact_gnn.report.summary import Evaluation, RunSummary
 from impact_gnn.report.tables import write_table
@@ -48,8 +48,7 @@ def write_report(summary: RunSummary, path: Path) -> None:
     shown = content(summary, evaluation)
     with _files.atomic_directory(path.parent / "figures", may_replace=lambda _: True) as folder:
         for figure in _figures(shown.values()):
-            figure.alone()
-            (folder / f"{figure.name}.svg").write_text(svg.file(figure.ax), encoding="utf-8")
+            (folder / f"{figure.name}.svg").write_text(figure.file, encoding="utf-8")
             write_table(figure.data, folder / f"{figure.name}.csv")
     with _files.atomic_file(path) as temporary:
         temporary.write_text(_page(shown, files=True), encoding="utf-8")
