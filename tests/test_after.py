@@ -182,7 +182,7 @@ def test_a_summary_in_a_notebook(done):
         mpl.pyplot.close(ax.figure)
     assert "iframe" in summary._repr_html_()
     assert read_summary(out / "summary.json").out == out
-    lost = decode(type(summary), encode(replace(summary, out=None)))
+    lost = decode(type(summary), encode(summary))
     with pytest.raises(InputError, match="does not know its folder"):
         lost.predictions  # noqa: B018
 

@@ -80,7 +80,7 @@ def test_saved_pipelines_predict_the_same_bits(graph, tmp_path, model, method):
     p.save(tmp_path / "model")
     back = Pipeline.load(tmp_path / "model")
     assert np.array_equal(p.predict_proba(graph), back.predict_proba(graph))
-    assert back.get_params() == p.get_params()
+    assert back.described() == p.described()
     assert back.fitted.head.shape == p.fitted.head.shape
 
 

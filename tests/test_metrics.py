@@ -176,7 +176,7 @@ def test_a_fitted_pipeline_keeps_its_metric(fraud, tmp_path):
     made = Pipeline("linear", cutoff=5, epochs=20, metric="balanced-accuracy", class_weight="balanced").fit(fraud)
     made.save(tmp_path / "p")
     again = Pipeline.load(tmp_path / "p")
-    assert again.get_params() == made.get_params()
+    assert again.described() == made.described()
     assert np.array_equal(again.predict(fraud), made.predict(fraud))
     assert np.array_equal(Ensemble.load(tmp_path / "p").predict(fraud), made.predict(fraud))
 
@@ -223,7 +223,7 @@ def runs(fraud, tmp_path_factory):
     options = {"cutoff": 5, "candidates": ["trees:labels"], "model": "linear", "folds": 2, "seeds": 1}
     asked = {"accuracy": None, "balanced-accuracy": "balanced"}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(svg, "drawn", lambda ax, title: Markup("<svg></svg>"))  # drawing takes most of the time
+        patch.setattr(svg, "drawn", lambda *_: ("", Markup("<svg></svg>")))  # drawing takes most of the time
         made = {m: ig.run(fraud, out / m, metric=m, class_weight=weight, **options) for m, weight in asked.items()}
     return out, made
 

@@ -185,9 +185,7 @@ def page(text):
 @pytest.fixture
 def without_plots(monkeypatch):
     """Empty drawings, for tests that are about everything else: drawing takes most of the time."""
-    monkeypatch.setattr(svg, "file", lambda ax: "")
-    monkeypatch.setattr(svg, "keyed", lambda text, keys: "")
-    monkeypatch.setattr(svg, "clean", lambda text, title: Markup("<svg></svg>"))
+    monkeypatch.setattr(svg, "drawn", lambda ax, title, keys: ("", Markup("<svg></svg>")))
 
 
 def test_the_summary_of_a_run_is_read_back_and_draws_the_same_bytes(finished_run):
@@ -445,7 +443,7 @@ def test_small_ticks_keep_their_digits():
     with svg.axes(360, 220) as ax:
         ax.plot([0, 0.00425], [0, 1], color=PALETTE[2])
         ax.set_xticks([0.0025, 0.00425], ["0.0025", "$4.25$ <b>"])
-        text = svg.clean(svg.file(ax), "ticks")
+        text = svg.drawn(ax, "ticks", ())[1]
     assert ">0.0025<" in text
     assert ">$4.25$ &lt;b&gt;<" in text
     assert "stroke: var(--c2)" in text

@@ -46,6 +46,8 @@ _known: set[tuple[int, ...]] = set()  # sealed arrays that this process has writ
 @contextlib.contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
     """A temporary name beside `path`; it becomes `path` when the block ends well and vanishes otherwise."""
+    if path.is_dir():
+        raise InputError(f"{path} is a directory where a file should be written; move it away.")
     with beside(path, directory=False) as temporary:
         yield temporary
         temporary.chmod(0o644)

@@ -21,7 +21,7 @@ def lost_per_period(lags: Sequence[Lag]) -> Estimate:
 
     Examples:
         >>> lost_per_period([Lag(1, 0.8, 500), Lag(2, 0.78, 500), Lag(3, 0.76, 500)])
-        +0.020 [-0.005, +0.045]
+        +0.020 [-0.006, +0.046]
     """
     at, right, count = np.array([(one.lag, one.accuracy, one.count) for one in lags], float).T
     weight = count / np.maximum(right * (1 - right), 1 / (count + 1))

@@ -153,7 +153,7 @@ class _Run:
         engine.clear()
         cost = Cost(self.watcher.seconds, _peak_memory())
         parts = graph, self.options, command, diagnosis, advice, tested, fits, predictions, explained, cost, _versions()
-        summary = RunSummary(*parts, self.out)
+        summary = RunSummary(*parts).located(self.out)
         write_summary(summary, self.out / "summary.json")
         write_report(summary, self.out / "report.html")
         return summary

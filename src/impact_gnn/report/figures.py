@@ -67,8 +67,7 @@ def drawn(
     with svg.axes(width, height) as ax:
         figure = Figure(re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-"), caption, keys, ax, data)
         yield figure, ax
-        text = svg.file(figure.ax)
-        figure.file, figure.svg = svg.keyed(text, keys), svg.clean(text, title)
+        figure.file, figure.svg = svg.drawn(figure.ax, title, keys)
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from impact_gnn import _files
 from impact_gnn._codec import decode, encode
@@ -127,7 +127,7 @@ class RunSummary:
     explained: list[NodeExplanation]  # why a few nodes were given their labels
     cost: Cost
     versions: dict[str, str]
-    out: Path | None = field(default=None, compare=False)  # where it lies; not written, as folders move
+    out: ClassVar[Path | None] = None  # where it lies; not written, as folders move
 
     @property
     def choice(self) -> Choice:
@@ -145,6 +145,11 @@ class RunSummary:
     def since(self) -> str:
         """The cutoff as a person calls it."""
         return self.graph.since or str(self.cutoff)
+
+    def located(self, out: Path) -> RunSummary:
+        """This summary, which knows its folder from now on."""
+        object.__setattr__(self, "out", out)
+        return self
 
     @property
     def report(self) -> Path:
@@ -224,9 +229,7 @@ class RunSummary:
 
 def write_summary(summary: RunSummary, path: Path) -> None:
     """Writes a summary as JSON; `read_summary` gives an equal one."""
-    content = encode(replace(summary, out=None))
-    del content["out"]
-    _files.write_json(path, {"schema": SCHEMA} | content)
+    _files.write_json(path, {"schema": SCHEMA} | encode(summary))
 
 
 def read_summary(path: Path) -> RunSummary:
@@ -235,4 +238,4 @@ def read_summary(path: Path) -> RunSummary:
     schema = content.pop("schema", None) if isinstance(content, dict) else None
     if schema != SCHEMA:
         raise InputError(f"{path} has schema {schema!r}, this release reads {SCHEMA}; use the release that wrote it.")
-    return replace(decode(RunSummary, content | {"out": None}, path.name), out=path.parent)
+    return decode(RunSummary, content, path.name).located(path.parent)

@@ -65,6 +65,12 @@ def file(ax: Axes) -> str:
     return out.getvalue()
 
 
+def drawn(ax: Axes, title: str, keys: Sequence[dict[str, str]]) -> tuple[str, Markup]:
+    """What was drawn on axes: a file that stands by itself, and for a page, with a title for those who cannot see."""
+    text = file(ax)
+    return keyed(text, keys), clean(text, title)
+
+
 def keyed(text: str, keys: Sequence[dict[str, str]]) -> str:
     """An SVG file with its key below, a line each; drawing it once more with a legend takes a tenth of a second."""
     box = re.search(r'height="([\d.]+)pt" viewBox="0 0 [\d.]+ [\d.]+"', text)
@@ -84,10 +90,7 @@ def keyed(text: str, keys: Sequence[dict[str, str]]) -> str:
 
 
 def clean(text: str, title: str) -> Markup:
-    """Matplotlib's SVG as part of a page: no addresses, no fonts, no styles of its own, few digits, unique names.
-
-    The title is for those who cannot see it.
-    """
+    """Matplotlib's SVG as part of a page: no addresses, no fonts, no styles of its own, few digits, unique names."""
     text = text[text.index("<svg") :]
     text = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", text, flags=re.S)
     text = re.sub(r"<!--.*?-->", "", text, flags=re.S)
