@@ -162,6 +162,15 @@ def test_labels_that_do_not_fit_are_refused_and_nothing_is_lost(copied, tmp_path
     assert not (copied / "evaluation.json").exists()
 
 
+def test_graphs_of_pyg_are_graphs_too(done):
+    """They name no classes, which these predictions need; so much is said."""
+    for call in (watch, evaluate):
+        with pytest.raises(InputError, match=r"the model's classes have names|has labels of 0 of the"):
+            call(done[0], ig.to_pyg(graph()))
+        with pytest.raises(InputError, match="graph is a DataFrame; give a TemporalGraph"):
+            call(done[0], pd.DataFrame())
+
+
 def test_nothing_new_is_no_reason_to_fit_again(done):
     """The graph as it was, its target labels unknown: whatever they are, the answer is the same."""
     hidden = graph(y=np.where(graph().time < 7, graph().y, -1))

@@ -16,6 +16,7 @@ from impact_gnn._codec import encode
 from impact_gnn.backtesting import PLAIN, PeriodScore, varied
 from impact_gnn.checks import InputError, listing
 from impact_gnn.data.files import is_table, load
+from impact_gnn.data.given import GraphLike, as_graph
 from impact_gnn.data.sources import file as table_in
 from impact_gnn.data.spec import LABELS
 from impact_gnn.graph import TemporalGraph
@@ -35,7 +36,7 @@ LEAST = 2  # labels that it takes
 
 
 def evaluate(
-    directory: str | Path, labels: str | Path | TemporalGraph, *, graph: str | Path | TemporalGraph | None = None,
+    directory: str | Path, labels: str | Path | GraphLike, *, graph: str | Path | GraphLike | None = None,
     model: Own | None = None,
 ) -> Evaluation:  # fmt: skip
     """Holds the predictions of a run against labels that have arrived since, and adds that to its report.
@@ -51,7 +52,7 @@ def evaluate(
     summary = read_summary(root / "summary.json")
     table, fitted = read_table(root / summary.predicted.file), Ensemble.load(root / "model", model=model)
     ids = _names(table["id"].to_pylist())
-    if isinstance(labels, TemporalGraph) or not is_label_table(labels):
+    if not isinstance(labels, str | Path) or not is_label_table(labels):
         graph = given(labels, fitted)
         known, truth = _of_graph(graph)
     else:
@@ -80,10 +81,10 @@ def is_label_table(labels: str | Path) -> bool:
     return Path(labels).is_file() and table_in(Path(labels)) is not None
 
 
-def given(graph: str | Path | TemporalGraph, model: Ensemble) -> TemporalGraph:
+def given(graph: str | Path | GraphLike, model: Ensemble) -> TemporalGraph:
     """A graph, loaded with the model's periods if it is not yet."""
-    if isinstance(graph, TemporalGraph):
-        return graph
+    if not isinstance(graph, str | Path):
+        return as_graph(graph)
     return load(graph, verify=True, period=(model.fitted.schema.periods or "whole") if is_table(graph) else None)
 
 
