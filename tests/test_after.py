@@ -18,11 +18,12 @@ from impact_gnn.checks import InputError
 from impact_gnn.job.evaluate import evaluate
 from impact_gnn.job.unusual import Usual
 from impact_gnn.job.watch import watch
-from impact_gnn.report import read_summary, write_summary
+from impact_gnn.report import read_summary, write_report, write_summary
 from impact_gnn.report.summary import Evaluation
+from impact_gnn.report.tables import read_frame, write_table
 from impact_gnn.report.words import came_true
 
-NAMES = ["=1+1", "bird", "cat"]
+NAMES = ["=1+1", "bird|cat", "_$\\frac$"]  # a formula, the mark between names of a set, no mathematics
 
 
 def graph(seed=0, **changes):
@@ -58,7 +59,9 @@ def test_labels_from_a_table_give_what_the_definition_says(copied, tmp_path):
     right = both["label"].str.lstrip("'") == both["label_true"]
     assert found.count == len(both) == len(truth)
     assert found.accuracy.value == pytest.approx(right.mean())
-    held = [true in labels.lstrip("'").split("|") for true, labels in zip(both["label_true"], both["set"], strict=True)]
+    sets = both["set"].str.lstrip("'").str.replace(r"\|", "/").str.replace(r"\\", "\\").str.split("|")
+    held = [true.replace("|", "/") in labels for true, labels in zip(both["label_true"], sets, strict=True)]
+    assert found.coverage >= found.accuracy.value  # a set holds the label that was predicted
     assert found.coverage == pytest.approx(np.mean(held))
     assert found.confidence == pytest.approx(both["probability"].mean())
     place = np.minimum((both["probability"] * 15).astype(int), 14)
@@ -71,6 +74,50 @@ def test_labels_from_a_table_give_what_the_definition_says(copied, tmp_path):
     assert "that takes the graph (--graph)" in text
     kept = json.loads((copied / "evaluation.json").read_text())["content"]
     assert decode(Evaluation, kept) == found
+
+
+def test_an_evaluation_belongs_to_the_predictions_that_it_was_made_of(copied):
+    """A run that goes on with a larger budget predicts anew; what came true before is not of these predictions."""
+    summary, kept = read_summary(copied / "summary.json"), copied / "evaluation.json"
+    evaluate(copied, graph())
+    write_report(summary, copied / "report.html")
+    assert "What came true" in (copied / "report.html").read_text()
+    assert (copied / "figures" / "true-confusion.svg").exists()
+    other = replace(summary, predicted=replace(summary.predicted, mean_probability=0.5))
+    write_report(other, copied / "report.html")
+    assert "What came true" not in (copied / "report.html").read_text()
+    assert not (copied / "figures" / "true-confusion.svg").exists()
+    kept.write_text(kept.read_text().replace('"count"', '"counts"'))
+    with pytest.raises(InputError, match=r"evaluation.json cannot be used .*; remove it, or evaluate again\.$"):
+        write_report(summary, copied / "report.html")
+
+
+def test_files_that_users_put_beside_the_figures_stay(copied, done):
+    (copied / "figures" / "notes.txt").write_text("mine")
+    write_report(done[1], copied / "report.html")
+    assert (copied / "figures" / "notes.txt").read_text() == "mine"
+    assert {one.name for one in (copied / "figures").iterdir()} - {
+        one.name for one in (done[0] / "figures").iterdir()
+    } == {"notes.txt"}
+    assert NAMES[2] in (copied / "figures" / "label-mix.svg").read_text()
+
+
+@pytest.mark.parametrize("names", [[False, True], [1.0, 2.5, 7.0]])
+def test_labels_that_look_like_numbers_are_met_however_they_are_written(tmp_path, names):
+    """As a CSV of pandas has them where some are missing: 1.0, True; and ids as 7.0."""
+    g = ig.tsbm(num_nodes=200, num_times=3, num_labels=len(names), num_features=4, seed=0)
+    parts = {"x": g.x, "y": g.y, "time": g.time, "edge_index": g.edge_index}
+    g = ig.TemporalGraph(**parts, label_names=names, ids=np.arange(200) + 7)
+    summary = ig.run(g, tmp_path / "out", cutoff=2, candidates=["linear:features"], folds=1, seeds=1, effort="quick")
+    rows, said = g.targets(2), summary.predictions
+    truth = [names[k] for k in g.label[rows]]
+    table = pd.DataFrame({"id": g.ids[rows].astype(float), "y": truth})
+    pd.concat([table, pd.DataFrame({"id": [None], "y": [None]})]).to_csv(tmp_path / "labels.csv", index=False)
+    found = evaluate(tmp_path / "out", tmp_path / "labels.csv")
+    assert (found.count, found.unknown) == (rows.sum(), 0)
+    assert said["id"].tolist() == g.ids[rows].tolist()
+    assert found.accuracy.value == pytest.approx((said["label"] == truth).mean())
+    assert found.coverage >= found.accuracy.value
 
 
 def test_with_the_graph_the_choice_is_held_against_plain(copied, done):
@@ -103,7 +150,7 @@ def test_a_forecast_that_failed_and_classes_nobody_knew_are_said(copied, tmp_pat
     [
         ({"node": ["-n1"], "label": ["cat"]}, "has the columns node, label; call two of them id and label."),
         ({"id": ["x", "y", "z"], "label": ["cat"] * 3}, "has labels of 0 of the"),
-        ({"id": ["-n1", "-n1"], "label": ["cat", "bird"]}, "names some ids more than once"),
+        ({"id": ["-n1", "-n1"], "label": ["a", "b"]}, "names some ids more than once"),
     ],
 )
 def test_labels_that_do_not_fit_are_refused_and_nothing_is_lost(copied, tmp_path, table, sentence):
@@ -113,6 +160,15 @@ def test_labels_that_do_not_fit_are_refused_and_nothing_is_lost(copied, tmp_path
         evaluate(copied, tmp_path / "labels.csv")
     assert (copied / "report.html").read_bytes() == before
     assert not (copied / "evaluation.json").exists()
+
+
+def test_graphs_of_pyg_are_graphs_too(done):
+    """They name no classes, which these predictions need; so much is said."""
+    for call in (watch, evaluate):
+        with pytest.raises(InputError, match=r"the model's classes have names|has labels of 0 of the"):
+            call(done[0], ig.to_pyg(graph()))
+        with pytest.raises(InputError, match="graph is a DataFrame; give a TemporalGraph"):
+            call(done[0], pd.DataFrame())
 
 
 def test_nothing_new_is_no_reason_to_fit_again(done):
@@ -208,3 +264,14 @@ def test_the_report_says_why(done):
     text = (out / "report.html").read_text()
     assert "Why these labels" in text
     assert f'aria-label="Neighbours of {summary.explained[0].id}"' in text
+
+
+@pytest.mark.parametrize("ending", ["csv", "raw.csv", "parquet"])
+def test_a_table_is_read_as_it_was_given(tmp_path, ending):
+    """Text stays text, whatever it looks like; numbers stay numbers."""
+    text = ["007", "=cmd", "'=cmd", "''+a", 'a, "b"', "two\nlines", "", "NA", "-5", "true"]
+    columns = {"id": text, "label": ["1"] * 10, "number": list(range(10)), "probability": [0.5] * 10}
+    write_table(columns, tmp_path / f"t.{ending}")
+    assert read_frame(tmp_path / f"t.{ending}").to_dict("list") == columns
+    write_table({"id": [True, False]}, tmp_path / f"u.{ending}")
+    assert read_frame(tmp_path / f"u.{ending}")["id"].tolist() == [True, False]

@@ -210,6 +210,8 @@ def test_projections_are_not_split_and_that_is_said(papers):
     assert "mixes paths by projections" in found.notes[-1]
     assert found.plain is None
     assert all(one.without is None for one in found.neighbours)
+    assert found == explain(p, ig.to_pyg(papers), p.targets(papers)[0])
+    assert torch.equal(found.to_pyg(ig.to_pyg(papers))["paper"].node_mask, found.to_pyg(papers)["paper"].node_mask)
 
 
 def test_words_are_the_users_own():

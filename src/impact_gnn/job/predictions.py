@@ -34,12 +34,13 @@ def write_predictions(
     engine: Engine | None = None,
     checks: Sequence[FoldCheck] = (),
 ) -> Predictions:
-    """Writes one row per target node and says what they are like.
+    r"""Writes one row per target node and says what they are like.
 
     Columns: `id`, `time` (the period's name), `label`, `probability`, then `second_label`, `second_probability`,
     `third_...` as far as there are classes, the most probable of the others first, and `set`: the labels that hold the
-    truth with the probability stated in the summary, joined by "|". Labels and ids are in the user's own coding; in a
-    `.csv` (not in a `.raw.csv`) text that a spreadsheet would run as a formula stands behind an apostrophe.
+    truth with the probability stated in the summary, joined by "|" ("\|" within a name). Labels and ids are in the
+    user's own coding; in a `.csv` (not in a `.raw.csv`) text that a spreadsheet would run as a formula stands behind an
+    apostrophe.
     `checks` of a back-test give the accuracy to expect.
     """
     probability = model.predict_proba(graph, cutoff=cutoff, inputs=inputs, engine=engine)
@@ -59,7 +60,7 @@ def write_predictions(
         # Nothing is certain; and a column that begins with 0 and 1 would be read as whole numbers.
         columns[f"{prefix}probability"] = probability[row, best].astype(np.float64).round(6).clip(1e-6, 1 - 1e-6)
     inside = model.calibration.sets(probability, label)
-    texts = np.array([str(name) for name in coded.tolist()])
+    texts = np.array([in_set(str(name)) for name in coded.tolist()])
     columns["set"] = ["|".join(texts[best[chosen[best]]]) for best, chosen in zip(order, inside, strict=True)]
     write_table(columns, path)
     counts = np.bincount(label, minlength=probability.shape[1])
@@ -69,6 +70,11 @@ def write_predictions(
     sets = model.calibration.coverage, float(inside.sum(1).mean())
     noted = _noted(shown, columns, rows, label)
     return Predictions(path.name, len(rows), shares, float(confidence.mean()), histogram, expected, *sets, *noted)
+
+
+def in_set(name: str) -> str:
+    """A class's name in the column `set`."""
+    return name.replace("\\", "\\\\").replace("|", "\\|")
 
 
 def _noted(

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from impact_gnn.backtesting.forecast import lost_per_period
+from impact_gnn.data.given import GraphLike
 from impact_gnn.engines import Engine
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.heads import Own
@@ -59,7 +60,7 @@ class Watch:
 
 
 def watch(
-    directory: str | Path, graph: str | Path | TemporalGraph, *, model: Own | None = None, engine: Engine | None = None
+    directory: str | Path, graph: str | Path | GraphLike, *, model: Own | None = None, engine: Engine | None = None
 ) -> Watch:
     """Looks at every period from the cutoff of a run on, in the graph as it is now; no label of these is read.
 

@@ -27,9 +27,9 @@ import numpy as np
 import torch
 
 from impact_gnn.checks import InputError, listing
+from impact_gnn.data.given import GraphLike, as_graph
 from impact_gnn.engines.base import Engine, redone
 from impact_gnn.engines.operator import Operator
-from impact_gnn.graph import TemporalGraph
 from impact_gnn.heads import Head, NetworkHead, model_name
 from impact_gnn.heads.base import PriorHead
 from impact_gnn.heads.trees import TreesHead
@@ -49,7 +49,7 @@ NOBODY = np.empty(0, np.int64), np.empty(0)
 
 
 def explain(
-    model: Pipeline | Ensemble, graph: TemporalGraph, node: Any, *, label: Any = None, cutoff: int | str | None = None,
+    model: Pipeline | Ensemble, graph: GraphLike, node: Any, *, label: Any = None, cutoff: int | str | None = None,
     engine: Engine | None = None, most: int = 10,
 ) -> NodeExplanation:  # fmt: skip
     """Why a fitted model gives a node its label; no label from the cutoff on is looked at.
@@ -77,10 +77,10 @@ class Explainer:
     """`explain` for several nodes: hops and predictions are made once; `inputs` are those that fits left behind."""
 
     def __init__(
-        self, model: Pipeline | Ensemble, graph: TemporalGraph, *, cutoff: int | str | None = None,
+        self, model: Pipeline | Ensemble, graph: GraphLike, *, cutoff: int | str | None = None,
         inputs: dict[bool, Inputs] | None = None, engine: Engine | None = None,
     ) -> None:  # fmt: skip
-        self.model, self.graph = Ensemble.of(model), graph
+        self.model, self.graph = Ensemble.of(model), (graph := as_graph(graph))
         fitted = self.model.fitted
         self.cutoff = fitted.cutoff if cutoff is None else graph.when(cutoff)
         inputs = inputs or {}

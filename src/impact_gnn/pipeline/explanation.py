@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from impact_gnn.checks import InputError, listing
+from impact_gnn.data.given import GraphLike, as_graph
 from impact_gnn.data.pyg import to_pyg
 from impact_gnn.graph import TemporalGraph
 
@@ -124,7 +125,7 @@ class NodeExplanation:
         without = "" if one.without is None else f"-> {one.without:.2f}"
         return name, one.period or "", one.label or "", str(one.steps), weight, f"{one.contribution:+.3f}", without
 
-    def to_pyg(self, graph: TemporalGraph) -> Any:
+    def to_pyg(self, graph: GraphLike) -> Any:
         """A `torch_geometric.explain.Explanation` (`HeteroExplanation`) of the graph with masks of contributions.
 
         `node_mask` [N, 1] holds those of the strongest neighbours, and of its own features for the node itself;
@@ -133,6 +134,7 @@ class NodeExplanation:
         """
         from torch_geometric.explain import Explanation, HeteroExplanation
 
+        graph = as_graph(graph)
         out: Any = (HeteroExplanation if graph.is_hetero else Explanation).from_dict(to_pyg(graph).to_dict())
         steps = {kind: np.full(part.num_nodes, -1) for kind, part in graph.nodes.items()}
         adds = {kind: np.zeros(part.num_nodes, np.float32) for kind, part in graph.nodes.items()}

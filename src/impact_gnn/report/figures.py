@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
 from markupsafe import Markup
 from matplotlib.axes import Axes
@@ -53,7 +54,11 @@ class Figure:
         shown = [_handle(one) for one in self.keys]
         canvas = self.ax.figure
         if shown and not canvas.legends:
-            canvas.legend(handles=shown, loc="outside lower center", ncols=min(3, len(shown)), frameon=False)
+            where: Any = {"loc": "outside lower center", "ncols": min(3, len(shown)), "frameon": False}
+            with mpl.rc_context(svg.STYLE):  # in which $ is a letter
+                texts = canvas.legend(shown, [" "] * len(shown), **where).get_texts()
+            for text, one in zip(texts, self.keys, strict=True):  # matplotlib itself leaves out names that begin with _
+                text.set_text(one["name"])
             canvas.set_size_inches(canvas.get_figwidth(), canvas.get_figheight() + 0.25 * -(-len(shown) // 3))  # type: ignore[union-attr]
         return self.ax
 
@@ -102,11 +107,11 @@ def key(name: str, colour: str, mark: str = "line") -> dict[str, str]:
 
 def _handle(key: dict[str, str]) -> Patch | Line2D:
     """An entry of the key as matplotlib draws it."""
-    name, colour, mark = key["name"], key["plain"], key["mark"]
+    colour, mark = key["plain"], key["mark"]
     if mark == "area":
-        return Patch(color=colour, alpha=0.85, label=name)
+        return Patch(color=colour, alpha=0.85)
     lines: Any = {"linestyle": {"dash": "--", "dot": ""}.get(mark, "-"), "marker": "o" if mark == "dot" else ""}
-    return Line2D([], [], color=colour, label=name, **lines)
+    return Line2D([], [], color=colour, **lines)
 
 
 def forest(rows: Sequence[Trial], metric: Metric, name: str = "comparison") -> Figure | None:
@@ -188,7 +193,7 @@ def label_mix(finding: LabelMix, labels: Labels, called: Called) -> list[Figure]
         keys.append(key(labels.name(rest[0]) if len(rest) == 1 else f"{len(rest)} other labels", FAINT, "area"))
     title, caption = "Share of every label by period", "Known labels of every period that has some."
     shown = [called(time) for time in finding.times[-MOST_PERIODS:]]
-    data = {"period": shown} | {name: mix[:, one] for one, name in enumerate(labels.names)}
+    data = {"period": shown} | {f"share of {name}": mix[:, one] for one, name in enumerate(labels.names)}
     with drawn("label-mix", title, caption, keys, data=data) as (figure, ax):
         _columns(ax, shown, shares)
         in_percent(ax)

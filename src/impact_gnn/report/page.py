@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from impact_gnn._codec import decode
 from impact_gnn.backtesting import Status
 from impact_gnn.backtesting.ensemble import fold_weights
 from impact_gnn.backtesting.outcome import leading
+from impact_gnn.checks import InputError
 from impact_gnn.diagnostics import Diagnosis
 from impact_gnn.diagnostics.models import Share
 from impact_gnn.report import figures, numbers, words
@@ -43,15 +45,28 @@ def write_report(summary: RunSummary, path: Path) -> None:
     Beside it, in `figures/`, goes every figure as SVG and its numbers as CSV. Where labels have been held against the
     predictions (`evaluate`), that is on the page too.
     """
-    kept = path.parent / EVALUATION
-    evaluation = decode(Evaluation, _files.read_json(kept, sealed=True), kept.name) if kept.exists() else None
-    shown = content(summary, evaluation)
-    with _files.atomic_directory(path.parent / "figures", may_replace=lambda _: True) as folder:
-        for figure in _figures(shown.values()):
-            (folder / f"{figure.name}.svg").write_text(figure.file, encoding="utf-8")
-            write_table(figure.data, folder / f"{figure.name}.csv")
+    shown = content(summary, _evaluation(summary, path.parent / EVALUATION))
+    drawn, folder = list(_figures(shown.values())), path.parent / "figures"
+    before = re.findall(r'href="figures/([a-z0-9.-]+)"', path.read_text(encoding="utf-8")) if path.exists() else []
+    for figure in drawn:
+        with _files.atomic_file(folder / f"{figure.name}.svg") as temporary:
+            temporary.write_text(figure.file, encoding="utf-8")
+        write_table(figure.data, folder / f"{figure.name}.csv")
     with _files.atomic_file(path) as temporary:
         temporary.write_text(_page(shown, files=True), encoding="utf-8")
+    for name in {*before} - {f"{figure.name}.{ending}" for figure in drawn for ending in ("svg", "csv")}:
+        _files.remove(folder / name)  # a figure that the page before had; whatever else lies there is the user's
+
+
+def _evaluation(summary: RunSummary, path: Path) -> Evaluation | None:
+    """What came true of the predictions of this summary, if labels have been held against them."""
+    if not path.exists():
+        return None
+    try:
+        found = decode(Evaluation, _files.read_json(path, sealed=True), path.name)
+    except InputError as error:
+        raise InputError(f"{path} cannot be used ({error}); remove it, or evaluate again.") from None
+    return found if found.mark == summary.predicted.mark else None
 
 
 def render(summary: RunSummary, evaluation: Evaluation | None = None, *, files: bool = False) -> str:

@@ -85,6 +85,11 @@ class Predictions:
     unsure: list[Noted]  # the least certain
     unusual: list[Noted]  # of the surest those least like labelled nodes of their label
 
+    @property
+    def mark(self) -> str:
+        """By which other predictions are told from these."""
+        return _files.digest(encode(self))
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -102,6 +107,7 @@ class Evaluation:
     gain: Estimate | None  # of the choice over plain, in the run's metric; None where no graph was given
     score: float | None  # in that metric, as people read it
     plain_score: float | None
+    mark: str  # of the predictions that it is about
 
 
 @dataclass(frozen=True)

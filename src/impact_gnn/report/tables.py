@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -35,7 +36,7 @@ def harmless(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
     """Text behind an apostrophe where a spreadsheet would run it."""
     if not pa.types.is_string(column.type):
         return column
-    begins, number = r"^[=+\-@\t\r]", r"^[+-]?[0-9.,]+$"
+    begins, number = r"^'*[=+\-@\t\r]", r"^[+-]?[0-9.,]+$"
     runs = pc.and_not(pc.match_substring_regex(column, begins), pc.match_substring_regex(column, number))
     return pc.if_else(runs, pc.binary_join_element_wise("'", column, ""), column)
 
@@ -54,6 +55,25 @@ def frame(columns: Mapping[str, Any] | pa.Table) -> Any:
 
 def read_frame(path: Path) -> Any:
     """A table that `write_table` wrote, as a data frame."""
+    return frame(read_table(path))
+
+
+def read_table(path: Path) -> pa.Table:
+    """The columns that `write_table` was given: what stands in quotes is text, whatever it looks like."""
     if path.suffix == ".parquet":
-        return frame(pa.parquet.read_table(path))
-    return frame(pa.csv.read_csv(path))
+        return pa.parquet.read_table(path)
+    with path.open(encoding="utf-8", newline="") as file:
+        names = file.readline().strip().strip('"').split('","')
+        first = re.findall(r'("(?:[^"]|"")*"|[^,\n]*)[,\n]', file.read(1 << 20))
+    text = {name: pa.string() for name, cell in zip(names, first, strict=False) if cell.startswith('"')}
+    parse, convert = pa.csv.ParseOptions(newlines_in_values=True), pa.csv.ConvertOptions(column_types=text)
+    table = pa.csv.read_csv(path, parse_options=parse, convert_options=convert)
+    return table if path.name.endswith(".raw.csv") else pa.table([*map(_bare, table.columns)], names=names)
+
+
+def _bare(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Text as it was before `harmless`."""
+    if not pa.types.is_string(column.type):
+        return column
+    bare = pc.utf8_slice_codeunits(column, 1)
+    return pc.if_else(pc.equal(harmless(bare), column), bare, column)
