@@ -138,6 +138,17 @@ def rules(
     _shown(out or Path("out/rules"), lambda told: run(runs, root=root))
 
 
+@app.command()
+def methods(out: Annotated[Path, typer.Option(help="Directory for the pictures.")] = Path("out/methods")) -> None:
+    """What the paper's methods do, as pictures: weights, mixes of distances, alignments."""
+    from reproduction import plots
+    from reproduction.methods import FIGURES
+
+    for name, draw in FIGURES.items():
+        plots.write(draw(), out / f"methods-{name}.png")
+    print(f"written: {', '.join(str(out / f'methods-{name}.png') for name in FIGURES)}")
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Runs a command; what a user can mend becomes one sentence and exit code 2."""
     errors = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)

@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PROSE = [*PAGES, ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+HOME = re.findall(r'^Homepage = "(.+)"$', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)[0]
 FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -60,10 +61,22 @@ def test_pages_with_code_are_found():
 
 
 @pytest.mark.parametrize("page", PROSE, ids=name_of)
-def test_relative_links_lead_somewhere(page):
+def test_links_into_the_repository_lead_somewhere(page):
+    """Relative ones, and those by its address, which the README needs where it is shown by a package index."""
     for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
-        if "://" not in target:
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+        inside = re.fullmatch(rf"{re.escape(HOME)}/(?:blob|raw|tree)/main/(.+)", target)
+        if inside or "://" not in target:
+            assert (ROOT / inside.group(1) if inside else page.parent / target).exists(), (
+                f"{page.name} links to {target}"
+            )
+        assert inside or page.name != "README.md", f"{target} would lead nowhere outside of the repository"
+
+
+def test_pictures_are_small_and_shown():
+    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+    for picture in sorted((ROOT / "docs" / "images").iterdir()):
+        assert f"images/{picture.name})" in text, f"no page shows {picture.name}"
+        assert picture.stat().st_size < 250_000, picture.name
 
 
 @pytest.mark.parametrize("page", PROSE, ids=name_of)
@@ -103,6 +116,12 @@ def test_public_face_has_api_pages():
     for name in impact_gnn.__all__:
         home = getattr(resolved(f"impact_gnn.{name}"), "__module__", f"impact_gnn.{name}")
         assert any(page == home or page.startswith(f"{home}.") for page in shown), f"{name} has no API page"
+
+
+def test_building_the_site_counts_warnings():
+    """With --quiet they are neither logged nor counted, and --strict passes."""
+    built = re.findall(r"mkdocs build(.*)", (ROOT / "Makefile").read_text(encoding="utf-8"))
+    assert [line.split() for line in built] == [["--strict"]]
 
 
 def test_navigation_names_every_page_once():

@@ -15,6 +15,7 @@ from impact_gnn.nn import GCN, Propagation
 from impact_gnn.pipeline import Method
 from reproduction import __main__ as cli
 from reproduction import data, networks, published, table1
+from reproduction.methods import FIGURES
 from reproduction.recipes import Decoupled, Linear, Staged, standardized
 from reproduction.results import Record, Table, difference, packed
 from reproduction.runner import Task, one_thread, work_off
@@ -511,6 +512,15 @@ def test_commands(tmp_path, capsys, monkeypatch):
     code, text = outcome(capsys, "table2", "--dataset", "small", "--methods", "pmp", "--out", str(tmp_path))
     assert (code, "A small one" in text) == (0, True)
     assert (tmp_path / "table2-small.csv").is_file()
+
+
+def test_pictures_of_the_methods_hold_their_tables(tmp_path, capsys):
+    assert outcome(capsys, "methods", "--out", str(tmp_path))[0] == 0
+    assert sorted(file.stem for file in tmp_path.iterdir()) == sorted(f"methods-{name}" for name in FIGURES)
+    shown = [[float(text.get_text()) for text in axis.texts] for axis in FIGURES["weights"]().axes]
+    assert shown[1] == ig.weighting.pmp(np.arange(10)).ravel().tolist()
+    last, early = (FIGURES["distances"]().axes[2].lines[k].get_ydata() for k in (3, 0))
+    np.testing.assert_allclose(early, last, atol=0.01)  # PMP's promise; plain's differ by up to .15
 
 
 @pytest.mark.parametrize(
