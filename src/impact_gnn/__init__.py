@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from impact_gnn.data.tsbm import tsbm, tsbm_model
     from impact_gnn.diagnostics import diagnose
     from impact_gnn.graph import TemporalGraph
+    from impact_gnn.job import run
+    from impact_gnn.job.evaluate import evaluate
+    from impact_gnn.job.watch import watch
     from impact_gnn.pipeline import Ensemble, Pipeline, explain
     from impact_gnn.propagation.hops import propagate
     from impact_gnn.propagation.labels import label_hops
@@ -44,6 +47,7 @@ __all__ = [
     "connectivity",
     "diagnose",
     "engines",
+    "evaluate",
     "explain",
     "from_networkx",
     "from_pyg",
@@ -65,6 +69,7 @@ __all__ = [
     "transforms",
     "tsbm",
     "tsbm_model",
+    "watch",
     "weighting",
 ]
 
@@ -82,6 +87,8 @@ _HOMES = {
     "diagnostics": ("diagnose",),
     "graph": ("TemporalGraph",),
     "job": ("run",),
+    "job.evaluate": ("evaluate",),
+    "job.watch": ("watch",),
     "pipeline": ("Ensemble", "Pipeline", "explain"),
     "propagation.hops": ("propagate",),
     "propagation.labels": ("label_hops",),

@@ -382,7 +382,7 @@ def reliability(checks: Sequence[FoldCheck | Evaluation], name: str = "reliabili
     place = np.minimum((said * BINS).astype(int), BINS - 1)
     kept, total = np.unique(place), np.bincount(place, weight)
     said, right = (np.bincount(place, weight * values)[kept] / total[kept] for values in (said, right))
-    caption = "Calibrated predictions of all past windows by their probability; a larger disc stands for more of them. "
+    caption = "Calibrated predictions by their probability; a larger disc stands for more of them. "
     caption += "Below the dashed line the model was surer than it should have been."
     keys = key("predictions", PALETTE[0], "dot"), key("probability and truth agree", FAINT, "dash")
     data = {"probability": said, "right": right, "share": total[kept] / total.sum()}
@@ -443,9 +443,7 @@ def by_period(checks: Sequence[FoldCheck | Evaluation], called: Called, name: st
     each = [np.average(array(found[t]), 0, weights=[n for n, *_ in found[t]]) for t in times]
     count, right, plain = np.array(each).T
     chance = 1.96 * np.sqrt(right * (1 - right) / count)
-    caption = (
-        "Labelled nodes of past windows, predicted before their labels were known; newer periods are to the right."
-    )
+    caption = "Labelled nodes, predicted before their labels were known; newer periods are to the right."
     both = [] if np.isnan(plain).all() else [key("plain", INK, "dash")]
     keys = [key("choice", PALETTE[0]), *both, key("what chance allows", FAINT, "area")]
     data = {"period": [called(time) for time in times], "right": right, "plain": plain, "nodes": count.astype(int)}

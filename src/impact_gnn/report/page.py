@@ -110,8 +110,9 @@ def content(summary: RunSummary, evaluation: Evaluation | None = None) -> dict[s
         figures.decay(diagnosis.decay, diagnosis.separability),
     ]
     shift, picture = diagnosis.shift, diagnosis.feature_map
-    by_label, unknown = words.classes(summary), [*labels.names, "unknown to the model"]
-    known_now = figures.Labels(unknown, [*labels.order, len(labels.order)])
+    by_label, known_now = words.classes(summary), labels
+    if evaluation is not None and evaluation.unknown:
+        known_now = figures.Labels([*labels.names, "unknown to the model"], [*labels.order, len(labels.order)])
     return {
         "summary": summary,
         "evaluation": evaluation,

@@ -118,7 +118,7 @@ class Cost:
     peak_memory_bytes: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RunSummary:
     """What `run` returns and writes."""
 
@@ -225,6 +225,13 @@ class RunSummary:
         if self.out is None:
             raise InputError("this summary does not know its folder; get it by run(...) or read_summary(...).")
         return self.out / name
+
+    def __repr__(self) -> str:
+        right = self.predicted.accuracy
+        expected = "" if right is None else f", {right.value:.1%} expected to be right"
+        return (
+            f"RunSummary({self.predicted.count:,} nodes at or after {self.since} predicted by {self.choice}{expected})"
+        )
 
     def _repr_html_(self) -> str:
         """The report, for notebooks; in a frame, so that its style and theirs do not meet."""
