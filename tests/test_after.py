@@ -162,6 +162,14 @@ def test_labels_that_do_not_fit_are_refused_and_nothing_is_lost(copied, tmp_path
     assert not (copied / "evaluation.json").exists()
 
 
+@pytest.mark.parametrize(("text", "other"), [("\\|", "|"), ('"bird|cat"', '"dog"')])
+def test_a_changed_table_of_predictions_is_refused(copied, text, other):
+    table = copied / "predictions.csv"
+    table.write_text(table.read_text().replace(text, other))
+    with pytest.raises(InputError, match="has labels that are not in their own sets, so it was changed or is of an"):
+        evaluate(copied, graph())
+
+
 def test_graphs_of_pyg_are_graphs_too(done):
     """They name no classes, which these predictions need; so much is said."""
     for call in (watch, evaluate):

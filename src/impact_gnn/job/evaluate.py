@@ -121,12 +121,15 @@ def _classes(names: Sequence[Any] | None, count: int) -> pa.Array:
 
 def _evaluated(summary: RunSummary, names: pa.Array, table: pa.Table, truth: pa.Array) -> Evaluation:
     """All that follows from the table of predictions alone; `names` are those of the model's classes."""
-    label = pc.index_in(_names(table["label"].to_pylist()), value_set=names).to_numpy()
+    label = pc.fill_null(pc.index_in(_names(table["label"].to_pylist()), value_set=names), len(names)).to_numpy()
     true = pc.fill_null(pc.index_in(truth, value_set=names), len(names)).to_numpy()
     right = label == true
     said = table["probability"].to_numpy()
     shown = [*map(in_set, summary.predicted.labels), None]  # the last stands for classes that the model did not know
     sets = [re.findall(r"(?:[^|\\]|\\.)+", one, re.S) for one in table["set"].to_pylist()]
+    if not all(shown[own] in each for own, each in zip(label, sets, strict=True)):  # also where it is no class at all
+        what = f"{summary.predicted.file} has labels that are not in their own sets, so it was changed"
+        raise InputError(f"{what} or is of an older release; run the same again, which writes it anew.")
     held = [shown[own] in each for own, each in zip(true, sets, strict=True)]
     two = np.stack([said, 1 - said], axis=1)  # calibration asks how probable what was said was, and whether it came
     as_said = np.zeros(len(said), int)
