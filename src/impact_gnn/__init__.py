@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from impact_gnn.data.tsbm import tsbm, tsbm_model
     from impact_gnn.diagnostics import diagnose
     from impact_gnn.graph import TemporalGraph
-    from impact_gnn.job import run
     from impact_gnn.job.evaluate import evaluate
     from impact_gnn.job.watch import watch
     from impact_gnn.pipeline import Ensemble, Pipeline, explain
