@@ -134,6 +134,18 @@ def test_with_the_graph_the_choice_is_held_against_plain(copied, done):
     assert "of plain, fitted as it would have been then" in sentences or "Plain was the choice" in sentences
 
 
+def test_what_came_after_the_run_is_not_shown_to_the_choice(copied):
+    """The graph has grown by a period and edges to it: both are judged on the graph as the run saw it."""
+    then, g = evaluate(copied, graph()), graph()
+    rng = np.random.default_rng(0)
+    grown = graph(
+        x=np.vstack([g.x, 9 * np.ones((100, 6), np.float32)]), y=np.r_[g.y, np.zeros(100, int)],
+        time=np.r_[g.time, np.full(100, 8)], ids=[*g.ids, *(f"new{k}" for k in range(100))],
+        edge_index=np.hstack([g.edge_index, np.stack([900 + rng.integers(0, 100, 5000), rng.integers(0, 900, 5000)])]),
+    )  # fmt: skip
+    assert evaluate(copied, grown) == then
+
+
 def test_a_forecast_that_failed_and_classes_nobody_knew_are_said(copied, tmp_path):
     truth = labels_of(graph())
     truth["label"] = "dragon"

@@ -46,7 +46,7 @@ def test_the_card_says_what_people_ask(done):
     assert str(summary.backtest.decision).split(".")[0] in text
     check = summary.backtest.checks[0]
     assert f"| {check.window} | {check.count:,} | {check.score:.1%} | {check.plain_score:.1%} |" in text
-    assert "are expected to be right, between" in text
+    assert "What to expect of the nodes predicted with it is in the report" in text
     assert "The choice rests on a single window" in text
     assert f"impact_gnn {ig.__version__}" in text
 

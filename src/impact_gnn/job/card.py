@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 from impact_gnn.backtesting import Backtest
-from impact_gnn.backtesting.forecast import forecast
 from impact_gnn.diagnostics import Diagnosis
 from impact_gnn.graph import Summary
 from impact_gnn.pipeline import MODELS
@@ -29,11 +28,8 @@ def card(graph: Summary, options: RunOptions, diagnosis: Diagnosis, tested: Back
     for one in tested.checks:
         scores = measured(one.score, summary.metric), measured(one.plain_score, summary.metric), percent(one.accuracy)
         rows.append(f"| {' | '.join([_plain(one.window), f'{one.count:,}', *scores])} |")
-    ahead = sum(count for time, count in zip(graph.times, graph.nodes_per_time, strict=True) if time >= options.cutoff)
-    expected, past = forecast(tested.checks, tested.over("confidence") or 0.0, ahead), "Nothing was back-tested."
-    if expected is not None:
-        between = f"between {percent(expected.low, 0)} and {percent(expected.high, 0)}"
-        past = f"Of nodes like those, {percent(expected.value)} are expected to be right, {between} (90 %)."
+    past = "What to expect of the nodes predicted with it is in the report, and in `summary.json`."
+    past = past if tested.checks else "Nothing was back-tested."
     use = 'model = ig.Ensemble.load("model")'
     if options.model not in MODELS:
         use = f'model = ig.Ensemble.load("model", model=...)  # your own {options.model.rpartition("-")[0]}'
@@ -43,7 +39,8 @@ def card(graph: Summary, options: RunOptions, diagnosis: Diagnosis, tested: Back
         "## What was chosen, and why", "", _plain(str(tested.decision)), "",
         f"## Back-test ({summary.metric.title})", "", *(rows if tested.checks else []), "", past, "",
         "## Limits", "", *[f"- {_plain(text)}" for text in limits or ["none that the evidence shows"]], "",
-        "## Use", "", "```python", "import impact_gnn as ig", "", use, 'graph = ig.load("next graph")',
+        "## Use", "", "```python", "import impact_gnn as ig", "", use,
+        'graph = ig.load("next graph")  # of tables also: period=model.fitted.schema.periods',
         "print(model.notes(graph))", "label, node = model.predict(graph), model.targets(graph)", "```", "",
         "## Made with", "", ", ".join(f"{name} {version}" for name, version in versions.items()), "",
     ])  # fmt: skip

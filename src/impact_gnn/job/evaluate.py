@@ -158,7 +158,8 @@ def _against_plain(
     known: pa.Array,
 ) -> Evaluation:  # fmt: skip
     """With plain, fitted as it would have been then, on the same nodes; labels from the cutoff on stay hidden."""
-    options = summary.options
+    options, last = summary.options, summary.graph.times[-1]
+    graph = graph.upto(last) if graph.times[-1] > last else graph  # what came since could not be seen
     view = model.fitted.schema.adapted(graph, options.cutoff)
     base = Pipeline(
         options.model if own is None else own, hops=options.hops, undirected=options.undirected, metric=options.metric,

@@ -468,8 +468,10 @@ def change(diagnosis: Diagnosis, called: Called) -> Figure | None:
     if not rows:
         return None
     title = "What changed over time: label mix, features, connections"
-    caption = "From above: share of labels that differ from all earlier periods; distance of a period's features from "
-    caption += "the labelled ones; share of neighbours with the same label. The dotted line is the cutoff."
+    caption = (
+        "From above: share of labels that differ from all earlier periods (grey: by chance); distance of features "
+    )
+    caption += "from the labelled ones; share of neighbours with the same label. The dotted line is the cutoff."
     ends = min(row[1][0] for row in rows), max(max(row[1][-1] for row in rows), diagnosis.cutoff)
     every = [
         (what.replace("\n", " "), t, v) for what, times, values, _ in rows for t, v in zip(times, values, strict=True)
@@ -485,6 +487,8 @@ def change(diagnosis: Diagnosis, called: Called) -> Figure | None:
         panels = np.atleast_1d(canvas.subplots(len(rows), 1))
         figure.ax = panels[0]
         for panel, (what, times, values, shares), colour in zip(panels, rows, PALETTE, strict=False):
+            if values is mix.to_past:
+                panel.fill_between(times, mix.noise, color=FAINT, alpha=0.25, linewidth=0)
             panel.plot(times, array(values), color=colour, **line(len(times)))
             panel.axvline(diagnosis.cutoff, color=FAINT, linewidth=1, linestyle=":")
             panel.set_xlim(ends[0] - 0.5, ends[1] + 0.5)

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 import matplotlib as mpl
 from markupsafe import Markup
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.colors import LinearSegmentedColormap, to_hex
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
@@ -35,9 +36,11 @@ STYLE: Any = {
     "text.color": INK, "axes.labelcolor": INK, "xtick.labelcolor": INK, "ytick.labelcolor": INK,
     "axes.edgecolor": FAINT, "xtick.color": FAINT, "ytick.color": FAINT,
     "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True,
+    "figure.facecolor": "none", "axes.facecolor": "none",
     "axes.grid": True, "grid.color": LINE, "grid.linewidth": 0.7, "lines.linewidth": 1.8,
 }  # fmt: skip
 STEPS = [1, 2, 2.5, 5, 10]  # distances of ticks
+LETTER = 6.2  # width of one
 ROW, MARKS = 16, {"line": "2.4", "dash": '2.4" stroke-dasharray="5 3', "area": "9", "dot": "9"}  # of a key in a file
 NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 RAMP = LinearSegmentedColormap.from_list("early to late", ["#3b78d8", "#a65fb5", "#e0812c"])
@@ -52,8 +55,10 @@ CANVAS: ContextVar[Callable[..., Figure]] = ContextVar("CANVAS", default=Figure)
 @contextlib.contextmanager
 def axes(width: float, height: float) -> Iterator[Axes]:
     """Axes in the style of the page; a letter is about 10 units high, and the page scales them."""
+    make = CANVAS.get()
+    layout = None if make is Figure else "constrained"
     with mpl.rc_context(STYLE):
-        yield CANVAS.get()(figsize=(width / 72, height / 72), layout="constrained").add_subplot()
+        yield make(figsize=(width / 72, height / 72), layout=layout).add_subplot()
 
 
 def file(ax: Axes) -> str:
@@ -61,12 +66,33 @@ def file(ax: Axes) -> str:
     out, figure = io.StringIO(), ax.figure
     assert isinstance(figure, Figure)  # not a part of another
     with mpl.rc_context(STYLE):
-        figure.savefig(out, format="svg", transparent=True, metadata=NO_METADATA)
+        _make_room(figure)
+        FigureCanvasSVG(figure).print_svg(out, metadata=NO_METADATA)  # `savefig` draws everything twice
     return out.getvalue()
 
 
+def _make_room(figure: Figure) -> None:
+    """Margins by the letters of ticks and labels: to measure them takes as long as to draw; the font is the page's."""
+    left, bottom, right = 8.0, 4.0, 8.0
+    for ax in figure.axes:
+        across, up = ([t for t in axis.get_ticklabels() if t.get_visible()] for axis in (ax.xaxis, ax.yaxis))
+        below, beside = (max((len(text.get_text()) for text in texts), default=0) for texts in (across, up))
+        turned = any(text.get_rotation() for text in across)
+        lines = 1 + ax.get_ylabel().count("\n") if ax.get_ylabel() else 0
+        left = max(left, LETTER * beside + 14 * lines + 12)
+        bottom = max(bottom, (LETTER * below if turned else 14 * bool(below)) + 15 * bool(ax.get_xlabel()) + 8)
+        right = max(right, 0 if turned else LETTER * below / 2)
+    width, height = 72 * figure.get_size_inches()
+    figure.subplots_adjust(left / width, bottom / height, 1 - right / width, 1 - 8 / height, hspace=0.25)
+
+
 def drawn(ax: Axes, title: str, keys: Sequence[dict[str, str]]) -> tuple[str, Markup]:
-    """What was drawn on axes: a file that stands by itself, and for a page, with a title for those who cannot see."""
+    """What was drawn on axes: a file that stands by itself, and for a page, with a title for those who cannot see.
+
+    What a notebook is to show is drawn by the notebook.
+    """
+    if CANVAS.get() is not Figure:
+        return "", Markup()
     text = file(ax)
     return keyed(text, keys), clean(text, title)
 
