@@ -21,7 +21,7 @@ from impact_gnn.pipeline.method import Method
 from impact_gnn.propagation.hops import own_relation
 from impact_gnn.propagation.labels import repeated_label_hops
 from impact_gnn.propagation.metapaths import Metapath, metapath_hops, metapath_label_hops, metapaths, path_name
-from impact_gnn.propagation.squashing import squash
+from impact_gnn.propagation.squashing import collected, squash
 
 MOST_HOPS = 100
 MOST_SNAPSHOTS = 64  # snapshots that are computed at most; with more periods, neighbouring ones share a snapshot
@@ -91,18 +91,27 @@ class Inputs:
             raise InputError("the graph has no features and the method uses no labels; give features or add 'labels'.")
         return [*own, *hops], label_hops
 
-    def groups(self, method: Method) -> list[int]:
-        """How many of the feature hops belong together: a homogeneous graph's all, else those of one relation."""
-        own = [1] * ((self.graph.x is not None) + method.degrees)
+    def groups(self, method: Method) -> list[list[int]]:
+        """Positions of the feature hops that belong together: a homogeneous graph's all, else those of one relation.
+
+        Squashed messages that went there and back are joined by the node's own features, of which they are means.
+        """
+        own = [[k] for k in range((self.graph.x is not None) + method.degrees)]
         if method.features:
             return own
-        method = replace(method, lags=False)  # as many hops, without a cutoff
+        count = len(self._raw(replace(method, lags=False)))  # as many hops, without a cutoff
         if not self.graph.is_hetero:
-            return [sum(own) + len(self._raw(method))]
+            return [list(range(len(own) + count))]
         if self.squashed:
-            return own + [self.hops] * (len(self._raw(method)) // self.hops)
-        last = [path[-1] for path in self.paths()]
-        return own + [last.count(triple) for triple in dict.fromkeys(last)]
+            back = [len(path) == 2 and self.graph.x is not None for path in collected(self.graph)]
+            sizes = [self.hops] * len(back)
+        else:
+            last = [path[-1] for path in self.paths()]
+            sizes = [last.count(triple) for triple in dict.fromkeys(last)]
+            back = [False] * len(sizes)
+        starts = np.cumsum([len(own), *sizes[:-1]]).tolist()
+        parts = zip(starts, sizes, back, strict=True)
+        return own + [[0] * joined + list(range(start, start + size)) for start, size, joined in parts]
 
     def features(self) -> Any:
         """The features alone, in float32."""
