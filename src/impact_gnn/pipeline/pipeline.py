@@ -76,10 +76,10 @@ class Pipeline(ClassifierMixin, BaseEstimator):
 
     Args:
         model: A head of `MODELS`: "sign" and other networks, "trees", "linear", "prior", or, on graphs of one node
-            type, "gcn", "sage", "gat" or a network of your own: a module, copied and drawn anew for every fit, or a
-            function `build(in_channels, out_channels)` that makes one. Its forward takes `(x, edge_index)` or
-            `(x, edge_index, edge_weight)`: standardised features, and the method's time weights times those of the
-            graph; it returns logits.
+            type, "gcn", "sage", "gat", "revgat", "revgat-linear" or a network of your own: a module, copied and drawn
+            anew for every fit, or a function `build(in_channels, out_channels)` that makes one. Its forward takes
+            `(x, edge_index)` or `(x, edge_index, edge_weight)`: standardised features, and the method's time weights
+            times those of the graph; it returns logits.
         method: What is done about the shift, for example "plain", "pmp+center" or "labels" (see `Method`).
         cutoff: Labels are known before it; by default the graph tells (`TemporalGraph.infer_cutoff`).
         hops: Steps along the edges; with several node types the longest metapath, at least in and back.
@@ -417,7 +417,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
     def _head(
         self, task: Task, inputs: Inputs, cutoff: int, scoring: Scoring, progress: Callable[[Epoch], None] | None
     ) -> Head:
-        groups = [1] if is_spatial(self.model) else inputs.groups(self._method)
+        groups = [[0]] if is_spatial(self.model) else inputs.groups(self._method)
         head = self._made(Shape(*_widths(task), inputs.view.num_labels, groups), scoring, progress)
         self._align(head, inputs, cutoff)
         return head
