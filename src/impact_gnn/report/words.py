@@ -343,6 +343,8 @@ def command(summary: RunSummary) -> str:
     if options.class_weight is not None:
         words += ["--class-weight", options.class_weight]
     words += ["--hops", str(options.hops), "--seed", str(options.seed)]
+    if options.embed != "none":
+        words += ["--embed", options.embed]
     return shlex.join(words if options.undirected else [*words, "--directed"])
 
 
