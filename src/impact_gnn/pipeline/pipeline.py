@@ -29,12 +29,13 @@ from impact_gnn.nn import Epoch, GraphTask, HopTask, Propagation, Split, Task, a
 from impact_gnn.pipeline.inputs import Inputs
 from impact_gnn.pipeline.method import Method
 from impact_gnn.pipeline.schema import Schema
+from impact_gnn.propagation.embedding import EMBEDDINGS
 from impact_gnn.propagation.hops import own_relation
 from impact_gnn.propagation.smoothing import CHOICES, Smoothing, correct_and_smooth, ways
 from impact_gnn.statistics import Scale
 
 FORMAT = "impact-gnn pipeline"
-VERSION = 4
+VERSION = 5
 PIPELINE, WEIGHTS = "pipeline.json", "weights.safetensors"
 
 CHOOSING = 0.1  # share of the labels to choose by
@@ -84,6 +85,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         cutoff: Labels are known before it; by default the graph tells (`TemporalGraph.infer_cutoff`).
         hops: Steps along the edges; with several node types the longest metapath, at least in and back.
         undirected: Let messages run in both directions of every edge.
+        embed: "spectral" to give node types without features an embedding of the graph before the cutoff, or "none".
         hidden: Width of a network; by default the model's own.
         dropout: Share of hidden units left out in training; by default the model's own.
         epochs: Most epochs or trees; by default as many as a fixed amount of work allows.
@@ -113,6 +115,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         *,
         hops: int = 2,
         undirected: bool = True,
+        embed: str = "none",
         hidden: int | None = None,
         dropout: float | None = None,
         epochs: int | None = None,
@@ -130,6 +133,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         self.cutoff = cutoff
         self.hops = hops
         self.undirected = undirected
+        self.embed = embed
         self.hidden = hidden
         self.dropout = dropout
         self.epochs = epochs
@@ -160,6 +164,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             raise InputError("hidden and dropout are options of our networks; build yours with them.")
         Method.of(self.method)
         checks.choice("metric", self.metric, METRICS)
+        checks.choice("embed", self.embed, EMBEDDINGS)
         if self.class_weight is not None:
             checks.choice("class_weight", self.class_weight, CLASS_WEIGHTS)
         return self
@@ -206,6 +211,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             progress: Called after every epoch.
         """
         self.checked()
+        self.fitted = None
         graph = as_graph(graph)
         cutoff = graph.infer_cutoff() if self.cutoff is None else graph.when(self.cutoff)
         view = graph.masked(cutoff)
@@ -384,7 +390,8 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             graph = graph.masked(graph.infer_cutoff() if self.cutoff is None else graph.when(self.cutoff))
         return Inputs(
             graph, hops=self.hops, undirected=self.undirected, engine=Memory() if engine is None else engine,
-            squashed=self.model == "rphgnn", seed=self.seed,
+            squashed=self.model == "rphgnn", seed=self.seed, embed=self.embed,
+            embedded=None if self.fitted is None else self.fitted.cutoff,
         )  # fmt: skip
 
     def shared_inputs(self, kept: dict[bool, Inputs], graph: TemporalGraph, engine: Engine | None = None) -> Inputs:
