@@ -60,8 +60,8 @@ DECOUPLED = {
     "sign": lambda labels: SIGN(WIDTHS, LABELS, hidden=6, label_channels=labels),
     "gamlp-recursive": lambda labels: GAMLP(WIDTHS, LABELS, hidden=6, label_channels=labels),
     "gamlp-jk": lambda labels: GAMLP(WIDTHS, LABELS, hidden=6, attention="jk", label_channels=labels),
-    "gamlp-layer": lambda labels: GAMLP(
-        WIDTHS, LABELS, hidden=6, label_channels=labels, num_layers=1, encoder_layers=1, norm="layer"
+    "gamlp-original": lambda labels: GAMLP(
+        WIDTHS, LABELS, hidden=6, label_channels=labels, num_layers=6, encoder_layers=2, label_layers=4, norm="batch"
     ),
 }
 

@@ -90,10 +90,12 @@ class GAMLP(nn.Module):
     After Zhang, Yin, Sheng et al.: Graph Attention Multi-Layer Perceptron, KDD 2022. The original reads its labels
     nine hops away, by which a node is told its own. Ours come from one and two hops, where ways back to the node can
     be taken out exactly (`propagation.labels`); further away they cannot without following every closed way.
+    The original has num_layers=6, encoder_layers=2, label_layers=4 and norm="batch", for widths of 512 and more; with
+    thousands of labels and widths of 64 each of these was worse on validation, and so the defaults are smaller.
 
     Args:
         in_channels: Columns of every hop, hop 0 (the features themselves) first.
-        num_layers: Linear layers of f.
+        num_layers: Linear layers of f; the residual is heard from the third on.
         encoder_layers: Layers that encode a hop.
         label_layers: Linear layers of the branch of label hops.
         norm: "batch", "layer" or "none", in encoders and f.
@@ -106,8 +108,8 @@ class GAMLP(nn.Module):
 
     def __init__(
         self, in_channels: Sequence[int], num_labels: int, hidden: int = 256, *, attention: str = "recursive",
-        label_channels: Sequence[int] = (), num_layers: int = 4, encoder_layers: int = 2, label_layers: int = 4,
-        norm: str = "batch", residual: bool = True, dropout: float = 0.5,
+        label_channels: Sequence[int] = (), num_layers: int = 2, encoder_layers: int = 1, label_layers: int = 2,
+        norm: str = "layer", residual: bool = True, dropout: float = 0.5,
     ) -> None:  # fmt: skip
         super().__init__()
         checks.choice("attention", attention, ("recursive", "jk"))
