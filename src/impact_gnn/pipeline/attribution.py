@@ -218,8 +218,11 @@ class _Member:
 
     @cached_property
     def task(self) -> Any:
-        fitted = self.pipeline._fitted()
-        return self.pipeline._shown(self.inputs, self.cutoff, fitted.scales, fitted.head.shape)
+        task = self.pipeline.task(self.inputs, self.cutoff)
+        if self.pipeline._fitted().earlier or (isinstance(task, GraphTask) and task.labels is not None):
+            problem = f"{self.name} hears of its neighbours what was predicted for them"
+            raise InputError(f"{problem}, which cannot be taken apart; explain a model without 'stages', or of hops.")
+        return task
 
     @cached_property
     def blocks(self) -> list[Block]:

@@ -71,8 +71,13 @@ class Inputs:
         checks.fits(what, 8 * len(rows) * view.num_labels, "merge rare classes")
         object.__setattr__(self, "rows", rows)
 
-    def shown(self, method: Method, cutoff: int) -> tuple[list[Any], list[Any]]:
-        """Feature hops and label hops of the nodes `rows`, when labels are known before `cutoff`."""
+    def shown(
+        self, method: Method, cutoff: int, soft: np.ndarray | None = None
+    ) -> tuple[list[Any], list[Any]]:  # fmt: skip
+        """Feature hops and label hops of the nodes `rows`, when labels are known before `cutoff`.
+
+        With `soft` label hops are made of these probabilities of the nodes `rows` [n, Y] instead of the labels.
+        """
         view = self.graph.masked(cutoff)
         counted = self._once(("degrees", cutoff), lambda: [self._degrees(view)]) if method.degrees else []
         if method.features:
@@ -84,7 +89,9 @@ class Inputs:
         if len(nodes) != len(self.rows):
             hops = [selected_hop(hop, self.rows) for hop in hops]  # all nodes were needed for the statistics only
         label_hops: list[Any] = []
-        if method.labels:
+        if method.labels and soft is not None:
+            label_hops = self._label_hops(view, method, soft)
+        elif method.labels:
             label_hops = self._once(("labels", *_hop_parts(method), cutoff), lambda: self._label_hops(view, method))
         own = [*([] if self.graph.x is None else [self.features()]), *counted]
         if not own and not hops and not label_hops:
@@ -182,27 +189,35 @@ class Inputs:
             make = squashed
         return self._over_time(method, cutoff, nodes, make)
 
-    def _label_hops(self, view: TemporalGraph, method: Method) -> list[Any]:
+    def _label_hops(self, view: TemporalGraph, method: Method, soft: np.ndarray | None = None) -> list[Any]:
         """Label hops; on snapshots a node hears of its neighbours the labels from before its own time.
 
         With lags, what was known then is what lay as far back as the cutoff does today.
         """
         assert view.cutoff is not None
         label, length, count = view.label, min(self.length, 2), view.num_labels
+        if soft is not None:
+            label = np.zeros((view.num_nodes, count), np.float32)
+            label[self.rows] = soft
         back = len(view.times) - 1 - int(np.searchsorted(view.times, view.cutoff)) if method.lags else 0
 
-        def known(last: int | None) -> np.ndarray:
-            return label if last is None else np.where(view.period.astype(np.int64) < last - back, label, -1)
+        def known(last: int | None, then: TemporalGraph) -> np.ndarray:
+            """Labels, or probabilities, of the nodes that were there, as far as they were known then."""
+            if last is None:
+                return label
+            early = view.period.astype(np.int64) < last - back
+            out = np.where(early, label, -1) if label.ndim == 1 else np.where(early[:, None], label, 0)
+            return out if then.num_nodes == view.num_nodes else out[view.period <= last]
 
         def repeated(last: int | None, wanted: np.ndarray) -> list[Any]:
-            then, position, operator = self._operator(view.with_labels(known(last)), method, last, wanted)
-            return repeated_label_hops(operator, length, then.label, count, self.engine, rows=position)
+            then, position, operator = self._operator(view, method, last, wanted)
+            return repeated_label_hops(operator, length, known(last, then), count, self.engine, rows=position)
 
         def along_metapaths(last: int | None, wanted: np.ndarray) -> list[Any]:
-            then, position = self.as_of(view.with_labels(known(last)), last, wanted)
+            then, position = self.as_of(view, last, wanted)
             hops = metapath_label_hops(
                 then, length=length, weighting=method.weighting, metapath_weighting=_ends_or_edges(method),
-                engine=self.engine,
+                engine=self.engine, label=known(last, then),
             )  # fmt: skip
             return [selected_hop(hop, position) for hop in hops.values()]
 

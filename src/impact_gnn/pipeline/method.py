@@ -12,7 +12,9 @@ from impact_gnn.weighting import METHODS
 ALIGNMENTS = ("center", "standardize", "jjnorm", "pny")
 """Alignments in the order in which they are applied."""
 
-EXTRAS = ("labels", "snapshot", "lags", "ends", "recency", "curriculum", "features", "degrees", "smooth")
+EXTRAS = (
+    "labels", "snapshot", "lags", "ends", "recency", "curriculum", "drop", "stages", "features", "degrees", "smooth",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,8 @@ class Method:
         ends: Weights a path through other node types by the times of its two ends, not edge by edge.
         recency: Lets recent labels count more in the loss.
         curriculum: Trains on easy labels first.
+        drop: With `curriculum`: those first whose loss falls fastest.
+        stages: Trains several times; what one training is sure of, the next learns from and hears from neighbours.
         features: The model sees the features only, no graph.
         degrees: Shows how many edges a node has, and how many lead to a known label.
         smooth: What the model says is corrected and smoothed along the edges, with the same weighting.
@@ -47,6 +51,8 @@ class Method:
     ends: bool = False
     recency: bool = False
     curriculum: bool = False
+    drop: bool = False
+    stages: bool = False
     features: bool = False
     degrees: bool = False
     smooth: bool = False
@@ -84,6 +90,8 @@ class Method:
             )
         if extras["lags"] and not extras["snapshot"]:
             raise InputError(f"method {text!r} has 'lags' without 'snapshot'; write 'snapshot+lags'.")
+        if extras["drop"] and not extras["curriculum"]:
+            raise InputError(f"method {text!r} has 'drop' without 'curriculum'; write 'curriculum+drop'.")
         if extras["ends"] and weightings in ([], ["plain"]):
             raise InputError(f"method {text!r} has no weights for 'ends'; add a weighting such as 'pmp'.")
         if extras["ends"] and "pny" in chosen:

@@ -25,7 +25,7 @@ from impact_gnn.graph import TemporalGraph
 from impact_gnn.heads import HEADS, Head, HeadOptions, Model, NetworkHead, Shape, is_spatial, make_head, model_name
 from impact_gnn.heads.foreign import Own
 from impact_gnn.metrics import METRICS, Scoring
-from impact_gnn.nn import Epoch, GraphTask, HopTask, Propagation, Split, Task, align_layer, split_rows
+from impact_gnn.nn import Epoch, GraphTask, HopTask, Lesson, Propagation, Reliable, Split, Task, align_layer, split_rows
 from impact_gnn.pipeline.inputs import Inputs
 from impact_gnn.pipeline.method import Method
 from impact_gnn.pipeline.schema import Schema
@@ -34,13 +34,23 @@ from impact_gnn.propagation.smoothing import CHOICES, Smoothing, correct_and_smo
 from impact_gnn.statistics import Scale
 
 FORMAT = "impact-gnn pipeline"
-VERSION = 4
+VERSION = 5
 PIPELINE, WEIGHTS = "pipeline.json", "weights.safetensors"
 
 CHOOSING = 0.1  # share of the labels to choose by
 CLASS_WEIGHTS = ("balanced",)
+STAGES = Reliable(stages=3)  # of a method with "stages"
 MODELS = HEADS
 """What turns hops into probabilities, by name."""
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """One training: the head and how its inputs are scaled; what it was shown is known while it is fitted."""
+
+    head: Head
+    scales: list[Scale]
+    task: Task | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +65,7 @@ class Fitted:
     schema: Schema
     rounds: int
     valid_score: float
+    earlier: tuple[Stage, ...] = ()  # what taught the head, in a method with "stages"
 
     @property
     def num_labels(self) -> int:
@@ -188,6 +199,11 @@ class Pipeline(ClassifierMixin, BaseEstimator):
     def _method(self) -> Method:
         return Method.of(self.method)
 
+    @property
+    def _pace(self) -> str | None:
+        """Of the curriculum."""
+        return None if not self._method.curriculum else "drop" if self._method.drop else "loss"
+
     def fit(
         self,
         graph: GraphLike,
@@ -218,27 +234,35 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         scoring = Scoring(self.metric, tuple(prior.tolist()), self.class_weight == "balanced")
         if scoring.balanced:
             weight = scoring.weights(label) * (1 if weight is None else weight)
-        rounds, valid_score, smoothing = None, math.nan, None
+        rounds: list[int | None] = [None]
+        valid_score, smoothing = math.nan, None
+
+        def learned(split: Split, before: int, rounds: Sequence[int | None]) -> list[Stage]:
+            return self._stages(inputs, before, label, split, weight, scoring, rounds, progress)
+
         if len(labelled) > 1:
             chosen_rows = split_rows(view, valid=_choosing(time[label >= 0]))
             split = Split(np.searchsorted(rows, chosen_rows.train), np.searchsorted(rows, chosen_rows.valid))
             # Rows to choose by must look like targets, so inputs are made as if their labels were unknown.
             before = int(view.time[chosen_rows.valid].min())
-            task, scales = self._task(inputs, before, split.train)
-            head = self._head(task, inputs, before, scoring, progress)
-            head.fit(task, label, split, weight=weight)
-            rounds, valid_score = head.rounds, head.valid_score
+            stages = learned(split, before, [None] * (STAGES.stages if self._method.stages else 1))
+            best = int(np.nanargmax([stage.head.valid_score for stage in stages]))
+            stages = stages[: best + 1]
+            last, rounds = stages[-1], [stage.head.rounds for stage in stages]
+            valid_score = last.head.valid_score
             if self._method.smooth:
-                smoothing, valid_score = self._chosen_smoothing(head, task, inputs, before, split.valid, label)
+                assert last.task is not None
+                choose = last.head, last.task, inputs, before, split.valid, label
+                smoothing, valid_score = self._chosen_smoothing(*choose)
         elif self._method.smooth:
             smoothing = CHOICES[len(CHOICES) // 2]
         if self.refit or len(labelled) == 1:
-            everything = Split(np.flatnonzero(label >= 0), np.empty(0, np.int64))
-            task, scales = self._task(inputs, cutoff, everything.train)
-            head = self._head(task, inputs, cutoff, scoring, progress)
-            head.fit(task, label, everything, weight=weight, rounds=rounds)
-        done, schema = head.rounds if rounds is None else rounds, Schema.of(inputs.view)
-        self.fitted = Fitted(head, scales, smoothing, cutoff, int(view.times[-1]), schema, done, valid_score)
+            stages = learned(Split(np.flatnonzero(label >= 0), np.empty(0, np.int64)), cutoff, rounds)
+        *earlier, last = (replace(stage, task=None) for stage in stages)  # rows of the graph stay with the graph
+        done, schema = last.head.rounds if rounds[-1] is None else rounds[-1], Schema.of(inputs.view)
+        self.fitted = Fitted(
+            last.head, last.scales, smoothing, cutoff, int(view.times[-1]), schema, done, valid_score, tuple(earlier)
+        )
         return self
 
     def predict_proba(
@@ -255,8 +279,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         at = self._at(graph, cutoff)
         if inputs is None:
             inputs = self.inputs(fitted.schema.adapted(graph, at), engine)
-        task = self._shown(inputs, at, fitted.scales, fitted.head.shape)
-        self._align(fitted.head, inputs, at)
+        task = self.task(inputs, at)
         targets = np.searchsorted(self._rows(inputs), self.targets(graph, cutoff=at))
         if fitted.smoothing is None or not smooth:
             return fitted.head.honest(task, targets)
@@ -325,9 +348,12 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         An ensemble keeps one `schema` for all its pipelines.
         """
         fitted = self._fitted()
-        arrays = {f"model.{name}": value for name, value in fitted.head.arrays().items()}
-        for k, scale in enumerate(fitted.scales):
-            arrays |= {f"scale.{k}.mean": scale.mean, f"scale.{k}.std": scale.scale}
+        arrays: dict[str, np.ndarray] = {}
+        for place, stage in enumerate([Stage(fitted.head, fitted.scales), *fitted.earlier]):
+            of = f"stage{place}." if place else ""  # the last one has no number
+            arrays |= {f"{of}model.{name}": value for name, value in stage.head.arrays().items()}
+            for k, scale in enumerate(stage.scales):
+                arrays |= {f"{of}scale.{k}.mean": scale.mean, f"{of}scale.{k}.std": scale.scale}
         content = {
             "format": FORMAT,
             "version": VERSION,
@@ -335,6 +361,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             "torch": torch.__version__,
             "params": self.described() | {"cutoff": fitted.cutoff},
             "shape": encode(fitted.head.shape),
+            "stages": 1 + len(fitted.earlier),
             "valid_score": None if math.isnan(fitted.valid_score) else fitted.valid_score,
         } | {name: encode(getattr(fitted, name)) for name in ("scoring", "smoothing", "cutoff", "t_max", "rounds")}
         with _files.atomic_directory(Path(directory), may_replace=_is_saved) as temporary:
@@ -362,21 +389,57 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             if params["model"] not in MODELS:
                 params |= {"model": _own(params["model"], model, root)}
             arrays, made = safetensors.numpy.load_file(root / WEIGHTS), cls(**params).checked()
-            scoring = decode(Scoring, content["scoring"], "scoring")
-            head = made._made(decode(Shape, content["shape"], "shape"), scoring)
-            learned = {name: array for name, array in arrays.items() if name.startswith("model.")}
-            head.restore({name.removeprefix("model."): array for name, array in learned.items()})
-            count = sum(name.endswith(".mean") and name.startswith("scale.") for name in arrays)
-            scales = [Scale(arrays[f"scale.{k}.mean"], arrays[f"scale.{k}.std"]) for k in range(count)]
+            scoring, shape = decode(Scoring, content["scoring"], "scoring"), decode(Shape, content["shape"], "shape")
+
+            def stage(of: str) -> Stage:
+                head, start = made._made(shape, scoring), f"{of}model."
+                head.restore(
+                    {name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)}
+                )
+                count = sum(name.startswith(f"{of}scale.") and name.endswith(".mean") for name in arrays)
+                scale = (f"{of}scale.{k}" for k in range(count))
+                return Stage(head, [Scale(arrays[f"{one}.mean"], arrays[f"{one}.std"]) for one in scale])
+
+            last, *earlier = (stage(f"stage{k}." if k else "") for k in range(content["stages"]))
             smoothing = None if content["smoothing"] is None else decode(Smoothing, content["smoothing"], "smoothing")
             score = math.nan if content["valid_score"] is None else content["valid_score"]
-            head.rounds, schema = content["rounds"], schema or Schema.load(root)
+            last.head.rounds, schema = content["rounds"], schema or Schema.load(root)
             made.fitted = Fitted(
-                head, scales, smoothing, content["cutoff"], content["t_max"], schema, head.rounds, score
-            )
+                last.head, last.scales, smoothing, content["cutoff"], content["t_max"], schema, last.head.rounds, score,
+                tuple(earlier),
+            )  # fmt: skip
             return made
 
     # -- inside ----------------------------------------------------------------------------------------------
+
+    def task(self, inputs: Inputs, cutoff: int) -> Task:
+        """What the fitted head is shown of a graph; earlier stages say first what it hears of the unlabelled."""
+        fitted, soft = self._fitted(), None
+        for stage in fitted.earlier:
+            task = self._shown(inputs, cutoff, stage.scales, stage.head.shape, soft)
+            self._align(stage.head, inputs, cutoff)
+            label = inputs.graph.masked(cutoff).label[self._rows(inputs)]
+            said = stage.head.honest(task, np.arange(len(label)))
+            soft = STAGES.told(label, np.flatnonzero(label >= 0), fitted.num_labels, said)
+        self._align(fitted.head, inputs, cutoff)
+        return self._shown(inputs, cutoff, fitted.scales, fitted.head.shape, soft)
+
+    def _stages(
+        self, inputs: Inputs, cutoff: int, label: np.ndarray, split: Split, weight: np.ndarray | None,
+        scoring: Scoring, rounds: Sequence[int | None], progress: Callable[[Epoch], None] | None,
+    ) -> list[Stage]:  # fmt: skip
+        """A training for each of `rounds` when labels are known before `cutoff`, each taught by the one before."""
+        stages: list[Stage] = []
+        lesson = Lesson(label, None, weight, split)
+        for length in rounds:
+            task, scales = self._task(inputs, cutoff, split.train, lesson.soft)
+            head = self._head(task, inputs, cutoff, scoring, progress)
+            head.fit(task, lesson.label, lesson.split, weight=lesson.weight, rounds=length, target=lesson.target)
+            stages.append(Stage(head, scales, task))
+            if len(stages) < len(rounds):
+                said = head.honest(task, np.arange(len(label)))
+                lesson = STAGES.lesson(label, split, inputs.view.num_labels, said, weight)
+        return stages
 
     def inputs(self, graph: TemporalGraph, engine: Engine | None = None) -> Inputs:
         """The hops of a graph as this pipeline makes them; may be shared by pipelines that differ in method only."""
@@ -410,7 +473,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
     def _made(self, shape: Shape, scoring: Scoring, progress: Callable[[Epoch], None] | None = None) -> Head:
         options = HeadOptions(
             self.hidden, self.dropout, self.epochs, self.lr, self.weight_decay, self.seed, self.device,
-            self._method.curriculum, scoring, progress,
+            self._pace, (), scoring, progress,
         )  # fmt: skip
         return make_head(self.model, shape, options)
 
@@ -428,13 +491,15 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             view, weighting = inputs.graph.masked(cutoff), self._method.weighting
             head.aligned(align_layer(self._method.alignment[0], view, table=time_table(view, weighting)))
 
-    def _task(self, inputs: Inputs, cutoff: int, rows: np.ndarray) -> tuple[Task, list[Scale]]:
+    def _task(
+        self, inputs: Inputs, cutoff: int, rows: np.ndarray, soft: np.ndarray | None = None
+    ) -> tuple[Task, list[Scale]]:  # fmt: skip
         """What the head learns from when labels are known before `cutoff`, scaled by the rows it learns from."""
         if is_spatial(self.model):
             x = _features_of(inputs)
             scale = Scale.fit(x[rows])
-            return self._graph_task(inputs, scale), [scale]
-        hops, label_hops = inputs.shown(self._method, cutoff)
+            return self._graph_task(inputs, scale, cutoff), [scale]
+        hops, label_hops = inputs.shown(self._method, cutoff, soft)
         count = len(hops)
         loaded = inputs.engine.loaded([*hops, *label_hops])
         parts = [rows[part] for part in position_blocks(len(rows))]
@@ -442,12 +507,14 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         scaled = inputs.engine.loaded([*_scaled(loaded[:count], scales), *loaded[count:]])
         return HopTask(scaled[:count], scaled[count:]), scales
 
-    def _shown(self, inputs: Inputs, cutoff: int, scales: list[Scale], shape: Shape) -> Task:
-        """What the fitted head is shown of a graph, which must look like the one of the fit."""
+    def _shown(
+        self, inputs: Inputs, cutoff: int, scales: list[Scale], shape: Shape, soft: np.ndarray | None = None
+    ) -> Task:  # fmt: skip
+        """What a fitted head is shown of a graph, which must look like the one of the fit."""
         if is_spatial(self.model):
-            task: Task = self._graph_task(inputs, scales[0])
+            task: Task = self._graph_task(inputs, scales[0], cutoff)
         else:
-            hops, label_hops = inputs.shown(self._method, cutoff)
+            hops, label_hops = inputs.shown(self._method, cutoff, soft)
             scaled = hops if len(hops) != len(scales) else _scaled(hops, scales)
             task = HopTask(scaled, label_hops)
         if _widths(task) != (shape.hops, shape.label_hops):
@@ -455,17 +522,20 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             raise InputError(f"the model was fitted with inputs of widths {fitted}, this graph gives {given}.")
         return task
 
-    def _graph_task(self, inputs: Inputs, scale: Scale) -> GraphTask:
+    def _graph_task(self, inputs: Inputs, scale: Scale, cutoff: int) -> GraphTask:
         method, own = self._method, not isinstance(self.model, str)
         most = 0 if own else 1  # messages of other layers are out of reach
-        if method.labels or len(method.alignment) > most or method.snapshot or method.ends or method.features:
-            known = f"a weighting, {'' if own else 'one alignment, '}'recency', 'curriculum' and 'smooth'"
+        told = method.labels and not own  # a network of one's own may be made for so many columns and no more
+        if (method.labels and own) or len(method.alignment) > most or method.snapshot or method.ends or method.features:
+            more = "" if own else "one alignment, 'labels', "
+            known = f"a weighting, {more}'recency', 'curriculum', 'stages' and 'smooth'"
             name = "a network of your own" if own else self.model
             raise InputError(f"{name} takes {known}, not {str(method)!r}.")
         graph = inputs.graph
         loops = self.model in ("gcn", "gat")  # GraphSAGE has a term of its own for the node itself, others their loops
         operator = inputs.engine.operator(graph, own_relation(graph), weighting=method.weighting, self_loop=loops)
-        return GraphTask(scale.apply(_features_of(inputs)), Propagation(operator))
+        label = graph.masked(cutoff).label if told else None
+        return GraphTask(scale.apply(_features_of(inputs)), Propagation(operator), label, graph.num_labels, reuse=1)
 
     def _chosen_smoothing(
         self, head: Head, task: Task, inputs: Inputs, cutoff: int, valid: np.ndarray, label: np.ndarray
@@ -507,7 +577,7 @@ def _scaled(hops: list[Any], scales: list[Scale]) -> list[Any]:
 
 
 def _widths(task: Task) -> tuple[list[int], list[int]]:
-    return ([task.x.shape[1]], []) if isinstance(task, GraphTask) else (task.in_channels, task.label_channels)  # type: ignore[attr-defined]
+    return ([task.width], []) if isinstance(task, GraphTask) else (task.in_channels, task.label_channels)  # type: ignore[attr-defined]
 
 
 def _features_of(inputs: Inputs) -> np.ndarray:

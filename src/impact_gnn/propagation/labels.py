@@ -81,8 +81,11 @@ def repeated_label_hops(
     renormalize: bool = True,
     rows: np.ndarray | None = None,
 ) -> list[Any]:
-    """One operation again and again on labels, own label excluded after each; for the nodes `rows`, or all."""
-    made = engine.hops([operator] * hops, one_hot(label, num_labels), rows=rows)
+    """One operation again and again on labels, own label excluded after each; for the nodes `rows`, or all.
+
+    `label` holds codes [N], or probabilities [N, num_labels] with rows of zeros where nothing is known.
+    """
+    made = engine.hops([operator] * hops, label_columns(label, num_labels), rows=rows)
     shares = [own_share([operator] * k) for k in range(1, hops + 1)]
     if rows is not None:
         made = [*(selected_hop(hop, rows) for hop in made[:-1]), made[-1]]
@@ -90,10 +93,12 @@ def repeated_label_hops(
     return [without_own(hop, label, own, renormalize) for hop, own in zip(made, shares, strict=True)]
 
 
-def one_hot(label: np.ndarray, num_labels: int) -> MadeColumns:
-    """Known labels as rows of zeros with a single one, unknown ones as zeros."""
+def label_columns(label: np.ndarray, num_labels: int) -> MadeColumns:
+    """Known labels as rows of zeros with a single one, unknown ones as zeros; probabilities as they are."""
 
     def columns(low: int, high: int) -> np.ndarray:
+        if label.ndim == 2:
+            return label[:, low:high].astype(np.float64)
         out = np.zeros((len(label), high - low))
         rows = np.flatnonzero((label >= low) & (label < high))
         out[rows, label[rows] - low] = 1
@@ -107,10 +112,15 @@ def without_own(hop: Any, label: np.ndarray, own: np.ndarray, renormalize: bool)
 
     def change(values: np.ndarray, index: np.ndarray) -> np.ndarray:
         out, here = np.array(values, np.float64), label[index]
-        rows = np.flatnonzero(here >= 0)
-        taken = own[index[rows]]
-        left = out[rows, here[rows]] - taken
-        out[rows, here[rows]] = np.where(left > NOTHING * taken, left, 0)
+        if label.ndim == 2:
+            taken = own[index, None] * here
+            left = out - taken
+            out = np.where(left > NOTHING * taken, left, 0)
+        else:
+            rows = np.flatnonzero(here >= 0)
+            taken = own[index[rows]]
+            left = out[rows, here[rows]] - taken
+            out[rows, here[rows]] = np.where(left > NOTHING * taken, left, 0)
         if renormalize:
             share = out.sum(1, keepdims=True)
             out /= np.where(share > 0, share, 1)

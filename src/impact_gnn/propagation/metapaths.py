@@ -30,7 +30,7 @@ from impact_gnn.engines.base import Engine, MadeColumns, columns_of, position_bl
 from impact_gnn.engines.memory import Memory
 from impact_gnn.engines.operator import Operator
 from impact_gnn.graph import TemporalGraph, Triple
-from impact_gnn.propagation.labels import one_hot, own_share, without_own
+from impact_gnn.propagation.labels import label_columns, own_share, without_own
 
 METAPATH_WEIGHTINGS = ("edges", "ends")
 """Ω on each relation between types with a time, or once, on the two ends of the path."""
@@ -177,6 +177,7 @@ def metapath_label_hops(
     metapath_weighting: str = "edges",
     engine: Engine | None = None,
     renormalize: bool = True,
+    label: np.ndarray | None = None,
 ) -> Hops:
     """Known labels along every metapath from the target type to itself, own label excluded: a dict name → [N, Y].
 
@@ -188,6 +189,7 @@ def metapath_label_hops(
         engine: Where to compute; `Memory()` by default.
         renormalize: Divide by the labelled share, so that rows sum to 1 wherever a labelled node other than
             oneself is reached; otherwise they sum to that share.
+        label: Codes [N], −1 where unknown, or probabilities [N, Y], zeros where unknown, in place of the view's labels.
 
     Examples:
         >>> graph = TemporalGraph.hetero(
@@ -207,7 +209,7 @@ def metapath_label_hops(
     table = time_table(view, weighting) if metapath_weighting == "ends" else None
     engine = Memory() if engine is None else engine
     walk = Walk(view, paths, "plain" if table is not None else weighting, engine)
-    hops = dict(label_hops_along(walk, table, renormalize))
+    hops = dict(label_hops_along(walk, table, renormalize, view.label if label is None else label))
     loaded = engine.loaded([hops[path] for path in paths])
     return {path_name(path): hop for path, hop in zip(paths, loaded, strict=True)}
 
@@ -305,7 +307,9 @@ def path_weight(walk: Walk, left: np.ndarray, right: np.ndarray) -> dict[Metapat
     return out
 
 
-def label_hops_along(walk: Walk, table: np.ndarray | None, renormalize: bool) -> Iterator[tuple[Metapath, Any]]:
+def label_hops_along(
+    walk: Walk, table: np.ndarray | None, renormalize: bool, label: np.ndarray
+) -> Iterator[tuple[Metapath, Any]]:
     """Labels along paths of one or two relations from the target type to itself, own label excluded: [N, Y] float32.
 
     A table is Ω for the two ends; the walk is plain then.
@@ -313,7 +317,7 @@ def label_hops_along(walk: Walk, table: np.ndarray | None, renormalize: bool) ->
     graph = walk.graph
     if not walk.paths:
         return
-    known = one_hot(graph.label, graph.num_labels)
+    known = label_columns(label, graph.num_labels)
     own = {path: own_share([walk.operator(relation) for relation in path]) for path in walk.paths}
     if table is None:
         hops = walk.hops(known)
@@ -325,7 +329,7 @@ def label_hops_along(walk: Walk, table: np.ndarray | None, renormalize: bool) ->
         }
         hops = iter(along_ends(walk, table, known).items())
     for path, hop in hops:
-        yield path, without_own(hop, graph.label, own[path], renormalize)
+        yield path, without_own(hop, label, own[path], renormalize)
 
 
 def factors(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

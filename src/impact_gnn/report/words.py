@@ -51,6 +51,8 @@ PARTS = {
     "ends": "the weights go by the two ends of a path through nodes that have no time",
     "recency": "recent labels count more in training",
     "curriculum": "training begins with the labels that are easy to learn",
+    "drop": "those count as easy whose loss falls fastest",
+    "stages": "the model is trained several times, each time also on what it was sure of before",
     "degrees": "the number of a node's edges, and of those to known labels, are further features",
     "features": "the model does not use the edges",
     "smooth": "predictions are corrected by the errors that known labels show, then smoothed along the edges",
