@@ -129,7 +129,7 @@ class Staged:
             """Label hops of what is believed; the most probable class stands for it."""
             label = np.full(view.num_nodes, -1)
             label[rows] = np.where(soft.any(1), soft.argmax(1), -1)
-            label_hops = repeated_label_hops(step, self.label_hops, label, view.num_labels, disk)
+            label_hops = repeated_label_hops([step] * self.label_hops, label, view.num_labels, disk)
             return nn.HopTask(hops, [hop.rows(rows) for hop in label_hops])
 
         training = nn.Training(

@@ -403,4 +403,5 @@ def _changed_operator(operator: Operator, without: Place | None, plain: bool) ->
         weight[csr.indices == without[1]] = 0
         weight[csr.indptr[without[1]] : csr.indptr[without[1] + 1]] = 0
         csr = replace(csr, weight=weight)
-    return replace(operator, csr=csr, table=np.ones_like(operator.table) if plain else operator.table)
+    table = np.ones_like(operator.table) if plain else operator.table
+    return replace(operator, csr=csr, table=table, balanced=operator.balanced and not plain)

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from impact_gnn import _native, checks
-from impact_gnn import weighting as weights
 from impact_gnn.alignment.pny import refuse_unless_fits
 from impact_gnn.checks import InputError
 from impact_gnn.engines.base import FEW, Engine, MadeHop, as_hop, selected_hop
@@ -151,6 +150,8 @@ class Inputs:
             self._refuse_pny()
         if method.ends and self.squashed and self.graph.is_hetero:
             raise InputError("'ends' weighs whole paths, which rphgnn does not keep; use sehgnn, or leave out 'ends'.")
+        if method.weighting == "stamp" and self.squashed and self.graph.is_hetero:
+            raise InputError("'stamp' treats the first hop apart, and rphgnn mixes them; use sehgnn, or 'gsmp'.")
         nodes = self._nodes(method)
         key = ("hops", *_hop_parts(method), cutoff if method.lags else None, len(nodes))
         return self._once(key, lambda: self._hops(method, cutoff, nodes))
@@ -161,10 +162,10 @@ class Inputs:
             return []
 
         def repeated(last: int | None, wanted: np.ndarray) -> list[Any]:
-            then, position, operator = self._operator(self.graph, method, last, wanted)
+            then, position, steps = self._steps(self.graph, method, last, wanted, self.hops)
             part = None if len(position) == then.num_nodes else position
             assert then.x is not None  # paths begin at types with features
-            hops = self.engine.hops([operator] * self.hops, then.x, rows=part, dtype=np.float32)
+            hops = self.engine.hops(steps, then.x, rows=part, dtype=np.float32)
             return hops if part is None else [*(selected_hop(hop, part) for hop in hops[:-1]), hops[-1]]
 
         def along_metapaths(last: int | None, wanted: np.ndarray) -> list[Any]:
@@ -210,8 +211,8 @@ class Inputs:
             return out if then.num_nodes == view.num_nodes else out[view.period <= last]
 
         def repeated(last: int | None, wanted: np.ndarray) -> list[Any]:
-            then, position, operator = self._operator(view, method, last, wanted)
-            return repeated_label_hops(operator, length, known(last, then), count, self.engine, rows=position)
+            then, position, steps = self._steps(view, method, last, wanted, length)
+            return repeated_label_hops(steps, known(last, then), count, self.engine, rows=position)
 
         def along_metapaths(last: int | None, wanted: np.ndarray) -> list[Any]:
             then, position = self.as_of(view, last, wanted)
@@ -228,15 +229,14 @@ class Inputs:
         """Whether hops are one operation again and again, which engines do best."""
         return not self.graph.is_hetero and not method.ends
 
-    def _operator(
-        self, graph: TemporalGraph, method: Method, last: int | None, wanted: np.ndarray
-    ) -> tuple[TemporalGraph, np.ndarray, Operator]:
-        """The operation of a homogeneous graph as it was in period `last`, after what `as_of` gives."""
-        table: str | np.ndarray = method.weighting
-        if last is not None and self.view.edge_time is None:  # edges came with their nodes: a table can hide them
-            table, last = snapshot_table(graph, method.weighting, last), None
-        then, position = self.as_of(graph, last, wanted)
-        return then, position, self.engine.operator(then, own_relation(then), weighting=table)
+    def _steps(
+        self, graph: TemporalGraph, method: Method, last: int | None, wanted: np.ndarray, hops: int
+    ) -> tuple[TemporalGraph, np.ndarray, list[Operator]]:
+        """The operations of a homogeneous graph as it was in period `last`, after what `as_of` gives."""
+        hidden = last if self.view.edge_time is None else None  # edges came with their nodes: a table can hide them
+        then, position = self.as_of(graph, None if hidden is not None else last, wanted)
+        relation, weighting = own_relation(then), method.weighting
+        return then, position, self.engine.operators(hops, then, relation, weighting=weighting, last=hidden)
 
     def as_of(self, graph: TemporalGraph, last: int | None, wanted: np.ndarray) -> tuple[TemporalGraph, np.ndarray]:
         """The graph as it was in period `last`, and where the nodes `wanted` are in it."""
@@ -335,14 +335,6 @@ def _ends_or_edges(method: Method) -> str:
 def _hop_parts(method: Method) -> tuple[object, ...]:
     """What hops depend on."""
     return method.weighting, method.snapshot, method.lags, method.ends
-
-
-def snapshot_table(graph: TemporalGraph, weighting: str, last: int) -> np.ndarray:
-    """The table of the graph as it was at the end of period `last`: newer sources weigh nothing."""
-    table = np.zeros((len(graph.times), len(graph.times)))
-    now = last + 1
-    table[:now, :now] = weights.table(weighting, graph.times[:now], graph.counts[:now])
-    return table
 
 
 def _runs(counts: np.ndarray, most: int) -> list[tuple[int, int]]:

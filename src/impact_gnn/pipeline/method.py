@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from impact_gnn import checks
 from impact_gnn.checks import InputError
 from impact_gnn.heads import HEADS
-from impact_gnn.weighting import METHODS
+from impact_gnn.weighting import BY_ROW, NAMES
 
 ALIGNMENTS = ("center", "standardize", "jjnorm", "pny")
 """Alignments in the order in which they are applied."""
@@ -22,7 +22,7 @@ class Method:
     """A correction: how edges are weighted, how messages are aligned, and what else is done.
 
     Args:
-        weighting: A name of `weighting.METHODS`.
+        weighting: One of `weighting.NAMES`.
         alignment: Names of alignments, applied to every hop in the order center, standardize, jjnorm, pny.
         labels: Adds label hops: the neighbours' known labels, the own one excluded.
         snapshot: Represents every labelled node on the graph as it was at its own time.
@@ -66,7 +66,7 @@ class Method:
     def parse(cls, text: str) -> Method:
         """The method that a line of parts joined by "+" describes, in any order."""
         parts = [part.strip() for part in str(text).lower().split("+")]
-        known = [*METHODS, *ALIGNMENTS, *EXTRAS]
+        known = [*NAMES, *ALIGNMENTS, *EXTRAS]
         for part in parts:
             if part not in known:
                 raise InputError(
@@ -74,7 +74,7 @@ class Method:
                 )
             if parts.count(part) > 1:
                 raise InputError(f"method {text!r} names {part!r} twice; name it once.")
-        weightings = [part for part in parts if part in METHODS]
+        weightings = [part for part in parts if part in NAMES]
         if len(weightings) > 1:
             raise InputError(f"method {text!r} has two weightings, {' and '.join(weightings)}; choose one.")
         chosen = tuple(name for name in ALIGNMENTS if name in parts)
@@ -94,6 +94,12 @@ class Method:
             raise InputError(f"method {text!r} has 'drop' without 'curriculum'; write 'curriculum+drop'.")
         if extras["ends"] and weightings in ([], ["plain"]):
             raise InputError(f"method {text!r} has no weights for 'ends'; add a weighting such as 'pmp'.")
+        by_row = [part for part in weightings if part in BY_ROW]
+        if by_row and (extras["ends"] or "pny" in chosen):
+            other = "ends" if extras["ends"] else "pny"
+            raise InputError(
+                f"method {text!r}: {other!r} needs weights by two times, {by_row[0]!r} has none; drop one."
+            )
         if extras["ends"] and "pny" in chosen:
             raise InputError(f"method {text!r} joins 'ends' with 'pny', which takes weights by edge; drop one.")
         return cls(weightings[0] if weightings else "plain", chosen, **extras)

@@ -41,6 +41,8 @@ PARTS = {
     "pmp": "neighbours are weighted by time so that old nodes meet the same mix of distances as the newest do",
     "pmp-definition": "as pmp, by the paper's Definition 4.1 and not its algorithms",
     "genpmp": "as pmp, with the weights estimated for every pair of periods from the graph itself",
+    "gsmp": "of a node's neighbours every period counts the same, however many there are of it",
+    "stamp": "as gsmp, at the first hop alone",
     "center": "the mean message of every period is removed",
     "standardize": "messages of every period are brought to mean 0 and variance 1",
     "jjnorm": "messages of every class and period are scaled to the spread that the targets have",
