@@ -1,4 +1,4 @@
-"""Label shift: the shares of the classes among targets, estimated without their labels, and probabilities brought there.
+"""Label shift: the shares of the classes among targets, estimated without labels, and probabilities brought there.
 
 Where only the shares move, p(x | y) being the same, a model's probabilities are mended by Bayes' rule:
 p'(y | x) ∝ p(y | x)·new_y / prior_y. What is new is estimated by EM on the probabilities (Saerens et al. 2002), or from
@@ -43,8 +43,8 @@ def bbse(confusion: np.ndarray, predicted: np.ndarray) -> np.ndarray:
     """The shares of the classes under which a classifier with this confusion predicts as it does.
 
     With C the shares of (predicted, true) among rows with labels and m those of predictions among the targets,
-    C w = m has the ratios w = new / old of the shares of the classes. Solved with w ≥ 0 and, as C may be singular and is
-    counted from n rows, with |w − 1|² / (n·Y) added: ratios of which nothing is known stay 1.
+    C w = m has the ratios w = new / old of the shares of the classes. Solved with w ≥ 0 and, as C may be singular and
+    is counted from n rows, with |w − 1|² / (n·Y) added: ratios of which nothing is known stay 1.
 
     Args:
         confusion: Counts [predicted class, true class], as `confusion_of` gives them.

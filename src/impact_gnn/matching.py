@@ -2,15 +2,15 @@
 
     minimise ½ βᵀKβ − κᵀβ   over β ≥ least, Σ_{i of class c} βᵢ = n_c
 
-with K_ij = k(x_i, x_j) between the n rows and κ_i = n · mean_j k(x_i, reference_j): β brings the mean of the rows in the
-kernel's space to that of the reference, without changing how much a class counts. k is the mean of three RBF kernels
-exp(−γ|x − y|²). SR-GNN takes rows of personalised PageRank for x, n columns each; here x are the hops that the model
-reads, the image of such rows under the features, which any model has and which is as wide as the features only. They
-are scaled so that two rows have a squared distance of 1 on average, whatever the number of columns, and projected at
-random to `WIDTH` columns where there are more.
+with K_ij = k(x_i, x_j) between the n rows and κ_i = n · mean_j k(x_i, reference_j): β brings the mean of the rows in
+the kernel's space to that of the reference, without changing how much a class counts. k is the mean of three RBF
+kernels exp(−γ|x − y|²). SR-GNN takes rows of personalised PageRank for x, n columns each; here x are the hops that the
+model reads, the image of such rows under the features, which any model has and which is as wide as the features only.
+They are scaled so that two rows have a squared distance of 1 on average, whatever the number of columns, and projected
+at random to `WIDTH` columns where there are more.
 
-Solved by accelerated projected gradients, whose projection is exact (a simplex per class). Up to `EXACT` rows K is made;
-beyond, random Fourier features stand for it, k(x, y) ≈ z(x)·z(y), and a step costs n × their number.
+Solved by accelerated projected gradients, whose projection is exact (a simplex per class). Up to `EXACT` rows K is
+made; beyond, random Fourier features stand for it, k(x, y) ≈ z(x)·z(y), and a step costs n × their number.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def kernel(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _scaled(x: np.ndarray, reference: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Both in the scale in which two of all rows have a squared distance of 1 on average, in at most `WIDTH` columns."""
+    """Both in the scale in which two rows have a squared distance of 1 on average, in at most `WIDTH` columns."""
     both = np.concatenate([x, reference]).astype(np.float64)
     if both.shape[1] > WIDTH:
         both = both @ (rng.standard_normal((both.shape[1], WIDTH)) / np.sqrt(WIDTH))
@@ -82,7 +82,7 @@ def _scaled(x: np.ndarray, reference: np.ndarray, rng: np.random.Generator) -> t
 
 
 def _fourier(width: int, rng: np.random.Generator) -> Callable[[np.ndarray], np.ndarray]:
-    """x → z(x) with z(x)·z(y) ≈ k(x, y): cosines along directions whose spread is that of each kernel's spectrum."""
+    """X → z(x) with z(x)·z(y) ≈ k(x, y): cosines along directions whose spread is that of each kernel's spectrum."""
     spread = np.repeat(np.sqrt(2 * np.array(GAMMAS)), FREQUENCIES)
     direction = rng.standard_normal((width, len(spread))) * spread
     phase = rng.uniform(0, 2 * np.pi, len(spread))

@@ -33,6 +33,8 @@ class Propagation:
         tensor([[...]], grad_fn=<_ProductBackward>)
     """
 
+    version = 0  # of what it does, for those who remember; it changes where edges are edited
+
     def __init__(self, operator: Operator) -> None:
         if operator.csr.num_sources != operator.csr.num_targets:
             ends = f"{operator.csr.num_sources} to {operator.csr.num_targets} nodes"
