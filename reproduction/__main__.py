@@ -128,6 +128,26 @@ def leaderboard(
 
 
 @app.command()
+def rivals(
+    names: Annotated[list[str] | None, typer.Argument(help="By default all graphs that are there.")] = None,
+    root: Annotated[Path, typer.Option(help="Folder of graphs.")] = Path("../shared/data"), seeds: Seeds = 1,
+    methods: Methods = None, out: Out = None,
+) -> None:  # fmt: skip
+    """What others do about the shift, tuned standard methods and ours, each beside plain; cells as of leaderboard."""
+    from reproduction.leaderboard import OURS, AgainstPlain, leaderboard
+    from reproduction.rivals import METHOD_RIVALS, RIVALS
+
+    place = out or Path("out/leaderboard")
+    every = ["plain", *METHOD_RIVALS, *(name for name in RIVALS if name not in ("plain", "logistic", "autogluon"))]
+    asked = _split(methods) or [*every, f"{OURS}quick"]
+    efforts = [name.removeprefix(OURS) for name in asked if name.startswith(OURS)]
+    tried = [name for name in asked if not name.startswith(OURS)]
+    _shown(place, lambda told: leaderboard(
+        place, root=root, names=names, seeds=seeds, rivals=tried, efforts=efforts, progress=told, page=AgainstPlain
+    ))  # fmt: skip
+
+
+@app.command()
 def rules(
     runs: Annotated[Path, typer.Option(help="Folder of runs named after their graphs.")] = Path("out/leaderboard/runs"),
     root: Annotated[Path, typer.Option(help="Folder of the graphs.")] = Path("../shared/data"), out: Out = None,
