@@ -262,7 +262,9 @@ class _Member:
         parts = [Part(one.block.name, float(one.adds.sum())) for one in shown]
         error = abs(raw - usual - sum(part.contribution for part in parts))
         first, second, log_odds = float(self.said[row, a]), float(self.said[row, b]), raw + moved
-        smoothing = None if self.pipeline._fitted().smoothing is None else first - second - p + q
+        fitted = self.pipeline._fitted()
+        after = fitted.smoothing is not None or fitted.shares is not None
+        smoothing = first - second - p + q if after else None
         voice = Voice(self.name, self.weight, first, second, log_odds, usual + moved, parts, error, smoothing)
         return voice, shown, self.weight * ((p - q) / log_odds if abs(log_odds) > 1e-6 else (p + q) / 2)
 

@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,28 @@ from impact_gnn.engines.base import Engine, mapped_hop, position_blocks, time_ta
 from impact_gnn.engines.memory import Memory
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.heads import HEADS, Head, HeadOptions, Model, NetworkHead, Shape, is_spatial, make_head, model_name
+from impact_gnn.heads.base import matrix
 from impact_gnn.heads.foreign import Own
+from impact_gnn.label_shift import bbse, confusion_of, reweighted, saerens
+from impact_gnn.matching import kernel_mean_matching
 from impact_gnn.metrics import METRICS, Scoring
-from impact_gnn.nn import Epoch, GraphTask, HopTask, Lesson, Propagation, Reliable, Split, Task, align_layer, split_rows
+from impact_gnn.nn import (
+    Editable,
+    Epoch,
+    GraphTask,
+    HopTask,
+    Lesson,
+    Propagation,
+    Reliable,
+    Split,
+    Task,
+    Term,
+    align_layer,
+    split_rows,
+    terms_of,
+)  # fmt: skip
 from impact_gnn.pipeline.inputs import Inputs
-from impact_gnn.pipeline.method import Method
+from impact_gnn.pipeline.method import EDITED, Method
 from impact_gnn.pipeline.schema import Schema
 from impact_gnn.propagation.hops import own_relation
 from impact_gnn.propagation.smoothing import CHOICES, Smoothing, correct_and_smooth, ways
@@ -54,6 +72,19 @@ class Stage:
 
 
 @dataclass(frozen=True, eq=False)
+class Shares:
+    """What the shares of classes among targets are estimated from, in a method with "shift" or "bbse"."""
+
+    prior: np.ndarray  # under which the head has learned
+    confusion: np.ndarray | None  # of the rows chosen by; None for EM
+
+    def applied(self, said: np.ndarray, base: np.ndarray) -> np.ndarray:
+        """Probabilities under the shares that `base`, what the head says of all targets, tells."""
+        new = saerens(base, self.prior) if self.confusion is None else bbse(self.confusion, base.argmax(1))
+        return reweighted(said, self.prior, new).astype(np.float32)
+
+
+@dataclass(frozen=True, eq=False)
 class Fitted:
     """What fitting leaves behind: the fitted head, how inputs are scaled, and what the graph was like."""
 
@@ -66,6 +97,7 @@ class Fitted:
     rounds: int
     valid_score: float
     earlier: tuple[Stage, ...] = ()  # what taught the head, in a method with "stages"
+    shares: Shares | None = None
 
     @property
     def num_labels(self) -> int:
@@ -169,7 +201,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             checks.choice("model", self.model, MODELS)
         elif self.hidden is not None or self.dropout is not None:
             raise InputError("hidden and dropout are options of our networks; build yours with them.")
-        Method.of(self.method)
+        self._refuse_parts()
         checks.choice("metric", self.metric, METRICS)
         if self.class_weight is not None:
             checks.choice("class_weight", self.class_weight, CLASS_WEIGHTS)
@@ -231,9 +263,14 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         labelled = np.unique(time[label >= 0])
         weight = self._recency(time, label) if self._method.recency else None
         prior = np.bincount(label[label >= 0], minlength=view.num_labels) / (label >= 0).sum()
+        shares = self._learned_shares(label, weight, view.num_labels)
         scoring = Scoring(self.metric, tuple(prior.tolist()), self.class_weight == "balanced")
         if scoring.balanced:
             weight = scoring.weights(label) * (1 if weight is None else weight)
+        if self._method.bbse and len(labelled) == 1:
+            raise InputError(
+                "'bbse' counts mistakes in a labelled period held out, and there is one only; use 'shift'."
+            )
         rounds: list[int | None] = [None]
         valid_score, smoothing = math.nan, None
 
@@ -250,8 +287,11 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             stages = stages[: best + 1]
             last, rounds = stages[-1], [stage.head.rounds for stage in stages]
             valid_score = last.head.valid_score
+            assert last.task is not None
+            if shares is not None and self._method.bbse:
+                guess = last.head.honest(last.task, split.valid).argmax(1)
+                shares = replace(shares, confusion=confusion_of(guess, label[split.valid], view.num_labels))
             if self._method.smooth:
-                assert last.task is not None
                 choose = last.head, last.task, inputs, before, split.valid, label
                 smoothing, valid_score = self._chosen_smoothing(*choose)
         elif self._method.smooth:
@@ -261,8 +301,9 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         *earlier, last = (replace(stage, task=None) for stage in stages)  # rows of the graph stay with the graph
         done, schema = last.head.rounds if rounds[-1] is None else rounds[-1], Schema.of(inputs.view)
         self.fitted = Fitted(
-            last.head, last.scales, smoothing, cutoff, int(view.times[-1]), schema, done, valid_score, tuple(earlier)
-        )
+            last.head, last.scales, smoothing, cutoff, int(view.times[-1]), schema, done, valid_score, tuple(earlier),
+            shares,
+        )  # fmt: skip
         return self
 
     def predict_proba(
@@ -281,9 +322,10 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             inputs = self.inputs(fitted.schema.adapted(graph, at), engine)
         task = self.task(inputs, at)
         targets = np.searchsorted(self._rows(inputs), self.targets(graph, cutoff=at))
-        if fitted.smoothing is None or not smooth:
-            return fitted.head.honest(task, targets)
-        return self._smoothed(fitted.head, task, inputs, at, [fitted.smoothing], targets)[0]
+        said = base = fitted.head.honest(task, targets)
+        if fitted.smoothing is not None and smooth:
+            said = self._smoothed(fitted.head, task, inputs, at, [fitted.smoothing], targets)[0]
+        return said if fitted.shares is None else fitted.shares.applied(said, base)
 
     def predict(self, graph: GraphLike, *, cutoff: int | str | None = None) -> np.ndarray:
         """The label of every target node that suits the metric: for accuracy the most probable one.
@@ -354,6 +396,9 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             arrays |= {f"{of}model.{name}": value for name, value in stage.head.arrays().items()}
             for k, scale in enumerate(stage.scales):
                 arrays |= {f"{of}scale.{k}.mean": scale.mean, f"{of}scale.{k}.std": scale.scale}
+        if fitted.shares is not None:
+            found = {"prior": fitted.shares.prior, "confusion": fitted.shares.confusion}
+            arrays |= {f"shares.{name}": value for name, value in found.items() if value is not None}
         content = {
             "format": FORMAT,
             "version": VERSION,
@@ -407,6 +452,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             made.fitted = Fitted(
                 last.head, last.scales, smoothing, content["cutoff"], content["t_max"], schema, last.head.rounds, score,
                 tuple(earlier),
+                Shares(arrays["shares.prior"], arrays.get("shares.confusion")) if "shares.prior" in arrays else None,
             )  # fmt: skip
             return made
 
@@ -431,9 +477,17 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         """A training for each of `rounds` when labels are known before `cutoff`, each taught by the one before."""
         stages: list[Stage] = []
         lesson = Lesson(label, None, weight, split)
+        time = inputs.view.time[self._rows(inputs)]
+        # Those to predict; while epochs are chosen, those of the periods to choose by.
+        until = time[split.valid].max() if len(split.valid) else time.max()
+        reference = np.flatnonzero((time >= cutoff) & (time <= until))
         for length in rounds:
             task, scales = self._task(inputs, cutoff, split.train, lesson.soft)
-            head = self._head(task, inputs, cutoff, scoring, progress)
+            if self._method.kmm and not stages:
+                weight = self._matched(task, label, split.train, reference, weight)
+                lesson = replace(lesson, weight=weight)
+            terms = terms_of(self._method.terms, task, time, reference)
+            head = self._head(task, inputs, cutoff, scoring, progress, terms)
             head.fit(task, lesson.label, lesson.split, weight=lesson.weight, rounds=length, target=lesson.target)
             stages.append(Stage(head, scales, task))
             if len(stages) < len(rounds):
@@ -470,18 +524,22 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         """The nodes that a row of the task stands for."""
         return np.arange(inputs.graph.num_nodes) if is_spatial(self.model) else inputs.rows
 
-    def _made(self, shape: Shape, scoring: Scoring, progress: Callable[[Epoch], None] | None = None) -> Head:
+    def _made(
+        self, shape: Shape, scoring: Scoring, progress: Callable[[Epoch], None] | None = None,
+        terms: tuple[Term, ...] = (),
+    ) -> Head:  # fmt: skip
         options = HeadOptions(
             self.hidden, self.dropout, self.epochs, self.lr, self.weight_decay, self.seed, self.device,
-            self._pace, (), scoring, progress,
+            self._pace, terms, scoring, progress,
         )  # fmt: skip
         return make_head(self.model, shape, options)
 
     def _head(
-        self, task: Task, inputs: Inputs, cutoff: int, scoring: Scoring, progress: Callable[[Epoch], None] | None
-    ) -> Head:
+        self, task: Task, inputs: Inputs, cutoff: int, scoring: Scoring, progress: Callable[[Epoch], None] | None,
+        terms: tuple[Term, ...],
+    ) -> Head:  # fmt: skip
         groups = [1] if is_spatial(self.model) else inputs.groups(self._method)
-        head = self._made(Shape(*_widths(task), inputs.view.num_labels, groups), scoring, progress)
+        head = self._made(Shape(*_widths(task), inputs.view.num_labels, groups), scoring, progress, terms)
         self._align(head, inputs, cutoff)
         return head
 
@@ -531,11 +589,16 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             known = f"a weighting, {more}'recency', 'curriculum', 'stages' and 'smooth'"
             name = "a network of your own" if own else self.model
             raise InputError(f"{name} takes {known}, not {str(method)!r}.")
+        if method.weighting == "stamp":
+            raise InputError(
+                "layers of a network on the graph share their weights, so 'stamp' has no place; use 'gsmp'."
+            )
         graph = inputs.graph
         loops = self.model in ("gcn", "gat")  # GraphSAGE has a term of its own for the node itself, others their loops
         operator = inputs.engine.operator(graph, own_relation(graph), weighting=method.weighting, self_loop=loops)
         label = graph.masked(cutoff).label if told else None
-        return GraphTask(scale.apply(_features_of(inputs)), Propagation(operator), label, graph.num_labels, reuse=1)
+        propagation = Editable(operator, self.seed) if method.eerm else Propagation(operator)
+        return GraphTask(scale.apply(_features_of(inputs)), propagation, label, graph.num_labels, reuse=1)
 
     def _chosen_smoothing(
         self, head: Head, task: Task, inputs: Inputs, cutoff: int, valid: np.ndarray, label: np.ndarray
@@ -557,6 +620,39 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         base = np.zeros((graph.num_nodes, head.shape.num_labels), np.float32)
         base[rows] = head.honest(task, np.arange(len(rows)))
         return [one[rows[wanted]] for one in correct_and_smooth(base, graph.label, along, choices, inputs.engine)]
+
+    def _refuse_parts(self) -> None:
+        """Refuses parts of the method that the model cannot take."""
+        method, model = self._method, self.model if isinstance(self.model, str) else "a network of your own"
+        if method.terms and model in ("trees", "prior"):
+            raise InputError(f"{model} has no loss to add {method.terms[0]!r} to, which is for networks.")
+        if method.cmd and model == "linear":
+            raise InputError("a linear model has no hidden units whose moments 'cmd' could compare; use a network.")
+        if method.eerm and model not in EDITED:
+            raise InputError(f"'eerm' edits the graph that {' or '.join(EDITED)} walk, not {model}; use 'vrex'.")
+
+    def _learned_shares(self, label: np.ndarray, weight: np.ndarray | None, num_labels: int) -> Shares | None:
+        """The shares of classes under which a head learns."""
+        method, known = self._method, label >= 0
+        if not (method.shift or method.bbse):
+            return None
+        count = np.bincount(label[known], None if weight is None else weight[known], num_labels)
+        return Shares(count / count.sum(), None)
+
+    def _matched(
+        self, task: Task, label: np.ndarray, train: np.ndarray, reference: np.ndarray, weight: np.ndarray | None
+    ) -> np.ndarray:
+        """Weights under which the rows to train on look like the reference."""
+        if isinstance(task, GraphTask):
+            first = task.propagation(task.x)
+            read = torch.cat([task.x, first, task.propagation(first)], 1).numpy().__getitem__
+        else:
+            read = partial(matrix, task)
+        size = 8 * (len(train) + len(reference)) * sum(map(sum, _widths(task)))
+        checks.fits("rows to match", size, "leave out 'kmm'")
+        out = np.ones(len(label)) if weight is None else np.array(weight, np.float64)
+        out[train] *= kernel_mean_matching(read(train), read(reference), label[train], seed=self.seed)
+        return out
 
     def _recency(self, time: np.ndarray, label: np.ndarray) -> np.ndarray:
         labelled = time[label >= 0]

@@ -52,12 +52,18 @@ PARTS = {
     "lags": "and as long after its own time as the nodes to predict are seen after theirs",
     "ends": "the weights go by the two ends of a path through nodes that have no time",
     "recency": "recent labels count more in training",
+    "kmm": "labels count more whose inputs look like those of the nodes to predict",
     "curriculum": "training begins with the labels that are easy to learn",
     "drop": "those count as easy whose loss falls fastest",
     "stages": "the model is trained several times, each time also on what it was sure of before",
+    "cmd": "what the network makes of labelled nodes and of nodes to predict is held to the same moments",
+    "vrex": "the network is held to err the same in all past periods",
+    "eerm": "the network is held to err the same on graphs that are edited to mislead it",
     "degrees": "the number of a node's edges, and of those to known labels, are further features",
     "features": "the model does not use the edges",
     "smooth": "predictions are corrected by the errors that known labels show, then smoothed along the edges",
+    "shift": "probabilities follow the shares of classes that the nodes to predict seem to have",
+    "bbse": "as shift, the shares being told by what was mixed up in the past",
 }
 
 
