@@ -90,7 +90,7 @@ def test_shares_that_moved_are_found(part):
     y = (rng.random(2000) < np.where(time < 3, 0.2, 0.8)).astype(int)
     x = rng.normal(size=(2000, 2)) + 1.2 * y[:, None]
     graph = ig.TemporalGraph(x=x, y=y, time=time, edge_index=np.zeros((2, 0), int))
-    plain, moved = (Pipeline("linear", f"features{more}", 3).fit(graph) for more in ("", f"+{part}"))
+    plain, moved = (Pipeline("linear", f"features{more}", 3, lr=0.1).fit(graph) for more in ("", f"+{part}"))
     assert plain.predict_proba(graph)[:, 1].mean() < 0.65
     assert moved.predict_proba(graph)[:, 1].mean() == pytest.approx(0.8, abs=0.05)
     assert moved.score(graph) > plain.score(graph) + 0.03

@@ -27,7 +27,7 @@ def saerens(probabilities: np.ndarray, prior: np.ndarray, *, steps: int = 1000, 
     """
     new = np.asarray(prior, np.float64)
     for _ in range(steps if len(probabilities) else 0):
-        before, new = new, reweighted(probabilities, prior, new).mean(0)
+        before, new = new, reweighted(probabilities, ratio(new, prior)).mean(0)
         if np.abs(new - before).max() <= tolerance:
             break
     return new
@@ -57,21 +57,25 @@ def bbse(confusion: np.ndarray, predicted: np.ndarray) -> np.ndarray:
     count = confusion.sum()
     joint, ridge = confusion / count, np.sqrt(1 / (count * len(confusion)))
     shares = np.bincount(predicted, minlength=len(confusion)) / max(len(predicted), 1)
-    ratio, _ = nnls(
+    found, _ = nnls(
         np.vstack([joint, ridge * np.eye(len(joint))]), np.concatenate([shares, np.full(len(joint), ridge)])
     )
-    new = ratio * joint.sum(0)
+    new = found * joint.sum(0)
     return new / new.sum()
 
 
-def reweighted(probabilities: np.ndarray, prior: np.ndarray, new: np.ndarray) -> np.ndarray:
-    """p'(y | x) ∝ p(y | x)·new_y / prior_y [n, Y]; a row that nothing is left of stays as it was.
+def ratio(new: np.ndarray, prior: np.ndarray) -> np.ndarray:
+    """new_y / prior_y, 0 for classes of which nothing was learned."""
+    return np.divide(new, prior, out=np.zeros(len(prior)), where=np.asarray(prior) > 0)
+
+
+def reweighted(probabilities: np.ndarray, by: np.ndarray) -> np.ndarray:
+    """p'(y | x) ∝ p(y | x)·by_y [n, Y]; a row that nothing is left of stays as it was.
 
     Examples:
-        >>> reweighted(np.array([[0.5, 0.5]]), np.array([0.5, 0.5]), np.array([0.9, 0.1]))
+        >>> reweighted(np.array([[0.5, 0.5]]), np.array([0.9, 0.1]))
         array([[0.9, 0.1]])
     """
-    ratio = np.divide(new, prior, out=np.zeros(len(prior)), where=np.asarray(prior) > 0)
-    out = probabilities * ratio
+    out = probabilities * by
     total = out.sum(1, keepdims=True)
     return np.where(total > 0, out / np.where(total > 0, total, 1), probabilities)

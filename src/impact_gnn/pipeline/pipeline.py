@@ -26,7 +26,7 @@ from impact_gnn.graph import TemporalGraph
 from impact_gnn.heads import HEADS, Head, HeadOptions, Model, NetworkHead, Shape, is_spatial, make_head, model_name
 from impact_gnn.heads.base import matrix
 from impact_gnn.heads.foreign import Own
-from impact_gnn.label_shift import bbse, confusion_of, reweighted, saerens
+from impact_gnn.label_shift import bbse, confusion_of, ratio, reweighted, saerens
 from impact_gnn.matching import kernel_mean_matching
 from impact_gnn.metrics import METRICS, Scoring
 from impact_gnn.nn import (
@@ -44,6 +44,7 @@ from impact_gnn.nn import (
     split_rows,
     terms_of,
 )  # fmt: skip
+from impact_gnn.pipeline.calibration import Walked, best_temperature, tempered
 from impact_gnn.pipeline.inputs import Inputs
 from impact_gnn.pipeline.method import EDITED, Method
 from impact_gnn.pipeline.schema import Schema
@@ -76,12 +77,14 @@ class Shares:
     """What the shares of classes among targets are estimated from, in a method with "shift" or "bbse"."""
 
     prior: np.ndarray  # under which the head has learned
-    confusion: np.ndarray | None  # of the rows chosen by; None for EM
+    confusion: np.ndarray | None = None  # of the rows chosen by; None for EM
+    temperature: float = 1.0  # at which probabilities are what came true among the rows chosen by
 
     def applied(self, said: np.ndarray, base: np.ndarray) -> np.ndarray:
         """Probabilities under the shares that `base`, what the head says of all targets, tells."""
+        said, base = tempered(said, self.temperature), tempered(base, self.temperature)
         new = saerens(base, self.prior) if self.confusion is None else bbse(self.confusion, base.argmax(1))
-        return reweighted(said, self.prior, new).astype(np.float32)
+        return reweighted(said, ratio(new, self.prior)).astype(np.float32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,9 +291,10 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             last, rounds = stages[-1], [stage.head.rounds for stage in stages]
             valid_score = last.head.valid_score
             assert last.task is not None
-            if shares is not None and self._method.bbse:
-                guess = last.head.honest(last.task, split.valid).argmax(1)
-                shares = replace(shares, confusion=confusion_of(guess, label[split.valid], view.num_labels))
+            if shares is not None:
+                found, truth = last.head.honest(last.task, split.valid), label[split.valid]
+                counts = confusion_of(found.argmax(1), truth, view.num_labels) if self._method.bbse else None
+                shares = Shares(shares.prior, counts, best_temperature([Walked(found, truth, shares.prior)]))
             if self._method.smooth:
                 choose = last.head, last.task, inputs, before, split.valid, label
                 smoothing, valid_score = self._chosen_smoothing(*choose)
@@ -397,8 +401,8 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             for k, scale in enumerate(stage.scales):
                 arrays |= {f"{of}scale.{k}.mean": scale.mean, f"{of}scale.{k}.std": scale.scale}
         if fitted.shares is not None:
-            found = {"prior": fitted.shares.prior, "confusion": fitted.shares.confusion}
-            arrays |= {f"shares.{name}": value for name, value in found.items() if value is not None}
+            found = {name: value for name, value in vars(fitted.shares).items() if value is not None}
+            arrays |= {f"shares.{name}": np.asarray(value, np.float64) for name, value in found.items()}
         content = {
             "format": FORMAT,
             "version": VERSION,
@@ -448,11 +452,15 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             last, *earlier = (stage(f"stage{k}." if k else "") for k in range(content["stages"]))
             smoothing = None if content["smoothing"] is None else decode(Smoothing, content["smoothing"], "smoothing")
             score = math.nan if content["valid_score"] is None else content["valid_score"]
+            shares = None
+            if "shares.prior" in arrays:
+                temperature = arrays["shares.temperature"].item()
+                shares = Shares(arrays["shares.prior"], arrays.get("shares.confusion"), temperature)
             last.head.rounds, schema = content["rounds"], schema or Schema.load(root)
             made.fitted = Fitted(
                 last.head, last.scales, smoothing, content["cutoff"], content["t_max"], schema, last.head.rounds, score,
                 tuple(earlier),
-                Shares(arrays["shares.prior"], arrays.get("shares.confusion")) if "shares.prior" in arrays else None,
+                shares,
             )  # fmt: skip
             return made
 
