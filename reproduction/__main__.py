@@ -110,6 +110,26 @@ def gamma(
     plots.write(gain_figure(table, rows), place / "figure-gamma.png", place / "figure-gamma.svg")
 
 
+@app.command("revgat-operator")
+def revgat_operator(
+    root: Annotated[Path, typer.Option(help="Folder that holds ogbn_arxiv.")] = Path("../shared/data"),
+    seeds: Seeds = 5, methods: Methods = None,
+    operators: Annotated[str | None, typer.Option(help="released, symmetric, mean.")] = None,
+    features: Annotated[str, typer.Option(help="joined (x and x_svd) or svd.")] = "joined",
+    width: Annotated[int, typer.Option(help="Columns of each of three heads.")] = 32, epochs: int = 40,
+    root_weight: Annotated[bool, typer.Option(help="Layers also read their own input.")] = False, out: Out = None,
+) -> None:  # fmt: skip
+    """GenPMP in linear RevGAT under three normalisations, on ogbn-arxiv."""
+    from reproduction.revgat_operator import Options
+    from reproduction.revgat_operator import revgat_operator as run
+
+    place, options = out or Path("out/revgat-operator"), Options(width, epochs, root=root_weight)
+    _shown(place, lambda told: run(
+        root, seeds, place, features=features, operators=_split(operators), methods=_split(methods), options=options,
+        progress=told,
+    ))  # fmt: skip
+
+
 @app.command()
 def leaderboard(
     names: Annotated[list[str] | None, typer.Argument(help="By default all graphs that are there.")] = None,

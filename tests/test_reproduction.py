@@ -14,7 +14,7 @@ from impact_gnn.checks import InputError
 from impact_gnn.nn import GCN, Propagation
 from impact_gnn.pipeline import Method
 from reproduction import __main__ as cli
-from reproduction import data, networks, published, table1
+from reproduction import data, networks, published, revgat_operator, table1
 from reproduction.methods import FIGURES
 from reproduction.recipes import Decoupled, Linear, Staged, standardized
 from reproduction.results import Record, Table, difference, packed
@@ -483,6 +483,59 @@ def test_standardized():
     out = standardized([np.array([[1.0, 5], [3, 5], [100, 5]])], np.array([0, 1]))[0]
     assert out[:2].tolist() == [[-1, 0], [1, 0]]
     assert out[2].tolist() == [98, 0]
+
+
+# Linear RevGAT by operator
+
+
+@pytest.mark.parametrize("method", ["plain", "mmp", "genpmp", "genpmp-source"])
+def test_operators_are_what_they_are_called(method):
+    graph = real_graph(60).undirected()
+    count = {t: {d: sum(abs(int(u) - t) == d for u in graph.time) for d in range(10)} for t in range(2000, 2010)}
+    edges, weighted = np.zeros((2, 60, 60))
+    for source, target in graph.edge_index.T:
+        own, other = int(graph.time[target]), int(graph.time[source])
+        since = own if method == "genpmp" else other
+        ratio = count[2009][abs(own - other)] / count[since][abs(own - other)] if "genpmp" in method else 1.0
+        edges[target, source] += 1
+        weighted[target, source] += 0.0 if method == "mmp" and other > own else ratio
+    edges, weighted = edges + np.eye(60), weighted + np.eye(60)
+    degree, sums = edges.sum(1), weighted.sum(1)
+    expected = {
+        "released": degree[:, None] ** 0.5 * weighted / degree**0.5,
+        "symmetric": weighted / np.sqrt(np.outer(sums, sums)),
+        "mean": weighted / sums[:, None],
+    }
+    for operator, matrix in expected.items():
+        found = revgat_operator.message_of(graph, operator, method)(torch.eye(60))
+        np.testing.assert_allclose(found, matrix, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("root", [False, True])
+def test_linear_revgat_learns_and_cannot_see_the_answers(root):
+    known, options = one_type(), revgat_operator.Options(width=4, epochs=20, root=root)
+    false = known.with_labels(np.where(known.time >= CUTOFF, (known.y + 1) % 3, known.y))
+    problems = [Problem.of(graph, CUTOFF) for graph in (known, false)]
+    seen, blind = (revgat_operator.fit(p, p.view.undirected(), "mean", "pmp", 0, options) for p in problems)
+    assert np.array_equal(seen[0], blind[0])
+    assert seen[1] == blind[1]
+    assert problems[0].hits(seen[0]).mean() > 0.4
+
+
+def test_revgat_operator_is_a_table_and_refuses(tmp_path, monkeypatch):
+    monkeypatch.setitem(data.CUTOFFS, "ogbn_arxiv", CUTOFF)
+    graph, options = one_type(), revgat_operator.Options(width=2, epochs=2)
+    (tmp_path / "ogbn_arxiv").mkdir()
+    arrays = {"x": graph.x, "y": graph.y, "time": graph.time, "edge_index": graph.edge_index}
+    np.savez(data.path_of("ogbn_arxiv", tmp_path), **arrays)
+    page = revgat_operator.revgat_operator(tmp_path, 2, tmp_path / "o", methods=["genpmp"], options=options).markdown()
+    for operator in revgat_operator.OPERATORS.values():
+        assert f"## {operator}\n" in page
+    assert page.count("| GenPMP, target's time | ") == 3
+    with pytest.raises(InputError, match="operator='none' is not known"):
+        revgat_operator.revgat_operator(tmp_path, 2, tmp_path, operators=["none"])
+    with pytest.raises(InputError, match="is not there; name the folder of the real graphs with --root"):
+        revgat_operator.revgat_operator(tmp_path / "o", 2, tmp_path)
 
 
 def test_work_off_keeps_the_order_of_tasks(tmp_path):
