@@ -110,6 +110,25 @@ def gamma(
     plots.write(gain_figure(table, rows), place / "figure-gamma.png", place / "figure-gamma.svg")
 
 
+@app.command()
+def table4(
+    rounds: Annotated[int, typer.Option(help="The median of so many counts.")] = 5,
+    out: Annotated[Path, typer.Option(help="Directory for the numbers and the picture.")] = Path("out/table4"),
+) -> None:
+    """How every method's cost grows with N, |E|, f and |Y||T|, beside the paper's formulas."""
+    from reproduction import plots
+    from reproduction.table4 import measured, picture, report
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        line = bar.add_task("running", total=None)
+        curves = measured(rounds, progress=lambda done, total, title: bar.update(
+            line, completed=done, total=total, description=title
+        ))  # fmt: skip
+    out.mkdir(parents=True, exist_ok=True)
+    report(curves).finish(out / "table4.json")
+    plots.write(picture(curves), out / "table4-growth.png")
+
+
 @app.command("revgat-operator")
 def revgat_operator(
     root: Annotated[Path, typer.Option(help="Folder that holds ogbn_arxiv.")] = Path("../shared/data"),

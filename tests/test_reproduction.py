@@ -14,7 +14,7 @@ from impact_gnn.checks import InputError
 from impact_gnn.nn import GCN, Propagation
 from impact_gnn.pipeline import Method
 from reproduction import __main__ as cli
-from reproduction import data, networks, published, revgat_operator, table1
+from reproduction import data, networks, published, revgat_operator, table1, table4
 from reproduction.methods import FIGURES
 from reproduction.recipes import Decoupled, Linear, Staged, standardized
 from reproduction.results import Record, Table, difference, packed
@@ -483,6 +483,34 @@ def test_standardized():
     out = standardized([np.array([[1.0, 5], [3, 5], [100, 5]])], np.array([0, 1]))[0]
     assert out[:2].tolist() == [[-1, 0], [1, 0]]
     assert out[2].tolist() == [98, 0]
+
+
+# Table 4
+
+
+def test_slopes_are_powers_and_formulas_have_the_papers():
+    assert table4.slope([1, 2, 4, 8], [5, 20, 80, 320]) == pytest.approx(2)
+    formula = {name: of for name, (_, of) in table4.FORMULAS.items()}
+    powers = {
+        "pmp, weights": (0, 1, 0, 0), "genpmp, message": (0, 1, 1, 0), "jjnorm": (1, 0, 1, 0)
+    }  # fmt: skip
+    for name, expected in powers.items():
+        for axis, power in zip(table4.AXES, expected, strict=True):
+            sizes = [axis.of(size) for size in axis.sizes]
+            assert table4.slope(sizes, [formula[name](size) for size in axis.sizes]) == pytest.approx(power, abs=1e-9)
+    assert formula["pny, maps"](table4.Size(7, 0, 3, 2)) == 9 * (4 * 3 + 16 + 7)
+
+
+def test_table4_times_every_formula_along_every_axis():
+    small = table4.Size(nodes=400, edges=2000, columns=4, side=3)
+    axes = [table4.Axis("N", [small, replace(small, nodes=800)], lambda size: size.nodes)]
+    assert set(table4.calls_of(small)) == set(table4.FORMULAS)
+    ticks = iter(range(1000))
+    assert table4.medians({"a": lambda: None, "b": lambda: next(ticks)}, 3, lambda: next(ticks)) == {"a": 1, "b": 2}
+    curves = table4.measured(1, axes)
+    assert {len(times) for times in curves["N"].values()} == {2}
+    assert [row[""] for row in table4.report(curves, axes).rows] == list(table4.FORMULAS)
+    assert len(table4.picture(curves, axes).axes[0].lines) == 6
 
 
 # Linear RevGAT by operator
