@@ -150,6 +150,19 @@ def revgat_operator(
 
 
 @app.command()
+def risk(
+    seeds: Seeds = 5, root: Root = None,
+    data: Annotated[str | None, typer.Option(help="tsbm, aan, ...; by default all of one type that are there.")] = None,
+    out: Out = None,
+) -> None:  # fmt: skip
+    """The inequality R_te ≤ R_tr + W1: a linear head's risk gap beside its bound, by method."""
+    from reproduction.risk import risk as run
+
+    place = out or Path("out/risk")
+    _shown(place, lambda told: run(seeds, place, names=_split(data), root=root, progress=told))
+
+
+@app.command()
 def leaderboard(
     names: Annotated[list[str] | None, typer.Argument(help="By default all graphs that are there.")] = None,
     root: Annotated[Path, typer.Option(help="Folder of graphs.")] = Path("../shared/data"), seeds: Seeds = 1,

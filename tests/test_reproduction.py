@@ -14,7 +14,7 @@ from impact_gnn.checks import InputError
 from impact_gnn.nn import GCN, Propagation
 from impact_gnn.pipeline import Method
 from reproduction import __main__ as cli
-from reproduction import data, networks, published, revgat_operator, table1, table4
+from reproduction import data, networks, published, revgat_operator, risk, table1, table4
 from reproduction.methods import FIGURES
 from reproduction.recipes import Decoupled, Linear, Staged, standardized
 from reproduction.results import Record, Table, difference, packed
@@ -483,6 +483,28 @@ def test_standardized():
     out = standardized([np.array([[1.0, 5], [3, 5], [100, 5]])], np.array([0, 1]))[0]
     assert out[:2].tolist() == [[-1, 0], [1, 0]]
     assert out[2].tolist() == [98, 0]
+
+
+# R_te ≤ R_tr + W1
+
+
+def test_risk_gaps_stay_below_their_bounds_and_answers_only_score(tmp_path, monkeypatch):
+    monkeypatch.setattr(risk, "METHODS", ("plain", "center", "pmp+jjnorm"))
+    graph = one_type()
+    monkeypatch.setattr(risk, "_graph", lambda name, root, seed: (graph, CUTOFF))
+    table = risk.risk(2, tmp_path, names=["tsbm"], most=20)
+    assert (table.names(1), table.names(2)) == (list(risk.ROWS.values()), list(risk.METHODS))
+    for method in risk.METHODS:
+        of = {row: table.by_place["tsbm", title, method] for row, title in risk.ROWS.items()}
+        for seed in (0, 1):
+            assert of["gap"][seed].score <= of["bound"][seed].score
+    view = graph.masked(CUTOFF).undirected()
+    false = graph.with_labels(np.where(graph.time >= CUTOFF, 0, graph.y)).masked(CUTOFF).undirected()
+    for method in risk.METHODS:
+        np.testing.assert_array_equal(risk.messages_of(view, method), risk.messages_of(false, method))
+    assert risk.w1_of(np.zeros((4, 2)), np.full((9, 2), 3.0), 5, np.random.default_rng(0)) == pytest.approx(18**0.5)
+    with pytest.raises(InputError, match="none of aan is there"):
+        risk.risk(2, tmp_path, names=["aan"])
 
 
 # Table 4

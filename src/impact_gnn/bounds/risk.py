@@ -25,6 +25,7 @@ class RiskBound:
     mix: float  # what the change of the classes' shares alone adds, at the earlier losses
     messages: float  # Σ_y π_y·L_y·W1_y, the most that messages which moved within their class can add
     logits: float  # the same by the distance that the head's logits moved, whose loss has L = √2
+    steepest: float  # the largest L_y
     unseen: float  # share of the later rows whose class no earlier row has; they are left out
 
     @property
@@ -62,7 +63,7 @@ def risk_bound(
     before, own = before[own >= 0], own[own >= 0]
     classes, y = np.unique(own, return_inverse=True)
     weight, bias = _head(before.astype(np.float64), y, len(classes))
-    rng, moved = np.random.default_rng(seed), np.zeros((2, len(classes)))
+    rng, moved, steepest = np.random.default_rng(seed), np.zeros((2, len(classes))), np.zeros(len(classes))
     count, loss = np.zeros((2, 2, len(classes)))  # of earlier and later rows
     for k, label in enumerate(classes):
         sides = [np.flatnonzero(values == label) for values in (own, other)]
@@ -72,14 +73,14 @@ def risk_bound(
             x = [part[rng.choice(rows, size, replace=False)] for part, rows in zip((before, after), sides, strict=True)]
             logits = [part @ weight + bias for part in x]
             loss[:, k] = [(np.logaddexp.reduce(z, 1) - z[:, k]).mean() for z in logits]
-            steepest = np.linalg.norm(weight - weight[:, k : k + 1], axis=0).max(), math.sqrt(2)
-            moved[:, k] = [L * _w1(*pair) for L, pair in zip(steepest, (x, logits), strict=True)]
+            steepest[k] = np.linalg.norm(weight - weight[:, k : k + 1], axis=0).max()
+            moved[:, k] = steepest[k] * _w1(*x), math.sqrt(2) * _w1(*logits)
     count *= count.min(0) > 0
     if not count.any():
         raise InputError("earlier and later rows have no class in common; give labels that both have.")
     first, last = count / count.sum(1, keepdims=True)
     mix, unseen = (last - first) @ loss[0], 1 - count[1].sum() / (other >= 0).sum()
-    return RiskBound(*map(float, (first @ loss[0], last @ loss[1], mix, *(moved @ last), unseen)))
+    return RiskBound(*map(float, (first @ loss[0], last @ loss[1], mix, *(moved @ last), steepest.max(), unseen)))
 
 
 def _w1(a: np.ndarray, b: np.ndarray) -> float:
