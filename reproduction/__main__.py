@@ -41,13 +41,17 @@ Seeds = Annotated[int, typer.Option(help="Repetitions.")]
 def table1(
     seeds: Seeds = 5, root: Root = None,
     data: Annotated[str | None, typer.Option(help="tsbm, aan, scotus, ...; by default all that are there.")] = None,
+    model: Annotated[str, typer.Option(help="sign, or sehgnn on graphs of several types.")] = "sign",
+    epochs: int = 100, most_rows: Annotated[int, typer.Option(help="Nodes to train on at most.")] = 20_000,
+    standardize: Annotated[bool, typer.Option(help="Inputs with mean 0 and variance 1 per column.")] = True,
     out: Out = None,
 ) -> None:  # fmt: skip
     """Chronological against random split, with and without a time embedding."""
+    from reproduction.table1 import Model
     from reproduction.table1 import table1 as run
 
-    place = out or Path("out/table1")
-    _shown(place, lambda told: run(seeds, place, names=_split(data), root=root, progress=told))
+    place, how = out or Path("out/table1"), Model(model, epochs=epochs, most_rows=most_rows, standardize=standardize)
+    _shown(place, lambda told: run(seeds, place, names=_split(data), root=root, model=how, progress=told))
 
 
 @app.command()

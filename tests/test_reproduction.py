@@ -334,6 +334,21 @@ def test_table1_runs_on_what_is_there_and_names_what_is_not(tmp_path):
         table1.table1(2, tmp_path, names=["twitch"])
 
 
+def test_table1_asks_sehgnn_about_papers_and_authors(tmp_path):
+    save_archives(tmp_path)
+    model = table1.Model("sehgnn", hidden=4, epochs=2)
+    table = table1.table1(2, tmp_path / "o", names=["aan", "acl_hetero"], root=tmp_path, model=model)
+    assert (table.names(0), table.names(1)) == (["SeHGNN"], ["aan", "acl_hetero"])
+    graph = data.aan_with_authors("aan", tmp_path).undirected()
+    writes = np.zeros((graph.num_nodes, 30))
+    np.add.at(writes, tuple(graph.relations["author", "writes", "paper"].edge_index[::-1]), 1)
+    there, back = (matrix / np.maximum(matrix.sum(1, keepdims=True), 1) for matrix in (writes, writes.T))
+    found = table1.metapaths_of(graph, np.asarray(graph.x))
+    assert any(np.allclose(hop, there @ back @ graph.x, atol=1e-5) for hop in found)  # by a common author
+    with pytest.raises(InputError, match="data='tsbm' is not known; choose one of 'aan'"):
+        table1.table1(2, tmp_path, names=["tsbm"], model=model)
+
+
 def test_papers_of_common_authors_are_neighbours():
     writes = np.array([[0, 0, 1], [0, 1, 2]])
     graph = ig.TemporalGraph.hetero(
