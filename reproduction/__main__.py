@@ -56,7 +56,7 @@ def table1(
 
 @app.command()
 def table2(
-    dataset: Annotated[str, typer.Option(help="mag, arxiv, papers100M, arxiv-svd, aan, acl_hetero, hetero-tsbm.")],
+    dataset: Annotated[str, typer.Option(help="mag, arxiv, papers100M, arxiv-svd, aan, hetero-tsbm, acl_hetero, ...")],
     root: Root = None, seeds: Annotated[int | None, typer.Option(help="By default the study's.")] = None,
     models: Models = None, methods: Methods = None,
     features: Annotated[Path | None, typer.Option(help="A .npy file whose rows replace the features.")] = None,

@@ -406,6 +406,7 @@ class Guess:
     ("graph", "recipe", "methods"),
     [
         (papers, Decoupled("sehgnn", hidden=8, epochs=15), ("pmp+jjnorm", "genpmp+ends")),
+        (papers, Decoupled("sehgnn", hidden=8, epochs=15, extras=("labels", "stages")), ("pmp",)),
         (papers, Decoupled("rphgnn", hops=1, hidden=8, epochs=15, extras=("labels", "curriculum")), ("pmp",)),
         (one_type, Linear(hidden=8, epochs=15, dropout=0.1, lr=0.02), ("genpmp", "pmp+center+jjnorm")),
         (
