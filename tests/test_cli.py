@@ -62,7 +62,7 @@ def test_run_leaves_everything_and_four_lines(finished):
     assert last[2].startswith("Expected to be right: ")
     assert last[3].startswith("Report: ")
     summary = json.loads((out / "summary.json").read_text())
-    assert summary["schema"] == 5
+    assert summary["schema"] == 6
     chosen = {member["candidate"] for member in summary["backtest"]["decision"]["choice"]["members"]}
     assert chosen <= {"plain", "center"}
     assert {row["candidate"] for row in summary["backtest"]["rows"]} == {"plain", "center"}

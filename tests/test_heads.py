@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 import impact_gnn as ig
-from impact_gnn.heads import HEADS, HeadOptions, Shape, make_head
+from impact_gnn.heads import HEADS, SPATIAL, HeadOptions, Shape, make_head
 from impact_gnn.heads.trees import LEAST_ROUNDS, MOST_ROUNDS, rounds_of
 from impact_gnn.nn import HopTask, Split
 from impact_gnn.pipeline import Inputs, Method, Pipeline
 
-OVER_HOPS = [name for name in HEADS if name not in ("gcn", "sage", "gat", "prior")]
+OVER_HOPS = [name for name in HEADS if name not in (*SPATIAL, "prior")]
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ REST = np.arange(450, 600)
 
 
 def fitted(name, task, label, split=SPLIT, **options):
-    head = make_head(name, Shape([5, 2], [3], 3, [2]), HeadOptions(hidden=16, seed=1, device="cpu"))
+    head = make_head(name, Shape([5, 2], [3], 3, [[0, 1]]), HeadOptions(hidden=16, seed=1, device="cpu"))
     head.fit(task, label, split, **options)
     return head
 
@@ -78,7 +78,7 @@ def test_rounds_of_boosting_are_bounded_by_work():
     assert rounds_of(10**6, 1000, 100) == LEAST_ROUNDS
 
 
-@pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
+@pytest.mark.parametrize("model", SPATIAL)
 @pytest.mark.parametrize("method", ["labels", "plain", "pmp+smooth", "genpmp+center+smooth", "pmp+jjnorm", "pny"])
 def test_spatial_networks_are_models_of_the_pipeline(model, method, tmp_path):
     graph = ig.tsbm(num_nodes=200, num_times=5, num_labels=2, num_features=3, mean_degree=8, seed=0)

@@ -88,7 +88,7 @@ def test_saved_pipelines_predict_the_same_bits(graph, tmp_path, model, method):
 def test_on_a_graph_of_one_type_too(model, tmp_path):
     g = ig.tsbm(num_nodes=200, num_times=6, num_labels=2, num_features=3, mean_degree=8, seed=0)
     p = Pipeline(model, "pmp+labels", **(QUICK | {"cutoff": 5})).fit(g)
-    assert p.fitted.head.shape.groups == [3]
+    assert p.fitted.head.shape.groups == [[0, 1, 2]]
     p.save(tmp_path / "model")
     assert np.array_equal(p.predict_proba(g), Pipeline.load(tmp_path / "model").predict_proba(g))
 
@@ -103,9 +103,11 @@ def test_every_metapath_is_shown_grouped_by_its_last_relation(graph):
     last = [path[-1][1] for path in inputs.paths()]
     assert last == sorted(last, key=["cites", "writes", "of"].index)
     hops, _ = inputs.shown(Method.parse("pmp"), CUT)
-    assert inputs.groups(Method.parse("pmp")) == [1, *(last.count(name) for name in ("cites", "writes", "of"))]
-    assert sum(inputs.groups(Method.parse("pmp"))) == len(hops) == len(names) + 1
-    assert inputs.groups(Method.parse("features")) == [1]
+    by_name = [[k + 1 for k, name in enumerate(last) if name == each] for each in ("cites", "writes", "of")]
+    assert inputs.groups(Method.parse("pmp")) == [[0], *by_name]
+    assert len(hops) == len(names) + 1
+    assert inputs.groups(Method.parse("features")) == [[0]]
+    assert inputs.groups(Method.parse("pmp+degrees"))[:3] == [[0], [1], [k + 1 for k in by_name[0]]]
     expected = metapath_hops(graph.undirected(), weighting="pmp")
     for hop, name in zip(hops[1:], names, strict=True):
         np.testing.assert_array_equal(hop, expected[name])
@@ -118,7 +120,11 @@ def test_squashed_inputs_are_those_of_every_relation_and_iteration(graph, text):
     inputs = Pipeline("rphgnn", hops=3).inputs(view)
     hops, _ = inputs.shown(method, CUT)
     found = squash(graph.undirected(), iterations=3, weighting="pmp")
-    assert inputs.groups(method) == [1, *(len(each) for each in found.values())]
+    # What went there and back is joined by the features themselves.
+    there_and_back = [name.count("-") == 4 for name in found]
+    parts = [[0] * joined + [3 * k + 1, 3 * k + 2, 3 * k + 3] for k, joined in enumerate(there_and_back)]
+    assert inputs.groups(method) == [[0], *parts]
+    assert sum(there_and_back) == 3
     expected = [hop for each in found.values() for hop in each]
     last = graph.time == graph.times[-1]  # the newest see the graph as it is, snapshot or not
     for hop, wanted in zip(hops[1:], expected, strict=True):
@@ -197,7 +203,8 @@ def test_nothing_but_a_field_has_features(graph):
     )
     for model in MODELS:
         p = Pipeline(model, "labels", **QUICK).fit(bare)
-        assert sum(p.fitted.head.shape.groups) == len(p.fitted.head.shape.hops)
+        positions = [k for group in p.fitted.head.shape.groups for k in group]
+        assert positions == list(range(len(p.fitted.head.shape.hops)))
         assert p.predict_proba(bare).shape == ((graph.time >= CUT).sum(), 3)
 
 

@@ -23,6 +23,8 @@ from impact_gnn.nn import (
     TimeCenter,
     align_layer,
 )
+from impact_gnn.nn.blocks import ResidualMLP
+from impact_gnn.nn.revgat import _SomeEdges
 from impact_gnn.nn.sparse import _Product
 
 CUTOFF = 4
@@ -48,8 +50,9 @@ SPATIAL = {
     "gcn": lambda align=None: GCN(4, LABELS, 8, align=align),
     "sage": lambda align=None: SAGE(4, LABELS, 8, align=align),
     "gat": lambda align=None: GAT(4, LABELS, 8, align=align),
-    "revgat": lambda align=None: RevGAT(4, LABELS, 8, num_layers=2, align=align),
-    "linear-revgat": lambda align=None: LinearRevGAT(4, LABELS, 8, num_layers=2, align=align),
+    "revgat": lambda align=None: RevGAT(4, LABELS, 4, num_layers=4, heads=2, align=align),
+    "linear-revgat": lambda align=None: LinearRevGAT(4, LABELS, 4, num_layers=4, heads=2, align=align),
+    "linear-revgat-paper": lambda align=None: LinearRevGAT(4, LABELS, 4, num_layers=2, align=align),
 }
 DECOUPLED = {
     "sgc": lambda labels: SGC(WIDTHS, LABELS, label_channels=labels),
@@ -57,6 +60,9 @@ DECOUPLED = {
     "sign": lambda labels: SIGN(WIDTHS, LABELS, hidden=6, label_channels=labels),
     "gamlp-recursive": lambda labels: GAMLP(WIDTHS, LABELS, hidden=6, label_channels=labels),
     "gamlp-jk": lambda labels: GAMLP(WIDTHS, LABELS, hidden=6, attention="jk", label_channels=labels),
+    "gamlp-layer": lambda labels: GAMLP(
+        WIDTHS, LABELS, hidden=6, label_channels=labels, num_layers=1, encoder_layers=1, norm="layer"
+    ),
 }
 
 
@@ -97,6 +103,24 @@ def test_decoupled_models_take_any_rows(name, labels):
     if labels:
         moved = model(hops, [h + 1 for h in label_hops])
         assert not torch.allclose(moved, out)
+
+
+@pytest.mark.parametrize("name", DECOUPLED)
+def test_every_parameter_learns(name):
+    model = made(DECOUPLED[name], (LABELS,)).train()
+    model([torch.randn(30, width) for width in WIDTHS], [torch.rand(30, LABELS)]).square().sum().backward()
+    assert all(p.grad is not None and bool(p.grad.abs().sum() > 0) for p in model.parameters())
+
+
+@pytest.mark.parametrize("layers", [1, 2, 5])
+def test_residual_mlp_is_its_formula(layers):
+    torch.manual_seed(0)
+    model, x = ResidualMLP(4, 6, 3, layers, alpha=0.3).eval(), torch.randn(9, 4)
+    hidden = first = model.first(x)
+    for (linear, norm), (prelu, _) in zip(model.middle, model.after, strict=True):
+        hidden = prelu(norm((0.7 * hidden + 0.3 * first) @ linear.weight.T + linear.bias) + hidden)
+    assert len(model.middle) == max(layers - 2, 0)
+    torch.testing.assert_close(model(x), model.last(hidden))
 
 
 @pytest.mark.parametrize("name", ["sign", "gamlp-recursive", "gamlp-jk"])
@@ -184,6 +208,8 @@ def test_spatial_models_train_with_every_alignment(view, x, name, align):
     assert all(p.grad is not None and torch.isfinite(p.grad).all() for p in model.parameters())
     model.eval()
     again = made(SPATIAL[name], align_layer(align, view)).eval()
+    assert all(torch.equal(a, b) for a, b in zip(again.parameters(), model.parameters(), strict=True))
+    again.load_state_dict(model.state_dict())  # batch norms have seen one step
     assert torch.equal(again(x, propagation), model(x, propagation))
     assert set(model.state_dict()) == set(made(SPATIAL[name]).state_dict())  # alignments leave nothing in it
 
@@ -256,15 +282,47 @@ def test_reversible_blocks_invert_and_give_ordinary_gradients(view, x, name, ali
         torch.testing.assert_close(block._inverse(block._forward(hidden, propagation, mask), propagation, mask), hidden)
 
     def gradients():
-        torch.manual_seed(1)  # for dropout
+        torch.manual_seed(1)  # for dropout of units and edges
         return torch.autograd.grad(model(x.double(), propagation).square().sum(), list(model.parameters()))
 
-    reversible = gradients()
+    model = made(SPATIAL[name], align_layer(align, view)).double()
+    reversible, seen = gradients(), dict(model.named_buffers())
+    counts = {value.item() for name, value in seen.items() if name.endswith("tracked")}
+    assert counts == {1}  # a block is computed three times, and counts once
+    means = {name: value.clone() for name, value in seen.items() if name.endswith("running_mean")}
+    model = made(SPATIAL[name], align_layer(align, view)).double()
     for each in model.blocks:
+        each.disable = True
         each.conv = None
         each.forward = each._forward  # without recomputation
     for a, b in zip(reversible, gradients(), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-8)
+    for key, value in means.items():
+        torch.testing.assert_close(value, dict(model.named_buffers())[key])
+
+
+def test_linear_revgat_of_two_layers_is_the_dense_formula(view, x):
+    """What the authors run: an input and an output layer, each with a map of the node itself, no invertible block."""
+    model = made(SPATIAL["linear-revgat-paper"]).eval()
+    assert len(model.blocks) == 0
+    first, last, matrix = model.encode, model.classify, dense(view, "genpmp").float()
+    assert first.layer.linear.weight.shape == (12, 4)  # three heads of four
+    hidden = matrix @ x @ first.layer.linear.weight.T + first.layer.bias + x @ first.root.weight.T
+    hidden = torch.relu(hidden / (1 + 1e-5) ** 0.5)  # what a batch norm does that has seen nothing
+    expected = matrix @ hidden @ last.layer.linear.weight.T + last.layer.bias + hidden @ last.root.weight.T
+    torch.testing.assert_close(model(x, Propagation.of(view, weighting="genpmp")), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_dropped_edges_are_a_share_and_stay_the_same(view):
+    torch.manual_seed(0)
+    propagation = Propagation.of(view, weighting="pmp")
+    some = _SomeEdges(propagation, 0.3, torch.device("cpu"))
+    edges, weights = some.edges(torch.device("cpu"))
+    assert edges is some.edges(torch.device("cpu"))[0]
+    assert edges.shape[1] / propagation.edge_index.shape[1] == pytest.approx(0.7, abs=0.05)
+    given = (*propagation.edge_index.tolist(), propagation.edges(edges.device)[1].tolist())
+    every = {(u, v): w for u, v, w in zip(*given, strict=True)}
+    assert all(every[u, v] == w for u, v, w in zip(*edges.tolist(), weights.tolist(), strict=True))
 
 
 def test_reversible_sizes_are_checked():
@@ -272,6 +330,8 @@ def test_reversible_sizes_are_checked():
         LinearRevGAT(4, 2, hidden=9)
     with pytest.raises(ig.InputError, match="num_groups=1 must be at least 2"):
         LinearRevGAT(4, 2, hidden=8, num_groups=1)
+    with pytest.raises(ig.InputError, match="num_layers=1 must be at least 2: an input and an output layer"):
+        RevGAT(4, 2, hidden=8, num_layers=1)
     with pytest.raises(ig.InputError, match="7 columns cannot be shared by 2 heads"):
         GAT(4, 2, hidden=7)
 

@@ -226,7 +226,7 @@ def test_every_figure_is_a_file_with_its_numbers(finished_run):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"schema": 0}, "summary.json has schema 0, this release reads 5; use the release that wrote it."),
+        ({"schema": 0}, "summary.json has schema 0, this release reads 6; use the release that wrote it."),
         ({"fits": {}}, "summary.json.fits is {} but should be"),
         ({"command": 3}, "summary.json.command is 3 but should be of type str"),
     ],
@@ -234,7 +234,7 @@ def test_every_figure_is_a_file_with_its_numbers(finished_run):
 def test_another_form_is_refused_by_a_sentence(whole, tmp_path, change, sentence):
     write_summary(whole, tmp_path / "summary.json")
     content = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))
-    assert content["schema"] == 5
+    assert content["schema"] == 6
     (tmp_path / "summary.json").write_text(json.dumps(content | change), encoding="utf-8")
     with pytest.raises(InputError, match=re.escape(sentence)):
         read_summary(tmp_path / "summary.json")
@@ -607,6 +607,7 @@ def test_the_command_has_all_options(whole, page):
     asked = "--cutoff 2008 --model sign --candidates labels,pmp+center+labels,mmp --effort normal --folds 3 --seeds 1"
     assert command(whole) == f"impact run GRAPH --out DIR {asked} --hops 2 --seed 7"
     assert command(changed(whole, options__undirected=False)).endswith("--directed")
+    assert command(changed(whole, options__embed="spectral")).endswith("--embed spectral")
     assert "--budget 90s" in command(changed(whole, options__budget=90.0))
     assert command(replace(whole, command="impact run 'a b'")) == "impact run 'a b'"
     assert asked in page.words

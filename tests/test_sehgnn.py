@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from torch.nn.functional import conv1d
+from torch.nn.functional import leaky_relu
 
 import impact_gnn as ig
 from impact_gnn.nn import HopTask, RpHGNN, SeHGNN, Split, Training, fit, predict
-from impact_gnn.nn.hetero import RelationEncoder, SemanticFusion
+from impact_gnn.nn.blocks import BatchNorm
+from impact_gnn.nn.hetero import GroupEncoder, SemanticFusion
 
 WIDTHS, LABELS = (5, 5, 8), 3
 BUILD = {
@@ -15,7 +16,15 @@ BUILD = {
     "sehgnn-heads": lambda labels: SeHGNN(
         WIDTHS, LABELS, hidden=8, label_channels=labels, heads=2, num_layers=1, residual=False
     ),
-    "rphgnn": lambda labels: RpHGNN(WIDTHS, LABELS, hidden=8, groups=[2, 1], label_channels=labels, dropout=0.1),
+    "sehgnn-layer": lambda labels: SeHGNN(
+        WIDTHS, LABELS, hidden=8, label_channels=labels, encoder_layers=1, label_layers=0, norm="layer"
+    ),
+    "rphgnn": lambda labels: RpHGNN(
+        WIDTHS, LABELS, hidden=8, groups=[[0, 1], [0, 2]], label_channels=labels, dropout=0.1
+    ),
+    "rphgnn-batch": lambda labels: RpHGNN(
+        WIDTHS, LABELS, hidden=8, groups=[[0], [1], [2]], label_channels=labels, norm="batch"
+    ),
     "rphgnn-one-group": lambda labels: RpHGNN(WIDTHS, LABELS, hidden=8, label_channels=labels, filters=3),
 }
 
@@ -73,38 +82,82 @@ def test_fusion_is_the_formula(heads):
             for part in range(heads):
                 small, large = (slice(part * w // heads, (part + 1) * w // heads) for w in (query.shape[-1], 8))
                 scores = torch.stack([query[v, i, small] @ key[v, j, small] for j in range(4)])
-                share = torch.softmax(scores / query[v, i, small].numel() ** 0.5, 0)
+                scores = leaky_relu(scores / query[v, i, small].numel() ** 0.5, 0.2)
+                share = torch.softmax(scores, 0)
                 expected[v, i, large] += 0.7 * (share[:, None] * value[v, :, large]).sum(0)
     torch.testing.assert_close(fuse(encoded), expected)
 
 
-def test_a_relation_is_a_convolution_over_its_hops():
+def test_a_group_is_a_convolution_over_its_raw_hops():
     torch.manual_seed(0)
-    relation, (hops, _) = RelationEncoder(WIDTHS, 6, filters=2).eval(), inputs()
-    encoded = torch.stack([encode(h) for encode, h in zip(relation.encode, hops, strict=True)], 1)
-    mixed = conv1d(encoded, relation.convolve.weight, relation.convolve.bias)
-    by_hand = torch.einsum("ok,nkf->nof", relation.convolve.weight[:, :, 0], encoded)
-    torch.testing.assert_close(mixed, by_hand + relation.convolve.bias[:, None])
-    torch.testing.assert_close(relation(hops), relation.read(mixed.flatten(1)))
+    group = GroupEncoder([4, 4, 4], 6, 2, 0.5, layers=2, norm="layer").eval()
+    hops = [torch.randn(9, 4) for _ in range(3)]
+    mixed = torch.zeros(9, 2, 4)
+    for filter_ in range(2):
+        mixed[:, filter_] = group.convolve.bias[filter_]
+        for k in range(3):
+            mixed[:, filter_] += group.convolve.weight[filter_, k, 0] * hops[k]
+    torch.testing.assert_close(group(hops), group.read(mixed.flatten(1)))
 
 
-def test_relations_meet_only_after_their_own_encoders():
-    """With all but one relation's map at zero, the other relation's hops say nothing."""
+def test_groups_meet_only_after_their_own_encoders_and_own_features_are_in_several():
+    """A group reads its own hops and nothing else; with its columns cut out of the last layers it says nothing."""
     model, (hops, _) = made("rphgnn"), inputs()
-    torch.nn.init.zeros_(model.relations[1].read[-1].weight)
-    assert torch.equal(model(hops), model([*hops[:2], hops[2] + 1]))
-    assert not torch.allclose(model(hops), model([hops[0], hops[1] + torch.randn_like(hops[1]), hops[2]]))
+    with torch.no_grad():
+        model.classify[0].weight[:, 8:] = 0  # the second group's
+    assert torch.equal(model(hops), model([*hops[:2], hops[2] + torch.randn_like(hops[2])]))
+    for k in (0, 1):
+        moved = [h + torch.randn_like(h) * (i == k) for i, h in enumerate(hops)]
+        assert not torch.allclose(model(hops), model(moved))
+    model = made("rphgnn")
+    with torch.no_grad():
+        model.classify[0].weight[:, :8] = 0
+    assert torch.equal(model(hops), model([hops[0], hops[1] + torch.randn_like(hops[1]), hops[2]]))
+    assert not torch.allclose(model(hops), model([hops[0] + torch.randn_like(hops[0]), *hops[1:]]))
+
+
+def test_every_label_hop_is_a_group_of_its_own():
+    assert BUILD["rphgnn"]((LABELS, LABELS)).groups == [[0, 1], [0, 2], [3], [4]]
+
+
+@pytest.mark.parametrize("name", ["sehgnn", "rphgnn-batch"])
+def test_batches_of_one_row_are_trained_on(name):
+    model, (hops, label_hops) = BUILD[name]((LABELS,)).train(), inputs((LABELS,), rows=1)
+    out = model(hops, label_hops)
+    assert torch.isfinite(out).all()
+    out.sum().backward()
+    assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
+
+
+def test_batch_norm_knows_its_rows_after_one_step_and_can_look_away():
+    torch.manual_seed(0)
+    norm, x = BatchNorm(3), 7 + 3 * torch.randn(400, 3)
+    trained = norm(x)
+    torch.testing.assert_close(norm.eval()(x), trained, rtol=1e-2, atol=1e-2)
+    torch.testing.assert_close(norm.running_mean, x.mean(0))
+    before = norm.running_mean.clone()
+    norm.train().tracks = False
+    torch.testing.assert_close(norm(x + 1), trained, rtol=1e-4, atol=1e-4)
+    assert torch.equal(norm.running_mean, before)
+    norm.tracks = True
+    norm(x + 1)
+    torch.testing.assert_close(norm.running_mean, before + 0.5)  # the mean of two steps
+    for _ in range(200):
+        norm(x + 1)
+    torch.testing.assert_close(norm.running_mean, before + 1)  # the first is forgotten
 
 
 def test_groups_and_heads_are_checked():
-    with pytest.raises(ig.InputError, match=r"groups=\[2, 2\] make 4 matrices, but 3 are given"):
-        RpHGNN(WIDTHS, LABELS, groups=[2, 2])
-    with pytest.raises(ig.InputError, match=r"groups=\[3, 0\] make 3 matrices.*one or more each"):
-        RpHGNN(WIDTHS, LABELS, groups=[3, 0])
+    with pytest.raises(ig.InputError, match=r"groups=\[\[0, 1\]\] should name the positions 0 to 2 of the matrices"):
+        RpHGNN(WIDTHS, LABELS, groups=[[0, 1]])
+    with pytest.raises(ig.InputError, match=r"hold one or more each"):
+        RpHGNN(WIDTHS, LABELS, groups=[[0, 1, 2], []])
     with pytest.raises(ig.InputError, match="made for 3 matrices, 2 came"):
         made("rphgnn")(inputs()[0][:2])
     with pytest.raises(ig.InputError, match="8 columns cannot be shared by 3 heads"):
         SeHGNN(WIDTHS, LABELS, hidden=8, heads=3)
+    with pytest.raises(ig.InputError, match="norm='group' is not known; choose one of 'batch', 'layer', 'none'"):
+        SeHGNN(WIDTHS, LABELS, hidden=8, norm="group")
 
 
 @pytest.mark.parametrize("name", ["sehgnn", "rphgnn"])

@@ -47,6 +47,7 @@ Judged = Annotated[
 ClassWeight = Annotated[str, typer.Option(help="What classes count in training: none (as many as they are), balanced.")]
 Map = Annotated[str, typer.Option("--map", help="Of the features, in the report: pca or tsne.")]
 Hops = Annotated[int, typer.Option(help="Steps along the edges.")]
+Embed = Annotated[str, typer.Option(help="For node types without features: spectral (by the graph's past) or none.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Directory for the results; by default impact-run/NAME.")]
 Directed = Annotated[bool, typer.Option("--directed", help="Let messages run along the edges only, not back.")]
 
@@ -70,6 +71,7 @@ def run(
     period: Period = None,
     roles: Roles = None,
     directed: Directed = False,
+    embed: Embed = "none",
     embedding: Map = "pca",
     table: Annotated[
         str, typer.Option(help="csv, raw.csv (ids that look like formulas stay as they are) or parquet.")
@@ -94,8 +96,8 @@ def run(
         summary = ig.run(
             given, out, cutoff=found.cutoff, model=model, candidates=_methods(candidates), effort=effort, folds=folds,
             seeds=seeds, budget=limit, metric=metric, class_weight=_class_weight(class_weight), hops=hops,
-            undirected=not directed, seed=seed, table=table, embedding=embedding, engine=place, progress=watcher,
-            command=shlex.join(["impact", *sys.argv[1:]]),
+            undirected=not directed, embed=embed, seed=seed, table=table, embedding=embedding, engine=place,
+            progress=watcher, command=shlex.join(["impact", *sys.argv[1:]]),
         )  # fmt: skip
         place.clear()
     write_json(json, summary)
@@ -157,6 +159,7 @@ def backtest(
     period: Period = None,
     roles: Roles = None,
     directed: Directed = False,
+    embed: Embed = "none",
     engine: Kind = "auto",
     memory: Memory = None,
     scheduler: Scheduler = None,
@@ -167,7 +170,7 @@ def backtest(
     from impact_gnn.job.run import model_for
 
     judged: dict[str, Any] = {"metric": metric, "class_weight": _class_weight(class_weight)}
-    pipeline = ig.Pipeline(model_for(model), hops=hops, undirected=not directed, **judged)
+    pipeline = ig.Pipeline(model_for(model), hops=hops, undirected=not directed, embed=embed, **judged)
     with context.obj as watcher:
         found = _opened(watcher, graph, features, cutoff, period, roles)
         outcome = ig.backtest(

@@ -17,12 +17,12 @@ from impact_gnn.nn import Epoch, HopTask, Split, Task, Term
 
 @dataclass(frozen=True)
 class Shape:
-    """What a head is made for: columns of every hop and label hop, classes, and how many hops belong together."""
+    """What a head is made for: columns of every hop and label hop, classes, and which hops belong together."""
 
     hops: list[int]
     label_hops: list[int]
     num_labels: int
-    groups: list[int]
+    groups: list[list[int]]
 
     @property
     def columns(self) -> int:

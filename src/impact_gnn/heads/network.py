@@ -50,6 +50,8 @@ NETWORKS: dict[str, Network] = {
     "gcn": Network(nn.GCN, hidden=128, spatial=True),
     "sage": Network(nn.SAGE, hidden=128, spatial=True),
     "gat": Network(nn.GAT, hidden=128, spatial=True),
+    "revgat": Network(nn.RevGAT, lr=0.002, spatial=True),
+    "revgat-linear": Network(nn.LinearRevGAT, lr=0.002, spatial=True),
 }
 
 SPATIAL = tuple(name for name, kind in NETWORKS.items() if kind.spatial)

@@ -162,8 +162,8 @@ def _against_plain(
     graph = graph.upto(last) if graph.times[-1] > last else graph  # what came since could not be seen
     view = model.fitted.schema.adapted(graph, options.cutoff)
     base = Pipeline(
-        options.model if own is None else own, hops=options.hops, undirected=options.undirected, metric=options.metric,
-        class_weight=options.class_weight,
+        options.model if own is None else own, hops=options.hops, undirected=options.undirected, embed=options.embed,
+        metric=options.metric, class_weight=options.class_weight,
     )  # fmt: skip
     plain = varied(base, PLAIN, seed=options.seed, cutoff=options.cutoff).fit(view)
     place = pc.index_in(ids, value_set=_names(graph.ids[model.targets(graph)].tolist()))

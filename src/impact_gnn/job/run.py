@@ -52,6 +52,7 @@ def run(
     class_weight: str | None = None,
     hops: int = 2,
     undirected: bool = True,
+    embed: str = "none",
     seed: int = 0,
     table: str = "csv",
     embedding: str = "pca",
@@ -80,6 +81,7 @@ def run(
         class_weight: "balanced" to let all classes count the same in training.
         hops: Steps along the edges.
         undirected: Let messages run in both directions of every edge.
+        embed: "spectral" to give node types without features an embedding of the graph before the cutoff, or "none".
         seed: Seed of everything random.
         table: "csv", "raw.csv" (ids that look like formulas stay as they are) or "parquet" for the predictions.
         embedding: "pca" or "tsne", for the map of the features in the report.
@@ -103,11 +105,12 @@ def run(
     if seeds is None:  # on a large graph seeds differ little, and a blend averages anyway
         seeds = EFFORTS[effort].seeds if (view.y >= 0).sum() <= SMALL else 1
     methods = None if candidates is None else tuple(map(Candidate.of, candidates))
-    bounds = effort, folds, seeds, budget, metric, class_weight, hops, undirected, seed, table, embedding
+    bounds = effort, folds, seeds, budget, metric, class_weight, hops, undirected, embed, seed, table, embedding
     model = model_for(model)
     options = RunOptions(cutoff, model_name(model), methods, *bounds)
     pipeline = Pipeline(
-        model, cutoff=cutoff, hops=hops, undirected=undirected, seed=seed, metric=metric, class_weight=class_weight,
+        model, cutoff=cutoff, hops=hops, undirected=undirected, embed=embed, seed=seed, metric=metric,
+        class_weight=class_weight,
     ).checked()  # fmt: skip
     asked = {"graph": graph_digest(view), **encode(options)}
     del asked["budget"]  # which only says how far to go

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+from impact_gnn import checks
 
 
 class Dropout(nn.Module):
@@ -45,8 +47,43 @@ def dropout(x: Tensor, share: float, training: bool) -> Tensor:
     return x * stays.to(x.dtype).mul_(256 / (256 - left_out))
 
 
-def mlp(widths: Sequence[int], share: float = 0.0, *, norm: bool = True) -> nn.Sequential:
-    """Linear layers of these widths, from input to output, with layer norm, ReLU and dropout between them.
+class BatchNorm(nn.BatchNorm1d):
+    """Batch norm that can be evaluated after a few steps, and that takes a batch of one row.
+
+    Running statistics are the mean over the first ten steps and forget from then on: torch's own begin at 0 and 1 and
+    are still wrong after ten. A single row in training, which has no variance, is normalised by them. Where a layer is
+    computed again in the backward pass, `tracks = False` keeps a step from being counted twice.
+
+    Examples:
+        >>> norm, x = BatchNorm(3), 5 + 2 * torch.randn(1000, 3)
+        >>> torch.allclose(norm(x), norm.eval()(x), atol=1e-2)
+        True
+    """
+
+    tracks = True
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or len(x) < 2:
+            mean, var = self.running_mean, self.running_var
+            return functional.batch_norm(x, mean, var, self.weight, self.bias, False, 0.0, self.eps)
+        if not self.tracks:
+            return functional.batch_norm(x, None, None, self.weight, self.bias, True, 0.0, self.eps)
+        assert self.num_batches_tracked is not None
+        self.momentum = max(0.1, 1 / (1 + int(self.num_batches_tracked)))
+        return super().forward(x)
+
+
+NORMS: dict[str, Callable[[int], nn.Module] | None] = {"batch": BatchNorm, "layer": nn.LayerNorm, "none": None}
+
+
+def norms(name: str, width: int) -> list[nn.Module]:
+    """What stands between layers: the one of this name in `NORMS`, or nothing."""
+    make = NORMS[checks.choice("norm", name, NORMS)]
+    return [] if make is None else [make(width)]
+
+
+def mlp(widths: Sequence[int], share: float = 0.0, *, norm: str = "layer") -> nn.Sequential:
+    """Linear layers of these widths, from input to output, with a norm, ReLU and dropout between them.
 
     Examples:
         >>> mlp([5, 16, 3], 0.5)(torch.randn(7, 5)).shape
@@ -54,10 +91,50 @@ def mlp(widths: Sequence[int], share: float = 0.0, *, norm: bool = True) -> nn.S
     """
     layers: list[nn.Module] = []
     for first, second in pairwise(widths[:-1]):
-        layers += [nn.Linear(first, second), *([nn.LayerNorm(second)] if norm else []), nn.ReLU(), Dropout(share)]
+        layers += [nn.Linear(first, second), *norms(norm, second), nn.ReLU(), Dropout(share)]
     return nn.Sequential(*layers, nn.Linear(widths[-2], widths[-1]))
 
 
-def encoder(width: int, hidden: int, share: float) -> nn.Sequential:
+def encoder(width: int, hidden: int, share: float, *, layers: int = 1, norm: str = "layer") -> nn.Sequential:
     """What brings one hop of `width` columns to the model's own width."""
-    return nn.Sequential(nn.Linear(width, hidden), nn.LayerNorm(hidden), nn.PReLU(), Dropout(share))
+    widths = pairwise([width] + [hidden] * layers)
+    parts = ([nn.Linear(a, b), *norms(norm, b), nn.PReLU(), Dropout(share)] for a, b in widths)
+    return nn.Sequential(*(layer for part in parts for layer in part))
+
+
+def label_branch(
+    label_channels: Sequence[int], hidden: int, num_labels: int, layers: int, share: float
+) -> nn.Sequential | None:
+    """Label hops side by side → logits that are added to a model's own; None without label hops or layers."""
+    if not label_channels or not layers:
+        return None
+    return mlp([sum(label_channels), *[hidden] * (layers - 1), num_labels], share)
+
+
+class ResidualMLP(nn.Module):
+    """An MLP whose layers hear its first: h ← dropout(σ(norm(((1 − α) h + α h_0) W) + h)) between first and last.
+
+    `layers` counts all linear ones; with one or two there is nothing in between and this is `mlp`.
+
+    Examples:
+        >>> ResidualMLP(5, 16, 3, layers=4)(torch.randn(7, 5)).shape
+        torch.Size([7, 3])
+    """
+
+    def __init__(
+        self, width: int, hidden: int, out: int, layers: int, share: float = 0.0, *, alpha: float = 0.5,
+        norm: str = "layer",
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.alpha, count = alpha, max(layers - 2, 0)
+        self.first = encoder(width, hidden, share, norm=norm) if layers > 1 else nn.Identity()
+        middle = (nn.Sequential(nn.Linear(hidden, hidden), *norms(norm, hidden)) for _ in range(count))
+        self.middle = nn.ModuleList(middle)
+        self.after = nn.ModuleList(nn.Sequential(nn.PReLU(), Dropout(share)) for _ in range(count))
+        self.last = nn.Linear(hidden if layers > 1 else width, out)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = first = self.first(x)
+        for layer, after in zip(self.middle, self.after, strict=True):
+            hidden = after(layer((1 - self.alpha) * hidden + self.alpha * first) + hidden)
+        return self.last(hidden)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from impact_gnn import checks
-from impact_gnn.nn.blocks import Dropout, encoder, mlp
+from impact_gnn.nn.blocks import Dropout, ResidualMLP, encoder, label_branch, mlp
 
 
 class SGC(nn.Module):
@@ -28,7 +28,7 @@ class SGC(nn.Module):
         super().__init__()
         width = (in_channels if isinstance(in_channels, int) else in_channels[-1]) + sum(label_channels)
         middle = [] if hidden is None else [hidden] * (num_layers - 1)
-        self.classify = mlp([width, *middle, num_labels], dropout, norm=False)
+        self.classify = mlp([width, *middle, num_labels], dropout, norm="none")
 
     def forward(self, hops: Sequence[Tensor], label_hops: Sequence[Tensor] = ()) -> Tensor:
         return self.classify(torch.cat([hops[-1], *label_hops], dim=1))
@@ -79,14 +79,24 @@ class SIGN(nn.Module):
 
 
 class GAMLP(nn.Module):
-    """Graph attention MLP: h = Σ_k α_k H_k with α = softmax over the node's own hops, logits = MLP(h) + MLP(labels).
+    """Graph attention MLP: h = Σ_k α_k H_k with α = softmax over the node's own hops, logits = f(h) + MLP(labels).
 
     The score of hop k compares H_k with a reference: for "recursive" attention the weighted mean of the hops
     before it, for "jk" (jumping knowledge) what an MLP makes of all hops together. The features themselves are
-    added to h once more (the residual). Label hops have a branch of their own, whose logits are added at the end;
-    they hold known labels, and in later stages of `fit_stages` reliable predictions.
+    added to h once more (the residual). f is a `ResidualMLP`, whose layers all hear h. Label hops have a branch of
+    their own, whose logits are added at the end; they hold known labels, and in later stages of `fit_stages` reliable
+    predictions.
 
-    `in_channels` are the columns of every hop, hop 0 (the features themselves) first.
+    After Zhang, Yin, Sheng et al.: Graph Attention Multi-Layer Perceptron, KDD 2022. The original reads its labels
+    nine hops away, by which a node is told its own. Ours come from one and two hops, where ways back to the node can
+    be taken out exactly (`propagation.labels`); further away they cannot without following every closed way.
+
+    Args:
+        in_channels: Columns of every hop, hop 0 (the features themselves) first.
+        num_layers: Linear layers of f.
+        encoder_layers: Layers that encode a hop.
+        label_layers: Linear layers of the branch of label hops.
+        norm: "batch", "layer" or "none", in encoders and f.
 
     Examples:
         >>> model = GAMLP([5, 5, 5], 10, hidden=16, attention="jk", label_channels=[10])
@@ -96,15 +106,18 @@ class GAMLP(nn.Module):
 
     def __init__(
         self, in_channels: Sequence[int], num_labels: int, hidden: int = 256, *, attention: str = "recursive",
-        label_channels: Sequence[int] = (), num_layers: int = 2, residual: bool = True, dropout: float = 0.5,
+        label_channels: Sequence[int] = (), num_layers: int = 4, encoder_layers: int = 2, label_layers: int = 4,
+        norm: str = "batch", residual: bool = True, dropout: float = 0.5,
     ) -> None:  # fmt: skip
         super().__init__()
         checks.choice("attention", attention, ("recursive", "jk"))
-        self.encode = nn.ModuleList(encoder(width, hidden, dropout) for width in in_channels)
+        encoders = (encoder(width, hidden, dropout, layers=encoder_layers, norm=norm) for width in in_channels)
+        self.encode = nn.ModuleList(encoders)
         self.attend = _HopAttention(len(in_channels), hidden, attention)
         self.residual = nn.Linear(in_channels[0], hidden) if residual else None
-        self.classify = nn.Sequential(nn.PReLU(), Dropout(dropout), mlp([*[hidden] * num_layers, num_labels], dropout))
-        self.label_branch = mlp([sum(label_channels), hidden, num_labels], dropout) if label_channels else None
+        last = ResidualMLP(hidden, hidden, num_labels, num_layers, dropout, norm=norm)
+        self.classify = nn.Sequential(nn.PReLU(), Dropout(dropout), last)
+        self.label_branch = label_branch(label_channels, hidden, num_labels, label_layers, dropout)
 
     def forward(self, hops: Sequence[Tensor], label_hops: Sequence[Tensor] = ()) -> Tensor:
         mixed = self.attend([layer(values) for layer, values in zip(self.encode, hops, strict=True)])
@@ -119,7 +132,7 @@ class _HopAttention(nn.Module):
 
     def __init__(self, num_hops: int, width: int, kind: str) -> None:
         super().__init__()
-        self.reference = mlp([num_hops * width, width, width], norm=False) if kind == "jk" else None
+        self.reference = mlp([num_hops * width, width, width], norm="none") if kind == "jk" else None
         self.score = nn.Linear(2 * width, 1)
 
     def forward(self, hops: Sequence[Tensor]) -> Tensor:

@@ -334,6 +334,8 @@ class _Member:
         encoder = schema.encoders.get(block.kind)
         if block.labels:
             return [str(name) for name in schema.label_names or range(width)]
+        if block.name != DEGREES and self.inputs.embed != "none" and view.nodes[block.kind].x is None:
+            return [f"place in the graph, {k + 1}" for k in range(width)]
         if block.name == DEGREES or view.nodes[block.kind].x is None:  # then they are the features
             ends = [(t, k) for t in view.relations for k in (0, 2) if t[k] == view.target]
             names = [f"log(1 + edges {'in' if k else 'out'}), {'-'.join(t)}" for t, k in ends]

@@ -17,10 +17,11 @@ from impact_gnn.engines.operator import Operator
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.pipeline.aligned import NEEDS_EVERYBODY, aligned
 from impact_gnn.pipeline.method import Method
+from impact_gnn.propagation.embedding import EMBEDDINGS, spectral
 from impact_gnn.propagation.hops import own_relation
 from impact_gnn.propagation.labels import repeated_label_hops
 from impact_gnn.propagation.metapaths import Metapath, metapath_hops, metapath_label_hops, metapaths, path_name
-from impact_gnn.propagation.squashing import squash
+from impact_gnn.propagation.squashing import collected, squash
 
 MOST_HOPS = 100
 MOST_SNAPSHOTS = 64  # snapshots that are computed at most; with more periods, neighbouring ones share a snapshot
@@ -41,6 +42,8 @@ class Inputs:
         squashed: Between several node types, squash metapaths by random projections (RpHGNN) instead of keeping
             them apart; `hops` is then the number of iterations.
         seed: Of everything random: projections, and the lags at which snapshots are taken.
+        embed: "spectral" to give types without features an embedding of the graph as it was before a cutoff.
+        embedded: That cutoff, by default the view's own; of a fitted model the one of its fit.
     """
 
     view: TemporalGraph
@@ -49,6 +52,8 @@ class Inputs:
     engine: Engine = field(default_factory=Memory)
     squashed: bool = False
     seed: int = 0
+    embed: str = "none"
+    embedded: int | None = None
     graph: TemporalGraph = field(init=False)
     rows: np.ndarray = field(init=False)
     _kept: dict[tuple[object, ...], list[Any]] = field(default_factory=dict, init=False, repr=False)
@@ -60,7 +65,10 @@ class Inputs:
             raise InputError(f"hops={self.hops} is more than {MOST_HOPS}, at which all nodes look alike; give 2 or 3.")
         view.hidden_from("inputs need")
         # Whatever is looked at later, as it was at some time or with fewer labels, is encoded in one way.
-        graph = self.engine.graph(view.encoded(), undirected=self.undirected)
+        graph = view.encoded()
+        if checks.choice("embed", self.embed, EMBEDDINGS) != "none":
+            graph = self._with_embeddings(graph)
+        graph = self.engine.graph(graph, undirected=self.undirected)
         object.__setattr__(self, "graph", graph)
         if graph.x is None and not self.paths():  # nor do others' features reach the nodes
             object.__setattr__(self, "graph", graph.with_features(degrees(view)))
@@ -77,6 +85,9 @@ class Inputs:
 
         With `soft` label hops are made of these probabilities of the nodes `rows` [n, Y] instead of the labels.
         """
+        if method.snapshot and self.embed != "none":
+            reason = "which places nodes in the graph as it was before the cutoff"
+            raise InputError(f"'snapshot' does not go with embed={self.embed!r}, {reason}; leave one of them out.")
         view = self.graph.masked(cutoff)
         counted = self._once(("degrees", cutoff), lambda: [self._degrees(view)]) if method.degrees else []
         if method.features:
@@ -97,18 +108,27 @@ class Inputs:
             raise InputError("the graph has no features and the method uses no labels; give features or add 'labels'.")
         return [*own, *hops], label_hops
 
-    def groups(self, method: Method) -> list[int]:
-        """How many of the feature hops belong together: a homogeneous graph's all, else those of one relation."""
-        own = [1] * ((self.graph.x is not None) + method.degrees)
+    def groups(self, method: Method) -> list[list[int]]:
+        """Positions of the feature hops that belong together: a homogeneous graph's all, else those of one relation.
+
+        Squashed messages that went there and back are joined by the node's own features, of which they are means.
+        """
+        own = [[k] for k in range((self.graph.x is not None) + method.degrees)]
         if method.features:
             return own
-        method = replace(method, lags=False)  # as many hops, without a cutoff
+        count = len(self._raw(replace(method, lags=False)))  # as many hops, without a cutoff
         if not self.graph.is_hetero:
-            return [sum(own) + len(self._raw(method))]
+            return [list(range(len(own) + count))]
         if self.squashed:
-            return own + [self.hops] * (len(self._raw(method)) // self.hops)
-        last = [path[-1] for path in self.paths()]
-        return own + [last.count(triple) for triple in dict.fromkeys(last)]
+            back = [len(path) == 2 and self.graph.x is not None for path in collected(self.graph)]
+            sizes = [self.hops] * len(back)
+        else:
+            last = [path[-1] for path in self.paths()]
+            sizes = [last.count(triple) for triple in dict.fromkeys(last)]
+            back = [False] * len(sizes)
+        starts = np.cumsum([len(own), *sizes[:-1]]).tolist()
+        parts = zip(starts, sizes, back, strict=True)
+        return own + [[0] * joined + list(range(start, start + size)) for start, size, joined in parts]
 
     def features(self) -> Any:
         """The features alone, in float32."""
@@ -122,6 +142,17 @@ class Inputs:
             return values
 
         return MadeHop((len(self.rows), x.shape[1]), np.dtype(np.float32), read)
+
+    def _with_embeddings(self, graph: TemporalGraph) -> TemporalGraph:
+        if all(part.x is not None for part in graph.nodes.values()):
+            return graph
+        assert self.view.cutoff is not None
+        x = spectral(graph, self.view.cutoff if self.embedded is None else self.embedded)
+        nodes = {
+            kind: replace(part, features=x[kind], ready=True) if part.x is None and x[kind].shape[1] else part
+            for kind, part in graph.nodes.items()
+        }
+        return graph.with_parts(nodes, dict(graph.relations))
 
     def _degrees(self, view: TemporalGraph) -> Any:
         """Edges of every node, and those to nodes whose label is known."""

@@ -48,6 +48,7 @@ from impact_gnn.pipeline.calibration import Walked, best_temperature, tempered
 from impact_gnn.pipeline.inputs import Inputs
 from impact_gnn.pipeline.method import EDITED, Method
 from impact_gnn.pipeline.schema import Schema
+from impact_gnn.propagation.embedding import EMBEDDINGS
 from impact_gnn.propagation.hops import own_relation
 from impact_gnn.propagation.smoothing import CHOICES, Smoothing, correct_and_smooth, ways
 from impact_gnn.statistics import Scale
@@ -122,14 +123,15 @@ class Pipeline(ClassifierMixin, BaseEstimator):
 
     Args:
         model: A head of `MODELS`: "sign" and other networks, "trees", "linear", "prior", or, on graphs of one node
-            type, "gcn", "sage", "gat" or a network of your own: a module, copied and drawn anew for every fit, or a
-            function `build(in_channels, out_channels)` that makes one. Its forward takes `(x, edge_index)` or
-            `(x, edge_index, edge_weight)`: standardised features, and the method's time weights times those of the
-            graph; it returns logits.
+            type, "gcn", "sage", "gat", "revgat", "revgat-linear" or a network of your own: a module, copied and drawn
+            anew for every fit, or a function `build(in_channels, out_channels)` that makes one. Its forward takes
+            `(x, edge_index)` or `(x, edge_index, edge_weight)`: standardised features, and the method's time weights
+            times those of the graph; it returns logits.
         method: What is done about the shift, for example "plain", "pmp+center" or "labels" (see `Method`).
         cutoff: Labels are known before it; by default the graph tells (`TemporalGraph.infer_cutoff`).
         hops: Steps along the edges; with several node types the longest metapath, at least in and back.
         undirected: Let messages run in both directions of every edge.
+        embed: "spectral" to give node types without features an embedding of the graph before the cutoff, or "none".
         hidden: Width of a network; by default the model's own.
         dropout: Share of hidden units left out in training; by default the model's own.
         epochs: Most epochs or trees; by default as many as a fixed amount of work allows.
@@ -159,6 +161,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         *,
         hops: int = 2,
         undirected: bool = True,
+        embed: str = "none",
         hidden: int | None = None,
         dropout: float | None = None,
         epochs: int | None = None,
@@ -176,6 +179,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         self.cutoff = cutoff
         self.hops = hops
         self.undirected = undirected
+        self.embed = embed
         self.hidden = hidden
         self.dropout = dropout
         self.epochs = epochs
@@ -206,6 +210,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             raise InputError("hidden and dropout are options of our networks; build yours with them.")
         self._refuse_parts()
         checks.choice("metric", self.metric, METRICS)
+        checks.choice("embed", self.embed, EMBEDDINGS)
         if self.class_weight is not None:
             checks.choice("class_weight", self.class_weight, CLASS_WEIGHTS)
         return self
@@ -257,6 +262,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             progress: Called after every epoch.
         """
         self.checked()
+        self.fitted = None
         graph = as_graph(graph)
         cutoff = graph.infer_cutoff() if self.cutoff is None else graph.when(self.cutoff)
         view = graph.masked(cutoff)
@@ -326,10 +332,13 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             inputs = self.inputs(fitted.schema.adapted(graph, at), engine)
         task = self.task(inputs, at)
         targets = np.searchsorted(self._rows(inputs), self.targets(graph, cutoff=at))
-        said = base = fitted.head.honest(task, targets)
+        smoothed = None
         if fitted.smoothing is not None and smooth:
-            said = self._smoothed(fitted.head, task, inputs, at, [fitted.smoothing], targets)[0]
-        return said if fitted.shares is None else fitted.shares.applied(said, base)
+            smoothed = self._smoothed(fitted.head, task, inputs, at, [fitted.smoothing], targets)[0]
+            if fitted.shares is None:
+                return smoothed
+        said = fitted.head.honest(task, targets)
+        return said if fitted.shares is None else fitted.shares.applied(said if smoothed is None else smoothed, said)
 
     def predict(self, graph: GraphLike, *, cutoff: int | str | None = None) -> np.ndarray:
         """The label of every target node that suits the metric: for accuracy the most probable one.
@@ -509,7 +518,8 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             graph = graph.masked(graph.infer_cutoff() if self.cutoff is None else graph.when(self.cutoff))
         return Inputs(
             graph, hops=self.hops, undirected=self.undirected, engine=Memory() if engine is None else engine,
-            squashed=self.model == "rphgnn", seed=self.seed,
+            squashed=self.model == "rphgnn", seed=self.seed, embed=self.embed,
+            embedded=None if self.fitted is None else self.fitted.cutoff,
         )  # fmt: skip
 
     def shared_inputs(self, kept: dict[bool, Inputs], graph: TemporalGraph, engine: Engine | None = None) -> Inputs:
@@ -546,7 +556,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         self, task: Task, inputs: Inputs, cutoff: int, scoring: Scoring, progress: Callable[[Epoch], None] | None,
         terms: tuple[Term, ...],
     ) -> Head:  # fmt: skip
-        groups = [1] if is_spatial(self.model) else inputs.groups(self._method)
+        groups = [[0]] if is_spatial(self.model) else inputs.groups(self._method)
         head = self._made(Shape(*_widths(task), inputs.view.num_labels, groups), scoring, progress, terms)
         self._align(head, inputs, cutoff)
         return head

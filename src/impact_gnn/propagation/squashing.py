@@ -10,19 +10,20 @@ Propagate, along every relation r from type a to type b:
 
 Update: the messages that arrive at a type are squashed into its next representation,
 
-    H_b ← Σ_m (message m)·R_m / √(number of messages),   R_m a fixed random matrix with entries N(0, 1/width).
+    H_b ← Σ_m (message m)·R_m / √(number of messages),   entries of R_m ±√(3/width) with probability 1/6 each, else 0.
 
+R_m is drawn anew for every iteration. With `normalize` the rows of every H are brought to length 1, as the authors do;
+without it the result is linear in the features, as the theory behind the corrections of this library has it.
 What arrives at the target type is collected per relation and iteration, before it is squashed.
 
-Two decisions of ours. The scale in the update is fixed, where the authors' code scales by the data, so the result is
-linear in the features, as the corrections of this library need it. And a type without features begins with
-the squashed messages from types that have something, so nothing but the graph's own features enters.
+A decision of ours: a type without features begins with the squashed messages from types that have something, so
+nothing but the graph's own features enters.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,7 @@ def squash(
     iterations: int = 2,
     width: int | None = None,
     weighting: str | np.ndarray = "plain",
+    normalize: bool = False,
     seed: int = 0,
     engine: Engine | None = None,
 ) -> dict[str, list[Any]]:
@@ -56,7 +58,8 @@ def squash(
         width: Columns of all representations; by default as many as the target type has features. Features of
             another width are brought to it by a random projection of their own.
         weighting: Name of a method, or a table over `graph.times`, for relations between types with a time.
-        seed: Seed of the projections; each depends on it and on the names of its message only.
+        normalize: Bring the rows of every representation to length 1; the result is then not linear in X.
+        seed: Seed of the projections; each depends on it, its iteration and the names of its message only.
         engine: Where to compute; `Memory()` by default.
 
     Examples:
@@ -76,24 +79,38 @@ def squash(
         width = graph.x.shape[1]
     width = checks.at_least("width", width, 1)
     engine = Memory() if engine is None else engine
-    work = _Squashing(graph, width, seed, Walk(graph, [], weighting, engine))
-    collected = work.collected()
-    if not collected:
+    work = _Squashing(graph, width, seed, normalize, Walk(graph, [], weighting, engine))
+    wanted = collected(graph)
+    if not wanted:
         raise InputError(f"no relation leads to {graph.target!r}; use graph.undirected().")
-    out: dict[str, list[Any]] = {path_name(path): [] for path in collected}
+    out: dict[str, list[Any]] = {path_name(path): [] for path in wanted}
     state = work.begin()
     for iteration in range(iterations):
         last = iteration == iterations - 1
         update = {} if last else work.zeros(set(graph.nodes))
-        for path, message in work.messages(state, collected if last else work.paths()):
+        for path, message in work.messages(state, wanted if last else messages_of(graph)):
             if path[-1][2] == graph.target:
                 out[path_name(path)].append(message)
             if not last:
-                work.add(update, path, message)
+                work.add(update, path, message, messages_of(graph), iteration + 1)
             del message
         if not last:
-            state = {kind: engine.kept(values) for kind, values in update.items()}
+            state = work.kept(update)
     return out
+
+
+def messages_of(graph: TemporalGraph) -> list[Metapath]:
+    """The messages of an iteration: every relation, and every relation there and back."""
+    out: list[Metapath] = []
+    for relation in graph.relations:
+        back = reverse_of(graph, relation)
+        out += [(relation,)] if back is None else [(relation,), (relation, back)]
+    return out
+
+
+def collected(graph: TemporalGraph) -> list[Metapath]:
+    """Those that arrive at the target type."""
+    return [path for path in messages_of(graph) if path[-1][2] == graph.target]
 
 
 def reverse_of(graph: TemporalGraph, relation: Triple) -> Triple | None:
@@ -112,25 +129,14 @@ class _Squashing:
     graph: TemporalGraph
     width: int
     seed: int
+    normalize: bool
     walk: Walk
-    _matrices: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
-
-    def paths(self) -> list[Metapath]:
-        """The messages of an iteration: every relation, and every relation there and back."""
-        out: list[Metapath] = []
-        for relation in self.graph.relations:
-            back = reverse_of(self.graph, relation)
-            out += [(relation,)] if back is None else [(relation,), (relation, back)]
-        return out
-
-    def collected(self) -> list[Metapath]:
-        """Those that arrive at the target type."""
-        return [path for path in self.paths() if path[-1][2] == self.graph.target]
 
     def messages(self, state: dict[str, Any], wanted: Collection[Metapath]) -> Iterator[tuple[Metapath, Any]]:
         """The wanted paths with their messages; an even one is made from its odd one."""
         for relation in self.graph.relations:
-            paths = [path for path in self.paths() if path[0] == relation]  # odd, and even if there is a way back
+            # Odd, and even if there is a way back.
+            paths = [path for path in messages_of(self.graph) if path[0] == relation]
             while paths and paths[-1] not in wanted:
                 paths.pop()
             message = None
@@ -147,16 +153,18 @@ class _Squashing:
             if nodes.x is None:
                 continue
             state[kind] = nodes.x
-            if nodes.x.shape[1] != self.width:
+            same = nodes.x.shape[1] == self.width
+            if not same or self.normalize:
                 values = self.zeros({kind})
-                _add_projected(values[kind], nodes.x, self.matrix(f"x-{kind}", nodes.x.shape[1]))
-                state[kind] = self.walk.engine.kept(values[kind])
+                matrix = np.eye(self.width) if same else self.matrix(f"x-{kind}", nodes.x.shape[1], 0)
+                _add_projected(values[kind], nodes.x, matrix)
+                state |= self.kept(values)
         while missing := {r[2] for r in self.graph.relations if r[0] in state and r[2] not in state}:
             update = self.zeros(missing)
             new: list[Metapath] = [(r,) for r in self.graph.relations if r[0] in state and r[2] in missing]
             for path, message in self.messages(state, new):
-                self.add(update, path, message, new)
-            state |= {kind: self.walk.engine.kept(values) for kind, values in update.items()}
+                self.add(update, path, message, new, 0)
+            state |= self.kept(update)
         for kind, nodes in self.graph.nodes.items():
             if kind not in state:  # nothing ever arrives there
                 state[kind] = np.zeros((nodes.num_nodes, self.width), np.float32)
@@ -167,18 +175,24 @@ class _Squashing:
         return {kind: self.walk.engine.empty((size, self.width), np.float32) for kind, size in sizes.items()}
 
     def add(
-        self, update: dict[str, np.ndarray], path: Metapath, message: Any, among: list[Metapath] | None = None
+        self, update: dict[str, np.ndarray], path: Metapath, message: Any, among: list[Metapath], iteration: int
     ) -> None:
         """Adds a squashed message, one of `among`, to the next representation of the type at which it arrives."""
-        count = sum(each[-1][2] == path[-1][2] for each in (self.paths() if among is None else among))
-        _add_projected(update[path[-1][2]], message, self.matrix(path_name(path), self.width) / np.sqrt(count))
+        count = sum(each[-1][2] == path[-1][2] for each in among)
+        matrix = self.matrix(path_name(path), self.width, iteration) / np.sqrt(count)
+        _add_projected(update[path[-1][2]], message, matrix)
 
-    def matrix(self, name: str, rows: int) -> np.ndarray:
-        """The projection of a message: N(0, 1/width) [rows, width], from the seed and the message's name alone."""
-        if name not in self._matrices:
-            rng = np.random.default_rng([self.seed, *name.encode()])
-            self._matrices[name] = rng.standard_normal((rows, self.width)) / np.sqrt(self.width)
-        return self._matrices[name]
+    def kept(self, update: dict[str, np.ndarray]) -> dict[str, Any]:
+        """The next representations, when all messages have been added."""
+        if self.normalize:
+            for values in update.values():
+                _normalize(values)
+        return {kind: self.walk.engine.kept(values) for kind, values in update.items()}
+
+    def matrix(self, name: str, rows: int, iteration: int) -> np.ndarray:
+        """The projection of a message [rows, width], from the seed, the iteration and the message's name alone."""
+        rng = np.random.default_rng([self.seed, iteration, *name.encode()])
+        return rng.choice([-1.0, 0.0, 1.0], (rows, self.width), p=[1 / 6, 2 / 3, 1 / 6]) * np.sqrt(3 / self.width)
 
     def _step(self, relation: Triple, x: Any) -> Any:
         dtype = np.promote_types(x.dtype, np.float32)  # messages are summed up
@@ -191,3 +205,12 @@ def _add_projected(total: np.ndarray, message: Any, matrix: np.ndarray) -> None:
         values = message[rows] if isinstance(message, np.ndarray) else message.rows(rows)
         total[rows[0] : rows[-1] + 1] += values.astype(np.float64) @ matrix
         _native.release(total)
+
+
+def _normalize(values: np.ndarray) -> None:
+    """Rows to length 1, a block at a time; rows of zeros stay."""
+    for rows in position_blocks(len(values)):
+        part = values[rows[0] : rows[-1] + 1]
+        length = np.linalg.norm(part, axis=1, keepdims=True)
+        np.divide(part, length, out=part, where=length > 0)
+        _native.release(values)

@@ -23,7 +23,7 @@ from impact_gnn.statistics import Estimate
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SCHEMA = 5  # number of the form of `summary.json`; another form gets another number
+SCHEMA = 6  # number of the form of `summary.json`; another form gets another number
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,7 @@ class RunOptions:
     class_weight: str | None
     hops: int
     undirected: bool
+    embed: str
     seed: int
     table: str
     embedding: str

@@ -33,6 +33,8 @@ MODELS = {
     "gcn": "a network that averages over neighbours, layer by layer",
     "sage": "a network that joins a node and the mean of its neighbours, layer by layer",
     "gat": "a network that learns which neighbours to listen to, layer by layer",
+    "revgat": "a deep network that learns which neighbours to listen to, in layers that can be undone",
+    "revgat-linear": "a wide network that joins a node and the mean of its neighbours, layer by layer",
 }
 
 PARTS = {
@@ -351,6 +353,8 @@ def command(summary: RunSummary) -> str:
     if options.class_weight is not None:
         words += ["--class-weight", options.class_weight]
     words += ["--hops", str(options.hops), "--seed", str(options.seed)]
+    if options.embed != "none":
+        words += ["--embed", options.embed]
     return shlex.join(words if options.undirected else [*words, "--directed"])
 
 

@@ -1,0 +1,178 @@
+"""Spectral embeddings: the dense formula, nothing from the cutoff on moves a byte, pipelines read later graphs."""
+
+import numpy as np
+import pytest
+
+import impact_gnn as ig
+from impact_gnn.pipeline import Inputs, Method, Pipeline
+from impact_gnn.propagation.embedding import spectral
+
+CUT = 2005
+
+
+def made(seed=0, late=True, n=120, width=None):
+    """Papers that cite, and their authors; the last papers, their authors and edges can be left out."""
+    rng = np.random.default_rng(seed)
+    time = np.sort(2000 + np.arange(n) % 7)
+    authors = 2 * n // 3
+    y = rng.integers(0, 3, n)
+    cites = np.stack([rng.integers(0, n, 4 * n), rng.integers(0, n, 4 * n)])
+    writes = np.stack([rng.integers(0, authors, 3 * n), rng.integers(0, n, 3 * n)])
+    x = rng.normal(size=(n, 3)).astype(np.float32) + np.eye(3, dtype=np.float32)[y]
+    if not late:
+        keep = (time < CUT).sum()
+        time, y, x = time[:keep], y[:keep], x[:keep]
+        cites = cites[:, (cites < keep).all(0)]
+        writes = writes[:, writes[1] < keep]
+    paper = {"time": time, "y": y} | ({} if width is None else {"x": x[:, :width]})
+    return ig.TemporalGraph.hetero(
+        nodes={"paper": paper, "author": {"num_nodes": authors}},
+        edges={("paper", "cites", "paper"): cites, ("author", "writes", "paper"): writes},
+        target="paper",
+    )
+
+
+def dense(graph, cutoff):
+    """The matrix D^-½ A D^-½ of the past, edge by edge; which nodes are in it; degrees and their mean."""
+    start, papers = {"paper": 0, "author": graph.num_nodes}, graph.num_nodes
+    total = papers + graph.nodes["author"].num_nodes
+    matrix = np.zeros((total, total))
+    for (source, _, target), relation in graph.relations.items():
+        for u, v in relation.edge_index.T:
+            ends = [(source, u), (target, v)]
+            if all(kind != "paper" or graph.time[node] < cutoff for kind, node in ends):
+                i, j = (start[kind] + node for kind, node in ends)
+                matrix[i, j] += 1
+                matrix[j, i] += 1
+    there = np.flatnonzero(matrix.sum(1))
+    matrix = matrix[np.ix_(there, there)]
+    degree = matrix.sum(1)
+    scale = (degree + degree.mean()) ** -0.5
+    return scale[:, None] * matrix * scale, there, degree, degree.mean()
+
+
+@pytest.mark.parametrize("n", [20, 120])  # solved as a whole, and by iteration
+def test_it_is_the_dense_formula(n):
+    graph = made(n=n)
+    matrix, there, degree, tau = dense(graph, CUT)
+    value, vector = np.linalg.eigh(matrix)
+    x = np.concatenate([*spectral(graph, CUT, width=5).values()])[there]
+    expected = (vector / np.sqrt(degree + tau)[:, None])[:, ::-1][:, :5]
+    expected /= np.sqrt((expected**2).mean(0))
+    np.testing.assert_allclose(np.abs(x), np.abs(expected), atol=2e-4)
+    back = matrix @ (x * np.sqrt(degree + tau)[:, None])  # eigenvectors again, with the largest eigenvalues
+    np.testing.assert_allclose(back, value[::-1][:5] * (x * np.sqrt(degree + tau)[:, None]), atol=2e-3)
+
+
+def test_between_two_types_it_is_the_singular_value_decomposition():
+    """Eigenvectors of a bipartite graph are pairs of singular vectors of the matrix between its sides."""
+    rng = np.random.default_rng(0)
+    writes = np.stack([rng.integers(0, 30, 200), rng.integers(0, 50, 200)])
+    graph = ig.TemporalGraph.hetero(
+        nodes={"paper": {"time": np.arange(50) % 4}, "author": {"num_nodes": 30}},
+        edges={("author", "writes", "paper"): writes},
+        target="paper",
+    )
+    between = np.zeros((50, 30))
+    np.add.at(between, (writes[1], writes[0]), 1.0)
+    rows, columns = between.sum(1), between.sum(0)
+    tau = 2 * between.sum() / ((rows > 0).sum() + (columns > 0).sum())
+    left, right = np.sqrt(rows + tau), np.sqrt(columns + tau)
+    papers, singular, _ = np.linalg.svd(between / left[:, None] / right)
+    found = spectral(graph, 4, width=4)
+    paper, author = found["paper"] * left[:, None], found["author"] * right[:, None]
+    ratio = (between / left[:, None] / right @ author) / paper
+    np.testing.assert_allclose(np.median(ratio, 0), singular[:4], rtol=1e-4)
+    unit = paper / np.linalg.norm(paper, axis=0)
+    np.testing.assert_allclose(np.abs((unit * papers[:, :4]).sum(0)), 1, atol=1e-4)
+
+
+def test_nothing_from_the_cutoff_on_moves_a_byte():
+    """Nodes and edges that come later, and whatever labels say, leave what was there as it was."""
+    whole, past = made(), made(late=False)
+    after, before = spectral(whole, CUT), spectral(past, CUT)
+    there = {
+        "paper": np.arange(past.num_nodes),
+        "author": np.unique(past.relations["author", "writes", "paper"].edge_index[0]),
+    }
+    for kind, nodes in there.items():
+        assert after[kind][nodes].tobytes() == before[kind][nodes].tobytes()
+    scrambled = spectral(ig.audit.scrambled(whole, CUT), CUT)
+    assert all(after[kind].tobytes() == scrambled[kind].tobytes() for kind in after)
+    assert np.abs(after["paper"][past.num_nodes :]).sum(1).all()  # who comes later has a place, too
+
+
+def test_who_comes_later_is_placed_by_neighbours_as_the_others_are():
+    graph = made()
+    x = spectral(graph, CUT, width=4)
+    matrix, _, _, tau = dense(graph, CUT)
+    value = np.linalg.eigvalsh(matrix)[::-1][:4]
+    paper = int(np.flatnonzero(graph.time >= CUT)[0])
+    heard, count = np.zeros(4), 0
+    for (source, _, target), relation in graph.relations.items():
+        for u, v in relation.edge_index.T:
+            for (kind, node), other in (((source, u), (target, v)), ((target, v), (source, u))):
+                known = kind == "author" or graph.time[node] < CUT
+                if other == ("paper", paper) and known and (kind != "author" or _writes_early(graph, node)):
+                    heard, count = heard + x[kind][node], count + 1
+    np.testing.assert_allclose(x["paper"][paper], heard / (value * (count + tau)), rtol=1e-3, atol=1e-4)
+
+
+def _writes_early(graph, author):
+    writes = graph.relations["author", "writes", "paper"].edge_index
+    return bool((graph.time[writes[1][writes[0] == author]] < CUT).any())
+
+
+def test_types_without_features_are_heard_by_models_and_others_keep_theirs():
+    view = made(width=3).masked(CUT)
+    none, spectral_ = (Inputs(view, embed=name) for name in ("none", "spectral"))
+    assert len(spectral_.paths()) > len(none.paths())
+    np.testing.assert_array_equal(none.graph.x, spectral_.graph.x)
+    assert spectral_.graph.nodes["author"].x.shape[1] > 0
+    with pytest.raises(ig.InputError, match="'snapshot' does not go with embed='spectral'"):
+        spectral_.shown(Method.parse("snapshot"), CUT)
+    with pytest.raises(ig.InputError, match="embed='node2vec' is not known; choose one of 'none', 'spectral'"):
+        Pipeline(embed="node2vec").fit(made(width=3))
+
+
+@pytest.mark.parametrize("model", ["sehgnn", "rphgnn", "sign", "trees"])
+@pytest.mark.parametrize("width", [None, 3])
+def test_pipelines_with_embeddings_see_no_hidden_label_and_come_back_from_disk(model, width, tmp_path):
+    graph, options = made(width=width), {"embed": "spectral", "cutoff": CUT, "hidden": 8, "epochs": 4, "device": "cpu"}
+    p = Pipeline(model, "pmp+labels", **options).fit(graph)
+    said = p.predict_proba(graph)
+    scrambled = ig.audit.scrambled(graph, CUT)
+    assert np.array_equal(Pipeline(model, "pmp+labels", **options).fit(scrambled).predict_proba(scrambled), said)
+    p.save(tmp_path / "model")
+    assert np.array_equal(Pipeline.load(tmp_path / "model").predict_proba(graph), said)
+
+
+def test_a_fitted_pipeline_reads_later_graphs_by_the_embedding_of_its_fit():
+    """With a later cutoff the places of nodes are still those that the model has learned from."""
+    graph = made()
+    p = Pipeline("linear", embed="spectral", cutoff=CUT - 1, epochs=4).fit(graph)
+    later = p.inputs(graph.masked(CUT))
+    assert later.graph.x.tobytes() == spectral(graph, CUT - 1)["paper"].tobytes()
+    np.testing.assert_allclose(
+        p.predict_proba(graph, cutoff=CUT), p.predict_proba(graph)[graph.time[graph.time >= CUT - 1] >= CUT], atol=1e-6
+    )
+    assert Pipeline("linear", embed="spectral", cutoff=CUT).fit(graph).fitted.cutoff == CUT
+    p.set_params(cutoff=CUT).fit(graph)  # and anew
+    assert p.inputs(graph.masked(CUT)).graph.x.tobytes() == spectral(graph, CUT)["paper"].tobytes()
+
+
+def test_explanations_name_places_in_the_graph():
+    graph = made(width=3)
+    p = Pipeline("linear", embed="spectral", cutoff=CUT, epochs=4).fit(graph)
+    found = ig.explain(p, graph, int(np.flatnonzero(graph.time >= CUT)[0]))
+    names = [each.name for each in found.features]
+    assert any(name.startswith("place in the graph, ") for name in names)
+    together = found.probability - found.runner_up_probability
+    assert sum(part.contribution for part in found.parts) == pytest.approx(together, abs=1e-4)
+
+
+def test_a_run_can_be_told_to_embed(tmp_path):
+    graph = made(width=3, n=150)
+    summary = ig.run(graph, tmp_path, cutoff=CUT, candidates=["plain", "labels"], effort="quick", embed="spectral")
+    assert summary.options.embed == "spectral"
+    assert "--embed spectral" in ig.report.words.command(summary)
