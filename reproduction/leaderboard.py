@@ -30,7 +30,7 @@ from impact_gnn.pipeline.calibration import calibration_error
 from impact_gnn.statistics import Estimate, paired
 from reproduction import data
 from reproduction.results import ExtraTable, Record, Table, difference, hit_rate, packed
-from reproduction.rivals import RIVALS
+from reproduction.rivals import METHOD_RIVALS, RIVALS
 from reproduction.runner import Progress, Task, end_with_parent, one_thread, work_off
 from reproduction.table2 import Problem
 
@@ -79,7 +79,7 @@ def cell(name: str, root: Path, method: str, seed: int, place: Path) -> list[Rec
             if method.startswith(OURS):
                 outcome = ours(problem.view, seed, place, method.removeprefix(OURS))
             else:
-                outcome = Outcome(RIVALS[method](problem.view, seed))
+                outcome = Outcome((METHOD_RIVALS | RIVALS)[method](problem.view, seed))
     except InputError as error:
         return [Record("leaderboard", name, f"{NOT_RUN}{error}", method, seed, 0.0, 0.0)]
     seconds, memory = time.process_time() - start, peak_memory()
@@ -135,15 +135,18 @@ def apart(name: str, root: Path, method: str, seed: int, place: Path) -> list[Re
 
 def leaderboard(
     out: Path, *, root: Path, names: Sequence[str] | None = None, seeds: int = 1, rivals: Sequence[str] | None = None,
-    efforts: Sequence[str] = (), progress: Progress | None = None,
+    efforts: Sequence[str] = (), progress: Progress | None = None, page: "type[Leaderboard] | None" = None,
 ) -> "Leaderboard":  # fmt: skip
-    """Runs every method on every graph, graph after graph; the same call goes on where it stopped."""
+    """Runs every method on every graph, graph after graph; the same call goes on where it stopped.
+
+    `page` shows the records in another way.
+    """
     there = data.found(root)
     if not there:
         raise InputError(f"{root} holds no graph; name a folder of graphs with --root.")
     methods = [
         *(OURS + effort for effort in efforts),
-        *(checks.choice("rival", name, RIVALS) for name in rivals or RIVALS),
+        *(checks.choice("rival", name, RIVALS | METHOD_RIVALS) for name in rivals or RIVALS),
     ]
     tasks, notes = [], []
     for name in [checks.choice("graph", name, there) for name in names or there]:
@@ -173,6 +176,8 @@ def leaderboard(
         else:
             records += found
     about = f"Labels from the cutoff on were hidden until a method had answered; {seeds} seeds, paired by node."
+    if page is not None:
+        return page("rivals", "Rivals", about, records, notes=notes)
     return Leaderboard("leaderboard", "Leaderboard", about, records, notes=notes)
 
 
@@ -260,6 +265,41 @@ class Leaderboard(Table):
             forecast += f" [{shown('forecast low')}, {shown('forecast high')}]"
         parts = [shown(name) for name in ("macro-F1", "calibration error", "coverage", "set size")]
         return [graph, method, *parts, forecast, shown("seconds", 0), shown("memory", 0)]
+
+
+class AgainstPlain(Leaderboard):
+    """The same records, every method beside `plain`: a row for each, a column for every graph."""
+
+    def markdown(self) -> str:
+        graphs, methods = self.names(0), self.names(2)
+        there = {(g, m): self.mean(g, "accuracy", m) for g in graphs for m in methods}
+        lines = [[m, *(self._beside(g, m, there) for g in graphs), self._average(graphs, m, there)] for m in methods]
+        costs = [[m, *(self._cost(g, m) for g in graphs)] for m in methods]
+        tables = [
+            ExtraTable("Accuracy of plain, and points above it with the 95 % interval, paired by node",
+                       ("method", *graphs, "mean"), lines),
+            ExtraTable("Seconds of CPU and peak MB", ("method", *graphs), costs),
+        ]  # fmt: skip
+        notes = "\n".join(f"- {note}" for note in self.notes)
+        return "\n\n".join([f"# {self.title}", self.about, *map(str, tables), *([notes] if notes else [])]) + "\n"
+
+    def _beside(self, graph: str, method: str, scores: Mapping[tuple[str, str], float]) -> str:
+        if method == "plain":
+            return f"{scores[graph, method]:.4f}"
+        gap = self.gap(graph, method, "plain")
+        if gap is None:
+            return "–"
+        mark = "**" if gap.significant else ""
+        return f"{mark}{100 * gap.value:+.1f}{mark} [{100 * gap.low:+.1f}, {100 * gap.high:+.1f}]"
+
+    def _average(self, graphs: Sequence[str], method: str, scores: Mapping[tuple[str, str], float]) -> str:
+        gaps = [100 * (scores[g, method] - scores[g, "plain"]) for g in graphs if (g, "plain") in scores]
+        gaps = [gap for gap in gaps if not math.isnan(gap)]
+        return "" if method == "plain" or not gaps else f"{np.mean(gaps):+.1f} ({len(gaps)})"
+
+    def _cost(self, graph: str, method: str) -> str:
+        seconds, memory = (self.mean(graph, name, method) for name in ("seconds", "memory"))
+        return "–" if math.isnan(seconds) else f"{seconds:.0f} s, {memory:.0f}"
 
 
 def _accuracies(graphs: Sequence[str], scores: np.ndarray) -> list[list[str]]:

@@ -336,16 +336,16 @@ def _shares(values: torch.Tensor) -> np.ndarray:
     return (positive / positive.sum(1, keepdim=True)).numpy()
 
 
-def plain(view: ig.TemporalGraph, seed: int) -> np.ndarray:
-    """This package's pipeline without any correction: SIGN, or SeHGNN where there are several node types."""
-    pipeline = ig.Pipeline("sehgnn" if view.is_hetero else "sign", "plain", view.cutoff, seed=seed)
+def corrected(method: str, view: ig.TemporalGraph, seed: int, *, model: str | None = None) -> np.ndarray:
+    """This package's pipeline with a method: SIGN, or SeHGNN where there are several node types, or another model."""
+    model = model or ("sehgnn" if view.is_hetero else "sign")
     if view.x is None:
         view = view.with_features(own_features(view))
-    return pipeline.fit(view).predict_proba(view)
+    return ig.Pipeline(model, method, view.cutoff, seed=seed).fit(view).predict_proba(view)
 
 
 RIVALS: dict[str, Rival] = {
-    "plain": plain,
+    "plain": partial(corrected, "plain"),
     "logistic": logistic,
     "trees-features": partial(trees, own_features),
     "trees-hops": partial(trees, hop_features),
@@ -356,3 +356,12 @@ RIVALS: dict[str, Rival] = {
     "sage": partial(network, "sage"),
     "autogluon": autogluon,
 }
+"""What one would have used instead of this package; and `plain`."""
+
+METHOD_RIVALS: dict[str, Rival] = {
+    "sr-gnn": partial(corrected, "kmm+cmd"),
+    **{name: partial(corrected, name) for name in ("cmd", "kmm", "vrex", "gsmp", "stamp", "shift", "bbse")},
+    "gcn-plain": partial(corrected, "plain", model="gcn"),
+    "eerm": partial(corrected, "eerm", model="gcn"),
+}
+"""What others do about the shift, all with the model of `plain`, but that EERM needs one that walks the graph."""

@@ -2,6 +2,9 @@
 
 import os
 
+# Some virtual machines announce AMX and end a process that uses it; torch looks for it when it is imported.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
+
 import numba
 import pytest
 import torch

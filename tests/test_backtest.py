@@ -146,9 +146,9 @@ def test_a_diverging_candidate_fails_alone(graph, monkeypatch):
 
 
 def test_what_was_named_and_cannot_be_fitted_is_said(graph):
-    outcome = ig.backtest(graph, **OPTIONS | {"candidates": ["gcn:labels", "labels"]})
-    assert outcome.row("gcn:labels").status is Status.FAILED
-    assert "gcn takes a weighting" in outcome.row("gcn:labels").ending
+    outcome = ig.backtest(graph, **OPTIONS | {"candidates": ["gcn:snapshot", "labels"]})
+    assert outcome.row("gcn:snapshot").status is Status.FAILED
+    assert "gcn takes a weighting" in outcome.row("gcn:snapshot").ending
     assert outcome.row("labels").status is Status.FULL
 
 
@@ -239,7 +239,7 @@ def test_everything_the_search_may_try_can_be_fitted(graph, kind):
     named = [one for one in dict.fromkeys(offered) if one.model not in ("gat", "sehgnn")][::3]
     outcome = ig.backtest(graph, candidates=named, folds=1, cutoff=5, pipeline=Pipeline(hidden=4, epochs=2))
     assert {row.error for row in outcome.rows} == {None}
-    assert not able(Candidate.parse("gcn:labels"), view)
+    assert not able(Candidate.parse("gcn:snapshot"), view)
 
 
 def test_work_grows_with_the_graph_and_the_model():

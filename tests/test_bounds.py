@@ -339,3 +339,69 @@ def test_a_contraction_always_fits_the_corollary():
             found = bounds.layer_contraction(P, np.ones(P.shape[1:4:2]))
             assert_allclose(found.factor, 1)
             assert bounds.corollary(1.0, 0.1, [found.factor]) <= bounds.theorem_4_3(1.0, 0.1)
+
+
+# The risk of later rows
+
+
+def two_samples(seed):
+    """Messages of three classes, earlier and later: other shares, moved and stretched."""
+    rng = np.random.default_rng(seed)
+    labels = [rng.choice(3, 90, p=shares) for shares in ([0.5, 0.3, 0.2], [0.2, 0.3, 0.5])]
+    means = rng.normal(size=(3, 4)) * 2
+    earlier, later = (means[y] + rng.normal(size=(90, 4)) * scale for y, scale in zip(labels, (1, 1.5), strict=True))
+    return earlier, labels[0], later + rng.normal(size=4) * rng.uniform(0, 3), labels[1]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_risk_stays_below_its_bound(seed):
+    samples = two_samples(seed)
+    found = bounds.risk_bound(*samples, seed=seed)
+    assert found.gap <= found.bound + 1e-9
+    assert found.gap == pytest.approx(found.later - found.earlier)
+    assert found.unseen == 0
+    same = bounds.risk_bound(*samples[:2], *samples[:2])
+    assert (same.gap, same.bound) == pytest.approx((0, 0), abs=1e-12)
+
+
+def test_risk_bound_is_the_loop():
+    """Losses by softmax, distances by trying every pairing, slopes by differences."""
+    rng = np.random.default_rng(3)
+    y = np.repeat([0, 1], 4)
+    earlier, later = rng.normal(size=(2, 8, 2)) + y[:, None] * 2
+    later += 0.5
+    found = bounds.risk_bound(earlier, y, later, y)
+    means = np.stack([earlier[y == k].mean(0) for k in (0, 1)])
+    around = earlier - means[y]
+    covariance = 0.9 * around.T @ around / 8 + 0.1 * np.trace(around.T @ around / 8) / 2 * np.eye(2)
+    weight = np.linalg.inv(covariance) @ means.T
+    bias = np.log(0.5) - 0.5 * np.diag(means @ weight)
+
+    def loss(x, k):
+        logits = x @ weight + bias
+        return -math.log(math.exp(logits[k]) / np.exp(logits).sum())
+
+    for side, rows in (("earlier", earlier), ("later", later)):
+        assert getattr(found, side) == pytest.approx(np.mean([loss(x, k) for x, k in zip(rows, y, strict=True)]))
+    moved = {"messages": 0.0, "logits": 0.0}
+    for k in (0, 1):
+        for space, slope in (("messages", np.linalg.norm(weight[:, 0] - weight[:, 1])), ("logits", math.sqrt(2))):
+            a, b = (rows[y == k] if space == "messages" else rows[y == k] @ weight for rows in (earlier, later))
+            pairings = (np.linalg.norm(a - b[list(p)], axis=1).mean() for p in itertools.permutations(range(4)))
+            moved[space] += 0.5 * slope * min(pairings)
+        steps = rng.normal(size=(200, 2, 2))
+        slopes = [abs(loss(a, k) - loss(b, k)) / np.linalg.norm(a - b) for a, b in steps]
+        assert max(slopes) <= np.linalg.norm(weight[:, 0] - weight[:, 1])
+    assert (found.messages, found.logits) == pytest.approx((moved["messages"], moved["logits"]))
+    assert found.mix == 0
+
+
+def test_rows_that_cannot_be_compared_are_left_out():
+    earlier, y, later, other = two_samples(0)
+    found = bounds.risk_bound(earlier, y, later, np.where(other == 2, 7, other))
+    assert found.unseen == pytest.approx((other == 2).mean())
+    unknown = np.where(np.arange(90) % 3 == 0, -1, y)
+    fewer = bounds.risk_bound(earlier[unknown >= 0], unknown[unknown >= 0], later, other)
+    assert bounds.risk_bound(earlier, unknown, later, other) == fewer
+    with pytest.raises(InputError, match="no class in common"):
+        bounds.risk_bound(earlier, y, later, other + 9)

@@ -12,8 +12,8 @@ from impact_gnn.nn import SIGN, Curriculum, HopTask, Training, fit, split_rows
 from impact_gnn.nn.curriculum import PACES
 
 CUTOFF, LABELS = 4, 3
-LESSONS = Curriculum(start=0.4, epochs=5)
-CPU = Training(epochs=8, device="cpu", lr=0.05, curriculum=LESSONS)
+LESSONS = Curriculum(start=0.4, warm_up=2, epochs=4)
+CPU = Training(epochs=9, device="cpu", lr=0.05, curriculum=LESSONS)
 
 
 @pytest.fixture(scope="module")
@@ -90,35 +90,74 @@ def test_labels_to_choose_by_change_no_gradient(view):
 # -- easy first, all in the end --------------------------------------------------------------------------------
 
 
+def test_shares_are_all_in_the_warm_up_and_grow_from_the_start_to_all_rows():
+    lessons = Curriculum(start=0.3, warm_up=3, epochs=7)
+    shares = [lessons.share(epoch) for epoch in range(1, 14)]
+    assert shares[:4] == [1, 1, 1, pytest.approx(0.3)]
+    assert all(a < b for a, b in pairwise(shares[3:11]))
+    assert shares[10:] == [1.0] * 3
+    assert lessons.whole_from == 11
+
+
 @pytest.mark.parametrize("pace", PACES)
-def test_shares_grow_from_the_start_to_all_rows(pace):
-    lessons = Curriculum(start=0.3, epochs=7, pace=pace)
-    shares = [lessons.share(epoch) for epoch in range(1, 12)]
-    assert shares[0] == pytest.approx(0.3)
-    assert all(a < b for a, b in pairwise(shares[:8]))
-    assert shares[7:] == [1.0] * 4
-
-
-def test_paces_differ_as_they_say():
-    at_half = {pace: Curriculum(start=0.2, epochs=10, pace=pace).share(6) for pace in PACES}
-    assert at_half["geometric"] < at_half["linear"] < at_half["root"]
-
-
-def test_rows_with_a_gradient_grow_to_all(view):
+def test_rows_learned_from_grow_to_all_in_every_class(view, pace):
     split = split_rows(view)
-    steps = watched(view, CPU, split)
-    counted = [int((gradient > 0).sum()) for _, gradient in steps]
-    size = len(split.train)
-    assert counted == [int(np.ceil(LESSONS.share(epoch) * size)) for epoch in range(1, 9)]
-    assert counted[0] < size == counted[-1]
+    steps = watched(view, replace(CPU, curriculum=replace(LESSONS, pace=pace)), split)
+    assert [len(rows) for rows, _ in steps[:2]] == [len(split.train)] * 2
+    assert len(steps[2][0]) < len(split.train)
+    sizes = np.bincount(view.y[split.train])
+    for epoch, (rows, gradient) in enumerate(steps, start=1):
+        expected = [int(np.ceil(LESSONS.share(epoch) * n)) for n in sizes]
+        assert np.bincount(view.y[rows], minlength=LABELS).tolist() == expected
+        assert (gradient > 0).all()
 
 
-def test_the_easiest_rows_count_and_the_rest_as_told():
-    loss = torch.tensor([3.0, 0.1, 2.0, 0.5, 1.0], requires_grad=True)
-    weight = Curriculum(start=0.6, epochs=2, rest=0.25).weights(loss, epoch=1)
-    assert weight.tolist() == [0.25, 1, 0.25, 1, 1]
-    assert not weight.requires_grad
-    assert Curriculum(start=0.6, epochs=2).weights(loss, epoch=3).tolist() == [1] * 5
+def naive_easiest(average, label, share):
+    """The rows of every class, one class after the other, sorted by their loss."""
+    chosen = []
+    for each in np.unique(label):
+        rows = np.flatnonzero(label == each)
+        chosen += rows[np.argsort(average[rows], kind="stable")][: int(np.ceil(share * len(rows)))].tolist()
+    return sorted(chosen)
+
+
+def test_the_easiest_of_every_class_come_first():
+    rng = np.random.default_rng(0)
+    average, label = rng.random(60), rng.integers(0, 4, 60)
+    average[label == 3] += 10  # a class that nobody has learned yet is not left out
+    lessons = Curriculum(start=0.3, warm_up=1, epochs=10)
+    for epoch in (2, 5, 9):
+        found = lessons.chosen(torch.tensor(average), torch.zeros(60), torch.tensor(label), epoch)
+        assert found.tolist() == naive_easiest(average, label, lessons.share(epoch))
+
+
+def test_rows_are_drawn_by_how_much_their_loss_fell():
+    """Without replacement; of two, the one that fell by 2 more is drawn e² times as often as the other."""
+    torch.manual_seed(0)
+    lessons = Curriculum(start=0.5, warm_up=1, epochs=10, pace="drop")
+    fallen, label = torch.tensor([0.0, 2.0]), torch.tensor([0, 0])
+    drawn = [lessons.chosen(torch.zeros(2), fallen, label, 2).tolist() for _ in range(4000)]
+    assert all(len(rows) == 1 for rows in drawn)
+    odds = drawn.count([1]) / drawn.count([0])
+    assert odds == pytest.approx(np.exp(2), rel=0.15)
+
+
+def test_no_epoch_is_chosen_and_no_patience_lost_before_all_rows_count(view):
+    training = replace(CPU, epochs=60, patience=2, lr=0.0)  # nothing is learned, so the first epoch stays the best
+    result = fit(build, HopTask([view.x]), view.y, split_rows(view), training)
+    assert result.best_epoch == LESSONS.whole_from == 7
+    assert len(result.history) == 7 + 2
+
+
+def test_refit_is_at_least_as_long_as_the_curriculum(view):
+    steps = watched(view, replace(CPU, refit=True))
+    assert len(steps) >= 9 + LESSONS.whole_from
+    assert len(steps[-1][0]) == len(split_rows(view).all)
+
+
+def test_a_curriculum_longer_than_the_training_keeps_its_last_epoch(view):
+    training = replace(CPU, epochs=3, curriculum=Curriculum(epochs=50))
+    assert fit(build, HopTask([view.x]), view.y, split_rows(view), training).best_epoch == 3
 
 
 def test_start_of_one_is_no_curriculum(view):
@@ -141,17 +180,30 @@ def test_curriculum_multiplies_sample_weights(view):
         assert not gradient[weight[rows] == 0].any()
 
 
+class Stop(Exception):  # noqa: N818 - it stands for Ctrl-C
+    pass
+
+
+def stop_after(epochs):
+    def progress(epoch):
+        if epoch.epoch == epochs:
+            raise Stop
+
+    return progress
+
+
 # -- resuming and the door -------------------------------------------------------------------------------------
 
 
 def test_resuming_gives_the_same_bits_and_other_lessons_are_refused(view, tmp_path):
     split, task = split_rows(view), HopTask([view.x])
-    training = replace(CPU, checkpoint=tmp_path / "run", checkpoint_every=3)
-    fit(build, task, view.y, split, replace(training, epochs=3))
+    training = replace(CPU, checkpoint=tmp_path / "run", checkpoint_every=4)
+    with pytest.raises(Stop):  # in the middle of the growing share, whose averages go on
+        fit(build, task, view.y, split, replace(training, progress=stop_after(5)))
     resumed = fit(build, task, view.y, split, training)
-    assert len(resumed.history) == 8
+    assert len(resumed.history) == 9
     assert same(resumed, fit(build, task, view.y, split, CPU))
-    for other in (None, replace(LESSONS, epochs=6), replace(LESSONS, pace="root")):
+    for other in (None, replace(LESSONS, epochs=6), replace(LESSONS, pace="drop")):
         with pytest.raises(ig.InputError, match="belongs to another training"):
             fit(build, task, view.y, split, replace(training, curriculum=other))
 
@@ -161,8 +213,9 @@ def test_resuming_gives_the_same_bits_and_other_lessons_are_refused(view, tmp_pa
     [
         ({"start": 0}, "start=0 must be above 0 and at most 1"),
         ({"epochs": 0}, "epochs=0 of a curriculum must be at least 1"),
-        ({"pace": "slow"}, "pace='slow' is not known; choose one of 'linear', 'root', 'geometric'"),
-        ({"rest": 2.0}, r"rest=2.0 must be from 0 to 1"),
+        ({"warm_up": 0}, "warm_up=0 of a curriculum must be at least 1"),
+        ({"pace": "slow"}, "pace='slow' is not known; choose one of 'loss', 'drop'"),
+        ({"memory": 1.0}, r"memory=1.0 must be from 0 to below 1"),
     ],
 )
 def test_bad_options(options, sentence):

@@ -266,6 +266,17 @@ def test_centring_removes_the_shift_of_means(diagnosis):
     assert methods["center"].overall <= methods["plain"].overall
 
 
+def test_risk_of_the_last_labelled_period_stays_below_its_bound(graph, diagnosis):
+    found = diagnosis.shift.risk
+    assert found.gap <= found.bound
+    assert f"risk gap on the last labelled period {found.gap:.3f}, bound {found.bound:.3f}" in str(diagnosis)
+    assert "(holds)" in str(diagnosis)
+    hidden = graph.with_labels(np.where(graph.time >= CUTOFF, 0, graph.y))
+    assert diagnose(hidden, CUTOFF).shift.risk == found
+    alone = graph.with_labels(np.where(graph.time == CUTOFF - 1, graph.y, -1))
+    assert diagnose(alone, CUTOFF).shift.risk is None
+
+
 def test_measured_class_distances_stay_below_the_bounds(diagnosis):
     for found in diagnosis.shift.methods.values():
         theory = found.classes

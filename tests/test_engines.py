@@ -191,6 +191,10 @@ EVERY_METHOD = ["+".join(filter(None, parts)) for parts in itertools.product(WEI
     "pmp+ends+labels",
     "mmp+ends+snapshot+labels",
     "genpmp+jjnorm+ends+labels",
+    "gsmp+center",
+    "gsmp+snapshot+labels",
+    "stamp+labels",
+    "stamp+jjnorm+snapshot+lags+labels",
 ]
 
 
@@ -244,7 +248,9 @@ def test_snapshots_of_edges_with_times_are_the_same(homogeneous, several_types, 
         laws_hold(graph.with_parts(dict(graph.nodes), dated), ["pmp", "snapshot+labels"], place / "work")
 
 
-@pytest.mark.parametrize("method", ["plain", "pmp+center+labels", "snapshot+labels", "pmp+jjnorm", "pny"])
+@pytest.mark.parametrize(
+    "method", ["plain", "pmp+center+labels", "snapshot+labels", "pmp+jjnorm", "pny", "stamp+labels"]
+)
 def test_pipelines_predict_the_same(homogeneous, client, method):
     options = {"method": method, "cutoff": 3, "epochs": 3, "hidden": 8}
     wanted = ig.Pipeline(**options).fit(homogeneous).predict_proba(homogeneous)

@@ -17,8 +17,9 @@ from impact_gnn.pipeline import Calibration, Ensemble, Explainer, Method, NodeEx
 
 CUT = 4
 HOMOGENEOUS = ["plain", "pmp+center+labels+degrees", "mmp+standardize+labels", "genpmp+jjnorm+snapshot+labels",
-               "pmp+snapshot+lags+labels", "pmp+ends+labels", "pny", "features", "recency+labels+smooth"]  # fmt: skip
-HETERO = ["pmp+labels", "pmp+ends+center+labels", "genpmp+snapshot+ends+labels", "degrees+features"]
+               "pmp+snapshot+lags+labels", "pmp+ends+labels", "pny", "features", "recency+labels+smooth",
+               "stamp+labels", "gsmp+snapshot+labels"]  # fmt: skip
+HETERO = ["pmp+labels", "pmp+ends+center+labels", "genpmp+snapshot+ends+labels", "degrees+features", "stamp+labels"]
 
 
 @pytest.fixture(scope="module")
@@ -145,6 +146,8 @@ def split_is_whole(p, graph):
         ("trees", "mmp+snapshot+labels"),
         ("sign", "pmp+ends"),
         ("sage", "pmp"),
+        ("linear", "stamp+labels"),
+        ("gcn", "gsmp"),
     ],
 )
 def test_without_a_neighbour_is_what_the_graph_without_its_edges_says(graph, model, method):
@@ -164,8 +167,9 @@ def test_without_a_node_of_any_type_along_metapaths(papers):
 
 
 @pytest.mark.parametrize(("model", "rest"), [("linear", "+labels"), ("trees", "+snapshot+labels"), ("gcn", "")])
-def test_with_plain_weights_is_what_the_fitted_model_says_of_plain_hops(graph, model, rest):
-    p = fitted(graph, model, f"pmp{rest}")
+@pytest.mark.parametrize("weighting", ["pmp", "gsmp"])
+def test_with_plain_weights_is_what_the_fitted_model_says_of_plain_hops(graph, model, weighting, rest):
+    p = fitted(graph, model, f"{weighting}{rest}")
     found = explain(p, graph, f"P{p.targets(graph)[5]}")
     p.method = Method.parse(f"plain{rest}")
     assert found.plain == pytest.approx(p.predict_proba(graph)[5, "abc".index(found.label)], abs=1e-5)

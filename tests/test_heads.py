@@ -79,7 +79,7 @@ def test_rounds_of_boosting_are_bounded_by_work():
 
 
 @pytest.mark.parametrize("model", SPATIAL)
-@pytest.mark.parametrize("method", ["plain", "pmp+smooth", "genpmp+center+smooth", "pmp+jjnorm", "pny"])
+@pytest.mark.parametrize("method", ["labels", "plain", "pmp+smooth", "genpmp+center+smooth", "pmp+jjnorm", "pny"])
 def test_spatial_networks_are_models_of_the_pipeline(model, method, tmp_path):
     graph = ig.tsbm(num_nodes=200, num_times=5, num_labels=2, num_features=3, mean_degree=8, seed=0)
     pipeline = Pipeline(model, method, cutoff=4, hidden=8, epochs=5, device="cpu").fit(graph)
@@ -90,7 +90,7 @@ def test_spatial_networks_are_models_of_the_pipeline(model, method, tmp_path):
     scrambled = Pipeline(model, method, cutoff=4, hidden=8, epochs=5, device="cpu").fit(ig.audit.scrambled(graph, 4))
     assert np.array_equal(scrambled.predict_proba(graph), said)
     with pytest.raises(ig.InputError, match=f"{model} takes a weighting, one alignment"):
-        Pipeline(model, "labels", cutoff=4, epochs=1).fit(graph)
+        Pipeline(model, "snapshot", cutoff=4, epochs=1).fit(graph)
 
 
 def test_degrees_count_edges_and_known_labels():

@@ -122,12 +122,15 @@ def test_names_of_hidden_classes_are_nowhere(tmp_path):
 
 PARTS = {
     "one type": ["mmp+center+labels", "pmp+jjnorm+recency", "genpmp+standardize+smooth", "pny+degrees",
-                 "pmp-definition+snapshot+lags+labels", "features+curriculum"],
-    "hetero": ["pmp+ends+labels", "genpmp+center+smooth", "snapshot+recency+degrees"],
+                 "pmp-definition+snapshot+lags+labels", "features+curriculum", "gsmp+labels+kmm", "stamp+shift+smooth",
+                 "vrex+bbse"],
+    "hetero": ["pmp+ends+labels", "genpmp+center+smooth", "snapshot+recency+degrees", "stamp+labels+kmm", "bbse+gsmp"],
 }  # fmt: skip
 FITS = [("one type", model, "plain") for model in MODELS]
 FITS += [("hetero", model, "plain") for model in MODELS if model not in SPATIAL]
 FITS += [(kind, "linear", method) for kind, methods in PARTS.items() for method in methods]
+FITS += [("one type", "sign", "cmd+vrex+kmm"), ("hetero", "sehgnn", "cmd+kmm"), ("one type", "trees", "kmm+shift")]
+FITS += [("one type", "gcn", "eerm+gsmp"), ("one type", "sage", "eerm+cmd+vrex+kmm")]
 
 
 @pytest.mark.parametrize(("kind", "model", "method"), FITS)

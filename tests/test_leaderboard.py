@@ -41,13 +41,16 @@ def scrambled(graph):
     return graph.with_labels(y)
 
 
+EVERY = rivals.RIVALS | rivals.METHOD_RIVALS
+
+
 @pytest.mark.parametrize("kind", GRAPHS)
-@pytest.mark.parametrize("name", [name for name in rivals.RIVALS if name != "autogluon"])
+@pytest.mark.parametrize("name", [name for name in EVERY if name != "autogluon"])
 def test_rivals_learn_from_the_past_alone(name, kind):
     if name.startswith("trees"):
         pytest.importorskip("lightgbm")
     graph = GRAPHS[kind]()
-    found = [rivals.RIVALS[name](each.masked(CUTOFF), 0) for each in (graph, scrambled(graph))]
+    found = [EVERY[name](each.masked(CUTOFF), 0) for each in (graph, scrambled(graph))]
     np.testing.assert_array_equal(*found)
     assert found[0].shape == ((graph.time >= CUTOFF).sum(), 3)
     np.testing.assert_allclose(found[0].sum(1), 1, atol=1e-5)
@@ -163,6 +166,32 @@ def test_the_page_compares_ours_with_every_rival():
         assert line in page
 
 
+def test_the_page_of_rivals_holds_each_against_plain():
+    truth = np.tile([0, 1], 20)
+    outcomes = {"plain": np.eye(2)[np.zeros(40, int)], "better": np.eye(2)[truth], "g-only": 1 - np.eye(2)[truth]}
+    records = [
+        record
+        for graph in ("g", "h")
+        for method, said in outcomes.items()
+        if (graph, method) != ("h", "g-only")
+        for record in leaderboard.records_of(
+            leaderboard.Outcome(said),
+            np.arange(40),
+            truth,
+            Record("leaderboard", graph, "memory", method, 0, 99.6, 2.0),
+        )
+    ]
+    page = leaderboard.AgainstPlain("rivals", "Rivals", "About.", records, notes=["h has no g."]).markdown()
+    for line in (
+        "| plain | 0.5000 | 0.5000 |  |",
+        "| better | **+50.0** [+33.8, +66.2] | **+50.0** [+33.8, +66.2] | +50.0 (2) |",
+        "| g-only | **-50.0** [-66.2, -33.8] | – | -50.0 (1) |",
+        "| better | 2 s, 100 | 2 s, 100 |",
+        "- h has no g.",
+    ):
+        assert line in page
+
+
 def test_every_real_graph_has_a_cutoff(tmp_path):
     with pytest.raises(InputError, match="name a folder of graphs"):
         leaderboard.leaderboard(tmp_path, root=tmp_path)
@@ -180,3 +209,7 @@ def test_the_command_gives_every_cell_a_process_of_its_own(tmp_path, capsys):
                   "--out", str(tmp_path / "out")])  # fmt: skip
     assert stopped.value.code == 0
     assert "## Accuracy" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as stopped:  # a cell that is there already, on another page
+        cli.main(["rivals", "--root", str(tmp_path), "--methods", "label-propagation", "--out", str(tmp_path / "out")])
+    assert stopped.value.code == 0
+    assert "| label-propagation |" in capsys.readouterr().out

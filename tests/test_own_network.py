@@ -141,8 +141,9 @@ class Pair(Weighted):
     ("model", "method", "sentence"),
     [
         (Unweighted(), "pmp", "forward of Unweighted takes no weights; add edge_weight=None"),
+        (Unweighted(), "gsmp", "forward of Unweighted takes no weights"),
         (GraphSAGE(4, 8, 2, 3), "genpmp", "forward of GraphSAGE takes no weights"),
-        (Weighted(), "center", "a network of your own takes a weighting, 'recency', 'curriculum' and 'smooth', not 'c"),
+        (Weighted(), "center", "a network of your own takes a weighting, 'recency', 'curriculum', 'stages' and"),
         (Weighted(), "labels", "a network of your own takes a weighting"),
         (OwnParameter(), "plain", r"weights that nothing draws anew for a fit \(scale\); draw them in"),
         (ThirdArgument(), "plain", r"takes \(x, edge_index, edge_attr\); it should take \(x, edge_index\) or"),

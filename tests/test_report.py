@@ -42,7 +42,7 @@ from impact_gnn.report.svg import PALETTE
 from impact_gnn.report.words import MODELS, PARTS, abstain, aging, classes, command, facts
 from impact_gnn.report.worries import worries
 from impact_gnn.statistics import Estimate
-from impact_gnn.weighting import METHODS
+from impact_gnn.weighting import NAMES
 from places import quick_directory
 
 EVIL = "<script>alert(1)</script>"
@@ -298,7 +298,7 @@ def test_the_choice_is_explained(page):
 
 def test_every_model_and_part_has_words():
     assert set(MODELS) == set(HEADS)
-    assert set(PARTS) == {*METHODS, *ALIGNMENTS, *EXTRAS}
+    assert set(PARTS) == {*NAMES, *ALIGNMENTS, *EXTRAS}
 
 
 @pytest.mark.usefixtures("without_plots")

@@ -14,7 +14,7 @@ from impact_gnn.checks import InputError
 from impact_gnn.nn import GCN, Propagation
 from impact_gnn.pipeline import Method
 from reproduction import __main__ as cli
-from reproduction import data, networks, published, table1
+from reproduction import data, networks, published, revgat_operator, risk, table1, table4
 from reproduction.methods import FIGURES
 from reproduction.recipes import Decoupled, Linear, Staged, standardized
 from reproduction.results import Record, Table, difference, packed
@@ -334,6 +334,21 @@ def test_table1_runs_on_what_is_there_and_names_what_is_not(tmp_path):
         table1.table1(2, tmp_path, names=["twitch"])
 
 
+def test_table1_asks_sehgnn_about_papers_and_authors(tmp_path):
+    save_archives(tmp_path)
+    model = table1.Model("sehgnn", hidden=4, epochs=2)
+    table = table1.table1(2, tmp_path / "o", names=["aan", "acl_hetero"], root=tmp_path, model=model)
+    assert (table.names(0), table.names(1)) == (["SeHGNN"], ["aan", "acl_hetero"])
+    graph = data.aan_with_authors("aan", tmp_path).undirected()
+    writes = np.zeros((graph.num_nodes, 30))
+    np.add.at(writes, tuple(graph.relations["author", "writes", "paper"].edge_index[::-1]), 1)
+    there, back = (matrix / np.maximum(matrix.sum(1, keepdims=True), 1) for matrix in (writes, writes.T))
+    found = table1.metapaths_of(graph, np.asarray(graph.x))
+    assert any(np.allclose(hop, there @ back @ graph.x, atol=1e-5) for hop in found)  # by a common author
+    with pytest.raises(InputError, match="data='tsbm' is not known; choose one of 'aan'"):
+        table1.table1(2, tmp_path, names=["tsbm"], model=model)
+
+
 def test_papers_of_common_authors_are_neighbours():
     writes = np.array([[0, 0, 1], [0, 1, 2]])
     graph = ig.TemporalGraph.hetero(
@@ -391,6 +406,7 @@ class Guess:
     ("graph", "recipe", "methods"),
     [
         (papers, Decoupled("sehgnn", hidden=8, epochs=15), ("pmp+jjnorm", "genpmp+ends")),
+        (papers, Decoupled("sehgnn", hidden=8, epochs=15, extras=("labels", "stages")), ("pmp",)),
         (papers, Decoupled("rphgnn", hops=1, hidden=8, epochs=15, extras=("labels", "curriculum")), ("pmp",)),
         (one_type, Linear(hidden=8, epochs=15, dropout=0.1, lr=0.02), ("genpmp", "pmp+center+jjnorm")),
         (
@@ -483,6 +499,109 @@ def test_standardized():
     out = standardized([np.array([[1.0, 5], [3, 5], [100, 5]])], np.array([0, 1]))[0]
     assert out[:2].tolist() == [[-1, 0], [1, 0]]
     assert out[2].tolist() == [98, 0]
+
+
+# R_te ≤ R_tr + W1
+
+
+def test_risk_gaps_stay_below_their_bounds_and_answers_only_score(tmp_path, monkeypatch):
+    monkeypatch.setattr(risk, "METHODS", ("plain", "center", "pmp+jjnorm"))
+    graph = one_type()
+    monkeypatch.setattr(risk, "_graph", lambda name, root, seed: (graph, CUTOFF))
+    table = risk.risk(2, tmp_path, names=["tsbm"], most=20)
+    assert (table.names(1), table.names(2)) == (list(risk.ROWS.values()), list(risk.METHODS))
+    for method in risk.METHODS:
+        of = {row: table.by_place["tsbm", title, method] for row, title in risk.ROWS.items()}
+        for seed in (0, 1):
+            assert of["gap"][seed].score <= of["bound"][seed].score
+    view = graph.masked(CUTOFF).undirected()
+    false = graph.with_labels(np.where(graph.time >= CUTOFF, 0, graph.y)).masked(CUTOFF).undirected()
+    for method in risk.METHODS:
+        np.testing.assert_array_equal(risk.messages_of(view, method), risk.messages_of(false, method))
+    assert risk.w1_of(np.zeros((4, 2)), np.full((9, 2), 3.0), 5, np.random.default_rng(0)) == pytest.approx(18**0.5)
+    with pytest.raises(InputError, match="none of aan is there"):
+        risk.risk(2, tmp_path, names=["aan"])
+
+
+# Table 4
+
+
+def test_slopes_are_powers_and_formulas_have_the_papers():
+    assert table4.slope([1, 2, 4, 8], [5, 20, 80, 320]) == pytest.approx(2)
+    formula = {name: of for name, (_, of) in table4.FORMULAS.items()}
+    powers = {
+        "pmp, weights": (0, 1, 0, 0), "genpmp, message": (0, 1, 1, 0), "jjnorm": (1, 0, 1, 0)
+    }  # fmt: skip
+    for name, expected in powers.items():
+        for axis, power in zip(table4.AXES, expected, strict=True):
+            sizes = [axis.of(size) for size in axis.sizes]
+            assert table4.slope(sizes, [formula[name](size) for size in axis.sizes]) == pytest.approx(power, abs=1e-9)
+    assert formula["pny, maps"](table4.Size(7, 0, 3, 2)) == 9 * (4 * 3 + 16 + 7)
+
+
+def test_table4_times_every_formula_along_every_axis():
+    small = table4.Size(nodes=400, edges=2000, columns=4, side=3)
+    axes = [table4.Axis("N", [small, replace(small, nodes=800)], lambda size: size.nodes)]
+    assert set(table4.calls_of(small)) == set(table4.FORMULAS)
+    ticks = iter(range(1000))
+    assert table4.medians({"a": lambda: None, "b": lambda: next(ticks)}, 3, lambda: next(ticks)) == {"a": 1, "b": 2}
+    curves = table4.measured(1, axes)
+    assert {len(times) for times in curves["N"].values()} == {2}
+    assert [row[""] for row in table4.report(curves, axes).rows] == list(table4.FORMULAS)
+    assert len(table4.picture(curves, axes).axes[0].lines) == 6
+
+
+# Linear RevGAT by operator
+
+
+@pytest.mark.parametrize("method", ["plain", "mmp", "genpmp", "genpmp-source"])
+def test_operators_are_what_they_are_called(method):
+    graph = real_graph(60).undirected()
+    count = {t: {d: sum(abs(int(u) - t) == d for u in graph.time) for d in range(10)} for t in range(2000, 2010)}
+    edges, weighted = np.zeros((2, 60, 60))
+    for source, target in graph.edge_index.T:
+        own, other = int(graph.time[target]), int(graph.time[source])
+        since = own if method == "genpmp" else other
+        ratio = count[2009][abs(own - other)] / count[since][abs(own - other)] if "genpmp" in method else 1.0
+        edges[target, source] += 1
+        weighted[target, source] += 0.0 if method == "mmp" and other > own else ratio
+    edges, weighted = edges + np.eye(60), weighted + np.eye(60)
+    degree, sums = edges.sum(1), weighted.sum(1)
+    expected = {
+        "released": degree[:, None] ** 0.5 * weighted / degree**0.5,
+        "symmetric": weighted / np.sqrt(np.outer(sums, sums)),
+        "mean": weighted / sums[:, None],
+    }
+    for operator, matrix in expected.items():
+        found = revgat_operator.message_of(graph, operator, method)(torch.eye(60))
+        np.testing.assert_allclose(found, matrix, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("root", [False, True])
+def test_linear_revgat_learns_and_cannot_see_the_answers(root):
+    known, options = one_type(), revgat_operator.Options(width=4, epochs=20, root=root)
+    false = known.with_labels(np.where(known.time >= CUTOFF, (known.y + 1) % 3, known.y))
+    problems = [Problem.of(graph, CUTOFF) for graph in (known, false)]
+    seen, blind = (revgat_operator.fit(p, p.view.undirected(), "mean", "pmp", 0, options) for p in problems)
+    assert np.array_equal(seen[0], blind[0])
+    assert seen[1] == blind[1]
+    assert problems[0].hits(seen[0]).mean() > 0.4
+
+
+def test_revgat_operator_is_a_table_and_refuses(tmp_path, monkeypatch):
+    monkeypatch.setitem(data.CUTOFFS, "ogbn_arxiv", CUTOFF)
+    graph, options = one_type(), revgat_operator.Options(width=2, epochs=2)
+    (tmp_path / "ogbn_arxiv").mkdir()
+    arrays = {"x": graph.x, "y": graph.y, "time": graph.time, "edge_index": graph.edge_index}
+    np.savez(data.path_of("ogbn_arxiv", tmp_path), **arrays)
+    page = revgat_operator.revgat_operator(tmp_path, 2, tmp_path / "o", methods=["genpmp"], options=options).markdown()
+    for operator in revgat_operator.OPERATORS.values():
+        assert f"## {operator}\n" in page
+    assert page.count("| GenPMP, target's time | ") == 3
+    with pytest.raises(InputError, match="operator='none' is not known"):
+        revgat_operator.revgat_operator(tmp_path, 2, tmp_path, operators=["none"])
+    with pytest.raises(InputError, match="is not there; name the folder of the real graphs with --root"):
+        revgat_operator.revgat_operator(tmp_path / "o", 2, tmp_path)
 
 
 def test_work_off_keeps_the_order_of_tasks(tmp_path):

@@ -362,7 +362,9 @@ def test_stages_refit_on_all_labelled_rows(view, split):
 def test_reliable_is_checked():
     for wrong, words in (
         ({"stages": 0}, "stages=0 must be at least 1"),
-        ({"threshold": 0.0}, "threshold=0.0 must be above 0"),
+        ({"threshold": -0.1}, r"threshold=-0.1 must be from 0 to 1"),
+        ({"temperature": 0.0}, r"temperature=0.0 must be above 0"),
+        ({"distill": -1.0}, "distill=-1.0 must be at least 0"),
         ({"weight": -1.0}, "weight=-1.0 must be at least 0"),
     ):
         with pytest.raises(ig.InputError, match=words):

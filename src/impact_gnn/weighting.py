@@ -123,6 +123,16 @@ METHODS: Mapping[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = MappingP
 })  # fmt: skip
 """Every first-moment method by name: (times, nodes per time) → table."""
 
+BY_ROW = ("gsmp", "stamp")
+"""Weights 1/C_v(t_u), C_v(s) the neighbours of v at time s: the mean over the periods present of their own means.
+
+They depend on the row and are no table, so engines make them (`Operator.balanced`). "gsmp" has them in every hop,
+"stamp" in the first one, after which all neighbours count the same.
+"""
+
+NAMES = (*METHODS, *BY_ROW)
+"""All weightings."""
+
 
 def table(method: str, times: Array, counts: Array) -> np.ndarray:
     """The table of the method called `method`; an unknown name is answered with the choices."""

@@ -14,7 +14,8 @@ from impact_gnn.diagnostics import Diagnosis
 from impact_gnn.diagnostics.finding import CANNOT_TELL, DOUBTFUL, FAILS, HOLDS
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.heads import SPATIAL
-from impact_gnn.pipeline import Candidate, Method
+from impact_gnn.pipeline import EDITED, Candidate, Method
+from impact_gnn.weighting import BY_ROW
 
 # What is tried first: different models, with and without the neighbours' labels. Each is smoothed as well where there
 # are edges: that needs no other fit.
@@ -28,6 +29,8 @@ PARTS_AROUND = (
     "recency", "labels", "pmp", "genpmp", "snapshot", "snapshot+lags", "center", "standardize", "jjnorm",
     "degrees", "mmp", "ends", "features",
 )  # fmt: skip
+# Rivals of the paper's methods, of parts that cost little; with more effort they are tried too.
+RIVALS_AROUND = ("shift", "vrex", "gsmp", "cmd")
 ASYMMETRIC = 0.1  # from this share on, past and future neighbours count as different
 UNEVEN = 0.05  # how much more the sizes of periods must explain to count
 LEAST_SHIFT = 0.05  # a smaller shift of messages needs no correction
@@ -125,10 +128,12 @@ def handful(graph: TemporalGraph) -> list[Candidate]:
     return [one for one in map(Candidate.parse, HANDFUL) if able(one, graph)]
 
 
-def around(winner: Candidate, graph: TemporalGraph, advice: Advice | None = None) -> list[Candidate]:
+def around(
+    winner: Candidate, graph: TemporalGraph, advice: Advice | None = None, *, rivals: bool = False
+) -> list[Candidate]:
     """Candidates that differ from a winner in one thing: a part of the method, or the model; unsmoothed.
 
-    Parts come in the order of what the advice says they are worth.
+    Parts come in the order of what the advice says they are worth; with `rivals`, those of others come last.
 
     Examples:
         >>> graph = TemporalGraph(x=[[0.0], [1.0]], y=[0, 1], time=[0, 1], edge_index=[[0], [1]])
@@ -139,7 +144,8 @@ def around(winner: Candidate, graph: TemporalGraph, advice: Advice | None = None
     parts = [] if winner.method == Method() else str(winner.method).split("+")
     lines = []
     worth = {} if advice is None else {str(one.method): one.score for one in advice.candidates}
-    for extra in sorted(PARTS_AROUND, key=lambda part: -worth.get(part, 0.0)):
+    tried = sorted(PARTS_AROUND, key=lambda part: -worth.get(part, 0.0))
+    for extra in [*tried, *(RIVALS_AROUND if rivals else ())]:
         new = extra.split("+")
         kept = [part for part in parts if part not in new]
         lines.append("+".join(kept if set(new) <= set(parts) else [*kept, *new]) or "plain")
@@ -159,16 +165,23 @@ def able(candidate: Candidate, graph: TemporalGraph) -> bool:
     through = any(timeless & {source, end} for source, _, end in touching)
     if method.degrees and candidate.model in (*SPATIAL, "prior"):
         return False
-    if not touching and parts - {"plain", "recency", "features"}:
+    if not touching and parts - {"plain", "recency", "features", "kmm", "cmd", "vrex", "shift", "bbse"}:
         return False
     if parts & {"pmp", "genpmp", "mmp"} and not (method.ends or timed):
+        return False
+    if method.weighting in BY_ROW and all(source in timeless for source, _, _ in joined):
+        return False
+    if method.terms and (candidate.model in ("trees", "prior") or (method.cmd and candidate.model == "linear")):
+        return False
+    if method.eerm and candidate.model not in EDITED:
         return False
     if (method.ends and not through) or (method.snapshot and not (timed or through)):
         return False
     if candidate.model == "sehgnn" and not graph.is_hetero:
         return False
     if candidate.model in SPATIAL:
-        known = {"plain", "pmp", "genpmp", "mmp", "recency", "smooth", *method.alignment[:1]} - {"pny"}
+        known = {"plain", "pmp", "genpmp", "mmp", "gsmp", "recency", "smooth", *method.alignment[:1]} - {"pny"}
+        known |= {"kmm", "cmd", "vrex", "eerm", "shift", "bbse"}
         return not graph.is_hetero and graph.x is not None and parts <= known
     if candidate.model == "prior":
         return method.smooth and parts <= {"features", "smooth", "pmp", "genpmp", "mmp", "recency"}

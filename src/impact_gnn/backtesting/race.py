@@ -201,7 +201,7 @@ class Race:
     def able(self, candidate: Candidate) -> bool:
         """Whether a candidate can be computed, by the pipeline's own model where it names none."""
         foreign = candidate.model is None and not isinstance(self.pipeline.model, str)
-        if candidate.model is None and self.alike in SPATIAL:
+        if candidate.model is None and self.alike in (*SPATIAL, "trees", "linear"):
             candidate = replace(candidate, model=self.alike)
         return able(candidate, self.view) and not (foreign and candidate.method.alignment)
 
@@ -227,7 +227,9 @@ class Race:
     def next(self) -> list[Candidate]:
         """A round: what differs in one thing from the winners so far, taken from each in turn."""
         winners = self.winners()
-        lists = [[self.with_smooth(one) for one in around(each, self.view, self.advice)] for each in winners]
+        rivals = self.effort != "quick"
+        found = [around(each, self.view, self.advice, rivals=rivals) for each in winners]
+        lists = [[self.with_smooth(one) for one in each] for each in found]
         lists = [[one for one in each if one not in self.tried and self.able(one)] for each in lists]
         mixed = [
             one for place in range(max(map(len, lists), default=0)) for each in lists for one in each[place : place + 1]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.heads import NETWORKS, SPATIAL
 from impact_gnn.heads.trees import ROWS, rounds_of
+from impact_gnn.nn.editors import EDITORS
 from impact_gnn.pipeline import Candidate, Inputs
 from impact_gnn.propagation.smoothing import CHOICES, STEPS
 
@@ -64,15 +65,18 @@ def cost(candidate: Candidate, size: Size, model: str) -> float:
     total = EACH + 1e-9 * size.edges * columns * (1 + 0.1 * size.periods * method.snapshot)
     if method.smooth:
         total += 2e-9 * (len(CHOICES) + 2) * STEPS * (size.edges + size.nodes) * size.classes
+    if method.kmm:
+        total += 1e-6 * size.rows * (MATCHED + columns)
+    fits = (1 + method.cmd + EDITORS * method.eerm) if model in NETWORKS else 1  # how often a step asks the model
     if model in NETWORKS:
-        total += STEPS_OF_A_FIT
+        total += STEPS_OF_A_FIT * fits
     if model in SPATIAL:
-        total += 30 * (6 * size.edges * columns + 12 * size.nodes * columns * NETWORKS[model].hidden) / 2e10
+        total += fits * 30 * (6 * size.edges * columns + 12 * size.nodes * columns * NETWORKS[model].hidden) / 2e10
     elif model in NETWORKS:
         linear, hidden = model == "linear", NETWORKS[model].hidden
         branches = size.hops + (size.label_hops if method.labels else 0)
         weights = columns * size.classes if linear else hidden * (columns + hidden * branches)
-        total += min(200 * size.rows, 1_000_000) * 6 * weights / 8e10 * SLOW.get(model, 1.0)
+        total += fits * min(200 * size.rows, 1_000_000) * 6 * weights / 8e10 * SLOW.get(model, 1.0)
     elif model == "trees":
         rows = min(size.rows, ROWS)
         trees = size.classes * min(100, 0.8 * rounds_of(rows, columns, size.classes))
@@ -81,6 +85,7 @@ def cost(candidate: Candidate, size: Size, model: str) -> float:
 
 
 EACH, STEPS_OF_A_FIT = 0.2, 0.8  # what a fit costs on the smallest graph: hops and folds, and the steps of a network
+MATCHED = 400  # what matching a row costs in columns read: some hundred steps over Fourier features
 SLOW = {"sehgnn": 6.0, "rphgnn": 3.0, "gamlp": 2.0}  # models whose steps cost more than their matrices say
 
 

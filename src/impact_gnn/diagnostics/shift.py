@@ -23,6 +23,7 @@ WEIGHTINGS = ("mmp", "pmp", "genpmp")
 MOST_COLUMNS, MOST_NODES = 64, 1 << 18  # of the features; nodes whose messages alignments are computed from
 MOST_PERIODS = 40  # that are measured: the last ones
 PER_PERIOD, TARGETS, COMPARED = 400, 2000, 8  # nodes of a period and of the targets, and classes, that are measured
+PER_CLASS = 100  # nodes of a class on either side whose risks are compared
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,20 @@ class Distances:
     classes: ClassDistance | None  # classes at different times; None where there is one labelled period
 
 
+@dataclass(frozen=True)
+class Risk:
+    """Loss of a linear head that knows the earlier periods, on the last labelled one; see `bounds.risk_bound`."""
+
+    gap: float  # how much higher it is there
+    mix: float  # what the changed shares of the classes add
+    bound: float  # what they, and the distance that messages moved within their classes, can add at most
+
+    def __str__(self) -> str:
+        holds = "holds" if self.gap <= self.bound + 1e-9 else "does not hold"
+        moved = f"bound {self.bound:.3f}, {self.mix:.3f} of it by the label mix"
+        return f"risk gap on the last labelled period {self.gap:.3f}, {moved} ({holds})"
+
+
 @dataclass(frozen=True, repr=False)
 class MessageShift:
     """Distances to the targets' messages, by correction."""
@@ -58,6 +73,7 @@ class MessageShift:
     silent: list[float]  # share of nodes without a message: in every period, and last among the targets
     noise: list[float]  # sliced W1 that the targets would have to a sample of themselves of each period's size
     methods: dict[str, Distances]  # weightings, and alignments of plain messages
+    risk: Risk | None = None  # of plain messages; None where there is one labelled period
 
     def average(self, values: list[float]) -> float:
         """Mean over periods, weighted by their nodes."""
@@ -70,6 +86,7 @@ class MessageShift:
             inside = "" if one.classes is None else f"{one.classes.measured:>10.3f}{one.classes.theorem_4_3:>9.3f}"
             moments = f"{self.average(one.mean):>8.3f}{self.average(one.second):>8.3f}"
             lines.append(f"{name:14}{one.overall:>10.3f}{moments}{apart:>12}{inside}".rstrip())
+        lines += [] if self.risk is None else [str(self.risk)]
         return "\n".join(lines)
 
 
@@ -108,7 +125,7 @@ def message_shift(view: View, *, hops: int = 1, seed: int = 0, engine: Engine | 
         "jjnorm": lambda: alignment.jjnorm(message, view.label[nodes], time, target=target),
     }
     noise = sample.noise(message[place], seed, rng)
-    methods = {"plain": sample.measure(message[place], noise, seed)}
+    methods, risk = {"plain": sample.measure(message[place], noise, seed)}, sample.risk(message[place], seed)
     methods |= {name: sample.measure(messages(name, sample.rows), noise, seed) for name in weightings}
     methods |= {name: sample.measure(align()[place], noise, seed) for name, align in aligned.items()}
     silent = 1 - np.bincount(sample.group, message[place].any(1)) / np.bincount(sample.group)
@@ -116,7 +133,7 @@ def message_shift(view: View, *, hops: int = 1, seed: int = 0, engine: Engine | 
     if len(path) == 1:
         words = f"messages of {hops} hop{'s' if hops > 1 else ''}, edges in both directions"
     times = listed(view.masked.times[view.known[-MOST_PERIODS:]])
-    return MessageShift(words, times, listed(sample.count), listed(silent), listed(noise), methods)
+    return MessageShift(words, times, listed(sample.count), listed(silent), listed(noise), methods, risk)
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,6 +179,15 @@ class Sample:
         group = np.repeat(np.arange(len(distinct) + 1), [*distinct, len(mine)])
         apart = bounds.shift(np.concatenate([*drawn, mine]), group, num_slices=32, seed=seed)
         return apart.sliced[np.searchsorted(distinct, sizes)]
+
+    def risk(self, message: np.ndarray, seed: int) -> Risk | None:
+        """A head of the earlier labelled periods, asked about the last; it sees no target."""
+        sides = [self.group < self.last - 1, self.group == self.last - 1]
+        if not np.isin(self.label[sides[1]], self.label[sides[0]]).any():
+            return None
+        (earlier, own), (later, other) = ((message[rows], self.label[rows]) for rows in sides)
+        found = bounds.risk_bound(earlier, own, later, other, most=PER_CLASS, seed=seed)
+        return Risk(found.gap, found.mix, found.bound)
 
     def _scaled(self, message: np.ndarray) -> np.ndarray:
         """Messages whose targets have variance 1 per column on average."""

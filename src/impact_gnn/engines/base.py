@@ -274,29 +274,44 @@ class Engine(ABC):
         weighting: str | np.ndarray = "plain",
         norm: str = "mean",
         self_loop: bool = False,
+        last: int | None = None,
     ) -> Operator:
         """The operation of one relation: M = normalise(Ω[t_v, t_u]·a_vu)·X.
 
         Args:
             graph: The graph.
             relation: Which relation; may be left out where there is only one.
-            weighting: Name of a method in `weighting.METHODS`, or a table [T, T] over `graph.times`. It applies where
-                both ends of the relation have a time; elsewhere edges count the same.
+            weighting: One of `weighting.NAMES`, or a table [T, T] over `graph.times`. A table applies where both ends
+                of the relation have a time, "gsmp" and "stamp" where sources have one; elsewhere edges count the same.
             norm: "mean" (weighted mean), "sym" (D^-½ on both sides) or "sum".
             self_loop: Adds a loop of weight 1 to every node (only where source and target are of one type).
+            last: Shows the graph as it was at the end of this period, where edges came with their nodes: newer
+                sources weigh nothing.
         """
         relation = graph.relation_name(relation)
         source, _, target = relation
         csr = self.csr(graph, relation)
-        if graph.nodes[source].time is None or graph.nodes[target].time is None:
-            if isinstance(weighting, str):
-                checks.choice("weighting", weighting, weights.METHODS)
-            table = np.ones((1, 1))
-            periods = np.zeros(csr.num_sources, np.uint8), np.zeros(csr.num_targets, np.uint8)
-        else:
-            table = time_table(graph, weighting, source)
-            periods = graph.period_of(source), graph.period_of(target)
-        return Operator(csr, table, *periods, norm=norm, self_loop=self_loop)
+        if isinstance(weighting, str):
+            checks.choice("weighting", weighting, weights.NAMES)
+        timed = [graph.nodes[kind].time is not None for kind in (source, target)]
+        balanced = timed[0] and isinstance(weighting, str) and weighting in weights.BY_ROW
+        table, before, here = np.ones((1, 1)), np.zeros(csr.num_sources, np.uint8), np.zeros(csr.num_targets, np.uint8)
+        if all(timed):
+            table = time_table(graph, weighting, source, last)
+            before, here = graph.period_of(source), graph.period_of(target)
+        elif balanced:
+            table, before = np.ones((1, len(graph.times))), graph.period_of(source)
+        return Operator(csr, table, before, here, norm=norm, self_loop=self_loop, balanced=balanced)
+
+    def operators(
+        self, hops: int, graph: TemporalGraph, relation: Triple | None = None, *,
+        weighting: str | np.ndarray = "plain", **options: Any,
+    ) -> list[Operator]:  # fmt: skip
+        """The operations of one hop after the other: one again and again, but that "stamp" is for the first alone."""
+        first = self.operator(graph, relation, weighting=weighting, **options)
+        if hops < 2 or (later := later_hops(weighting)) is weighting:
+            return [first] * hops
+        return [first] + [self.operator(graph, relation, weighting=later, **options)] * (hops - 1)
 
     def loaded(self, hops: Sequence[Any]) -> list[Any]:
         """The same hops, in memory if all of them fit there together; as float32, which is what is trained on."""
@@ -319,12 +334,27 @@ def checked_start(operators: Sequence[Operator], x: Any) -> Any:
     return x
 
 
-def time_table(graph: TemporalGraph, weighting: str | np.ndarray, source: str | None = None) -> np.ndarray:
-    """The table of a method over `graph.times`, nodes of type `source` counted for GenPMP; a table is checked."""
+def later_hops(weighting: str | np.ndarray) -> str | np.ndarray:
+    """The weighting of all hops but the first."""
+    return "plain" if isinstance(weighting, str) and weighting == "stamp" else weighting
+
+
+def time_table(
+    graph: TemporalGraph, weighting: str | np.ndarray, source: str | None = None, last: int | None = None
+) -> np.ndarray:
+    """The table of a method over `graph.times`, nodes of type `source` counted for GenPMP; a table is checked.
+
+    With `last`, that of the graph as it was at the end of this period: newer sources weigh nothing.
+    """
     size = len(graph.times)
     if isinstance(weighting, str):
-        source = graph.target if source is None else source
-        return weights.table(weighting, graph.times, np.bincount(graph.period_of(source), minlength=size))
+        name = "plain" if weighting in weights.BY_ROW else weighting
+        counts = np.bincount(graph.period_of(graph.target if source is None else source), minlength=size)
+        if last is None:
+            return weights.table(name, graph.times, counts)
+        table, now = np.zeros((size, size)), last + 1
+        table[:now, :now] = weights.table(name, graph.times[:now], counts[:now])
+        return table
     table = np.asarray(weighting, dtype=np.float64)
     if table.shape != (size, size) or not np.isfinite(table).all() or table.min() < 0:
         raise InputError(

@@ -69,6 +69,13 @@ class FileEngine(Engine):
         graph.keep_csr(relation, csr)
         return csr
 
+    def operator(self, *arguments: Any, **options: Any) -> Operator:
+        made = super().operator(*arguments, **options)
+        if not made.balanced:
+            return made
+        with self._working():  # a weight per edge of its own is kept in a file
+            return open_operator(self._saved(made))
+
     def edges(self, files: Any, num_sources: int, num_targets: int | None = None, *, weight: Any = None) -> StoredCSR:
         """Edges from an array [2, E], a `.npy` file, or CSV and Parquet tables, grouped by target in files.
 
@@ -193,17 +200,27 @@ class FileEngine(Engine):
         if not isinstance(csr, StoredCSR):
             csr = self._stored(csr)
         arrays = {"table": operator.table, "source": operator.source_period, "target": operator.target_period}
-        key = _files.digest(str(csr.directory), operator.norm, operator.self_loop, *arrays.values())
+        said = [operator.norm, operator.self_loop, *(["balanced"] if operator.balanced else [])]
+        key = _files.digest(str(csr.directory), *said, *arrays.values())
         goal = self.place / "operators" / key
         if not (goal / "operator.json").exists():
             with _files.atomic_directory(goal, may_replace=lambda path: True) as temporary:
                 for name, values in arrays.items():
                     _files.save_array(temporary / f"{name}.npy", values, sealed=True)
+                if operator.balanced:
+                    dtype = np.float32 if csr.weight is None else csr.weight.dtype
+                    with _files.atomic_array(temporary / "weight.npy", dtype, (csr.num_edges,)) as out:
+                        operator.balance(out)
                 if operator.norm == "sym":  # which is asked for the scales of all nodes at once
                     _files.save_array(temporary / "scale.npy", operator.row_scale, sealed=True)
                 _files.write_json(
                     temporary / "operator.json",
-                    {"edges": str(csr.directory), "norm": operator.norm, "self_loop": operator.self_loop},
+                    {
+                        "edges": str(csr.directory),
+                        "norm": operator.norm,
+                        "self_loop": operator.self_loop,
+                        "balanced": operator.balanced,
+                    },
                     sealed=True,
                 )
         return goal
@@ -401,14 +418,14 @@ def run_slice(job: Job, number: int) -> None:
 
 def _apply(operator: Operator, x: np.ndarray, out: np.ndarray, threads: int | None) -> None:
     """M·X into a file, a block of rows at a time, whose edges are read and given back."""
-    csr = operator.csr
+    csr = operator.edges
     for rows in row_blocks(csr):
         operator.apply(x, out, threads, rows)
         _native.release(csr.indices, csr.weight, out)
 
 
 def _apply_rows(operator: Operator, x: np.ndarray, rows: np.ndarray, out: np.ndarray, threads: int | None) -> None:
-    csr = operator.csr
+    csr = operator.edges
     cumulative = np.concatenate([[0], np.cumsum(csr.indptr[rows + 1] - csr.indptr[rows])])
     borders = _native.spans(cumulative, ROWS_EDGES)
     for first, last in pairwise(borders):
@@ -419,13 +436,16 @@ def _apply_rows(operator: Operator, x: np.ndarray, rows: np.ndarray, out: np.nda
 def open_operator(folder: Path) -> Operator:
     """The operation that `Disk` keeps in a folder; its arrays are mapped."""
     meta = _files.read_json(folder / "operator.json", sealed=True)
-    names = ("table", "source", "target", *(["scale"] if meta["norm"] == "sym" else []))
-    table, source, target, *scale = (_files.open_array(folder / f"{name}.npy", sealed=True) for name in names)
+    names = ["table", "source", "target", *["scale"] * (meta["norm"] == "sym"), *["weight"] * meta["balanced"]]
+    kept = {name: _files.open_array(folder / f"{name}.npy", sealed=True) for name in names}
+    csr = StoredCSR.open(Path(meta["edges"]))
     operator = Operator(
-        StoredCSR.open(Path(meta["edges"])), np.array(table), source, target, meta["norm"], meta["self_loop"]
+        csr, np.array(kept["table"]), kept["source"], kept["target"], meta["norm"], meta["self_loop"], meta["balanced"]
     )
-    if scale:
-        operator.__dict__["row_scale"] = scale[0]  # fills the cached property
+    if "weight" in kept:  # fills the cached properties
+        vars(operator)["edges"] = replace(csr, weight=kept["weight"])
+    if "scale" in kept:
+        vars(operator)["row_scale"] = kept["scale"]
     return operator
 
 

@@ -115,6 +115,21 @@ def row_sums(rows, csr, table, periods, out):
         out[v] = total
 
 
+@njit(nogil=True, cache=True)
+def balanced(rows, csr, source_period, num_periods, out):
+    """a_vu / Σ_w a_vw over the sources w of u's period, into out[e] for the edges e of v in range(*rows)."""
+    indptr, indices, weight = csr
+    total = np.zeros(num_periods)  # of the row at hand, by period; cleared after it by the same edges
+    for v in range(rows[0], rows[1]):
+        for e in range(indptr[v], indptr[v + 1]):
+            total[source_period[np.uintp(indices[e])]] += weight[e] if len(weight) else 1.0
+        for e in range(indptr[v], indptr[v + 1]):
+            whole = total[source_period[np.uintp(indices[e])]]
+            out[e] = (weight[e] if len(weight) else 1.0) / whole if whole > 0 else 0.0
+        for e in range(indptr[v], indptr[v + 1]):
+            total[source_period[np.uintp(indices[e])]] = 0.0
+
+
 @njit(forceinline=True)
 def _block(total, how, c, edges, scale, heard, source, given, parts, x, out):
     """One tile of one row in the columns c, c + 1, ... that `total` holds; returns `heard` with its weights added."""

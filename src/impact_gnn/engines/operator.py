@@ -36,7 +36,8 @@ FLOATS = (np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64))
 class Operator:
     """M = normalise(Ω[t_v, t_u]·a_vu), made once and applied to many X.
 
-    With w_vu = Ω[t_v, t_u]·a_vu, and w_vv increased by 1 where `self_loop`, row v of the result is
+    With w_vu = Ω[t_v, t_u]·a_vu (divided by Σ a_vw over the sources w of the time t_u where `balanced`), and w_vv
+    increased by 1 where `self_loop`, row v of the result is
 
     * "mean": Σ_u w_vu·x_u / Σ_u w_vu, zeros where no weight comes in;
     * "sym": Σ_u w_vu·x_u / √(D_v·D_u) with D_v = Σ_u w_vu, nothing from or to nodes where it is zero;
@@ -53,6 +54,7 @@ class Operator:
         target_period: For every target node its row of the table.
         norm: "mean", "sym" or "sum".
         self_loop: Adds a loop of weight 1 to every node; sources and targets must be the same nodes.
+        balanced: Within a row all periods of sources count the same, however many sources they have: GSMP.
 
     Examples:
         >>> from impact_gnn.graph import build_csr
@@ -72,6 +74,7 @@ class Operator:
     target_period: np.ndarray
     norm: str = "mean"
     self_loop: bool = False
+    balanced: bool = False
 
     def __post_init__(self) -> None:
         checks.choice("norm", self.norm, NORMS)
@@ -119,7 +122,7 @@ class Operator:
         """Rows `rows` of M·X, at the cost of their own edges only."""
         scale = np.empty(0) if self.norm == "mean" and not self.self_loop else self.row_scale[rows]
         part = replace(
-            self._forward, csr=self.csr.take(rows), target_period=self.target_period[rows], row_scale=scale,
+            self._forward, csr=self.edges.take(rows), target_period=self.target_period[rows], row_scale=scale,
             self_loop=False,
         )  # fmt: skip
         out = part.apply(x, None, threads, None)
@@ -128,6 +131,24 @@ class Operator:
         return out
 
     # -- its parts -----------------------------------------------------------------------------------------
+
+    @cached_property
+    def edges(self) -> CSR:
+        """The edges with all of their weight that is not the table's: `csr`, balanced if asked."""
+        if not self.balanced:
+            return self.csr
+        weight = np.empty(self.csr.num_edges, np.float32 if self.csr.weight is None else self.csr.weight.dtype)
+        return replace(self.csr, weight=self.balance(weight))
+
+    def balance(self, out: np.ndarray) -> np.ndarray:
+        """Fills `out` with a_vu / Σ a_vw over the sources w of the time t_u, for every edge of `csr`."""
+        csr = self.csr
+        weight = np.empty(0, np.float32) if csr.weight is None else csr.weight
+        rest = tuple(map(plain_view, (csr.indptr, csr.indices, weight))), plain_view(self.source_period)
+        for rows in row_blocks(csr):
+            _native.run(kernels.balanced, [(rows, *rest, self.table.shape[1], plain_view(out))], None)
+            _native.release(csr.indices, csr.weight, out)
+        return out
 
     @cached_property
     def in_weight(self) -> np.ndarray:
@@ -153,7 +174,7 @@ class Operator:
     @cached_property
     def _sums(self) -> _Pass:
         table = None if (self.table == 1).all() else self.table
-        return _Pass(self.csr, table, self.source_period, self.target_period, np.empty(0), None, False)
+        return _Pass(self.edges, table, self.source_period, self.target_period, np.empty(0), None, False)
 
     @cached_property
     def _forward(self) -> _Pass:
@@ -165,7 +186,7 @@ class Operator:
     @cached_property
     def _backward(self) -> _Pass:
         return _Pass(
-            csr=self.csr.transposed(),
+            csr=self.edges.transposed(),
             table=None if self._sums.table is None else self.table.T,
             source_period=self.target_period,
             target_period=self.source_period,

@@ -12,7 +12,7 @@ import numpy as np
 
 from impact_gnn import checks
 from impact_gnn.metrics import Scoring
-from impact_gnn.nn import Epoch, HopTask, Split, Task
+from impact_gnn.nn import Epoch, HopTask, Split, Task, Term
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,8 @@ class HeadOptions:
     weight_decay: float = 5e-4
     seed: int = 0
     device: str = "auto"
-    curriculum: bool = False
+    curriculum: str | None = None  # a pace of `nn.Curriculum`
+    terms: tuple[Term, ...] = ()
     scoring: Scoring = field(default_factory=Scoring)
     progress: Callable[[Epoch], None] | None = field(default=None, compare=False)
 
@@ -75,9 +76,12 @@ class Head(ABC):
     @abstractmethod
     def fit(
         self, task: Task, label: np.ndarray, split: Split, *, weight: np.ndarray | None = None,
-        rounds: int | None = None,
+        rounds: int | None = None, target: np.ndarray | None = None,
     ) -> None:  # fmt: skip
-        """Learns from the rows `split.train`; `label` and `weight` have an entry for every row of the task."""
+        """Learns from the rows `split.train`; `label` and `weight` have an entry for every row of the task.
+
+        Networks learn the probabilities `target` [N, num_labels], if given, in place of the labels.
+        """
 
     @abstractmethod
     def probabilities(self, task: Task, rows: np.ndarray) -> np.ndarray:
@@ -98,7 +102,7 @@ class Head(ABC):
     def __getstate__(self) -> dict[str, Any]:
         """A pickle holds what a file would: nothing of a graph, and nobody to tell of progress."""
         rest = {name: value for name, value in vars(self).items() if name in KEPT}
-        return rest | {"options": replace(self.options, progress=None), "arrays": self.arrays()}
+        return rest | {"options": replace(self.options, progress=None, terms=()), "arrays": self.arrays()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update({name: state[name] for name in state if name != "arrays"})
@@ -118,7 +122,7 @@ class PriorHead(Head):
 
     def fit(
         self, task: Task, label: np.ndarray, split: Split, *, weight: np.ndarray | None = None,
-        rounds: int | None = None,
+        rounds: int | None = None, target: np.ndarray | None = None,
     ) -> None:  # fmt: skip
         counted = None if weight is None else weight[split.train]
         count = np.bincount(label[split.train], counted, self.shape.num_labels)

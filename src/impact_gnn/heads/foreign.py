@@ -77,7 +77,8 @@ class Foreign(Module):
         name = type(self.module).__name__
         edge_index, weight = propagation.edge_index.to(x.device), propagation.edge_weight.to(x.device)
         table = propagation.table
-        if not self.takes_weight and not (table[table > 0] == 1).all():  # edges of weight 0 are not there at all
+        weighted = propagation.operator.balanced or not (table[table > 0] == 1).all()
+        if not self.takes_weight and weighted:  # edges of weight 0 are not there at all
             raise InputError(
                 f"the method weights edges, but forward of {name} takes no weights; add edge_weight=None and pass it "
                 f"on to the layers (of attention: transforms.TimeGATConv), or take a method without such weights."

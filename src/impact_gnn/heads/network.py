@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ MOST_STEPS = 100  # of an epoch, from which on batches grow instead
 STEPS = 300
 LEAST_EPOCHS = 5
 PATIENCE = 15  # epochs: with fewer, chance ends the training
+HIDDEN_LABELS = 0.5  # share of the labels that are hidden in a step, of models that are told labels
 ONE_THREAD = 300_000  # hidden units in a step up to which one thread is quicker: below, threads wait for each other
 
 
@@ -33,6 +34,8 @@ class Network:
     dropout: float = 0.5
     lr: float = 0.01
     spatial: bool = False  # looks at the whole graph; the others read hops
+    how: nn.Training = field(default_factory=nn.Training)  # its loss, optimizer, schedule and how an epoch is chosen
+    consistency: float = 0.0  # weight of the consistency of several views
 
 
 NETWORKS: dict[str, Network] = {
@@ -75,15 +78,20 @@ class NetworkHead(Head):
 
     def fit(
         self, task: nn.Task, label: np.ndarray, split: nn.Split, *, weight: np.ndarray | None = None,
-        rounds: int | None = None,
+        rounds: int | None = None, target: np.ndarray | None = None,
     ) -> None:  # fmt: skip
         training = self._training(len(split.all))
         if rounds is not None:
             training = replace(training, epochs=rounds, patience=None)
+        if isinstance(task, nn.GraphTask) and task.labels is not None:
+            training = replace(training, hide_labels=HIDDEN_LABELS)
+        if self.kind.consistency:
+            others = np.setdiff1d(np.arange(task.num_rows), split.all)
+            training = replace(training, terms=(*training.terms, nn.Consistency(others, weight=self.kind.consistency)))
         rows = task.num_rows if self.kind.spatial else min(len(split.all), FULL_BATCH)
         assert self.options.hidden is not None
         with _suitable_threads(rows * self.options.hidden):
-            result = nn.fit(self._build, task, label, split, training, sample_weight=weight)
+            result = nn.fit(self._build, task, label, split, training, sample_weight=weight, target=target)
         self.model, self.rounds, self.valid_score = result.model, result.best_epoch, result.valid_score
         scoring = self.options.scoring
         if len(split.valid) and not scoring.counts_hits:  # without the trace of the log-loss
@@ -121,11 +129,11 @@ class NetworkHead(Head):
         steps = 1 if batch is None else math.ceil(num_rows / batch)
         epochs = max(LEAST_EPOCHS, STEPS // steps) if options.epochs is None else options.epochs
         assert options.lr is not None
-        return nn.Training(
-            epochs=epochs, lr=options.lr, weight_decay=options.weight_decay, batch_size=batch, seed=options.seed,
-            patience=max(PATIENCE, epochs // 12), device=options.device, progress=options.progress,
-            curriculum=nn.Curriculum(epochs=max(1, epochs // 4)) if options.curriculum else None,
-            scoring=options.scoring,
+        return replace(
+            self.kind.how, epochs=epochs, lr=options.lr, weight_decay=options.weight_decay, batch_size=batch,
+            seed=options.seed, patience=max(PATIENCE, epochs // 12), device=options.device, progress=options.progress,
+            curriculum=nn.Curriculum.within(epochs, options.curriculum) if options.curriculum else None,
+            scoring=options.scoring, terms=options.terms,
         )  # fmt: skip
 
 

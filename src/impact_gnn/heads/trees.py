@@ -40,7 +40,7 @@ class TreesHead(Head):
 
     def fit(
         self, task: Task, label: np.ndarray, split: Split, *, weight: np.ndarray | None = None,
-        rounds: int | None = None,
+        rounds: int | None = None, target: np.ndarray | None = None,
     ) -> None:  # fmt: skip
         if self.shape.num_labels < 2:
             raise InputError("boosting needs two classes at least, there is one; leave out 'trees'.")

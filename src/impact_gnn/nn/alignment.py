@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import torch
@@ -135,16 +136,16 @@ class Message(nn.Module):
     def __init__(self, align: nn.Module | None = None, *, keep: bool = False) -> None:
         super().__init__()
         self.align, self.keep = Align(align), keep
-        self._last: tuple[Tensor, int, Propagation, Tensor] | None = None
+        self._last: tuple[tuple[Any, ...], Tensor] | None = None
 
     def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
         if not self.keep or x.requires_grad:
             return self.align(propagation(x), x)
-        last = self._last
-        if last is None or last[0] is not x or last[1] != x._version or last[2] is not propagation:
+        last, now = self._last, (x, propagation, x._version, propagation.version)
+        if last is None or any(a is not b for a, b in zip(last[0][:2], now, strict=False)) or last[0][2:] != now[2:]:
             with torch.no_grad():
-                last = self._last = (x, x._version, propagation, self.align(propagation(x), x))
-        return last[3]
+                last = self._last = (now, self.align(propagation(x), x))
+        return last[1]
 
 
 def align_layer(name: str, graph: TemporalGraph, *, table: np.ndarray | None = None) -> nn.Module | None:

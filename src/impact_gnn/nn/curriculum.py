@@ -1,4 +1,4 @@
-"""Easy rows first: which rows count in which epoch, by their loss."""
+"""Easy rows first: which of the rows to train on an epoch learns from."""
 
 from __future__ import annotations
 
@@ -11,56 +11,73 @@ from torch import Tensor
 from impact_gnn import checks
 from impact_gnn.checks import InputError
 
-PACES = ("linear", "root", "geometric")
+PACES = ("loss", "drop")
 
 
 @dataclass(frozen=True)
 class Curriculum:
-    """Loss-aware curriculum: the easiest share of a step's rows counts, and the share grows until all do.
+    """After a warm-up on all rows, a share of every class is learned from; it grows until all rows are.
 
-    With p = min((epoch − 1) / epochs, 1) and s = `start` the share is s + (1 − s)·p ("linear"),
-    √(s² + (1 − s²)·p) ("root": hard rows come soon) or s^(1 − p) ("geometric": they come late). Rows are ranked by
-    the loss that the model has on them in this very step, so nothing is kept between steps, and no row is looked at
-    that the step would not have trained on anyway.
+    With p = (epoch − warm_up − 1) / epochs the share is start + (1 − start)·p. Rows are ranked *within their class*:
+    ranked all together, the classes learned first would keep all others out. What ranks a row is the moving average,
+    over the epochs, of its loss without dropout. With `pace="loss"` those with the least come first (CLGNN: Wong, Yang,
+    Fu, Yao: Loss-aware Curriculum Learning for Heterogeneous Graph Neural Networks, 2024); with "drop" rows are drawn
+    without replacement with probability ∝ exp(how much their average fell in the last epoch) (LDHGNN: Wang, 2024).
 
-    In the spirit of Wong, Yang, Fu, Yao: Loss-aware Curriculum Learning for Heterogeneous Graph Neural Networks,
-    2024, and of LDHGNN (Wang, 2024), which ranks by how much the loss fell rather than by the loss.
-
-    Harder rows count `rest` until their turn comes; after `epochs` epochs every row counts in full.
+    No epoch is chosen, and none counts against the patience, before all rows are learned from (`whole_from`).
 
     Examples:
-        >>> lessons = Curriculum(start=0.5, epochs=10)
-        >>> [round(lessons.share(epoch), 2) for epoch in (1, 6, 11, 50)]
-        [0.5, 0.75, 1.0, 1.0]
-        >>> lessons.weights(torch.tensor([0.3, 2.0, 0.1, 0.7]), epoch=1)
-        tensor([1., 0., 1., 0.])
+        >>> lessons = Curriculum(start=0.5, warm_up=2, epochs=10)
+        >>> [round(lessons.share(epoch), 2) for epoch in (1, 3, 8, 13, 50)], lessons.whole_from
+        ([1.0, 0.5, 0.75, 1.0, 1.0], 13)
+        >>> lessons.chosen(torch.tensor([0.3, 2.0, 5.0, 7.0]), torch.zeros(4), torch.tensor([0, 0, 1, 1]), 3)
+        tensor([0, 2])
     """
 
     start: float = 0.5
+    warm_up: int = 5
     epochs: int = 50
-    pace: str = "linear"
-    rest: float = 0.0
+    pace: str = "loss"
+    memory: float = 0.5
 
     def __post_init__(self) -> None:
         checks.choice("pace", self.pace, PACES)
         if not 0 < self.start <= 1:
             raise InputError(f"start={self.start} must be above 0 and at most 1.")
-        if checks.whole_number("epochs", self.epochs) < 1:
-            raise InputError(f"epochs={self.epochs} of a curriculum must be at least 1.")
-        if not 0 <= self.rest <= 1:
-            raise InputError(f"rest={self.rest} must be from 0 to 1.")
+        for name in ("warm_up", "epochs"):
+            if checks.whole_number(name, getattr(self, name)) < 1:
+                raise InputError(f"{name}={getattr(self, name)} of a curriculum must be at least 1.")
+        if not 0 <= self.memory < 1:
+            raise InputError(f"memory={self.memory} must be from 0 to below 1.")
+
+    @classmethod
+    def within(cls, epochs: int, pace: str = "loss") -> Curriculum:
+        """A curriculum for a training of so many epochs: the share grows over half of them."""
+        return cls(warm_up=max(1, epochs // 20), epochs=max(1, epochs // 2), pace=pace)
+
+    @property
+    def whole_from(self) -> int:
+        """The first epoch from which on every row is learned from."""
+        return 1 if self.start == 1 else self.warm_up + self.epochs + 1
 
     def share(self, epoch: int) -> float:
-        """The share of rows that counts in full in an epoch (the first is 1)."""
-        done = min((epoch - 1) / self.epochs, 1.0)
-        if self.pace == "root":
-            return math.sqrt(self.start**2 + (1 - self.start**2) * done)
-        return self.start ** (1 - done) if self.pace == "geometric" else self.start + (1 - self.start) * done
+        """The share of every class that an epoch (the first is 1) learns from."""
+        if epoch <= self.warm_up:
+            return 1.0
+        return min(self.start + (1 - self.start) * (epoch - self.warm_up - 1) / self.epochs, 1.0)
 
-    def weights(self, loss: Tensor, epoch: int) -> Tensor:
-        """What each row of a step counts, given its loss [n]: 1 for the easiest share, `rest` for the others."""
-        count = math.ceil(self.share(epoch) * len(loss))
-        # Weights carry no gradient: the model cannot make a row easier by how it is weighted.
-        weight = torch.full_like(loss, self.rest, requires_grad=False)
-        weight[torch.argsort(loss.detach(), stable=True)[:count]] = 1
-        return weight
+    def averaged(self, before: Tensor | None, loss: Tensor) -> Tensor:
+        """The moving average [n] after an epoch's losses."""
+        return loss if before is None else self.memory * before + (1 - self.memory) * loss
+
+    def chosen(self, average: Tensor, fallen: Tensor, label: Tensor, epoch: int) -> Tensor:
+        """Positions of the rows that an epoch learns from, in order; random with "drop"."""
+        ease = -average
+        if self.pace == "drop":  # the k largest of score + Gumbel noise are a draw of k without replacement
+            ease = fallen - torch.empty_like(fallen).exponential_().log()
+        order = torch.argsort(ease, descending=True, stable=True)
+        order = order[torch.argsort(label[order], stable=True)]  # class after class, the easiest first in each
+        size = torch.bincount(label)
+        place = torch.arange(len(order), device=order.device) - (size.cumsum(0) - size)[label[order]]
+        most = torch.tensor([math.ceil(self.share(epoch) * n) for n in size.tolist()], device=order.device)
+        return order[place < most[label[order]]].sort().values

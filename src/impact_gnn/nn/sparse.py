@@ -33,6 +33,8 @@ class Propagation:
         tensor([[...]], grad_fn=<_ProductBackward>)
     """
 
+    version = 0  # of what it does, for those who remember; it changes where edges are edited
+
     def __init__(self, operator: Operator) -> None:
         if operator.csr.num_sources != operator.csr.num_targets:
             ends = f"{operator.csr.num_sources} to {operator.csr.num_targets} nodes"
@@ -83,13 +85,13 @@ class Propagation:
         return _Product.apply(x, self._kernels if x.device.type == "cpu" else self._written_out)
 
     def __repr__(self) -> str:
-        loops = ", self_loop=True" if self.operator.self_loop else ""
+        loops = "".join(f", {name}=True" for name in ("self_loop", "balanced") if getattr(self.operator, name))
         edges = self.operator.csr.num_edges
         return f"Propagation({self.num_nodes} nodes, {edges} edges, {self.operator.norm!r}{loops})"
 
     @cached_property
     def _edge_list(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        operator, csr = self.operator, self.operator.csr
+        operator, csr = self.operator, self.operator.edges
         target = np.repeat(np.arange(csr.num_targets), np.diff(csr.indptr))
         source = csr.indices.astype(np.int64)
         weight = operator.table[operator.target_period[target], operator.source_period[source]].astype(np.float32)

@@ -33,6 +33,9 @@ class Task(Protocol):
     def logits(self, model: nn.Module, rows: Tensor) -> Tensor:
         """Logits of the rows [n, num_labels]."""
 
+    def drawn(self, rows: Tensor, share: float) -> tuple[Task, Tensor]:
+        """The task of a step in which a random share of the input labels is hidden, and which rows to learn from."""
+
     def fingerprint(self) -> str:
         """A short text that differs for different inputs, so that a checkpoint is not resumed with others."""
 
@@ -44,6 +47,8 @@ class HopTask:
         hops: Matrices [N, f_k], hop 0 (the features themselves) first; arrays, tensors, memory maps, or anything
             with `shape` and `rows(index)`. What is in files stays there; `fit` and `predict` read it in long runs.
         label_hops: Label hops [N, num_labels], or nothing.
+        device: Where models are asked. What does not fit there stays in memory, and rows move as they are needed.
+        hidden: Rows [N] whose label hops are hidden; by default none.
 
     Examples:
         >>> from impact_gnn.nn import SGC
@@ -56,7 +61,7 @@ class HopTask:
 
     def __init__(
         self, hops: Sequence[np.ndarray | Tensor], label_hops: Sequence[np.ndarray | Tensor] = (),
-        device: torch.device | None = None,
+        device: torch.device | None = None, *, hidden: Tensor | None = None,
     ) -> None:  # fmt: skip
         if not hops:
             raise InputError("hops is empty; give at least the features [N, f].")
@@ -64,8 +69,10 @@ class HopTask:
         if len(sizes) > 1:
             raise InputError(f"hops and label_hops have {sorted(sizes)} rows; give one row per node in each.")
         self.device = torch.device("cpu") if device is None else device
-        self.hops = [_placed(values, self.device) for values in hops]
-        self.label_hops = [_placed(values, self.device) for values in label_hops]
+        fit = _fits([*hops, *label_hops], self.device)
+        self.hops = [_placed(values, self.device if fit else torch.device("cpu")) for values in hops]
+        self.label_hops = [_placed(values, self.device if fit else torch.device("cpu")) for values in label_hops]
+        self.hidden = hidden
 
     @property
     def num_rows(self) -> int:
@@ -99,8 +106,18 @@ class HopTask:
     def logits(self, model: nn.Module, rows: Tensor) -> Tensor:
         return model(*self._picked(rows))
 
+    def drawn(self, rows: Tensor, share: float) -> tuple[Task, Tensor]:
+        """Label hops of a random share of the rows are zeros; all rows are learned from."""
+        if not self.label_hops:
+            return self, rows
+        return HopTask(self.hops, self.label_hops, self.device, hidden=torch.rand(self.num_rows) < share), rows
+
     def _picked(self, rows: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-        return [_rows(v, rows, self.device) for v in self.hops], [_rows(v, rows, self.device) for v in self.label_hops]
+        label_hops = [_rows(v, rows, self.device) for v in self.label_hops]
+        if self.hidden is not None:
+            stays = (~self.hidden[rows.cpu()]).float().to(self.device)[:, None]
+            label_hops = [values * stays for values in label_hops]
+        return [_rows(v, rows, self.device) for v in self.hops], label_hops
 
     def fingerprint(self) -> str:
         return _fingerprint([*self.hops, *self.label_hops])
@@ -109,6 +126,10 @@ class HopTask:
 class GraphTask:
     """Spatial models: `model(x, propagation)`, all nodes at once.
 
+    With `labels` [N] (−1 where they are not known) and `num_labels`, the known labels are further columns of x, one
+    for each class. `drawn` hides those that a step learns from; rows that are asked for otherwise and have one are told
+    it. With `reuse`, the model is asked so many times more, its own probabilities in place of labels not known.
+
     Examples:
         >>> from impact_gnn.data.tsbm import tsbm
         >>> from impact_gnn.nn import GCN
@@ -116,28 +137,65 @@ class GraphTask:
         >>> task = GraphTask(g.x, Propagation.of(g))
         >>> task.logits(GCN(5, 2), torch.arange(7)).shape
         torch.Size([7, 2])
+        >>> GraphTask(g.x, Propagation.of(g), g.masked(3).y, 2).width
+        7
     """
 
     by_rows = False
 
-    def __init__(self, x: np.ndarray | Tensor, propagation: Propagation) -> None:
+    def __init__(
+        self, x: np.ndarray | Tensor, propagation: Propagation, labels: np.ndarray | Tensor | None = None,
+        num_labels: int = 0, *, reuse: int = 0,
+    ) -> None:  # fmt: skip
         if len(x) != propagation.num_nodes:
             raise InputError(f"x has {len(x)} rows, the propagation {propagation.num_nodes} nodes; they must agree.")
         self.x = x.float() if isinstance(x, Tensor) else torch.tensor(np.asarray(x, np.float32))
-        self.propagation = propagation
+        self.propagation, self.num_labels = propagation, num_labels
+        self.reuse = 0 if labels is None else reuse
+        given = torch.tensor(labels) if isinstance(labels, np.ndarray) else labels
+        self.labels = None if given is None else given.to(self.x.device, torch.int64)
+        self._input = self.x
+        if self.labels is not None:
+            told = torch.zeros(len(self.x), num_labels, device=self.x.device)
+            known = torch.nonzero(self.labels >= 0)[:, 0]
+            told[known, self.labels[known]] = 1
+            self._input = torch.cat([self.x, told], dim=1)
 
     @property
     def num_rows(self) -> int:
         return len(self.x)
 
+    @property
+    def width(self) -> int:
+        """Columns of what the model is given."""
+        return self._input.shape[1]
+
     def to(self, device: torch.device) -> GraphTask:
-        return self if device == self.x.device else GraphTask(self.x.to(device), self.propagation)
+        return self if device == self.x.device else self._with(self.x.to(device), self.labels)
 
     def logits(self, model: nn.Module, rows: Tensor) -> Tensor:
-        return model(self.x, self.propagation)[rows]
+        out = model(self._input, self.propagation)
+        for _ in range(self.reuse):
+            told = self._input[:, self.x.shape[1] :]
+            unknown = 1 - told.sum(1, keepdim=True)
+            told = told + unknown * torch.softmax(out.detach().float(), 1)
+            out = model(torch.cat([self.x, told], dim=1), self.propagation)
+        return out[rows]
+
+    def drawn(self, rows: Tensor, share: float) -> tuple[Task, Tensor]:
+        """Labels of a random share of the rows are hidden, and only those rows are learned from."""
+        if self.labels is None:
+            return self, rows
+        hidden = rows[torch.rand(len(rows)).to(rows.device) < share]
+        hidden = hidden if len(hidden) else rows
+        return self._with(self.x, self.labels.index_fill(0, hidden, -1)), hidden
+
+    def _with(self, x: Tensor, labels: Tensor | None) -> GraphTask:
+        return GraphTask(x, self.propagation, labels, self.num_labels, reuse=self.reuse)
 
     def fingerprint(self) -> str:
-        return f"{_fingerprint([self.x, self.propagation.table])} {self.propagation!r}"
+        labels = [] if self.labels is None else [self.labels[:, None]]
+        return f"{_fingerprint([self.x, self.propagation.table, *labels])} {self.propagation!r} {self.reuse}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,6 +235,14 @@ def split_rows(graph: TemporalGraph, *, valid: int = 1) -> Split:
     return Split(rows[when < first], rows[when >= first])
 
 
+def _fits(matrices: Sequence[np.ndarray | Tensor], device: torch.device) -> bool:
+    """Whether matrices may be held on a device whole: they take at most half of what is free there."""
+    if device.type != "cuda":  # memory that is shared with the CPU holds them anyway
+        return True
+    size = 4 * sum(values.shape[0] * values.shape[1] for values in matrices)
+    return size <= torch.cuda.mem_get_info(device)[0] / 2
+
+
 def _placed(values: np.ndarray | Tensor, device: torch.device) -> np.ndarray | Tensor:
     """Tensors on the device; memory maps and hops in files as they are."""
     if isinstance(values, Tensor):
@@ -189,7 +255,7 @@ def _placed(values: np.ndarray | Tensor, device: torch.device) -> np.ndarray | T
 def _rows(values: np.ndarray | Tensor, rows: Tensor, device: torch.device) -> Tensor:
     """The rows in the order given; files are asked in increasing order, so that every page is touched once."""
     if isinstance(values, Tensor):
-        return values[rows]
+        return values[rows.to(values.device)].to(device)
     index, position = np.unique(rows.cpu().numpy(), return_inverse=True)
     taken = values[index] if isinstance(values, np.ndarray) else values.rows(index)
     return torch.from_numpy(np.asarray(taken, np.float32)[position]).to(device)

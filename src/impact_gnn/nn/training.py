@@ -1,4 +1,4 @@
-"""The one training loop: full batch and mini batch, early stopping, resuming, refitting.
+"""The one training loop: full batch and mini batch, losses and terms, early stopping, resuming, refitting.
 
 It reads labels of rows to train on and of rows to choose the epoch by, which `split_rows` takes from the last labelled
 periods: the best stand-in for the future that the past has.
@@ -10,7 +10,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +19,18 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch_geometric.nn import Linear
 
 from impact_gnn import _files, checks
 from impact_gnn.checks import InputError, one_line
 from impact_gnn.metrics import Scoring
 from impact_gnn.nn.curriculum import Curriculum
+from impact_gnn.nn.loss import OPTIMIZERS, CrossEntropy, Loss, Schedule, Step, Term
 from impact_gnn.nn.tasks import HopTask, Split, Task
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
 PRECISIONS = ("float32", "mixed")
+CHOOSERS = ("score", "loss")
 VIEW = 65536  # rows whose logits are computed in one go when nothing is learned from them
 # Rows in files are read so many bytes (as float32) at a time: a few thousand random rows touch nearly as many pages
 # of a column slice as a hundred times as many do.
@@ -59,10 +61,19 @@ class Training:
         patience: Stop after so many epochs without a better score; None to use all epochs.
         seed: Seed of initial weights, batches and dropout. On CPU the same seed gives the same bits.
         device: "auto" (CUDA, then MPS, then CPU), "cpu", "cuda" or "mps".
-        precision: "float32", or "mixed": bfloat16 where the device knows it to be safe.
+        precision: "float32", or "mixed": bfloat16 where the device knows it to be safe. Where a process dies of an
+            "illegal instruction" (virtual machines that announce AMX without having it), start it with
+            ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16.
         refit: Train anew on all labelled rows, for as many epochs as were chosen.
         curriculum: Easy rows first; None for all rows from the beginning.
-        scoring: By which the best epoch is chosen.
+        loss: What a row costs; see `impact_gnn.nn.loss`.
+        terms: What is added to the mean loss of a step.
+        optimizer: A name of `OPTIMIZERS`.
+        schedule: How the learning rate moves with the epochs; None for a constant one.
+        hide_labels: The share of rows whose input labels are hidden in a step, at random: of models on a whole graph
+            the own label (and only those rows are learned from), of others the label hops.
+        choose_by: The best epoch has the best "score" or the least "loss" on the rows to choose by.
+        scoring: What a score is.
         checkpoint: File to resume from if it exists and to write to; None for none.
         checkpoint_every: Epochs between two writings.
     """
@@ -77,6 +88,12 @@ class Training:
     precision: str = "float32"
     refit: bool = False
     curriculum: Curriculum | None = None
+    loss: Loss = field(default_factory=CrossEntropy)
+    terms: tuple[Term, ...] = ()
+    optimizer: str = "adam"
+    schedule: Schedule | None = None
+    hide_labels: float = 0.0
+    choose_by: str = "score"
     scoring: Scoring = field(default_factory=Scoring)
     checkpoint: Path | None = None
     checkpoint_every: int = 10
@@ -85,6 +102,9 @@ class Training:
     def __post_init__(self) -> None:
         checks.choice("device", self.device, DEVICES)
         checks.choice("precision", self.precision, PRECISIONS)
+        checks.choice("optimizer", self.optimizer, OPTIMIZERS)
+        checks.choice("choose_by", self.choose_by, CHOOSERS)
+        checks.share("hide_labels", self.hide_labels)
         for name in ("epochs", "batch_size", "patience", "checkpoint_every"):
             value = getattr(self, name)
             if value is not None and checks.whole_number(name, value) < 1:
@@ -116,15 +136,15 @@ class Result:
 
 def fit(
     build: Callable[[], nn.Module], task: Task, labels: np.ndarray, split: Split, training: Training | None = None, *,
-    sample_weight: np.ndarray | None = None,
+    sample_weight: np.ndarray | None = None, target: np.ndarray | None = None,
 ) -> Result:  # fmt: skip
     """Trains a model and returns it as it was at its best epoch.
 
-    Minimises Σ w·cross-entropy / Σ w over the rows to train on with Adam. Without rows to choose by, the last
-    epoch is the best one.
+    Minimises Σ w·loss / Σ w over the rows to train on, plus terms. Without rows to choose by, the last epoch is the
+    best one.
     `build` makes the untrained model, after the seed is set and again for a refit; `task` is a `HopTask` for decoupled
     models, a `GraphTask` for spatial ones; `labels` [N] are −1 where they must not be seen; `sample_weight` [N] is what
-    every row counts in the loss, by default 1.
+    every row counts in the loss, by default 1; `target` [N, C] are probabilities to learn in place of the labels.
 
     Examples:
         >>> from impact_gnn.data.tsbm import tsbm
@@ -139,12 +159,12 @@ def fit(
     labels = checks.labels("labels", labels, task.num_rows)
     _check(labels, split, task, training)
     weight = _weights(sample_weight, task.num_rows)
-    result = _Run(build, task, labels, split, training, weight).result()
+    result = _Run(build, task, labels, split, training, weight, target).result()
     if not training.refit or not len(split.valid):
         return result
     path = training.checkpoint and training.checkpoint.with_name(training.checkpoint.name + ".refit")
     refit = replace(training, epochs=result.best_epoch, patience=None, checkpoint=path)
-    final = _Run(build, task, labels, split.without_choice(), refit, weight).result()
+    final = _Run(build, task, labels, split.without_choice(), refit, weight, target).result()
     return replace(result, model=final.model, state=final.state)
 
 
@@ -163,7 +183,7 @@ class _Run:
 
     def __init__(
         self, build: Callable[[], nn.Module], task: Task, labels: np.ndarray, split: Split, training: Training,
-        weight: np.ndarray | None,
+        weight: np.ndarray | None, target: np.ndarray | None,
     ) -> None:  # fmt: skip
         self.build, self.training = build, training
         self.device = training.chosen_device()
@@ -171,10 +191,12 @@ class _Run:
         seen = np.where(np.isin(np.arange(len(labels)), split.all), labels, -1)  # nothing else is within reach
         self.labels = torch.from_numpy(seen).to(self.device)
         self.weight = None if weight is None else torch.from_numpy(weight).to(self.device)
+        self.target = None if target is None else torch.from_numpy(np.asarray(target, np.float32)).to(self.device)
         self.train_rows = torch.from_numpy(split.train).to(self.device)
         self.valid_rows = torch.from_numpy(split.valid).to(self.device)
         self.history: list[Epoch] = []
-        self.best_epoch, self.best_score, self.best_state = 0, -math.inf, {}  # type: int, float, dict[str, Tensor]
+        self.best_epoch, self.best_rank, self.best_state = 0, -math.inf, {}  # type: int, float, dict[str, Tensor]
+        self.lessons: dict[str, Tensor] = {}  # what a curriculum remembers of the rows to train on
 
     def result(self) -> Result:
         """Trains; the caller's random state is left as it was."""
@@ -182,15 +204,15 @@ class _Run:
         with torch.random.fork_rng(devices=cuda):
             torch.manual_seed(self.training.seed)
             self.model = self.build().to(self.device)
-            lr, weight_decay = self.training.lr, self.training.weight_decay
-            self.optimizer = torch.optim.Adam(self.model.parameters(), lr=lr, weight_decay=weight_decay)
+            kind: Any = OPTIMIZERS[self.training.optimizer]
+            options = {"lr": self.training.lr, "weight_decay": self.training.weight_decay}
+            self.optimizer = kind(self.model.parameters(), **options)
             self.resume()
             self.loop()
         self.model.load_state_dict(self.best_state)
         self.model.eval()
         state = {name: value.cpu() for name, value in self.best_state.items()}
-        score = self.best_score if len(self.valid_rows) else math.nan
-        return Result(self.model, state, self.best_epoch, score, self.history)
+        return Result(self.model, state, self.best_epoch, self.history[self.best_epoch - 1].score, self.history)
 
     def loop(self) -> None:
         training = self.training
@@ -198,71 +220,110 @@ class _Run:
         start = time.perf_counter()
         while len(self.history) < training.epochs and not self.exhausted():
             epoch = len(self.history) + 1
-            loss, score = self.one_epoch(epoch), self.score(epoch)
+            loss, (rank, score) = self.one_epoch(epoch), self.judged(epoch)
             self.history.append(Epoch(epoch, loss, score, before + time.perf_counter() - start))
             # Without rows to choose by every epoch is the best so far, but only the last one need be kept.
             last = epoch == training.epochs
-            if score > self.best_score or (not len(self.valid_rows) and last):
-                self.best_epoch, self.best_score = epoch, score
+            ready = epoch >= self.whole_from or last
+            if (ready and rank > self.best_rank) or (not len(self.valid_rows) and last):
+                self.best_epoch, self.best_rank = epoch, rank
                 self.best_state = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
             if training.checkpoint and (last or self.exhausted() or epoch % training.checkpoint_every == 0):
                 self.save(training.checkpoint)
             if training.progress:
                 training.progress(self.history[-1])
 
+    @property
+    def whole_from(self) -> int:
+        """The epoch from which on all rows are learned from, so that one may be chosen."""
+        return 1 if self.training.curriculum is None else self.training.curriculum.whole_from
+
     def exhausted(self) -> bool:
-        patience = self.training.patience
-        return patience is not None and len(self.valid_rows) > 0 and len(self.history) - self.best_epoch >= patience
+        patience, since = self.training.patience, max(self.best_epoch, self.whole_from - 1)
+        return patience is not None and len(self.valid_rows) > 0 and len(self.history) - since >= patience
 
     def one_epoch(self, epoch: int) -> float:
+        training, learned = self.training, self.rows_of(epoch)
         self.model.train()
+        if training.schedule is not None:
+            for group in self.optimizer.param_groups:
+                group["lr"] = training.lr * training.schedule(epoch)
         total = weights = torch.zeros((), device=self.device)
-        for task, at, rows in self.batches():
-            self.optimizer.zero_grad(set_to_none=True)
-            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.training.precision == "mixed"):
-                logits = task.logits(self.model, at)
-            each = cross_entropy(logits.float(), self.labels[rows], reduction="none")
-            weight = torch.ones_like(each) if self.weight is None else self.weight[rows]
-            if self.training.curriculum is not None:
-                weight = weight * self.training.curriculum.weights(each, epoch)
-            loss_sum, weight_sum = (weight * each).sum(), weight.sum()
-            (loss_sum / weight_sum.clamp(min=1e-12)).backward()
-            self.optimizer.step()
-            total, weights = total + loss_sum.detach(), weights + weight_sum
-        loss = float(total / weights.clamp(min=1e-12))
-        if not math.isfinite(loss):
-            advice = f"lower lr ({self.training.lr:g}) or scale the features."
-            raise Diverged(f"the loss became {loss} in epoch {epoch}; {advice}")
-        return loss
+        with Reading(self.model, on=bool(training.terms)) as reading:
+            for task, at, rows in self.batches(learned):
+                self.optimizer.zero_grad(set_to_none=True)
+                with torch.autocast(self.device.type, torch.bfloat16, enabled=training.precision == "mixed"):
+                    logits = task.logits(self.model, at)
+                each = training.loss(logits.float(), (self.labels if self.target is None else self.target)[rows])
+                weight = torch.ones_like(each) if self.weight is None else self.weight[rows]
+                loss_sum, weight_sum = (weight * each).sum(), weight.sum()
+                loss = loss_sum / weight_sum.clamp(min=1e-12)
+                if training.terms:
 
-    def batches(self) -> Iterator[tuple[Task, Tensor, Tensor]]:
-        """The rows to train on, all at once, or in random order and pieces; see `_served`."""
-        size, rows = self.training.batch_size, self.train_rows
+                    def again(more: Tensor) -> tuple[Tensor, Tensor]:
+                        return self.task.logits(self.model, more), reading.of(self.task, more)
+
+                    hidden = reading.of(task, at)
+                    step = Step(rows, logits, hidden, self.labels[rows], each, weight, epoch, again)
+                    loss = loss + torch.stack([term(step) for term in training.terms]).sum()
+                loss.backward()
+                self.optimizer.step()
+                total, weights = total + loss_sum.detach(), weights + weight_sum
+        mean = float(total / weights.clamp(min=1e-12))
+        if not math.isfinite(mean):
+            advice = f"lower lr ({training.lr:g}) or scale the features."
+            raise Diverged(f"the loss became {mean} in epoch {epoch}; {advice}")
+        return mean
+
+    def rows_of(self, epoch: int) -> Tensor:
+        """The rows that an epoch learns from: all to train on, or what the curriculum says."""
+        lessons = self.training.curriculum
+        if lessons is None or epoch >= lessons.whole_from:
+            return self.train_rows
+        labels = self.labels[self.train_rows]
+        loss = self.training.loss(_evaluated(self.model, self.task, self.train_rows, VIEW).float(), labels)
+        before = self.lessons.get("average")
+        average = lessons.averaged(before, loss)
+        self.lessons = {"average": average}
+        if epoch <= lessons.warm_up:
+            return self.train_rows
+        fallen = torch.zeros_like(average) if before is None else before - average
+        return self.train_rows[lessons.chosen(average, fallen, labels, epoch)]
+
+    def batches(self, rows: Tensor) -> Iterator[tuple[Task, Tensor, Tensor]]:
+        """The rows, all at once, or in random order and pieces; see `_served`."""
+        size, hidden = self.training.batch_size, self.training.hide_labels
+        task, rows = self.task.drawn(rows, hidden) if hidden else (self.task, rows)
         if size is None:
-            return _served(self.task, rows, len(rows))
-        return _served(self.task, rows[torch.randperm(len(rows)).to(self.device)], size)
+            return _served(task, rows, len(rows))
+        return _served(task, rows[torch.randperm(len(rows)).to(self.device)], size)
 
-    def score(self, epoch: int) -> float:
+    def judged(self, epoch: int) -> tuple[float, float]:
+        """What an epoch is chosen by (more is better), and its score, on the rows to choose by."""
         if not len(self.valid_rows):
-            return math.nan
+            return math.nan, math.nan
         logits = _evaluated(self.model, self.task, self.valid_rows, VIEW)
         if not bool(torch.isfinite(logits).all()):
             raise Diverged(f"the logits are not finite after epoch {epoch}; lower lr ({self.training.lr:g}).")
         truth, scoring = self.labels[self.valid_rows], self.training.scoring
         if scoring.counts_hits:  # the device can say it by itself
-            return float((logits.argmax(1) == truth).float().mean())
-        said = torch.softmax(logits.float(), dim=1).cpu().numpy()
-        return scoring.finer(scoring.honest(said), truth.cpu().numpy())
+            score = float((logits.argmax(1) == truth).float().mean())
+        else:
+            said = torch.softmax(logits.float(), dim=1).cpu().numpy()
+            score = scoring.finer(scoring.honest(said), truth.cpu().numpy())
+        by_loss = self.training.choose_by == "loss"
+        return -float(self.training.loss(logits.float(), truth).mean()) if by_loss else score, score
 
     def fingerprint(self) -> str:
         """What must be the same for a checkpoint to be resumed."""
-        free = ("epochs", "progress", "checkpoint", "checkpoint_every", "refit", "patience", "device")
-        options = sorted(asdict(replace(self.training, progress=None)).items())
+        free = ("epochs", "progress", "checkpoint", "checkpoint_every", "refit", "patience", "device", "terms")
+        options = sorted(asdict(replace(self.training, progress=None, terms=())).items())
         kept = [each for each in options if each[0] not in free]
         shapes = [(name, tuple(value.shape)) for name, value in self.model.state_dict().items()]
-        weight = torch.empty(0) if self.weight is None else self.weight
-        arrays = (values.cpu().numpy() for values in (self.labels, self.train_rows, self.valid_rows, weight))
-        return _files.digest(kept, shapes, self.task.fingerprint(), *arrays)
+        given = [torch.empty(0) if values is None else values for values in (self.weight, self.target)]
+        arrays = (values.cpu().numpy() for values in (self.labels, self.train_rows, self.valid_rows, *given))
+        terms = [part for term in self.training.terms for part in (type(term).__name__, *_values(term))]
+        return _files.digest(kept, shapes, self.task.fingerprint(), *arrays, *terms)
 
     def save(self, path: Path) -> None:
         random = {"cpu": torch.get_rng_state()}
@@ -271,9 +332,12 @@ class _Run:
         # Of the optimizer only its moments: its options are the caller's to repeat.
         state = self.optimizer.state_dict()["state"]
         moments = {f"{number}/{name}": value for number, part in state.items() for name, value in part.items()}
-        parts = {"model": self.model.state_dict(), "best": self.best_state, "optimizer": moments, "random": random}
+        parts = {
+            "model": self.model.state_dict(), "best": self.best_state, "optimizer": moments, "random": random,
+            "lessons": self.lessons,
+        }  # fmt: skip
         note = {
-            "run": self.fingerprint(), "best_epoch": self.best_epoch, "best_score": self.best_score,
+            "run": self.fingerprint(), "best_epoch": self.best_epoch, "best_rank": self.best_rank,
             "history": [[e.epoch, e.loss, e.score, e.seconds] for e in self.history],
         }  # fmt: skip
         _write(path, parts, note)
@@ -296,11 +360,46 @@ class _Run:
             number, field = name.split("/")
             state.setdefault(int(number), {})[field] = value
         self.optimizer.load_state_dict({"state": state, "param_groups": self.optimizer.state_dict()["param_groups"]})
-        self.best_epoch, self.best_score = note["best_epoch"], note["best_score"]
+        self.best_epoch, self.best_rank = note["best_epoch"], note["best_rank"]
+        self.lessons = {name: value.to(self.device) for name, value in parts.get("lessons", {}).items()}
         self.history = [Epoch(*values) for values in note["history"]]
         torch.set_rng_state(parts["random"]["cpu"])
         if "cuda" in parts["random"] and self.device.type == "cuda":
             torch.cuda.set_rng_state(parts["random"]["cuda"], self.device)
+
+
+class Reading:
+    """Remembers what the last linear layer of a model has read, while it is `on`."""
+
+    def __init__(self, model: nn.Module, *, on: bool) -> None:
+        self.read: Tensor | None = None
+        self.hook: Any = None
+        if on:
+            last = next((part for name, part in model.named_children() if name == "classify"), model)
+            linear = [part for part in last.modules() if isinstance(part, (nn.Linear, Linear))]
+            if not linear:
+                problem = f"{type(model).__name__} has no linear layer whose inputs could be compared"
+                raise InputError(f"{problem}; leave out what needs them ('cmd').")
+            self.hook = linear[-1].register_forward_pre_hook(self.take)
+
+    def take(self, layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        self.read = inputs[0]
+
+    def of(self, task: Task, rows: Tensor) -> Tensor:
+        """What was read of the rows that the model was asked for last; whole graphs are read whole."""
+        assert self.read is not None
+        return self.read if task.by_rows else self.read[rows]
+
+    def __enter__(self) -> Reading:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.hook is not None:
+            self.hook.remove()
+
+
+def _values(term: Any) -> list[Any]:
+    return [getattr(term, one.name) for one in fields(term)]
 
 
 def _write(path: Path, parts: Mapping[str, Mapping[str, Tensor]], note: Mapping[str, Any]) -> None:

@@ -5,10 +5,10 @@ from impact_gnn.pipeline.calibration import Calibration
 from impact_gnn.pipeline.ensemble import Choice, Ensemble, Member
 from impact_gnn.pipeline.explanation import NodeExplanation
 from impact_gnn.pipeline.inputs import Inputs
-from impact_gnn.pipeline.method import Candidate, Method
+from impact_gnn.pipeline.method import EDITED, Candidate, Method
 from impact_gnn.pipeline.pipeline import MODELS, Fitted, Pipeline
 
 __all__ = [
-    "MODELS", "Calibration", "Candidate", "Choice", "Ensemble", "Explainer", "Fitted", "Inputs", "Member", "Method",
-    "NodeExplanation", "Pipeline", "explain",
+    "EDITED", "MODELS", "Calibration", "Candidate", "Choice", "Ensemble", "Explainer", "Fitted", "Inputs", "Member",
+    "Method", "NodeExplanation", "Pipeline", "explain",
 ]  # fmt: skip

@@ -218,8 +218,11 @@ class _Member:
 
     @cached_property
     def task(self) -> Any:
-        fitted = self.pipeline._fitted()
-        return self.pipeline._shown(self.inputs, self.cutoff, fitted.scales, fitted.head.shape)
+        task = self.pipeline.task(self.inputs, self.cutoff)
+        if self.pipeline._fitted().earlier or (isinstance(task, GraphTask) and task.labels is not None):
+            problem = f"{self.name} hears of its neighbours what was predicted for them"
+            raise InputError(f"{problem}, which cannot be taken apart; explain a model without 'stages', or of hops.")
+        return task
 
     @cached_property
     def blocks(self) -> list[Block]:
@@ -259,7 +262,9 @@ class _Member:
         parts = [Part(one.block.name, float(one.adds.sum())) for one in shown]
         error = abs(raw - usual - sum(part.contribution for part in parts))
         first, second, log_odds = float(self.said[row, a]), float(self.said[row, b]), raw + moved
-        smoothing = None if self.pipeline._fitted().smoothing is None else first - second - p + q
+        fitted = self.pipeline._fitted()
+        after = fitted.smoothing is not None or fitted.shares is not None
+        smoothing = first - second - p + q if after else None
         voice = Voice(self.name, self.weight, first, second, log_odds, usual + moved, parts, error, smoothing)
         return voice, shown, self.weight * ((p - q) / log_odds if abs(log_odds) > 1e-6 else (p + q) / 2)
 
@@ -402,4 +407,5 @@ def _changed_operator(operator: Operator, without: Place | None, plain: bool) ->
         weight[csr.indices == without[1]] = 0
         weight[csr.indptr[without[1]] : csr.indptr[without[1] + 1]] = 0
         csr = replace(csr, weight=weight)
-    return replace(operator, csr=csr, table=np.ones_like(operator.table) if plain else operator.table)
+    table = np.ones_like(operator.table) if plain else operator.table
+    return replace(operator, csr=csr, table=table, balanced=operator.balanced and not plain)

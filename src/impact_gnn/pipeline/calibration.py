@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import minimize_scalar
 
+from impact_gnn.label_shift import ratio, reweighted, saerens
 from impact_gnn.metrics import METRICS, Scoring, tilted
 
 STRENGTHS = (0.0, 0.5, 1.0)  # of the correction for shifted class shares, from which one is chosen
@@ -80,12 +81,8 @@ def shifted(probability: np.ndarray, prior: np.ndarray, strength: float = 1.0) -
     """
     base = np.maximum(prior, 1 / (10 * max(len(probability), 1)))  # a class never seen could otherwise not come back
     base = base / base.sum()
-    share = base
-    for _ in range(EM_STEPS):
-        new = probability * (share / base)
-        share = (new / np.maximum(new.sum(1, keepdims=True), TINY)).mean(0)
-    out = probability * (share / base) ** strength
-    return out / np.maximum(out.sum(1, keepdims=True), TINY)
+    share = saerens(probability, base, steps=EM_STEPS, tolerance=0.0)
+    return reweighted(probability, ratio(share, base) ** strength)
 
 
 def learned(folds: Sequence[Walked], *, metric: str = "accuracy", coverage: float = COVERAGE) -> Calibration:
@@ -93,7 +90,7 @@ def learned(folds: Sequence[Walked], *, metric: str = "accuracy", coverage: floa
 
     The correction for class shares is taken only where it helps in every fold: on one of two it may be chance.
     """
-    temperature = _temperature(folds)
+    temperature = best_temperature(folds)
     plain = [_loss(tempered(fold.probability, temperature), fold.truth) for fold in folds]
     best = Calibration(temperature)
     best_loss = _mean(plain, folds)
@@ -150,7 +147,9 @@ def confusion(truth: np.ndarray, label: np.ndarray) -> list[tuple[int, int, int]
     return [(int(a), int(b), int(n)) for a, b, n in zip(*pairs, count, strict=True)]
 
 
-def _temperature(folds: Sequence[Walked]) -> float:
+def best_temperature(folds: Sequence[Walked]) -> float:
+    """That with the least log-loss."""
+
     def loss(log_temperature: float) -> float:
         return _mean([_loss(tempered(f.probability, np.exp(log_temperature)), f.truth) for f in folds], folds)
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from impact_gnn import _native, checks
-from impact_gnn import weighting as weights
 from impact_gnn.alignment.pny import refuse_unless_fits
 from impact_gnn.checks import InputError
 from impact_gnn.engines.base import FEW, Engine, MadeHop, as_hop, selected_hop
@@ -79,8 +78,13 @@ class Inputs:
         checks.fits(what, 8 * len(rows) * view.num_labels, "merge rare classes")
         object.__setattr__(self, "rows", rows)
 
-    def shown(self, method: Method, cutoff: int) -> tuple[list[Any], list[Any]]:
-        """Feature hops and label hops of the nodes `rows`, when labels are known before `cutoff`."""
+    def shown(
+        self, method: Method, cutoff: int, soft: np.ndarray | None = None
+    ) -> tuple[list[Any], list[Any]]:  # fmt: skip
+        """Feature hops and label hops of the nodes `rows`, when labels are known before `cutoff`.
+
+        With `soft` label hops are made of these probabilities of the nodes `rows` [n, Y] instead of the labels.
+        """
         if method.snapshot and self.embed != "none":
             reason = "which places nodes in the graph as it was before the cutoff"
             raise InputError(f"'snapshot' does not go with embed={self.embed!r}, {reason}; leave one of them out.")
@@ -95,7 +99,9 @@ class Inputs:
         if len(nodes) != len(self.rows):
             hops = [selected_hop(hop, self.rows) for hop in hops]  # all nodes were needed for the statistics only
         label_hops: list[Any] = []
-        if method.labels:
+        if method.labels and soft is not None:
+            label_hops = self._label_hops(view, method, soft)
+        elif method.labels:
             label_hops = self._once(("labels", *_hop_parts(method), cutoff), lambda: self._label_hops(view, method))
         own = [*([] if self.graph.x is None else [self.features()]), *counted]
         if not own and not hops and not label_hops:
@@ -175,6 +181,8 @@ class Inputs:
             self._refuse_pny()
         if method.ends and self.squashed and self.graph.is_hetero:
             raise InputError("'ends' weighs whole paths, which rphgnn does not keep; use sehgnn, or leave out 'ends'.")
+        if method.weighting == "stamp" and self.squashed and self.graph.is_hetero:
+            raise InputError("'stamp' treats the first hop apart, and rphgnn mixes them; use sehgnn, or 'gsmp'.")
         nodes = self._nodes(method)
         key = ("hops", *_hop_parts(method), cutoff if method.lags else None, len(nodes))
         return self._once(key, lambda: self._hops(method, cutoff, nodes))
@@ -185,10 +193,10 @@ class Inputs:
             return []
 
         def repeated(last: int | None, wanted: np.ndarray) -> list[Any]:
-            then, position, operator = self._operator(self.graph, method, last, wanted)
+            then, position, steps = self._steps(self.graph, method, last, wanted, self.hops)
             part = None if len(position) == then.num_nodes else position
             assert then.x is not None  # paths begin at types with features
-            hops = self.engine.hops([operator] * self.hops, then.x, rows=part, dtype=np.float32)
+            hops = self.engine.hops(steps, then.x, rows=part, dtype=np.float32)
             return hops if part is None else [*(selected_hop(hop, part) for hop in hops[:-1]), hops[-1]]
 
         def along_metapaths(last: int | None, wanted: np.ndarray) -> list[Any]:
@@ -213,27 +221,35 @@ class Inputs:
             make = squashed
         return self._over_time(method, cutoff, nodes, make)
 
-    def _label_hops(self, view: TemporalGraph, method: Method) -> list[Any]:
+    def _label_hops(self, view: TemporalGraph, method: Method, soft: np.ndarray | None = None) -> list[Any]:
         """Label hops; on snapshots a node hears of its neighbours the labels from before its own time.
 
         With lags, what was known then is what lay as far back as the cutoff does today.
         """
         assert view.cutoff is not None
         label, length, count = view.label, min(self.length, 2), view.num_labels
+        if soft is not None:
+            label = np.zeros((view.num_nodes, count), np.float32)
+            label[self.rows] = soft
         back = len(view.times) - 1 - int(np.searchsorted(view.times, view.cutoff)) if method.lags else 0
 
-        def known(last: int | None) -> np.ndarray:
-            return label if last is None else np.where(view.period.astype(np.int64) < last - back, label, -1)
+        def known(last: int | None, then: TemporalGraph) -> np.ndarray:
+            """Labels, or probabilities, of the nodes that were there, as far as they were known then."""
+            if last is None:
+                return label
+            early = view.period.astype(np.int64) < last - back
+            out = np.where(early, label, -1) if label.ndim == 1 else np.where(early[:, None], label, 0)
+            return out if then.num_nodes == view.num_nodes else out[view.period <= last]
 
         def repeated(last: int | None, wanted: np.ndarray) -> list[Any]:
-            then, position, operator = self._operator(view.with_labels(known(last)), method, last, wanted)
-            return repeated_label_hops(operator, length, then.label, count, self.engine, rows=position)
+            then, position, steps = self._steps(view, method, last, wanted, length)
+            return repeated_label_hops(steps, known(last, then), count, self.engine, rows=position)
 
         def along_metapaths(last: int | None, wanted: np.ndarray) -> list[Any]:
-            then, position = self.as_of(view.with_labels(known(last)), last, wanted)
+            then, position = self.as_of(view, last, wanted)
             hops = metapath_label_hops(
                 then, length=length, weighting=method.weighting, metapath_weighting=_ends_or_edges(method),
-                engine=self.engine,
+                engine=self.engine, label=known(last, then),
             )  # fmt: skip
             return [selected_hop(hop, position) for hop in hops.values()]
 
@@ -244,15 +260,14 @@ class Inputs:
         """Whether hops are one operation again and again, which engines do best."""
         return not self.graph.is_hetero and not method.ends
 
-    def _operator(
-        self, graph: TemporalGraph, method: Method, last: int | None, wanted: np.ndarray
-    ) -> tuple[TemporalGraph, np.ndarray, Operator]:
-        """The operation of a homogeneous graph as it was in period `last`, after what `as_of` gives."""
-        table: str | np.ndarray = method.weighting
-        if last is not None and self.view.edge_time is None:  # edges came with their nodes: a table can hide them
-            table, last = snapshot_table(graph, method.weighting, last), None
-        then, position = self.as_of(graph, last, wanted)
-        return then, position, self.engine.operator(then, own_relation(then), weighting=table)
+    def _steps(
+        self, graph: TemporalGraph, method: Method, last: int | None, wanted: np.ndarray, hops: int
+    ) -> tuple[TemporalGraph, np.ndarray, list[Operator]]:
+        """The operations of a homogeneous graph as it was in period `last`, after what `as_of` gives."""
+        hidden = last if self.view.edge_time is None else None  # edges came with their nodes: a table can hide them
+        then, position = self.as_of(graph, None if hidden is not None else last, wanted)
+        relation, weighting = own_relation(then), method.weighting
+        return then, position, self.engine.operators(hops, then, relation, weighting=weighting, last=hidden)
 
     def as_of(self, graph: TemporalGraph, last: int | None, wanted: np.ndarray) -> tuple[TemporalGraph, np.ndarray]:
         """The graph as it was in period `last`, and where the nodes `wanted` are in it."""
@@ -351,14 +366,6 @@ def _ends_or_edges(method: Method) -> str:
 def _hop_parts(method: Method) -> tuple[object, ...]:
     """What hops depend on."""
     return method.weighting, method.snapshot, method.lags, method.ends
-
-
-def snapshot_table(graph: TemporalGraph, weighting: str, last: int) -> np.ndarray:
-    """The table of the graph as it was at the end of period `last`: newer sources weigh nothing."""
-    table = np.zeros((len(graph.times), len(graph.times)))
-    now = last + 1
-    table[:now, :now] = weights.table(weighting, graph.times[:now], graph.counts[:now])
-    return table
 
 
 def _runs(counts: np.ndarray, most: int) -> list[tuple[int, int]]:

@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,29 @@ from impact_gnn.engines.base import Engine, mapped_hop, position_blocks, time_ta
 from impact_gnn.engines.memory import Memory
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.heads import HEADS, Head, HeadOptions, Model, NetworkHead, Shape, is_spatial, make_head, model_name
+from impact_gnn.heads.base import matrix
 from impact_gnn.heads.foreign import Own
+from impact_gnn.label_shift import bbse, confusion_of, ratio, reweighted, saerens
+from impact_gnn.matching import kernel_mean_matching
 from impact_gnn.metrics import METRICS, Scoring
-from impact_gnn.nn import Epoch, GraphTask, HopTask, Propagation, Split, Task, align_layer, split_rows
+from impact_gnn.nn import (
+    Editable,
+    Epoch,
+    GraphTask,
+    HopTask,
+    Lesson,
+    Propagation,
+    Reliable,
+    Split,
+    Task,
+    Term,
+    align_layer,
+    split_rows,
+    terms_of,
+)  # fmt: skip
+from impact_gnn.pipeline.calibration import Walked, best_temperature, tempered
 from impact_gnn.pipeline.inputs import Inputs
-from impact_gnn.pipeline.method import Method
+from impact_gnn.pipeline.method import EDITED, Method
 from impact_gnn.pipeline.schema import Schema
 from impact_gnn.propagation.embedding import EMBEDDINGS
 from impact_gnn.propagation.hops import own_relation
@@ -40,8 +59,33 @@ PIPELINE, WEIGHTS = "pipeline.json", "weights.safetensors"
 
 CHOOSING = 0.1  # share of the labels to choose by
 CLASS_WEIGHTS = ("balanced",)
+STAGES = Reliable(stages=3)  # of a method with "stages"
 MODELS = HEADS
 """What turns hops into probabilities, by name."""
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """One training: the head and how its inputs are scaled; what it was shown is known while it is fitted."""
+
+    head: Head
+    scales: list[Scale]
+    task: Task | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Shares:
+    """What the shares of classes among targets are estimated from, in a method with "shift" or "bbse"."""
+
+    prior: np.ndarray  # under which the head has learned
+    confusion: np.ndarray | None = None  # of the rows chosen by; None for EM
+    temperature: float = 1.0  # at which probabilities are what came true among the rows chosen by
+
+    def applied(self, said: np.ndarray, base: np.ndarray) -> np.ndarray:
+        """Probabilities under the shares that `base`, what the head says of all targets, tells."""
+        said, base = tempered(said, self.temperature), tempered(base, self.temperature)
+        new = saerens(base, self.prior) if self.confusion is None else bbse(self.confusion, base.argmax(1))
+        return reweighted(said, ratio(new, self.prior)).astype(np.float32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +100,8 @@ class Fitted:
     schema: Schema
     rounds: int
     valid_score: float
+    earlier: tuple[Stage, ...] = ()  # what taught the head, in a method with "stages"
+    shares: Shares | None = None
 
     @property
     def num_labels(self) -> int:
@@ -162,7 +208,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             checks.choice("model", self.model, MODELS)
         elif self.hidden is not None or self.dropout is not None:
             raise InputError("hidden and dropout are options of our networks; build yours with them.")
-        Method.of(self.method)
+        self._refuse_parts()
         checks.choice("metric", self.metric, METRICS)
         checks.choice("embed", self.embed, EMBEDDINGS)
         if self.class_weight is not None:
@@ -193,6 +239,11 @@ class Pipeline(ClassifierMixin, BaseEstimator):
     def _method(self) -> Method:
         return Method.of(self.method)
 
+    @property
+    def _pace(self) -> str | None:
+        """Of the curriculum."""
+        return None if not self._method.curriculum else "drop" if self._method.drop else "loss"
+
     def fit(
         self,
         graph: GraphLike,
@@ -221,30 +272,48 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         labelled = np.unique(time[label >= 0])
         weight = self._recency(time, label) if self._method.recency else None
         prior = np.bincount(label[label >= 0], minlength=view.num_labels) / (label >= 0).sum()
+        shares = self._learned_shares(label, weight, view.num_labels)
         scoring = Scoring(self.metric, tuple(prior.tolist()), self.class_weight == "balanced")
         if scoring.balanced:
             weight = scoring.weights(label) * (1 if weight is None else weight)
-        rounds, valid_score, smoothing = None, math.nan, None
+        if self._method.bbse and len(labelled) == 1:
+            raise InputError(
+                "'bbse' counts mistakes in a labelled period held out, and there is one only; use 'shift'."
+            )
+        rounds: list[int | None] = [None]
+        valid_score, smoothing = math.nan, None
+
+        def learned(split: Split, before: int, rounds: Sequence[int | None]) -> list[Stage]:
+            return self._stages(inputs, before, label, split, weight, scoring, rounds, progress)
+
         if len(labelled) > 1:
             chosen_rows = split_rows(view, valid=_choosing(time[label >= 0]))
             split = Split(np.searchsorted(rows, chosen_rows.train), np.searchsorted(rows, chosen_rows.valid))
             # Rows to choose by must look like targets, so inputs are made as if their labels were unknown.
             before = int(view.time[chosen_rows.valid].min())
-            task, scales = self._task(inputs, before, split.train)
-            head = self._head(task, inputs, before, scoring, progress)
-            head.fit(task, label, split, weight=weight)
-            rounds, valid_score = head.rounds, head.valid_score
+            stages = learned(split, before, [None] * (STAGES.stages if self._method.stages else 1))
+            best = int(np.nanargmax([stage.head.valid_score for stage in stages]))
+            stages = stages[: best + 1]
+            last, rounds = stages[-1], [stage.head.rounds for stage in stages]
+            valid_score = last.head.valid_score
+            assert last.task is not None
+            if shares is not None:
+                found, truth = last.head.honest(last.task, split.valid), label[split.valid]
+                counts = confusion_of(found.argmax(1), truth, view.num_labels) if self._method.bbse else None
+                shares = Shares(shares.prior, counts, best_temperature([Walked(found, truth, shares.prior)]))
             if self._method.smooth:
-                smoothing, valid_score = self._chosen_smoothing(head, task, inputs, before, split.valid, label)
+                choose = last.head, last.task, inputs, before, split.valid, label
+                smoothing, valid_score = self._chosen_smoothing(*choose)
         elif self._method.smooth:
             smoothing = CHOICES[len(CHOICES) // 2]
         if self.refit or len(labelled) == 1:
-            everything = Split(np.flatnonzero(label >= 0), np.empty(0, np.int64))
-            task, scales = self._task(inputs, cutoff, everything.train)
-            head = self._head(task, inputs, cutoff, scoring, progress)
-            head.fit(task, label, everything, weight=weight, rounds=rounds)
-        done, schema = head.rounds if rounds is None else rounds, Schema.of(inputs.view)
-        self.fitted = Fitted(head, scales, smoothing, cutoff, int(view.times[-1]), schema, done, valid_score)
+            stages = learned(Split(np.flatnonzero(label >= 0), np.empty(0, np.int64)), cutoff, rounds)
+        *earlier, last = (replace(stage, task=None) for stage in stages)  # rows of the graph stay with the graph
+        done, schema = last.head.rounds if rounds[-1] is None else rounds[-1], Schema.of(inputs.view)
+        self.fitted = Fitted(
+            last.head, last.scales, smoothing, cutoff, int(view.times[-1]), schema, done, valid_score, tuple(earlier),
+            shares,
+        )  # fmt: skip
         return self
 
     def predict_proba(
@@ -261,12 +330,15 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         at = self._at(graph, cutoff)
         if inputs is None:
             inputs = self.inputs(fitted.schema.adapted(graph, at), engine)
-        task = self._shown(inputs, at, fitted.scales, fitted.head.shape)
-        self._align(fitted.head, inputs, at)
+        task = self.task(inputs, at)
         targets = np.searchsorted(self._rows(inputs), self.targets(graph, cutoff=at))
-        if fitted.smoothing is None or not smooth:
-            return fitted.head.honest(task, targets)
-        return self._smoothed(fitted.head, task, inputs, at, [fitted.smoothing], targets)[0]
+        smoothed = None
+        if fitted.smoothing is not None and smooth:
+            smoothed = self._smoothed(fitted.head, task, inputs, at, [fitted.smoothing], targets)[0]
+            if fitted.shares is None:
+                return smoothed
+        said = fitted.head.honest(task, targets)
+        return said if fitted.shares is None else fitted.shares.applied(said if smoothed is None else smoothed, said)
 
     def predict(self, graph: GraphLike, *, cutoff: int | str | None = None) -> np.ndarray:
         """The label of every target node that suits the metric: for accuracy the most probable one.
@@ -331,9 +403,15 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         An ensemble keeps one `schema` for all its pipelines.
         """
         fitted = self._fitted()
-        arrays = {f"model.{name}": value for name, value in fitted.head.arrays().items()}
-        for k, scale in enumerate(fitted.scales):
-            arrays |= {f"scale.{k}.mean": scale.mean, f"scale.{k}.std": scale.scale}
+        arrays: dict[str, np.ndarray] = {}
+        for place, stage in enumerate([Stage(fitted.head, fitted.scales), *fitted.earlier]):
+            of = f"stage{place}." if place else ""  # the last one has no number
+            arrays |= {f"{of}model.{name}": value for name, value in stage.head.arrays().items()}
+            for k, scale in enumerate(stage.scales):
+                arrays |= {f"{of}scale.{k}.mean": scale.mean, f"{of}scale.{k}.std": scale.scale}
+        if fitted.shares is not None:
+            found = {name: value for name, value in vars(fitted.shares).items() if value is not None}
+            arrays |= {f"shares.{name}": np.asarray(value, np.float64) for name, value in found.items()}
         content = {
             "format": FORMAT,
             "version": VERSION,
@@ -341,6 +419,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             "torch": torch.__version__,
             "params": self.described() | {"cutoff": fitted.cutoff},
             "shape": encode(fitted.head.shape),
+            "stages": 1 + len(fitted.earlier),
             "valid_score": None if math.isnan(fitted.valid_score) else fitted.valid_score,
         } | {name: encode(getattr(fitted, name)) for name in ("scoring", "smoothing", "cutoff", "t_max", "rounds")}
         with _files.atomic_directory(Path(directory), may_replace=_is_saved) as temporary:
@@ -368,21 +447,70 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             if params["model"] not in MODELS:
                 params |= {"model": _own(params["model"], model, root)}
             arrays, made = safetensors.numpy.load_file(root / WEIGHTS), cls(**params).checked()
-            scoring = decode(Scoring, content["scoring"], "scoring")
-            head = made._made(decode(Shape, content["shape"], "shape"), scoring)
-            learned = {name: array for name, array in arrays.items() if name.startswith("model.")}
-            head.restore({name.removeprefix("model."): array for name, array in learned.items()})
-            count = sum(name.endswith(".mean") and name.startswith("scale.") for name in arrays)
-            scales = [Scale(arrays[f"scale.{k}.mean"], arrays[f"scale.{k}.std"]) for k in range(count)]
+            scoring, shape = decode(Scoring, content["scoring"], "scoring"), decode(Shape, content["shape"], "shape")
+
+            def stage(of: str) -> Stage:
+                head, start = made._made(shape, scoring), f"{of}model."
+                head.restore(
+                    {name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)}
+                )
+                count = sum(name.startswith(f"{of}scale.") and name.endswith(".mean") for name in arrays)
+                scale = (f"{of}scale.{k}" for k in range(count))
+                return Stage(head, [Scale(arrays[f"{one}.mean"], arrays[f"{one}.std"]) for one in scale])
+
+            last, *earlier = (stage(f"stage{k}." if k else "") for k in range(content["stages"]))
             smoothing = None if content["smoothing"] is None else decode(Smoothing, content["smoothing"], "smoothing")
             score = math.nan if content["valid_score"] is None else content["valid_score"]
-            head.rounds, schema = content["rounds"], schema or Schema.load(root)
+            shares = None
+            if "shares.prior" in arrays:
+                temperature = arrays["shares.temperature"].item()
+                shares = Shares(arrays["shares.prior"], arrays.get("shares.confusion"), temperature)
+            last.head.rounds, schema = content["rounds"], schema or Schema.load(root)
             made.fitted = Fitted(
-                head, scales, smoothing, content["cutoff"], content["t_max"], schema, head.rounds, score
-            )
+                last.head, last.scales, smoothing, content["cutoff"], content["t_max"], schema, last.head.rounds, score,
+                tuple(earlier),
+                shares,
+            )  # fmt: skip
             return made
 
     # -- inside ----------------------------------------------------------------------------------------------
+
+    def task(self, inputs: Inputs, cutoff: int) -> Task:
+        """What the fitted head is shown of a graph; earlier stages say first what it hears of the unlabelled."""
+        fitted, soft = self._fitted(), None
+        for stage in fitted.earlier:
+            task = self._shown(inputs, cutoff, stage.scales, stage.head.shape, soft)
+            self._align(stage.head, inputs, cutoff)
+            label = inputs.graph.masked(cutoff).label[self._rows(inputs)]
+            said = stage.head.honest(task, np.arange(len(label)))
+            soft = STAGES.told(label, np.flatnonzero(label >= 0), fitted.num_labels, said)
+        self._align(fitted.head, inputs, cutoff)
+        return self._shown(inputs, cutoff, fitted.scales, fitted.head.shape, soft)
+
+    def _stages(
+        self, inputs: Inputs, cutoff: int, label: np.ndarray, split: Split, weight: np.ndarray | None,
+        scoring: Scoring, rounds: Sequence[int | None], progress: Callable[[Epoch], None] | None,
+    ) -> list[Stage]:  # fmt: skip
+        """A training for each of `rounds` when labels are known before `cutoff`, each taught by the one before."""
+        stages: list[Stage] = []
+        lesson = Lesson(label, None, weight, split)
+        time = inputs.view.time[self._rows(inputs)]
+        # Those to predict; while epochs are chosen, those of the periods to choose by.
+        until = time[split.valid].max() if len(split.valid) else time.max()
+        reference = np.flatnonzero((time >= cutoff) & (time <= until))
+        for length in rounds:
+            task, scales = self._task(inputs, cutoff, split.train, lesson.soft)
+            if self._method.kmm and not stages:
+                weight = self._matched(task, label, split.train, reference, weight)
+                lesson = replace(lesson, weight=weight)
+            terms = terms_of(self._method.terms, task, time, reference)
+            head = self._head(task, inputs, cutoff, scoring, progress, terms)
+            head.fit(task, lesson.label, lesson.split, weight=lesson.weight, rounds=length, target=lesson.target)
+            stages.append(Stage(head, scales, task))
+            if len(stages) < len(rounds):
+                said = head.honest(task, np.arange(len(label)))
+                lesson = STAGES.lesson(label, split, inputs.view.num_labels, said, weight)
+        return stages
 
     def inputs(self, graph: TemporalGraph, engine: Engine | None = None) -> Inputs:
         """The hops of a graph as this pipeline makes them; may be shared by pipelines that differ in method only."""
@@ -414,18 +542,22 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         """The nodes that a row of the task stands for."""
         return np.arange(inputs.graph.num_nodes) if is_spatial(self.model) else inputs.rows
 
-    def _made(self, shape: Shape, scoring: Scoring, progress: Callable[[Epoch], None] | None = None) -> Head:
+    def _made(
+        self, shape: Shape, scoring: Scoring, progress: Callable[[Epoch], None] | None = None,
+        terms: tuple[Term, ...] = (),
+    ) -> Head:  # fmt: skip
         options = HeadOptions(
             self.hidden, self.dropout, self.epochs, self.lr, self.weight_decay, self.seed, self.device,
-            self._method.curriculum, scoring, progress,
+            self._pace, terms, scoring, progress,
         )  # fmt: skip
         return make_head(self.model, shape, options)
 
     def _head(
-        self, task: Task, inputs: Inputs, cutoff: int, scoring: Scoring, progress: Callable[[Epoch], None] | None
-    ) -> Head:
+        self, task: Task, inputs: Inputs, cutoff: int, scoring: Scoring, progress: Callable[[Epoch], None] | None,
+        terms: tuple[Term, ...],
+    ) -> Head:  # fmt: skip
         groups = [[0]] if is_spatial(self.model) else inputs.groups(self._method)
-        head = self._made(Shape(*_widths(task), inputs.view.num_labels, groups), scoring, progress)
+        head = self._made(Shape(*_widths(task), inputs.view.num_labels, groups), scoring, progress, terms)
         self._align(head, inputs, cutoff)
         return head
 
@@ -435,13 +567,15 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             view, weighting = inputs.graph.masked(cutoff), self._method.weighting
             head.aligned(align_layer(self._method.alignment[0], view, table=time_table(view, weighting)))
 
-    def _task(self, inputs: Inputs, cutoff: int, rows: np.ndarray) -> tuple[Task, list[Scale]]:
+    def _task(
+        self, inputs: Inputs, cutoff: int, rows: np.ndarray, soft: np.ndarray | None = None
+    ) -> tuple[Task, list[Scale]]:  # fmt: skip
         """What the head learns from when labels are known before `cutoff`, scaled by the rows it learns from."""
         if is_spatial(self.model):
             x = _features_of(inputs)
             scale = Scale.fit(x[rows])
-            return self._graph_task(inputs, scale), [scale]
-        hops, label_hops = inputs.shown(self._method, cutoff)
+            return self._graph_task(inputs, scale, cutoff), [scale]
+        hops, label_hops = inputs.shown(self._method, cutoff, soft)
         count = len(hops)
         loaded = inputs.engine.loaded([*hops, *label_hops])
         parts = [rows[part] for part in position_blocks(len(rows))]
@@ -449,12 +583,14 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         scaled = inputs.engine.loaded([*_scaled(loaded[:count], scales), *loaded[count:]])
         return HopTask(scaled[:count], scaled[count:]), scales
 
-    def _shown(self, inputs: Inputs, cutoff: int, scales: list[Scale], shape: Shape) -> Task:
-        """What the fitted head is shown of a graph, which must look like the one of the fit."""
+    def _shown(
+        self, inputs: Inputs, cutoff: int, scales: list[Scale], shape: Shape, soft: np.ndarray | None = None
+    ) -> Task:  # fmt: skip
+        """What a fitted head is shown of a graph, which must look like the one of the fit."""
         if is_spatial(self.model):
-            task: Task = self._graph_task(inputs, scales[0])
+            task: Task = self._graph_task(inputs, scales[0], cutoff)
         else:
-            hops, label_hops = inputs.shown(self._method, cutoff)
+            hops, label_hops = inputs.shown(self._method, cutoff, soft)
             scaled = hops if len(hops) != len(scales) else _scaled(hops, scales)
             task = HopTask(scaled, label_hops)
         if _widths(task) != (shape.hops, shape.label_hops):
@@ -462,17 +598,25 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             raise InputError(f"the model was fitted with inputs of widths {fitted}, this graph gives {given}.")
         return task
 
-    def _graph_task(self, inputs: Inputs, scale: Scale) -> GraphTask:
+    def _graph_task(self, inputs: Inputs, scale: Scale, cutoff: int) -> GraphTask:
         method, own = self._method, not isinstance(self.model, str)
         most = 0 if own else 1  # messages of other layers are out of reach
-        if method.labels or len(method.alignment) > most or method.snapshot or method.ends or method.features:
-            known = f"a weighting, {'' if own else 'one alignment, '}'recency', 'curriculum' and 'smooth'"
+        told = method.labels and not own  # a network of one's own may be made for so many columns and no more
+        if (method.labels and own) or len(method.alignment) > most or method.snapshot or method.ends or method.features:
+            more = "" if own else "one alignment, 'labels', "
+            known = f"a weighting, {more}'recency', 'curriculum', 'stages' and 'smooth'"
             name = "a network of your own" if own else self.model
             raise InputError(f"{name} takes {known}, not {str(method)!r}.")
+        if method.weighting == "stamp":
+            raise InputError(
+                "layers of a network on the graph share their weights, so 'stamp' has no place; use 'gsmp'."
+            )
         graph = inputs.graph
         loops = self.model in ("gcn", "gat")  # GraphSAGE has a term of its own for the node itself, others their loops
         operator = inputs.engine.operator(graph, own_relation(graph), weighting=method.weighting, self_loop=loops)
-        return GraphTask(scale.apply(_features_of(inputs)), Propagation(operator))
+        label = graph.masked(cutoff).label if told else None
+        propagation = Editable(operator, self.seed) if method.eerm else Propagation(operator)
+        return GraphTask(scale.apply(_features_of(inputs)), propagation, label, graph.num_labels, reuse=1)
 
     def _chosen_smoothing(
         self, head: Head, task: Task, inputs: Inputs, cutoff: int, valid: np.ndarray, label: np.ndarray
@@ -495,6 +639,39 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         base[rows] = head.honest(task, np.arange(len(rows)))
         return [one[rows[wanted]] for one in correct_and_smooth(base, graph.label, along, choices, inputs.engine)]
 
+    def _refuse_parts(self) -> None:
+        """Refuses parts of the method that the model cannot take."""
+        method, model = self._method, self.model if isinstance(self.model, str) else "a network of your own"
+        if method.terms and model in ("trees", "prior"):
+            raise InputError(f"{model} has no loss to add {method.terms[0]!r} to, which is for networks.")
+        if method.cmd and model == "linear":
+            raise InputError("a linear model has no hidden units whose moments 'cmd' could compare; use a network.")
+        if method.eerm and model not in EDITED:
+            raise InputError(f"'eerm' edits the graph that {' or '.join(EDITED)} walk, not {model}; use 'vrex'.")
+
+    def _learned_shares(self, label: np.ndarray, weight: np.ndarray | None, num_labels: int) -> Shares | None:
+        """The shares of classes under which a head learns."""
+        method, known = self._method, label >= 0
+        if not (method.shift or method.bbse):
+            return None
+        count = np.bincount(label[known], None if weight is None else weight[known], num_labels)
+        return Shares(count / count.sum(), None)
+
+    def _matched(
+        self, task: Task, label: np.ndarray, train: np.ndarray, reference: np.ndarray, weight: np.ndarray | None
+    ) -> np.ndarray:
+        """Weights under which the rows to train on look like the reference."""
+        if isinstance(task, GraphTask):
+            first = task.propagation(task.x)
+            read = torch.cat([task.x, first, task.propagation(first)], 1).numpy().__getitem__
+        else:
+            read = partial(matrix, task)
+        size = 8 * (len(train) + len(reference)) * sum(map(sum, _widths(task)))
+        checks.fits("rows to match", size, "leave out 'kmm'")
+        out = np.ones(len(label)) if weight is None else np.array(weight, np.float64)
+        out[train] *= kernel_mean_matching(read(train), read(reference), label[train], seed=self.seed)
+        return out
+
     def _recency(self, time: np.ndarray, label: np.ndarray) -> np.ndarray:
         labelled = time[label >= 0]
         age = (labelled.max() - time).clip(0)
@@ -514,7 +691,7 @@ def _scaled(hops: list[Any], scales: list[Scale]) -> list[Any]:
 
 
 def _widths(task: Task) -> tuple[list[int], list[int]]:
-    return ([task.x.shape[1]], []) if isinstance(task, GraphTask) else (task.in_channels, task.label_channels)  # type: ignore[attr-defined]
+    return ([task.width], []) if isinstance(task, GraphTask) else (task.in_channels, task.label_channels)  # type: ignore[attr-defined]
 
 
 def _features_of(inputs: Inputs) -> np.ndarray:

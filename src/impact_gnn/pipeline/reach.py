@@ -13,7 +13,7 @@ import numpy as np
 
 from impact_gnn.engines.base import time_table
 from impact_gnn.pipeline.explanation import DEGREES, OWN
-from impact_gnn.pipeline.inputs import Inputs, snapshot_table
+from impact_gnn.pipeline.inputs import Inputs
 from impact_gnn.pipeline.method import Method
 from impact_gnn.propagation.metapaths import Metapath, Walk, metapaths, path_name
 
@@ -67,12 +67,11 @@ class Reach:
         """That of a target node when labels are known before `cutoff`."""
         graph, table = inputs.graph, method.weighting
         last = inputs.seen_in(method, cutoff, node)
-        by_edge: str | np.ndarray = table
-        if last is not None and inputs.is_simple(method) and inputs.view.edge_time is None:
-            by_edge, last = snapshot_table(graph, table, last), None
+        hidden = last if inputs.is_simple(method) and inputs.view.edge_time is None else None
+        last = None if hidden is not None else last
         then, _ = inputs.as_of(graph, last, np.array([node]))
         kept = dict.fromkeys(graph.nodes) if last is None else graph.positions_upto(int(graph.times[last]))
-        walks = Walk(then, [], by_edge, inputs.engine), Walk(then, [], "plain", inputs.engine)
+        walks = Walk(then, [], table, inputs.engine, hidden), Walk(then, [], "plain", inputs.engine)
         label = graph.masked(cutoff).label  # targets are seen when all of them are known, on snapshots too
         return cls(node, table if method.ends else None, walks, label, kept)
 
@@ -83,14 +82,18 @@ class Reach:
         start = self.node if here is None else int(np.searchsorted(here, self.node))
         index: np.ndarray = np.array([start])
         weight: np.ndarray = np.ones(1)
-        for triple in reversed(block.path or ()):
-            operator = self.walks[ends is not None].operator(triple)
+        for k, triple in reversed(list(enumerate(block.path or ()))):
+            operator = self.walks[ends is not None].operator(triple, k == 0)
             edges = operator.csr.take(index)
             row = np.repeat(np.arange(len(index)), np.diff(edges.indptr))  # the node at which an edge ends
-            each = operator.table[operator.target_period[index][row], operator.source_period[edges.indices]]
-            each = each if edges.weight is None else each * edges.weight
+            period = operator.source_period[edges.indices].astype(np.int64)
+            each = np.ones(len(row)) if edges.weight is None else edges.weight
             if without is not None and without[0] == triple[0]:
                 each = np.where(self._positions(triple[0], edges.indices) == without[1], 0.0, each)
+            if operator.balanced:
+                place = np.unique(row * operator.table.shape[1] + period, return_inverse=True)[1]
+                each = _over(each, np.bincount(place, each)[place])
+            each = each * operator.table[operator.target_period[index][row], period]
             each = _over(each * weight[row], np.bincount(row, each, len(index))[row])
             index, place = np.unique(edges.indices, return_inverse=True)
             weight = np.bincount(place, each, len(index))

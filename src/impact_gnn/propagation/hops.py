@@ -52,8 +52,8 @@ def propagate(
     values = graph.x if x is None else checks.features("x", x, graph.num_nodes)
     if values is None:
         raise InputError("the graph has no features to propagate; pass x=... or make the graph with features.")
-    operator = engine.operator(graph, relation, weighting=weighting, norm=norm, self_loop=self_loop)
-    made = engine.hops([operator] * hops, values, rows=rows)
+    steps = engine.operators(hops, graph, relation, weighting=weighting, norm=norm, self_loop=self_loop)
+    made = engine.hops(steps, values, rows=rows)
     return made if rows is None else [*(selected_hop(hop, rows) for hop in made[:-1]), made[-1]]
 
 

@@ -66,14 +66,13 @@ def label_hops(
         raise InputError(f"hops={hops} must be 1 or 2: beyond that a node's own label cannot be excluded exactly.")
     engine = Memory() if engine is None else engine
     options = {"weighting": weighting, "norm": norm, "self_loop": self_loop}
-    operator = engine.operator(graph, own_relation(graph, relation), **options)  # type: ignore[arg-type]
-    made = repeated_label_hops(operator, hops, graph.label, graph.num_labels, engine, renormalize=renormalize)
+    steps = engine.operators(hops, graph, own_relation(graph, relation), **options)  # type: ignore[arg-type]
+    made = repeated_label_hops(steps, graph.label, graph.num_labels, engine, renormalize=renormalize)
     return engine.loaded(made)
 
 
 def repeated_label_hops(
-    operator: Operator,
-    hops: int,
+    steps: Sequence[Operator],
     label: np.ndarray,
     num_labels: int,
     engine: Engine,
@@ -81,19 +80,24 @@ def repeated_label_hops(
     renormalize: bool = True,
     rows: np.ndarray | None = None,
 ) -> list[Any]:
-    """One operation again and again on labels, own label excluded after each; for the nodes `rows`, or all."""
-    made = engine.hops([operator] * hops, one_hot(label, num_labels), rows=rows)
-    shares = [own_share([operator] * k) for k in range(1, hops + 1)]
+    """One operation after the other on labels, own label excluded after each; for the nodes `rows`, or all.
+
+    `label` holds codes [N], or probabilities [N, num_labels] with rows of zeros where nothing is known.
+    """
+    made = engine.hops(steps, label_columns(label, num_labels), rows=rows)
+    shares = [own_share(steps[:k]) for k in range(1, len(steps) + 1)]
     if rows is not None:
         made = [*(selected_hop(hop, rows) for hop in made[:-1]), made[-1]]
         label, shares = label[rows], [own[rows] for own in shares]
     return [without_own(hop, label, own, renormalize) for hop, own in zip(made, shares, strict=True)]
 
 
-def one_hot(label: np.ndarray, num_labels: int) -> MadeColumns:
-    """Known labels as rows of zeros with a single one, unknown ones as zeros."""
+def label_columns(label: np.ndarray, num_labels: int) -> MadeColumns:
+    """Known labels as rows of zeros with a single one, unknown ones as zeros; probabilities as they are."""
 
     def columns(low: int, high: int) -> np.ndarray:
+        if label.ndim == 2:
+            return label[:, low:high].astype(np.float64)
         out = np.zeros((len(label), high - low))
         rows = np.flatnonzero((label >= low) & (label < high))
         out[rows, label[rows] - low] = 1
@@ -107,10 +111,15 @@ def without_own(hop: Any, label: np.ndarray, own: np.ndarray, renormalize: bool)
 
     def change(values: np.ndarray, index: np.ndarray) -> np.ndarray:
         out, here = np.array(values, np.float64), label[index]
-        rows = np.flatnonzero(here >= 0)
-        taken = own[index[rows]]
-        left = out[rows, here[rows]] - taken
-        out[rows, here[rows]] = np.where(left > NOTHING * taken, left, 0)
+        if label.ndim == 2:
+            taken = own[index, None] * here
+            left = out - taken
+            out = np.where(left > NOTHING * taken, left, 0)
+        else:
+            rows = np.flatnonzero(here >= 0)
+            taken = own[index[rows]]
+            left = out[rows, here[rows]] - taken
+            out[rows, here[rows]] = np.where(left > NOTHING * taken, left, 0)
         if renormalize:
             share = out.sum(1, keepdims=True)
             out /= np.where(share > 0, share, 1)
@@ -127,20 +136,22 @@ def own_share(path: Sequence[Operator]) -> np.ndarray:
             f"a path of {len(path)} steps cannot leave out the own label exactly; use one or two, and back."
         )
     out = np.empty(last.csr.num_targets)
-    column = last.column_scale if last.norm == "sym" else None
     for low, high in row_blocks(last.csr, RANGE_EDGES):
-        scale = last.row_scale[low:high]
-        own = 0.0
-        if len(path) == 1 or last.self_loop:
-            own = _loops(low, high, *_arrays(last)) * scale * (1.0 if column is None else column[low:high])
-        # The operation adds a loop of weight 1: M = W + diag(added), so diag(M²) = diag(W²) + 2·own·added + added².
-        added = scale * (1.0 if column is None else column[low:high]) if last.self_loop else 0.0
         if len(path) == 1:
-            out[low:high] = own + added
-        else:
-            back = first.column_scale[low:high] if first.norm == "sym" else 1.0
-            out[low:high] = _return_paths(first, last, low, high) * scale * back + 2 * own * added + added * added
+            out[low:high] = sum(_diagonal(last, low, high))
+            continue
+        back = first.column_scale[low:high] if first.norm == "sym" else 1.0
+        out[low:high] = _return_paths(first, last, low, high) * last.row_scale[low:high] * back
+        if last.self_loop:  # M = W + diag(added) on both sides
+            (own, added), (own_last, added_last) = _diagonal(first, low, high), _diagonal(last, low, high)
+            out[low:high] += own_last * added + own * added_last + added_last * added
     return out
+
+
+def _diagonal(operator: Operator, low: int, high: int) -> tuple[Any, Any]:
+    """What v = low .. high−1 hear of themselves: by edges of their own, and by the loop that the operation adds."""
+    scale = operator.row_scale[low:high] * (operator.column_scale[low:high] if operator.norm == "sym" else 1.0)
+    return _loops(low, high, *_arrays(operator)) * scale, scale if operator.self_loop else 0.0
 
 
 def _return_paths(first: Operator, last: Operator, low: int, high: int) -> np.ndarray:
@@ -158,12 +169,12 @@ def _return_paths(first: Operator, last: Operator, low: int, high: int) -> np.nd
     for begin, end in row_blocks(first.csr):
         tasks = [(a, b, low, begin, end, rows, there, back, scale, column, out) for a, b in itertools.pairwise(parts)]
         _native.run(_returns, tasks, None)
-        _native.release(first.csr.indices, first.csr.weight)
+        _native.release(first.edges.indices, first.edges.weight)
     return out
 
 
 def _arrays(operator: Operator) -> tuple[np.ndarray, ...]:
-    csr = operator.csr
+    csr = operator.edges
     weight = np.ones(0, np.float32) if csr.weight is None else csr.weight
     arrays = csr.indptr, csr.indices, weight
     periods = operator.source_period, operator.target_period

@@ -26,11 +26,20 @@ import numpy as np
 
 from impact_gnn import _native, checks
 from impact_gnn.checks import InputError
-from impact_gnn.engines.base import Engine, MadeColumns, columns_of, position_blocks, selected_hop, time_table
+from impact_gnn.engines.base import (
+    Engine,
+    MadeColumns,
+    columns_of,
+    later_hops,
+    position_blocks,
+    selected_hop,
+    time_table,
+)
 from impact_gnn.engines.memory import Memory
 from impact_gnn.engines.operator import Operator
 from impact_gnn.graph import TemporalGraph, Triple
-from impact_gnn.propagation.labels import one_hot, own_share, without_own
+from impact_gnn.propagation.labels import label_columns, own_share, without_own
+from impact_gnn.weighting import BY_ROW
 
 METAPATH_WEIGHTINGS = ("edges", "ends")
 """Ω on each relation between types with a time, or once, on the two ends of the path."""
@@ -160,7 +169,7 @@ def metapath_hops(
         assert values is not None  # paths begin at types with features
         if metapath_weighting == "ends" and graph.nodes[kind].time is not None:
             walk = Walk(graph, own, "plain", engine)
-            hops = along_ends(walk, time_table(graph, weighting, kind), values)
+            hops = along_ends(walk, ends_table(graph, weighting, kind), values)
             if rows is not None:
                 hops = {path: selected_hop(hop, rows) for path, hop in hops.items()}
         else:
@@ -177,6 +186,7 @@ def metapath_label_hops(
     metapath_weighting: str = "edges",
     engine: Engine | None = None,
     renormalize: bool = True,
+    label: np.ndarray | None = None,
 ) -> Hops:
     """Known labels along every metapath from the target type to itself, own label excluded: a dict name → [N, Y].
 
@@ -188,6 +198,7 @@ def metapath_label_hops(
         engine: Where to compute; `Memory()` by default.
         renormalize: Divide by the labelled share, so that rows sum to 1 wherever a labelled node other than
             oneself is reached; otherwise they sum to that share.
+        label: Codes [N], −1 where unknown, or probabilities [N, Y], zeros where unknown, in place of the view's labels.
 
     Examples:
         >>> graph = TemporalGraph.hetero(
@@ -204,10 +215,10 @@ def metapath_label_hops(
     if length not in (1, 2):
         raise InputError(f"length={length} must be 1 or 2: beyond that the own label cannot be excluded exactly.")
     paths = metapaths(view, length, start=view.target)
-    table = time_table(view, weighting) if metapath_weighting == "ends" else None
+    table = ends_table(view, weighting, view.target) if metapath_weighting == "ends" else None
     engine = Memory() if engine is None else engine
     walk = Walk(view, paths, "plain" if table is not None else weighting, engine)
-    hops = dict(label_hops_along(walk, table, renormalize))
+    hops = dict(label_hops_along(walk, table, renormalize, view.label if label is None else label))
     loaded = engine.loaded([hops[path] for path in paths])
     return {path_name(path): hop for path, hop in zip(paths, loaded, strict=True)}
 
@@ -220,12 +231,16 @@ class Walk:
     paths: Sequence[Metapath]
     weighting: str | np.ndarray
     engine: Engine
-    _operators: dict[Triple, Operator] = field(default_factory=dict, repr=False)
+    last: int | None = None  # as of `Engine.operator`
+    _operators: dict[Any, Operator] = field(default_factory=dict, repr=False)
 
-    def operator(self, relation: Triple) -> Operator:
-        if relation not in self._operators:
-            self._operators[relation] = self.engine.operator(self.graph, relation, weighting=self.weighting)
-        return self._operators[relation]
+    def operator(self, relation: Triple, first: bool = True) -> Operator:
+        """The operation of a relation, as the first of a path or as a later one."""
+        weighting = self.weighting if first else later_hops(self.weighting)
+        key = relation, weighting is self.weighting
+        if key not in self._operators:
+            self._operators[key] = self.engine.operator(self.graph, relation, weighting=weighting, last=self.last)
+        return self._operators[key]
 
     def hops(
         self, x: Any, *, rows: np.ndarray | None = None, engine: Engine | None = None, dtype: Any = None
@@ -245,7 +260,8 @@ class Walk:
         def visit(prefix: Metapath, values: Any) -> Iterator[tuple[Metapath, Any]]:
             for path in longer.get(prefix, []):
                 leaf = path not in longer
-                hop = keep.hops([self.operator(path[-1])], values, rows=rows if leaf else None, dtype=dtype)[0]
+                operator = self.operator(path[-1], len(path) == 1)
+                hop = keep.hops([operator], values, rows=rows if leaf else None, dtype=dtype)[0]
                 if path in wanted:
                     yield path, hop if leaf or rows is None else selected_hop(hop, rows)
                 yield from visit(path, hop)
@@ -292,6 +308,13 @@ def along_ends(walk: Walk, table: np.ndarray, x: Any) -> dict[Metapath, Any]:
     return out
 
 
+def ends_table(graph: TemporalGraph, weighting: str | np.ndarray, kind: str) -> np.ndarray:
+    """Ω between the times of nodes of type `kind` and of the target type."""
+    if isinstance(weighting, str) and weighting in BY_ROW:
+        raise InputError(f"{weighting!r} is no table of two times, which 'ends' needs; weigh by 'edges'.")
+    return time_table(graph, weighting, kind)
+
+
 def path_weight(walk: Walk, left: np.ndarray, right: np.ndarray) -> dict[Metapath, np.ndarray]:
     """Σ_w Ω[t_v, t_w]·P_vw for every path and target node, in float64; exactly 0 where nothing has weight."""
     graph = walk.graph
@@ -305,7 +328,9 @@ def path_weight(walk: Walk, left: np.ndarray, right: np.ndarray) -> dict[Metapat
     return out
 
 
-def label_hops_along(walk: Walk, table: np.ndarray | None, renormalize: bool) -> Iterator[tuple[Metapath, Any]]:
+def label_hops_along(
+    walk: Walk, table: np.ndarray | None, renormalize: bool, label: np.ndarray
+) -> Iterator[tuple[Metapath, Any]]:
     """Labels along paths of one or two relations from the target type to itself, own label excluded: [N, Y] float32.
 
     A table is Ω for the two ends; the walk is plain then.
@@ -313,8 +338,8 @@ def label_hops_along(walk: Walk, table: np.ndarray | None, renormalize: bool) ->
     graph = walk.graph
     if not walk.paths:
         return
-    known = one_hot(graph.label, graph.num_labels)
-    own = {path: own_share([walk.operator(relation) for relation in path]) for path in walk.paths}
+    known = label_columns(label, graph.num_labels)
+    own = {path: own_share([walk.operator(step, k == 0) for k, step in enumerate(path)]) for path in walk.paths}
     if table is None:
         hops = walk.hops(known)
     else:
@@ -325,7 +350,7 @@ def label_hops_along(walk: Walk, table: np.ndarray | None, renormalize: bool) ->
         }
         hops = iter(along_ends(walk, table, known).items())
     for path, hop in hops:
-        yield path, without_own(hop, graph.label, own[path], renormalize)
+        yield path, without_own(hop, label, own[path], renormalize)
 
 
 def factors(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

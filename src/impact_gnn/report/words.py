@@ -43,6 +43,8 @@ PARTS = {
     "pmp": "neighbours are weighted by time so that old nodes meet the same mix of distances as the newest do",
     "pmp-definition": "as pmp, by the paper's Definition 4.1 and not its algorithms",
     "genpmp": "as pmp, with the weights estimated for every pair of periods from the graph itself",
+    "gsmp": "of a node's neighbours every period counts the same, however many there are of it",
+    "stamp": "as gsmp, at the first hop alone",
     "center": "the mean message of every period is removed",
     "standardize": "messages of every period are brought to mean 0 and variance 1",
     "jjnorm": "messages of every class and period are scaled to the spread that the targets have",
@@ -52,10 +54,18 @@ PARTS = {
     "lags": "and as long after its own time as the nodes to predict are seen after theirs",
     "ends": "the weights go by the two ends of a path through nodes that have no time",
     "recency": "recent labels count more in training",
+    "kmm": "labels count more whose inputs look like those of the nodes to predict",
     "curriculum": "training begins with the labels that are easy to learn",
+    "drop": "those count as easy whose loss falls fastest",
+    "stages": "the model is trained several times, each time also on what it was sure of before",
+    "cmd": "what the network makes of labelled nodes and of nodes to predict is held to the same moments",
+    "vrex": "the network is held to err the same in all past periods",
+    "eerm": "the network is held to err the same on graphs that are edited to mislead it",
     "degrees": "the number of a node's edges, and of those to known labels, are further features",
     "features": "the model does not use the edges",
     "smooth": "predictions are corrected by the errors that known labels show, then smoothed along the edges",
+    "shift": "probabilities follow the shares of classes that the nodes to predict seem to have",
+    "bbse": "as shift, the shares being told by what was mixed up in the past",
 }
 
 

@@ -1,0 +1,81 @@
+"""Label shift: known shares are found again, and probabilities become those of Bayes' rule."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from impact_gnn.label_shift import bbse, confusion_of, ratio, reweighted, saerens
+
+OLD, NEW = np.array([0.5, 0.3, 0.2]), np.array([0.1, 0.3, 0.6])
+GIVEN = np.array(
+    [[0.7, 0.2, 0.05, 0.05], [0.1, 0.6, 0.2, 0.1], [0.05, 0.15, 0.2, 0.6]]
+)  # p(x | y) of four kinds of row
+
+
+def posterior(shares):
+    joint = shares[:, None] * GIVEN
+    return (joint / joint.sum(0)).T
+
+
+def targets(count=20000):
+    """Kinds of row in exactly the shares that they have under the new shares of classes."""
+    return np.repeat(np.arange(4), np.round(count * (NEW @ GIVEN)).astype(int))
+
+
+def test_em_finds_the_shares_and_bayes_rule_the_probabilities():
+    said = posterior(OLD)[targets()]
+    found = saerens(said, OLD, steps=100_000, tolerance=1e-14)
+    np.testing.assert_allclose(found, NEW, atol=1e-4)
+    np.testing.assert_allclose(reweighted(said, ratio(found, OLD)), posterior(NEW)[targets()], atol=1e-3)
+
+
+def test_em_reaches_the_largest_likelihood():
+    rng = np.random.default_rng(0)
+    said = rng.dirichlet([0.5, 0.5, 0.5], 200)
+
+    def loss(free):
+        shares = np.exp(free) / np.exp(free).sum()
+        return -np.log((said * shares / OLD).sum(1)).mean()
+
+    best = minimize(loss, np.zeros(3), method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-12}).fun
+    assert loss(np.log(saerens(said, OLD))) == pytest.approx(best, abs=1e-8)
+
+
+def test_nothing_moves_where_nothing_has_moved():
+    rows = np.repeat(np.arange(4), np.round(20000 * (OLD @ GIVEN)).astype(int))
+    np.testing.assert_allclose(saerens(posterior(OLD)[rows], OLD), OLD, atol=1e-3)
+    np.testing.assert_array_equal(saerens(posterior(OLD)[:0], OLD), OLD)
+
+
+def test_bbse_finds_the_shares_from_confusion():
+    guess = posterior(OLD).argmax(1)
+    joint = np.zeros((3, 3))
+    for y in range(3):
+        for kind in range(4):
+            joint[guess[kind], y] += OLD[y] * GIVEN[y, kind]
+    np.testing.assert_allclose(bbse(1e9 * joint, guess[targets()]), NEW, atol=1e-3)
+
+
+def test_confusion_is_counted_as_in_a_loop():
+    rng = np.random.default_rng(0)
+    said, truth = rng.integers(0, 3, 50), rng.integers(0, 3, 50)
+    wanted = np.zeros((3, 3))
+    for a, b in zip(said, truth, strict=True):
+        wanted[a, b] += 1
+    np.testing.assert_array_equal(confusion_of(said, truth, 3), wanted)
+
+
+def test_a_class_that_is_never_predicted_keeps_its_share():
+    confusion = np.array([[40.0, 5, 5], [5, 40, 5], [0, 0, 0]])  # the third is taken for the others
+    found = bbse(confusion, np.repeat([0, 1], 50))
+    assert found.sum() == pytest.approx(1)
+    assert 0.03 < found[2] < 0.2
+    assert (bbse(confusion, np.zeros(10, int)) >= 0).all()
+
+
+def test_classes_nobody_knew_stay_out():
+    said, prior = np.array([[0.6, 0.4, 0.0], [0.5, 0.5, 0.0]]), np.array([0.5, 0.5, 0.0])
+    found = saerens(said, prior)
+    assert found[2] == 0
+    assert np.isfinite(reweighted(said, ratio(found, prior))).all()
+    np.testing.assert_array_equal(reweighted(said[:1], np.array([0.0, 0.0, 1.0])), said[:1])

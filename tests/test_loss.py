@@ -1,0 +1,319 @@
+"""Losses, terms, schedules, optimisers, hidden labels and stages: what a step learns from, and from nothing else."""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import log_softmax, softmax
+
+import impact_gnn as ig
+from impact_gnn.nn import (
+    GCN,
+    SIGN,
+    Consistency,
+    CrossEntropy,
+    Distillation,
+    GraphTask,
+    HopTask,
+    LogCrossEntropy,
+    Propagation,
+    Reliable,
+    Schedule,
+    Split,
+    Training,
+    fit,
+    predict,
+    split_rows,
+)
+from impact_gnn.nn.loss import OPTIMIZERS, Step
+from impact_gnn.nn.stages import sharpened
+
+CUTOFF, LABELS = 4, 3
+CPU = Training(epochs=6, device="cpu", lr=0.05)
+
+
+@pytest.fixture(scope="module")
+def view():
+    g = ig.tsbm(num_nodes=200, num_times=6, num_labels=LABELS, num_features=4, feature_std=1.0, seed=1)
+    return g.masked(CUTOFF)
+
+
+def build():
+    return SIGN([4], LABELS, hidden=8)
+
+
+def same(a, b):
+    return all(torch.equal(a.state[name], b.state[name]) for name in a.state)
+
+
+def trained(view, **options):
+    return fit(build, HopTask([view.x]), view.y, split_rows(view), replace(CPU, **options))
+
+
+# -- losses ----------------------------------------------------------------------------------------------------
+
+
+def test_losses_are_their_formulas():
+    logits, label = torch.randn(5, 3, dtype=torch.float64), torch.tensor([0, 2, 1, 1, 0])
+    log_p = log_softmax(logits, 1)
+    plain = -log_p[torch.arange(5), label]
+    torch.testing.assert_close(CrossEntropy()(logits, label), plain)
+    smooth = 0.9 * plain - 0.1 * log_p.mean(1)
+    torch.testing.assert_close(CrossEntropy(0.1)(logits, label), smooth)
+    epsilon = 1 - math.log(2)
+    torch.testing.assert_close(LogCrossEntropy()(logits, label), torch.log(epsilon + plain) - math.log(epsilon))
+    assert float(LogCrossEntropy()(torch.tensor([[100.0, 0.0]]), torch.tensor([0]))) == pytest.approx(0, abs=1e-6)
+    soft = softmax(torch.randn(5, 3, dtype=torch.float64), 1)
+    torch.testing.assert_close(CrossEntropy()(logits, soft), -(soft * log_p).sum(1))
+
+
+def test_soft_targets_that_are_certain_train_as_labels_do(view):
+    sure = np.zeros((view.num_nodes, LABELS), np.float32)
+    sure[view.y >= 0, view.y[view.y >= 0]] = 1
+    args = build, HopTask([view.x]), view.y, split_rows(view), CPU
+    a, b = fit(*args), fit(*args, target=sure)
+    for name in a.state:
+        torch.testing.assert_close(a.state[name], b.state[name], rtol=1e-4, atol=1e-6)
+    sure[:] = 1 / LABELS
+    assert not same(a, fit(*args, target=sure))
+
+
+@pytest.mark.parametrize("loss", [CrossEntropy(0.2), LogCrossEntropy()])
+def test_losses_train(view, loss):
+    result = trained(view, loss=loss)
+    assert result.history[-1].loss < result.history[0].loss
+    assert not same(result, trained(view))
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_optimizers_by_name_train_and_resume(view, optimizer, tmp_path):
+    rate = 0.5 if optimizer == "sgd" else 0.02
+    whole = trained(view, optimizer=optimizer, lr=rate)
+    assert whole.history[-1].loss < whole.history[0].loss
+    saved = {"optimizer": optimizer, "lr": rate, "checkpoint": tmp_path / "run"}
+    trained(view, epochs=3, **saved)
+    assert same(trained(view, **saved), whole)
+
+
+def test_schedules_are_their_formula_and_reach_the_optimizer(view):
+    assert [Schedule(decay=0.5)(epoch) for epoch in (1, 2, 3)] == [1, 0.5, 0.25]
+    assert [Schedule(warm_up=4)(epoch) for epoch in (1, 2, 4, 9)] == [0.25, 0.5, 1, 1]
+    assert [round(Schedule(period=10)(epoch), 6) for epoch in (1, 6, 11, 99)] == [1, 0.5, 0, 0]
+    frozen = trained(view, schedule=Schedule(period=1), epochs=3)  # from the second epoch on the rate is 0
+    assert same(trained(view, epochs=1), frozen)
+    with pytest.raises(ig.InputError, match="is no schedule"):
+        Schedule(decay=0)
+
+
+def test_the_epoch_is_chosen_by_loss_if_asked(view):
+    result = trained(view, epochs=30, lr=0.2, choose_by="loss")
+    task, valid = HopTask([view.x]), split_rows(view).valid
+    losses = []
+    for epochs in range(1, 31):
+        one = fit(build, task, view.y, Split(split_rows(view).train, valid[:0]), replace(CPU, epochs=epochs, lr=0.2))
+        said = predict(one.model, task, valid)[np.arange(len(valid)), view.y[valid]]
+        losses.append(-np.log(said).mean())
+    assert result.best_epoch == int(np.argmin(losses)) + 1
+    assert result.valid_score == result.history[result.best_epoch - 1].score
+
+
+# -- terms -----------------------------------------------------------------------------------------------------
+
+
+def step_of(logits, others):
+    """A step whose rows are the first ones; asked again, it gives the logits as they are."""
+    rows = torch.arange(len(logits) // 2)
+    return Step(
+        rows, logits[rows], logits[rows], rows, rows, rows, 1, lambda more: (logits[more], logits[more])
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Watching:
+    """A term that adds nothing and keeps what it saw."""
+
+    seen: list
+
+    def __call__(self, step):
+        more, hidden = step.again(torch.arange(5))
+        self.seen.append((step, more.detach(), hidden.detach()))
+        return step.logits.sum() * 0
+
+
+def test_a_term_of_zero_changes_no_weight_and_sees_the_step(view):
+    seen, split = [], split_rows(view)
+    a, b = trained(view, terms=(Watching(seen),)), trained(view)
+    # dropout draws for the rows asked again, so only the first step is the same
+    assert a.history[0].loss == b.history[0].loss
+    step, more, hidden = seen[0]
+    assert step.rows.tolist() == split.train.tolist()
+    assert step.labels.tolist() == view.y[split.train].tolist()
+    assert step.hidden.shape == (len(split.train), 8)
+    assert more.shape == (5, LABELS)
+    assert hidden.shape == (5, 8)
+    last = [part for part in a.model.modules() if isinstance(part, torch.nn.Linear)][-1]
+    assert last.in_features == 8
+
+
+def test_hidden_of_a_spatial_model_is_that_of_the_rows(view):
+    seen, split = [], split_rows(view)
+    task = GraphTask(view.x, Propagation.of(view))
+    fit(lambda: GCN(4, LABELS, 8), task, view.y, split, replace(CPU, epochs=1, terms=(Watching(seen),)))
+    step, _, hidden = seen[0]
+    assert step.hidden.shape == (len(split.train), 8)
+    assert hidden.shape == (5, 8)
+
+
+def test_distillation_is_the_divergence_from_the_teacher():
+    torch.manual_seed(0)
+    logits = torch.randn(8, LABELS, dtype=torch.float64)
+    teacher = softmax(torch.randn(8, LABELS, dtype=torch.float64), 1).numpy()
+    nobody = np.empty(0, np.int64)
+    found = float(Distillation(teacher, nobody, weight=2.0, temperature=3.0)(step_of(logits, nobody)))
+    p = np.exp(np.log(teacher[:4]) / 3)
+    p /= p.sum(1, keepdims=True)
+    q = softmax(logits[:4] / 3, 1).numpy()
+    assert found == pytest.approx(2 * 9 * (p * np.log(p / q)).sum(1).mean(), rel=1e-5)
+    own = softmax(logits, 1).numpy()
+    assert float(Distillation(own, nobody)(step_of(logits, nobody))) == pytest.approx(0, abs=1e-6)
+
+
+def test_consistency_is_zero_for_equal_certain_views_and_is_made_smaller(view):
+    certain = torch.eye(LABELS).repeat(2, 1) * 1000
+    assert float(Consistency(np.arange(3))(step_of(certain, None))) == pytest.approx(0, abs=1e-6)
+    others = np.setdiff1d(np.arange(view.num_nodes), split_rows(view).all)
+    a, b = (trained(view, epochs=30, terms=(Consistency(others, weight=w),)) for w in (0.0, 5.0))
+
+    def spread(result):
+        result.model.train()
+        torch.manual_seed(0)
+        with torch.no_grad():
+            views = [softmax(HopTask([view.x]).logits(result.model, torch.from_numpy(others)), 1) for _ in range(20)]
+        return float(torch.stack(views).std(0).mean())
+
+    assert spread(b) < spread(a)
+
+
+def test_terms_are_part_of_a_checkpoint_s_name(view, tmp_path):
+    nobody = np.empty(0, np.int64)
+    saved = replace(CPU, epochs=2, checkpoint=tmp_path / "run")
+    teacher = np.full((view.num_nodes, LABELS), 1 / LABELS, np.float32)
+    fit(build, HopTask([view.x]), view.y, split_rows(view), replace(saved, terms=(Distillation(teacher, nobody),)))
+    for other in ((), (Distillation(teacher, nobody, weight=0.5),), (Distillation(teacher[:, ::-1] ** 2, nobody),)):
+        with pytest.raises(ig.InputError, match="belongs to another training"):
+            fit(build, HopTask([view.x]), view.y, split_rows(view), replace(saved, terms=other))
+
+
+# -- labels as inputs ------------------------------------------------------------------------------------------
+
+
+def test_a_label_that_is_learned_is_not_told(view):
+    """In a step, every row learned from is one whose own label the model is not given."""
+    split, told = split_rows(view), []
+
+    class Told(GCN):
+        def forward(self, x, propagation):
+            if self.training:
+                told.append(x[:, 4:].detach().clone())
+            return super().forward(x, propagation)
+
+    task = GraphTask(view.x, Propagation.of(view), np.where(view.time < 3, view.y, -1), LABELS)
+    assert task.width == 4 + LABELS
+    learned = []
+    training = replace(CPU, hide_labels=0.5, terms=(RowsOf(learned),))
+    fit(lambda: Told(task.width, LABELS, 8), task, view.y, split, training)
+    assert len(learned) == CPU.epochs
+    for rows, labels in zip(learned, told[::1], strict=False):
+        assert not labels[rows].any()
+        others = np.setdiff1d(split.train, rows)
+        assert (labels[others].argmax(1).numpy() == view.y[others]).all()
+    assert len({tuple(rows) for rows in learned}) == CPU.epochs  # another share every time
+
+
+@dataclass(frozen=True, eq=False)
+class RowsOf:
+    rows: list
+
+    def __call__(self, step):
+        self.rows.append(step.rows.tolist())
+        return step.logits.sum() * 0
+
+
+def test_reuse_fills_in_what_is_not_known(view):
+    told = []
+
+    class Told(GCN):
+        def forward(self, x, propagation):
+            told.append(x[:, 4:].detach())
+            return super().forward(x, propagation)
+
+    model = Told(4 + LABELS, LABELS, 8).eval()
+    known = np.where(view.time < 3, view.y, -1)
+    task = GraphTask(view.x, Propagation.of(view), known, LABELS, reuse=1)
+    with torch.no_grad():
+        task.logits(model, torch.arange(3))
+    first, second = told
+    assert not first[known < 0].any()
+    torch.testing.assert_close(second[known < 0].sum(1), torch.ones(int((known < 0).sum())))
+    torch.testing.assert_close(second[known >= 0], first[known >= 0])
+
+
+def test_label_hops_are_hidden_by_rows(view):
+    hops = np.random.default_rng(0).random((view.num_nodes, LABELS)).astype(np.float32)
+    task = HopTask([view.x], [hops])
+    torch.manual_seed(0)
+    drawn, rows = task.drawn(torch.arange(view.num_nodes), 0.3)
+    assert len(rows) == view.num_nodes
+    hidden = ~drawn._picked(rows)[1][0].any(1).numpy()
+    assert 0.15 < hidden.mean() < 0.45
+    np.testing.assert_array_equal(drawn._picked(rows)[1][0][~hidden], hops[~hidden])
+    np.testing.assert_array_equal(drawn._picked(rows)[0][0], view.x)
+    loaded = drawn.loaded(rows[:50])
+    np.testing.assert_array_equal(loaded.label_hops[0], drawn._picked(rows[:50])[1][0])
+
+
+# -- stages in a pipeline --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def graphs():
+    plain = ig.tsbm(num_nodes=400, num_times=6, num_labels=LABELS, num_features=4, feature_std=1.0, seed=3)
+    papers = ig.hetero_tsbm(num_papers=300, num_authors=100, num_times=6, num_labels=LABELS, num_features=4, seed=0)
+    return {"sign": plain, "sehgnn": papers, "trees": plain, "gcn": plain}
+
+
+@pytest.mark.parametrize("model", ["sign", "sehgnn", "trees", "gcn"])
+@pytest.mark.parametrize("method", ["labels+stages", "stages"])
+def test_stages_are_saved_and_no_hidden_label_is_heard(graphs, model, method, tmp_path):
+    graph = graphs[model]
+    options = {"cutoff": 5, "hidden": 8, "epochs": 8, "device": "cpu"}
+    p = ig.Pipeline(model, method, **options).fit(graph)
+    said = p.predict_proba(graph)
+    p.save(tmp_path / "m")
+    np.testing.assert_allclose(ig.Pipeline.load(tmp_path / "m").predict_proba(graph), said, rtol=1e-6)
+    other = ig.Pipeline(model, method, **options).fit(ig.audit.scrambled(graph, 5))
+    np.testing.assert_array_equal(other.predict_proba(ig.audit.scrambled(graph, 5)), said)
+
+
+def test_later_stages_are_taken_where_they_score_better(graphs):
+    graph = graphs["sign"]
+    p = ig.Pipeline("sign", "labels+stages", cutoff=5, hidden=16, epochs=30, device="cpu").fit(graph)
+    once = ig.Pipeline("sign", "labels", cutoff=5, hidden=16, epochs=30, device="cpu").fit(graph)
+    assert p.fitted.valid_score >= once.fitted.valid_score
+    assert (len(p.fitted.earlier) == 0) == (p.fitted.valid_score == once.fitted.valid_score)
+
+
+def test_lessons_teach_believed_rows_softly():
+    said = np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4], [0.5, 0.5]], np.float32)
+    label, split = np.array([1, -1, -1, 0]), Split(np.array([0]), np.array([3]))
+    lesson = Reliable(threshold=0.5, weight=2.0, temperature=0.5).lesson(label, split, 2, said)
+    assert lesson.split.train.tolist() == [0, 1, 2]  # row 3 is for choosing only
+    assert lesson.label.tolist() == [1, 1, 0, 0]
+    np.testing.assert_allclose(lesson.weight, [1, 1.6, 1.2, 1])
+    np.testing.assert_allclose(lesson.soft, [[0, 1], *said[1:]])
+    np.testing.assert_allclose(lesson.target[:3], [[0, 1], *sharpened(said[1:3], 0.5)])
+    silent = Reliable(threshold=0.5, weight=0.0).lesson(label, split, 2, said)
+    assert silent.split.train.tolist() == [0]
+    assert silent.soft.any(1).all()

@@ -1,0 +1,149 @@
+"""Rivals as parts of a method: each does something, is kept on disk, is refused where it cannot work."""
+
+import numpy as np
+import pytest
+
+import impact_gnn as ig
+from impact_gnn.backtesting.candidates import RIVALS_AROUND, able, around
+from impact_gnn.backtesting.work import Size, cost
+from impact_gnn.checks import InputError
+from impact_gnn.pipeline import Candidate, Method, Pipeline
+from impact_gnn.pipeline import pipeline as module
+
+CUTOFF = 5
+OPTIONS = {"cutoff": CUTOFF, "hidden": 8, "epochs": 5, "device": "cpu"}
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return ig.tsbm(num_nodes=240, num_times=6, num_labels=3, num_features=4, feature_std=1.0, mean_degree=6, seed=0)
+
+
+PARTS = [("sign", part) for part in ("kmm", "cmd", "vrex", "shift", "bbse", "gsmp", "stamp")]
+PARTS += [("trees", "kmm"), ("linear", "vrex"), ("gcn", "eerm"), ("sage", "eerm"), ("gcn", "cmd"), ("gcn", "gsmp")]
+
+
+@pytest.mark.parametrize(("model", "part"), PARTS)
+def test_every_part_does_something_and_is_kept(graph, model, part, tmp_path):
+    said = {method: Pipeline(model, method, **OPTIONS).fit(graph) for method in ("plain", part)}
+    found = said[part].predict_proba(graph)
+    assert not np.allclose(found, said["plain"].predict_proba(graph), atol=1e-6)
+    np.testing.assert_allclose(found.sum(1), 1, atol=1e-5)
+    np.testing.assert_array_equal(Pipeline(model, part, **OPTIONS).fit(graph).predict_proba(graph), found)
+    said[part].save(tmp_path / "p")
+    np.testing.assert_array_equal(Pipeline.load(tmp_path / "p").predict_proba(graph), found)
+
+
+@pytest.mark.parametrize(
+    ("model", "method", "sentence"),
+    [
+        ("trees", "vrex", "trees has no loss to add 'vrex' to"),
+        ("prior", "cmd", "prior has no loss to add 'cmd' to"),
+        ("linear", "cmd", "a linear model has no hidden units"),
+        ("sign", "eerm", "'eerm' edits the graph that gcn or sage walk, not sign"),
+        ("gat", "eerm", "not gat; use 'vrex'"),
+        ("gcn", "stamp", "so 'stamp' has no place; use 'gsmp'"),
+        ("sign", "shift+bbse", "drop 'shift' or 'bbse'"),
+        ("gcn", "eerm+labels", "drop 'eerm' or 'labels'"),
+        ("sign", "eerm+features", "corrects messages it does not use"),
+    ],
+)
+def test_what_cannot_be_is_refused(graph, model, method, sentence):
+    with pytest.raises(InputError, match=sentence):
+        Pipeline(model, method, **OPTIONS).fit(graph)
+
+
+def test_bbse_needs_a_period_to_count_mistakes_in(graph):
+    with pytest.raises(InputError, match="use 'shift'"):
+        Pipeline("linear", "bbse", **OPTIONS | {"cutoff": 1}).fit(graph)
+
+
+def test_stamp_is_refused_where_hops_are_mixed():
+    papers = ig.hetero_tsbm(
+        num_papers=60, num_authors=20, num_fields=8, num_institutions=4, num_times=5, num_labels=2, num_features=4,
+        citations=200, writes=90, topics=60, affiliations=20, seed=0,
+    )  # fmt: skip
+    with pytest.raises(InputError, match="'stamp' treats the first hop apart"):
+        Pipeline("rphgnn", "stamp", 4, epochs=1).fit(papers)
+
+
+@pytest.mark.parametrize("model", ["sign", "gcn"])
+def test_the_reference_is_what_must_be_predicted(graph, model, monkeypatch):
+    """The periods chosen by while epochs are chosen, then all from the cutoff on."""
+    seen = []
+
+    def spy(names, task, period, reference):
+        seen.append((np.unique(period[reference]).tolist(), len(period)))
+        return ()
+
+    monkeypatch.setattr(module, "terms_of", spy)
+    Pipeline(model, "vrex", **OPTIONS).fit(graph)
+    assert [periods for periods, _ in seen] == [[4], [5]]
+    assert seen[0][1] == (graph.num_nodes if model == "gcn" else len(Pipeline(model, **OPTIONS).inputs(graph).rows))
+
+
+@pytest.mark.parametrize("part", ["shift", "bbse"])
+def test_shares_that_moved_are_found(part):
+    """Overlapping classes whose shares change from .8, .2 to .2, .8 after the cutoff."""
+    rng = np.random.default_rng(0)
+    time = np.repeat(np.arange(4), 500)
+    y = (rng.random(2000) < np.where(time < 3, 0.2, 0.8)).astype(int)
+    x = rng.normal(size=(2000, 2)) + 1.2 * y[:, None]
+    graph = ig.TemporalGraph(x=x, y=y, time=time, edge_index=np.zeros((2, 0), int))
+    plain, moved = (Pipeline("linear", f"features{more}", 3, lr=0.1).fit(graph) for more in ("", f"+{part}"))
+    assert plain.predict_proba(graph)[:, 1].mean() < 0.65
+    assert moved.predict_proba(graph)[:, 1].mean() == pytest.approx(0.8, abs=0.05)
+    assert moved.score(graph) > plain.score(graph) + 0.03
+
+
+def test_weights_of_kmm_are_multiplied(graph):
+    """A head that learns shares alone shows that class sums stay, with weights of recency too."""
+    for rest in ("", "+recency"):
+        shares = [
+            Pipeline("prior", f"features{rest}{more}", **OPTIONS).fit(graph).predict_proba(graph)[0]
+            for more in ("", "+kmm")
+        ]
+        if not rest:
+            np.testing.assert_allclose(*shares, atol=1e-6)
+        else:
+            assert not np.allclose(*shares, atol=1e-6)
+
+
+def test_the_search_tries_rivals_last_and_only_if_asked(graph):
+    winner = Candidate.parse("labels")
+    plain, more = around(winner, graph), around(winner, graph, rivals=True)
+    new = [one for one in more if one not in plain]
+    assert [one for one in more if one in plain] == plain
+    assert [str(one.method) for one in new] == ["labels+shift", "labels+vrex", "gsmp+labels", "labels+cmd"]
+    trees = around(Candidate.parse("trees:labels"), graph, rivals=True)
+    assert {str(one) for one in trees} & {"trees:labels+cmd", "trees:labels+vrex"} == set()
+    assert set(RIVALS_AROUND) < {"shift", "vrex", "gsmp", "cmd", "bbse"}
+
+
+@pytest.mark.parametrize(
+    ("text", "can"),
+    [
+        ("cmd", True), ("linear:cmd", False), ("trees:vrex", False), ("trees:kmm+shift", True), ("gcn:eerm", True),
+        ("sign:eerm", False), ("gcn:gsmp", True), ("gcn:stamp", False), ("prior:shift", False), ("stamp", True),
+    ],
+)  # fmt: skip
+def test_who_is_able(graph, text, can):
+    assert able(Candidate.parse(text), graph) == can
+    if can and not text.startswith("prior"):
+        made = Candidate.parse(text)
+        Pipeline(made.model or "sign", made.method, **OPTIONS | {"epochs": 1}).fit(graph)
+
+
+def test_without_edges_or_times_some_are_left_out():
+    bare = ig.TemporalGraph(x=np.ones((4, 1)), y=[0, 1, 0, -1], time=[0, 1, 1, 2], edge_index=np.zeros((2, 0), int))
+    assert able(Candidate.parse("features+vrex+shift"), bare)
+    assert not able(Candidate.parse("gsmp"), bare)
+
+
+def test_what_asks_the_model_more_often_costs_more(graph):
+    size = Size.of(Pipeline(**OPTIONS).inputs(graph))
+    order = ["vrex", "cmd"]
+    assert cost(Candidate.parse("plain"), size, "sign") == cost(Candidate.parse("vrex"), size, "sign")
+    assert cost(Candidate.parse(order[1]), size, "sign") > 1.5 * cost(Candidate.parse(order[0]), size, "sign")
+    assert cost(Candidate.parse("gcn:eerm"), size, "sign") > 3 * cost(Candidate.parse("gcn:plain"), size, "sign")
+    assert Method.parse("eerm+vrex+kmm").terms == ("vrex", "eerm")
