@@ -361,7 +361,8 @@ RIVALS: dict[str, Rival] = {
 METHOD_RIVALS: dict[str, Rival] = {
     "sr-gnn": partial(corrected, "kmm+cmd"),
     **{name: partial(corrected, name) for name in ("cmd", "kmm", "vrex", "gsmp", "stamp", "shift", "bbse")},
-    "gcn-plain": partial(corrected, "plain", model="gcn"),
+    **{name: partial(corrected, name) for name in ("labels", "labels+stages", "curriculum", "curriculum+drop")},
+    **{f"gcn-{name}": partial(corrected, name, model="gcn") for name in ("plain", "labels")},
     "eerm": partial(corrected, "eerm", model="gcn"),
 }
 """What others do about the shift, all with the model of `plain`, but that EERM needs one that walks the graph."""
