@@ -16,8 +16,8 @@ BUILD = {
     "sehgnn-heads": lambda labels: SeHGNN(
         WIDTHS, LABELS, hidden=8, label_channels=labels, heads=2, num_layers=1, residual=False
     ),
-    "sehgnn-layer": lambda labels: SeHGNN(
-        WIDTHS, LABELS, hidden=8, label_channels=labels, encoder_layers=1, label_layers=0, norm="layer"
+    "sehgnn-batch": lambda labels: SeHGNN(
+        WIDTHS, LABELS, hidden=8, label_channels=labels, encoder_layers=1, label_layers=0, norm="batch"
     ),
     "rphgnn": lambda labels: RpHGNN(
         WIDTHS, LABELS, hidden=8, groups=[[0, 1], [0, 2]], label_channels=labels, dropout=0.1
@@ -120,7 +120,7 @@ def test_every_label_hop_is_a_group_of_its_own():
     assert BUILD["rphgnn"]((LABELS, LABELS)).groups == [[0, 1], [0, 2], [3], [4]]
 
 
-@pytest.mark.parametrize("name", ["sehgnn", "rphgnn-batch"])
+@pytest.mark.parametrize("name", ["sehgnn-batch", "rphgnn-batch"])
 def test_batches_of_one_row_are_trained_on(name):
     model, (hops, label_hops) = BUILD[name]((LABELS,)).train(), inputs((LABELS,), rows=1)
     out = model(hops, label_hops)
