@@ -67,7 +67,8 @@ def cost(candidate: Candidate, size: Size, model: str) -> float:
         total += 2e-9 * (len(CHOICES) + 2) * STEPS * (size.edges + size.nodes) * size.classes
     if method.kmm:
         total += 1e-6 * size.rows * (MATCHED + columns)
-    fits = (1 + method.cmd + EDITORS * method.eerm) if model in NETWORKS else 1  # how often a step asks the model
+    fits = (1.0 + method.cmd + EDITORS * method.eerm) if model in NETWORKS else 1.0  # how often a step asks the model
+    fits *= 1.5 if method.terms or method.kmm else 1.0  # which waits longer for a better score
     if model in NETWORKS:
         total += STEPS_OF_A_FIT * fits
     if model in SPATIAL:

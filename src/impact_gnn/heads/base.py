@@ -42,6 +42,7 @@ class HeadOptions:
     device: str = "auto"
     curriculum: str | None = None  # a pace of `nn.Curriculum`
     terms: tuple[Term, ...] = ()
+    patient: bool = False  # scores may fall at first before they rise, so they are waited for longer
     scoring: Scoring = field(default_factory=Scoring)
     progress: Callable[[Epoch], None] | None = field(default=None, compare=False)
 

@@ -129,9 +129,10 @@ class NetworkHead(Head):
         steps = 1 if batch is None else math.ceil(num_rows / batch)
         epochs = max(LEAST_EPOCHS, STEPS // steps) if options.epochs is None else options.epochs
         assert options.lr is not None
+        patience = max(PATIENCE, epochs // (3 if options.patient else 12))
         return replace(
             self.kind.how, epochs=epochs, lr=options.lr, weight_decay=options.weight_decay, batch_size=batch,
-            seed=options.seed, patience=max(PATIENCE, epochs // 12), device=options.device, progress=options.progress,
+            seed=options.seed, patience=patience, device=options.device, progress=options.progress,
             curriculum=nn.Curriculum.within(epochs, options.curriculum) if options.curriculum else None,
             scoring=options.scoring, terms=options.terms,
         )  # fmt: skip

@@ -548,7 +548,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
     ) -> Head:  # fmt: skip
         options = HeadOptions(
             self.hidden, self.dropout, self.epochs, self.lr, self.weight_decay, self.seed, self.device,
-            self._pace, terms, scoring, progress,
+            self._pace, terms, bool(self._method.terms or self._method.kmm), scoring, progress,
         )  # fmt: skip
         return make_head(self.model, shape, options)
 
