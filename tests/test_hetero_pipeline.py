@@ -269,6 +269,8 @@ def test_pny_is_refused_where_its_covariances_would_not_fit():
         ("snapshot+ends", "has no weights for 'ends'"),
         ("pmp+ends+pny", "joins 'ends' with 'pny', which takes weights by edge"),
         ("features+ends", "corrects messages it does not use"),
+        ("joint", "has 'joint' without 'jjnorm'; write 'jjnorm[+]joint'"),
+        ("drop", "has 'drop' without 'curriculum'; write 'curriculum[+]drop'"),
     ],
 )
 def test_bad_methods(text, sentence):
@@ -309,3 +311,24 @@ def test_features_that_do_not_reach_the_nodes_leave_their_degrees(edges):
     relations = {("p", "cites", "p"): own.edge_index, edges: [[0, 1], [1, 2]]}
     g = ig.TemporalGraph.hetero(nodes=nodes, edges=relations, target="p")
     assert np.isfinite(ig.Pipeline("linear", "plain", cutoff=4, epochs=3).fit(g).predict_proba(g)).all()
+
+
+def test_joint_jjnorm_has_one_number_for_the_hops_of_a_relation():
+    """As if the hops of a relation were one matrix side by side."""
+    view = made().masked(CUT)
+    inputs = Inputs(view)
+    raw = inputs.shown(Method.parse("plain"), CUT)[0]
+    joint, single = (inputs.shown(Method.parse(text), CUT)[0] for text in ("jjnorm+joint", "jjnorm"))
+    nodes = inputs.rows
+    expected = [np.asarray(raw[0].rows(np.arange(len(nodes))))]
+    for group in inputs.groups(Method())[1:]:
+        side = np.hstack([np.asarray(raw[k].rows(np.arange(len(nodes)))) for k in group])
+        moved = alignment.jjnorm(side, view.label[nodes], view.time[nodes], target=view.targets()[nodes])
+        expected += np.split(moved, np.cumsum([raw[k].shape[1] for k in group])[:-1], axis=1)
+    for found, wanted in zip(joint, expected, strict=True):
+        np.testing.assert_allclose(np.asarray(found.rows(np.arange(len(nodes)))), wanted, rtol=1e-4, atol=1e-5)
+    several = [k for group in inputs.groups(Method())[1:] if len(group) > 1 for k in group]
+    assert several
+    assert any(
+        not np.allclose(joint[k].rows(np.arange(len(nodes))), single[k].rows(np.arange(len(nodes)))) for k in several
+    )

@@ -11,7 +11,8 @@ from paper_propagation import message_matrix
 CUTOFF = 5
 QUICK = {"cutoff": CUTOFF, "hidden": 8, "epochs": 8, "device": "cpu"}
 METHODS = ["plain", "pmp", "mmp", "genpmp", "center", "pmp+standardize", "jjnorm", "pny", "labels", "snapshot",
-           "snapshot+labels", "snapshot+lags+labels", "recency", "features", "pmp+center+jjnorm+labels"]  # fmt: skip
+           "snapshot+labels", "snapshot+lags+labels", "recency", "jjnorm+joint", "curriculum+drop",
+           "labels+stages", "features", "pmp+center+jjnorm+labels"]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

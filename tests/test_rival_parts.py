@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import impact_gnn as ig
-from impact_gnn.backtesting.candidates import RIVALS_AROUND, able, around
+from impact_gnn.backtesting.candidates import MORE_AROUND, able, around
 from impact_gnn.backtesting.work import Size, cost
 from impact_gnn.checks import InputError
 from impact_gnn.pipeline import Candidate, Method, Pipeline
@@ -111,13 +111,14 @@ def test_weights_of_kmm_are_multiplied(graph):
 
 def test_the_search_tries_rivals_last_and_only_if_asked(graph):
     winner = Candidate.parse("labels")
-    plain, more = around(winner, graph), around(winner, graph, rivals=True)
+    plain, more = around(winner, graph), around(winner, graph, more=True)
     new = [one for one in more if one not in plain]
     assert [one for one in more if one in plain] == plain
-    assert [str(one.method) for one in new] == ["labels+shift", "labels+vrex", "gsmp+labels", "labels+cmd"]
-    trees = around(Candidate.parse("trees:labels"), graph, rivals=True)
+    expected = ["labels+stages", "labels+shift", "labels+vrex", "gsmp+labels", "labels+cmd"]
+    assert [str(one.method) for one in new] == expected
+    trees = around(Candidate.parse("trees:labels"), graph, more=True)
     assert {str(one) for one in trees} & {"trees:labels+cmd", "trees:labels+vrex"} == set()
-    assert set(RIVALS_AROUND) < {"shift", "vrex", "gsmp", "cmd", "bbse"}
+    assert set(MORE_AROUND) < {"stages", "shift", "vrex", "gsmp", "cmd", "bbse"}
 
 
 @pytest.mark.parametrize(

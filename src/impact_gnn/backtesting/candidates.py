@@ -29,8 +29,8 @@ PARTS_AROUND = (
     "recency", "labels", "pmp", "genpmp", "snapshot", "snapshot+lags", "center", "standardize", "jjnorm",
     "degrees", "mmp", "ends", "features",
 )  # fmt: skip
-# Rivals of the paper's methods, of parts that cost little; with more effort they are tried too.
-RIVALS_AROUND = ("shift", "vrex", "gsmp", "cmd")
+# With more effort than the least these are tried too: stages, and of the rivals' parts those that cost little.
+MORE_AROUND = ("stages", "shift", "vrex", "gsmp", "cmd")
 ASYMMETRIC = 0.1  # from this share on, past and future neighbours count as different
 UNEVEN = 0.05  # how much more the sizes of periods must explain to count
 LEAST_SHIFT = 0.05  # a smaller shift of messages needs no correction
@@ -129,11 +129,11 @@ def handful(graph: TemporalGraph) -> list[Candidate]:
 
 
 def around(
-    winner: Candidate, graph: TemporalGraph, advice: Advice | None = None, *, rivals: bool = False
+    winner: Candidate, graph: TemporalGraph, advice: Advice | None = None, *, more: bool = False
 ) -> list[Candidate]:
     """Candidates that differ from a winner in one thing: a part of the method, or the model; unsmoothed.
 
-    Parts come in the order of what the advice says they are worth; with `rivals`, those of others come last.
+    Parts come in the order of what the advice says they are worth; with `more`, those of `MORE_AROUND` come last.
 
     Examples:
         >>> graph = TemporalGraph(x=[[0.0], [1.0]], y=[0, 1], time=[0, 1], edge_index=[[0], [1]])
@@ -145,7 +145,7 @@ def around(
     lines = []
     worth = {} if advice is None else {str(one.method): one.score for one in advice.candidates}
     tried = sorted(PARTS_AROUND, key=lambda part: -worth.get(part, 0.0))
-    for extra in [*tried, *(RIVALS_AROUND if rivals else ())]:
+    for extra in [*tried, *(MORE_AROUND if more else ())]:
         new = extra.split("+")
         kept = [part for part in parts if part not in new]
         lines.append("+".join(kept if set(new) <= set(parts) else [*kept, *new]) or "plain")
@@ -181,7 +181,7 @@ def able(candidate: Candidate, graph: TemporalGraph) -> bool:
         return False
     if candidate.model in SPATIAL:
         known = {"plain", "pmp", "genpmp", "mmp", "gsmp", "recency", "smooth", *method.alignment[:1]} - {"pny"}
-        known |= {"kmm", "cmd", "vrex", "eerm", "shift", "bbse"}
+        known |= {"labels", "stages", "kmm", "cmd", "vrex", "eerm", "shift", "bbse"}
         return not graph.is_hetero and graph.x is not None and parts <= known
     if candidate.model == "prior":
         return method.smooth and parts <= {"features", "smooth", "pmp", "genpmp", "mmp", "recency"}

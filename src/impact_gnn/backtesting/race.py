@@ -227,8 +227,8 @@ class Race:
     def next(self) -> list[Candidate]:
         """A round: what differs in one thing from the winners so far, taken from each in turn."""
         winners = self.winners()
-        rivals = self.effort != "quick"
-        found = [around(each, self.view, self.advice, rivals=rivals) for each in winners]
+        more = self.effort != "quick"
+        found = [around(each, self.view, self.advice, more=more) for each in winners]
         lists = [[self.with_smooth(one) for one in each] for each in found]
         lists = [[one for one in each if one not in self.tried and self.able(one)] for each in lists]
         mixed = [

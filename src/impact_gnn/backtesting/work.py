@@ -8,7 +8,7 @@ from impact_gnn.graph import TemporalGraph
 from impact_gnn.heads import NETWORKS, SPATIAL
 from impact_gnn.heads.trees import ROWS, rounds_of
 from impact_gnn.nn.editors import EDITORS
-from impact_gnn.pipeline import Candidate, Inputs
+from impact_gnn.pipeline import STAGES, Candidate, Inputs
 from impact_gnn.propagation.smoothing import CHOICES, STEPS
 
 
@@ -82,7 +82,7 @@ def cost(candidate: Candidate, size: Size, model: str) -> float:
         rows = min(size.rows, ROWS)
         trees = size.classes * min(100, 0.8 * rounds_of(rows, columns, size.classes))
         total += trees * (6e-4 + 7e-9 * rows * max(50.0, 0.2 * columns))
-    return total
+    return total * (STAGES.stages if method.stages else 1)
 
 
 EACH, STEPS_OF_A_FIT = 0.2, 0.8  # what a fit costs on the smallest graph: hops and folds, and the steps of a network

@@ -6,9 +6,9 @@ from impact_gnn.pipeline.ensemble import Choice, Ensemble, Member
 from impact_gnn.pipeline.explanation import NodeExplanation
 from impact_gnn.pipeline.inputs import Inputs
 from impact_gnn.pipeline.method import EDITED, Candidate, Method
-from impact_gnn.pipeline.pipeline import MODELS, Fitted, Pipeline
+from impact_gnn.pipeline.pipeline import MODELS, STAGES, Fitted, Pipeline
 
 __all__ = [
-    "EDITED", "MODELS", "Calibration", "Candidate", "Choice", "Ensemble", "Explainer", "Fitted", "Inputs", "Member",
-    "Method", "NodeExplanation", "Pipeline", "explain",
+    "EDITED", "MODELS", "STAGES", "Calibration", "Candidate", "Choice", "Ensemble", "Explainer", "Fitted", "Inputs",
+    "Member", "Method", "NodeExplanation", "Pipeline", "explain",
 ]  # fmt: skip

@@ -5,7 +5,9 @@ Every alignment is an affine map per group of nodes, so nothing aligned is ever 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -36,9 +38,13 @@ def moments_of(hop: Any, group: np.ndarray, num_groups: int) -> Moments:
 
 
 def aligned(
-    name: str, hops: list[Any], nodes: np.ndarray, view: TemporalGraph, weighting: str, engine: Engine
-) -> list[Any]:
-    """Hops, made with `weighting`, after the alignment `name`; row k of them shows node `nodes[k]` of the view."""
+    name: str, hops: list[Any], nodes: np.ndarray, view: TemporalGraph, weighting: str, engine: Engine,
+    together: Sequence[int],
+) -> list[Any]:  # fmt: skip
+    """Hops, made with `weighting`, after the alignment `name`; row k of them shows node `nodes[k]` of the view.
+
+    JJnorm has one number per period for so many hops one after the other as `together` says.
+    """
     label, time, target = view.label[nodes], view.time[nodes], view.targets()[nodes]
     if name in NEEDS_EVERYBODY:
         period = view.period[nodes].astype(np.int32)
@@ -51,19 +57,25 @@ def aligned(
         return [by_period(hop) for hop in hops]
     communities = Communities.of(label, time, target)
     if name == "jjnorm":
-        return [_jjnorm(hop, communities) for hop in hops]
+        starts = np.cumsum([0, *together])[:-1]
+        parts = [hops[start : start + size] for start, size in zip(starts, together, strict=True)]
+        return [hop for part in parts for hop in _jjnorm(part, communities)]
     return _pny(hops, nodes, view, weighting, engine)
 
 
-def _jjnorm(hop: Any, communities: Communities) -> Any:
-    moments = moments_of(hop, communities.group, communities.num_groups)
-    scale = JJSums.of(moments, communities.num_labels).compute()
+def _jjnorm(hops: list[Any], communities: Communities) -> list[Any]:
+    """Hops as if they were one matrix side by side, whose sums add up over columns."""
+    found = [moments_of(hop, communities.group, communities.num_groups) for hop in hops]
+    scale = reduce(JJSums.merge, (JJSums.of(moments, communities.num_labels) for moments in found)).compute()
 
-    def change(rows: np.ndarray, index: np.ndarray) -> np.ndarray:
-        part = replace(communities, labelled=communities.labelled[index])
-        return apply_jjnorm(rows, part, moments, scale)
+    def moved(hop: Any, moments: Moments) -> Any:
+        def change(rows: np.ndarray, index: np.ndarray) -> np.ndarray:
+            part = replace(communities, labelled=communities.labelled[index])
+            return apply_jjnorm(rows, part, moments, scale)
 
-    return mapped_hop(hop, change)
+        return mapped_hop(hop, change)
+
+    return [moved(hop, moments) for hop, moments in zip(hops, found, strict=True)]
 
 
 def _pny(hops: list[Any], nodes: np.ndarray, view: TemporalGraph, weighting: str, engine: Engine) -> list[Any]:

@@ -95,7 +95,8 @@ class Inputs:
         nodes = self._nodes(method)
         hops = self._raw(method, cutoff)
         for name in method.alignment:
-            hops = aligned(name, hops, nodes, view, method.weighting, self.engine)
+            together = self._sizes(len(hops)) if method.joint else [1] * len(hops)
+            hops = aligned(name, hops, nodes, view, method.weighting, self.engine, together)
         if len(nodes) != len(self.rows):
             hops = [selected_hop(hop, self.rows) for hop in hops]  # all nodes were needed for the statistics only
         label_hops: list[Any] = []
@@ -119,16 +120,22 @@ class Inputs:
         count = len(self._raw(replace(method, lags=False)))  # as many hops, without a cutoff
         if not self.graph.is_hetero:
             return [list(range(len(own) + count))]
+        sizes = self._sizes(count)
+        back = [False] * len(sizes)
         if self.squashed:
             back = [len(path) == 2 and self.graph.x is not None for path in collected(self.graph)]
-            sizes = [self.hops] * len(back)
-        else:
-            last = [path[-1] for path in self.paths()]
-            sizes = [last.count(triple) for triple in dict.fromkeys(last)]
-            back = [False] * len(sizes)
         starts = np.cumsum([len(own), *sizes[:-1]]).tolist()
         parts = zip(starts, sizes, back, strict=True)
         return own + [[0] * joined + list(range(start, start + size)) for start, size, joined in parts]
+
+    def _sizes(self, count: int) -> list[int]:
+        """How many of `count` hops, one after the other, are of the same relation."""
+        if not self.graph.is_hetero:
+            return [count]
+        if self.squashed:
+            return [self.hops] * len(collected(self.graph))
+        last = [path[-1] for path in self.paths()]
+        return [last.count(triple) for triple in dict.fromkeys(last)]
 
     def features(self) -> Any:
         """The features alone, in float32."""

@@ -14,8 +14,8 @@ ALIGNMENTS = ("center", "standardize", "jjnorm", "pny")
 """Alignments in the order in which they are applied."""
 
 EXTRAS = (
-    "labels", "snapshot", "lags", "ends", "recency", "kmm", "curriculum", "drop", "stages", "cmd", "vrex", "eerm",
-    "features", "degrees", "smooth", "shift", "bbse",
+    "joint", "labels", "snapshot", "lags", "ends", "recency", "kmm", "curriculum", "drop", "stages", "cmd", "vrex",
+    "eerm", "features", "degrees", "smooth", "shift", "bbse",
 )  # fmt: skip
 
 EDITED = ("gcn", "sage")
@@ -29,6 +29,7 @@ class Method:
     Args:
         weighting: One of `weighting.NAMES`.
         alignment: Names of alignments, applied to every hop in the order center, standardize, jjnorm, pny.
+        joint: With `jjnorm`: one number per period for all hops of a relation, as in the authors' code for ogbn-mag.
         labels: Adds label hops: the neighbours' known labels, the own one excluded.
         snapshot: Represents every labelled node on the graph as it was at its own time.
         lags: With `snapshot`: every labelled node is seen as long after its own time as some target node is today.
@@ -56,6 +57,7 @@ class Method:
 
     weighting: str = "plain"
     alignment: tuple[str, ...] = ()
+    joint: bool = False
     labels: bool = False
     snapshot: bool = False
     lags: bool = False
@@ -109,10 +111,9 @@ class Method:
             raise InputError(f"method {text!r} estimates the shares of classes twice; drop 'shift' or 'bbse'.")
         if extras["eerm"] and extras["labels"]:
             raise InputError(f"method {text!r} would show edited graphs the labels to learn; drop 'eerm' or 'labels'.")
-        if extras["lags"] and not extras["snapshot"]:
-            raise InputError(f"method {text!r} has 'lags' without 'snapshot'; write 'snapshot+lags'.")
-        if extras["drop"] and not extras["curriculum"]:
-            raise InputError(f"method {text!r} has 'drop' without 'curriculum'; write 'curriculum+drop'.")
+        for name, changed in (("lags", "snapshot"), ("drop", "curriculum"), ("joint", "jjnorm")):
+            if name in parts and changed not in parts:
+                raise InputError(f"method {text!r} has {name!r} without {changed!r}; write '{changed}+{name}'.")
         if extras["ends"] and weightings in ([], ["plain"]):
             raise InputError(f"method {text!r} has no weights for 'ends'; add a weighting such as 'pmp'.")
         by_row = [part for part in weightings if part in BY_ROW]

@@ -602,7 +602,8 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         method, own = self._method, not isinstance(self.model, str)
         most = 0 if own else 1  # messages of other layers are out of reach
         told = method.labels and not own  # a network of one's own may be made for so many columns and no more
-        if (method.labels and own) or len(method.alignment) > most or method.snapshot or method.ends or method.features:
+        on_hops = method.snapshot or method.ends or method.features or method.joint
+        if (method.labels and own) or len(method.alignment) > most or on_hops:
             more = "" if own else "one alignment, 'labels', "
             known = f"a weighting, {more}'recency', 'curriculum', 'stages' and 'smooth'"
             name = "a network of your own" if own else self.model

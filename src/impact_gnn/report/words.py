@@ -55,6 +55,7 @@ PARTS = {
     "ends": "the weights go by the two ends of a path through nodes that have no time",
     "recency": "recent labels count more in training",
     "kmm": "labels count more whose inputs look like those of the nodes to predict",
+    "joint": "one such number for all hops of a relation",
     "curriculum": "training begins with the labels that are easy to learn",
     "drop": "those count as easy whose loss falls fastest",
     "stages": "the model is trained several times, each time also on what it was sure of before",
