@@ -26,6 +26,7 @@ from impact_gnn.graph import TemporalGraph
 from impact_gnn.heads import HEADS, Head, HeadOptions, Model, NetworkHead, Shape, is_spatial, make_head, model_name
 from impact_gnn.heads.base import matrix
 from impact_gnn.heads.foreign import Own
+from impact_gnn.heads.network import SQUASHED
 from impact_gnn.label_shift import bbse, confusion_of, ratio, reweighted, saerens
 from impact_gnn.matching import kernel_mean_matching
 from impact_gnn.metrics import METRICS, Scoring
@@ -518,13 +519,13 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             graph = graph.masked(graph.infer_cutoff() if self.cutoff is None else graph.when(self.cutoff))
         return Inputs(
             graph, hops=self.hops, undirected=self.undirected, engine=Memory() if engine is None else engine,
-            squashed=self.model == "rphgnn", seed=self.seed, embed=self.embed,
+            squashed=self.model in SQUASHED, seed=self.seed, embed=self.embed,
             embedded=None if self.fitted is None else self.fitted.cutoff,
         )  # fmt: skip
 
     def shared_inputs(self, kept: dict[bool, Inputs], graph: TemporalGraph, engine: Engine | None = None) -> Inputs:
         """As `inputs`, taken from what other pipelines of this graph have left in `kept`, or made and left there."""
-        squashed = self.model == "rphgnn"
+        squashed = self.model in SQUASHED
         if squashed not in kept:
             kept[squashed] = self.inputs(graph, engine)
         return kept[squashed]

@@ -30,6 +30,7 @@ MODELS = {
     "gamlp": "a neural network that learns for every node how far to listen",
     "sehgnn": "a neural network that weighs paths through different kinds of nodes",
     "rphgnn": "a neural network over all paths, squashed to a few columns at random",
+    "rphgnn-original": "the same, wide and trained as its authors do",
     "gcn": "a network that averages over neighbours, layer by layer",
     "sage": "a network that joins a node and the mean of its neighbours, layer by layer",
     "gat": "a network that learns which neighbours to listen to, layer by layer",
