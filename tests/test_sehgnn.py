@@ -23,7 +23,7 @@ BUILD = {
         WIDTHS, LABELS, hidden=8, groups=[[0, 1], [0, 2]], label_channels=labels, dropout=0.1
     ),
     "rphgnn-batch": lambda labels: RpHGNN(
-        WIDTHS, LABELS, hidden=8, groups=[[0], [1], [2]], label_channels=labels, norm="batch"
+        WIDTHS, LABELS, hidden=8, groups=[[0], [1], [2]], label_channels=labels, encoder_layers=2, norm="batch"
     ),
     "rphgnn-one-group": lambda labels: RpHGNN(WIDTHS, LABELS, hidden=8, label_channels=labels, filters=3),
 }
