@@ -182,6 +182,9 @@ def picture(curves: Curves, axes: Sequence[Axis] = AXES) -> Figure:
             values = [1e3 * seconds for seconds in curves[axis.title][name]]
             panel.plot([axis.of(size) for size in axis.sizes], values, marker="o", markersize=3, label=name)
         panel.set(xscale="log", yscale="log", xlabel=axis.title)
+        ticks = [axis.of(size) for size in axis.sizes]
+        panel.set_xticks(ticks, [f"{tick / 1000:g}k" if tick >= 10_000 else str(tick) for tick in ticks], fontsize=7)
+        panel.minorticks_off()
         panel.grid(alpha=0.3)
     panels[0].set_ylabel("milliseconds")
     panels[-1].legend(fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
