@@ -214,9 +214,9 @@ def test_backtest_around_it(graph, tmp_path):
 def test_the_search_tries_with_it_only_what_it_can_do(graph):
     parts = graph.masked(CUTOFF), [], None, "quick", 1
     race = Race(*parts, Pipeline(Weighted()), None, 0, ig.engines.Memory(), watched(False), None, None)
-    lines = ["plain", "pmp", "recency", "smooth", "center", "labels", "snapshot", "degrees", "gcn:center", "labels"]
+    lines = ["plain", "pmp", "recency", "smooth", "center", "labels", "snapshot", "degrees", "gcn:center", "gcn:labels"]
     able = [line for line in lines if race.able(Candidate.parse(line))]
-    assert able == ["plain", "pmp", "recency", "smooth", "gcn:center"]
+    assert able == ["plain", "pmp", "recency", "smooth", "gcn:center", "gcn:labels"]
 
 
 def test_run_around_it_resumes_and_predicts(graph, tmp_path):

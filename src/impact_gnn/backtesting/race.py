@@ -203,7 +203,8 @@ class Race:
         foreign = candidate.model is None and not isinstance(self.pipeline.model, str)
         if candidate.model is None and self.alike in (*SPATIAL, "trees", "linear"):
             candidate = replace(candidate, model=self.alike)
-        return able(candidate, self.view) and not (foreign and candidate.method.alignment)
+        method = candidate.method
+        return able(candidate, self.view) and not (foreign and (method.alignment or method.labels))
 
     def own(self, candidate: Candidate) -> Candidate:
         """The candidate without a model where it names the pipeline's own: one thing has one name."""

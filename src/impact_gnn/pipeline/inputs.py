@@ -124,7 +124,7 @@ class Inputs:
         back = [False] * len(sizes)
         if self.squashed:
             back = [len(path) == 2 and self.graph.x is not None for path in collected(self.graph)]
-        starts = np.cumsum([len(own), *sizes[:-1]]).tolist()
+        starts = np.cumsum([len(own), *sizes])[:-1].tolist()
         parts = zip(starts, sizes, back, strict=True)
         return own + [[0] * joined + list(range(start, start + size)) for start, size, joined in parts]
 
