@@ -142,17 +142,26 @@ def test_rows_are_drawn_by_how_much_their_loss_fell():
     assert odds == pytest.approx(np.exp(2), rel=0.15)
 
 
-def test_no_epoch_is_chosen_and_no_patience_lost_before_all_rows_count(view):
+def test_only_epochs_with_all_rows_are_chosen_and_patience_counts_from_the_end(view):
+    split, task = split_rows(view), HopTask([view.x])
     training = replace(CPU, epochs=60, patience=2, lr=0.0)  # nothing is learned, so the first epoch stays the best
-    result = fit(build, HopTask([view.x]), view.y, split_rows(view), training)
-    assert result.best_epoch == LESSONS.whole_from == 7
-    assert len(result.history) == 7 + 2
+    result = fit(build, task, view.y, split, training)
+    assert result.best_epoch == 1  # of the warm-up
+    assert len(result.history) == LESSONS.whole_from - 1 + 2
+    for seed in range(8):
+        result = fit(build, task, view.y, split, replace(CPU, epochs=12, seed=seed))
+        allowed = [each for each in result.history if LESSONS.share(each.epoch) == 1]
+        best = max(allowed, key=lambda each: each.score)
+        assert result.best_epoch == best.epoch
+    hidden = [each for each in result.history if LESSONS.share(each.epoch) < 1]
+    assert [each.epoch for each in hidden] == [3, 4, 5, 6]
 
 
-def test_refit_is_at_least_as_long_as_the_curriculum(view):
-    steps = watched(view, replace(CPU, refit=True))
-    assert len(steps) >= 9 + LESSONS.whole_from
-    assert len(steps[-1][0]) == len(split_rows(view).all)
+def test_refit_ends_with_all_rows(view):
+    for seed in range(4):
+        steps = watched(view, replace(CPU, refit=True, seed=seed))
+        assert len(steps) > 9
+        assert len(steps[-1][0]) == len(split_rows(view).all)
 
 
 def test_a_curriculum_longer_than_the_training_keeps_its_last_epoch(view):

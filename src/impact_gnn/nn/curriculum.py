@@ -24,7 +24,8 @@ class Curriculum:
     Fu, Yao: Loss-aware Curriculum Learning for Heterogeneous Graph Neural Networks, 2024); with "drop" rows are drawn
     without replacement with probability ∝ exp(how much their average fell in the last epoch) (LDHGNN: Wang, 2024).
 
-    No epoch is chosen, and none counts against the patience, before all rows are learned from (`whole_from`).
+    Only epochs that learn from all rows may be chosen: those of the warm-up, and those from `whole_from` on, from where
+    patience counts. So where few epochs are best the warm-up is all there is.
 
     Examples:
         >>> lessons = Curriculum(start=0.5, warm_up=2, epochs=10)
@@ -52,8 +53,8 @@ class Curriculum:
 
     @classmethod
     def within(cls, epochs: int, pace: str = "loss") -> Curriculum:
-        """A curriculum for a training of so many epochs: the share grows over half of them."""
-        return cls(warm_up=max(1, epochs // 20), epochs=max(1, epochs // 2), pace=pace)
+        """A curriculum for a training of so many epochs: a fifth is warm-up, and the share grows over half."""
+        return cls(warm_up=max(1, epochs // 5), epochs=max(1, epochs // 2), pace=pace)
 
     @property
     def whole_from(self) -> int:

@@ -224,7 +224,7 @@ class _Run:
             self.history.append(Epoch(epoch, loss, score, before + time.perf_counter() - start))
             # Without rows to choose by every epoch is the best so far, but only the last one need be kept.
             last = epoch == training.epochs
-            ready = epoch >= self.whole_from or last
+            ready = last or self.training.curriculum is None or self.training.curriculum.share(epoch) == 1
             if (ready and rank > self.best_rank) or (not len(self.valid_rows) and last):
                 self.best_epoch, self.best_rank = epoch, rank
                 self.best_state = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
