@@ -259,9 +259,11 @@ class _Run:
                 loss_sum, weight_sum = (weight * each).sum(), weight.sum()
                 loss = loss_sum / weight_sum.clamp(min=1e-12)
                 if training.terms:
+                    # Of a whole graph as the step sees it, in which labels that are learned are hidden.
+                    asked = self.task if task.by_rows else task
 
-                    def again(more: Tensor) -> tuple[Tensor, Tensor]:
-                        return self.task.logits(self.model, more), reading.of(self.task, more)
+                    def again(more: Tensor, asked: Task = asked) -> tuple[Tensor, Tensor]:
+                        return asked.logits(self.model, more), reading.of(asked, more)
 
                     hidden = reading.of(task, at)
                     step = Step(rows, logits, hidden, self.labels[rows], each, weight, epoch, again)
