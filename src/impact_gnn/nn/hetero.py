@@ -21,7 +21,7 @@ class SeHGNN(nn.Module):
     together have a branch of their own, whose logits are added at the end.
 
     After Yang, Yan, Pan, Ye, Fan: Simple and Efficient Heterogeneous Graph Neural Network, AAAI 2023. The original has
-    norm="batch"; with thousands of labels that was no better on validation, and training was less steady.
+    norm="batch", which on AAN (1,631 labels, five seeds) was as good on validation, so layer norm stays the default.
 
     Args:
         in_channels: Columns of every metapath, the features themselves first.
@@ -96,7 +96,7 @@ class RpHGNN(nn.Module):
     several groups, as the node's own features are. Every label hop is a group of its own.
 
     After Hu, Hooi, He: Efficient Heterogeneous Graph Learning via Random Projection, 2024. The original has
-    encoder_layers=2; with a thousand labels (AAN) one was better on validation.
+    encoder_layers=2; on AAN (1,631 labels, five seeds) one was better on validation.
 
     Args:
         in_channels: Columns of every matrix.
