@@ -149,7 +149,8 @@ class Staged:
         best = nn.fit_stages(
             lambda: nn.GAMLP(
                 [hop.shape[1] for hop in hops], view.num_labels, self.hidden,
-                label_channels=[view.num_labels] * self.label_hops, num_layers=self.num_layers, dropout=self.dropout,
+                label_channels=[view.num_labels] * self.label_hops, num_layers=self.num_layers, encoder_layers=2,
+                label_layers=4, norm="batch", dropout=self.dropout,
             ),
             make_task, view.y[rows], here, view.num_labels, training,
             nn.Reliable(self.stages, self.threshold, self.weight, self.temperature),
