@@ -317,3 +317,23 @@ def test_lessons_teach_believed_rows_softly():
     silent = Reliable(threshold=0.5, weight=0.0).lesson(label, split, 2, said)
     assert silent.split.train.tolist() == [0]
     assert silent.soft.any(1).all()
+
+
+def test_a_taught_model_is_kept_with_its_teacher_on_every_engine(tmp_path):
+    """Seeds with which a later stage did better; of the model alone the next graph could not be predicted."""
+    taught = 0
+    for seed in (3, 5, 7):
+        graph = ig.tsbm(num_nodes=500, num_times=6, num_labels=3, num_features=4, feature_std=1.5, seed=seed)
+        p = ig.Pipeline("sign", "labels+stages", cutoff=5, hidden=16, epochs=40, device="cpu", seed=seed).fit(graph)
+        if not p.fitted.earlier:
+            continue
+        taught += 1
+        said = p.predict_proba(graph)
+        p.save(tmp_path / str(seed))
+        again = ig.Pipeline.load(tmp_path / str(seed))
+        assert len(again.fitted.earlier) == len(p.fitted.earlier)
+        disk = ig.engines.Disk(tmp_path / f"scratch-{seed}", memory="1GB")
+        np.testing.assert_allclose(again.predict_proba(graph, engine=disk), said, rtol=1e-5, atol=1e-7)
+        with pytest.raises(ig.InputError, match="hears of its neighbours what was predicted for them"):
+            ig.explain(p, graph, int(p.targets(graph)[0]))
+    assert taught

@@ -221,7 +221,7 @@ class _Member:
         task = self.pipeline.task(self.inputs, self.cutoff)
         if self.pipeline._fitted().earlier or (isinstance(task, GraphTask) and task.labels is not None):
             problem = f"{self.name} hears of its neighbours what was predicted for them"
-            raise InputError(f"{problem}, which cannot be taken apart; explain a model without 'stages', or of hops.")
+            raise InputError(f"{problem}, which cannot be taken apart; explain one without 'stages', and on hops.")
         return task
 
     @cached_property
