@@ -1,6 +1,6 @@
 """The real graphs at hand, `<root>/<name>/<name>.npz`, and where their late nodes begin."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +36,14 @@ def found(root: Path) -> list[str]:
     places = [*root.glob("*.npz"), *root.glob("*/*.npz"), *(file.parent for file in root.glob("*/manifest.json"))]
     others = {str(place.relative_to(root)) for place in places if place.parent.name not in known}
     return [*known, *sorted(others)]
+
+
+def at_hand(names: Sequence[str], root: Path | None) -> list[str]:
+    """Those of `names` that can be run: "tsbm", which is drawn, and graphs that lie under `root`."""
+    there = [name for name in names if name == "tsbm" or (root and path_of(name, root).is_file())]
+    if not there:
+        raise ig.InputError(f"none of {', '.join(names)} is there; name the folder of the real graphs with --root.")
+    return there
 
 
 def with_cutoff(name: str, root: Path) -> tuple[ig.TemporalGraph, int]:

@@ -83,9 +83,7 @@ def risk(
         raise ig.InputError(f"seeds={seeds} gives no standard error; take at least 2, better 5.")
     known = ("tsbm", *(name for name in CUTOFFS if "hetero" not in name))
     wanted = [checks.choice("data", name, known) for name in names or known]
-    there = [name for name in wanted if name == "tsbm" or (root and data.path_of(name, root).is_file())]
-    if not there:
-        raise ig.InputError(f"none of {', '.join(wanted)} is there; name the folder of the real graphs with --root.")
+    there = data.at_hand(wanted, root)
     tasks = []
     for name in there:
         place = None if name == "tsbm" else root

@@ -88,9 +88,7 @@ def table1(
     model, tasks = model or Model(), []
     possible = DATA[checks.choice("model", model.name, MODELS)]
     wanted = [checks.choice("data", name, possible) for name in names or possible]
-    there = [name for name in wanted if name == "tsbm" or (root and data.path_of(name, root).is_file())]
-    if not there:
-        raise ig.InputError(f"none of {', '.join(wanted)} is there; name the folder of the real graphs with --root.")
+    there = data.at_hand(wanted, root)
     for name in there:
         place = None if name == "tsbm" else root
         size = None if place is None else data.path_of(name, place).stat().st_size

@@ -101,7 +101,7 @@ class Distillation:
         if len(self.others):
             more = step.drawn(self.others)
             rows, logits = torch.cat([rows, more]), torch.cat([logits, step.again(more)[0]])
-        given = torch.from_numpy(self.teacher).to(rows.device)[rows].clamp(min=1e-8).log()
+        given = torch.from_numpy(self.teacher)[rows.cpu()].to(rows.device).clamp(min=1e-8).log()
         taught = softmax(given / self.temperature, 1)
         apart = taught * (taught.clamp(min=1e-8).log() - log_softmax(logits.float() / self.temperature, 1))
         return self.weight * self.temperature**2 * apart.sum(1).mean()

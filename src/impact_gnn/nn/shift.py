@@ -90,7 +90,7 @@ class RiskVariance:
     weight: float = 1.0
 
     def __call__(self, step: Step) -> Tensor:
-        period = torch.from_numpy(self.period).to(step.rows.device)[step.rows]
+        period = torch.from_numpy(self.period)[step.rows.cpu()].to(step.rows.device)
         there, place = torch.unique(period, return_inverse=True)
         zero = torch.zeros(len(there), dtype=step.each.dtype, device=step.each.device)
         total = zero.index_add(0, place, step.weight * step.each)

@@ -235,7 +235,7 @@ class _Run:
 
     @property
     def whole_from(self) -> int:
-        """The epoch from which on all rows are learned from, so that one may be chosen."""
+        """The epoch from which on all rows are learned from, and patience counts."""
         return 1 if self.training.curriculum is None else self.training.curriculum.whole_from
 
     def exhausted(self) -> bool:
