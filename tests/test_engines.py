@@ -1,6 +1,9 @@
 """The law of engines: wherever things are computed, the same numbers come out - hops, label hops, whole pipelines."""
 
 import itertools
+import os
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -302,3 +305,37 @@ def test_engines_are_abstract_or_final():
     assert Engine.__abstractmethods__
     for kind in (Memory, Disk, Dask):
         assert not kind.__abstractmethods__
+
+
+def printed(code, **environment):
+    """What a new process prints, whose kernels are compiled anew."""
+    inherited = {name: value for name, value in os.environ.items() if name != "NUMBA_NUM_THREADS"}
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], env=inherited | environment, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    return run.stdout.split()
+
+
+def test_threads_are_as_many_as_the_user_has_asked_for():
+    """Parallel kernels of numba leave torch's threads alone: both have one, if OMP_NUM_THREADS says so."""
+    code = (
+        "import impact_gnn as ig, numba, torch\n"
+        "g = ig.tsbm(num_nodes=300, num_times=5, num_labels=2, seed=0)\n"
+        "ig.Pipeline('sign', 'pmp+jjnorm', cutoff=4, epochs=2, hidden=4).fit(g)\n"
+        "print(numba.threading_layer() != '', torch.get_num_threads(), numba.get_num_threads())"
+    )
+    assert printed(code, OMP_NUM_THREADS="1") == ["True", "1", "1"]
+
+
+@pytest.mark.parametrize(("first", "asked"), [("numba", "1"), ("impact_gnn", "0"), ("impact_gnn", "one")])
+def test_a_numba_that_was_used_before_goes_on_and_odd_numbers_are_left_alone(tmp_path, first, asked):
+    """It refuses to compile when it finds another number of threads than it was launched with."""
+    code = (
+        f"import {first}, numba\nbefore = numba.get_num_threads()\nnumba.set_num_threads(before)\n"
+        "import impact_gnn._array.kernels as k, numpy as np\n"
+        "k.moments(np.ones((4, 2), np.float32), np.zeros(4, np.int64), 1)\n"
+        "print(before == numba.get_num_threads())"
+    )
+    assert printed(code, OMP_NUM_THREADS=asked, NUMBA_CACHE_DIR=str(tmp_path)) == ["True"]
