@@ -8,8 +8,10 @@ import pytest
 import torch
 
 import impact_gnn as ig
-from impact_gnn.nn import SIGN, Curriculum, HopTask, Training, fit, split_rows
+import impact_gnn.pipeline.pipeline
+from impact_gnn.nn import GCN, SIGN, Curriculum, GraphTask, HopTask, Propagation, Training, fit, split_rows
 from impact_gnn.nn.curriculum import PACES
+from impact_gnn.pipeline.pipeline import _right_more_often
 
 CUTOFF, LABELS = 4, 3
 LESSONS = Curriculum(start=0.4, warm_up=2, epochs=4)
@@ -230,3 +232,63 @@ def test_resuming_gives_the_same_bits_and_other_lessons_are_refused(view, tmp_pa
 def test_bad_options(options, sentence):
     with pytest.raises(ig.InputError, match=sentence):
         Curriculum(**options)
+
+
+def test_rows_of_a_graph_are_ranked_without_being_told_their_own_label(view):
+    told = []
+
+    class Asked(GraphTask):
+        def logits(self, model, rows):
+            if not model.training and view.time[rows].max() < CUTOFF - 1:
+                told.append((rows.numpy(), self.labels[rows].numpy()))
+            return super().logits(model, rows)
+
+        def drawn(self, rows, share):
+            task, hidden = super().drawn(rows, share)
+            task.__class__ = Asked
+            return task, hidden
+
+    split = split_rows(view)
+    task = Asked(view.x, Propagation.of(view), view.masked(CUTOFF - 1).y, LABELS)
+    fit(lambda: GCN(task.width, LABELS, 8), task, view.y, split, replace(CPU, hide_labels=0.5))
+    epochs = LESSONS.whole_from - 1
+    assert len(told) == 2 * epochs
+    assert all((labels == -1).all() for _, labels in told)
+    for a, b in zip(told[::2], told[1::2], strict=True):
+        np.testing.assert_array_equal(np.sort(np.concatenate([a[0], b[0]])), split.train)
+
+
+@pytest.mark.parametrize("pays", [False, True])
+def test_a_pipeline_keeps_a_curriculum_only_where_it_is_right_more_often(graph, monkeypatch, pays):
+    """Otherwise it says what the pipeline without one says, to the bit."""
+    asked = []
+
+    def judged(ours, theirs, label, rows):
+        asked.append((ours.head.options.curriculum, theirs.head.options.curriculum, rows, label[rows]))
+        return pays
+
+    monkeypatch.setattr(impact_gnn.pipeline.pipeline, "_right_more_often", judged)
+    options = {"cutoff": CUTOFF, "hidden": 8, "epochs": 40, "device": "cpu"}
+    with_it, without = (ig.Pipeline("sign", method, **options).fit(graph) for method in ("curriculum", "plain"))
+    ((ours, theirs, rows, label),) = asked
+    assert (ours, theirs) == ("loss", None)
+    assert len(rows) > 1
+    assert (label >= 0).all()
+    assert (with_it.fitted.head.options.curriculum == "loss") is pays
+    assert np.array_equal(with_it.predict_proba(graph), without.predict_proba(graph)) is not pays
+
+
+def test_right_more_often_means_by_more_than_a_standard_error():
+    class Said:
+        def __init__(self, hits):
+            self.head, self.task, self.hits = self, 0, hits
+
+        def honest(self, task, rows):
+            return np.where(np.array(self.hits)[rows, None], [[0.2, 0.8]], [[0.8, 0.2]])
+
+    label, rows = np.ones(100, int), np.arange(100)
+    base = Said([True] * 50 + [False] * 50)
+    for won, lost, better in ((0, 0, False), (5, 4, False), (9, 3, True), (20, 0, True), (0, 20, False)):
+        other = Said([False] * lost + [True] * (50 - lost + won) + [False] * (50 - won))
+        assert _right_more_often(other, base, label, rows) is better
+    assert not _right_more_often(Said([True]), Said([False]), np.ones(1, int), np.arange(1))

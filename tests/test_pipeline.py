@@ -239,3 +239,16 @@ def test_refusals(graph):
     p = Pipeline(**QUICK).fit(graph)
     with pytest.raises(ig.InputError, match="was fitted with inputs of widths"):
         p.predict(graph.with_features(np.ones((300, 2))))
+
+
+def test_patience_is_how_long_a_better_score_is_waited_for(graph):
+    """Epochs after the best one: as many as asked, of networks; trees stop after their own."""
+    for patience in (1, 7):
+        epochs = []
+        p = Pipeline("sign", cutoff=CUTOFF, hidden=8, epochs=60, patience=patience, refit=False, device="cpu")
+        p.fit(graph, progress=lambda epoch, epochs=epochs: epochs.append(epoch.epoch))
+        assert len(epochs) == min(60, p.fitted.rounds + patience)
+    with pytest.raises(ig.InputError, match="patience=0 is not possible; give a whole number of at least 1"):
+        Pipeline("sign", cutoff=CUTOFF, patience=0).fit(graph)
+    rounds = [Pipeline("trees", cutoff=CUTOFF, patience=k).fit(graph).fitted.rounds for k in (1, 60)]
+    assert rounds[0] <= rounds[1]

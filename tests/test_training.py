@@ -406,3 +406,22 @@ def test_inputs_are_checked(view, split):
         HopTask([])
     with pytest.raises(ig.InputError, match="x has 3 rows, the propagation 200 nodes"):
         GraphTask(np.ones((3, 4)), graph_task(view).propagation)
+
+
+def test_an_epoch_is_chosen_by_the_mean_over_the_last_ones(view, tmp_path):
+    """The choice is the argmax of the running mean of the scores, and resuming changes nothing."""
+    split, task = split_rows(view), HopTask([view.x])
+    training = Training(epochs=12, lr=0.3, device="cpu", choose_over=4)
+    result = fit(lambda: SIGN([view.x.shape[1]], view.num_labels, hidden=8), task, view.y, split, training)
+    scores = np.array([epoch.score for epoch in result.history])
+    means = [scores[max(0, k - 3) : k + 1].mean() for k in range(12)]
+    assert result.best_epoch == 1 + int(np.argmax(means))
+    assert result.valid_score == scores[result.best_epoch - 1]
+    path = tmp_path / "half.safetensors"
+    for epochs in (6, 12):
+        again = fit(
+            lambda: SIGN([view.x.shape[1]], view.num_labels, hidden=8), task, view.y, split,
+            replace(training, epochs=epochs, checkpoint=path),
+        )  # fmt: skip
+    assert again.best_epoch == result.best_epoch
+    assert all(torch.equal(again.state[name], result.state[name]) for name in result.state)

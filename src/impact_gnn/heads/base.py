@@ -36,6 +36,7 @@ class HeadOptions:
     hidden: int | None = None
     dropout: float | None = None
     epochs: int | None = None
+    patience: int | None = None
     lr: float | None = None
     weight_decay: float = 5e-4
     seed: int = 0
@@ -47,7 +48,7 @@ class HeadOptions:
     progress: Callable[[Epoch], None] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        for name in ("hidden", "epochs"):
+        for name in ("hidden", "epochs", "patience"):
             if (value := getattr(self, name)) is not None:
                 checks.at_least(name, value, 1)
         if self.dropout is not None:

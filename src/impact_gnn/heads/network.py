@@ -21,6 +21,7 @@ MOST_STEPS = 100  # of an epoch, from which on batches grow instead
 STEPS = 300
 LEAST_EPOCHS = 5
 PATIENCE = 15  # epochs: with fewer, chance ends the training
+CHOOSE_OVER = 5  # epochs: a single lucky one may be far too early
 HIDDEN_LABELS = 0.5  # share of the labels that are hidden in a step, of models that are told labels
 ONE_THREAD = 300_000  # hidden units in a step up to which one thread is quicker: below, threads wait for each other
 
@@ -141,12 +142,12 @@ class NetworkHead(Head):
         steps = 1 if batch is None else math.ceil(num_rows / batch)
         epochs = max(LEAST_EPOCHS, STEPS // steps) if options.epochs is None else options.epochs
         assert options.lr is not None
-        patience = max(PATIENCE, epochs // (3 if options.patient else 12))
+        patience = options.patience or max(PATIENCE, epochs // (3 if options.patient else 12))
         return replace(
             self.kind.how, epochs=epochs, lr=options.lr, weight_decay=options.weight_decay, batch_size=batch,
             seed=options.seed, patience=patience, device=options.device, progress=options.progress,
             curriculum=nn.Curriculum.within(epochs, options.curriculum) if options.curriculum else None,
-            scoring=options.scoring, terms=options.terms,
+            scoring=options.scoring, terms=options.terms, choose_over=CHOOSE_OVER,
         )  # fmt: skip
 
 

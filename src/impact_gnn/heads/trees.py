@@ -53,7 +53,8 @@ class TreesHead(Head):
             self.booster = lightgbm.train(options, data, self.rounds)
             return
         valid = lightgbm.Dataset(matrix(task, chosen_by), label[chosen_by], reference=data)
-        stop, scoring = lightgbm.early_stopping(PATIENCE, verbose=False), self.options.scoring
+        scoring = self.options.scoring
+        stop = lightgbm.early_stopping(self.options.patience or PATIENCE, verbose=False)
         by = replace(scoring, metric="log-loss") if scoring.metric == "accuracy" else scoring
 
         def judged(said: np.ndarray, data: lightgbm.Dataset) -> tuple[str, float, bool]:

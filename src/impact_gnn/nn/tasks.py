@@ -174,13 +174,20 @@ class GraphTask:
         return self if device == self.x.device else self._with(self.x.to(device), self.labels)
 
     def logits(self, model: nn.Module, rows: Tensor) -> Tensor:
-        out = model(self._input, self.propagation)
+        return model(self.given(model), self.propagation)[rows]
+
+    def given(self, model: nn.Module) -> Tensor:
+        """What the model reads when it is asked for the last time: features, and labels or its own guesses."""
+        given, told = self._input, self._input[:, self.x.shape[1] :]
         for _ in range(self.reuse):
-            told = self._input[:, self.x.shape[1] :]
-            unknown = 1 - told.sum(1, keepdim=True)
-            told = told + unknown * torch.softmax(out.detach().float(), 1)
-            out = model(torch.cat([self.x, told], dim=1), self.propagation)
-        return out[rows]
+            with torch.no_grad():
+                guess = torch.softmax(model(given, self.propagation).float(), 1)
+            given = torch.cat([self.x, told + (1 - told.sum(1, keepdim=True)) * guess], dim=1)
+        return given
+
+    def over(self, propagation: Propagation) -> GraphTask:
+        """The same inputs with other messages."""
+        return self._with(self.x, self.labels, propagation)
 
     def drawn(self, rows: Tensor, share: float) -> tuple[Task, Tensor]:
         """Labels of a random share of the rows are hidden, and only those rows are learned from."""
@@ -190,8 +197,8 @@ class GraphTask:
         hidden = hidden if len(hidden) else rows
         return self._with(self.x, self.labels.index_fill(0, hidden, -1)), hidden
 
-    def _with(self, x: Tensor, labels: Tensor | None) -> GraphTask:
-        return GraphTask(x, self.propagation, labels, self.num_labels, reuse=self.reuse)
+    def _with(self, x: Tensor, labels: Tensor | None, propagation: Propagation | None = None) -> GraphTask:
+        return GraphTask(x, propagation or self.propagation, labels, self.num_labels, reuse=self.reuse)
 
     def fingerprint(self) -> str:
         labels = [] if self.labels is None else [self.labels[:, None]]

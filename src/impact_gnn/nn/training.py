@@ -73,6 +73,7 @@ class Training:
         hide_labels: The share of rows whose input labels are hidden in a step, at random: of models on a whole graph
             the own label (and only those rows are learned from), of others the label hops.
         choose_by: The best epoch has the best "score" or the least "loss" on the rows to choose by.
+        choose_over: Epochs, up to the one in question, over which that is averaged, so that chance chooses less.
         scoring: What a score is.
         checkpoint: File to resume from if it exists and to write to; None for none.
         checkpoint_every: Epochs between two writings.
@@ -94,6 +95,7 @@ class Training:
     schedule: Schedule | None = None
     hide_labels: float = 0.0
     choose_by: str = "score"
+    choose_over: int = 1
     scoring: Scoring = field(default_factory=Scoring)
     checkpoint: Path | None = None
     checkpoint_every: int = 10
@@ -105,7 +107,7 @@ class Training:
         checks.choice("optimizer", self.optimizer, OPTIMIZERS)
         checks.choice("choose_by", self.choose_by, CHOOSERS)
         checks.share("hide_labels", self.hide_labels)
-        for name in ("epochs", "batch_size", "patience", "checkpoint_every"):
+        for name in ("epochs", "batch_size", "patience", "choose_over", "checkpoint_every"):
             value = getattr(self, name)
             if value is not None and checks.whole_number(name, value) < 1:
                 raise InputError(f"{name}={value} must be at least 1.")
@@ -195,6 +197,7 @@ class _Run:
         self.train_rows = torch.from_numpy(split.train).to(self.device)
         self.valid_rows = torch.from_numpy(split.valid).to(self.device)
         self.history: list[Epoch] = []
+        self.ranks: list[float] = []  # of the last epochs
         self.best_epoch, self.best_rank, self.best_state = 0, -math.inf, {}  # type: int, float, dict[str, Tensor]
         self.lessons: dict[str, Tensor] = {}  # what a curriculum remembers of the rows to train on
 
@@ -225,6 +228,8 @@ class _Run:
             # Without rows to choose by every epoch is the best so far, but only the last one need be kept.
             last = epoch == training.epochs
             ready = last or self.training.curriculum is None or self.training.curriculum.share(epoch) == 1
+            self.ranks = [*self.ranks, rank][-training.choose_over :]
+            rank = sum(self.ranks) / len(self.ranks)
             if (ready and rank > self.best_rank) or (not len(self.valid_rows) and last):
                 self.best_epoch, self.best_rank = epoch, rank
                 self.best_state = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
@@ -282,8 +287,7 @@ class _Run:
         lessons = self.training.curriculum
         if lessons is None or epoch >= lessons.whole_from:
             return self.train_rows
-        labels = self.labels[self.train_rows]
-        loss = self.training.loss(_evaluated(self.model, self.task, self.train_rows, VIEW).float(), labels)
+        labels, loss = self.labels[self.train_rows], self.own_losses()
         before = self.lessons.get("average")
         average = lessons.averaged(before, loss)
         self.lessons = {"average": average}
@@ -291,6 +295,16 @@ class _Run:
             return self.train_rows
         fallen = torch.zeros_like(average) if before is None else before - average
         return self.train_rows[lessons.chosen(average, fallen, labels, epoch)]
+
+    def own_losses(self) -> Tensor:
+        """Losses of the rows to train on, without dropout; where labels are told, no row is told its own."""
+        loss = torch.zeros(len(self.train_rows), device=self.device)
+        for start in range(halves := 2 if self.training.hide_labels else 1):
+            rows = self.train_rows[start::halves]
+            task = self.task.drawn(rows, 1.0)[0] if halves == 2 else self.task
+            logits = _evaluated(self.model, task, rows, VIEW).float()
+            loss[start::halves] = self.training.loss(logits, self.labels[rows])
+        return loss
 
     def batches(self, rows: Tensor) -> Iterator[tuple[Task, Tensor, Tensor]]:
         """The rows, all at once, or in random order and pieces; see `_served`."""
@@ -339,7 +353,7 @@ class _Run:
             "lessons": self.lessons,
         }  # fmt: skip
         note = {
-            "run": self.fingerprint(), "best_epoch": self.best_epoch, "best_rank": self.best_rank,
+            "run": self.fingerprint(), "best_epoch": self.best_epoch, "best_rank": self.best_rank, "ranks": self.ranks,
             "history": [[e.epoch, e.loss, e.score, e.seconds] for e in self.history],
         }  # fmt: skip
         _write(path, parts, note)
@@ -362,7 +376,7 @@ class _Run:
             number, field = name.split("/")
             state.setdefault(int(number), {})[field] = value
         self.optimizer.load_state_dict({"state": state, "param_groups": self.optimizer.state_dict()["param_groups"]})
-        self.best_epoch, self.best_rank = note["best_epoch"], note["best_rank"]
+        self.best_epoch, self.best_rank, self.ranks = note["best_epoch"], note["best_rank"], note["ranks"]
         self.lessons = {name: value.to(self.device) for name, value in parts.get("lessons", {}).items()}
         self.history = [Epoch(*values) for values in note["history"]]
         torch.set_rng_state(parts["random"]["cpu"])

@@ -36,7 +36,7 @@ class Method:
         ends: Weights a path through other node types by the times of its two ends, not edge by edge.
         recency: Lets recent labels count more in the loss.
         kmm: Lets labels count more whose inputs look like those of the targets (`matching`).
-        curriculum: Trains on easy labels first.
+        curriculum: Trains on easy labels first, if that is right more often on the rows that epochs are chosen by.
         drop: With `curriculum`: those first whose loss falls fastest.
         stages: Trains several times; what one training is sure of, the next learns from and hears from neighbours.
         cmd: What a network reads last of labelled rows and of targets shall have the same moments (`nn.shift`).

@@ -52,7 +52,7 @@ from impact_gnn.pipeline.schema import Schema
 from impact_gnn.propagation.embedding import EMBEDDINGS
 from impact_gnn.propagation.hops import own_relation
 from impact_gnn.propagation.smoothing import CHOICES, Smoothing, correct_and_smooth, ways
-from impact_gnn.statistics import Scale
+from impact_gnn.statistics import Scale, paired
 
 FORMAT = "impact-gnn pipeline"
 VERSION = 5
@@ -136,6 +136,8 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         hidden: Width of a network; by default the model's own.
         dropout: Share of hidden units left out in training; by default the model's own.
         epochs: Most epochs or trees; by default as many as a fixed amount of work allows.
+        patience: Epochs or trees without a better score that end the search for their number; by default the model's
+            own, and longer for parts of a method that hold the score back at first.
         lr: Learning rate of a network; by default the model's own.
         weight_decay: Weight decay.
         half_life: With "recency", labels this much older than the newest count half; in units of time.
@@ -166,6 +168,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         hidden: int | None = None,
         dropout: float | None = None,
         epochs: int | None = None,
+        patience: int | None = None,
         lr: float | None = None,
         weight_decay: float = 5e-4,
         half_life: float | None = None,
@@ -184,6 +187,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         self.hidden = hidden
         self.dropout = dropout
         self.epochs = epochs
+        self.patience = patience
         self.lr = lr
         self.weight_decay = weight_decay
         self.half_life = half_life
@@ -284,17 +288,27 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         rounds: list[int | None] = [None]
         valid_score, smoothing = math.nan, None
 
-        def learned(split: Split, before: int, rounds: Sequence[int | None]) -> list[Stage]:
-            return self._stages(inputs, before, label, split, weight, scoring, rounds, progress)
+        learner = self
+
+        def learned(who: Pipeline, split: Split, before: int, rounds: Sequence[int | None]) -> list[Stage]:
+            return who._stages(inputs, before, label, split, weight, scoring, rounds, progress)
 
         if len(labelled) > 1:
             chosen_rows = split_rows(view, valid=_choosing(time[label >= 0]))
             split = Split(np.searchsorted(rows, chosen_rows.train), np.searchsorted(rows, chosen_rows.valid))
             # Rows to choose by must look like targets, so inputs are made as if their labels were unknown.
             before = int(view.time[chosen_rows.valid].min())
-            stages = learned(split, before, [None] * (STAGES.stages if self._method.stages else 1))
-            best = int(np.nanargmax([stage.head.valid_score for stage in stages]))
-            stages = stages[: best + 1]
+
+            def chosen(who: Pipeline) -> list[Stage]:
+                stages = learned(who, split, before, [None] * (STAGES.stages if self._method.stages else 1))
+                return stages[: 1 + int(np.nanargmax([stage.head.valid_score for stage in stages]))]
+
+            stages = chosen(self)
+            if self._method.curriculum:  # it must pay for itself
+                without = replace(self._method, curriculum=False, drop=False)
+                others = chosen(one := Pipeline(**self.get_params() | {"method": without}))
+                if not _right_more_often(stages[-1], others[-1], label, split.valid):
+                    stages, learner = others, one
             last, rounds = stages[-1], [stage.head.rounds for stage in stages]
             valid_score = last.head.valid_score
             assert last.task is not None
@@ -308,7 +322,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         elif self._method.smooth:
             smoothing = CHOICES[len(CHOICES) // 2]
         if self.refit or len(labelled) == 1:
-            stages = learned(Split(np.flatnonzero(label >= 0), np.empty(0, np.int64)), cutoff, rounds)
+            stages = learned(learner, Split(np.flatnonzero(label >= 0), np.empty(0, np.int64)), cutoff, rounds)
         *earlier, last = (replace(stage, task=None) for stage in stages)  # rows of the graph stay with the graph
         done, schema = last.head.rounds if rounds[-1] is None else rounds[-1], Schema.of(inputs.view)
         self.fitted = Fitted(
@@ -476,17 +490,23 @@ class Pipeline(ClassifierMixin, BaseEstimator):
 
     # -- inside ----------------------------------------------------------------------------------------------
 
-    def task(self, inputs: Inputs, cutoff: int) -> Task:
-        """What the fitted head is shown of a graph; earlier stages say first what it hears of the unlabelled."""
+    def task(self, inputs: Inputs, cutoff: int, soft: np.ndarray | None = None) -> Task:
+        """What the fitted head is shown of a graph; `soft` is what it was `taught`, asked for if it is not given."""
+        fitted, soft = self._fitted(), self.taught(inputs, cutoff) if soft is None else soft
+        self._align(fitted.head, inputs, cutoff)
+        return self._shown(inputs, cutoff, fitted.scales, fitted.head.shape, soft)
+
+    def taught(self, inputs: Inputs, cutoff: int) -> np.ndarray | None:
+        """What earlier stages said, which the fitted head hears in place of labels; None where there were none."""
         fitted, soft = self._fitted(), None
-        for stage in fitted.earlier:
+        hears = self._method.labels and not is_spatial(self.model)
+        for stage in fitted.earlier if hears else ():
             task = self._shown(inputs, cutoff, stage.scales, stage.head.shape, soft)
             self._align(stage.head, inputs, cutoff)
             label = inputs.graph.masked(cutoff).label[self._rows(inputs)]
             said = stage.head.honest(task, np.arange(len(label)))
             soft = STAGES.told(label, np.flatnonzero(label >= 0), fitted.num_labels, said)
-        self._align(fitted.head, inputs, cutoff)
-        return self._shown(inputs, cutoff, fitted.scales, fitted.head.shape, soft)
+        return soft
 
     def _stages(
         self, inputs: Inputs, cutoff: int, label: np.ndarray, split: Split, weight: np.ndarray | None,
@@ -548,7 +568,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         terms: tuple[Term, ...] = (),
     ) -> Head:  # fmt: skip
         options = HeadOptions(
-            self.hidden, self.dropout, self.epochs, self.lr, self.weight_decay, self.seed, self.device,
+            self.hidden, self.dropout, self.epochs, self.patience, self.lr, self.weight_decay, self.seed, self.device,
             self._pace, terms, bool(self._method.terms or self._method.kmm), scoring, progress,
         )  # fmt: skip
         return make_head(self.model, shape, options)
@@ -700,6 +720,17 @@ def _features_of(inputs: Inputs) -> np.ndarray:
     if inputs.graph.x is None:
         raise InputError("the graph has no features; use a model that reads hops.")
     return np.asarray(inputs.graph.x, np.float32)
+
+
+def _right_more_often(ours: Stage, theirs: Stage, label: np.ndarray, rows: np.ndarray) -> bool:
+    """Whether one is right on more of the rows than another, by more than the standard error of that."""
+
+    def hits(stage: Stage) -> np.ndarray:
+        assert stage.task is not None
+        return stage.head.honest(stage.task, rows).argmax(1) == label[rows]
+
+    gain = paired(hits(ours), hits(theirs)) if len(rows) > 1 else None
+    return gain is not None and gain.value > gain.error
 
 
 def _choosing(time: np.ndarray) -> int:
