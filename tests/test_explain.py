@@ -63,10 +63,13 @@ def without_edges(graph, kind, node):
 
 @pytest.mark.parametrize(
     ("model", "bound"),
-    [("linear", 1e-5), ("trees", 1e-9), ("sign", 0.02), ("gamlp", 0.02), ("gcn", 0.02), ("gat", 0.02)],
-)
+    [("linear", 1e-5), ("trees", 1e-9), ("sign", 0.02), ("gamlp", 0.02), ("gcn", 0.02), ("gat", 0.02),
+     ("gcn:labels", 0.02)],
+)  # fmt: skip
 def test_contributions_sum_to_the_log_odds_and_in_all_to_the_difference_of_probabilities(graph, model, bound):
-    p = fitted(graph, model, "pmp" if model in ("gcn", "gat") else "pmp+labels", class_weight="balanced")
+    model, _, more = model.partition(":")
+    method = f"pmp+{more}".rstrip("+") if model in ("gcn", "gat") else "pmp+labels"
+    p = fitted(graph, model, method, class_weight="balanced")
     said, targets = p.predict_proba(graph), p.targets(graph)
     explainer = Explainer(p, graph)
     for row in (0, 7, 31):
@@ -115,6 +118,22 @@ def test_metapaths_split_over_the_nodes_at_their_beginning(papers, method):
     split_is_whole(fitted(papers, "linear", method), papers)
 
 
+@pytest.mark.parametrize("method", ["labels+stages", "pmp+ends+labels+stages", "snapshot+labels+stages"])
+def test_what_earlier_stages_said_splits_over_the_nodes_it_was_said_of(method):
+    taught = 0
+    for seed in range(12):
+        sizes = {"num_nodes": 300, "num_times": 6, "num_labels": 3, "num_features": 4, "feature_std": 1.5}
+        graph = ig.tsbm(**sizes, seed=seed)
+        p = Pipeline("linear", method, cutoff=5, epochs=40, device="cpu", seed=seed).fit(graph)
+        if p.fitted.earlier:
+            taught += 1
+            split_is_whole(p, graph)
+            (member,) = Explainer(p, graph).members
+            late = np.flatnonzero(graph.time >= 5)
+            assert (member.label[late].sum(1) > 0).any()  # guesses of targets are heard
+    assert taught
+
+
 def split_is_whole(p, graph):
     explainer = Explainer(p, graph)
     (member,) = explainer.members
@@ -148,6 +167,7 @@ def split_is_whole(p, graph):
         ("sage", "pmp"),
         ("linear", "stamp+labels"),
         ("gcn", "gsmp"),
+        ("gcn", "pmp+labels"),
     ],
 )
 def test_without_a_neighbour_is_what_the_graph_without_its_edges_says(graph, model, method):

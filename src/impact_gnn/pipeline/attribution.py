@@ -44,7 +44,7 @@ from impact_gnn.pipeline.reach import Block, Place, Reach, blocks
 from impact_gnn.propagation.hops import own_relation
 
 STEPS, WALKS = 256, 32  # of the line, for networks that read rows and for those that walk the whole graph
-AVERAGE, SMOOTHING, CALIBRATION = "an average node", "smoothing", "calibration"
+AVERAGE, SMOOTHING, CALIBRATION, GUESS = "an average node", "smoothing", "calibration", "own first guess"
 NOBODY = np.empty(0, np.int64), np.empty(0)
 
 
@@ -218,11 +218,22 @@ class _Member:
 
     @cached_property
     def task(self) -> Any:
-        task = self.pipeline.task(self.inputs, self.cutoff)
-        if self.pipeline._fitted().earlier or (isinstance(task, GraphTask) and task.labels is not None):
-            problem = f"{self.name} hears of its neighbours what was predicted for them"
-            raise InputError(f"{problem}, which cannot be taken apart; explain one without 'stages', and on hops.")
-        return task
+        return self.pipeline.task(self.inputs, self.cutoff, self.soft)
+
+    @cached_property
+    def soft(self) -> np.ndarray | None:
+        """What earlier stages said of the rows."""
+        return self.pipeline.taught(self.inputs, self.cutoff)
+
+    @cached_property
+    def label(self) -> np.ndarray:
+        """The labels that are known [N], or what earlier stages said [N, Y]."""
+        label = self.inputs.graph.masked(self.cutoff).label
+        if self.soft is None:
+            return label
+        out = np.zeros((len(label), self.soft.shape[1]), np.float32)
+        out[self.inputs.rows] = self.soft
+        return out
 
     @cached_property
     def blocks(self) -> list[Block]:
@@ -247,7 +258,7 @@ class _Member:
     def reach(self, at: int, plain: bool = False) -> Reach:
         if (at, plain) not in self._reaches:
             method = replace(self.method, weighting="plain", ends=False) if plain else self.method
-            self._reaches[at, plain] = Reach.of(self.inputs, method, self.cutoff, at)
+            self._reaches[at, plain] = Reach.of(self.inputs, method, self.cutoff, at, self.label)
         return self._reaches[at, plain]
 
     # -- contributions ---------------------------------------------------------------------------------------
@@ -281,7 +292,9 @@ class _Member:
             if block.path:
                 index, weight = self.reach(at).nodes(block)
                 values = self._values(block, self.reach(at), index)
-                off = redone(hop, values, np.repeat(place, len(index))) - self.mean[part]
+                # Of labels the own one is left out by the reach already.
+                seen = values if block.labels else redone(hop, values, np.repeat(place, len(index)))
+                off = seen - self.mean[part]
                 if slope is None:
                     share = weight[:, None] * np.maximum(off * np.sign(away), 0)
                     share = np.where(share.sum(0) > 0, share, weight[:, None])
@@ -294,23 +307,30 @@ class _Member:
     def _over_graph(self, at: int, a: int, b: int) -> tuple[list[_Shown], float, float]:
         """The same of a network that walks the graph, by the features of all nodes at once."""
         assert isinstance(self.head, NetworkHead)
-        model, x, scale = self.head.model, self.task.x, self.pipeline._fitted().scales[0]
+        model, scale, width = self.head.model, self.pipeline._fitted().scales[0], self.task.x.shape[1]
         assert model is not None
+        x = self.task.given(model.to(self.task.x.device))
+        usual = torch.where(torch.arange(x.shape[1]) < width, 0, x.mean(0))  # features were scaled to 0
         odds, slope = list[float](), torch.zeros_like(x)
         for step, size in zip(*_line(WALKS), strict=True):
-            moved = (float(step) * x).requires_grad_()
-            said = model.to(x.device)(moved, self.task.propagation)[at]
+            moved = (usual + float(step) * (x - usual)).requires_grad_()
+            said = model(moved, self.task.propagation)[at]
             odds.append((said[a] - said[b]).item())
             slope += torch.autograd.grad(said[a] - said[b], moved)[0] * float(size)
-        adds, left, shown = (slope * x).double().numpy(), np.ones(len(x), bool), []
+        adds, left, shown = (slope * (x - usual)).double().numpy(), np.ones(len(x), bool), list[_Shown]()
         for block in self.blocks:
             index, weight = self.reach(at).nodes(block) if block.path is not None else (np.flatnonzero(left), NOBODY[1])
             new = left[index]
             index, left[index] = index[new], False
-            if len(index) and adds[index].any():
-                values = x[index].numpy().mean(0) * scale.scale + scale.mean
-                named = (index, weight[new], adds[index].sum(1)) if block.path else (*NOBODY, NOBODY[1])
-                shown.append(self._shown(at, block, adds[index].sum(0), values, scale.mean, *named))
+            means, mean = x[index].numpy().mean(0) if len(index) else usual.numpy(), usual.numpy()
+            labels = replace(block, name=GUESS if block.name == OWN else f"labels, {block.name}", labels=True)
+            for what, values, middle, part in [
+                (block, means[:width] * scale.scale + scale.mean, scale.mean, adds[index, :width]),
+                (labels, means[width:], mean[width:], adds[index, width:]),
+            ]:
+                if part.any():
+                    named = (index, weight[new], part.sum(1)) if block.path else (*NOBODY, NOBODY[1])
+                    shown.append(self._shown(at, what, part.sum(0), values, middle, *named))
         return shown, odds[0], odds[-1]
 
     def _shown(self, at: int, block: Block, adds: np.ndarray, *rest: np.ndarray) -> _Shown:
@@ -324,7 +344,9 @@ class _Member:
     def _values(self, block: Block, reach: Reach, index: np.ndarray) -> np.ndarray:
         """What nodes bring: their features, or their label as zeros with a one."""
         if block.labels:
-            return (reach.label[index, None] == np.arange(self.head.shape.num_labels)).astype(np.float32)
+            told = reach.label[index]
+            classes = np.arange(self.head.shape.num_labels)
+            return told if told.ndim == 2 else (told[:, None] == classes).astype(np.float32)
         x = self.inputs.graph.nodes[block.kind].x
         assert x is not None  # paths begin at types with features
         return np.asarray(x[index], np.float32)
@@ -353,14 +375,14 @@ class _Member:
         before = self.head.honest(self.task, place)[0]
         if isinstance(self.task, GraphTask):
             operator = _changed_operator(self.task.propagation.operator, without, plain)
-            after = self.head.honest(GraphTask(self.task.x, Propagation(operator)), place)[0]
+            after = self.head.honest(self.task.over(Propagation(operator)), place)[0]
         else:
             for block, hop in zip(self.blocks, [*self.task.hops, *self.task.label_hops], strict=True):
                 values = hop[place]
                 if block.path:
                     index, weight = self.reach(at, plain).nodes(block, without)
-                    made = weight @ self._values(block, self.reach(at, plain), index)
-                    values = redone(hop, made[None].astype(np.float32), place)
+                    values = (weight @ self._values(block, self.reach(at, plain), index))[None].astype(np.float32)
+                    values = values if block.labels else redone(hop, values, place)
                 rows.append(torch.as_tensor(values))
             count = len(self.task.hops)
             after = self.head.honest(HopTask(rows[:count], rows[count:]), np.array([0]))[0]

@@ -59,20 +59,25 @@ class Reach:
     node: int
     ends: str | None  # how paths are weighted by the times of their two ends; None for edge by edge
     walks: tuple[Walk, Walk]  # with time weights by edge, and with plain ones
-    label: np.ndarray
+    label: np.ndarray  # [N], or probabilities [N, Y] in its place
     kept: dict[str, np.ndarray | None]  # positions of the nodes that are shown, by type; None for all
 
     @classmethod
-    def of(cls, inputs: Inputs, method: Method, cutoff: int, node: int) -> Reach:
-        """That of a target node when labels are known before `cutoff`."""
+    def of(cls, inputs: Inputs, method: Method, cutoff: int, node: int, label: np.ndarray) -> Reach:
+        """That of a target node, when these labels are known before `cutoff`; on snapshots too it sees them all.
+
+        Of guesses in place of labels, on snapshots, those about earlier periods.
+        """
         graph, table = inputs.graph, method.weighting
         last = inputs.seen_in(method, cutoff, node)
+        if label.ndim == 2 and last is not None:
+            until = np.searchsorted(graph.times, cutoff) if method.lags else last
+            label = np.where(graph.period[:, None] < until, label, 0)
         hidden = last if inputs.is_simple(method) and inputs.view.edge_time is None else None
         last = None if hidden is not None else last
         then, _ = inputs.as_of(graph, last, np.array([node]))
         kept = dict.fromkeys(graph.nodes) if last is None else graph.positions_upto(int(graph.times[last]))
         walks = Walk(then, [], table, inputs.engine, hidden), Walk(then, [], "plain", inputs.engine)
-        label = graph.masked(cutoff).label  # targets are seen when all of them are known, on snapshots too
         return cls(node, table if method.ends else None, walks, label, kept)
 
     def nodes(self, block: Block, without: Place | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -102,7 +107,8 @@ class Reach:
             weight = weight * table[then.period[start], then.period_of(block.kind)[index]]
         index = self._positions(block.kind, index)
         if block.labels:
-            weight = weight * ((self.label[index] >= 0) & (index != self.node))
+            told = self.label[index]
+            weight = weight * ((told >= 0 if told.ndim == 1 else told.any(1)) & (index != self.node))
         if block.labels or ends is not None:
             weight = _over(weight, np.full(len(weight), weight.sum()))
         return index[weight > 0], weight[weight > 0]
