@@ -16,12 +16,15 @@ HOPS = 2
 
 
 class JoinedGCN(GCN):
-    """The 2-layer GCN whose last layer also reads label hops, and whose dropout is given as a mask."""
+    """The 2-layer GCN whose last layer also reads label hops, and whose dropout is given as a mask.
+
+    It is given the aligned message of the first layer, `messages[0](x, propagation)`: nothing in it is learned.
+    """
 
     def forward(  # type: ignore[override]
-        self, x: Tensor, propagation: Propagation, labels: Tensor, mask: Tensor | None = None
+        self, message: Tensor, propagation: Propagation, labels: Tensor, mask: Tensor | None = None
     ) -> Tensor:
-        hidden = torch.relu(self.linears[0](self.messages[0](x, propagation)))
+        hidden = torch.relu(self.linears[0](message))
         hidden = hidden if mask is None else hidden * mask
         return self.linears[1](torch.cat([self.messages[1](hidden, propagation), labels], 1))
 
@@ -58,10 +61,11 @@ def logits(model: str, sample: Sample, column: Column, protocol: Protocol, optio
         propagation = Propagation.of(view, weighting=column.weighting, self_loop=protocol.self_loop)
         network = JoinedGCN(x.shape[1], view.num_labels, HIDDEN, align=alignment(column, sample))
         network.linears[1] = nn.Linear(HIDDEN + labels.shape[1], view.num_labels)
+        message = network.messages[0](x, propagation)
     _draw_weights(network, sample.seed, units_first=model == "sgc")
 
     def forward(rows: int | None = None, mask: Tensor | None = None) -> Tensor:
-        return network([features[:rows]]) if model == "sgc" else network(x, propagation, labels, mask)[:rows]
+        return network([features[:rows]]) if model == "sgc" else network(message, propagation, labels, mask)[:rows]
 
     adam = torch.optim.Adam(network.parameters(), lr=options.lr, weight_decay=options.weight_decay, fused=True)
     for _ in range(options.epochs):

@@ -75,7 +75,8 @@ def test_without_labels_and_mask_the_gcn_is_the_librarys(name):
     ours = networks.JoinedGCN(5, 10, 16, align=alignment(column, one))
     theirs = GCN(5, 10, 16, dropout=0.0, align=alignment(column, one))
     theirs.load_state_dict(ours.state_dict())
-    torch.testing.assert_close(ours(x, propagation, torch.empty(2000, 0)), theirs(x, propagation))
+    message = ours.messages[0](x, propagation)
+    torch.testing.assert_close(ours(message, propagation, torch.empty(2000, 0)), theirs(x, propagation))
 
 
 @pytest.mark.parametrize("model", ["sgc", "gcn"])
