@@ -146,7 +146,7 @@ def leaderboard(
         raise InputError(f"{root} holds no graph; name a folder of graphs with --root.")
     methods = [
         *(OURS + effort for effort in efforts),
-        *(checks.choice("rival", name, RIVALS | METHOD_RIVALS) for name in rivals or RIVALS),
+        *(checks.choice("rival", name, RIVALS | METHOD_RIVALS) for name in (RIVALS if rivals is None else rivals)),
     ]
     tasks, notes = [], []
     for name in [checks.choice("graph", name, there) for name in names or there]:

@@ -27,6 +27,7 @@ class Decoupled:
     hidden: int = 64
     dropout: float = 0.5
     epochs: int | None = None
+    patience: int | None = None
     lr: float = 0.01
     weight_decay: float = 5e-4
     refit: bool = True
@@ -36,8 +37,8 @@ class Decoupled:
         view = problem.view
         pipeline = ig.Pipeline(
             self.model, "+".join([method, *self.extras]), view.cutoff, hops=self.hops, hidden=self.hidden,
-            dropout=self.dropout, epochs=self.epochs, lr=self.lr, weight_decay=self.weight_decay, refit=self.refit,
-            seed=seed,
+            dropout=self.dropout, epochs=self.epochs, patience=self.patience, lr=self.lr,
+            weight_decay=self.weight_decay, refit=self.refit, seed=seed,
         ).fit(view)  # fmt: skip
         predicted = np.full(view.num_nodes, -1)
         predicted[np.flatnonzero(view.targets())] = pipeline.predict_proba(view).argmax(1)

@@ -213,3 +213,12 @@ def test_the_command_gives_every_cell_a_process_of_its_own(tmp_path, capsys):
         cli.main(["rivals", "--root", str(tmp_path), "--methods", "label-propagation", "--out", str(tmp_path / "out")])
     assert stopped.value.code == 0
     assert "| label-propagation |" in capsys.readouterr().out
+
+
+def test_ours_alone_is_run_without_any_rival(tmp_path, monkeypatch):
+    one_type().save(tmp_path / "data" / "small")
+    asked = []
+    record = Record("leaderboard", "small", "accuracy", "ours-quick", 0, 0.5, 1.0)
+    monkeypatch.setattr(leaderboard, "apart", lambda *arguments: asked.append(arguments[2]) or [record])
+    leaderboard.leaderboard(tmp_path / "out", root=tmp_path / "data", rivals=[], efforts=["quick"])
+    assert asked == ["ours-quick"]
