@@ -67,7 +67,7 @@ def mag_rphgnn(*extras: str) -> Decoupled:
 # predictions join the loss, patience 100. The original has four stages instead of three, ten metapaths instead of five
 # (types without features have embeddings), and no label metapaths in its first stage.
 MAG_SEHGNN = Decoupled(
-    "sehgnn", hidden=512, dropout=0.5, epochs=300, patience=100, lr=0.001, weight_decay=0.0, refit=False,
+    "sehgnn-original", hidden=512, dropout=0.5, epochs=300, patience=100, lr=0.001, weight_decay=0.0, refit=False,
     extras=("labels", "stages"),
 )  # fmt: skip
 MAG = Study(

@@ -236,6 +236,7 @@ def test_everything_the_search_may_try_can_be_fitted(graph, kind):
     view = graph.masked(5)
     offered = [one for first in handful(view) for one in (first, *around(first, view))]
     assert PLAIN in offered
+    assert any(one.model == "rphgnn" for one in offered) == (kind == "hetero")
     named = [one for one in dict.fromkeys(offered) if one.model not in ("gat", "sehgnn")][::3]
     outcome = ig.backtest(graph, candidates=named, folds=1, cutoff=5, pipeline=Pipeline(hidden=4, epochs=2))
     assert {row.error for row in outcome.rows} == {None}

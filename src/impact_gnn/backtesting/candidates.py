@@ -24,7 +24,7 @@ HANDFUL = (
     "trees:features", "linear:plain", "linear:features",
 )  # fmt: skip
 # Around a winner: models that may take the place of its own, and parts that may be added to its method or dropped.
-MODELS_AROUND = ("trees", None, "sign-wide", "linear", "sign-light", "gamlp", "sage", "gat", "sehgnn")
+MODELS_AROUND = ("trees", None, "sign-wide", "linear", "sign-light", "gamlp", "sage", "gat", "rphgnn", "sehgnn")
 PARTS_AROUND = (
     "recency", "labels", "pmp", "genpmp", "snapshot", "snapshot+lags", "center", "standardize", "jjnorm",
     "degrees", "mmp", "ends", "features",
@@ -177,7 +177,9 @@ def able(candidate: Candidate, graph: TemporalGraph) -> bool:
         return False
     if (method.ends and not through) or (method.snapshot and not (timed or through)):
         return False
-    if candidate.model == "sehgnn" and not graph.is_hetero:
+    if candidate.model in ("sehgnn", "rphgnn") and not graph.is_hetero:
+        return False
+    if candidate.model == "rphgnn" and (method.ends or method.weighting == "stamp"):  # it keeps no paths
         return False
     if candidate.model in SPATIAL:
         known = {"plain", "pmp", "genpmp", "mmp", "gsmp", "recency", "smooth", *method.alignment[:1]} - {"pny"}
