@@ -6,7 +6,8 @@ from impact_gnn.pipeline.ensemble import Choice, Ensemble, Member
 from impact_gnn.pipeline.explanation import NodeExplanation
 from impact_gnn.pipeline.inputs import Inputs
 from impact_gnn.pipeline.method import EDITED, Candidate, Method
-from impact_gnn.pipeline.pipeline import MODELS, STAGES, Fitted, Pipeline
+from impact_gnn.pipeline.pipeline import MODELS, STAGES, Pipeline
+from impact_gnn.pipeline.saved import Fitted
 
 __all__ = [
     "EDITED", "MODELS", "STAGES", "Calibration", "Candidate", "Choice", "Ensemble", "Explainer", "Fitted", "Inputs",

@@ -17,7 +17,8 @@ from impact_gnn.heads.foreign import Own
 from impact_gnn.pipeline.calibration import Calibration
 from impact_gnn.pipeline.inputs import Inputs
 from impact_gnn.pipeline.method import Candidate
-from impact_gnn.pipeline.pipeline import PIPELINE, Fitted, Pipeline
+from impact_gnn.pipeline.pipeline import Pipeline
+from impact_gnn.pipeline.saved import PIPELINE, Fitted
 from impact_gnn.pipeline.schema import Schema
 
 FORMAT = "impact-gnn ensemble"

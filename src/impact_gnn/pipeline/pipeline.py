@@ -5,19 +5,16 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors.numpy
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from impact_gnn import _files, checks
-from impact_gnn._codec import decode, encode
-from impact_gnn._version import __version__
+from impact_gnn import checks
 from impact_gnn.checks import InputError
 from impact_gnn.data.given import GraphLike, as_graph
 from impact_gnn.engines.base import Engine, mapped_hop, position_blocks, time_table
@@ -27,7 +24,7 @@ from impact_gnn.heads import HEADS, Head, HeadOptions, Model, NetworkHead, Shape
 from impact_gnn.heads.base import matrix
 from impact_gnn.heads.foreign import Own
 from impact_gnn.heads.network import SQUASHED
-from impact_gnn.label_shift import bbse, confusion_of, ratio, reweighted, saerens
+from impact_gnn.label_shift import confusion_of
 from impact_gnn.matching import kernel_mean_matching
 from impact_gnn.metrics import METRICS, Scoring
 from impact_gnn.nn import (
@@ -45,72 +42,22 @@ from impact_gnn.nn import (
     split_rows,
     terms_of,
 )  # fmt: skip
-from impact_gnn.pipeline.calibration import Walked, best_temperature, tempered
+from impact_gnn.pipeline import saved
+from impact_gnn.pipeline.calibration import Walked, best_temperature
 from impact_gnn.pipeline.inputs import Inputs
 from impact_gnn.pipeline.method import EDITED, Method
+from impact_gnn.pipeline.saved import Fitted, Shares, Stage
 from impact_gnn.pipeline.schema import Schema
 from impact_gnn.propagation.embedding import EMBEDDINGS
 from impact_gnn.propagation.hops import own_relation
 from impact_gnn.propagation.smoothing import CHOICES, Smoothing, correct_and_smooth, ways
 from impact_gnn.statistics import Scale, paired
 
-FORMAT = "impact-gnn pipeline"
-VERSION = 5
-PIPELINE, WEIGHTS = "pipeline.json", "weights.safetensors"
-
 CHOOSING = 0.1  # share of the labels to choose by
 CLASS_WEIGHTS = ("balanced",)
 STAGES = Reliable(stages=3)  # of a method with "stages"
 MODELS = HEADS
 """What turns hops into probabilities, by name."""
-
-
-@dataclass(frozen=True, eq=False)
-class Stage:
-    """One training: the head and how its inputs are scaled; what it was shown is known while it is fitted."""
-
-    head: Head
-    scales: list[Scale]
-    task: Task | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Shares:
-    """What the shares of classes among targets are estimated from, in a method with "shift" or "bbse"."""
-
-    prior: np.ndarray  # under which the head has learned
-    confusion: np.ndarray | None = None  # of the rows chosen by; None for EM
-    temperature: float = 1.0  # at which probabilities are what came true among the rows chosen by
-
-    def applied(self, said: np.ndarray, base: np.ndarray) -> np.ndarray:
-        """Probabilities under the shares that `base`, what the head says of all targets, tells."""
-        said, base = tempered(said, self.temperature), tempered(base, self.temperature)
-        new = saerens(base, self.prior) if self.confusion is None else bbse(self.confusion, base.argmax(1))
-        return reweighted(said, ratio(new, self.prior)).astype(np.float32)
-
-
-@dataclass(frozen=True, eq=False)
-class Fitted:
-    """What fitting leaves behind: the fitted head, how inputs are scaled, and what the graph was like."""
-
-    head: Head
-    scales: list[Scale]
-    smoothing: Smoothing | None
-    cutoff: int
-    t_max: int
-    schema: Schema
-    rounds: int
-    valid_score: float
-    earlier: tuple[Stage, ...] = ()  # what taught the head, in a method with "stages"
-    shares: Shares | None = None
-
-    @property
-    def num_labels(self) -> int:
-        return self.head.shape.num_labels
-
-    @property
-    def scoring(self) -> Scoring:
-        return self.head.options.scoring
 
 
 class Pipeline(ClassifierMixin, BaseEstimator):
@@ -417,33 +364,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
 
         An ensemble keeps one `schema` for all its pipelines.
         """
-        fitted = self._fitted()
-        arrays: dict[str, np.ndarray] = {}
-        for place, stage in enumerate([Stage(fitted.head, fitted.scales), *fitted.earlier]):
-            of = f"stage{place}." if place else ""  # the last one has no number
-            arrays |= {f"{of}model.{name}": value for name, value in stage.head.arrays().items()}
-            for k, scale in enumerate(stage.scales):
-                arrays |= {f"{of}scale.{k}.mean": scale.mean, f"{of}scale.{k}.std": scale.scale}
-        if fitted.shares is not None:
-            found = {name: value for name, value in vars(fitted.shares).items() if value is not None}
-            arrays |= {f"shares.{name}": np.asarray(value, np.float64) for name, value in found.items()}
-        content = {
-            "format": FORMAT,
-            "version": VERSION,
-            "impact_gnn": __version__,
-            "torch": torch.__version__,
-            "params": self.described() | {"cutoff": fitted.cutoff},
-            "shape": encode(fitted.head.shape),
-            "stages": 1 + len(fitted.earlier),
-            "valid_score": None if math.isnan(fitted.valid_score) else fitted.valid_score,
-        } | {name: encode(getattr(fitted, name)) for name in ("scoring", "smoothing", "cutoff", "t_max", "rounds")}
-        with _files.atomic_directory(Path(directory), may_replace=_is_saved) as temporary:
-            kept = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-            safetensors.numpy.save_file(kept, temporary / WEIGHTS)
-            _files.write_json(temporary / PIPELINE, content)
-            if schema:  # otherwise the folder around this one is sealed, with all that is in it
-                fitted.schema.save(temporary)
-                _files.seal_folder(temporary)
+        saved.write(self._fitted(), self.described(), Path(directory), schema=schema)
 
     @classmethod
     def load(cls, directory: str | Path, *, model: Own | None = None, schema: Schema | None = None) -> Pipeline:
@@ -451,42 +372,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
 
         One with a network of your own needs that `model` again: files hold its weights, not its code.
         """
-        root = Path(directory)
-        if (root / "ensemble.json").is_file():
-            raise InputError(f"{root} holds an ensemble; use Ensemble.load.")
-        content = _files.described(root / PIPELINE, FORMAT, VERSION)
-        if schema is None:  # whoever keeps it elsewhere has looked at the whole folder
-            _files.check_folder(root)
-        with checks.guarded(root):
-            params = content["params"]
-            if params["model"] not in MODELS:
-                params |= {"model": _own(params["model"], model, root)}
-            arrays, made = safetensors.numpy.load_file(root / WEIGHTS), cls(**params).checked()
-            scoring, shape = decode(Scoring, content["scoring"], "scoring"), decode(Shape, content["shape"], "shape")
-
-            def stage(of: str) -> Stage:
-                head, start = made._made(shape, scoring), f"{of}model."
-                head.restore(
-                    {name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)}
-                )
-                count = sum(name.startswith(f"{of}scale.") and name.endswith(".mean") for name in arrays)
-                scale = (f"{of}scale.{k}" for k in range(count))
-                return Stage(head, [Scale(arrays[f"{one}.mean"], arrays[f"{one}.std"]) for one in scale])
-
-            last, *earlier = (stage(f"stage{k}." if k else "") for k in range(content["stages"]))
-            smoothing = None if content["smoothing"] is None else decode(Smoothing, content["smoothing"], "smoothing")
-            score = math.nan if content["valid_score"] is None else content["valid_score"]
-            shares = None
-            if "shares.prior" in arrays:
-                temperature = arrays["shares.temperature"].item()
-                shares = Shares(arrays["shares.prior"], arrays.get("shares.confusion"), temperature)
-            last.head.rounds, schema = content["rounds"], schema or Schema.load(root)
-            made.fitted = Fitted(
-                last.head, last.scales, smoothing, content["cutoff"], content["t_max"], schema, last.head.rounds, score,
-                tuple(earlier),
-                shares,
-            )  # fmt: skip
-            return made
+        return saved.read(Path(directory), cls, model=model, schema=schema)
 
     # -- inside ----------------------------------------------------------------------------------------------
 
@@ -563,10 +449,11 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         """The nodes that a row of the task stands for."""
         return np.arange(inputs.graph.num_nodes) if is_spatial(self.model) else inputs.rows
 
-    def _made(
+    def untrained(
         self, shape: Shape, scoring: Scoring, progress: Callable[[Epoch], None] | None = None,
         terms: tuple[Term, ...] = (),
     ) -> Head:  # fmt: skip
+        """A head of this pipeline's options that has learned nothing yet."""
         options = HeadOptions(
             self.hidden, self.dropout, self.epochs, self.patience, self.lr, self.weight_decay, self.seed, self.device,
             self._pace, terms, bool(self._method.terms or self._method.kmm), scoring, progress,
@@ -578,7 +465,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         terms: tuple[Term, ...],
     ) -> Head:  # fmt: skip
         groups = [[0]] if is_spatial(self.model) else inputs.groups(self._method)
-        head = self._made(Shape(*_widths(task), inputs.view.num_labels, groups), scoring, progress, terms)
+        head = self.untrained(Shape(*_widths(task), inputs.view.num_labels, groups), scoring, progress, terms)
         self._align(head, inputs, cutoff)
         return head
 
@@ -741,21 +628,3 @@ def _choosing(time: np.ndarray) -> int:
     sizes = np.unique(time, return_counts=True)[1]
     enough = int(np.argmax(np.cumsum(sizes[::-1]) >= CHOOSING * sizes.sum()))
     return min(enough + 1, len(sizes) - 1)
-
-
-def _own(name: str, model: Own | None, root: Path) -> Own:
-    """The user's network, if it can be the one that was saved under a name."""
-    called = name.rpartition("-")[0]
-    if model is None:
-        mend = f"pass it again: load({str(root)!r}, model=...)"
-        raise InputError(f"{root} was made with a network of your own, {called}, whose code is not in it; {mend}.")
-    if (given := model_name(model)).rpartition("-")[0] != called:
-        raise InputError(f"{root} was made with {called}, not with {given.rpartition('-')[0]}; pass that one.")
-    if given != name:
-        changed = f"{called} has other options or another source than when {root} was saved"
-        warnings.warn(f"{changed}; its predictions may differ.", stacklevel=4)
-    return model
-
-
-def _is_saved(directory: Path) -> bool:
-    return (directory / PIPELINE).is_file()
