@@ -204,6 +204,24 @@ def rivals(
 
 
 @app.command()
+def former(
+    checkout: Annotated[Path, typer.Argument(help="An earlier state: git worktree add ../former COMMIT.")],
+    names: Annotated[str | None, typer.Option(help="Some of the graphs, separated by commas.")] = None,
+    root: Annotated[Path, typer.Option(help="Folder of graphs.")] = Path("../shared/data"), seeds: Seeds = 5,
+    models: Annotated[str, typer.Option(help="Models of a pipeline, separated by commas.")] = "sehgnn,rphgnn",
+    method: Annotated[str, typer.Option(help="A method that both states know.")] = "labels", out: Out = None,
+) -> None:  # fmt: skip
+    """Models as they are against those of an earlier checkout, on the same graphs and seeds."""
+    from reproduction.former import former as run
+
+    place = out or Path("out/former")
+    _shown(place, lambda told: run(
+        checkout, place, root=root, names=_split(names), models=models.split(","), method=method, seeds=seeds,
+        progress=told,
+    ))  # fmt: skip
+
+
+@app.command()
 def rules(
     runs: Annotated[Path, typer.Option(help="Folder of runs named after their graphs.")] = Path("out/leaderboard/runs"),
     root: Annotated[Path, typer.Option(help="Folder of the graphs.")] = Path("../shared/data"), out: Out = None,

@@ -1,0 +1,48 @@
+"""Models against their former selves: two checkouts, one answer where nothing has changed."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import impact_gnn as ig
+from reproduction import __main__ as cli
+from reproduction.former import former
+
+SOURCE = Path(ig.__file__).parents[1]
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A folder that holds a small graph of a known name, whose cutoff is 2011."""
+    g = ig.tsbm(num_nodes=300, num_times=6, num_labels=3, num_features=4, mean_degree=10, seed=0, start=2006)
+    (tmp_path / "data" / "aan").mkdir(parents=True)
+    np.savez(tmp_path / "data/aan/aan.npz", x=g.x, y=g.y, time=g.time, edge_index=g.edge_index)
+    return tmp_path / "data"
+
+
+def test_against_itself_a_model_neither_gains_nor_loses(tmp_path, root):
+    (tmp_path / "former").mkdir()
+    (tmp_path / "former" / "src").symlink_to(SOURCE)
+    how = {"root": root, "names": ["aan"], "models": ["linear"], "seeds": 2}
+    table = former(tmp_path / "former", tmp_path / "out", **how)
+    for row in ("aan", "aan, validation"):
+        cell = table.cells["linear", row, "now"]
+        assert cell.count == 2
+        assert 0 < cell.mean < 1
+        assert (cell.gain.value, cell.gain.error) == (0, 0)
+    former(tmp_path / "gone", tmp_path / "out", **how)  # all of it is there already
+
+
+def test_what_cannot_be_compared_is_refused_with_a_sentence(tmp_path, root, capsys):
+    (tmp_path / "empty").mkdir()
+    call = ["former", str(tmp_path / "empty"), "--names", "aan", "--models", "linear", "--root", str(root)]
+    for more, sentence in (
+        (["--seeds", "1"], "seeds=1 gives no standard error"),
+        (["--method", "nonsense"], "linear on aan with the package in"),
+        ([], "empty holds no package of its own in src; name a checkout of this repository."),
+    ):
+        with pytest.raises(SystemExit) as stopped:
+            cli.main([*call, "--out", str(tmp_path / "out"), *more])
+        assert stopped.value.code == 2
+        assert sentence in " ".join(capsys.readouterr().err.split())
