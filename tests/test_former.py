@@ -39,7 +39,7 @@ def test_what_cannot_be_compared_is_refused_with_a_sentence(tmp_path, root, caps
     call = ["former", str(tmp_path / "empty"), "--names", "aan", "--models", "linear", "--root", str(root)]
     for more, sentence in (
         (["--seeds", "1"], "seeds=1 gives no standard error"),
-        (["--method", "nonsense"], "linear on aan with the package in"),
+        (["--method", "nonsense"], "method 'nonsense' has an unknown part"),
         ([], "empty holds no package of its own in src; name a checkout of this repository."),
     ):
         with pytest.raises(SystemExit) as stopped:

@@ -79,14 +79,14 @@ def best_of(
     return {name: min(taken) for name, taken in times.items()}
 
 
-def in_process(function: Callable[..., dict[str, float]], *arguments: str | float) -> dict[str, float]:
-    """What a function of a module gives in a fresh process, whose peak memory is its own."""
+def in_process(function: Callable[..., Any], *arguments: str | float, path: Sequence[str] | None = None) -> Any:
+    """What a function of a module gives in a fresh process, whose peak memory is its own; `path` is its `sys.path`."""
     code = (
         f"import json, sys; from {function.__module__} import {function.__name__} as call; "
         f"print(json.dumps(call(*json.loads(sys.argv[1]))))"
     )
     call = [sys.executable, "-c", code, json.dumps(arguments)]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path if path is None else path))}
     done = subprocess.run(call, capture_output=True, text=True, check=False, env=environment)
     if done.returncode:
         raise InputError(f"{arguments[0]} failed: {(done.stderr.splitlines() or ['killed'])[-1]}")
