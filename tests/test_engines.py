@@ -301,6 +301,22 @@ def test_auto_takes_memory_where_it_fits_and_disk_otherwise(homogeneous, tmp_pat
         choose(homogeneous, "gpu")
 
 
+ASKED = {
+    "propagate": lambda g, **engine: ig.propagate(g, **engine),
+    "label_hops": lambda g, **engine: ig.label_hops(g.masked(2), **engine),
+    "Pipeline.fit": lambda g, **engine: ig.Pipeline(cutoff=2).fit(g, **engine),
+    "diagnose": lambda g, **engine: ig.diagnose(g, 2, **engine),
+    "backtest": lambda g, **engine: ig.backtest(g, cutoff=2, **engine),
+    "run": lambda g, **engine: ig.run(g, "never", cutoff=2, **engine),
+}
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_the_name_of_an_engine_is_no_engine(homogeneous, asked):
+    with pytest.raises(ig.InputError, match=r"engine='disk' is no engine; give engines.Memory\(\), engines.Disk"):
+        ASKED[asked](homogeneous, engine="disk")
+
+
 def test_engines_are_abstract_or_final():
     assert Engine.__abstractmethods__
     for kind in (Memory, Disk, Dask):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from impact_gnn.checks import InputError, TooShort
-from impact_gnn.engines import Engine, Memory
+from impact_gnn.engines import Engine, or_memory
 from impact_gnn.graph import TemporalGraph
 
 LEAST_NODES = 20  # labelled, that a period needs to be worth a fold
@@ -130,7 +130,7 @@ def _inside(graph: TemporalGraph, window: Window) -> np.ndarray:
 
 def fold_of(graph: TemporalGraph, window: Window, engine: Engine | None = None) -> Fold:
     """The fold that predicts a window of a view; the graph as it was then is made by the engine."""
-    then = (engine or Memory()).graph(graph, upto=window.last)
+    then = or_memory(engine).graph(graph, upto=window.last)
     rows = _inside(then, window)
     past = then.masked(window.first)
     return Fold(window, past.with_visible_classes(), rows, np.array(then.label[rows]), past.visible_classes())

@@ -28,7 +28,7 @@ from impact_gnn.backtesting.verdict import Verdict
 from impact_gnn.backtesting.work import EFFORTS, Size, cost
 from impact_gnn.checks import InputError
 from impact_gnn.data.given import GraphLike, as_graph
-from impact_gnn.engines import Engine, Memory
+from impact_gnn.engines import Engine, or_memory
 from impact_gnn.graph import TemporalGraph, graph_digest
 from impact_gnn.heads import SPATIAL
 from impact_gnn.metrics import Scoring
@@ -107,7 +107,7 @@ def backtest(
 
     def race(opened: Store | None) -> Backtest:
         return Race(
-            view, found, named, effort, seeds, pipeline, budget, refits, engine or Memory(), watched(progress), advice,
+            view, found, named, effort, seeds, pipeline, budget, refits, or_memory(engine), watched(progress), advice,
             opened,
         ).run()  # fmt: skip
 

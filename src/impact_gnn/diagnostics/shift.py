@@ -16,7 +16,7 @@ from impact_gnn import alignment, bounds
 from impact_gnn._array import group_moments
 from impact_gnn.diagnostics.finding import listed
 from impact_gnn.diagnostics.view import View, some
-from impact_gnn.engines import Engine, Memory
+from impact_gnn.engines import Engine, or_memory
 from impact_gnn.graph import TemporalGraph, Triple
 
 WEIGHTINGS = ("mmp", "pmp", "genpmp")
@@ -98,7 +98,7 @@ def message_shift(view: View, *, hops: int = 1, seed: int = 0, engine: Engine | 
     """
     if not view.num_features:
         return None
-    engine = engine or Memory()
+    engine = or_memory(engine)
     graph = engine.graph(view.masked, undirected=True) if view.own is None else view.own
     path = tuple(graph.relations) if view.own is not None else _there_and_back(graph)
     if path is None:

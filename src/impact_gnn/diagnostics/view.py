@@ -12,7 +12,7 @@ import numpy as np
 
 from impact_gnn.checks import listing
 from impact_gnn.data.drawing import WEYL, scramble
-from impact_gnn.engines import Engine, Memory
+from impact_gnn.engines import Engine, or_memory
 from impact_gnn.graph import TemporalGraph
 
 BLOCK = 1 << 22  # edges looked at in one go
@@ -81,7 +81,7 @@ class View:
             y=masked.y, time=masked.time, edge_index=edge_index, edge_weight=weight, num_labels=masked.num_labels
         )
         if not _has_reverses(edge_index):
-            own = (engine or Memory()).graph(own, undirected=True)
+            own = or_memory(engine).graph(own, undirected=True)
             notes.append("The edges have a direction; they were taken in both, as the paper does.")
         share = min(1.0, MOST_EDGES / own.edge_index.shape[1])
         chosen = np.random.default_rng(seed).random(masked.num_nodes) < share

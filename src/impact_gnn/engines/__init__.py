@@ -4,7 +4,7 @@ from impact_gnn.engines.base import Engine, Hop
 from impact_gnn.engines.choose import KINDS, Choice, choose
 from impact_gnn.engines.dask import Dask
 from impact_gnn.engines.disk import Disk
-from impact_gnn.engines.memory import Memory
+from impact_gnn.engines.memory import Memory, or_memory
 from impact_gnn.engines.operator import Operator
 
-__all__ = ["KINDS", "Choice", "Dask", "Disk", "Engine", "Hop", "Memory", "Operator", "choose"]
+__all__ = ["KINDS", "Choice", "Dask", "Disk", "Engine", "Hop", "Memory", "Operator", "choose", "or_memory"]

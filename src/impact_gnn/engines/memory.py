@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from impact_gnn import checks
+from impact_gnn.checks import InputError
 from impact_gnn.engines.base import FEW, Engine, Features, as_hop, checked_start, columns_of
 from impact_gnn.engines.operator import Operator
 from impact_gnn.graph import TemporalGraph, Triple
@@ -62,3 +64,13 @@ class Memory(Engine):
 
     def fits(self, size: int) -> bool:
         return True
+
+
+def or_memory(engine: Engine | None) -> Engine:
+    """The engine that was given; `Memory()` for None."""
+    if engine is None:
+        return Memory()
+    if not isinstance(engine, Engine):
+        known = "engines.Memory(), engines.Disk(directory) or engines.Dask(client)"
+        raise InputError(f"engine={checks.shown(engine)} is no engine; give {known}, or leave it out.")
+    return engine

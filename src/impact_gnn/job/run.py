@@ -23,7 +23,7 @@ from impact_gnn.backtesting.work import SMALL
 from impact_gnn.checks import InputError, TooShort
 from impact_gnn.data.given import GraphLike, as_graph
 from impact_gnn.diagnostics import EMBEDDINGS, Diagnosis, diagnose
-from impact_gnn.engines import Engine, Memory
+from impact_gnn.engines import Engine, or_memory
 from impact_gnn.graph import TemporalGraph, graph_digest
 from impact_gnn.heads import Model, is_spatial, model_name
 from impact_gnn.job.card import card
@@ -115,7 +115,7 @@ def run(
     asked = {"graph": graph_digest(view), **encode(options)}
     del asked["budget"]  # which only says how far to go
     with Store.open(Path(out) / "work", asked, within=Path(out)) as store:
-        return _Run(view, Path(out), options, pipeline, engine or Memory(), watched(progress), store).summary(command)
+        return _Run(view, Path(out), options, pipeline, or_memory(engine), watched(progress), store).summary(command)
 
 
 def model_for(model: Model) -> Model:

@@ -18,7 +18,7 @@ from impact_gnn import checks
 from impact_gnn.checks import InputError
 from impact_gnn.data.given import GraphLike, as_graph
 from impact_gnn.engines.base import Engine, mapped_hop, position_blocks, time_table
-from impact_gnn.engines.memory import Memory
+from impact_gnn.engines.memory import or_memory
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.heads import HEADS, Head, HeadOptions, Model, NetworkHead, Shape, is_spatial, make_head, model_name
 from impact_gnn.heads.base import matrix
@@ -424,7 +424,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         if graph.cutoff is None:
             graph = graph.masked(graph.infer_cutoff() if self.cutoff is None else graph.when(self.cutoff))
         return Inputs(
-            graph, hops=self.hops, undirected=self.undirected, engine=Memory() if engine is None else engine,
+            graph, hops=self.hops, undirected=self.undirected, engine=or_memory(engine),
             squashed=self.model in SQUASHED, seed=self.seed, embed=self.embed,
             embedded=None if self.fitted is None else self.fitted.cutoff,
         )  # fmt: skip

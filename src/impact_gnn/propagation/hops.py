@@ -9,7 +9,7 @@ import numpy as np
 from impact_gnn import checks
 from impact_gnn.checks import InputError
 from impact_gnn.engines.base import Engine, selected_hop
-from impact_gnn.engines.memory import Memory
+from impact_gnn.engines.memory import or_memory
 from impact_gnn.graph import TemporalGraph, Triple
 
 
@@ -47,7 +47,7 @@ def propagate(
         [(200, 5), (200, 5)]
     """
     hops = checks.at_least("hops", hops, 1)
-    engine = Memory() if engine is None else engine
+    engine = or_memory(engine)
     relation = own_relation(graph, relation)
     values = graph.x if x is None else checks.features("x", x, graph.num_nodes)
     if values is None:

@@ -21,7 +21,7 @@ from impact_gnn import _native
 from impact_gnn._native import plain_view
 from impact_gnn.checks import InputError
 from impact_gnn.engines.base import Engine, MadeColumns, mapped_hop, selected_hop
-from impact_gnn.engines.memory import Memory
+from impact_gnn.engines.memory import or_memory
 from impact_gnn.engines.operator import Operator, row_blocks
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.propagation.hops import own_relation
@@ -64,7 +64,7 @@ def label_hops(
     graph.hidden_from("label hops need")
     if hops not in (1, 2):
         raise InputError(f"hops={hops} must be 1 or 2: beyond that a node's own label cannot be excluded exactly.")
-    engine = Memory() if engine is None else engine
+    engine = or_memory(engine)
     options = {"weighting": weighting, "norm": norm, "self_loop": self_loop}
     steps = engine.operators(hops, graph, own_relation(graph, relation), **options)  # type: ignore[arg-type]
     made = repeated_label_hops(steps, graph.label, graph.num_labels, engine, renormalize=renormalize)

@@ -35,7 +35,7 @@ from impact_gnn.engines.base import (
     selected_hop,
     time_table,
 )
-from impact_gnn.engines.memory import Memory
+from impact_gnn.engines.memory import or_memory
 from impact_gnn.engines.operator import Operator
 from impact_gnn.graph import TemporalGraph, Triple
 from impact_gnn.propagation.labels import label_columns, own_share, without_own
@@ -161,7 +161,7 @@ def metapath_hops(
             f"no metapath of up to {length} relations leads from a type with features to {graph.target!r}; use "
             f"graph.undirected() to let messages run both ways, or a greater length."
         )
-    engine = Memory() if engine is None else engine
+    engine = or_memory(engine)
     by_name: Hops = {}
     for kind in dict.fromkeys(path[0][0] for path in paths):
         own = [path for path in paths if path[0][0] == kind]
@@ -216,7 +216,7 @@ def metapath_label_hops(
         raise InputError(f"length={length} must be 1 or 2: beyond that the own label cannot be excluded exactly.")
     paths = metapaths(view, length, start=view.target)
     table = ends_table(view, weighting, view.target) if metapath_weighting == "ends" else None
-    engine = Memory() if engine is None else engine
+    engine = or_memory(engine)
     walk = Walk(view, paths, "plain" if table is not None else weighting, engine)
     hops = dict(label_hops_along(walk, table, renormalize, view.label if label is None else label))
     loaded = engine.loaded([hops[path] for path in paths])

@@ -31,7 +31,7 @@ import numpy as np
 from impact_gnn import _native, checks
 from impact_gnn.checks import InputError
 from impact_gnn.engines.base import Engine, position_blocks
-from impact_gnn.engines.memory import Memory
+from impact_gnn.engines.memory import or_memory
 from impact_gnn.graph import TemporalGraph, Triple
 from impact_gnn.propagation.metapaths import Metapath, Walk, path_name
 
@@ -78,7 +78,7 @@ def squash(
             raise InputError(f"nodes of type {graph.target!r} have no features to take the width from; pass width=...")
         width = graph.x.shape[1]
     width = checks.at_least("width", width, 1)
-    engine = Memory() if engine is None else engine
+    engine = or_memory(engine)
     work = _Squashing(graph, width, seed, normalize, Walk(graph, [], weighting, engine))
     wanted = collected(graph)
     if not wanted:
