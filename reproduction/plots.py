@@ -22,11 +22,11 @@ def gain_curves(panels: Mapping[str, tuple[Curves, Curves]]) -> Figure:
             for name, points in curves.items():
                 gains, errors = [gap.value for _, gap in points], [gap.error for _, gap in points]
                 axis.errorbar([x for x, _ in points], gains, yerr=errors, marker="o", markersize=3, linewidth=1,
-                              capsize=2, label=name)  # fmt: skip
+                              capsize=2, label=name.replace("*", ""))  # fmt: skip
             axis.set(xlabel="γ", ylabel=what)
             axis.set_title(section, fontsize=9)
             if curves:
-                axis.legend(fontsize=7)
+                axis.legend(fontsize=7, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.16))  # beside the curves
     return figure
 
 
