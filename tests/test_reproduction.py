@@ -202,7 +202,7 @@ def test_gamma_figure(tmp_path):
     assert table.names(1) == ["γ = 0.4", "γ = 0.8"]
     assert not table.published
     gains, over_pmp = gain_figure(table, rows).axes
-    assert [line.get_label() for line in gains.containers] == ["PMP", "PMP+JJnorm", "*ours:* label hop"]
+    assert [line.get_label() for line in gains.containers] == ["PMP", "PMP+JJnorm", "ours: label hop"]
     assert [list(line.lines[0].get_xdata()) for line in over_pmp.containers] == [[0.4, 0.8]]
     assert (gamma_rows()[0].decay, gamma_rows()[-1].decay) == (0.3, 0.85)
 
