@@ -1,9 +1,10 @@
 """Models against their former selves: the same graphs, method and seeds with the package of two checkouts.
 
-Each fit has a process of its own, which imports the package from one of them; this file is all that the two share, so
-it asks for nothing that only one of them has.
+Each fit has a process of its own, which imports the package from one of them; studies are this checkout's, so this one
+asks the package for nothing that only one of the two has.
 """
 
+import hashlib
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,7 +28,7 @@ VERSIONS = ("former", "now")
 
 
 def fitted(name: str, root: str, model: str, method: str, seed: int) -> list[object]:
-    """Where the package is, accuracy on the rows that epochs are chosen by, hits of the scored rows, and seconds."""
+    """Accuracy on the rows that epochs are chosen by, hits of the scored rows, and seconds of CPU time."""
     graph, cutoff = data.with_cutoff(name, Path(root))
     if name == "aan" and model in SEVERAL_TYPES:
         graph = data.aan_with_authors(name, Path(root))
@@ -38,20 +39,26 @@ def fitted(name: str, root: str, model: str, method: str, seed: int) -> list[obj
     seconds = time.process_time() - start
     scored = np.searchsorted(np.flatnonzero(problem.view.targets()), problem.rows)
     assert pipeline.fitted is not None
-    return [ig.__file__, pipeline.fitted.valid_score, packed(problem.hits(guess[scored])), seconds]
+    return [pipeline.fitted.valid_score, packed(problem.hits(guess[scored])), seconds]
 
 
 def run_fit(checkout: Path, version: str, name: str, root: Path, model: str, method: str, seed: int) -> list[Record]:
     """`fitted` with the package of a checkout."""
     path = [str(checkout.resolve() / "src"), str(HERE)]
-    source, valid, hits, seconds = in_process(fitted, name, str(root.resolve()), model, method, seed, path=path)
-    if not Path(source).is_relative_to(checkout.resolve()):
-        raise ig.InputError(f"{checkout} holds no package of its own in src; name a checkout of this repository.")
+    valid, hits, seconds = in_process(fitted, name, str(root.resolve()), model, method, seed, path=path)
     scored = Record("former", model, name, version, seed, 0.0, seconds, hits)
     return [
         Record("former", model, f"{name}, validation", version, seed, valid, 0.0),
         replace(scored, score=float(hit_rate([scored]).mean())),
     ]
+
+
+def source(checkout: Path) -> str:
+    """What tells the package of one checkout from another's, so that fits of one are not taken for the other's."""
+    files = sorted((checkout / "src" / "impact_gnn").rglob("*.py"))
+    if not files:
+        raise ig.InputError(f"{checkout} holds no package of its own in src; name a checkout of this repository.")
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
 
 
 def former(
@@ -61,14 +68,15 @@ def former(
     """Fits every model on every graph with the package in `checkout` and with this one, seed by seed."""
     if checks.whole_number("seeds", seeds) < 2:
         raise ig.InputError(f"seeds={seeds} gives no standard error; take at least 2, better 5.")
-    tasks = []
+    sources, tasks = {place: source(place) for place in (checkout, HERE)}, []
     for seed in range(seeds):
         for name in names or GRAPHS:
             for model in models:
                 for version, place in zip(VERSIONS, (checkout, HERE), strict=True):
                     given = {"version": version, "name": name, "model": model, "method": method, "seed": seed}
                     call = partial(run_fit, place, root=root, **given)
-                    tasks.append(Task(f"{model} on {name}, {version}, seed {seed}", {"study": "former", **given}, call))
+                    settings = {"study": "former", "source": sources[place], **given}
+                    tasks.append(Task(f"{model} on {name}, {version}, seed {seed}", settings, call))
     records = work_off(tasks, out / "parts", progress=progress)
     about = f"Method {method}, {seeds} seeds, all labels before the cutoff; validation is what epochs were chosen by."
     return Table("former", "Models now against their former selves", about, records)

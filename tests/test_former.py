@@ -21,7 +21,7 @@ def root(tmp_path):
     return tmp_path / "data"
 
 
-def test_against_itself_a_model_neither_gains_nor_loses(tmp_path, root):
+def test_against_itself_a_model_neither_gains_nor_loses(tmp_path, root, monkeypatch):
     (tmp_path / "former").mkdir()
     (tmp_path / "former" / "src").symlink_to(SOURCE)
     how = {"root": root, "names": ["aan"], "models": ["linear"], "seeds": 2}
@@ -31,16 +31,23 @@ def test_against_itself_a_model_neither_gains_nor_loses(tmp_path, root):
         assert cell.count == 2
         assert 0 < cell.mean < 1
         assert (cell.gain.value, cell.gain.error) == (0, 0)
-    former(tmp_path / "gone", tmp_path / "out", **how)  # all of it is there already
+    monkeypatch.setattr("reproduction.former.in_process", lambda *given, **more: [0.5, "48:ffffff000000", 1.0])
+    assert former(tmp_path / "former", tmp_path / "out", **how).records == table.records  # all of it is there already
+    (tmp_path / "other" / "src" / "impact_gnn").mkdir(parents=True)
+    (tmp_path / "other" / "src" / "impact_gnn" / "__init__.py").write_text("")
+    other = former(tmp_path / "other", tmp_path / "out", **how)  # another state is asked anew, this one is not
+    assert other.cells["linear", "aan", "former"].mean == 0.5
+    assert other.cells["linear", "aan", "now"].mean == table.cells["linear", "aan", "now"].mean
 
 
 def test_what_cannot_be_compared_is_refused_with_a_sentence(tmp_path, root, capsys):
     (tmp_path / "empty").mkdir()
-    call = ["former", str(tmp_path / "empty"), "--names", "aan", "--models", "linear", "--root", str(root)]
+    here = str(SOURCE.parent)
+    call = ["former", "--names", "aan", "--models", "linear", "--root", str(root)]
     for more, sentence in (
-        (["--seeds", "1"], "seeds=1 gives no standard error"),
-        (["--method", "nonsense"], "method 'nonsense' has an unknown part"),
-        ([], "empty holds no package of its own in src; name a checkout of this repository."),
+        ([here, "--seeds", "1"], "seeds=1 gives no standard error"),
+        ([here, "--method", "nonsense"], "method 'nonsense' has an unknown part"),
+        ([str(tmp_path / "empty")], "empty holds no package of its own in src; name a checkout of this repository."),
     ):
         with pytest.raises(SystemExit) as stopped:
             cli.main([*call, "--out", str(tmp_path / "out"), *more])
