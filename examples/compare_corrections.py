@@ -1,7 +1,8 @@
 """Which correction pays on a graph with a known shift? Paired: the same graphs and seeds for every method.
 
-A temporal graph is generated, its edges weighted, the two-hop messages aligned, a small network trained on the
-past, and the recent nodes classified. Printed are the accuracy and its difference to plain, with standard errors.
+A temporal graph is generated, its edges weighted, the two-hop messages aligned, a small network
+trained on the past, and the recent nodes classified. Printed are the accuracy and its difference to
+plain, with standard errors.
 """
 
 import numpy as np
@@ -28,11 +29,16 @@ def accuracy(graph, transform, alignment, seed):
     view = graph.masked(CUTOFF)  # labels at or after the cutoff are not in it
     data = ig.to_pyg(view)
     data = transform(data) if transform else data
-    conv = SimpleConv(aggr="sum" if transform else "mean")  # normalised weights are summed: a weighted mean
-    message = conv(conv(data.x, data.edge_index, data.edge_weight), data.edge_index, data.edge_weight)
+    # normalised weights are summed: a weighted mean
+    conv = SimpleConv(aggr="sum" if transform else "mean")
+    message = conv(
+        conv(data.x, data.edge_index, data.edge_weight), data.edge_index, data.edge_weight
+    )
     target = torch.from_numpy(view.targets())
     if alignment:
-        layer = JJNorm(data.y, data.time, target) if alignment == "jjnorm" else TimeCenter(data.time)
+        layer = (
+            JJNorm(data.y, data.time, target) if alignment == "jjnorm" else TimeCenter(data.time)
+        )
         message = layer(message)
     seed_everything(seed)
     model = MLP([message.shape[1], 16, graph.num_labels], norm=None)
@@ -42,7 +48,8 @@ def accuracy(graph, transform, alignment, seed):
         torch.nn.functional.cross_entropy(model(message[~target]), data.y[~target]).backward()
         optimizer.step()
     predicted = model(message[target]).argmax(1).numpy()
-    return float((predicted == graph.y[view.targets()]).mean())  # the truth is used for scoring only
+    # the truth is used for scoring only
+    return float((predicted == graph.y[view.targets()]).mean())
 
 
 scores = {name: [] for name in METHODS}
@@ -51,7 +58,9 @@ for seed in range(GRAPHS):
     for name, (transform, alignment) in METHODS.items():
         scores[name].append(accuracy(graph, transform, alignment, seed))
 
-print(f"{GRAPHS} graphs, labels known before time {CUTOFF}\n{'method':<16} {'accuracy':>9} {'minus plain':>20}")
+print(
+    f"{GRAPHS} graphs, labels known before time {CUTOFF}\n{'method':<16} {'accuracy':>9} {'minus plain':>20}"
+)
 for name, values in scores.items():
     difference = np.subtract(values, scores["plain"])
     error = difference.std(ddof=1) / np.sqrt(GRAPHS)

@@ -14,7 +14,11 @@ def temporal_graph(num_nodes: int = 500) -> Data:
     torch.manual_seed(0)
     time = torch.randint(2010, 2020, (num_nodes,))
     edge_index = torch.randint(0, num_nodes, (2, 8 * num_nodes))
-    return Data(x=torch.randn(num_nodes, 16), time=time, edge_index=edge_index[:, edge_index[0] != edge_index[1]])
+    return Data(
+        x=torch.randn(num_nodes, 16),
+        time=time,
+        edge_index=edge_index[:, edge_index[0] != edge_index[1]],
+    )
 
 
 def warned(model: torch.nn.Module, data: Data) -> None:

@@ -23,7 +23,9 @@ def main() -> None:
     torch.set_num_threads(1)  # the graph is small: threads would only wait for each other
     graph = ig.tsbm(num_nodes=300, num_times=8, num_labels=3, feature_std=1, decay=0.6, seed=0)
     pipeline = ig.Pipeline(MyGNN, epochs=15)
-    tested = ig.backtest(graph, candidates=["plain", "pmp", "genpmp"], folds=2, cutoff=7, pipeline=pipeline)
+    tested = ig.backtest(
+        graph, candidates=["plain", "pmp", "genpmp"], folds=2, cutoff=7, pipeline=pipeline
+    )
     print(tested)
 
     def fit_predict(seen: ig.TemporalGraph) -> object:

@@ -52,7 +52,9 @@ def main() -> None:
         differences.append(weighted - plain)
         print(f"graph {seed}: plain {plain:.3f}, PMP {weighted:.3f}")
     gain = torch.tensor(differences)
-    print(f"paired difference {gain.mean():+.3f} ± {gain.std() / len(gain) ** 0.5:.3f}: too few graphs to tell")
+    print(
+        f"paired difference {gain.mean():+.3f} ± {gain.std() / len(gain) ** 0.5:.3f}: too few graphs to tell"
+    )
 
 
 if __name__ == "__main__":

@@ -16,22 +16,38 @@ if TYPE_CHECKING:
     from reproduction.results import Table
 
 app = typer.Typer(
-    name="python -m reproduction", help="The paper's tables and figures run again, and claims about speed.",
-    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
-)  # fmt: skip
+    name="python -m reproduction",
+    help="The paper's tables and figures run again, and claims about speed.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
 bench = typer.Typer(help="Speed and memory as ratios taken within one run.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
 for _function in (
-    propagation.propagation, outofcore.outofcore, layerwise.layerwise, passes.jjnorm, passes.weights,
-    passes.connectivity, passes.tsbm, hetero.metapaths, hetero.sehgnn_epoch, papers.papers, tables.tables,
-):  # fmt: skip
+    propagation.propagation,
+    outofcore.outofcore,
+    layerwise.layerwise,
+    passes.jjnorm,
+    passes.weights,
+    passes.connectivity,
+    passes.tsbm,
+    hetero.metapaths,
+    hetero.sehgnn_epoch,
+    papers.papers,
+    tables.tables,
+):
     bench.command()(_function)
 
-Out = Annotated[Path | None, typer.Option(help="Directory for records and page; a rerun continues.")]
+Out = Annotated[
+    Path | None, typer.Option(help="Directory for records and page; a rerun continues.")
+]
 Root = Annotated[Path | None, typer.Option(help="Folder of the real graphs, or OGB's root.")]
 Workers = Annotated[int, typer.Option(help="Processes of one thread each.")]
 Graphs = Annotated[int, typer.Option(help="Graphs per cell.")]
-Protocols = Annotated[str, typer.Option(help="released, text, theory, or some separated by commas.")]
+Protocols = Annotated[
+    str, typer.Option(help="released, text, theory, or some separated by commas.")
+]
 Models = Annotated[str | None, typer.Option(help="Some of the models, separated by commas.")]
 Methods = Annotated[str | None, typer.Option(help="Some of the methods, separated by commas.")]
 Seeds = Annotated[int, typer.Option(help="Repetitions.")]
@@ -39,29 +55,50 @@ Seeds = Annotated[int, typer.Option(help="Repetitions.")]
 
 @app.command()
 def table1(
-    seeds: Seeds = 5, root: Root = None,
-    data: Annotated[str | None, typer.Option(help="tsbm, aan, scotus, ...; by default all that are there.")] = None,
-    model: Annotated[str, typer.Option(help="sign, or sehgnn on graphs of several types.")] = "sign",
-    epochs: int = 100, most_rows: Annotated[int, typer.Option(help="Nodes to train on at most.")] = 20_000,
-    standardize: Annotated[bool, typer.Option(help="Inputs with mean 0 and variance 1 per column.")] = True,
+    seeds: Seeds = 5,
+    root: Root = None,
+    data: Annotated[
+        str | None, typer.Option(help="tsbm, aan, scotus, ...; by default all that are there.")
+    ] = None,
+    model: Annotated[
+        str, typer.Option(help="sign, or sehgnn on graphs of several types.")
+    ] = "sign",
+    epochs: int = 100,
+    most_rows: Annotated[int, typer.Option(help="Nodes to train on at most.")] = 20_000,
+    standardize: Annotated[
+        bool, typer.Option(help="Inputs with mean 0 and variance 1 per column.")
+    ] = True,
     out: Out = None,
-) -> None:  # fmt: skip
+) -> None:
     """Chronological against random split, with and without a time embedding."""
     from reproduction.table1 import Model
     from reproduction.table1 import table1 as run
 
-    place, how = out or Path("out/table1"), Model(model, epochs=epochs, most_rows=most_rows, standardize=standardize)
-    _shown(place, lambda told: run(seeds, place, names=_split(data), root=root, model=how, progress=told))
+    place, how = (
+        out or Path("out/table1"),
+        Model(model, epochs=epochs, most_rows=most_rows, standardize=standardize),
+    )
+    _shown(
+        place,
+        lambda told: run(seeds, place, names=_split(data), root=root, model=how, progress=told),
+    )
 
 
 @app.command()
 def table2(
-    dataset: Annotated[str, typer.Option(help="mag, arxiv, papers100M, arxiv-svd, aan, hetero-tsbm, acl_hetero, ...")],
-    root: Root = None, seeds: Annotated[int | None, typer.Option(help="By default the study's.")] = None,
-    models: Models = None, methods: Methods = None,
-    features: Annotated[Path | None, typer.Option(help="A .npy file whose rows replace the features.")] = None,
+    dataset: Annotated[
+        str,
+        typer.Option(help="mag, arxiv, papers100M, arxiv-svd, aan, hetero-tsbm, acl_hetero, ..."),
+    ],
+    root: Root = None,
+    seeds: Annotated[int | None, typer.Option(help="By default the study's.")] = None,
+    models: Models = None,
+    methods: Methods = None,
+    features: Annotated[
+        Path | None, typer.Option(help="A .npy file whose rows replace the features.")
+    ] = None,
     out: Out = None,
-) -> None:  # fmt: skip
+) -> None:
     """The paper's models with its corrections on real graphs, beside the published numbers."""
     from impact_gnn import checks
     from reproduction.studies import STUDIES
@@ -69,36 +106,63 @@ def table2(
 
     place, study = out or Path("out/table2"), STUDIES[checks.choice("dataset", dataset, STUDIES)]
     picked = _split(models), _split(methods)
-    _shown(place, lambda told: run(
-        study, place, root=root, seeds=seeds, models=picked[0], methods=picked[1], features=features, progress=told
-    ))  # fmt: skip
+    _shown(
+        place,
+        lambda told: run(
+            study,
+            place,
+            root=root,
+            seeds=seeds,
+            models=picked[0],
+            methods=picked[1],
+            features=features,
+            progress=told,
+        ),
+    )
 
 
 @app.command()
 def table3(
-    graphs: Graphs = 200, protocol: Protocols = "released", models: Models = None, columns: Methods = None,
+    graphs: Graphs = 200,
+    protocol: Protocols = "released",
+    models: Models = None,
+    columns: Methods = None,
     rows: Annotated[str | None, typer.Option(help="fixed, random, random-zero-diagonal.")] = None,
-    gamma: Annotated[float, typer.Option(help="γ of the row fixed.")] = 0.55, nodes: int = 2000, epochs: int = 200,
-    out: Out = None, workers: Workers = 2,
-) -> None:  # fmt: skip
+    gamma: Annotated[float, typer.Option(help="γ of the row fixed.")] = 0.55,
+    nodes: int = 2000,
+    epochs: int = 200,
+    out: Out = None,
+    workers: Workers = 2,
+) -> None:
     """Every method on the same synthetic graphs, beside the published numbers."""
     from reproduction.synthetic import MODELS, Options, table3_rows
     from reproduction.table3 import SyntheticStudy
 
     place = out or Path("out/table3")
     study = SyntheticStudy(
-        "table3", graphs, table3_rows(_split(rows), gamma), protocol.split(","), _split(models) or MODELS,
-        _split(columns), Options(nodes, epochs),
-    )  # fmt: skip
+        "table3",
+        graphs,
+        table3_rows(_split(rows), gamma),
+        protocol.split(","),
+        _split(models) or MODELS,
+        _split(columns),
+        Options(nodes, epochs),
+    )
     _shown(place, lambda told: study.run(place, workers=workers, progress=told))
 
 
 @app.command()
 def gamma(
-    graphs: Graphs = 20, gammas: Annotated[str | None, typer.Option(help="Some decays, such as 0.4,0.7.")] = None,
-    protocol: Protocols = "released", models: Models = None, columns: Methods = None, nodes: int = 2000,
-    epochs: int = 200, out: Out = None, workers: Workers = 2,
-) -> None:  # fmt: skip
+    graphs: Graphs = 20,
+    gammas: Annotated[str | None, typer.Option(help="Some decays, such as 0.4,0.7.")] = None,
+    protocol: Protocols = "released",
+    models: Models = None,
+    columns: Methods = None,
+    nodes: int = 2000,
+    epochs: int = 200,
+    out: Out = None,
+    workers: Workers = 2,
+) -> None:
     """The figure of gains against the decay γ."""
     from reproduction import plots
     from reproduction.synthetic import MODELS, Options
@@ -107,9 +171,14 @@ def gamma(
     place = out or Path("out/figure-gamma")
     rows = gamma_rows(_numbers(gammas) or GAMMAS)
     study = SyntheticStudy(
-        "figure-gamma", graphs, rows, protocol.split(","), _split(models) or MODELS, _split(columns) or GAMMA_COLUMNS,
+        "figure-gamma",
+        graphs,
+        rows,
+        protocol.split(","),
+        _split(models) or MODELS,
+        _split(columns) or GAMMA_COLUMNS,
         Options(nodes, epochs),
-    )  # fmt: skip
+    )
     table = _shown(place, lambda told: study.run(place, workers=workers, progress=told))
     plots.write(gain_figure(table, rows), place / "figure-gamma.png", place / "figure-gamma.svg")
 
@@ -117,7 +186,9 @@ def gamma(
 @app.command()
 def table4(
     rounds: Annotated[int, typer.Option(help="The median of so many counts.")] = 5,
-    out: Annotated[Path, typer.Option(help="Directory for the numbers and the picture.")] = Path("out/table4"),
+    out: Annotated[Path, typer.Option(help="Directory for the numbers and the picture.")] = Path(
+        "out/table4"
+    ),
 ) -> None:
     """How every method's cost grows with N, |E|, f and |Y||T|, beside the paper's formulas."""
     from reproduction import plots
@@ -125,9 +196,12 @@ def table4(
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
         line = bar.add_task("running", total=None)
-        curves = measured(rounds, progress=lambda done, total, title: bar.update(
-            line, completed=done, total=total, description=title
-        ))  # fmt: skip
+        curves = measured(
+            rounds,
+            progress=lambda done, total, title: bar.update(
+                line, completed=done, total=total, description=title
+            ),
+        )
     out.mkdir(parents=True, exist_ok=True)
     report(curves).finish(out / "table4.json")
     plots.write(picture(curves), out / "table4-growth.png")
@@ -135,30 +209,47 @@ def table4(
 
 @app.command("revgat-operator")
 def revgat_operator(
-    root: Annotated[Path, typer.Option(help="Folder that holds ogbn_arxiv.")] = Path("../shared/data"),
-    seeds: Seeds = 5, methods: Methods = None,
+    root: Annotated[Path, typer.Option(help="Folder that holds ogbn_arxiv.")] = Path(
+        "../shared/data"
+    ),
+    seeds: Seeds = 5,
+    methods: Methods = None,
     operators: Annotated[str | None, typer.Option(help="released, symmetric, mean.")] = None,
     features: Annotated[str, typer.Option(help="joined (x and x_svd) or svd.")] = "joined",
-    width: Annotated[int, typer.Option(help="Columns of each of three heads.")] = 32, epochs: int = 40,
-    root_weight: Annotated[bool, typer.Option(help="Layers also read their own input.")] = False, out: Out = None,
-) -> None:  # fmt: skip
+    width: Annotated[int, typer.Option(help="Columns of each of three heads.")] = 32,
+    epochs: int = 40,
+    root_weight: Annotated[bool, typer.Option(help="Layers also read their own input.")] = False,
+    out: Out = None,
+) -> None:
     """GenPMP in linear RevGAT under three normalisations, on ogbn-arxiv."""
     from reproduction.revgat_operator import Options
     from reproduction.revgat_operator import revgat_operator as run
 
     place, options = out or Path("out/revgat-operator"), Options(width, epochs, root=root_weight)
-    _shown(place, lambda told: run(
-        root, seeds, place, features=features, operators=_split(operators), methods=_split(methods), options=options,
-        progress=told,
-    ))  # fmt: skip
+    _shown(
+        place,
+        lambda told: run(
+            root,
+            seeds,
+            place,
+            features=features,
+            operators=_split(operators),
+            methods=_split(methods),
+            options=options,
+            progress=told,
+        ),
+    )
 
 
 @app.command()
 def risk(
-    seeds: Seeds = 5, root: Root = None,
-    data: Annotated[str | None, typer.Option(help="tsbm, aan, ...; by default all of one type that are there.")] = None,
+    seeds: Seeds = 5,
+    root: Root = None,
+    data: Annotated[
+        str | None, typer.Option(help="tsbm, aan, ...; by default all of one type that are there.")
+    ] = None,
     out: Out = None,
-) -> None:  # fmt: skip
+) -> None:
     """The inequality R_te ≤ R_tr + W1: a linear head's risk gap beside its bound, by method."""
     from reproduction.risk import risk as run
 
@@ -168,64 +259,118 @@ def risk(
 
 @app.command()
 def leaderboard(
-    names: Annotated[list[str] | None, typer.Argument(help="By default all graphs that are there.")] = None,
-    root: Annotated[Path, typer.Option(help="Folder of graphs.")] = Path("../shared/data"), seeds: Seeds = 1,
-    rivals: Annotated[str | None, typer.Option(help="Some of the rivals, by commas; by default all.")] = None,
-    efforts: Annotated[str, typer.Option(help="Efforts of impact run, separated by commas; may be empty.")] = "quick",
+    names: Annotated[
+        list[str] | None, typer.Argument(help="By default all graphs that are there.")
+    ] = None,
+    root: Annotated[Path, typer.Option(help="Folder of graphs.")] = Path("../shared/data"),
+    seeds: Seeds = 1,
+    rivals: Annotated[
+        str | None, typer.Option(help="Some of the rivals, by commas; by default all.")
+    ] = None,
+    efforts: Annotated[
+        str, typer.Option(help="Efforts of impact run, separated by commas; may be empty.")
+    ] = "quick",
     out: Out = None,
-) -> None:  # fmt: skip
+) -> None:
     """Ours and what one would have used instead, on real graphs whose recent labels are taken away."""
     from reproduction.leaderboard import leaderboard as run
 
     place, tried = out or Path("out/leaderboard"), efforts.split(",") if efforts else []
-    _shown(place, lambda told: run(
-        place, root=root, names=names, seeds=seeds, rivals=_split(rivals), efforts=tried, progress=told
-    ))  # fmt: skip
+    _shown(
+        place,
+        lambda told: run(
+            place,
+            root=root,
+            names=names,
+            seeds=seeds,
+            rivals=_split(rivals),
+            efforts=tried,
+            progress=told,
+        ),
+    )
 
 
 @app.command()
 def rivals(
-    names: Annotated[list[str] | None, typer.Argument(help="By default all graphs that are there.")] = None,
-    root: Annotated[Path, typer.Option(help="Folder of graphs.")] = Path("../shared/data"), seeds: Seeds = 1,
-    methods: Methods = None, out: Out = None,
-) -> None:  # fmt: skip
+    names: Annotated[
+        list[str] | None, typer.Argument(help="By default all graphs that are there.")
+    ] = None,
+    root: Annotated[Path, typer.Option(help="Folder of graphs.")] = Path("../shared/data"),
+    seeds: Seeds = 1,
+    methods: Methods = None,
+    out: Out = None,
+) -> None:
     """What others do about the shift, tuned standard methods and ours, each beside plain; cells as of leaderboard."""
     from reproduction.leaderboard import OURS, AgainstPlain, leaderboard
     from reproduction.rivals import METHOD_RIVALS, RIVALS
 
     place = out or Path("out/leaderboard")
-    every = ["plain", *METHOD_RIVALS, *(name for name in RIVALS if name not in ("plain", "logistic", "autogluon"))]
+    every = [
+        "plain",
+        *METHOD_RIVALS,
+        *(name for name in RIVALS if name not in ("plain", "logistic", "autogluon")),
+    ]
     asked = _split(methods) or [*every, f"{OURS}quick"]
     efforts = [name.removeprefix(OURS) for name in asked if name.startswith(OURS)]
     tried = [name for name in asked if not name.startswith(OURS)]
-    _shown(place, lambda told: leaderboard(
-        place, root=root, names=names, seeds=seeds, rivals=tried, efforts=efforts, progress=told, page=AgainstPlain
-    ))  # fmt: skip
+    _shown(
+        place,
+        lambda told: leaderboard(
+            place,
+            root=root,
+            names=names,
+            seeds=seeds,
+            rivals=tried,
+            efforts=efforts,
+            progress=told,
+            page=AgainstPlain,
+        ),
+    )
 
 
 @app.command()
 def former(
-    checkout: Annotated[Path, typer.Argument(help="An earlier state: git worktree add ../former COMMIT.")],
-    names: Annotated[str | None, typer.Option(help="Some of the graphs, separated by commas.")] = None,
-    root: Annotated[Path, typer.Option(help="Folder of graphs.")] = Path("../shared/data"), seeds: Seeds = 5,
-    models: Annotated[str, typer.Option(help="Models of a pipeline, separated by commas.")] = "sehgnn,rphgnn",
-    method: Annotated[str, typer.Option(help="A method that both states know.")] = "labels", out: Out = None,
-) -> None:  # fmt: skip
+    checkout: Annotated[
+        Path, typer.Argument(help="An earlier state: git worktree add ../former COMMIT.")
+    ],
+    names: Annotated[
+        str | None, typer.Option(help="Some of the graphs, separated by commas.")
+    ] = None,
+    root: Annotated[Path, typer.Option(help="Folder of graphs.")] = Path("../shared/data"),
+    seeds: Seeds = 5,
+    models: Annotated[
+        str, typer.Option(help="Models of a pipeline, separated by commas.")
+    ] = "sehgnn,rphgnn",
+    method: Annotated[str, typer.Option(help="A method that both states know.")] = "labels",
+    out: Out = None,
+) -> None:
     """Models as they are against those of an earlier checkout, on the same graphs and seeds."""
     from reproduction.former import former as run
 
     place = out or Path("out/former")
-    _shown(place, lambda told: run(
-        checkout, place, root=root, names=_split(names), models=models.split(","), method=method, seeds=seeds,
-        progress=told,
-    ))  # fmt: skip
+    _shown(
+        place,
+        lambda told: run(
+            checkout,
+            place,
+            root=root,
+            names=_split(names),
+            models=models.split(","),
+            method=method,
+            seeds=seeds,
+            progress=told,
+        ),
+    )
 
 
 @app.command()
 def rules(
-    runs: Annotated[Path, typer.Option(help="Folder of runs named after their graphs.")] = Path("out/leaderboard/runs"),
-    root: Annotated[Path, typer.Option(help="Folder of the graphs.")] = Path("../shared/data"), out: Out = None,
-) -> None:  # fmt: skip
+    runs: Annotated[Path, typer.Option(help="Folder of runs named after their graphs.")] = Path(
+        "out/leaderboard/runs"
+    ),
+    root: Annotated[Path, typer.Option(help="Folder of the graphs.")] = Path("../shared/data"),
+    out: Out = None,
+) -> None:
     """Rules of choice and forecasts, each made by older windows of a run and scored on its newest."""
     from reproduction.rules import rules as run
 
@@ -233,7 +378,9 @@ def rules(
 
 
 @app.command()
-def methods(out: Annotated[Path, typer.Option(help="Directory for the pictures.")] = Path("out/methods")) -> None:
+def methods(
+    out: Annotated[Path, typer.Option(help="Directory for the pictures.")] = Path("out/methods"),
+) -> None:
     """What the paper's methods do, as pictures: weights, mixes of distances, alignments."""
     from reproduction import plots
     from reproduction.methods import FIGURES
@@ -252,7 +399,9 @@ def main(arguments: list[str] | None = None) -> None:
         errors.print(f"error: {error}")
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
-        errors.print(f"error: {error.strerror or error}{where}; what was finished is kept, run the command again.")
+        errors.print(
+            f"error: {error.strerror or error}{where}; what was finished is kept, run the command again."
+        )
     sys.exit(2)
 
 
@@ -260,7 +409,11 @@ def _shown(place: Path, run: Callable[[Callable[[int, int, str], None]], "Table"
     """Runs a study with a progress bar, writes its files and prints its page."""
     with Progress(console=Console(stderr=True), transient=True) as bar:
         line = bar.add_task("running", total=None)
-        table = run(lambda done, total, title: bar.update(line, completed=done, total=total, description=title))
+        table = run(
+            lambda done, total, title: bar.update(
+                line, completed=done, total=total, description=title
+            )
+        )
     files = table.write(place)
     print(table.markdown())
     print(f"written: {', '.join(str(file) for file in files)}")

@@ -7,10 +7,20 @@ import numpy as np
 
 import impact_gnn as ig
 
-CUTOFFS: Mapping[str, int] = {"aan": 2011, "acl_hetero": 2022, "ogbn_arxiv": 2019, "scotus": 1990, "twitch": 20}
+CUTOFFS: Mapping[str, int] = {
+    "aan": 2011,
+    "acl_hetero": 2022,
+    "ogbn_arxiv": 2019,
+    "scotus": 1990,
+    "twitch": 20,
+}
 FURTHER_CUTOFFS: Mapping[str, int] = {
-    "music_influence": 1990, "metamath": 2016, "elife_hetero": 2022, "nvd_hetero": 2016, "arxiv_cs_hetero": 2017,
-}  # fmt: skip
+    "music_influence": 1990,
+    "metamath": 2016,
+    "elife_hetero": 2022,
+    "nvd_hetero": 2016,
+    "arxiv_cs_hetero": 2017,
+}
 """Graphs of the leaderboard that the studies do not use."""
 
 
@@ -33,7 +43,11 @@ def load(name: str, root: Path, *, joined: bool = False) -> ig.TemporalGraph:
 def found(root: Path) -> list[str]:
     """Names of all graphs under `root`: the known ones, then other archives and saved graphs."""
     known = [name for name in (*CUTOFFS, *FURTHER_CUTOFFS) if path_of(name, root).is_file()]
-    places = [*root.glob("*.npz"), *root.glob("*/*.npz"), *(file.parent for file in root.glob("*/manifest.json"))]
+    places = [
+        *root.glob("*.npz"),
+        *root.glob("*/*.npz"),
+        *(file.parent for file in root.glob("*/manifest.json")),
+    ]
     others = {str(place.relative_to(root)) for place in places if place.parent.name not in known}
     return [*known, *sorted(others)]
 
@@ -42,7 +56,9 @@ def at_hand(names: Sequence[str], root: Path | None) -> list[str]:
     """Those of `names` that can be run: "tsbm", which is drawn, and graphs that lie under `root`."""
     there = [name for name in names if name == "tsbm" or (root and path_of(name, root).is_file())]
     if not there:
-        raise ig.InputError(f"none of {', '.join(names)} is there; name the folder of the real graphs with --root.")
+        raise ig.InputError(
+            f"none of {', '.join(names)} is there; name the folder of the real graphs with --root."
+        )
     return there
 
 
@@ -61,7 +77,10 @@ def aan_with_authors(name: str, root: Path) -> ig.TemporalGraph:
             "paper": {"x": part["x"].astype(np.float32), "y": part["y"], "time": part["time"]},
             "author": {"num_nodes": int(part["num_authors"])},
         },
-        edges={("paper", "cites", "paper"): part["edge_index"], ("author", "writes", "paper"): part["author_writes"]},
+        edges={
+            ("paper", "cites", "paper"): part["edge_index"],
+            ("author", "writes", "paper"): part["author_writes"],
+        },
         target="paper",
     )
 
@@ -78,4 +97,6 @@ def mapped(path: Path) -> np.ndarray:
     try:
         return np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError) as error:
-        raise ig.InputError(f"{path} cannot be read ({error}); give a .npy file with a row per node.") from None
+        raise ig.InputError(
+            f"{path} cannot be read ({error}); give a .npy file with a row per node."
+        ) from None

@@ -1,7 +1,7 @@
 """Models against their former selves: the same graphs, method and seeds with the package of two checkouts.
 
-Each fit has a process of its own, which imports the package from one of them; studies are this checkout's, so this one
-asks the package for nothing that only one of the two has.
+Each fit has a process of its own, which imports the package from one of them; studies are this
+checkout's, so this one asks the package for nothing that only one of the two has.
 """
 
 import hashlib
@@ -42,10 +42,14 @@ def fitted(name: str, root: str, model: str, method: str, seed: int) -> list[obj
     return [pipeline.fitted.valid_score, packed(problem.hits(guess[scored])), seconds]
 
 
-def run_fit(checkout: Path, version: str, name: str, root: Path, model: str, method: str, seed: int) -> list[Record]:
+def run_fit(
+    checkout: Path, version: str, name: str, root: Path, model: str, method: str, seed: int
+) -> list[Record]:
     """`fitted` with the package of a checkout."""
     path = [str(checkout.resolve() / "src"), str(HERE)]
-    valid, hits, seconds = in_process(fitted, name, str(root.resolve()), model, method, seed, path=path)
+    valid, hits, seconds = in_process(
+        fitted, name, str(root.resolve()), model, method, seed, path=path
+    )
     scored = Record("former", model, name, version, seed, 0.0, seconds, hits)
     return [
         Record("former", model, f"{name}, validation", version, seed, valid, 0.0),
@@ -57,14 +61,23 @@ def source(checkout: Path) -> str:
     """What tells the package of one checkout from another's, so that fits of one are not taken for the other's."""
     files = sorted((checkout / "src" / "impact_gnn").rglob("*.py"))
     if not files:
-        raise ig.InputError(f"{checkout} holds no package of its own in src; name a checkout of this repository.")
+        raise ig.InputError(
+            f"{checkout} holds no package of its own in src; name a checkout of this repository."
+        )
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
 
 
 def former(
-    checkout: Path, out: Path, *, root: Path, names: Sequence[str] | None = None, models: Sequence[str] = SEVERAL_TYPES,
-    method: str = "labels", seeds: int = 5, progress: Progress | None = None,
-) -> Table:  # fmt: skip
+    checkout: Path,
+    out: Path,
+    *,
+    root: Path,
+    names: Sequence[str] | None = None,
+    models: Sequence[str] = SEVERAL_TYPES,
+    method: str = "labels",
+    seeds: int = 5,
+    progress: Progress | None = None,
+) -> Table:
     """Fits every model on every graph with the package in `checkout` and with this one, seed by seed."""
     if checks.whole_number("seeds", seeds) < 2:
         raise ig.InputError(f"seeds={seeds} gives no standard error; take at least 2, better 5.")
@@ -73,7 +86,13 @@ def former(
         for name in names or GRAPHS:
             for model in models:
                 for version, place in zip(VERSIONS, (checkout, HERE), strict=True):
-                    given = {"version": version, "name": name, "model": model, "method": method, "seed": seed}
+                    given = {
+                        "version": version,
+                        "name": name,
+                        "model": model,
+                        "method": method,
+                        "seed": seed,
+                    }
                     call = partial(run_fit, place, root=root, **given)
                     settings = {"study": "former", "source": sources[place], **given}
                     tasks.append(Task(f"{model} on {name}, {version}, seed {seed}", settings, call))

@@ -1,8 +1,8 @@
 """Ours beside what one would have used instead, on every graph of a folder.
 
-A method is given the graph without the labels from the cutoff on, in a process of its own, so that its peak memory is
-its own. Only when it has answered are those labels looked at. A cell (graph, method, seed) is a task of the runner: a
-rerun continues, a kill loses one cell.
+A method is given the graph without the labels from the cutoff on, in a process of its own, so that
+its peak memory is its own. Only when it has answered are those labels looked at. A cell (graph,
+method, seed) is a task of the runner: a rerun continues, a kill loses one cell.
 """
 
 import math
@@ -53,7 +53,8 @@ class Outcome:
 def ours(view: ig.TemporalGraph, seed: int, out: Path, effort: str) -> Outcome:
     """`impact run` on the view, its files under `out`; an effort ending in "+hindsight" fits every candidate as well.
 
-    Only so can be told, afterwards, what the best single candidate would have been: candidates that were tried in full
+    Only so can be told, afterwards, what the best single candidate would have been: candidates that
+        were tried in full
     are fitted on all labels like the chosen ones, with one seed.
     """
     effort, _, hindsight = effort.partition("+")
@@ -63,7 +64,9 @@ def ours(view: ig.TemporalGraph, seed: int, out: Path, effort: str) -> Outcome:
     singles: dict[str, np.ndarray] = {}
     inputs = model.pipelines[0].inputs(view)
     for row in summary.backtest.full if hindsight else ():
-        single = varied(Pipeline(), row.candidate, seed=seed, cutoff=summary.cutoff).fit(view, inputs=inputs)
+        single = varied(Pipeline(), row.candidate, seed=seed, cutoff=summary.cutoff).fit(
+            view, inputs=inputs
+        )
         singles[str(row.candidate)] = single.predict_proba(view, inputs=inputs)
     return Outcome(chances, summary.predicted.accuracy, model.calibration.sets(chances), singles)
 
@@ -84,15 +87,23 @@ def cell(name: str, root: Path, method: str, seed: int, place: Path) -> list[Rec
         return [Record("leaderboard", name, f"{NOT_RUN}{error}", method, seed, 0.0, 0.0)]
     seconds, memory = time.process_time() - start, peak_memory()
     scored = np.searchsorted(np.flatnonzero(problem.view.targets()), problem.rows)
-    return records_of(outcome, scored, problem.truth, Record(
-        "leaderboard", name, "memory", method, seed, memory, seconds
-    ))  # fmt: skip
+    return records_of(
+        outcome,
+        scored,
+        problem.truth,
+        Record("leaderboard", name, "memory", method, seed, memory, seconds),
+    )
 
 
-def records_of(outcome: Outcome, scored: np.ndarray, truth: np.ndarray, memory: Record) -> list[Record]:
+def records_of(
+    outcome: Outcome, scored: np.ndarray, truth: np.ndarray, memory: Record
+) -> list[Record]:
     """One record per measure; `scored` are the rows of the outcome whose label is known."""
-    classes = max(outcome.probabilities.shape[1], int(truth.max()) + 1)  # some of which nobody could know
-    chances = np.pad(outcome.probabilities[scored], [(0, 0), (0, classes - outcome.probabilities.shape[1])])
+    # some of which nobody could know
+    classes = max(outcome.probabilities.shape[1], int(truth.max()) + 1)
+    chances = np.pad(
+        outcome.probabilities[scored], [(0, 0), (0, classes - outcome.probabilities.shape[1])]
+    )
     guess = chances.argmax(1)
     hits = guess == truth
     macro = f1_score(truth, guess, labels=np.unique(truth), average="macro", zero_division=0.0)
@@ -102,13 +113,21 @@ def records_of(outcome: Outcome, scored: np.ndarray, truth: np.ndarray, memory: 
         scores |= {"forecast": outcome.forecast.value, "forecast low": low, "forecast high": high}
     if outcome.sets is not None:
         sets = np.pad(outcome.sets[scored], [(0, 0), (0, classes - outcome.sets.shape[1])])
-        scores |= {"coverage": float(sets[np.arange(len(truth)), truth].mean()), "set size": float(sets.sum(1).mean())}
+        scores |= {
+            "coverage": float(sets[np.arange(len(truth)), truth].mean()),
+            "set size": float(sets.sum(1).mean()),
+        }
     for candidate, found in outcome.candidates.items():
         scores[f"{CANDIDATE}{candidate}"] = float((found[scored].argmax(1) == truth).mean())
     study, name, method, seed = memory.study, memory.section, memory.column, memory.seed
     return [
-        Record(study, name, "accuracy", method, seed, float(hits.mean()), memory.seconds, packed(hits)),
-        *(Record(study, name, measure, method, seed, score, 0.0) for measure, score in scores.items()),
+        Record(
+            study, name, "accuracy", method, seed, float(hits.mean()), memory.seconds, packed(hits)
+        ),
+        *(
+            Record(study, name, measure, method, seed, score, 0.0)
+            for measure, score in scores.items()
+        ),
         Record(study, name, "seconds", method, seed, memory.seconds, 0.0),
         Record(study, name, "memory", method, seed, memory.score, 0.0),
     ]
@@ -119,7 +138,11 @@ def peak_memory() -> float:
     status = Path("/proc/self/status")
     if not status.is_file():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return next(float(line.split()[1]) / 1024 for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+    return next(
+        float(line.split()[1]) / 1024
+        for line in status.read_text().splitlines()
+        if line.startswith("VmHWM")
+    )
 
 
 def apart(name: str, root: Path, method: str, seed: int, place: Path) -> list[Record]:
@@ -134,9 +157,16 @@ def apart(name: str, root: Path, method: str, seed: int, place: Path) -> list[Re
 
 
 def leaderboard(
-    out: Path, *, root: Path, names: Sequence[str] | None = None, seeds: int = 1, rivals: Sequence[str] | None = None,
-    efforts: Sequence[str] = (), progress: Progress | None = None, page: "type[Leaderboard] | None" = None,
-) -> "Leaderboard":  # fmt: skip
+    out: Path,
+    *,
+    root: Path,
+    names: Sequence[str] | None = None,
+    seeds: int = 1,
+    rivals: Sequence[str] | None = None,
+    efforts: Sequence[str] = (),
+    progress: Progress | None = None,
+    page: "type[Leaderboard] | None" = None,
+) -> "Leaderboard":
     """Runs every method on every graph, graph after graph; the same call goes on where it stopped.
 
     `page` shows the records in another way.
@@ -146,7 +176,10 @@ def leaderboard(
         raise InputError(f"{root} holds no graph; name a folder of graphs with --root.")
     methods = [
         *(OURS + effort for effort in efforts),
-        *(checks.choice("rival", name, RIVALS | METHOD_RIVALS) for name in (RIVALS if rivals is None else rivals)),
+        *(
+            checks.choice("rival", name, RIVALS | METHOD_RIVALS)
+            for name in (RIVALS if rivals is None else rivals)
+        ),
     ]
     tasks, notes = [], []
     for name in [checks.choice("graph", name, there) for name in names or there]:
@@ -157,11 +190,21 @@ def leaderboard(
             notes.append(f"{name} was left out: {error}")
             continue
         if len(problem.rows) < 2:
-            notes.append(f"{name} was left out: no labels from its cutoff {cutoff} on, so nothing to score.")
+            notes.append(
+                f"{name} was left out: no labels from its cutoff {cutoff} on, so nothing to score."
+            )
             continue
         for seed, method in ((seed, method) for seed in range(seeds) for method in methods):
-            settings = {"graph": name, "cutoff": cutoff, "method": method, "seed": seed, "data": problem.identity()}
-            call = partial(apart, name, root, method, seed, out / "runs" / f"{name}-{method}-{seed}")
+            settings = {
+                "graph": name,
+                "cutoff": cutoff,
+                "method": method,
+                "seed": seed,
+                "data": problem.identity(),
+            }
+            call = partial(
+                apart, name, root, method, seed, out / "runs" / f"{name}-{method}-{seed}"
+            )
             tasks.append(Task(f"{name}, {method}, seed {seed}", settings, call))
     if not tasks:
         raise InputError(f"{root} holds no graph with labels to score by: {' '.join(notes)}")
@@ -172,7 +215,9 @@ def leaderboard(
             progress(done, len(tasks), task.title)
         if found[0].row.startswith(NOT_RUN):
             notes.append(f"{found[0].column} on {found[0].section}: {found[0].row}")
-            task.file(out / "cells").unlink()  # a rerun tries again: what was missing may be there then
+            task.file(
+                out / "cells"
+            ).unlink()  # a rerun tries again: what was missing may be there then
         else:
             records += found
     about = f"Labels from the cutoff on were hidden until a method had answered; {seeds} seeds, paired by node."
@@ -202,29 +247,54 @@ class Leaderboard(Table):
         efforts = [method for method in methods if method.startswith(OURS)]
         ours = efforts[-1] if efforts else "plain"
         rivals = [method for method in methods if method != ours and method not in efforts]
-        scores = np.array([[self.mean(graph, "accuracy", method) for method in methods] for graph in graphs])
+        scores = np.array(
+            [[self.mean(graph, "accuracy", method) for method in methods] for graph in graphs]
+        )
         tables = [
             ExtraTable("Accuracy", ("graph", *methods), _accuracies(graphs, scores)),
             ExtraTable(
-                f"{ours} minus the best single rival in hindsight", ("graph", "best rival", "difference", "95 %"),
+                f"{ours} minus the best single rival in hindsight",
+                ("graph", "best rival", "difference", "95 %"),
                 self._against_best(graphs, ours, rivals),
             ),
             ExtraTable(
-                "Over all graphs", ("method", "mean rank", f"{ours} minus it, mean over graphs", "95 %", "graphs"),
+                "Over all graphs",
+                ("method", "mean rank", f"{ours} minus it, mean over graphs", "95 %", "graphs"),
                 self._overall(graphs, methods, scores, ours),
             ),
-            ExtraTable("Regret to the best candidate in hindsight", ("graph", "method", "best candidate", "regret"), [
-                line for graph in graphs for method in efforts for line in self._regret(graph, method)
-            ]),
-            ExtraTable("Measures", (
-                "graph", "method", "macro-F1", "calibration error", "coverage", "set size", "forecast", "seconds", "MB",
-            ), [self._measures(graph, method) for graph in graphs for method in methods]),
-        ]  # fmt: skip
+            ExtraTable(
+                "Regret to the best candidate in hindsight",
+                ("graph", "method", "best candidate", "regret"),
+                [
+                    line
+                    for graph in graphs
+                    for method in efforts
+                    for line in self._regret(graph, method)
+                ],
+            ),
+            ExtraTable(
+                "Measures",
+                (
+                    "graph",
+                    "method",
+                    "macro-F1",
+                    "calibration error",
+                    "coverage",
+                    "set size",
+                    "forecast",
+                    "seconds",
+                    "MB",
+                ),
+                [self._measures(graph, method) for graph in graphs for method in methods],
+            ),
+        ]
         notes = "\n".join(f"- {note}" for note in self.notes)
         parts = [f"# {self.title}", self.about, *(str(table) for table in tables if table.lines)]
         return "\n\n".join([*parts, notes] if notes else parts) + "\n"
 
-    def _against_best(self, graphs: Sequence[str], ours: str, rivals: Sequence[str]) -> list[list[str]]:
+    def _against_best(
+        self, graphs: Sequence[str], ours: str, rivals: Sequence[str]
+    ) -> list[list[str]]:
         lines = []
         for graph in graphs:
             there = [name for name in rivals if (graph, "accuracy", name) in self.by_place]
@@ -233,16 +303,26 @@ class Leaderboard(Table):
                 lines.append([graph, best, *_interval(gap)])
         return lines
 
-    def _overall(self, graphs: Sequence[str], methods: Sequence[str], scores: np.ndarray, ours: str) -> list[list[str]]:
-        ranks = rankdata(-np.nan_to_num(scores, nan=-1.0), axis=1).mean(0)  # what did not run comes last
+    def _overall(
+        self, graphs: Sequence[str], methods: Sequence[str], scores: np.ndarray, ours: str
+    ) -> list[list[str]]:
+        # what did not run comes last
+        ranks = rankdata(-np.nan_to_num(scores, nan=-1.0), axis=1).mean(0)
         lines = []
         for column in np.argsort(ranks):
-            pairs = scores[:, [methods.index(ours), column]] if ours in methods else np.empty((0, 2))
+            pairs = (
+                scores[:, [methods.index(ours), column]] if ours in methods else np.empty((0, 2))
+            )
             pairs = pairs[~np.isnan(pairs).any(1)]
             compared = methods[column] != ours and len(pairs) > 1
             gap = _interval(paired(pairs[:, 0], pairs[:, 1])) if compared else ["", ""]
             lines.append(
-                [methods[column], f"{ranks[column]:.2f}", *gap, str(int((~np.isnan(scores[:, column])).sum()))]
+                [
+                    methods[column],
+                    f"{ranks[column]:.2f}",
+                    *gap,
+                    str(int((~np.isnan(scores[:, column])).sum())),
+                ]
             )
         return lines
 
@@ -273,15 +353,26 @@ class AgainstPlain(Leaderboard):
     def markdown(self) -> str:
         graphs, methods = self.names(0), self.names(2)
         there = {(g, m): self.mean(g, "accuracy", m) for g in graphs for m in methods}
-        lines = [[m, *(self._beside(g, m, there) for g in graphs), self._average(graphs, m, there)] for m in methods]
+        lines = [
+            [m, *(self._beside(g, m, there) for g in graphs), self._average(graphs, m, there)]
+            for m in methods
+        ]
         costs = [[m, *(self._cost(g, m) for g in graphs)] for m in methods]
         tables = [
-            ExtraTable("Accuracy of plain, and points above it with the 95 % interval, paired by node",
-                       ("method", *graphs, "mean"), lines),
+            ExtraTable(
+                "Accuracy of plain, and points above it with the 95 % interval, paired by node",
+                ("method", *graphs, "mean"),
+                lines,
+            ),
             ExtraTable("Seconds of CPU and peak MB", ("method", *graphs), costs),
-        ]  # fmt: skip
+        ]
         notes = "\n".join(f"- {note}" for note in self.notes)
-        return "\n\n".join([f"# {self.title}", self.about, *map(str, tables), *([notes] if notes else [])]) + "\n"
+        return (
+            "\n\n".join(
+                [f"# {self.title}", self.about, *map(str, tables), *([notes] if notes else [])]
+            )
+            + "\n"
+        )
 
     def _beside(self, graph: str, method: str, scores: Mapping[tuple[str, str], float]) -> str:
         if method == "plain":
@@ -292,8 +383,12 @@ class AgainstPlain(Leaderboard):
         mark = "**" if gap.significant else ""
         return f"{mark}{100 * gap.value:+.1f}{mark} [{100 * gap.low:+.1f}, {100 * gap.high:+.1f}]"
 
-    def _average(self, graphs: Sequence[str], method: str, scores: Mapping[tuple[str, str], float]) -> str:
-        gaps = [100 * (scores[g, method] - scores[g, "plain"]) for g in graphs if (g, "plain") in scores]
+    def _average(
+        self, graphs: Sequence[str], method: str, scores: Mapping[tuple[str, str], float]
+    ) -> str:
+        gaps = [
+            100 * (scores[g, method] - scores[g, "plain"]) for g in graphs if (g, "plain") in scores
+        ]
         gaps = [gap for gap in gaps if not math.isnan(gap)]
         return "" if method == "plain" or not gaps else f"{np.mean(gaps):+.1f} ({len(gaps)})"
 
@@ -307,7 +402,10 @@ def _accuracies(graphs: Sequence[str], scores: np.ndarray) -> list[list[str]]:
         return "–" if math.isnan(score) else f"**{score:.4f}**" if score == best else f"{score:.4f}"
 
     best = np.nan_to_num(scores, nan=-1.0).max(1)
-    return [[name, *(shown(score, best[row]) for score in scores[row])] for row, name in enumerate(graphs)]
+    return [
+        [name, *(shown(score, best[row]) for score in scores[row])]
+        for row, name in enumerate(graphs)
+    ]
 
 
 def _interval(gap: Estimate) -> list[str]:

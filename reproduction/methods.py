@@ -6,8 +6,13 @@ from matplotlib.figure import Figure
 from impact_gnn import alignment, weighting
 
 TIMES = np.arange(10)
-GROWING = np.round(100 * 1.3**TIMES).astype(int)  # nodes per period of a graph that grows, for GenPMP
-EARLY, DUE = np.array([[3.0, 1.6], [1.6, 1.2]]), np.array([[0.9, -0.3], [-0.3, 0.5]])  # covariances of one class
+# nodes per period of a graph that grows, for GenPMP
+GROWING = np.round(100 * 1.3**TIMES).astype(int)
+# covariances of one class
+EARLY, DUE = (
+    np.array([[3.0, 1.6], [1.6, 1.2]]),
+    np.array([[0.9, -0.3], [-0.3, 0.5]]),
+)
 
 
 def weights() -> Figure:
@@ -22,8 +27,15 @@ def weights() -> Figure:
     for axis, (name, table) in zip(figure.subplots(2, 2).flat, tables.items(), strict=True):
         axis.imshow(table, cmap="Blues", vmin=0, vmax=3.5)
         for (row, column), value in np.ndenumerate(table):
-            axis.text(column, row, f"{value:.2g}", ha="center", va="center", fontsize=6,
-                      color="white" if value > 2.2 else "black")  # fmt: skip
+            axis.text(
+                column,
+                row,
+                f"{value:.2g}",
+                ha="center",
+                va="center",
+                fontsize=6,
+                color="white" if value > 2.2 else "black",
+            )
         axis.set(xlabel="time of the neighbour", ylabel="own time", xticks=TIMES, yticks=TIMES)
         axis.set_title(name, fontsize=10)
     return figure
@@ -32,7 +44,11 @@ def weights() -> Figure:
 def distances(decay: float = 0.6) -> Figure:
     """Share of the message that comes from every distance in time, where links fade by `decay` with each period."""
     far = np.abs(TIMES[None, :] - TIMES[:, None])
-    tables = {"plain": weighting.plain(TIMES), "MMP": weighting.mmp(TIMES), "PMP": weighting.pmp(TIMES)}
+    tables = {
+        "plain": weighting.plain(TIMES),
+        "MMP": weighting.mmp(TIMES),
+        "PMP": weighting.pmp(TIMES),
+    }
     figure = Figure(figsize=(10, 3.4), layout="constrained")
     for axis, (name, table) in zip(figure.subplots(1, 3, sharey=True), tables.items(), strict=True):
         heard = table * decay**far
@@ -50,12 +66,17 @@ def alignments(seed: int = 0, count: int = 150) -> Figure:
     """Messages of two classes in a labelled period, before and after, with the targets' behind them."""
     rng = np.random.default_rng(seed)
     means = np.array([[-2.0, 0.0], [2.5, 1.5]])
-    past, due = (np.concatenate([rng.multivariate_normal(mean, one, count) for mean in means]) for one in (EARLY, DUE))
+    past, due = (
+        np.concatenate([rng.multivariate_normal(mean, one, count) for mean in means])
+        for one in (EARLY, DUE)
+    )
     label = np.repeat([0, 1], count)
     scaled = alignment.jjnorm(
-        np.concatenate([past, due]), np.concatenate([label, np.full(2 * count, -1)]), np.repeat([0, 1], 2 * count),
+        np.concatenate([past, due]),
+        np.concatenate([label, np.full(2 * count, -1)]),
+        np.repeat([0, 1], 2 * count),
         target=np.repeat([False, True], 2 * count),
-    )[: 2 * count]  # fmt: skip
+    )[: 2 * count]
     turn = alignment.MAPS["transport"](EARLY[None, None], DUE[None])[0, 0]
     own = np.stack([past[label == y].mean(0) for y in (0, 1)])[label]
     panels = {
@@ -64,7 +85,9 @@ def alignments(seed: int = 0, count: int = 150) -> Figure:
         "PNY: one linear map per class and period": own + (past - own) @ turn.T,
     }
     figure = Figure(figsize=(10, 3.6), layout="constrained")
-    for axis, (name, rows) in zip(figure.subplots(1, 3, sharex=True, sharey=True), panels.items(), strict=True):
+    for axis, (name, rows) in zip(
+        figure.subplots(1, 3, sharex=True, sharey=True), panels.items(), strict=True
+    ):
         axis.scatter(*due.T, s=5, color="0.75", label="targets, labels unknown")
         for y, colour in enumerate(("tab:blue", "tab:orange")):
             axis.scatter(*rows[label == y].T, s=5, color=colour, label=f"labelled, class {y}")

@@ -1,7 +1,7 @@
 """The models behind table 2's rows: decoupled ones on hops, linear RevGAT on the whole graph, GAMLP in stages.
 
-Every recipe chooses its epoch on the last labelled period before the cutoff. Inputs made of labels (label hops,
-JJnorm) are made of the labels of earlier periods while it chooses.
+Every recipe chooses its epoch on the last labelled period before the cutoff. Inputs made of labels
+(label hops, JJnorm) are made of the labels of earlier periods while it chooses.
 """
 
 from collections.abc import Sequence
@@ -36,10 +36,19 @@ class Decoupled:
     def fit(self, problem: Problem, method: str, seed: int, place: Path) -> Outcome:
         view = problem.view
         pipeline = ig.Pipeline(
-            self.model, "+".join([method, *self.extras]), view.cutoff, hops=self.hops, hidden=self.hidden,
-            dropout=self.dropout, epochs=self.epochs, patience=self.patience, lr=self.lr,
-            weight_decay=self.weight_decay, refit=self.refit, seed=seed,
-        ).fit(view)  # fmt: skip
+            self.model,
+            "+".join([method, *self.extras]),
+            view.cutoff,
+            hops=self.hops,
+            hidden=self.hidden,
+            dropout=self.dropout,
+            epochs=self.epochs,
+            patience=self.patience,
+            lr=self.lr,
+            weight_decay=self.weight_decay,
+            refit=self.refit,
+            seed=seed,
+        ).fit(view)
         predicted = np.full(view.num_nodes, -1)
         predicted[np.flatnonzero(view.targets())] = pipeline.predict_proba(view).argmax(1)
         assert pipeline.fitted is not None
@@ -50,10 +59,11 @@ class Decoupled:
 class Linear:
     """Linear RevGAT on the whole graph in both directions, row means with self-loops, trained as RevGAT is.
 
-    Known labels of the training rows are inputs (`labels`): half of them are hidden at random in every step, which
-    learns from those, and the model is asked once more with what it said of the others. RMSprop with `warm_up` epochs
-    of a rising learning rate, loss log(ε + cross-entropy), the epoch of the least loss. Unlike the authors' there is no
-    distillation, and messages are normalised; `reproduction.revgat_operator` shows what difference that makes.
+    Known labels of the training rows are inputs (`labels`): half of them are hidden at random in
+    every step, which learns from those, and the model is asked once more with what it said of the
+    others. RMSprop with `warm_up` epochs of a rising learning rate, loss log(ε + cross-entropy),
+    the epoch of the least loss. Unlike the authors' there is no distillation, and messages are
+    normalised; `reproduction.revgat_operator` shows what difference that makes.
     """
 
     hidden: int = 256
@@ -79,17 +89,31 @@ class Linear:
         task = nn.GraphTask(x, propagation, *told, reuse=1)
         layers = [nn.align_layer(name, known, table=propagation.table) for name in parts.alignment]
         training = nn.Training(
-            epochs=self.epochs, lr=self.lr, weight_decay=self.weight_decay, patience=self.patience, seed=seed,
-            loss=nn.LogCrossEntropy(), optimizer=self.optimizer, schedule=nn.Schedule(self.warm_up),
-            hide_labels=0.5 if self.labels else 0.0, choose_by="loss",
-        )  # fmt: skip
+            epochs=self.epochs,
+            lr=self.lr,
+            weight_decay=self.weight_decay,
+            patience=self.patience,
+            seed=seed,
+            loss=nn.LogCrossEntropy(),
+            optimizer=self.optimizer,
+            schedule=nn.Schedule(self.warm_up),
+            hide_labels=0.5 if self.labels else 0.0,
+            choose_by="loss",
+        )
         result = nn.fit(
             lambda: nn.LinearRevGAT(
-                task.width, view.num_labels, self.hidden, num_layers=self.num_layers, dropout=self.dropout,
+                task.width,
+                view.num_labels,
+                self.hidden,
+                num_layers=self.num_layers,
+                dropout=self.dropout,
                 align=Chain(layers) if layers else None,
             ),
-            task, view.y, split, training,
-        )  # fmt: skip
+            task,
+            view.y,
+            split,
+            training,
+        )
         return Outcome(nn.predict(result.model, task, problem.rows).argmax(1), result.valid_score)
 
 
@@ -97,10 +121,11 @@ class Linear:
 class Staged:
     """GAMLP with RLU: hops of all nodes by the disk engine, stages on the rows that have or need a label.
 
-    As in RLU every prediction is believed (`threshold` 0), made sharper by `temperature`, and counts `weight` times its
-    largest probability. `label_hops` are 1 or 2, up to where the own label is excluded exactly, instead of 9; hops are
-    row means, where the original's are normalised on both sides; all stages have 150 epochs, where its first has 100.
-    `memory` is what the disk engine may take, `storage` in what hops are kept.
+    As in RLU every prediction is believed (`threshold` 0), made sharper by `temperature`, and
+    counts `weight` times its largest probability. `label_hops` are 1 or 2, up to where the own
+    label is excluded exactly, instead of 9; hops are row means, where the original's are normalised
+    on both sides; all stages have 150 epochs, where its first has 100. `memory` is what the disk
+    engine may take, `storage` in what hops are kept.
     """
 
     hops: int = 6
@@ -125,7 +150,9 @@ class Staged:
         if view.x is None:
             raise ig.InputError("the graph has no features; give some with --features.")
         if str(parts) != parts.weighting:
-            raise ig.InputError(f"method {method!r} is more than a weighting, all that GAMLP with RLU takes here.")
+            raise ig.InputError(
+                f"method {method!r} is more than a weighting, all that GAMLP with RLU takes here."
+            )
         assert view.y is not None
         disk = ig.engines.Disk(place / parts.weighting, memory=self.memory, storage=self.storage)
         rows = np.union1d(np.flatnonzero(view.y >= 0), problem.rows)
@@ -144,19 +171,35 @@ class Staged:
             return nn.HopTask(hops, [hop.rows(rows) for hop in label_hops])
 
         training = nn.Training(
-            epochs=self.epochs, lr=self.lr, weight_decay=0.0, batch_size=self.batch_size, patience=self.patience,
+            epochs=self.epochs,
+            lr=self.lr,
+            weight_decay=0.0,
+            batch_size=self.batch_size,
+            patience=self.patience,
             seed=seed,
-        )  # fmt: skip
+        )
         best = nn.fit_stages(
             lambda: nn.GAMLP(
-                [hop.shape[1] for hop in hops], view.num_labels, self.hidden,
-                label_channels=[view.num_labels] * self.label_hops, num_layers=self.num_layers, encoder_layers=2,
-                label_layers=4, norm="batch", dropout=self.dropout,
+                [hop.shape[1] for hop in hops],
+                view.num_labels,
+                self.hidden,
+                label_channels=[view.num_labels] * self.label_hops,
+                num_layers=self.num_layers,
+                encoder_layers=2,
+                label_layers=4,
+                norm="batch",
+                dropout=self.dropout,
             ),
-            make_task, view.y[rows], here, view.num_labels, training,
+            make_task,
+            view.y[rows],
+            here,
+            view.num_labels,
+            training,
             nn.Reliable(self.stages, self.threshold, self.weight, self.temperature),
-        )  # fmt: skip
-        predicted = nn.predict(best.result.model, best.task, np.searchsorted(rows, problem.rows)).argmax(1)
+        )
+        predicted = nn.predict(
+            best.result.model, best.task, np.searchsorted(rows, problem.rows)
+        ).argmax(1)
         return Outcome(predicted, best.result.valid_score)
 
 

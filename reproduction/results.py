@@ -1,7 +1,8 @@
 """One format for all results: tidy records, from which cells, paired differences and pages are made.
 
-A `Table` has sections (a model, say), rows (data, or how graphs were drawn) and columns (methods). Every column of a
-row is run on the same graphs and seeds, and is compared with the first column pair by pair.
+A `Table` has sections (a model, say), rows (data, or how graphs were drawn) and columns (methods).
+Every column of a row is run on the same graphs and seeds, and is compared with the first column
+pair by pair.
 """
 
 import csv
@@ -34,7 +35,8 @@ the 95 % interval leaves out zero."""
 class Record:
     """One score: an accuracy, and the CPU time that it took.
 
-    `seed` is the number of the graph or of the repetition: records of one seed are pairs. `hits` says, where all
+    `seed` is the number of the graph or of the repetition: records of one seed are pairs. `hits`
+        says, where all
     seeds are scored on the same nodes, which of them were right (see `packed`).
     """
 
@@ -56,10 +58,13 @@ def packed(hits: np.ndarray) -> str:
 def difference(ours: Sequence[Record], theirs: Sequence[Record]) -> Estimate:
     """Ours minus theirs, paired by seed; where all seeds share the scored nodes, other nodes might have come too.
 
-    The error of the nodes is then added: it is that of the share of seeds that got a node right, paired by node.
+    The error of the nodes is then added: it is that of the share of seeds that got a node right,
+        paired by node.
     """
     if [record.seed for record in ours] != [record.seed for record in theirs]:
-        raise InputError(f"{ours[0].column!r} and {theirs[0].column!r} have other seeds; run both on the same ones.")
+        raise InputError(
+            f"{ours[0].column!r} and {theirs[0].column!r} have other seeds; run both on the same ones."
+        )
     gap = paired(_scores(ours), _scores(theirs))
     if not (ours[0].hits and theirs[0].hits):
         return gap
@@ -89,15 +94,18 @@ class ExtraTable:
 
     def __str__(self) -> str:
         rows = ["| " + " | ".join(line) + " |" for line in (self.header, *self.lines)]
-        return "\n".join([f"## {self.title}", "", rows[0], "|" + "---|" * len(self.header), *rows[1:]])
+        return "\n".join(
+            [f"## {self.title}", "", rows[0], "|" + "---|" * len(self.header), *rows[1:]]
+        )
 
 
 @dataclass(frozen=True)
 class Table:
     """A study's records and what a reader must know about them.
 
-    `contrasts` are pairs of columns that are compared besides, `titles` are columns in words, `published` the paper's
-    numbers; those are `judged` where they are means over `published.GRAPHS` graphs, which ours may agree with.
+    `contrasts` are pairs of columns that are compared besides, `titles` are columns in words,
+    `published` the paper's numbers; those are `judged` where they are means over `published.GRAPHS`
+    graphs, which ours may agree with.
     """
 
     name: str
@@ -121,16 +129,23 @@ class Table:
 
     def names(self, part: int, section: str | None = None) -> list[str]:
         """Sections (part 0), rows (1) or columns (2), of one section or of all."""
-        return list(dict.fromkeys(place[part] for place in self.by_place if section in (None, place[0])))
+        return list(
+            dict.fromkeys(place[part] for place in self.by_place if section in (None, place[0]))
+        )
 
     @cached_property
     def cells(self) -> dict[Place, Cell]:
         out = {}
         for place, records in self.by_place.items():
             first = self.by_place[place[0], place[1], self.names(2, place[0])[0]]
-            scores, gain = _scores(records), None if records is first else difference(records, first)
+            scores, gain = (
+                _scores(records),
+                None if records is first else difference(records, first),
+            )
             spread = float(scores.std(ddof=1))
-            out[place] = Cell(len(scores), float(scores.mean()), spread / math.sqrt(len(scores)), spread, gain)
+            out[place] = Cell(
+                len(scores), float(scores.mean()), spread / math.sqrt(len(scores)), spread, gain
+            )
         return out
 
     @cached_property
@@ -152,10 +167,19 @@ class Table:
         tables = [
             *(self._section(section) for section in self.names(0)),
             *self.extras,
-            ExtraTable("Further paired differences", ("", "row", "method", "against", "difference"), contrasts),
+            ExtraTable(
+                "Further paired differences",
+                ("", "row", "method", "against", "difference"),
+                contrasts,
+            ),
             ExtraTable("Beside the paper", header, self._paper()),
         ]
-        parts = [f"# {self.title}", about, *self.notes, *(str(table) for table in tables if table.lines)]
+        parts = [
+            f"# {self.title}",
+            about,
+            *self.notes,
+            *(str(table) for table in tables if table.lines),
+        ]
         return "\n\n".join(parts) + "\n"
 
     def write(self, directory: Path) -> list[Path]:
@@ -173,10 +197,15 @@ class Table:
     def _section(self, section: str) -> ExtraTable:
         def shown(place: Place) -> str:
             cell = self.cells[place]
-            return f"{cell.mean:.4f} ± {cell.error:.4f}" + ("" if cell.gain is None else f" ({_signed(cell.gain)})")
+            return f"{cell.mean:.4f} ± {cell.error:.4f}" + (
+                "" if cell.gain is None else f" ({_signed(cell.gain)})"
+            )
 
         rows, columns = self.names(1, section), self.names(2, section)
-        lines = [[self.titles.get(name, name), *(shown((section, row, name)) for row in rows)] for name in columns]
+        lines = [
+            [self.titles.get(name, name), *(shown((section, row, name)) for row in rows)]
+            for name in columns
+        ]
         return ExtraTable(section, ["", *rows], lines)
 
     def _paper(self) -> list[list[str]]:
@@ -185,12 +214,20 @@ class Table:
         for place, theirs in self.published.items():
             if place in self.cells:
                 cell, name = self.cells[place], self.titles.get(place[2], place[2])
-                lines.append([*place[:2], name, *self._judged(theirs, cell.mean, allowed_gap(cell.error, cell.spread))])
+                lines.append(
+                    [
+                        *place[:2],
+                        name,
+                        *self._judged(theirs, cell.mean, allowed_gap(cell.error, cell.spread)),
+                    ]
+                )
         for place, base, gap in self.compared:
             other = (place[0], place[1], base)
             if place in self.published and other in self.published:
                 allowed = allowed_gap(gap.error, self.cells[other].spread, columns=2)
-                numbers = self._judged(self.published[place] - self.published[other], gap.value, allowed)
+                numbers = self._judged(
+                    self.published[place] - self.published[other], gap.value, allowed
+                )
                 lines.append([*place[:2], f"{place[2]} over {base}", *numbers])
         return lines
 
@@ -223,7 +260,10 @@ def _scores(records: Sequence[Record]) -> np.ndarray:
 def hit_rate(records: Sequence[Record]) -> np.ndarray:
     """For every scored node the share of seeds that got it right."""
     parts = [record.hits.split(":") for record in records]
-    bits = [np.unpackbits(np.frombuffer(bytes.fromhex(text), np.uint8))[: int(size)] for size, text in parts]
+    bits = [
+        np.unpackbits(np.frombuffer(bytes.fromhex(text), np.uint8))[: int(size)]
+        for size, text in parts
+    ]
     return np.mean(bits, axis=0)
 
 

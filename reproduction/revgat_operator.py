@@ -1,8 +1,9 @@
 """Does GenPMP's gain on ogbn-arxiv (Table 2: .7065 → .7468) correct the shift in time, or a missing normalisation?
 
-The authors' "linear RevGAT" is an input and an output layer of three heads of 256 columns, with no invertible block
-between them. Its attention has lost the softmax that divided by the degree, but not the factors around it, which were
-made for a softmax: √degree at the target and 1/√degree at the source. What is left is a sum without a normaliser.
+The authors' "linear RevGAT" is an input and an output layer of three heads of 256 columns, with no
+invertible block between them. Its attention has lost the softmax that divided by the degree, but
+not the factors around it, which were made for a softmax: √degree at the target and 1/√degree at the
+source. What is left is a sum without a normaliser.
 
 | operator | M, with W = Ω·A + I | degrees |
 |---|---|---|
@@ -10,14 +11,15 @@ made for a softmax: √degree at the target and 1/√degree at the source. What 
 | symmetric | D_W^-½ W D_W^-½ | sums of the weights, loop included |
 | mean | D_W^-1 W | sums of the weights, loop included |
 
-The time weights Ω multiply edges first, in all three; edges are taken in both directions, and loops have weight 1.
-Heads without attention are one wide linear map, so the model is out = M·relu(BN(M x·A + a))·B + b; with `root`, each
-layer adds a linear map of its own input, as RevGAT does. M x never changes and is computed once, the second product
-acts on 40 columns, after the linear map.
+The time weights Ω multiply edges first, in all three; edges are taken in both directions, and loops
+have weight 1. Heads without attention are one wide linear map, so the model is out = M·relu(BN(M
+x·A + a))·B + b; with `root`, each layer adds a linear map of its own input, as RevGAT does. M x
+never changes and is computed once, the second product acts on 40 columns, after the linear map.
 
-As in RevGAT the loss is log(ε + cross-entropy) and the normalisation BatchNorm (here over all nodes at training and
-prediction alike). Otherwise the training is smaller: Adam instead of RMSprop, no dropout of units or edges, no labels
-as inputs, no distillation, `width` columns a head instead of 256, `epochs` instead of 2,000.
+As in RevGAT the loss is log(ε + cross-entropy) and the normalisation BatchNorm (here over all nodes
+at training and prediction alike). Otherwise the training is smaller: Adam instead of RMSprop, no
+dropout of units or edges, no labels as inputs, no distillation, `width` columns a head instead of
+256, `epochs` instead of 2,000.
 """
 
 import math
@@ -47,7 +49,12 @@ HEADS = 3
 EPSILON = 1 - math.log(2)
 OPERATORS = {"released": "D^+½ W D^-½, as released", "symmetric": "D^-½ W D^-½", "mean": "row mean"}
 METHODS = ("plain", "mmp", "pmp", "genpmp", "genpmp-source")
-TITLES = {"mmp": "MMP", "pmp": "PMP", "genpmp": "GenPMP, target's time", "genpmp-source": "GenPMP, source's time"}
+TITLES = {
+    "mmp": "MMP",
+    "pmp": "PMP",
+    "genpmp": "GenPMP, target's time",
+    "genpmp-source": "GenPMP, source's time",
+}
 NOTES = (
     "W holds the time weights, which multiply edges before anything is normalised. D of the released operator counts "
     "edges; the other two divide by sums of the weights.",
@@ -77,7 +84,12 @@ def message_of(graph: ig.TemporalGraph, operator: str, method: str) -> Callable[
     """The differentiable product with M; `graph` has its edges in both directions."""
     table = weights_of(graph, method)
     if operator != "released":
-        return Propagation.of(graph, weighting=table, norm={"symmetric": "sym"}.get(operator, operator), self_loop=True)
+        return Propagation.of(
+            graph,
+            weighting=table,
+            norm={"symmetric": "sym"}.get(operator, operator),
+            self_loop=True,
+        )
     total = Propagation.of(graph, weighting=table, norm="sum", self_loop=True)
     degree = torch.from_numpy(np.diff(graph.csr().indptr) + 1.0).float()[:, None]
     return lambda x: degree.sqrt() * total(x / degree.sqrt())
@@ -102,14 +114,22 @@ class TwoLayers(nn.Module):
 
 
 def fit(
-    problem: Problem, both: ig.TemporalGraph, operator: str, method: str, seed: int, options: Options
+    problem: Problem,
+    both: ig.TemporalGraph,
+    operator: str,
+    method: str,
+    seed: int,
+    options: Options,
 ) -> tuple[np.ndarray, float]:
     """Labels of the problem's rows at the epoch that is best on the last labelled period, and its accuracy there."""
     split, message = split_rows(problem.view, valid=1), message_of(both, operator, method)
     x = torch.tensor(np.asarray(both.x))
     inputs = [message(x).numpy(), x.numpy()] if options.root else [message(x).numpy()]
     first = torch.from_numpy(np.hstack(standardized(inputs, split.train)))
-    label, train, valid = torch.tensor(problem.view.label), *map(torch.from_numpy, (split.train, split.valid))
+    label, train, valid = (
+        torch.tensor(problem.view.label),
+        *map(torch.from_numpy, (split.train, split.valid)),
+    )
     torch.manual_seed(seed)
     network = TwoLayers(first.shape[1], problem.view.num_labels, options)
     adam = torch.optim.Adam(network.parameters(), lr=options.lr)
@@ -128,7 +148,9 @@ def fit(
     return chosen, best
 
 
-def run_cell(root: Path, features: str, operator: str, method: str, seed: int, options: Options) -> list[Record]:
+def run_cell(
+    root: Path, features: str, operator: str, method: str, seed: int, options: Options
+) -> list[Record]:
     """One fit: its accuracy on the period it was chosen by, and on the papers from 2019 on."""
     problem, both = _problem(root, features)
     start = clock.process_time()
@@ -138,15 +160,30 @@ def run_cell(root: Path, features: str, operator: str, method: str, seed: int, o
     section = OPERATORS[operator] + (", root weight" if options.root else "")
     return [
         Record("revgat-operator", section, "valid", method, seed, valid, 0.0),
-        Record("revgat-operator", section, "test", method, seed, float(hits.mean()), seconds, packed(hits)),
+        Record(
+            "revgat-operator",
+            section,
+            "test",
+            method,
+            seed,
+            float(hits.mean()),
+            seconds,
+            packed(hits),
+        ),
     ]
 
 
 def revgat_operator(
-    root: Path, seeds: int, out: Path, *, features: str = "joined", operators: Sequence[str] | None = None,
-    methods: Sequence[str] | None = None, options: Options | None = None,
+    root: Path,
+    seeds: int,
+    out: Path,
+    *,
+    features: str = "joined",
+    operators: Sequence[str] | None = None,
+    methods: Sequence[str] | None = None,
+    options: Options | None = None,
     progress: Progress | None = None,
-) -> Table:  # fmt: skip
+) -> Table:
     """Runs the study on `ogbn_arxiv` under `root`; `features` are "joined" (x and x_svd) or "svd" (x_svd alone)."""
     if checks.whole_number("seeds", seeds) < 2:
         raise ig.InputError(f"seeds={seeds} gives no standard error; take at least 2, better 5.")
@@ -157,7 +194,9 @@ def revgat_operator(
     if not path.is_file():
         raise ig.InputError(f"{path} is not there; name the folder of the real graphs with --root.")
     options, tasks = options or Options(), []
-    for seed, operator, method in product(range(seeds), kinds, (each for each in METHODS if each in wanted)):
+    for seed, operator, method in product(
+        range(seeds), kinds, (each for each in METHODS if each in wanted)
+    ):
         given: dict[str, Any] = {
             "features": features,
             "operator": operator,
@@ -166,7 +205,9 @@ def revgat_operator(
             "options": options,
         }
         settings = {"study": "revgat-operator", "bytes": path.stat().st_size, **given}
-        tasks.append(Task(f"{operator}, {method}, seed {seed}", settings, partial(run_cell, root, **given)))
+        tasks.append(
+            Task(f"{operator}, {method}, seed {seed}", settings, partial(run_cell, root, **given))
+        )
     records = work_off(tasks, out / "parts", progress=progress)
     about = (
         f"Linear RevGAT on ogbn-arxiv with other features than OGB's ({features}), {seeds} seeds, {HEADS} x "

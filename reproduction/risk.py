@@ -1,8 +1,9 @@
 """R_te ≤ R_tr + W1 (section 2 of the paper): the risk gap of a linear head beside how far messages moved.
 
-The head is fitted to the messages of labelled nodes before the cutoff and asked about those from it on, whose labels
-serve for nothing else; see `ig.bounds.risk_bound` for the inequality in the form that holds. Beside it stands the form
-that the paper prints, with one W1 of all messages (times the head's constant), which needs not hold.
+The head is fitted to the messages of labelled nodes before the cutoff and asked about those from it
+on, whose labels serve for nothing else; see `ig.bounds.risk_bound` for the inequality in the form
+that holds. Beside it stands the form that the paper prints, with one W1 of all messages (times the
+head's constant), which needs not hold.
 """
 
 import time as clock
@@ -24,9 +25,13 @@ from reproduction.synthetic import CUTOFF, GAMMA
 METHODS = ("plain", "mmp", "pmp", "genpmp", "center", "standardize", "pmp+jjnorm")
 MOST = 20_000  # nodes of either side that are looked at
 ROWS = {
-    "earlier": "risk before the cutoff", "gap": "gap to the risk after it", "mix": "of it by the label mix",
-    "bound": "bound: mix + L·W1 by class", "printed": "as printed: L·W1 of all", "floor": "bound if nothing moved",
-}  # fmt: skip
+    "earlier": "risk before the cutoff",
+    "gap": "gap to the risk after it",
+    "mix": "of it by the label mix",
+    "bound": "bound: mix + L·W1 by class",
+    "printed": "as printed: L·W1 of all",
+    "floor": "bound if nothing moved",
+}
 
 
 def messages_of(graph: ig.TemporalGraph, method: str) -> np.ndarray:
@@ -38,7 +43,9 @@ def messages_of(graph: ig.TemporalGraph, method: str) -> np.ndarray:
         if name == "jjnorm":
             message = alignment.jjnorm(message, graph.label, graph.time, target=graph.targets())
         else:
-            message = {"center": alignment.center, "standardize": alignment.standardize}[name](message, graph.time)
+            message = {"center": alignment.center, "standardize": alignment.standardize}[name](
+                message, graph.time
+            )
     return np.asarray(message)
 
 
@@ -49,21 +56,35 @@ def run_seed(name: str, root: Path | None, seed: int, most: int) -> list[Record]
     rng, labelled = np.random.default_rng(seed), np.flatnonzero(label >= 0)
     early, late = (
         np.sort(rng.permutation(rows)[:MOST])
-        for rows in (labelled[graph.time[labelled] < cutoff], labelled[graph.time[labelled] >= cutoff])
+        for rows in (
+            labelled[graph.time[labelled] < cutoff],
+            labelled[graph.time[labelled] >= cutoff],
+        )
     )
     one, two = np.array_split(rng.permutation(early), 2)
     with one_thread():
         for method in METHODS:
             start, message = clock.process_time(), messages_of(view, method)
-            found = ig.bounds.risk_bound(message[early], label[early], message[late], label[late], most=most, seed=seed)
+            found = ig.bounds.risk_bound(
+                message[early], label[early], message[late], label[late], most=most, seed=seed
+            )
             # Two halves of the past: what is left of the bound where nothing has moved.
-            still = ig.bounds.risk_bound(message[one], label[one], message[two], label[two], most=most, seed=seed)
+            still = ig.bounds.risk_bound(
+                message[one], label[one], message[two], label[two], most=most, seed=seed
+            )
             values = {
-                "earlier": found.earlier, "gap": found.gap, "mix": found.mix, "bound": found.bound,
-                "printed": found.steepest * w1_of(message[early], message[late], 5 * most, rng), "floor": still.bound,
-            }  # fmt: skip
+                "earlier": found.earlier,
+                "gap": found.gap,
+                "mix": found.mix,
+                "bound": found.bound,
+                "printed": found.steepest * w1_of(message[early], message[late], 5 * most, rng),
+                "floor": still.bound,
+            }
             seconds = (clock.process_time() - start) / len(values)
-            records += [Record("risk", name, ROWS[row], method, seed, value, seconds) for row, value in values.items()]
+            records += [
+                Record("risk", name, ROWS[row], method, seed, value, seconds)
+                for row, value in values.items()
+            ]
     return records
 
 
@@ -75,9 +96,14 @@ def w1_of(a: np.ndarray, b: np.ndarray, most: int, rng: np.random.Generator) -> 
 
 
 def risk(
-    seeds: int, out: Path, *, names: Sequence[str] | None = None, root: Path | None = None, most: int = 200,
+    seeds: int,
+    out: Path,
+    *,
+    names: Sequence[str] | None = None,
+    root: Path | None = None,
+    most: int = 200,
     progress: Progress | None = None,
-) -> Table:  # fmt: skip
+) -> Table:
     """Runs the study on "tsbm" and the graphs of one type under `root`; `most` nodes of a class are compared."""
     if checks.whole_number("seeds", seeds) < 2:
         raise ig.InputError(f"seeds={seeds} gives no standard error; take at least 2, better 5.")
@@ -90,12 +116,15 @@ def risk(
         size = None if place is None else data.path_of(name, place).stat().st_size
         for seed in range(seeds):
             settings = {"study": "risk", "data": name, "bytes": size, "seed": seed, "most": most}
-            tasks.append(Task(f"{name}, seed {seed}", settings, partial(run_seed, name, place, seed, most)))
+            tasks.append(
+                Task(f"{name}, seed {seed}", settings, partial(run_seed, name, place, seed, most))
+            )
     return Table(
-        "risk", "R_te ≤ R_tr + W1, measured",
+        "risk",
+        "R_te ≤ R_tr + W1, measured",
         f"Cross-entropy of a linear head on messages of one hop, {seeds} seeds, at most {most} nodes of a class.",
         work_off(tasks, out / "parts", progress=progress),
-    )  # fmt: skip
+    )
 
 
 CUTOFFS = {**data.CUTOFFS, **data.FURTHER_CUTOFFS}

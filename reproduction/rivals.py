@@ -1,8 +1,9 @@
 """What one would have used instead: tuned standard methods, each a function from a view and a seed to probabilities.
 
-A view (`graph.masked(cutoff)`) holds no label at or after its cutoff. Settings and the number of epochs or rounds are
-chosen as if the last labelled periods (at least a tenth of all labels) had to be predicted; then everything is fitted
-again with those labels too. Probabilities are those of `np.flatnonzero(view.targets())`.
+A view (`graph.masked(cutoff)`) holds no label at or after its cutoff. Settings and the number of
+epochs or rounds are chosen as if the last labelled periods (at least a tenth of all labels) had to
+be predicted; then everything is fitted again with those labels too. Probabilities are those of
+`np.flatnonzero(view.targets())`.
 """
 
 import tempfile
@@ -69,7 +70,9 @@ def hold_out(view: ig.TemporalGraph) -> tuple[ig.TemporalGraph, Held]:
     when = view.time[rows]
     enough = [t for t in np.unique(when)[1:] if (when >= t).mean() >= HELD_OUT]
     if not enough:
-        raise InputError("labels of one period only leave none to choose by; give labels of two periods or more.")
+        raise InputError(
+            "labels of one period only leave none to choose by; give labels of two periods or more."
+        )
     late = when >= enough[-1]
     return view.masked(int(enough[-1])), Held(rows[late], labels[late])
 
@@ -93,7 +96,9 @@ def own_features(view: ig.TemporalGraph) -> np.ndarray:
     """Features in the scale of the labelled nodes; without any, the degree's power of two as one-hot columns."""
     if view.x is None:
         degree = np.diff(own_graph(view).indptr)
-        return np.eye(int(np.log2(degree.max() + 1)) + 1, dtype=np.float32)[np.log2(degree + 1).astype(int)]
+        return np.eye(int(np.log2(degree.max() + 1)) + 1, dtype=np.float32)[
+            np.log2(degree + 1).astype(int)
+        ]
     return Scale.fit(np.asarray(view.x[labelled(view)[0]])).apply(np.asarray(view.x, np.float32))
 
 
@@ -107,19 +112,30 @@ def hop_features(view: ig.TemporalGraph, *, labels: bool = False) -> np.ndarray:
     if view.is_hetero:
         hops = [*ig.metapath_hops(both, length=2).values()]
     else:
-        flipped = {name: replace(part, edge_index=part.edge_index[::-1]) for name, part in view.relations.items()}
+        flipped = {
+            name: replace(part, edge_index=part.edge_index[::-1])
+            for name, part in view.relations.items()
+        }
         hops = [*ig.propagate(view), *ig.propagate(view.with_parts(dict(view.nodes), flipped))]
     if labels:
-        hops += [*ig.metapath_label_hops(both).values()] if view.is_hetero else ig.label_hops(both, hops=2)
-    degrees = [np.log1p(np.diff(both.csr(name).indptr))[:, None] for name in both.relations if name[2] == view.target]
+        hops += (
+            [*ig.metapath_label_hops(both).values()]
+            if view.is_hetero
+            else ig.label_hops(both, hops=2)
+        )
+    degrees = [
+        np.log1p(np.diff(both.csr(name).indptr))[:, None]
+        for name in both.relations
+        if name[2] == view.target
+    ]
     return np.hstack([np.asarray(part, np.float32) for part in (view.x, *hops, *degrees)])
 
 
 def own_graph(view: ig.TemporalGraph) -> sparse.csr_matrix:
     """The undirected weighted graph between nodes of the target type.
 
-    Its own relations have weight 1. Nodes that share a neighbour of another type are joined with weight 1/degree of
-    that neighbour, up to `MOST_DEGREE`.
+    Its own relations have weight 1. Nodes that share a neighbour of another type are joined with
+    weight 1/degree of that neighbour, up to `MOST_DEGREE`.
     """
     total = sparse.csr_matrix((view.num_nodes, view.num_nodes), dtype=np.float32)
     for (source, _, target), part in view.relations.items():
@@ -134,20 +150,26 @@ def own_graph(view: ig.TemporalGraph) -> sparse.csr_matrix:
         shared = edges if source == view.target else edges.T.tocsr()
         degree = np.asarray(shared.sum(0)).ravel()
         if (degree[degree <= MOST_DEGREE] ** 2).sum() > 2 * MOST_EDGES:
-            raise InputError(f"{target!r} nodes that share a {source!r} make more than {MOST_EDGES:,} pairs.")
+            raise InputError(
+                f"{target!r} nodes that share a {source!r} make more than {MOST_EDGES:,} pairs."
+            )
         weight = np.where(degree <= MOST_DEGREE, 1 / np.maximum(degree, 1), 0).astype(np.float32)
         total = total + shared @ sparse.diags(weight) @ shared.T
     total.setdiag(0)
     total.eliminate_zeros()
     if total.nnz > MOST_EDGES:
-        raise InputError(f"the graph between targets has {total.nnz:,} edges; full-batch rivals take {MOST_EDGES:,}.")
+        raise InputError(
+            f"the graph between targets has {total.nnz:,} edges; full-batch rivals take {MOST_EDGES:,}."
+        )
     return total.tocsr()
 
 
 def as_tensor(matrix: sparse.csr_matrix) -> torch.Tensor:
     coo = matrix.tocoo()
     index = torch.from_numpy(np.stack([coo.row, coo.col]).astype(np.int64))
-    return to_torch_csr_tensor(index, torch.from_numpy(coo.data.astype(np.float32)), size=matrix.shape)
+    return to_torch_csr_tensor(
+        index, torch.from_numpy(coo.data.astype(np.float32)), size=matrix.shape
+    )
 
 
 # Methods on a table
@@ -165,11 +187,15 @@ def logistic(view: ig.TemporalGraph, seed: int) -> np.ndarray:
     return rival(view, learn, (0.001, 0.01, 0.1, 1.0))
 
 
-def trees(inputs: Callable[[ig.TemporalGraph], np.ndarray], view: ig.TemporalGraph, seed: int) -> np.ndarray:
+def trees(
+    inputs: Callable[[ig.TemporalGraph], np.ndarray], view: ig.TemporalGraph, seed: int
+) -> np.ndarray:
     """LightGBM with early stopping, 8 or 31 leaves.
 
-    What a fit may cost is bounded: rows × columns × classes × rounds. Large tables get fewer rounds (at least 40) with
-    a larger learning rate; a tree sees 70 % of the rows and about 64 columns (at least 20 %) in 63 bins.
+    What a fit may cost is bounded: rows × columns × classes × rounds. Large tables get fewer rounds
+        (at least 40) with
+    a larger learning rate; a tree sees 70 % of the rows and about 64 columns (at least 20 %) in 63
+    bins.
     """
     try:
         import lightgbm
@@ -189,11 +215,22 @@ def trees(inputs: Callable[[ig.TemporalGraph], np.ndarray], view: ig.TemporalGra
             codes = np.searchsorted(classes, held.labels[known])
             watched = {"eval_X": x[held.rows[known]], "eval_y": codes, "callbacks": [stop]}
         model = lightgbm.LGBMClassifier(
-            n_estimators=steps or rounds, learning_rate=min(0.3, max(0.05, 12 / rounds)), num_leaves=leaves,
-            colsample_bytree=share, subsample=0.7, subsample_freq=1, max_bin=63, min_child_samples=10, reg_lambda=1.0,
-            random_state=seed, n_jobs=1, verbose=-1,
-        ).fit(x[rows], y, **watched)  # fmt: skip
-        return Fit(_all_classes(model.predict_proba(x), classes, view), model.best_iteration_ or rounds)
+            n_estimators=steps or rounds,
+            learning_rate=min(0.3, max(0.05, 12 / rounds)),
+            num_leaves=leaves,
+            colsample_bytree=share,
+            subsample=0.7,
+            subsample_freq=1,
+            max_bin=63,
+            min_child_samples=10,
+            reg_lambda=1.0,
+            random_state=seed,
+            n_jobs=1,
+            verbose=-1,
+        ).fit(x[rows], y, **watched)
+        return Fit(
+            _all_classes(model.predict_proba(x), classes, view), model.best_iteration_ or rounds
+        )
 
     return rival(view, learn, (8, 31))
 
@@ -201,27 +238,35 @@ def trees(inputs: Callable[[ig.TemporalGraph], np.ndarray], view: ig.TemporalGra
 def autogluon(view: ig.TemporalGraph, seed: int, *, seconds: int = 60) -> np.ndarray:
     """AutoGluon's trees and forests, weighted by itself, on the table of trees-hops, if it is installed.
 
-    `seconds` bound what is tried, not the last fit to all labels. Its models go into a temporary directory.
+    `seconds` bound what is tried, not the last fit to all labels. Its models go into a temporary
+    directory.
     """
     try:
         import pandas
         from autogluon.tabular import TabularPredictor
     except ImportError:
-        raise InputError("autogluon is not installed; pip install autogluon.tabular lightgbm.") from None
+        raise InputError(
+            "autogluon is not installed; pip install autogluon.tabular lightgbm."
+        ) from None
     past, held = hold_out(view)
     table = pandas.DataFrame(hop_features(view)).add_prefix("x").assign(label=view.y)
     with tempfile.TemporaryDirectory() as place:
         predictor = TabularPredictor("label", problem_type="multiclass", path=place, verbosity=0)
         predictor.fit(
-            table.iloc[labelled(past)[0]], tuning_data=table.iloc[held.rows], time_limit=seconds, num_cpus=1,
+            table.iloc[labelled(past)[0]],
+            tuning_data=table.iloc[held.rows],
+            time_limit=seconds,
+            num_cpus=1,
             hyperparameters={"GBM": {}, "RF": {}, "XT": {}},
-        )  # fmt: skip
+        )
         predictor.refit_full()
         found = predictor.predict_proba(table[view.targets()])
     return _all_classes(found.to_numpy(), found.columns.to_numpy(), view)
 
 
-def _all_classes(probabilities: np.ndarray, classes: np.ndarray, view: ig.TemporalGraph) -> np.ndarray:
+def _all_classes(
+    probabilities: np.ndarray, classes: np.ndarray, view: ig.TemporalGraph
+) -> np.ndarray:
     """A column for every class, also for those without a label yet."""
     out = np.zeros((len(probabilities), view.num_labels), np.float32)
     out[:, classes] = probabilities
@@ -234,7 +279,9 @@ def _all_classes(probabilities: np.ndarray, classes: np.ndarray, view: ig.Tempor
 class Network(torch.nn.Module):
     """Two layers, linear or on a graph, then a linear one; BatchNorm, ReLU and dropout between."""
 
-    def __init__(self, kind: str, inputs: int, outputs: int, dropout: float, hidden: int = 128) -> None:
+    def __init__(
+        self, kind: str, inputs: int, outputs: int, dropout: float, hidden: int = 128
+    ) -> None:
         super().__init__()
         layers = {
             "mlp": torch.nn.Linear,
@@ -242,7 +289,9 @@ class Network(torch.nn.Module):
             "sage": partial(SAGEConv, aggr="sum"),  # the matrix holds means
         }
         self.on_graph, self.dropout = kind != "mlp", dropout
-        self.layers = torch.nn.ModuleList([layers[kind](inputs, hidden), layers[kind](hidden, hidden)])
+        self.layers = torch.nn.ModuleList(
+            [layers[kind](inputs, hidden), layers[kind](hidden, hidden)]
+        )
         self.norms = torch.nn.ModuleList([torch.nn.BatchNorm1d(hidden) for _ in self.layers])
         self.last = torch.nn.Linear(hidden, outputs)
 
@@ -254,9 +303,18 @@ class Network(torch.nn.Module):
 
 
 def _network(
-    kind: str, x: torch.Tensor, matrix: torch.Tensor | None, seed: int, view: ig.TemporalGraph,
-    setting: tuple[float, float], held: Held | None, steps: int, *, every: int = 3, patience: int = 30,
-) -> Fit:  # fmt: skip
+    kind: str,
+    x: torch.Tensor,
+    matrix: torch.Tensor | None,
+    seed: int,
+    view: ig.TemporalGraph,
+    setting: tuple[float, float],
+    held: Held | None,
+    steps: int,
+    *,
+    every: int = 3,
+    patience: int = 30,
+) -> Fit:
     """Full-batch Adam; with `Held` until its accuracy has not risen for `patience` epochs."""
     torch.manual_seed(seed)
     rows, y = (torch.from_numpy(part) for part in labelled(view))
@@ -313,7 +371,12 @@ def label_propagation(view: ig.TemporalGraph, seed: int, *, layers: int = 50) ->
         rows, y = (torch.from_numpy(part) for part in labelled(view))
         known = torch.zeros(view.num_nodes, view.num_labels)
         known[rows, y] = 1
-        return Fit(_shares(LabelPropagation(layers, alpha)(known, matrix, mask=rows) + 1e-6 * known[rows].mean(0)))
+        return Fit(
+            _shares(
+                LabelPropagation(layers, alpha)(known, matrix, mask=rows)
+                + 1e-6 * known[rows].mean(0)
+            )
+        )
 
     return rival(view, learn, (0.5, 0.8, 0.9, 0.99))
 
@@ -323,13 +386,21 @@ def correct_and_smooth(view: ig.TemporalGraph, seed: int, *, layers: int = 20) -
     matrix, x = as_tensor(own_graph(view)), torch.from_numpy(own_features(view))
     before, after = tuned(view, partial(_network, "mlp", x, None, seed), NETWORK_SETTINGS)
 
-    def learn(view: ig.TemporalGraph, setting: tuple[float, float, bool], held: Held | None, steps: int) -> Fit:
+    def learn(
+        view: ig.TemporalGraph, setting: tuple[float, float, bool], held: Held | None, steps: int
+    ) -> Fit:
         rows, y = (torch.from_numpy(part) for part in labelled(view))
         first, second, autoscale = setting
         guess = torch.from_numpy((after if held is None else before).probabilities)
-        return Fit(_shares(CorrectAndSmooth(layers, first, layers, second, autoscale)(guess, y, rows, matrix)))
+        return Fit(
+            _shares(
+                CorrectAndSmooth(layers, first, layers, second, autoscale)(guess, y, rows, matrix)
+            )
+        )
 
-    return rival(view, learn, [(a, b, c) for a in (0.5, 0.9) for b in (0.3, 0.8) for c in (True, False)])
+    return rival(
+        view, learn, [(a, b, c) for a in (0.5, 0.9) for b in (0.3, 0.8) for c in (True, False)]
+    )
 
 
 def _shares(values: torch.Tensor) -> np.ndarray:
@@ -338,13 +409,22 @@ def _shares(values: torch.Tensor) -> np.ndarray:
 
 
 def corrected(
-    method: str, view: ig.TemporalGraph, seed: int, *, model: str | None = None, patience: int | None = None
+    method: str,
+    view: ig.TemporalGraph,
+    seed: int,
+    *,
+    model: str | None = None,
+    patience: int | None = None,
 ) -> np.ndarray:
     """This package's pipeline with a method: SIGN, or SeHGNN where there are several node types, or another model."""
     model = model or ("sehgnn" if view.is_hetero else "sign")
     if view.x is None:
         view = view.with_features(own_features(view))
-    return ig.Pipeline(model, method, view.cutoff, seed=seed, patience=patience).fit(view).predict_proba(view)
+    return (
+        ig.Pipeline(model, method, view.cutoff, seed=seed, patience=patience)
+        .fit(view)
+        .predict_proba(view)
+    )
 
 
 RIVALS: dict[str, Rival] = {
@@ -363,8 +443,14 @@ RIVALS: dict[str, Rival] = {
 
 METHOD_RIVALS: dict[str, Rival] = {
     "sr-gnn": partial(corrected, "kmm+cmd"),
-    **{name: partial(corrected, name) for name in ("cmd", "kmm", "vrex", "gsmp", "stamp", "shift", "bbse")},
-    **{name: partial(corrected, name) for name in ("labels", "labels+stages", "curriculum", "curriculum+drop")},
+    **{
+        name: partial(corrected, name)
+        for name in ("cmd", "kmm", "vrex", "gsmp", "stamp", "shift", "bbse")
+    },
+    **{
+        name: partial(corrected, name)
+        for name in ("labels", "labels+stages", "curriculum", "curriculum+drop")
+    },
     **{f"gcn-{name}": partial(corrected, name, model="gcn") for name in ("plain", "labels")},
     "plain-patient": partial(corrected, "plain", patience=PATIENCE),
     "gcn-patient": partial(corrected, "plain", model="gcn", patience=PATIENCE),
@@ -372,5 +458,6 @@ METHOD_RIVALS: dict[str, Rival] = {
 }
 """What others do about the shift, all with the model of `plain`, but that EERM needs one that walks the graph.
 
-The patient ones wait for a better score as long as `cmd`, `vrex`, `kmm` and `eerm` do: what of a gain is patience.
+The patient ones wait for a better score as long as `cmd`, `vrex`, `kmm` and `eerm` do: what of a
+    gain is patience.
 """

@@ -1,8 +1,9 @@
 """Which rule chooses best, which forecast foresees best: asked of the past of graphs that `impact run` was on.
 
-A run keeps what every candidate said about every window (`work/fits`). Each rule chooses by the older windows alone and
-is scored on the newest, whose labels lay before the cutoff too: no target label is looked at. Regret is the distance to
-the single candidate that was best on the newest window.
+A run keeps what every candidate said about every window (`work/fits`). Each rule chooses by the
+older windows alone and is scored on the newest, whose labels lay before the cutoff too: no target
+label is looked at. Regret is the distance to the single candidate that was best on the newest
+window.
 """
 
 import math
@@ -57,7 +58,9 @@ class Past:
         """What was known before the newest window."""
         before = self.windows[:-1]
         scores = Scores({str(one): self.scores.truth[str(one)] for one in before})
-        scores.said |= {unit: said for unit, said in self.scores.said.items() if unit.fold in scores.truth}
+        scores.said |= {
+            unit: said for unit, said in self.scores.said.items() if unit.fold in scores.truth
+        }
         return Verdict(scores, scores.ranked(self.candidates), before, self.view)
 
     def accuracy(self, choice: Choice) -> float:
@@ -70,14 +73,20 @@ class Past:
 def significant(verdict: Verdict) -> Choice:
     """The best whose interval, widened for the number of candidates, lies above plain; otherwise plain."""
     level = 1 - 0.05 / max(len(verdict.finalists) - 1, 1)
-    gains = {one: verdict.scores.difference(one, level=level) for one in verdict.finalists if one != PLAIN}
+    gains = {
+        one: verdict.scores.difference(one, level=level)
+        for one in verdict.finalists
+        if one != PLAIN
+    }
     better = {one: gain.value for one, gain in gains.items() if gain is not None and gain.low > 0}
     return Choice.single(max(better, key=lambda one: better[one]) if better else PLAIN)
 
 
 def best_mean(verdict: Verdict) -> Choice:
     """The greatest accuracy."""
-    return Choice.single(max(verdict.finalists, key=lambda one: verdict.scores.accuracy(one) or 0.0))
+    return Choice.single(
+        max(verdict.finalists, key=lambda one: verdict.scores.accuracy(one) or 0.0)
+    )
 
 
 def best_loss(verdict: Verdict) -> Choice:
@@ -122,30 +131,47 @@ def blend(verdict: Verdict) -> Choice:
 
 
 RULES: dict[str, Callable[[Verdict], Choice]] = {
-    "significance": significant, "best mean": best_mean, "best log-loss": best_loss, "shrunken mean": shrunken,
-    "one error, simplest": simplest, "mean of five": average, "greedy": greedy, "blend": blend,
-}  # fmt: skip
+    "significance": significant,
+    "best mean": best_mean,
+    "best log-loss": best_loss,
+    "shrunken mean": shrunken,
+    "one error, simplest": simplest,
+    "mean of five": average,
+    "greedy": greedy,
+    "blend": blend,
+}
 
 
 def foreseen(past: Past) -> dict[str, float]:
     """How far forecasts for the newest window were off, made by what was known before it."""
     verdict = past.older()
     choice = verdict.decision(out_of_time=False).choice
-    walked, newest = verdict.of(choice), Verdict(past.scores, past.candidates, past.windows, past.view)
+    walked, newest = (
+        verdict.of(choice),
+        Verdict(past.scores, past.candidates, past.windows, past.view),
+    )
     calibration = learned(walked)
     piece = newest.pieces[-1]
     said = calibration.apply(newest.mixed(choice, piece), shares_before(past.view, piece.window))
     truth = newest.truth(piece)
     before = [calibration.apply(one.probability, one.prior) for one in walked]
-    weight = np.full(len(walked), 1 / len(walked)) if len(verdict.windows) == 1 else fold_weights(len(walked))
-    level = float(weight @ [(p.argmax(1) == one.truth).mean() for p, one in zip(before, walked, strict=True)])
+    weight = (
+        np.full(len(walked), 1 / len(walked))
+        if len(verdict.windows) == 1
+        else fold_weights(len(walked))
+    )
+    level = float(
+        weight @ [(p.argmax(1) == one.truth).mean() for p, one in zip(before, walked, strict=True)]
+    )
     confidence = float(said.max(1).mean())
     threshold = np.quantile(np.concatenate([p.max(1) for p in before]), 1 - level)
     right = float((said.argmax(1) == truth).mean())
     guesses = {
-        "level of the past": level, "calibrated confidence": confidence,
-        "thresholded confidence": float((said.max(1) > threshold).mean()), "half and half": (level + confidence) / 2,
-    }  # fmt: skip
+        "level of the past": level,
+        "calibrated confidence": confidence,
+        "thresholded confidence": float((said.max(1) > threshold).mean()),
+        "half and half": (level + confidence) / 2,
+    }
     sets = calibration.sets(said)
     off = {name: abs(value - right) for name, value in guesses.items()}
     return off | {
@@ -159,11 +185,16 @@ def rules(runs: Path, *, root: Path) -> Table:
     """Both tables, from the runs in a folder, each named after its graph: NAME or NAME-anything."""
     pasts = []
     for run in sorted(file.parent for file in runs.glob("*/summary.json")):
-        name = next((one for one in data.found(root) if run.name == one or run.name.startswith(f"{one}-")), None)
+        name = next(
+            (one for one in data.found(root) if run.name == one or run.name.startswith(f"{one}-")),
+            None,
+        )
         if name is not None and (past := Past.of(run, name, root)) is not None:
             pasts.append((run.name, past))
     if not pasts:
-        raise InputError(f"{runs} holds no finished run of a graph in {root}; name the folder with --runs.")
+        raise InputError(
+            f"{runs} holds no finished run of a graph in {root}; name the folder with --runs."
+        )
     lines, regrets = [], []
     for name, past in pasts:
         verdict = past.older()
@@ -171,17 +202,33 @@ def rules(runs: Path, *, root: Path) -> Table:
         best = max(past.accuracy(Choice.single(one)) for one in past.candidates)
         plain = past.accuracy(Choice.single(PLAIN))
         regrets.append([best - score for score in scored])
-        lines.append([name, str(len(past.candidates)), f"{plain:.4f}", *(f"{x:.4f}" for x in scored), f"{best:.4f}"])
+        lines.append(
+            [
+                name,
+                str(len(past.candidates)),
+                f"{plain:.4f}",
+                *(f"{x:.4f}" for x in scored),
+                f"{best:.4f}",
+            ]
+        )
     mean = [f"{100 * value:.2f}" for value in np.mean(regrets, axis=0)]
     lines.append(["mean regret, points", "", "", *mean, ""])
     found = [(name, foreseen(past)) for name, past in pasts]
     measures = list(found[0][1])
     off = [[name, *(f"{each[measure]:.3f}" for measure in measures)] for name, each in found]
-    off.append(["mean", *(f"{np.mean([each[measure] for _, each in found]):.3f}" for measure in measures)])
+    off.append(
+        ["mean", *(f"{np.mean([each[measure] for _, each in found]):.3f}" for measure in measures)]
+    )
     chosen = "Accuracy on the newest window, chosen by older ones"
     foretold = "Forecasts off by, calibration and sets on the newest window"
     about = (__doc__ or "").split("\n\n")[1].replace("\n", " ")
-    return Table("rules", "Rules, asked of the past", about, [], extras=[
-        ExtraTable(chosen, ("run", "candidates", "plain", *RULES, "best single"), lines),
-        ExtraTable(foretold, ("run", *measures), off),
-    ])  # fmt: skip
+    return Table(
+        "rules",
+        "Rules, asked of the past",
+        about,
+        [],
+        extras=[
+            ExtraTable(chosen, ("run", "candidates", "plain", *RULES, "best single"), lines),
+            ExtraTable(foretold, ("run", *measures), off),
+        ],
+    )

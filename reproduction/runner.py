@@ -1,7 +1,8 @@
 """Many tasks, each written when it is done: a study that is interrupted goes on where it stopped.
 
-A task's records go into a small JSON file named by a hash of its settings; a task whose file is there is not run
-again. Processes of one thread each beat threads within a task: the matrices of one generated graph are small.
+A task's records go into a small JSON file named by a hash of its settings; a task whose file is
+there is not run again. Processes of one thread each beat threads within a task: the matrices of one
+generated graph are small.
 """
 
 import hashlib
@@ -39,7 +40,9 @@ class Task:
     call: Callable[[], list[Record]]
 
     def file(self, directory: Path) -> Path:
-        digest = hashlib.sha256(json.dumps(self.stored_settings(), sort_keys=True).encode()).hexdigest()[:12]
+        digest = hashlib.sha256(
+            json.dumps(self.stored_settings(), sort_keys=True).encode()
+        ).hexdigest()[:12]
         return directory / f"{re.sub('[^a-zA-Z0-9.+-]+', '_', self.title)}-{digest}.json"
 
     def stored_settings(self) -> Any:
@@ -61,23 +64,33 @@ def work_off(
     """
     if workers < 1:
         raise InputError(f"workers={workers} must be at least 1.")
-    done = {number: kept for number, task in enumerate(tasks) if (kept := _kept(task, directory)) is not None}
+    done = {
+        number: kept
+        for number, task in enumerate(tasks)
+        if (kept := _kept(task, directory)) is not None
+    }
     todo = [number for number in range(len(tasks)) if number not in done]
-    for number, records in _finished([(number, tasks[number]) for number in todo], directory, workers):
+    for number, records in _finished(
+        [(number, tasks[number]) for number in todo], directory, workers
+    ):
         done[number] = records
         if progress is not None:
             progress(len(done), len(tasks), tasks[number].title)
     return [record for number in range(len(tasks)) for record in done[number]]
 
 
-def _finished(todo: Sequence[tuple[int, Task]], directory: Path, workers: int) -> Iterator[tuple[int, list[Record]]]:
+def _finished(
+    todo: Sequence[tuple[int, Task]], directory: Path, workers: int
+) -> Iterator[tuple[int, list[Record]]]:
     if min(workers, len(todo)) <= 1:
         for number, task in todo:
             yield number, _run_and_keep(task, directory)
         return
     # Not forked: the threads of numba and torch would not survive it.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(workers, len(todo)), mp_context=context, initializer=end_with_parent) as pool:
+    with ProcessPoolExecutor(
+        min(workers, len(todo)), mp_context=context, initializer=end_with_parent
+    ) as pool:
         running = {pool.submit(_run_and_keep, task, directory): number for number, task in todo}
         try:
             for future in as_completed(running):
@@ -100,7 +113,10 @@ def end_with_parent() -> None:
 
 def _run_and_keep(task: Task, directory: Path) -> list[Record]:
     records = task.call()
-    content = {"settings": task.stored_settings(), "records": [asdict(record) for record in records]}
+    content = {
+        "settings": task.stored_settings(),
+        "records": [asdict(record) for record in records],
+    }
     write_text(task.file(directory), json.dumps(content, ensure_ascii=False))
     return records
 

@@ -1,6 +1,7 @@
 """The studies of table 2: data, models, methods, hyper-parameters and seeds.
 
-Hyper-parameters on OGB's data are those of the models' authors; where ours differ, the recipe or the study says so.
+Hyper-parameters on OGB's data are those of the models' authors; where ours differ, the recipe or
+the study says so.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,14 +19,26 @@ Loaded = tuple[ig.TemporalGraph, int]
 PAPER = ("plain", "mmp", "pmp", "pmp+jjnorm")
 """The methods of the paper's table; squashing (RpHGNN) has no metapaths and therefore no ends."""
 
-HETERO = ("plain", "mmp", "pmp", "genpmp", "center", "pmp+center", "pmp+jjnorm", "pmp+ends", "genpmp+ends")
+HETERO = (
+    "plain",
+    "mmp",
+    "pmp",
+    "genpmp",
+    "center",
+    "pmp+center",
+    "pmp+jjnorm",
+    "pmp+ends",
+    "genpmp+ends",
+)
 GIANT = "The published rows use GIANT features; give them by --features to compare."
 
 
 def needed(root: Path | None) -> Path:
     """The root, or a sentence that asks for it."""
     if root is None:
-        raise ig.InputError("this data set is read from files; name the folder that holds it with --root.")
+        raise ig.InputError(
+            "this data set is read from files; name the folder that holds it with --root."
+        )
     return root
 
 
@@ -44,34 +57,62 @@ def real(name: str, root: Path | None, seed: int) -> Loaded:
 def hetero_tsbm(root: Path | None, seed: int) -> Loaded:
     """A new heterogeneous block model for every seed; as in the synthetic study, times 8 and 9 of ten are predicted."""
     graph = ig.hetero_tsbm(
-        num_papers=4000, num_authors=6000, num_fields=400, num_institutions=100, num_times=10, num_labels=10,
-        num_features=16, citations=28_000, writes=18_000, topics=24_000, affiliations=6_000, decay=0.6, seed=seed,
-    )  # fmt: skip
+        num_papers=4000,
+        num_authors=6000,
+        num_fields=400,
+        num_institutions=100,
+        num_times=10,
+        num_labels=10,
+        num_features=16,
+        citations=28_000,
+        writes=18_000,
+        topics=24_000,
+        affiliations=6_000,
+        decay=0.6,
+        seed=seed,
+    )
     return graph, 8
 
 
 def mag_rphgnn(*extras: str) -> Decoupled:
     """RpHGNN on ogbn-mag as published: 3 iterations of squashing, label hops, width 512, up to 500 epochs.
 
-    Its learning rate is .003·.99^epoch, and the consistency of three views counts .6. The original gives authors,
-    fields and institutions 512 trained numbers each; ours have none, or with `ig.Pipeline(embed="spectral")` 64 from
-    the graph.
+    Its learning rate is .003·.99^epoch, and the consistency of three views counts .6. The original
+    gives authors, fields and institutions 512 trained numbers each; ours have none, or with
+    `ig.Pipeline(embed="spectral")` 64 from the graph.
     """
     return Decoupled(
-        "rphgnn-original", hops=3, hidden=512, dropout=0.4, epochs=500, lr=0.003, weight_decay=0.0, refit=False,
+        "rphgnn-original",
+        hops=3,
+        hidden=512,
+        dropout=0.4,
+        epochs=500,
+        lr=0.003,
+        weight_decay=0.0,
+        refit=False,
         extras=extras,
-    )  # fmt: skip
+    )
 
 
-# SeHGNN: metapaths and label metapaths of length 2, width 512, lr .001, stages of up to 300 epochs in which confident
-# predictions join the loss, patience 100. The original has four stages instead of three, ten metapaths instead of five
-# (types without features have embeddings), and no label metapaths in its first stage.
+# SeHGNN: metapaths and label metapaths of length 2, width 512, lr .001, stages of up to 300 epochs
+# in which confident predictions join the loss, patience 100. The original has four stages instead
+# of three, ten metapaths instead of five (types without features have embeddings), and no label
+# metapaths in its first stage.
 MAG_SEHGNN = Decoupled(
-    "sehgnn-original", hidden=512, dropout=0.5, epochs=300, patience=100, lr=0.001, weight_decay=0.0, refit=False,
+    "sehgnn-original",
+    hidden=512,
+    dropout=0.5,
+    epochs=300,
+    patience=100,
+    lr=0.001,
+    weight_decay=0.0,
+    refit=False,
     extras=("labels", "stages"),
-)  # fmt: skip
+)
 MAG = Study(
-    "mag", "ogbn-mag: 736,389 papers, official split (2019 scored)", partial(official, "ogbn-mag"),
+    "mag",
+    "ogbn-mag: 736,389 papers, official split (2019 scored)",
+    partial(official, "ogbn-mag"),
     (
         *rows_of("SeHGNN", MAG_SEHGNN, PAPER),
         *rows_of("RpHGNN", mag_rphgnn("labels"), PAPER),
@@ -86,29 +127,43 @@ MAG = Study(
         "The curriculum here draws rows by how fast their loss falls, as LDHGNN's does, but within each class, and "
         "has RpHGNN's rate of learning instead of its own.",
     ),
-)  # fmt: skip
+)
 ARXIV = Study(
-    "arxiv", "ogbn-arxiv: 169,343 papers, official split (2019 and later scored)", partial(official, "ogbn-arxiv"),
-    rows_of("Linear RevGAT", Linear(), ("plain", "genpmp")), 10,
+    "arxiv",
+    "ogbn-arxiv: 169,343 papers, official split (2019 and later scored)",
+    partial(official, "ogbn-arxiv"),
+    rows_of("Linear RevGAT", Linear(), ("plain", "genpmp")),
+    10,
     (
         GIANT,
         "Messages are row means with self-loops in both rows, where the authors' code sums without normalising "
         "(python -m reproduction revgat-operator); no distillation.",
     ),
-)  # fmt: skip
-# Hops of 111 million nodes are kept on disk in half precision, 170 GB per row of the table, and label hops in single
-# precision, 150 GB per stage; in memory are those of labelled papers, about 10 GB.
+)
+# Hops of 111 million nodes are kept on disk in half precision, 170 GB per row of the table, and
+# label hops in single precision, 150 GB per stage; in memory are those of labelled papers, about 10
+# GB.
 PAPERS100M = Study(
-    "papers100M", "ogbn-papers100M: 111,059,956 papers, official split of the labelled ones (2019 scored)",
-    partial(official, "ogbn-papers100M"), rows_of("GAMLP+RLU", Staged(), ("plain", "genpmp")), 3,
+    "papers100M",
+    "ogbn-papers100M: 111,059,956 papers, official split of the labelled ones (2019 scored)",
+    partial(official, "ogbn-papers100M"),
+    rows_of("GAMLP+RLU", Staged(), ("plain", "genpmp")),
+    3,
     (
         GIANT,
         "Label hops reach 2 steps, up to where the own label can be left out exactly, instead of 9; GenPMP's "
         "denominator is the target's time, where the code released for this data set has the source's.",
     ),
-)  # fmt: skip
+)
 SMALL_REVGAT = Linear(
-    hidden=64, dropout=0.25, epochs=30, patience=10, lr=0.01, labels=False, optimizer="adam", warm_up=0
+    hidden=64,
+    dropout=0.25,
+    epochs=30,
+    patience=10,
+    lr=0.01,
+    labels=False,
+    optimizer="adam",
+    warm_up=0,
 )
 ARXIV_SVD = Study(
     "arxiv-svd",
@@ -118,18 +173,23 @@ ARXIV_SVD = Study(
         *rows_of("SIGN", Decoupled("sign", epochs=12), HETERO[:7]),
         *rows_of("Linear RevGAT", SMALL_REVGAT, ("plain", "genpmp")),
     ),
-    5, ("Other features than OGB's: nothing here can be compared with the leaderboard or the paper.",),
-)  # fmt: skip
+    5,
+    ("Other features than OGB's: nothing here can be compared with the leaderboard or the paper.",),
+)
 
 
 def four(
-    methods: Sequence[str], squashed: Sequence[str] | None = None, stages: Sequence[str] | None = None
+    methods: Sequence[str],
+    squashed: Sequence[str] | None = None,
+    stages: Sequence[str] | None = None,
 ) -> tuple[Row, ...]:
     """SeHGNN alone and in stages, RpHGNN (whose methods are `squashed`) alone and with a curriculum."""
     squashed = squashed or methods
     return (
         *rows_of("SeHGNN", Decoupled("sehgnn"), methods),
-        *rows_of("SeHGNN+stages", Decoupled("sehgnn", extras=("labels", "stages")), stages or methods),
+        *rows_of(
+            "SeHGNN+stages", Decoupled("sehgnn", extras=("labels", "stages")), stages or methods
+        ),
         *rows_of("RpHGNN", Decoupled("rphgnn"), squashed),
         *rows_of("RpHGNN+curriculum", Decoupled("rphgnn", extras=("curriculum",)), squashed),
     )
@@ -138,38 +198,67 @@ def four(
 AAN = Study(
     "aan",
     "AAN: 16,414 papers (2,060 labelled), 12,552 authors; labels before 2011 known, 429 papers from 2011 on scored",
-    partial(real, "aan"), four(HETERO, PAPER, PAPER), 5, ("429 papers are scored: one of them is .0023.",),
-)  # fmt: skip
-ENDS = ("plain", "pmp", "center", "pmp+jjnorm", "mmp+ends", "pmp+ends", "genpmp+ends", "genpmp+center+ends")
+    partial(real, "aan"),
+    four(HETERO, PAPER, PAPER),
+    5,
+    ("429 papers are scored: one of them is .0023.",),
+)
+ENDS = (
+    "plain",
+    "pmp",
+    "center",
+    "pmp+jjnorm",
+    "mmp+ends",
+    "pmp+ends",
+    "genpmp+ends",
+    "genpmp+center+ends",
+)
 ACL = Study(
-    "acl_hetero", "ACL Anthology: 86,381 papers (31,841 labelled), 88,576 authors; labels before 2022 known",
-    partial(real, "acl_hetero"), four(ENDS, ("plain", "pmp+jjnorm"), ("plain", "pmp+jjnorm+ends")), 5,
+    "acl_hetero",
+    "ACL Anthology: 86,381 papers (31,841 labelled), 88,576 authors; labels before 2022 known",
+    partial(real, "acl_hetero"),
+    four(ENDS, ("plain", "pmp+jjnorm"), ("plain", "pmp+jjnorm+ends")),
+    5,
     (
         "The only relation is authorship, and authors have no time: weights on edges (MMP, PMP, GenPMP) change "
         "nothing, so PMP equals plain exactly; only weights on the ends of paper-author-paper do.",
     ),
-)  # fmt: skip
+)
 HETERO_TSBM = Study(
-    "hetero-tsbm", "heterogeneous TSBM: 4,000 papers, 10 labels, 10 times, decay 0.6; times 8 and 9 scored",
-    hetero_tsbm, four(HETERO, PAPER, PAPER), 5, fresh=True,
-)  # fmt: skip
+    "hetero-tsbm",
+    "heterogeneous TSBM: 4,000 papers, 10 labels, 10 times, decay 0.6; times 8 and 9 scored",
+    hetero_tsbm,
+    four(HETERO, PAPER, PAPER),
+    5,
+    fresh=True,
+)
 
 
 def several_types(name: str, title: str, ends: bool) -> Study:
     """A real graph with nodes of several types, one of which has a time.
 
-    Where `ends`, no relation joins nodes with a time: weights on edges change nothing, those on ends do.
+    Where `ends`, no relation joins nodes with a time: weights on edges change nothing, those on
+        ends do.
     """
     methods = ("plain", "pmp+ends", "pmp+jjnorm+ends") if ends else ("plain", "pmp", "pmp+jjnorm")
     note = "Only the target type has a time, so weights on edges change nothing"
-    notes = (f"{note}: PMP weighs the ends of metapaths, which RpHGNN does not have.",) if ends else ()
+    notes = (
+        (f"{note}: PMP weighs the ends of metapaths, which RpHGNN does not have.",) if ends else ()
+    )
     rows = four(methods, ("plain", "pmp+jjnorm") if ends else methods)
     return Study(name, title, partial(real, name), rows, 5, notes)
 
 
-ELIFE = several_types("elife_hetero", "eLife: 18,797 papers, authors, cited works; labels before 2022 known", False)
-NVD = several_types("nvd_hetero", "NVD: 111,116 vulnerabilities, 54,646 products; labels before 2016 known", True)
-ARXIV_CS = several_types("arxiv_cs_hetero", "arXiv cs: 117,169 papers, authors; labels before 2017 known", True)
+ELIFE = several_types(
+    "elife_hetero", "eLife: 18,797 papers, authors, cited works; labels before 2022 known", False
+)
+NVD = several_types(
+    "nvd_hetero", "NVD: 111,116 vulnerabilities, 54,646 products; labels before 2016 known", True
+)
+ARXIV_CS = several_types(
+    "arxiv_cs_hetero", "arXiv cs: 117,169 papers, authors; labels before 2017 known", True
+)
 STUDIES: Mapping[str, Study] = {
-    study.name: study for study in (MAG, ARXIV, PAPERS100M, ARXIV_SVD, AAN, ACL, HETERO_TSBM, ELIFE, NVD, ARXIV_CS)
+    study.name: study
+    for study in (MAG, ARXIV, PAPERS100M, ARXIV_SVD, AAN, ACL, HETERO_TSBM, ELIFE, NVD, ARXIV_CS)
 }

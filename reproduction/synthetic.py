@@ -1,6 +1,7 @@
 """The synthetic study's ingredients: how graphs are drawn, which methods are compared, and what they may see.
 
-The paper's text and the code behind its table differ, so both are kept; `docs/paper-to-code.md` tells the reasons.
+The paper's text and the code behind its table differ, so both are kept; `docs/paper-to-code.md`
+tells the reasons.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,8 +29,8 @@ GAMMA = 0.55
 class Protocol:
     """How graphs are drawn (`graphs` is a protocol of `ig.tsbm`) and models are made.
 
-    The GCN takes row means always, SGC's logits may pass a sigmoid before the cross-entropy, and `gcn_noise` is the
-    noise of the features for the GCN where it is not the protocol's own.
+    The GCN takes row means always, SGC's logits may pass a sigmoid before the cross-entropy, and
+    `gcn_noise` is the noise of the features for the GCN where it is not the protocol's own.
     """
 
     name: str
@@ -43,13 +44,21 @@ class Protocol:
 
 
 _PROTOCOLS = (
-    Protocol("released", "as the published table was made", "released", "sym", True, True, 0.5, "uniform"),
+    Protocol(
+        "released", "as the published table was made", "released", "sym", True, True, 0.5, "uniform"
+    ),
     Protocol("text", "as the paper describes it", "text", "mean", False, False, 0.0),
     Protocol(
-        "theory", "graphs as released, aggregation as in the theory: row means, no self-loop, plain logits",
-        "released", "mean", False, False, 0.0, "uniform",
+        "theory",
+        "graphs as released, aggregation as in the theory: row means, no self-loop, plain logits",
+        "released",
+        "mean",
+        False,
+        False,
+        0.0,
+        "uniform",
     ),
-)  # fmt: skip
+)
 PROTOCOLS: Mapping[str, Protocol] = {each.name: each for each in _PROTOCOLS}
 
 
@@ -67,7 +76,9 @@ def table3_rows(names: Sequence[str] | None = None, gamma: float = GAMMA) -> lis
     rows = {
         "fixed": Row(f"fixed γ = {gamma:g}", float(gamma), "fixed"),
         "random": Row("random γ", "random", "random"),
-        "random-zero-diagonal": Row("random γ, zero diagonal (as released)", "random-zero-diagonal", "random"),
+        "random-zero-diagonal": Row(
+            "random γ, zero diagonal (as released)", "random-zero-diagonal", "random"
+        ),
     }
     return [rows[checks.choice("row", name, rows)] for name in names or rows]
 
@@ -88,11 +99,19 @@ class Options:
 
 
 COLUMNS: Mapping[str, str] = {
-    "plain": "plain", "mmp": "MMP", "pmp": "PMP", "pmp-definition": "PMP (Definition)", "genpmp": "GenPMP",
-    "pmp+pny": "PMP+PNY", "pmp+pny-oracle": "PMP+PNY (oracle)", "pmp+jjnorm": "PMP+JJnorm",
-    "center": "*ours:* centring", "standardize": "*ours:* standardising",
-    "pmp+center+jjnorm": "*ours:* PMP+centring+JJnorm", "label-hop": "*ours:* label hop",
-}  # fmt: skip
+    "plain": "plain",
+    "mmp": "MMP",
+    "pmp": "PMP",
+    "pmp-definition": "PMP (Definition)",
+    "genpmp": "GenPMP",
+    "pmp+pny": "PMP+PNY",
+    "pmp+pny-oracle": "PMP+PNY (oracle)",
+    "pmp+jjnorm": "PMP+JJnorm",
+    "center": "*ours:* centring",
+    "standardize": "*ours:* standardising",
+    "pmp+center+jjnorm": "*ours:* PMP+centring+JJnorm",
+    "label-hop": "*ours:* label hop",
+}
 """Titles of the columns by name."""
 
 
@@ -109,12 +128,18 @@ class Column:
 
     @property
     def align(self) -> tuple[str, ...]:
-        return tuple(part for part in self.name.split("+") if part not in (self.weighting, "label-hop"))
+        return tuple(
+            part for part in self.name.split("+") if part not in (self.weighting, "label-hop")
+        )
 
 
 def chosen(names: Sequence[str] | None) -> tuple[str, ...]:
     """Names of columns in the order of `COLUMNS`, "plain" always among them; None for all."""
-    wanted = set(COLUMNS) if names is None else {checks.choice("column", name, COLUMNS) for name in names} | {"plain"}
+    wanted = (
+        set(COLUMNS)
+        if names is None
+        else {checks.choice("column", name, COLUMNS) for name in names} | {"plain"}
+    )
     return tuple(name for name in COLUMNS if name in wanted)
 
 
@@ -144,7 +169,9 @@ class Sample:
 def draw(protocol: Protocol, row: Row, model: str, seed: int, num_nodes: int) -> Sample:
     """Graph number `seed` of a row; with one seed, rows differ in their edges only and models in the noise."""
     noise = protocol.gcn_noise if model == "gcn" else None
-    block = ig.tsbm_model(num_nodes, 10, decay=row.decay, protocol=protocol.graphs, feature_std=noise, seed=seed)
+    block = ig.tsbm_model(
+        num_nodes, 10, decay=row.decay, protocol=protocol.graphs, feature_std=noise, seed=seed
+    )
     return Sample(block, block.sample(), seed)
 
 
@@ -166,7 +193,9 @@ def alignment(column: Column, sample: Sample) -> Chain | None:
     """The alignments of a column for the nodes of a graph; None where it has none."""
     table = ig.weighting.table(column.weighting, sample.view.times, sample.view.counts)
     layers = [
-        _oracle(sample, table) if name == "pny-oracle" else align_layer(name, sample.view, table=table)
+        _oracle(sample, table)
+        if name == "pny-oracle"
+        else align_layer(name, sample.view, table=table)
         for name in column.align
     ]
     return Chain(layers) if layers else None
@@ -186,9 +215,13 @@ def _oracle(sample: Sample, table: np.ndarray) -> PNY:
     """PNY as the published runs had it: the generator's probabilities, and the labels of all but the last time."""
     graph, label, time = sample.graph, torch.tensor(sample.graph.y), torch.tensor(sample.graph.time)
     sizes = sample.block_model.block_sizes(np.asarray(graph.y), graph.time)
-    truth = TrueConnectivity(graph.times, graph.num_labels, sample.block_model.connectivity_given(sizes))
+    truth = TrueConnectivity(
+        graph.times, graph.num_labels, sample.block_model.connectivity_given(sizes)
+    )
     degree = torch.from_numpy(np.diff(graph.csr().indptr))
-    return PNY(label, time, time == int(graph.times[-1]), connectivity=truth, degree=degree, table=table)
+    return PNY(
+        label, time, time == int(graph.times[-1]), connectivity=truth, degree=degree, table=table
+    )
 
 
 @dataclass(frozen=True, eq=False)

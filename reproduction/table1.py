@@ -1,10 +1,12 @@
 """Table 1's question: what does a chronological split cost, and does a model gain from being told the time?
 
-The paper compares two splits with different test nodes. Here both are scored on the *same* late nodes, half of those
-that have a label, and trained on equally many: "chronological" on nodes before the cutoff, "random" on any that are not
-scored. The time is told as 20 sines and cosines beside the features, which are propagated with them.
+The paper compares two splits with different test nodes. Here both are scored on the *same* late
+nodes, half of those that have a label, and trained on equally many: "chronological" on nodes before
+the cutoff, "random" on any that are not scored. The time is told as 20 sines and cosines beside the
+features, which are propagated with them.
 
-The model is SIGN, or SeHGNN on graphs of several types: one matrix per metapath of up to two relations, no label
+The model is SIGN, or SeHGNN on graphs of several types: one matrix per metapath of up to two
+    relations, no label
 metapaths and one stage, where the paper's has labels and four stages.
 """
 
@@ -29,13 +31,18 @@ EMBEDDED = 20
 HOPS = 2
 SPLITS = ("chronological", "random")
 CONTRASTS = (
-    ("random", "chronological"), ("random, time told", "chronological, time told"),
-    ("chronological, time told", "chronological"), ("random, time told", "random"),
-)  # fmt: skip
+    ("random", "chronological"),
+    ("random, time told", "chronological, time told"),
+    ("chronological, time told", "chronological"),
+    ("random, time told", "random"),
+)
 
 
 MODELS = {"sign": "SIGN", "sehgnn": "SeHGNN"}
-DATA = {"sign": ("tsbm", *data.CUTOFFS), "sehgnn": ("aan", "acl_hetero", "elife_hetero", "arxiv_cs_hetero")}
+DATA = {
+    "sign": ("tsbm", *data.CUTOFFS),
+    "sehgnn": ("aan", "acl_hetero", "elife_hetero", "arxiv_cs_hetero"),
+}
 
 
 @dataclass(frozen=True)
@@ -76,12 +83,18 @@ def run_seed(name: str, root: Path | None, seed: int, model: Model) -> list[Reco
 
 
 def table1(
-    seeds: int, out: Path, *, names: Sequence[str] | None = None, root: Path | None = None,
-    model: Model | None = None, progress: Progress | None = None,
-) -> Table:  # fmt: skip
+    seeds: int,
+    out: Path,
+    *,
+    names: Sequence[str] | None = None,
+    root: Path | None = None,
+    model: Model | None = None,
+    progress: Progress | None = None,
+) -> Table:
     """Runs the comparison; every seed has its own scored nodes, training nodes and weights (and graph, for "tsbm").
 
-    `names` are among `DATA` of the model. Real graphs that are not under `root` are skipped, and said to be.
+    `names` are among `DATA` of the model. Real graphs that are not under `root` are skipped, and
+    said to be.
     """
     if checks.whole_number("seeds", seeds) < 2:
         raise ig.InputError(f"seeds={seeds} gives no standard error; take at least 2, better 5.")
@@ -93,20 +106,33 @@ def table1(
         place = None if name == "tsbm" else root
         size = None if place is None else data.path_of(name, place).stat().st_size
         for seed in range(seeds):
-            settings = {"study": "table1", "data": name, "bytes": size, "seed": seed, "model": model}
-            tasks.append(Task(f"{name}, seed {seed}", settings, partial(run_seed, name, place, seed, model)))
+            settings = {
+                "study": "table1",
+                "data": name,
+                "bytes": size,
+                "seed": seed,
+                "model": model,
+            }
+            tasks.append(
+                Task(f"{name}, seed {seed}", settings, partial(run_seed, name, place, seed, model))
+            )
     records = work_off(tasks, out / "parts", progress=progress)
     missing = [name for name in wanted if name not in there]
-    notes = [f"{name} was skipped: it is not in the folder of real graphs ({root})." for name in missing]
+    notes = [
+        f"{name} was skipped: it is not in the folder of real graphs ({root})." for name in missing
+    ]
     paper = [f"{value:.4f}" for value in published.TABLE1.values()]
     return Table(
-        "table1", "Table 1's question: what does a chronological split cost, and does telling the time help?",
+        "table1",
+        "Table 1's question: what does a chronological split cost, and does telling the time help?",
         f"{MODELS[model.name]}, {model.epochs} epochs, {seeds} seeds. Both splits train on equally many nodes and are "
         f"scored on the same late nodes; chronological training sees earlier nodes only, random training nodes "
         f"of any time.",
-        records, CONTRASTS, notes=notes,
+        records,
+        CONTRASTS,
+        notes=notes,
         extras=[ExtraTable("The paper: SeHGNN on ogbn-mag", list(published.TABLE1), [paper])],
-    )  # fmt: skip
+    )
 
 
 def time_embedding(time: np.ndarray, size: int = EMBEDDED) -> np.ndarray:
@@ -118,7 +144,7 @@ def time_embedding(time: np.ndarray, size: int = EMBEDDED) -> np.ndarray:
 
 def rows_of(
     graph: ig.TemporalGraph, cutoff: int, seed: int, most: int
-) -> tuple[dict[str, np.ndarray], np.ndarray]:  # fmt: skip
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Rows to train on under either split, equally many, and the rows to score, which neither trains on."""
     rng, labelled = np.random.default_rng(seed), np.flatnonzero(np.asarray(graph.y) >= 0)
     late = labelled[graph.time[labelled] >= cutoff]
@@ -126,7 +152,10 @@ def rows_of(
     test = np.sort(rng.permutation(late)[: len(late) // 2])
     others = np.setdiff1d(labelled, test)
     size = min(len(early), most)
-    picked = {"chronological": rng.permutation(early)[:size], "random": rng.permutation(others)[:size]}
+    picked = {
+        "chronological": rng.permutation(early)[:size],
+        "random": rng.permutation(others)[:size],
+    }
     return {split: np.sort(rows) for split, rows in picked.items()}, test
 
 
@@ -135,7 +164,10 @@ def hops_of(graph: ig.TemporalGraph, x: np.ndarray) -> list[np.ndarray]:
     if not graph.is_hetero:
         return [np.asarray(hop) for hop in ig.propagate(graph, x=x, hops=HOPS)]
     away, back = sorted(graph.relations, key=lambda triple: triple[0] != graph.target)
-    steps, hops = [ig.engines.Memory().operator(graph, away), ig.engines.Memory().operator(graph, back)], [x]
+    steps, hops = (
+        [ig.engines.Memory().operator(graph, away), ig.engines.Memory().operator(graph, back)],
+        [x],
+    )
     for _ in range(HOPS):
         hops.append(steps[1].apply(steps[0].apply(hops[-1])))
     return hops[1:]
@@ -150,7 +182,9 @@ def metapaths_of(graph: ig.TemporalGraph, x: np.ndarray) -> list[np.ndarray]:
 @lru_cache(maxsize=1)
 def _graph(name: str, root: Path | None, seed: int, model: Model) -> tuple[ig.TemporalGraph, int]:
     if root is None:
-        return ig.tsbm(model.num_nodes, decay=GAMMA, protocol="released", seed=seed).undirected(), CUTOFF
+        return ig.tsbm(
+            model.num_nodes, decay=GAMMA, protocol="released", seed=seed
+        ).undirected(), CUTOFF
     cutoff = {**data.CUTOFFS, **data.FURTHER_CUTOFFS}[name]
     if name == "aan" and model.name == "sehgnn":
         return data.aan_with_authors(name, root).undirected(), cutoff

@@ -23,7 +23,8 @@ class Problem:
 
     view: ig.TemporalGraph
     rows: np.ndarray
-    truth: np.ndarray = field(repr=False)  # numbered as in the view; classes that it cannot see come last
+    # numbered as in the view; classes that it cannot see come last
+    truth: np.ndarray = field(repr=False)
 
     @classmethod
     def of(cls, graph: ig.TemporalGraph, cutoff: int) -> "Problem":
@@ -44,7 +45,9 @@ class Problem:
     def identity(self) -> str:
         """What tells one graph from another, so that a run is not taken for one on other data."""
         digest = hashlib.sha256(repr(self.view).encode())
-        some = np.linspace(0, self.view.num_nodes - 1, min(self.view.num_nodes, 256)).astype(np.int64)
+        some = np.linspace(0, self.view.num_nodes - 1, min(self.view.num_nodes, 256)).astype(
+            np.int64
+        )
         for values in (self.view.time, self.view.y, self.view.x):
             if values is not None:
                 digest.update(np.ascontiguousarray(values[some]).tobytes())
@@ -83,8 +86,8 @@ def rows_of(model: str, recipe: Recipe, methods: Sequence[str]) -> tuple[Row, ..
 class Study:
     """A data set with the rows to be run on it.
 
-    `load` leads from the root of the data (None where none is given) and a seed to a graph and its cutoff; `fresh`
-    says whether every seed has a graph of its own.
+    `load` leads from the root of the data (None where none is given) and a seed to a graph and its
+    cutoff; `fresh` says whether every seed has a graph of its own.
     """
 
     name: str
@@ -100,7 +103,9 @@ class Study:
 def problem_of(study: Study, root: Path | None, features: Path | None, number: int) -> Problem:
     """The problem of graph `number`, kept until another one is asked for."""
     graph, cutoff = study.load(root, number)
-    return Problem.of(graph if features is None else graph.with_features(data.mapped(features)), cutoff)
+    return Problem.of(
+        graph if features is None else graph.with_features(data.mapped(features)), cutoff
+    )
 
 
 def run_row(study: Study, row: Row, seed: int, problem: Problem, place: Path) -> list[Record]:
@@ -111,39 +116,52 @@ def run_row(study: Study, row: Row, seed: int, problem: Problem, place: Path) ->
     shared = "" if study.fresh else packed(hits)
     return [
         Record(study.name, row.model, "valid", row.method, seed, outcome.valid, 0.0),
-        Record(study.name, row.model, "test", row.method, seed, float(hits.mean()), seconds, shared),
+        Record(
+            study.name, row.model, "test", row.method, seed, float(hits.mean()), seconds, shared
+        ),
     ]
 
 
 def table2(
-    study: Study, out: Path, *, root: Path | None = None, seeds: int | None = None,
-    models: Sequence[str] | None = None, methods: Sequence[str] | None = None, features: Path | None = None,
+    study: Study,
+    out: Path,
+    *,
+    root: Path | None = None,
+    seeds: int | None = None,
+    models: Sequence[str] | None = None,
+    methods: Sequence[str] | None = None,
+    features: Path | None = None,
     progress: Progress | None = None,
-) -> Table:  # fmt: skip
+) -> Table:
     """Runs a study; the same call goes on where it stopped.
 
-    `models` and `methods` are some of the study's, "plain" always among them; `features` is a `.npy` file whose rows
-    replace the features.
+    `models` and `methods` are some of the study's, "plain" always among them; `features` is a
+    `.npy` file whose rows replace the features.
     """
     count = study.seeds if seeds is None else checks.whole_number("seeds", seeds)
     if count < 2:
         raise ig.InputError(f"seeds={count} gives no standard error; take at least 2.")
     study = replace(study, rows=_picked(study, models, methods))
     records: list[Record] = []
-    # Seed after seed, so that a graph that belongs to one seed is drawn once; a study that is stopped has all rows.
+    # Seed after seed, so that a graph that belongs to one seed is drawn once; a study that is
+    # stopped has all rows.
     for seed in range(count):
         problem = problem_of(study, root, features, seed if study.fresh else 0)
         tasks = []
         for row in study.rows:
             settings = {"study": study.name, "row": row, "seed": seed, "data": problem.identity()}
             call = partial(run_row, study, row, seed, problem, out / "disk")
-            tasks.append(Task(f"{study.name}, {row.model}, {row.method}, seed {seed}", settings, call))
+            tasks.append(
+                Task(f"{study.name}, {row.model}, {row.method}, seed {seed}", settings, call)
+            )
         records += work_off(tasks, out / "parts", progress=progress)
     paper = {
         (model, row, method): numbers[k]
-        for (name, model), rows in published.TABLE2.items() if name == study.name
-        for method, numbers in rows.items() for k, row in enumerate(("valid", "test"))
-    }  # fmt: skip
+        for (name, model), rows in published.TABLE2.items()
+        if name == study.name
+        for method, numbers in rows.items()
+        for k, row in enumerate(("valid", "test"))
+    }
     about = (
         f"{count} {'graphs' if study.fresh else 'seeds'}, {len(problem.rows):,} nodes scored. Epochs were chosen on "
         f"the last labelled period (valid). Intervals are over {'graphs' if study.fresh else 'seeds and scored nodes'}."
@@ -152,7 +170,9 @@ def table2(
     return Table(f"table2-{study.name}", title, about, records, published=paper, notes=study.notes)
 
 
-def _picked(study: Study, models: Sequence[str] | None, methods: Sequence[str] | None) -> tuple[Row, ...]:
+def _picked(
+    study: Study, models: Sequence[str] | None, methods: Sequence[str] | None
+) -> tuple[Row, ...]:
     for each in models or ():
         checks.choice("model", each, dict.fromkeys(row.model for row in study.rows))
     for each in methods or ():
@@ -160,5 +180,6 @@ def _picked(study: Study, models: Sequence[str] | None, methods: Sequence[str] |
     return tuple(
         row
         for row in study.rows
-        if (models is None or row.model in models) and (methods is None or row.method in (*methods, "plain"))
+        if (models is None or row.model in models)
+        and (methods is None or row.method in (*methods, "plain"))
     )

@@ -1,7 +1,7 @@
 """Table 3: which correction helps on graphs of the temporal stochastic block model; and the figure over γ.
 
-Every column is trained on the same graphs. The figure shows how the gains depend on how fast connections fade, from
-γ = .30 (a node hardly knows other times) to .85 (time hardly matters).
+Every column is trained on the same graphs. The figure shows how the gains depend on how fast
+connections fade, from γ = .30 (a node hardly knows other times) to .85 (time hardly matters).
 """
 
 import time
@@ -21,9 +21,12 @@ from reproduction.runner import Progress, Task, one_thread, work_off
 from reproduction.synthetic import COLUMNS, MODELS, PROTOCOLS, Column, Options, Row, chosen, draw
 
 CONTRASTS = (
-    ("pmp+pny", "pmp"), ("pmp+pny-oracle", "pmp"), ("pmp+jjnorm", "pmp"), ("pmp+center+jjnorm", "center"),
+    ("pmp+pny", "pmp"),
+    ("pmp+pny-oracle", "pmp"),
+    ("pmp+jjnorm", "pmp"),
+    ("pmp+center+jjnorm", "center"),
     ("standardize", "center"),
-)  # fmt: skip
+)
 """Second-moment methods against the first-moment method they build on."""
 
 GAMMAS = tuple(round(0.30 + 0.05 * step, 2) for step in range(12))
@@ -31,7 +34,13 @@ GAMMA_COLUMNS = ("plain", "mmp", "pmp", "pmp+pny", "pmp+jjnorm", "center", "pmp+
 
 
 def run_graph(
-    study: str, protocol: str, row: Row, model: str, columns: tuple[str, ...], seed: int, options: Options
+    study: str,
+    protocol: str,
+    row: Row,
+    model: str,
+    columns: tuple[str, ...],
+    seed: int,
+    options: Options,
 ) -> list[Record]:
     """All columns of one model on one graph."""
     how, records = PROTOCOLS[protocol], []
@@ -42,7 +51,9 @@ def run_graph(
             start = time.process_time()
             score = sample.accuracy(networks.logits(model, sample, Column(name), how, options))
             seconds = time.process_time() - start
-            records.append(Record(study, f"{model.upper()}, {protocol}", row.title, name, seed, score, seconds))
+            records.append(
+                Record(study, f"{model.upper()}, {protocol}", row.title, name, seed, score, seconds)
+            )
     return records
 
 
@@ -61,38 +72,57 @@ class SyntheticStudy:
     def __post_init__(self) -> None:
         if checks.whole_number("graphs", self.graphs) < 2:
             raise InputError(f"graphs={self.graphs} gives no standard error; take at least 2.")
-        for name, values, allowed in (("protocol", self.protocols, PROTOCOLS), ("model", self.models, MODELS)):
+        for name, values, allowed in (
+            ("protocol", self.protocols, PROTOCOLS),
+            ("model", self.models, MODELS),
+        ):
             for value in values:
                 checks.choice(name, value, allowed)
 
     def run(self, out: Path, *, workers: int = 1, progress: Progress | None = None) -> Table:
         """Works off all graphs, rows in turns: a study that is stopped has about as many graphs of each."""
         columns = chosen(self.columns)
-        places = [(protocol, row, model) for model in self.models for protocol in self.protocols for row in self.rows]
+        places = [
+            (protocol, row, model)
+            for model in self.models
+            for protocol in self.protocols
+            for row in self.rows
+        ]
         tasks = []
         for seed in range(self.graphs):
             for protocol, row, model in places:
                 title = f"{model.upper()}, {protocol}, {row.title}, graph {seed}"
                 given: dict[str, Any] = {
-                    "study": self.name, "protocol": protocol, "row": row, "model": model, "columns": columns,
-                    "seed": seed, "options": self.options,
-                }  # fmt: skip
+                    "study": self.name,
+                    "protocol": protocol,
+                    "row": row,
+                    "model": model,
+                    "columns": columns,
+                    "seed": seed,
+                    "options": self.options,
+                }
                 tasks.append(Task(title, given, partial(run_graph, **given)))
         records = work_off(tasks, out / "parts", workers=workers, progress=progress)
         paper = {
             (f"{model.upper()}, {protocol}", row.title, column): value
-            for protocol, row, model in places if row.published
+            for protocol, row, model in places
+            if row.published
             for column, value in published.TABLE3[row.published, model].items()
-        }  # fmt: skip
+        }
         how = "; ".join(f"{name}: {PROTOCOLS[name].about}" for name in self.protocols)
         about = (
             f"{self.graphs} graphs of {self.options.num_nodes} nodes per row, {self.options.epochs} epochs; trained on "
             f'times 0-7, scored on times 8 and 9 ({how}). "Oracle" columns are told true labels and probabilities.'
         )
-        extras = [time_table(section, records) for section in dict.fromkeys(record.section for record in records)]
+        extras = [
+            time_table(section, records)
+            for section in dict.fromkeys(record.section for record in records)
+        ]
         notes = (published.ABOUT_TABLE3,) if paper else ()
         title = "Accuracy on graphs of the temporal stochastic block model"
-        return Table(self.name, title, about, records, CONTRASTS, COLUMNS, paper, True, notes, extras)
+        return Table(
+            self.name, title, about, records, CONTRASTS, COLUMNS, paper, True, notes, extras
+        )
 
 
 def time_table(section: str, records: Sequence[Record]) -> ExtraTable:
@@ -102,10 +132,14 @@ def time_table(section: str, records: Sequence[Record]) -> ExtraTable:
         best[record.column] = min(record.seconds, best.get(record.column, record.seconds))
     paper = published.TIME[section.split(",")[0].lower()]
     lines = [
-        [COLUMNS[name], f"{seconds:.2f}", f"{seconds / best['plain']:.2f}",
-         f"{paper[name] / paper['plain']:.3g}" if name in paper else ""]
+        [
+            COLUMNS[name],
+            f"{seconds:.2f}",
+            f"{seconds / best['plain']:.2f}",
+            f"{paper[name] / paper['plain']:.3g}" if name in paper else "",
+        ]
         for name, seconds in best.items()
-    ]  # fmt: skip
+    ]
     return ExtraTable(f"Time: {section}", ("", "seconds of CPU", "over plain", "paper"), lines)
 
 
@@ -119,7 +153,9 @@ def gamma_rows(gammas: Sequence[float] = GAMMAS) -> list[Row]:
 def gain_figure(table: Table, rows: Sequence[Row]) -> Figure:
     """Gains over plain, and of second-moment methods over PMP, against γ."""
     gamma = {row.title: row.decay for row in rows}
-    panels: dict[str, tuple[dict[str, list[Any]], dict[str, list[Any]]]] = {name: ({}, {}) for name in table.names(0)}
+    panels: dict[str, tuple[dict[str, list[Any]], dict[str, list[Any]]]] = {
+        name: ({}, {}) for name in table.names(0)
+    }
     for (section, row, column), cell in table.cells.items():
         if cell.gain is not None:
             panels[section][0].setdefault(COLUMNS[column], []).append((gamma[row], cell.gain))

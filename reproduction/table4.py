@@ -1,9 +1,9 @@
 """Table 4: how the cost of every method grows with nodes, edges, columns and communities, beside the paper's formulas.
 
-One size is doubled at a time, the others stay at `BASE`. A slope is that of log(time) over log(size), by least squares:
-1 for what grows in proportion, 0 for what does not grow. The formula's own slope is taken over the same sizes with all
-constants one, as a formula of several terms has no single power. CPU time of one thread, the median of some rounds in
-which all methods take turns.
+One size is doubled at a time, the others stay at `BASE`. A slope is that of log(time) over
+log(size), by least squares: 1 for what grows in proportion, 0 for what does not grow. The formula's
+own slope is taken over the same sizes with all constants one, as a formula of several terms has no
+single power. CPU time of one thread, the median of some rounds in which all methods take turns.
 """
 
 import statistics
@@ -53,7 +53,11 @@ AXES = (
     Axis("N", [replace(BASE, nodes=25_000 << k) for k in range(5)], lambda size: size.nodes),
     Axis("|E|", [replace(BASE, edges=250_000 << k) for k in range(5)], lambda size: size.edges),
     Axis("f", [replace(BASE, columns=8 << k) for k in range(5)], lambda size: size.columns),
-    Axis("|Y||T|", [replace(BASE, side=side) for side in (4, 6, 10, 16, 24)], lambda size: size.communities),
+    Axis(
+        "|Y||T|",
+        [replace(BASE, side=side) for side in (4, 6, 10, 16, 24)],
+        lambda size: size.communities,
+    ),
 )
 
 Formula = Callable[[Size], float]
@@ -61,7 +65,10 @@ FORMULAS: Mapping[str, tuple[str, Formula]] = {
     **{f"{name}, weights": ("|E|", lambda s: s.edges) for name in WEIGHTINGS[1:]},
     **{f"{name}, message": ("|E|f", lambda s: s.edges * s.columns) for name in WEIGHTINGS},
     "jjnorm": ("Nf", lambda s: s.nodes * s.columns),
-    "pny, connectivity": ("N_c² + (N+|E|)f", lambda s: s.communities**2 + (s.nodes + s.edges) * s.columns),
+    "pny, connectivity": (
+        "N_c² + (N+|E|)f",
+        lambda s: s.communities**2 + (s.nodes + s.edges) * s.columns,
+    ),
     "pny, maps": (
         "f²(N_c f + N_c² + N)",
         lambda s: s.columns**2 * (s.communities * s.columns + s.communities**2 + s.nodes),
@@ -69,8 +76,8 @@ FORMULAS: Mapping[str, tuple[str, Formula]] = {
 }
 """By what is timed: the paper's formula for one layer (K = 1, N_c = |Y||T|), in words and as a function.
 
-PNY's row of the table is split: the connectivity is estimated once (the appendix gives its cost), the maps are made in
-every layer. Its term |E|f is the message itself.
+PNY's row of the table is split: the connectivity is estimated once (the appendix gives its cost),
+the maps are made in every layer. Its term |E|f is the message itself.
 """
 
 
@@ -81,7 +88,10 @@ def calls_of(size: Size, seed: int = 0) -> dict[str, Callable[[], Any]]:
     moment[: size.side] = np.arange(size.side)  # no period is empty
     x = rng.standard_normal((size.nodes, size.columns), dtype=np.float32)
     graph = ig.TemporalGraph(
-        x=x, y=label, time=moment, edge_index=rng.integers(0, size.nodes, (2, size.edges), dtype=np.int32)
+        x=x,
+        y=label,
+        time=moment,
+        edge_index=rng.integers(0, size.nodes, (2, size.edges), dtype=np.int32),
     )
     period, times, counts = graph.period.astype(np.uint8), graph.times, graph.counts
     cutoff = int(times[-1])
@@ -113,7 +123,9 @@ def calls_of(size: Size, seed: int = 0) -> dict[str, Callable[[], Any]]:
     }
 
 
-def medians(calls: Mapping[str, Callable[[], Any]], rounds: int, clock: Clock = time.process_time) -> dict[str, float]:
+def medians(
+    calls: Mapping[str, Callable[[], Any]], rounds: int, clock: Clock = time.process_time
+) -> dict[str, float]:
     """The median time of every call over rounds in which they take turns, after one that warms up."""
     taken: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(rounds + 1):
@@ -139,7 +151,9 @@ Curves = dict[str, dict[str, list[float]]]
 """Seconds by axis and method, a number for every size of the axis."""
 
 
-def measured(rounds: int = 5, axes: Sequence[Axis] = AXES, progress: Progress | None = None) -> Curves:
+def measured(
+    rounds: int = 5, axes: Sequence[Axis] = AXES, progress: Progress | None = None
+) -> Curves:
     """Times of all methods along all axes."""
     curves: Curves = {}
     done, total = 0, sum(len(axis.sizes) for axis in axes)
@@ -161,10 +175,15 @@ def report(curves: Curves, axes: Sequence[Axis] = AXES) -> Report:
         row: dict[str, Any] = {"": name, "paper": f"O({words})"}
         for axis in axes:
             sizes = [axis.of(size) for size in axis.sizes]
-            found, theirs = slope(sizes, curves[axis.title][name]), slope(sizes, list(map(formula, axis.sizes)))
+            found, theirs = (
+                slope(sizes, curves[axis.title][name]),
+                slope(sizes, list(map(formula, axis.sizes))),
+            )
             row[axis.title] = f"{found:.2f} ({abs(theirs):.2f})"
             if axis.title == "f":
-                row["ms at f = " + str(sizes[len(sizes) // 2])] = 1e3 * curves[axis.title][name][len(sizes) // 2]
+                row["ms at f = " + str(sizes[len(sizes) // 2])] = (
+                    1e3 * curves[axis.title][name][len(sizes) // 2]
+                )
         rows.append(row)
     title = (
         f"Slopes in log-log, in brackets the formula's over the same sizes; around N = {BASE.nodes:,}, |E| = "
@@ -180,10 +199,16 @@ def picture(curves: Curves, axes: Sequence[Axis] = AXES) -> Figure:
     for panel, axis in zip(panels, axes, strict=True):
         for name in (name for name in FORMULAS if not name.startswith(("mmp", "pmp"))):
             values = [1e3 * seconds for seconds in curves[axis.title][name]]
-            panel.plot([axis.of(size) for size in axis.sizes], values, marker="o", markersize=3, label=name)
+            panel.plot(
+                [axis.of(size) for size in axis.sizes], values, marker="o", markersize=3, label=name
+            )
         panel.set(xscale="log", yscale="log", xlabel=axis.title)
         ticks = [axis.of(size) for size in axis.sizes]
-        panel.set_xticks(ticks, [f"{tick / 1000:g}k" if tick >= 10_000 else str(tick) for tick in ticks], fontsize=7)
+        panel.set_xticks(
+            ticks,
+            [f"{tick / 1000:g}k" if tick >= 10_000 else str(tick) for tick in ticks],
+            fontsize=7,
+        )
         panel.minorticks_off()
         panel.grid(alpha=0.3)
     panels[0].set_ylabel("milliseconds")

@@ -2,7 +2,8 @@
 
 import os
 
-# Some virtual machines announce AMX and end a process that uses it; torch looks for it when it is imported.
+# Some virtual machines announce AMX and end a process that uses it; torch looks for it when it is
+# imported.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
 import numba
@@ -13,13 +14,17 @@ from hypothesis import HealthCheck, settings
 from libraries import Library
 
 numba.set_num_threads(1)
-torch.set_num_threads(1)  # tests run side by side, and threads that wait for each other burn both cores
+# tests run side by side, and threads that wait for each other burn both cores
+torch.set_num_threads(1)
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the processes that tests start
 
 collect_ignore = ["without_torch.py"]  # a script for an environment that has no torch
 
 settings.register_profile(
-    "tests", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    "tests",
+    deadline=None,
+    max_examples=40,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 settings.register_profile("deep", settings.get_profile("tests"), max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "tests"))
@@ -37,9 +42,18 @@ def finished_run(tmp_path_factory):
     import impact_gnn as ig
 
     g = ig.tsbm(
-        num_nodes=640, num_times=8, num_labels=4, num_features=5, feature_std=1.0, mean_degree=15, seed=1, start=2001
+        num_nodes=640,
+        num_times=8,
+        num_labels=4,
+        num_features=5,
+        feature_std=1.0,
+        mean_degree=15,
+        seed=1,
+        start=2001,
     )
     names = ["physics", "<script>alert(1)</script>", "history & art", '"quoted" $x_1$']
     g = ig.TemporalGraph(x=g.x, y=g.y, time=g.time, edge_index=g.edge_index, label_names=names)
     out = tmp_path_factory.mktemp("run") / "out"
-    return out, ig.run(g, out, cutoff=2008, candidates=["labels", "pmp+center+labels", "mmp"], folds=3, seeds=1)
+    return out, ig.run(
+        g, out, cutoff=2008, candidates=["labels", "pmp+center+labels", "mmp"], folds=3, seeds=1
+    )

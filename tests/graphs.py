@@ -30,10 +30,15 @@ def hetero(nodes=None, edges=None, **changes):
         "author": {"num_nodes": 2, "time": [1, 9]},
         "venue": {"num_nodes": 1},
     }
-    default_edges = {WRITES: [[0, 1, 1], [0, 1, 2]], ("paper", "in", "venue"): [[0, 1, 2], [0, 0, 0]]}
+    default_edges = {
+        WRITES: [[0, 1, 1], [0, 1, 2]],
+        ("paper", "in", "venue"): [[0, 1, 2], [0, 0, 0]],
+    }
     options = {"target": "paper", **changes}
     return TemporalGraph.hetero(
-        nodes=default_nodes if nodes is None else nodes, edges=default_edges if edges is None else edges, **options
+        nodes=default_nodes if nodes is None else nodes,
+        edges=default_edges if edges is None else edges,
+        **options,
     )
 
 

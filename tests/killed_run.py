@@ -1,8 +1,9 @@
 """A script for test_kept: work is killed with SIGKILL before its n-th change of a file, and done again.
 
-Every attempt is a fork of this process that begins in the same state. After the kill, what was there before must be
-found or what is there afterwards, and nothing between; done again, everything must be as if there had been no kill,
-byte by byte, with nothing left behind. A SAMPLE of 0 stands for every event.
+Every attempt is a fork of this process that begins in the same state. After the kill, what was
+there before must be found or what is there afterwards, and nothing between; done again, everything
+must be as if there had been no kill, byte by byte, with nothing left behind. A SAMPLE of 0 stands
+for every event.
 
     python tests/killed_run.py PLACE CASE:SAMPLE ...
 """
@@ -36,7 +37,9 @@ class OnFiles:
     def __init__(self, place):
         rng = np.random.default_rng(0)
         x = rng.normal(size=(300, 40)).astype(np.float32)
-        self.graph = TemporalGraph(x=x, time=rng.integers(0, 4, 300), edge_index=rng.integers(0, 300, (2, 3000)))
+        self.graph = TemporalGraph(
+            x=x, time=rng.integers(0, 4, 300), edge_index=rng.integers(0, 300, (2, 3000))
+        )
 
     def prepare(self, place):
         pass
@@ -54,11 +57,20 @@ class Run(OnFiles):
     """The main job, whose page is not drawn: that takes seconds and touches no file."""
 
     def __init__(self, place):
-        self.graph = ig.tsbm(num_nodes=80, num_times=4, num_labels=2, num_features=2, mean_degree=6, seed=0)
+        self.graph = ig.tsbm(
+            num_nodes=80, num_times=4, num_labels=2, num_features=2, mean_degree=6, seed=0
+        )
         page.content, page._page = lambda *_: {}, lambda *_, **__: "page"
 
     def work(self, place):
-        ig.run(self.graph, place / "new" / "out", model="linear", candidates=["prior:plain"], folds=1, seeds=1)
+        ig.run(
+            self.graph,
+            place / "new" / "out",
+            model="linear",
+            candidates=["prior:plain"],
+            folds=1,
+            seeds=1,
+        )
 
 
 class Converted(Run):
@@ -108,11 +120,20 @@ class Predicted(Converted):
         app(words, standalone_mode=False)
 
     def look(self, place):
-        assert Ensemble.load(place / "model").fitted.t_max in (self.old.fitted.t_max, self.new.fitted.t_max)
+        assert Ensemble.load(place / "model").fitted.t_max in (
+            self.old.fitted.t_max,
+            self.new.fitted.t_max,
+        )
         assert (place / "p.csv").read_text()[:3] in ("old", '"id')
 
 
-CASES = {"disk": OnFiles, "run": Run, "convert": Converted, "two-steps": InTwoSteps, "predict": Predicted}
+CASES = {
+    "disk": OnFiles,
+    "run": Run,
+    "convert": Converted,
+    "two-steps": InTwoSteps,
+    "predict": Predicted,
+}
 
 
 @dataclass
@@ -131,11 +152,17 @@ class Death:
     def hook(self, event, arguments):
         if event == "open":
             path, _, flags = arguments
-            if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT) and str(path).startswith(str(self.place)):
+            if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT) and str(path).startswith(
+                str(self.place)
+            ):
                 self.count(event)
         # Within a tree that is removed, names are relative to an open directory.
-        elif event in CHANGES and (str(self.place) in str(arguments[0]) or not os.path.isabs(arguments[0])):
-            replaces = event == "os.rename" and (os.path.isdir(arguments[0]) or os.path.exists(arguments[1]))
+        elif event in CHANGES and (
+            str(self.place) in str(arguments[0]) or not os.path.isabs(arguments[0])
+        ):
+            replaces = event == "os.rename" and (
+                os.path.isdir(arguments[0]) or os.path.exists(arguments[1])
+            )
             self.count("_exchanged" if replaces else event)
 
     def counted(self, plain):
@@ -218,7 +245,11 @@ def attempt(name, place, sample):
         case.look(at)
         case.work(at)
         found = tree(at)
-        assert found == wanted, (name, limit, sorted(n for n in found | wanted if found.get(n) != wanted.get(n)))
+        assert found == wanted, (
+            name,
+            limit,
+            sorted(n for n in found | wanted if found.get(n) != wanted.get(n)),
+        )
     print(f"\n{name}: killed {len(chosen)} times of {len(events)}")
 
 

@@ -1,12 +1,13 @@
 """The paper's definitions as naive loops: the oracle for every fast path.
 
-Nothing here is fast or clever; each function follows the printed equation or algorithm it names, in the
-reading that `docs/paper-to-code.md` gives.
+Nothing here is fast or clever; each function follows the printed equation or algorithm it names, in
+the reading that `docs/paper-to-code.md` gives.
 """
 
 import numpy as np
 
-# -- first moment: tables Ω[target time, source time] ------------------------------------------------------
+# -- first moment: tables Ω[target time, source time]
+# ------------------------------------------------------
 
 
 def plain_table(times):
@@ -62,7 +63,9 @@ def genpmp_edge_table(times, time, edge_index):
 
     def share(s, delta):
         into = [(int(u), int(v)) for u, v in edge_index.T if time[v] == s]
-        return sum(1 for u, v in into if abs(int(time[u]) - s) == delta) / len(into) if into else 0.0
+        return (
+            sum(1 for u, v in into if abs(int(time[u]) - s) == delta) / len(into) if into else 0.0
+        )
 
     table = np.ones((len(times), len(times)))
     for i, t in enumerate(times):
@@ -82,7 +85,9 @@ def weighted_mean_message(x, time, edge_index, times, table, weight=None):
         for e in range(edge_index.shape[1]):
             if edge_index[1, e] == v:
                 u = edge_index[0, e]
-                w = table[place[int(time[v])], place[int(time[u])]] * (1.0 if weight is None else weight[e])
+                w = table[place[int(time[v])], place[int(time[u])]] * (
+                    1.0 if weight is None else weight[e]
+                )
                 message[v] += w * x[u]
                 total += w
         if total > 0:
@@ -90,7 +95,8 @@ def weighted_mean_message(x, time, edge_index, times, table, weight=None):
     return message
 
 
-# -- alignment without labels ------------------------------------------------------------------------------
+# -- alignment without labels
+# ------------------------------------------------------------------------------
 
 
 def center(message, time):
@@ -120,7 +126,8 @@ def standardize(message, time):
     return out
 
 
-# -- JJnorm ------------------------------------------------------------------------------------------------
+# -- JJnorm
+# ------------------------------------------------------------------------------------------------
 
 
 def jj_scales(message, label, time, target):
@@ -153,14 +160,17 @@ def jjnorm(message, label, time, target):
     for v in range(len(message)):
         if label[v] >= 0 and not target[v]:
             community = [
-                message[u] for u in range(len(message)) if label[u] == label[v] and time[u] == time[v] and not target[u]
+                message[u]
+                for u in range(len(message))
+                if label[u] == label[v] and time[u] == time[v] and not target[u]
             ]
             mean = sum(community) / len(community)
             out[v] = mean + scales[int(time[v])] * (message[v] - mean)
     return out
 
 
-# -- PNY ---------------------------------------------------------------------------------------------------
+# -- PNY
+# ---------------------------------------------------------------------------------------------------
 
 
 def label_covariance(previous, label, target, y):
@@ -178,8 +188,10 @@ def label_covariance(previous, label, target, y):
 def mean_degree(label, time, target, degree, times, num_labels):
     """|N_yt| as [Y, T]: the community's mean degree.
 
-    Where the community is empty: the mean degree of the period's labelled nodes (of the targets, where the
-    period has none) times the label's factor, the ratio of its total degree to what period means would give.
+    Where the community is empty: the mean degree of the period's labelled nodes (of the targets,
+        where the
+    period has none) times the label's factor, the ratio of its total degree to what period means
+    would give.
     """
     nodes = range(len(label))
     labelled = [v for v in nodes if label[v] >= 0 and not target[v]]

@@ -1,6 +1,7 @@
 """Algorithm 3 and Theorem 4.5 as naive loops: the oracle for `connectivity` and `bounds`.
 
-Nothing here is fast; every function walks over nodes, labels and times one by one, as the paper's text does.
+Nothing here is fast; every function walks over nodes, labels and times one by one, as the paper's
+text does.
 """
 
 import numpy as np
@@ -62,7 +63,9 @@ def g(share, times, cutoff, form):
             if form == "unbiased":
                 denominator = sum(f[y, i] for i in above) + sum(f[y, i] for i in below)
             else:
-                denominator = sum(f[y, i] for i, t in enumerate(past) if t + delta <= past[-1]) + f[y].sum()
+                denominator = (
+                    sum(f[y, i] for i, t in enumerate(past) if t + delta <= past[-1]) + f[y].sum()
+                )
             missing[y, d] = denominator == 0
             for z in range(num_labels):
                 numerator = sum(share[y, i, z, times.index(past[i] + delta)] for i in above)
@@ -82,12 +85,17 @@ def extended(share, times, cutoff, form):
             seen = [d for d in range(len(deltas)) if not missing[y, d]]
             if seen:
                 for z in range(num_labels):
-                    values[y, z] = np.interp(deltas, [deltas[d] for d in seen], [values[y, z, d] for d in seen])
+                    values[y, z] = np.interp(
+                        deltas, [deltas[d] for d in seen], [values[y, z, d] for d in seen]
+                    )
     out = np.zeros_like(share)
     for y in range(num_labels):
         for i in range(size):
             drawn = np.array(
-                [[values[y, z, deltas.index(abs(s - times[i]))] for s in times] for z in range(num_labels)]
+                [
+                    [values[y, z, deltas.index(abs(s - times[i]))] for s in times]
+                    for z in range(num_labels)
+                ]
             )
             if drawn.sum() > 0:
                 drawn /= drawn.sum()

@@ -4,11 +4,22 @@ import numpy as np
 
 
 def message_matrix(
-    source, target, num_sources, num_targets, table, source_period, target_period, weight=None, norm="mean",
-    self_loop=False, undirected=False,
-):  # fmt: skip
+    source,
+    target,
+    num_sources,
+    num_targets,
+    table,
+    source_period,
+    target_period,
+    weight=None,
+    norm="mean",
+    self_loop=False,
+    undirected=False,
+):
     """normalise(Ω[t_v, t_u]·a_vu) as a dense matrix [targets, sources], one edge after the other."""
-    edges = list(zip(source, target, np.ones(len(source)) if weight is None else weight, strict=True))
+    edges = list(
+        zip(source, target, np.ones(len(source)) if weight is None else weight, strict=True)
+    )
     if undirected:
         edges += [(v, u, a) for u, v, a in edges if u != v]
     matrix = np.zeros((num_targets, num_sources))
@@ -30,7 +41,9 @@ def message_matrix(
 
 def grouped_by_target(source, target, num_targets, weight=None, undirected=False):
     """For every target the list of (source, weight) in the order given; reversed edges come after all others."""
-    edges = list(zip(source, target, np.ones(len(source)) if weight is None else weight, strict=True))
+    edges = list(
+        zip(source, target, np.ones(len(source)) if weight is None else weight, strict=True)
+    )
     if undirected:
         edges += [(v, u, a) for u, v, a in edges if u != v]
     rows = [[] for _ in range(num_targets)]

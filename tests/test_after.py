@@ -23,11 +23,18 @@ from impact_gnn.report.summary import Evaluation
 from impact_gnn.report.tables import read_frame, write_table
 from impact_gnn.report.words import came_true
 
-NAMES = ["=1+1", "bird|cat", "_$\\frac$"]  # a formula, the mark between names of a set, no mathematics
+# a formula, the mark between names of a set, no mathematics
+NAMES = [
+    "=1+1",
+    "bird|cat",
+    "_$\\frac$",
+]
 
 
 def graph(seed=0, **changes):
-    g = ig.tsbm(num_nodes=900, num_times=8, num_labels=3, num_features=6, feature_std=0.6, seed=seed)
+    g = ig.tsbm(
+        num_nodes=900, num_times=8, num_labels=3, num_features=6, feature_std=0.6, seed=seed
+    )
     parts = {"x": g.x, "y": g.y, "time": g.time, "edge_index": g.edge_index, "label_names": NAMES}
     return ig.TemporalGraph(**parts | {"ids": [f"-n{k}" for k in range(900)]} | changes)
 
@@ -35,7 +42,9 @@ def graph(seed=0, **changes):
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
     out = tmp_path_factory.mktemp("after") / "out"
-    return out, ig.run(graph(), out, cutoff=7, candidates=["labels"], folds=2, seeds=1, effort="quick")
+    return out, ig.run(
+        graph(), out, cutoff=7, candidates=["labels"], folds=2, seeds=1, effort="quick"
+    )
 
 
 @pytest.fixture
@@ -59,8 +68,13 @@ def test_labels_from_a_table_give_what_the_definition_says(copied, tmp_path):
     right = both["label"].str.lstrip("'") == both["label_true"]
     assert found.count == len(both) == len(truth)
     assert found.accuracy.value == pytest.approx(right.mean())
-    sets = both["set"].str.lstrip("'").str.replace(r"\|", "/").str.replace(r"\\", "\\").str.split("|")
-    held = [true.replace("|", "/") in labels for true, labels in zip(both["label_true"], sets, strict=True)]
+    sets = (
+        both["set"].str.lstrip("'").str.replace(r"\|", "/").str.replace(r"\\", "\\").str.split("|")
+    )
+    held = [
+        true.replace("|", "/") in labels
+        for true, labels in zip(both["label_true"], sets, strict=True)
+    ]
     assert found.coverage >= found.accuracy.value  # a set holds the label that was predicted
     assert found.coverage == pytest.approx(np.mean(held))
     assert found.confidence == pytest.approx(both["probability"].mean())
@@ -88,7 +102,9 @@ def test_an_evaluation_belongs_to_the_predictions_that_it_was_made_of(copied):
     assert "What came true" not in (copied / "report.html").read_text()
     assert not (copied / "figures" / "true-confusion.svg").exists()
     kept.write_text(kept.read_text().replace('"count"', '"counts"'))
-    with pytest.raises(InputError, match=r"evaluation.json cannot be used .*; remove it, or evaluate again\.$"):
+    with pytest.raises(
+        InputError, match=r"evaluation.json cannot be used .*; remove it, or evaluate again\.$"
+    ):
         write_report(summary, copied / "report.html")
 
 
@@ -108,11 +124,21 @@ def test_labels_that_look_like_numbers_are_met_however_they_are_written(tmp_path
     g = ig.tsbm(num_nodes=200, num_times=3, num_labels=len(names), num_features=4, seed=0)
     parts = {"x": g.x, "y": g.y, "time": g.time, "edge_index": g.edge_index}
     g = ig.TemporalGraph(**parts, label_names=names, ids=np.arange(200) + 7)
-    summary = ig.run(g, tmp_path / "out", cutoff=2, candidates=["linear:features"], folds=1, seeds=1, effort="quick")
+    summary = ig.run(
+        g,
+        tmp_path / "out",
+        cutoff=2,
+        candidates=["linear:features"],
+        folds=1,
+        seeds=1,
+        effort="quick",
+    )
     rows, said = g.targets(2), summary.predictions
     truth = [names[k] for k in g.label[rows]]
     table = pd.DataFrame({"id": g.ids[rows].astype(float), "y": truth})
-    pd.concat([table, pd.DataFrame({"id": [None], "y": [None]})]).to_csv(tmp_path / "labels.csv", index=False)
+    pd.concat([table, pd.DataFrame({"id": [None], "y": [None]})]).to_csv(
+        tmp_path / "labels.csv", index=False
+    )
     found = evaluate(tmp_path / "out", tmp_path / "labels.csv")
     assert (found.count, found.unknown) == (rows.sum(), 0)
     assert said["id"].tolist() == g.ids[rows].tolist()
@@ -131,7 +157,10 @@ def test_with_the_graph_the_choice_is_held_against_plain(copied, done):
     assert found.gain.low <= found.gain.value <= found.gain.high
     sentences = " ".join(came_true(summary, found))
     assert "The forecast held" in sentences or "The forecast was too" in sentences
-    assert "of plain, fitted as it would have been then" in sentences or "Plain was the choice" in sentences
+    assert (
+        "of plain, fitted as it would have been then" in sentences
+        or "Plain was the choice" in sentences
+    )
 
 
 def test_what_came_after_the_run_is_not_shown_to_the_choice(copied):
@@ -139,10 +168,14 @@ def test_what_came_after_the_run_is_not_shown_to_the_choice(copied):
     then, g = evaluate(copied, graph()), graph()
     rng = np.random.default_rng(0)
     grown = graph(
-        x=np.vstack([g.x, 9 * np.ones((100, 6), np.float32)]), y=np.r_[g.y, np.zeros(100, int)],
-        time=np.r_[g.time, np.full(100, 8)], ids=[*g.ids, *(f"new{k}" for k in range(100))],
-        edge_index=np.hstack([g.edge_index, np.stack([900 + rng.integers(0, 100, 5000), rng.integers(0, 900, 5000)])]),
-    )  # fmt: skip
+        x=np.vstack([g.x, 9 * np.ones((100, 6), np.float32)]),
+        y=np.r_[g.y, np.zeros(100, int)],
+        time=np.r_[g.time, np.full(100, 8)],
+        ids=[*g.ids, *(f"new{k}" for k in range(100))],
+        edge_index=np.hstack(
+            [g.edge_index, np.stack([900 + rng.integers(0, 100, 5000), rng.integers(0, 900, 5000)])]
+        ),
+    )
     assert evaluate(copied, grown) == then
 
 
@@ -160,7 +193,10 @@ def test_a_forecast_that_failed_and_classes_nobody_knew_are_said(copied, tmp_pat
 @pytest.mark.parametrize(
     ("table", "sentence"),
     [
-        ({"node": ["-n1"], "label": ["cat"]}, "has the columns node, label; call two of them id and label."),
+        (
+            {"node": ["-n1"], "label": ["cat"]},
+            "has the columns node, label; call two of them id and label.",
+        ),
         ({"id": ["x", "y", "z"], "label": ["cat"] * 3}, "has labels of 0 of the"),
         ({"id": ["-n1", "-n1"], "label": ["a", "b"]}, "names some ids more than once"),
     ],
@@ -178,14 +214,18 @@ def test_labels_that_do_not_fit_are_refused_and_nothing_is_lost(copied, tmp_path
 def test_a_changed_table_of_predictions_is_refused(copied, text, other):
     table = copied / "predictions.csv"
     table.write_text(table.read_text().replace(text, other))
-    with pytest.raises(InputError, match="has labels that are not in their own sets, so it was changed or is of an"):
+    with pytest.raises(
+        InputError, match="has labels that are not in their own sets, so it was changed or is of an"
+    ):
         evaluate(copied, graph())
 
 
 def test_graphs_of_pyg_are_graphs_too(done):
     """They name no classes, which these predictions need; so much is said."""
     for call in (watch, evaluate):
-        with pytest.raises(InputError, match=r"the model's classes have names|has labels of 0 of the"):
+        with pytest.raises(
+            InputError, match=r"the model's classes have names|has labels of 0 of the"
+        ):
             call(done[0], ig.to_pyg(graph()))
         with pytest.raises(InputError, match="graph is a DataFrame; give a TemporalGraph"):
             call(done[0], pd.DataFrame())
@@ -213,7 +253,9 @@ def test_new_labels_strange_features_and_another_mix_are_reasons(done):
     assert "labels came since" not in reasons
     first = graph().x[(graph().y == 0) & ~later].mean(0)
     one_kind = graph(
-        y=hidden, x=np.where(later[:, None], first + 0.1 * graph().x, graph().x), edge_index=np.zeros((2, 0), int)
+        y=hidden,
+        x=np.where(later[:, None], first + 0.1 * graph().x, graph().x),
+        edge_index=np.zeros((2, 0), int),
     )
     assert "the mix of predicted labels differs by" in " ".join(watch(done[0], one_kind).reasons)
 
@@ -223,7 +265,9 @@ def test_what_is_expected_falls_with_age(copied):
     summary = read_summary(copied / "summary.json")
     lags = [Lag(1, 0.9, 4000), Lag(2, 0.8, 4000), Lag(3, 0.7, 4000)]
     assert lost_per_period(lags).value == pytest.approx(0.1)
-    write_summary(replace(summary, backtest=replace(summary.backtest, aging=lags)), copied / "summary.json")
+    write_summary(
+        replace(summary, backtest=replace(summary.backtest, aging=lags)), copied / "summary.json"
+    )
     grown = graph(
         time=np.where(graph().time == 7, 7 + np.arange(900) % 3, graph().time),
         y=np.where(graph().time < 7, graph().y, -1),
@@ -239,8 +283,13 @@ def test_usual_is_the_distance_from_the_own_class():
     scaled = (view.x - view.x[known].mean(0)) / view.x[known].std(0)
     means = np.stack([scaled[known][view.label[known] == k].mean(0) for k in range(3)])
     away = np.sqrt(((scaled[known] - means[view.label[known]]) ** 2).mean(1))
-    assert usual.distance(view.x, known, view.label) == pytest.approx(away / np.median(away), rel=1e-4)
-    assert Usual.of(ig.TemporalGraph(y=view.y, time=view.time, edge_index=view.edge_index).masked(7)) is None
+    assert usual.distance(view.x, known, view.label) == pytest.approx(
+        away / np.median(away), rel=1e-4
+    )
+    assert (
+        Usual.of(ig.TemporalGraph(y=view.y, time=view.time, edge_index=view.edge_index).masked(7))
+        is None
+    )
 
 
 def test_a_summary_in_a_notebook(done):
@@ -248,7 +297,9 @@ def test_a_summary_in_a_notebook(done):
     mpl.use("Agg")
     table = summary.leaderboard()
     assert list(table["candidate"]) == [str(row.candidate) for row in summary.backtest.rows]
-    assert {"accuracy", "loss", "minus_plain", "low", "high", "weight", "status"} <= set(table.columns)
+    assert {"accuracy", "loss", "minus_plain", "low", "high", "weight", "status"} <= set(
+        table.columns
+    )
     assert len(summary.predictions) == summary.predicted.count
     assert summary.report == out / "report.html"
     for name in ("comparison", "periods", "confusion", "reliability", "confidence", "change"):
@@ -267,7 +318,9 @@ def test_nodes_to_look_at_first(done):
     summary, table = done[1], done[1].predictions
     unsure = summary.predicted.unsure
     assert [one.probability for one in unsure] == sorted(table["probability"])[:5]
-    assert all(one.probability >= table["probability"].quantile(0.74) for one in summary.predicted.unusual)
+    assert all(
+        one.probability >= table["probability"].quantile(0.74) for one in summary.predicted.unusual
+    )
     distances = [one.distance for one in summary.predicted.unusual]
     assert distances == sorted(distances, reverse=True)
     text = (done[0] / "report.html").read_text()
@@ -277,7 +330,10 @@ def test_nodes_to_look_at_first(done):
 def test_the_report_says_why(done):
     """The least certain node and the most unusual sure one are taken apart; parts sum to the difference."""
     out, summary = done
-    assert [one.id for one in summary.explained] == [summary.predicted.unsure[0].id, summary.predicted.unusual[0].id]
+    assert [one.id for one in summary.explained] == [
+        summary.predicted.unsure[0].id,
+        summary.predicted.unusual[0].id,
+    ]
     for one in summary.explained:
         gap = one.probability - one.runner_up_probability
         assert sum(part.contribution for part in one.parts) == pytest.approx(gap, abs=1e-6)
@@ -290,7 +346,12 @@ def test_the_report_says_why(done):
 def test_a_table_is_read_as_it_was_given(tmp_path, ending):
     """Text stays text, whatever it looks like; numbers stay numbers."""
     text = ["007", "=cmd", "'=cmd", "''+a", 'a, "b"', "two\nlines", "", "NA", "-5", "true"]
-    columns = {"id": text, "label": ["1"] * 10, "number": list(range(10)), "probability": [0.5] * 10}
+    columns = {
+        "id": text,
+        "label": ["1"] * 10,
+        "number": list(range(10)),
+        "probability": [0.5] * 10,
+    }
     write_table(columns, tmp_path / f"t.{ending}")
     assert read_frame(tmp_path / f"t.{ending}").to_dict("list") == columns
     write_table({"id": [True, False]}, tmp_path / f"u.{ending}")

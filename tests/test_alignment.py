@@ -74,12 +74,16 @@ CASES = st.builds(
 )
 
 
-# -- without labels ----------------------------------------------------------------------------------------
+# -- without labels
+# ----------------------------------------------------------------------------------------
 
 
 @given(CASES)
 def test_center_and_standardize_are_the_loops(xp, case):
-    for fast, slow in [(alignment.center, paper.center), (alignment.standardize, paper.standardize)]:
+    for fast, slow in [
+        (alignment.center, paper.center),
+        (alignment.standardize, paper.standardize),
+    ]:
         found = fast(xp.array(case.message), case.time)
         assert xp.owns(found)
         np.testing.assert_allclose(np.asarray(found), slow(case.message, case.time), atol=1e-9)
@@ -95,7 +99,11 @@ def test_after_center_all_periods_have_the_overall_mean(case):
 @given(CASES)
 def test_after_standardize_all_periods_have_one_spread(case):
     moved = alignment.standardize(case.message, case.time)
-    spreads = [moved[case.time == t].std(0, ddof=1) for t in np.unique(case.time) if (case.time == t).sum() > 1]
+    spreads = [
+        moved[case.time == t].std(0, ddof=1)
+        for t in np.unique(case.time)
+        if (case.time == t).sum() > 1
+    ]
     for spread in spreads:
         np.testing.assert_allclose(spread, spreads[0], rtol=1e-6)
 
@@ -123,7 +131,8 @@ def test_a_constant_column_keeps_its_scale(xp):
 def test_a_period_that_is_constant_stays_so(xp):
     moved = np.asarray(alignment.standardize(xp.array([[3.0], [3.0], [5.0], [9.0]]), [0, 0, 1, 1]))
     np.testing.assert_allclose(moved[:2], 5.0)
-    np.testing.assert_allclose(moved[3] - moved[2], 4.0 / np.sqrt(2))  # pooled over both, one of them without spread
+    # pooled over both, one of them without spread
+    np.testing.assert_allclose(moved[3] - moved[2], 4.0 / np.sqrt(2))
 
 
 def test_one_period_is_left_alone(xp):
@@ -132,7 +141,8 @@ def test_one_period_is_left_alone(xp):
         np.testing.assert_allclose(np.asarray(function(xp.array(message), [7] * 5)), message)
 
 
-# -- JJnorm ------------------------------------------------------------------------------------------------
+# -- JJnorm
+# ------------------------------------------------------------------------------------------------
 
 
 @given(CASES)
@@ -142,7 +152,9 @@ def test_jjnorm_is_the_loop(xp, case):
     expected = paper.jjnorm(case.message, case.label, case.time, case.target)
     np.testing.assert_allclose(np.asarray(found), expected, atol=1e-8)
     scales = alignment.jj_scales(xp.array(case.message), case.label, case.time, target=case.target)
-    assert scales == pytest.approx(paper.jj_scales(case.message, case.label, case.time, case.target))
+    assert scales == pytest.approx(
+        paper.jj_scales(case.message, case.label, case.time, case.target)
+    )
 
 
 @given(st.integers(0, 10**6))
@@ -161,7 +173,11 @@ def test_after_jjnorm_labelled_periods_have_the_targets_variance(seed):
 
 def test_classes_further_apart_than_the_target_is_wide_collapse_to_their_means(xp):
     message = [[0.0], [2.0], [100.0], [102.0], [5.0], [6.0]]
-    time, label, target = [0, 0, 0, 0, 1, 1], [0, 0, 1, 1, -1, -1], np.array([0, 0, 0, 0, 1, 1], bool)
+    time, label, target = (
+        [0, 0, 0, 0, 1, 1],
+        [0, 0, 1, 1, -1, -1],
+        np.array([0, 0, 0, 0, 1, 1], bool),
+    )
     moved = alignment.jjnorm(xp.array(message), label, time, target=target)
     np.testing.assert_allclose(np.asarray(moved)[:, 0], [1, 1, 101, 101, 5, 6])
     assert alignment.jj_scales(xp.array(message), label, time, target=target) == {0: 0.0}
@@ -170,11 +186,35 @@ def test_classes_further_apart_than_the_target_is_wide_collapse_to_their_means(x
 @pytest.mark.parametrize(
     ("message", "label", "time", "target", "why"),
     [
-        ([[1.0], [5.0], [9.0]], [0, -1, -1], [0, 1, 1], [0, 1, 1], "one labelled node in the period"),
-        ([[1.0], [4.0], [5.0], [9.0]], [0, 1, -1, -1], [0, 0, 1, 1], [0, 0, 1, 1], "communities of one node"),
-        ([[3.0], [3.0], [5.0], [9.0]], [0, 0, -1, -1], [0, 0, 1, 1], [0, 0, 1, 1], "no spread in the period"),
+        (
+            [[1.0], [5.0], [9.0]],
+            [0, -1, -1],
+            [0, 1, 1],
+            [0, 1, 1],
+            "one labelled node in the period",
+        ),
+        (
+            [[1.0], [4.0], [5.0], [9.0]],
+            [0, 1, -1, -1],
+            [0, 0, 1, 1],
+            [0, 0, 1, 1],
+            "communities of one node",
+        ),
+        (
+            [[3.0], [3.0], [5.0], [9.0]],
+            [0, 0, -1, -1],
+            [0, 0, 1, 1],
+            [0, 0, 1, 1],
+            "no spread in the period",
+        ),
         ([[1.0], [4.0], [9.0]], [0, 0, -1], [0, 0, 1], [0, 0, 1], "one target"),
-        ([[1.0], [4.0], [5.0], [9.0]], [-1, -1, -1, -1], [0, 0, 1, 1], [0, 0, 1, 1], "no label at all"),
+        (
+            [[1.0], [4.0], [5.0], [9.0]],
+            [-1, -1, -1, -1],
+            [0, 0, 1, 1],
+            [0, 0, 1, 1],
+            "no label at all",
+        ),
     ],
 )
 def test_what_cannot_be_measured_is_left_alone(xp, message, label, time, target, why):
@@ -186,7 +226,9 @@ def test_what_cannot_be_measured_is_left_alone(xp, message, label, time, target,
 
 def test_targets_without_spread_collapse_the_past(xp):
     message = xp.array([[1.0], [4.0], [9.0], [9.0]])
-    moved = alignment.jjnorm(message, [0, 0, -1, -1], [0, 0, 1, 1], target=np.array([0, 0, 1, 1], bool))
+    moved = alignment.jjnorm(
+        message, [0, 0, -1, -1], [0, 0, 1, 1], target=np.array([0, 0, 1, 1], bool)
+    )
     np.testing.assert_allclose(np.asarray(moved)[:, 0], [2.5, 2.5, 9, 9])
 
 
@@ -206,16 +248,21 @@ def test_unlabelled_and_target_nodes_pass_bit_by_bit(xp):
 def test_labels_of_targets_are_never_looked_at(xp, dtype, column):
     case = Case.drawn(7, num_nodes=50)
     label = np.where(case.label < 0, 0, case.label)
-    expected = np.asarray(alignment.jjnorm(xp.array(case.message), label, case.time, target=case.target))
+    expected = np.asarray(
+        alignment.jjnorm(xp.array(case.message), label, case.time, target=case.target)
+    )
     other = np.where(case.target, 250 if dtype != np.int16 else -99, label).astype(dtype)
     if dtype == np.float64:
         other[case.target] = [np.nan, np.inf, 0.5, *([1e300] * (case.target.sum() - 3))]
     other = other[:, None] if column else other  # OGB keeps labels as a column
-    found = alignment.jjnorm(xp.array(case.message), xp.array(other), xp.array(case.time), target=case.target)
+    found = alignment.jjnorm(
+        xp.array(case.message), xp.array(other), xp.array(case.time), target=case.target
+    )
     np.testing.assert_array_equal(np.asarray(found), expected)
 
 
-# -- PNY ---------------------------------------------------------------------------------------------------
+# -- PNY
+# ---------------------------------------------------------------------------------------------------
 
 
 def moved_by_pny(xp, case, map="transport", degree=True, table=True):
@@ -232,7 +279,9 @@ def moved_by_pny(xp, case, map="transport", degree=True, table=True):
     )
 
 
-@pytest.mark.parametrize(("name", "slow"), [("transport", paper.transport_map), ("eigen", paper.eigen_map)])
+@pytest.mark.parametrize(
+    ("name", "slow"), [("transport", paper.transport_map), ("eigen", paper.eigen_map)]
+)
 @settings(max_examples=25)
 @given(st.integers(0, 10**6), st.booleans(), st.booleans())
 def test_pny_is_the_loop(xp, name, slow, seed, degree, table):
@@ -267,7 +316,9 @@ def test_the_map_gives_the_last_times_covariance(xp, name, seed, width):
     mixed = covariances(seed, width=width)
     maps = np.asarray(alignment.MAPS[name](xp.array(mixed)))
     mapped = maps @ mixed @ np.swapaxes(maps, -1, -2)
-    np.testing.assert_allclose(mapped, np.broadcast_to(mixed[:, -1:], mixed.shape), rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(
+        mapped, np.broadcast_to(mixed[:, -1:], mixed.shape), rtol=1e-6, atol=1e-7
+    )
 
 
 @given(st.integers(0, 10**6))
@@ -290,7 +341,9 @@ def test_covariances_that_differ_by_a_factor_are_scaled_by_its_root(seed, factor
     sigma = covariances(seed, labels=1, times=1)[0, 0]
     for make in (transport, eigen):
         maps = make(np.stack([sigma, factor * sigma])[None])
-        np.testing.assert_allclose(maps[0, 0], np.sqrt(factor) * np.eye(4), atol=1e-6 * np.sqrt(factor))
+        np.testing.assert_allclose(
+            maps[0, 0], np.sqrt(factor) * np.eye(4), atol=1e-6 * np.sqrt(factor)
+        )
 
 
 @pytest.mark.parametrize("name", sorted(alignment.MAPS))
@@ -311,7 +364,9 @@ def test_on_a_shared_subspace_the_covariance_is_still_mapped(xp, name):
     mixed = basis @ inner @ basis.T
     maps = np.asarray(alignment.MAPS[name](xp.array(mixed)))
     mapped = maps @ mixed @ np.swapaxes(maps, -1, -2)
-    np.testing.assert_allclose(mapped, np.broadcast_to(mixed[:, -1:], mixed.shape), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(
+        mapped, np.broadcast_to(mixed[:, -1:], mixed.shape), rtol=1e-4, atol=1e-4
+    )
     assert np.linalg.svd(maps)[1].min() > 0.01  # what has no spread is not crushed to a point
 
 
@@ -333,10 +388,11 @@ def test_covariances_unknown_at_either_end_leave_messages_alone(xp):
 def test_degenerate_graphs_give_finite_messages(xp, name):
     base = Case.drawn(1, num_nodes=12)
     n = len(base.time)
+    # one labelled node
     for change in (
         {"previous": np.ones_like(base.previous)},  # no spread at all
         {"previous": np.where([True, False, True], base.previous, 1.0)},  # a constant column
-        {"label": np.where(np.arange(n) == int(np.flatnonzero(~base.target)[0]), 0, -1)},  # one labelled node
+        {"label": np.where(np.arange(n) == int(np.flatnonzero(~base.target)[0]), 0, -1)},
         {"label": np.full(n, -1)},  # none
         {"label": np.zeros(n, int)},  # one label
         {"target": np.arange(n) == int(base.time.argmax())},  # one target
@@ -374,7 +430,14 @@ def test_messages_with_the_promised_covariance_get_the_last_times(name, seed):
             sigma = paper.message_covariance(relative, table, sigma_x, degree, y, i)
             message[(label == y) & (time == t)] = exact(rng, size, sigma) + y
     moved = alignment.pny(
-        message, previous, label, time, target=target, connectivity=Dense(times, relative), table=table, map=name
+        message,
+        previous,
+        label,
+        time,
+        target=target,
+        connectivity=Dense(times, relative),
+        table=table,
+        map=name,
     )
     for y in range(num_labels):
         goal = paper.message_covariance(relative, table, sigma_x, degree, y, 3)
@@ -392,10 +455,15 @@ def simulated(seed=0, num_nodes=12000, width=3):
     spread = np.array([[1.0, 0.2, 0.1], [0.1, 0.3, 1.2]])
     previous = rng.normal(size=(num_nodes, width)) * spread[label]
     likes = np.array([[0.8, 0.2], [0.3, 0.7]])
-    decay = np.array([[1.0, 0.6, 0.3, 0.1], [1.0, 0.3, 0.5, 0.2]])  # by label of the source: the mix changes with t
+    # by label of the source: the mix changes with t
+    decay = np.array([[1.0, 0.6, 0.3, 0.1], [1.0, 0.3, 0.5, 0.2]])
     distance = np.abs(np.arange(num_times)[:, None] - np.arange(num_times)[None, :])
     sources, targets = [], []
-    pools = {(y, t): np.flatnonzero((label == y) & (time == t)) for y in range(num_labels) for t in range(num_times)}
+    pools = {
+        (y, t): np.flatnonzero((label == y) & (time == t))
+        for y in range(num_labels)
+        for t in range(num_times)
+    }
     for (y, t), members in pools.items():
         chance = (likes[y][:, None] * decay[:, distance[t]]).ravel()
         degree = 14 - 3 * t
@@ -421,7 +489,9 @@ def test_on_a_simulated_graph_messages_get_the_covariance_of_the_last_time(name)
     target = time == 3
     label = np.where(target, -1, truth)
     found = relative_connectivity(edge_index, label, time, num_labels=2, cutoff=3)
-    moved = alignment.pny(message, previous, label, time, target=target, connectivity=found, degree=degree, map=name)
+    moved = alignment.pny(
+        message, previous, label, time, target=target, connectivity=found, degree=degree, map=name
+    )
     for y in range(2):
         goal = np.cov(message[target & (truth == y)].T)  # the truth, which no method sees
         size = np.linalg.norm(goal)
@@ -432,12 +502,15 @@ def test_on_a_simulated_graph_messages_get_the_covariance_of_the_last_time(name)
             assert np.linalg.norm(after - goal) < 0.12 * size
 
 
-# -- sums that add up --------------------------------------------------------------------------------------
+# -- sums that add up
+# --------------------------------------------------------------------------------------
 
 
 @given(CASES, st.integers(0, 30))
 def test_moments_of_row_blocks_add_up(xp, case, cut):
-    communities = alignment.Communities.of(case.label, case.time, case.target, xp.array(case.message))
+    communities = alignment.Communities.of(
+        case.label, case.time, case.target, xp.array(case.message)
+    )
     message, size = xp.array(case.message), communities.num_groups
     whole = communities.moments(message)
     first = alignment.Moments.of(message[:cut], communities.group[:cut], size)
@@ -446,20 +519,27 @@ def test_moments_of_row_blocks_add_up(xp, case, cut):
     for found in (parts, swapped):
         for name in ("count", "mean", "squares"):
             np.testing.assert_allclose(
-                np.asarray(getattr(found, name)), np.asarray(getattr(whole, name)), rtol=1e-9, atol=1e-11
+                np.asarray(getattr(found, name)),
+                np.asarray(getattr(whole, name)),
+                rtol=1e-9,
+                atol=1e-11,
             )
 
 
 @given(CASES, st.integers(0, 4))
 def test_jjsums_of_column_blocks_add_up(xp, case, cut):
-    communities = alignment.Communities.of(case.label, case.time, case.target, xp.array(case.message))
+    communities = alignment.Communities.of(
+        case.label, case.time, case.target, xp.array(case.message)
+    )
     message = xp.array(case.message)
 
     def sums(block):
         return alignment.JJSums.of(communities.moments(block), communities.num_labels)
 
     parts = sums(message[:, :cut]).merge(sums(message[:, cut:]))
-    np.testing.assert_allclose(np.asarray(parts.compute()), np.asarray(sums(message).compute()), rtol=1e-9)
+    np.testing.assert_allclose(
+        np.asarray(parts.compute()), np.asarray(sums(message).compute()), rtol=1e-9
+    )
 
 
 def test_grouping_made_before_gives_the_same(xp):
@@ -467,21 +547,27 @@ def test_grouping_made_before_gives_the_same(xp):
     message = xp.array(case.message)
     communities = alignment.Communities.of(case.label, case.time, case.target, message)
     expected = alignment.jjnorm(message, case.label, case.time, target=case.target)
-    np.testing.assert_array_equal(np.asarray(alignment.jjnorm_by(message, communities)), np.asarray(expected))
+    np.testing.assert_array_equal(
+        np.asarray(alignment.jjnorm_by(message, communities)), np.asarray(expected)
+    )
     period = alignment.by_period(message, case.time)
     np.testing.assert_array_equal(
-        np.asarray(alignment.center_by(message, *period)), np.asarray(alignment.center(message, case.time))
+        np.asarray(alignment.center_by(message, *period)),
+        np.asarray(alignment.center(message, case.time)),
     )
 
 
-# -- refusals ----------------------------------------------------------------------------------------------
+# -- refusals
+# ----------------------------------------------------------------------------------------------
 
 MESSAGE, LABELS, TIMES = np.ones((3, 2)), [0, 1, -1], [0, 0, 1]
 MASK = np.array([False, False, True])
 FLAT = Dense(np.array([0, 1]), np.full((2, 2, 2, 2), 0.25))
 
 
-def refused_pny(message=MESSAGE, previous=MESSAGE, connectivity=FLAT, degree=None, table=None, map="transport"):
+def refused_pny(
+    message=MESSAGE, previous=MESSAGE, connectivity=FLAT, degree=None, table=None, map="transport"
+):
     options = {"connectivity": connectivity, "degree": degree, "table": table, "map": map}
     return alignment.pny(message, previous, LABELS, TIMES, target=MASK, **options)
 
@@ -489,30 +575,87 @@ def refused_pny(message=MESSAGE, previous=MESSAGE, connectivity=FLAT, degree=Non
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda: alignment.center(MESSAGE, [0, 1]), r"message has shape \(3, 2\) for 2 nodes; give one row per node"),
+        (
+            lambda: alignment.center(MESSAGE, [0, 1]),
+            r"message has shape \(3, 2\) for 2 nodes; give one row per node",
+        ),
         (lambda: alignment.center(MESSAGE[:, 0], TIMES), r"message has shape \(3,\) for 3 nodes"),
         (lambda: alignment.center([[1.0]], [0]), r"message has shape \(\) for 1 nodes"),
-        (lambda: alignment.center(np.ones((3, 2), int), TIMES), r"message is of type int64; give float32 or float64"),
-        (lambda: alignment.center(np.ones((3, 2), np.float16), TIMES), r"message is of type float16; give float32"),
-        (lambda: alignment.center(MESSAGE.astype(">f8"), TIMES), r"message is of type >f8; give float32"),
-        (lambda: alignment.center(torch.ones(3, 2).int(), TIMES), r"message is of type torch.int32; give float32"),
-        (lambda: alignment.center(MESSAGE, [0, 0.5, 1]), r"time must be whole numbers, but position 1 holds 0.5"),
+        (
+            lambda: alignment.center(np.ones((3, 2), int), TIMES),
+            r"message is of type int64; give float32 or float64",
+        ),
+        (
+            lambda: alignment.center(np.ones((3, 2), np.float16), TIMES),
+            r"message is of type float16; give float32",
+        ),
+        (
+            lambda: alignment.center(MESSAGE.astype(">f8"), TIMES),
+            r"message is of type >f8; give float32",
+        ),
+        (
+            lambda: alignment.center(torch.ones(3, 2).int(), TIMES),
+            r"message is of type torch.int32; give float32",
+        ),
+        (
+            lambda: alignment.center(MESSAGE, [0, 0.5, 1]),
+            r"time must be whole numbers, but position 1 holds 0.5",
+        ),
         (lambda: alignment.center(MESSAGE, 3), r"time has shape \(\)"),
         (lambda: alignment.center(np.ones((0, 2)), []), r"time is empty; give at least one node"),
-        (lambda: alignment.jjnorm(MESSAGE, LABELS, TIMES, target=~MASK & MASK), r"target marks no node; mark"),
-        (lambda: alignment.jjnorm(MESSAGE, LABELS, TIMES, target=[0, 0, 1]), r"target has type int64 .* boolean mask"),
-        (lambda: alignment.jjnorm(MESSAGE, LABELS, TIMES, target=MASK[:2]), r"shape \(2,\); give a boolean mask"),
-        (lambda: alignment.jjnorm(MESSAGE, [0, 1], TIMES, target=MASK), r"label has 2 entries for 3 nodes"),
-        (lambda: alignment.jjnorm(MESSAGE, [0, -7, 0], TIMES, target=MASK), r"label holds -7 at node 1; use 0, 1, 2"),
-        (lambda: alignment.jjnorm(MESSAGE, ["a", "b", "c"], TIMES, target=MASK), r"label is of type <U1; give whole"),
-        (lambda: alignment.jjnorm(MESSAGE[:2], LABELS, TIMES, target=MASK), r"message has shape \(2, 2\) for 3 nodes"),
-        (lambda: refused_pny(map="shift"), r"map='shift' is not known; choose one of 'transport', 'eigen'"),
-        (lambda: refused_pny(previous=MESSAGE[:, :1]), r"previous has shape \(3, 1\), message \(3, 2\); give the re"),
+        (
+            lambda: alignment.jjnorm(MESSAGE, LABELS, TIMES, target=~MASK & MASK),
+            r"target marks no node; mark",
+        ),
+        (
+            lambda: alignment.jjnorm(MESSAGE, LABELS, TIMES, target=[0, 0, 1]),
+            r"target has type int64 .* boolean mask",
+        ),
+        (
+            lambda: alignment.jjnorm(MESSAGE, LABELS, TIMES, target=MASK[:2]),
+            r"shape \(2,\); give a boolean mask",
+        ),
+        (
+            lambda: alignment.jjnorm(MESSAGE, [0, 1], TIMES, target=MASK),
+            r"label has 2 entries for 3 nodes",
+        ),
+        (
+            lambda: alignment.jjnorm(MESSAGE, [0, -7, 0], TIMES, target=MASK),
+            r"label holds -7 at node 1; use 0, 1, 2",
+        ),
+        (
+            lambda: alignment.jjnorm(MESSAGE, ["a", "b", "c"], TIMES, target=MASK),
+            r"label is of type <U1; give whole",
+        ),
+        (
+            lambda: alignment.jjnorm(MESSAGE[:2], LABELS, TIMES, target=MASK),
+            r"message has shape \(2, 2\) for 3 nodes",
+        ),
+        (
+            lambda: refused_pny(map="shift"),
+            r"map='shift' is not known; choose one of 'transport', 'eigen'",
+        ),
+        (
+            lambda: refused_pny(previous=MESSAGE[:, :1]),
+            r"previous has shape \(3, 1\), message \(3, 2\); give the re",
+        ),
         (lambda: refused_pny(previous=None), r"previous has shape \(\) for 3 nodes"),
-        (lambda: refused_pny(degree=[1, 2]), r"degree has shape \(2,\) for 3 nodes; give one number per node"),
-        (lambda: refused_pny(degree=["a", "b", "c"]), r"degree has shape \(3,\) .* give one number per node"),
-        (lambda: refused_pny(table=np.ones((3, 3))), r"table has shape \(3, 3\) for 2 times; give one row and column"),
-        (lambda: refused_pny(connectivity=Dense(np.array([0, 2]), FLAT.relative)), r"was estimated for other times"),
+        (
+            lambda: refused_pny(degree=[1, 2]),
+            r"degree has shape \(2,\) for 3 nodes; give one number per node",
+        ),
+        (
+            lambda: refused_pny(degree=["a", "b", "c"]),
+            r"degree has shape \(3,\) .* give one number per node",
+        ),
+        (
+            lambda: refused_pny(table=np.ones((3, 3))),
+            r"table has shape \(3, 3\) for 2 times; give one row and column",
+        ),
+        (
+            lambda: refused_pny(connectivity=Dense(np.array([0, 2]), FLAT.relative)),
+            r"was estimated for other times",
+        ),
         (
             lambda: refused_pny(connectivity=Dense(FLAT.times, FLAT.relative[:1, :, :1])),
             r"label has 2 classes but connectivity only 1; estimate it with all",
@@ -530,5 +673,7 @@ def test_refusals(call, sentence):
 
 def test_too_many_communities_are_refused():
     label = np.array([2**23, 0] + [0] * 300)
-    with pytest.raises(InputError, match=r"302 times and 8388609 labels make too many communities; bin the times"):
+    with pytest.raises(
+        InputError, match=r"302 times and 8388609 labels make too many communities; bin the times"
+    ):
         alignment.Communities.of(label, np.arange(302), np.arange(302) > 300)

@@ -58,9 +58,15 @@ def test_everything_an_archive_may_hold(tmp_path):
 
 
 def test_names_with_underscores():
-    types = types_of(["field_of_study_x", "paper_time", "num_institution", "paper_has_field_of_study"])
+    types = types_of(
+        ["field_of_study_x", "paper_time", "num_institution", "paper_has_field_of_study"]
+    )
     assert types == {"field_of_study": None, "paper": None, "institution": "num_institution"}
-    assert relation_of("paper_has_topic_field_of_study", types) == ("paper", "has_topic", "field_of_study")
+    assert relation_of("paper_has_topic_field_of_study", types) == (
+        "paper",
+        "has_topic",
+        "field_of_study",
+    )
     assert relation_of("paper_field_of_study", types) is None
     assert types_of(["bus_time", "num_bus"]) == {"bus": "num_bus"}
 
@@ -76,14 +82,23 @@ def test_an_archive_with_plain_names_has_one_type(tmp_path):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"author_writes_paper": None}, "holds no relation between its types .*; call arrays <type>_time"),
+        (
+            {"author_writes_paper": None},
+            "holds no relation between its types .*; call arrays <type>_time",
+        ),
         ({"num_authors": np.zeros(2)}, r"num_authors of .* has shape \(2,\); give a single number"),
         ({"num_authors": np.array(1.5)}, "author.num_nodes"),
         ({"author_writes_paper": np.zeros((3, 2), int)}, "author-writes-paper"),
         ({"author_writes_paper": np.array([[2], [0]])}, "author-writes-paper"),
-        ({"author_time": np.zeros(2), "author_y": np.zeros(2)}, "could be classified, .*; keep _y for one of them"),
+        (
+            {"author_time": np.zeros(2), "author_y": np.zeros(2)},
+            "could be classified, .*; keep _y for one of them",
+        ),
         ({"label_names": np.zeros((2, 2))}, "label_names has shape"),
-        ({"num_author_writess": np.array(3), "author_writes_x_paper": np.zeros((2, 1), int)}, "can be read as"),
+        (
+            {"num_author_writess": np.array(3), "author_writes_x_paper": np.zeros((2, 1), int)},
+            "can be read as",
+        ),
     ],
 )
 def test_refused(tmp_path, change, sentence):

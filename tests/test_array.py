@@ -17,7 +17,11 @@ SIZES = st.tuples(st.integers(0, 30), st.integers(0, 5), st.integers(1, 6), st.i
 def rows(size):
     num_rows, width, num_groups, seed = size
     rng = np.random.default_rng(seed)
-    return rng.normal(size=(num_rows, width)), rng.integers(-1, num_groups, num_rows).astype(np.int32), rng
+    return (
+        rng.normal(size=(num_rows, width)),
+        rng.integers(-1, num_groups, num_rows).astype(np.int32),
+        rng,
+    )
 
 
 def moments_loop(values, group, num_groups):
@@ -105,7 +109,10 @@ def test_groups_longer_than_a_block_are_whole(monkeypatch):
     monkeypatch.setattr(matrices, "BLOCK", 3)
     values, group, rng = rows((50, 4, 3, 1))
     maps, center = rng.normal(size=(3, 4, 4)), rng.normal(size=(3, 4))
-    scatter, mapped = matrices.scatter(values, group, center), matrices.apply(values, group, maps, center)
+    scatter, mapped = (
+        matrices.scatter(values, group, center),
+        matrices.apply(values, group, maps, center),
+    )
     monkeypatch.undo()
     np.testing.assert_allclose(scatter, matrices.scatter(values, group, center))
     np.testing.assert_allclose(mapped, matrices.apply(values, group, maps, center))
@@ -124,7 +131,9 @@ def test_periods_of_a_small_integer_type_do_not_wrap():
     assert period.tolist() == [2, 0, 1]
 
 
-@pytest.mark.parametrize(("size", "dtype"), [(1, np.uint8), (256, np.uint8), (257, np.uint16), (65537, np.uint32)])
+@pytest.mark.parametrize(
+    ("size", "dtype"), [(1, np.uint8), (256, np.uint8), (257, np.uint16), (65537, np.uint32)]
+)
 def test_smallest_unsigned(size, dtype):
     assert _array.smallest_unsigned(size) == dtype
 
@@ -137,7 +146,8 @@ def test_clipped_sqrt_has_no_nan_gradient():
     assert value.grad.tolist() == [0.0, 0.0, 0.25]
 
 
-# -- gradients ---------------------------------------------------------------------------------------------
+# -- gradients
+# ---------------------------------------------------------------------------------------------
 
 
 def gradcheck(function, inputs):
@@ -208,7 +218,8 @@ def test_gradient_of_pny_is_finite_where_a_covariance_is_unknown(name):
     assert torch.isfinite(previous.grad).all()
 
 
-# -- float32 far from zero ---------------------------------------------------------------------------------
+# -- float32 far from zero
+# ---------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -217,7 +228,9 @@ def far():
     rng = np.random.default_rng(5)
     num_nodes = 6000
     label, time = rng.integers(0, 3, num_nodes), rng.integers(0, 5, num_nodes)
-    message = (1e4 + 0.1 * rng.normal(size=(num_nodes, 4)) * (1 + 0.3 * time[:, None])).astype(np.float32)
+    message = (1e4 + 0.1 * rng.normal(size=(num_nodes, 4)) * (1 + 0.3 * time[:, None])).astype(
+        np.float32
+    )
     return message, label, time, time >= 4
 
 
@@ -228,7 +241,9 @@ def test_moments_lose_nothing_in_float32(xp, far):
     for g in range(5):
         part = wide[time == g]
         np.testing.assert_allclose(np.asarray(found[1])[g], part.mean(0), rtol=1e-12)
-        np.testing.assert_allclose(np.asarray(found[2])[g], ((part - part.mean(0)) ** 2).sum(0), rtol=1e-9)
+        np.testing.assert_allclose(
+            np.asarray(found[2])[g], ((part - part.mean(0)) ** 2).sum(0), rtol=1e-9
+        )
 
 
 @pytest.mark.parametrize("far_apart", [1e2, 1e4])
@@ -247,9 +262,13 @@ def test_scales_of_communities_far_apart_are_as_good_as_their_numbers(xp, far_ap
 
 
 def test_scatter_is_taken_about_the_unrounded_mean(xp):
-    values = (1e5 + 0.0039 + 0.05 * np.random.default_rng(0).normal(size=(4000, 2))).astype(np.float32)
+    values = (1e5 + 0.0039 + 0.05 * np.random.default_rng(0).normal(size=(4000, 2))).astype(
+        np.float32
+    )
     found = _array.group_scatter(xp.array(values), xp.array(np.zeros(4000, np.int32)), 1)
-    np.testing.assert_allclose(np.asarray(found)[0], np.cov(values.T.astype(np.float64)) * 3999, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(
+        np.asarray(found)[0], np.cov(values.T.astype(np.float64)) * 3999, rtol=1e-4, atol=1e-4
+    )
 
 
 def test_scales_lose_nothing_in_float32(xp, far):
@@ -272,7 +291,10 @@ def test_results_are_within_a_rounding_in_float32(xp, far, monkeypatch, gathered
     for found, expected in [
         (alignment.center(xp.array(message), time), alignment.center(wide, time)),
         (alignment.standardize(xp.array(message), time), alignment.standardize(wide, time)),
-        (alignment.jjnorm_by(xp.array(message), communities), alignment.jjnorm_by(wide, wide_communities)),
+        (
+            alignment.jjnorm_by(xp.array(message), communities),
+            alignment.jjnorm_by(wide, wide_communities),
+        ),
         (
             alignment.pny_by(xp.array(message), xp.array(message), communities, weights),
             alignment.pny_by(wide, wide, wide_communities, weights),
@@ -286,7 +308,9 @@ def test_an_outlier_in_the_first_row_does_not_spoil_the_sums(xp):
     values = np.random.default_rng(0).normal(size=(1000, 1))
     values[0] = 1e7
     _, _, squares = _array.group_moments(xp.array(values), xp.array(np.zeros(1000, np.int32)), 1)
-    np.testing.assert_allclose(np.asarray(squares)[0], ((values - values.mean()) ** 2).sum(), rtol=1e-10)
+    np.testing.assert_allclose(
+        np.asarray(squares)[0], ((values - values.mean()) ** 2).sum(), rtol=1e-10
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

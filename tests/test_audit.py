@@ -47,7 +47,11 @@ def cheap(seed, *, noise=0.1, leaked=0.0, models=1):
         truth = g.y[g.time >= CUTOFF]
         n = len(truth)
         fixed = np.random.default_rng(seed)
-        said = np.where(fixed.random((models, n)) < 0.15, fixed.integers(0, CLASSES, (models, n)), np.arange(n) % 3)
+        said = np.where(
+            fixed.random((models, n)) < 0.15,
+            fixed.integers(0, CLASSES, (models, n)),
+            np.arange(n) % 3,
+        )
         best = said[np.argmax((said == truth).mean(1))]
         best = np.where(fixed.random(n) < leaked, truth, best)
         return np.where(rng.random(n) < noise, rng.integers(0, CLASSES, n), best)
@@ -64,7 +68,9 @@ def test_labels_are_permuted_within_the_targets(graph):
 
 
 def test_an_honest_trainer_is_cleared(graph):
-    outcome = ig.audit_leakage(lambda g: trained(g, np.flatnonzero(g.time < CUTOFF)), graph, cutoff=CUTOFF)
+    outcome = ig.audit_leakage(
+        lambda g: trained(g, np.flatnonzero(g.time < CUTOFF)), graph, cutoff=CUTOFF
+    )
     assert not outcome.leaked
     assert (outcome.changed, outcome.control, outcome.p) == (0, 0, 1)
     seen = "p = 1; 8 permutations of the target labels, each run twice: 0.0% of 39 predictions change with them"
@@ -86,11 +92,16 @@ def test_a_loss_indexed_into_the_wrong_rows_is_caught(graph):
 
 
 @pytest.mark.parametrize(
-    "trainer", [{"leaked": 0.05}, {"leaked": 0.05, "noise": 0}, {"models": 4}, {"models": 4, "noise": 0}], ids=str
+    "trainer",
+    [{"leaked": 0.05}, {"leaked": 0.05, "noise": 0}, {"models": 4}, {"models": 4, "noise": 0}],
+    ids=str,
 )
 def test_leaks_are_caught(trainer, larger):
     """5 % of the target rows under noise, and a model chosen by the accuracy on targets, where no row leaks."""
-    found = [ig.audit_leakage(cheap(s, **trainer), larger, cutoff=CUTOFF, seed=100 * s).leaked for s in range(10)]
+    found = [
+        ig.audit_leakage(cheap(s, **trainer), larger, cutoff=CUTOFF, seed=100 * s).leaked
+        for s in range(10)
+    ]
     assert sum(found) >= 9
 
 
@@ -98,9 +109,15 @@ def test_the_stated_power_is_kept(larger):
     """What is said to be found nine times in ten is found about as often; a third of it is not."""
     said = ig.audit_leakage(cheap(0), larger, cutoff=CUTOFF).findable
     assert 0.02 < said < 0.05
-    found = [ig.audit_leakage(cheap(s, leaked=said), larger, cutoff=CUTOFF, seed=9 * s).leaked for s in range(20)]
+    found = [
+        ig.audit_leakage(cheap(s, leaked=said), larger, cutoff=CUTOFF, seed=9 * s).leaked
+        for s in range(20)
+    ]
     assert sum(found) >= 14
-    found = [ig.audit_leakage(cheap(s, leaked=said / 4), larger, cutoff=CUTOFF, seed=9 * s).leaked for s in range(20)]
+    found = [
+        ig.audit_leakage(cheap(s, leaked=said / 4), larger, cutoff=CUTOFF, seed=9 * s).leaked
+        for s in range(20)
+    ]
     assert sum(found) <= 10
     more = ig.audit_leakage(cheap(0), larger, cutoff=CUTOFF, draws=16).findable
     noisy = ig.audit_leakage(cheap(0, noise=0.5), larger, cutoff=CUTOFF).findable
@@ -119,23 +136,33 @@ def test_a_noisy_trainer_is_not_accused(graph):
 
 def test_our_own_pipeline_is_cleared(graph):
     made = ig.Pipeline(method="pmp+center+labels", cutoff=CUTOFF, epochs=3, hidden=8)
-    assert not ig.audit_leakage(lambda g: made.fit(g).predict_proba(g), graph, cutoff=CUTOFF, draws=5).leaked
+    assert not ig.audit_leakage(
+        lambda g: made.fit(g).predict_proba(g), graph, cutoff=CUTOFF, draws=5
+    ).leaked
 
 
 def test_names_scores_and_all_nodes_may_be_returned(graph):
-    named = ig.TemporalGraph(y=graph.y, time=graph.time, edge_index=graph.edge_index, label_names=["a", "b", "c"])
+    named = ig.TemporalGraph(
+        y=graph.y, time=graph.time, edge_index=graph.edge_index, label_names=["a", "b", "c"]
+    )
     outcome = ig.audit_leakage(lambda g: np.array(g.label_names)[g.y], named, cutoff=CUTOFF)
     assert outcome.leaked
     assert outcome.findable is not None
     scores = ig.audit_leakage(lambda g: g.y[g.time >= CUTOFF] + 0.5, graph, cutoff=CUTOFF)
     assert scores.leaked
     assert scores.findable is None
-    assert "name no classes" in str(ig.audit_leakage(lambda g: np.full(TARGETS, 0.5), graph, cutoff=CUTOFF))
+    assert "name no classes" in str(
+        ig.audit_leakage(lambda g: np.full(TARGETS, 0.5), graph, cutoff=CUTOFF)
+    )
 
 
-@pytest.mark.parametrize("said", ["g.y[g.time >= 2015]", "np.zeros(50)", "np.full(50, 0.5)", "rng.random((50, 2))"])
+@pytest.mark.parametrize(
+    "said", ["g.y[g.time >= 2015]", "np.zeros(50)", "np.full(50, 0.5)", "rng.random((50, 2))"]
+)
 def test_the_command_writes_json_whatever_is_found(said, tmp_path, monkeypatch):
-    ig.tsbm(num_nodes=300, num_times=6, num_labels=2, mean_degree=4, seed=0, start=2010).save(tmp_path / "g")
+    ig.tsbm(num_nodes=300, num_times=6, num_labels=2, mean_degree=4, seed=0, start=2010).save(
+        tmp_path / "g"
+    )
     monkeypatch.chdir(tmp_path)
     name = f"trainer_{abs(hash(said))}"
     head = "import numpy as np\nrng = np.random.default_rng(0)\n"
@@ -150,7 +177,9 @@ def test_the_command_writes_json_whatever_is_found(said, tmp_path, monkeypatch):
 def test_refusals(graph):
     with pytest.raises(ig.InputError, match="nothing that could leak"):
         ig.audit_leakage(lambda g: np.zeros(1), graph.masked(CUTOFF), cutoff=CUTOFF)
-    with pytest.raises(ig.InputError, match=r"returned shape \(0,\) for 39 targets; return a row for each"):
+    with pytest.raises(
+        ig.InputError, match=r"returned shape \(0,\) for 39 targets; return a row for each"
+    ):
         ig.audit_leakage(lambda g: np.zeros(0), graph, cutoff=CUTOFF)
     with pytest.raises(ig.InputError, match="not finite"):
         ig.audit_leakage(lambda g: np.full(TARGETS, np.nan), graph, cutoff=CUTOFF)

@@ -23,7 +23,11 @@ from impact_gnn.pipeline import Candidate, Choice, Pipeline
 from impact_gnn.statistics import Estimate, combined, paired
 
 QUICK = Pipeline(hidden=8, epochs=6, device="cpu")
-CENTER, LABELS, TREES = Candidate.parse("center"), Candidate.parse("labels"), Candidate.parse("trees:labels")
+CENTER, LABELS, TREES = (
+    Candidate.parse("center"),
+    Candidate.parse("labels"),
+    Candidate.parse("trees:labels"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +35,8 @@ def graph():
     return ig.tsbm(num_nodes=400, num_times=6, num_labels=2, num_features=4, mean_degree=12, seed=0)
 
 
-# -- folds ---------------------------------------------------------------------------------------------------------
+# -- folds
+# ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_fold_is_the_past_as_it_was(graph):
@@ -47,13 +52,23 @@ def test_a_fold_is_the_past_as_it_was(graph):
 @pytest.mark.parametrize("known", [True, False])
 def test_edges_that_came_after_a_window_matter_only_where_their_time_is_not_known(graph, known):
     """Other edges between old nodes, made in the last period: the back-test gives the same bits."""
-    options = {"candidates": ["snapshot+labels", "trees:degrees+labels+smooth"], "folds": 2, "cutoff": 5}
+    options = {
+        "candidates": ["snapshot+labels", "trees:degrees+labels+smooth"],
+        "folds": 2,
+        "cutoff": 5,
+    }
     old, outcomes = np.flatnonzero(graph.time < 3), []
     for seed in (0, 1):
         late = np.random.default_rng(seed).choice(old, (2, 500))
         ends = np.concatenate([graph.edge_index, late], axis=1)
-        came = np.concatenate([graph.time[graph.edge_index].max(0), np.full(500, 5)]) if known else None
-        given = ig.TemporalGraph(x=graph.x, y=graph.y, time=graph.time, edge_index=ends, edge_time=came)
+        came = (
+            np.concatenate([graph.time[graph.edge_index].max(0), np.full(500, 5)])
+            if known
+            else None
+        )
+        given = ig.TemporalGraph(
+            x=graph.x, y=graph.y, time=graph.time, edge_index=ends, edge_time=came
+        )
         tested = ig.backtest(given, pipeline=QUICK, **options)
         outcomes.append((tested.rows, tested.choice, tested.checks))
     assert (outcomes[0] == outcomes[1]) == known
@@ -80,7 +95,9 @@ def test_a_class_that_came_later_is_not_known_in_a_fold_and_counts_as_wrong(grap
 @pytest.mark.parametrize(("cutoff", "length"), [(11, 1), (10, 2), (9, 3), (6, 2), (3, 1)])
 def test_windows_are_as_long_as_the_targets_time_where_the_past_allows(cutoff, length):
     """Twelve periods: with few labelled ones a window is a third of them at most."""
-    graph = ig.tsbm(num_nodes=1200, num_times=12, num_labels=2, num_features=2, seed=0).masked(cutoff)
+    graph = ig.tsbm(num_nodes=1200, num_times=12, num_labels=2, num_features=2, seed=0).masked(
+        cutoff
+    )
     assert graph.horizon() == length
     found = windows(graph, 2)
     assert [one.last - one.first + 1 for one in found] == [length] * len(found)
@@ -89,23 +106,37 @@ def test_windows_are_as_long_as_the_targets_time_where_the_past_allows(cutoff, l
 
 
 def test_half_of_the_labels_stay_older_than_the_newest_window():
-    time = np.repeat(np.arange(10), [5, 5, 5, 5, 5, 5, 5, 200, 40, 40])  # seven thin periods, a thick one, targets
-    graph = ig.TemporalGraph(y=np.arange(len(time)) % 2, time=time, edge_index=np.zeros((2, 0), int)).masked(8)
+    # seven thin periods, a thick one, targets
+    time = np.repeat(np.arange(10), [5, 5, 5, 5, 5, 5, 5, 200, 40, 40])
+    graph = ig.TemporalGraph(
+        y=np.arange(len(time)) % 2, time=time, edge_index=np.zeros((2, 0), int)
+    ).masked(8)
     assert graph.horizon() == 1
     with pytest.raises(ig.InputError, match="a horizon needs a view"):
         ig.TemporalGraph(y=[0, 1], time=[0, 1], edge_index=np.zeros((2, 0), int)).horizon()
 
 
-# -- the search ----------------------------------------------------------------------------------------------------
+# -- the search
+# ----------------------------------------------------------------------------------------------------
 
 OPTIONS = {"candidates": ["center", LABELS], "folds": 2, "cutoff": 5, "pipeline": QUICK}
 
 
 def test_labels_at_or_after_the_cutoff_never_matter(graph):
-    options = {"candidates": ["center", "trees:labels+smooth"], "folds": 2, "cutoff": 5, "pipeline": QUICK}
+    options = {
+        "candidates": ["center", "trees:labels+smooth"],
+        "folds": 2,
+        "cutoff": 5,
+        "pipeline": QUICK,
+    }
     a, b = ig.backtest(graph, **options), ig.backtest(ig.audit.scrambled(graph, 5), **options)
     assert replace(a, seconds=0) == replace(b, seconds=0)
-    assert {str(row.candidate) for row in a.rows} == {"plain", "center", "trees:labels+smooth", "trees:labels"}
+    assert {str(row.candidate) for row in a.rows} == {
+        "plain",
+        "center",
+        "trees:labels+smooth",
+        "trees:labels",
+    }
 
 
 def test_the_search_is_the_same_every_time_and_stays_within_its_work(graph):
@@ -154,8 +185,12 @@ def test_what_was_named_and_cannot_be_fitted_is_said(graph):
 
 def test_one_class_leaves_the_trees_out_and_goes_on():
     graph = ig.tsbm(num_nodes=200, num_times=5, num_labels=2, num_features=3, mean_degree=6, seed=0)
-    same = ig.TemporalGraph(x=graph.x, y=np.zeros(200, int), time=graph.time, edge_index=graph.edge_index)
-    outcome = ig.backtest(same, candidates=["trees:labels", "linear:plain"], folds=1, cutoff=4, pipeline=QUICK)
+    same = ig.TemporalGraph(
+        x=graph.x, y=np.zeros(200, int), time=graph.time, edge_index=graph.edge_index
+    )
+    outcome = ig.backtest(
+        same, candidates=["trees:labels", "linear:plain"], folds=1, cutoff=4, pipeline=QUICK
+    )
     assert "needs two classes" in outcome.row("trees:labels").ending
     assert outcome.row("linear:plain").status is Status.FULL
 
@@ -185,11 +220,15 @@ def test_a_back_test_that_was_cut_off_continues(graph, tmp_path):
     assert kept == ["center.fold4.seed0.npy", "plain.fold4.seed0.npy"]
     before = (tmp_path / "fits" / kept[0]).stat().st_mtime_ns
     whole = ig.backtest(graph, **OPTIONS)
-    assert replace(ig.backtest(graph, store=tmp_path, **OPTIONS), seconds=0) == replace(whole, seconds=0)
+    assert replace(ig.backtest(graph, store=tmp_path, **OPTIONS), seconds=0) == replace(
+        whole, seconds=0
+    )
     assert (tmp_path / "fits" / kept[0]).stat().st_mtime_ns == before
     changes = ({"folds": 1}, {"seeds": 2}, {"effort": "quick"}, {"candidates": ["center"]})
     for change in changes:
-        with pytest.raises(ig.InputError, match=f"begun with other inputs .{next(iter(change))} was"):
+        with pytest.raises(
+            ig.InputError, match=f"begun with other inputs .{next(iter(change))} was"
+        ):
             ig.backtest(graph, store=tmp_path, **OPTIONS | change)
     with pytest.raises(ig.InputError, match="graph has other contents"):
         ig.backtest(graph.with_labels(1 - graph.y), store=tmp_path, **OPTIONS)
@@ -213,7 +252,9 @@ def test_every_fold_has_an_engine_of_its_own_that_is_cleared(graph):
         def clear(self):
             events.append((self.name, "clear"))
 
-    assert ig.backtest(graph, engine=Recording(), **OPTIONS).rows == ig.backtest(graph, **OPTIONS).rows
+    assert (
+        ig.backtest(graph, engine=Recording(), **OPTIONS).rows == ig.backtest(graph, **OPTIONS).rows
+    )
     folds = [event for event in events if event[0].startswith("fold-")]
     assert folds == [(f"fold-{t}", event) for t in (4, 3) for event in (t, "undirected", "clear")]
     assert [event for name, event in events if name == "aging"][-1] == "clear"
@@ -225,35 +266,54 @@ def test_everything_the_search_may_try_can_be_fitted(graph, kind):
     if kind == "no features":
         graph = ig.TemporalGraph(y=graph.y, time=graph.time, edge_index=graph.edge_index)
     if kind == "no edges":
-        graph = ig.TemporalGraph(x=graph.x, y=graph.y, time=graph.time, edge_index=np.zeros((2, 0), int))
+        graph = ig.TemporalGraph(
+            x=graph.x, y=graph.y, time=graph.time, edge_index=np.zeros((2, 0), int)
+        )
     if kind == "hetero":
         papers = {"x": graph.x, "y": graph.y, "time": graph.time}
         writes = np.stack([np.arange(len(graph.y)) % 37, np.arange(len(graph.y))])
         graph = ig.TemporalGraph.hetero(
             nodes={"paper": papers, "author": {"num_nodes": 37}},
-            edges={("author", "writes", "paper"): writes}, target="paper",
-        )  # fmt: skip
+            edges={("author", "writes", "paper"): writes},
+            target="paper",
+        )
     view = graph.masked(5)
     offered = [one for first in handful(view) for one in (first, *around(first, view))]
     assert PLAIN in offered
     assert any(one.model == "rphgnn" for one in offered) == (kind == "hetero")
     named = [one for one in dict.fromkeys(offered) if one.model not in ("gat", "sehgnn")][::3]
-    outcome = ig.backtest(graph, candidates=named, folds=1, cutoff=5, pipeline=Pipeline(hidden=4, epochs=2))
+    outcome = ig.backtest(
+        graph, candidates=named, folds=1, cutoff=5, pipeline=Pipeline(hidden=4, epochs=2)
+    )
     assert {row.error for row in outcome.rows} == {None}
     assert not able(Candidate.parse("gcn:snapshot"), view)
 
 
 def test_work_grows_with_the_graph_and_the_model():
-    small = Size(rows=1000, nodes=2000, edges=9000, periods=9, classes=5, features=60, hops=3, label_hops=2)
+    small = Size(
+        rows=1000, nodes=2000, edges=9000, periods=9, classes=5, features=60, hops=3, label_hops=2
+    )
     large = replace(small, rows=100_000, nodes=200_000, edges=900_000)
-    for text in ("plain", "trees:labels", "gcn:plain", "linear:plain", "features+smooth", "sehgnn:snapshot+labels"):
+    for text in (
+        "plain",
+        "trees:labels",
+        "gcn:plain",
+        "linear:plain",
+        "features+smooth",
+        "sehgnn:snapshot+labels",
+    ):
         candidate = Candidate.parse(text)
         assert 0 < cost(candidate, small, "sign") < cost(candidate, large, "sign")
     assert cost(Candidate.parse("linear:labels"), large, "sign") < cost(LABELS, large, "sign")
-    assert small.allowed(EFFORTS["quick"]) < large.allowed(EFFORTS["quick"]) < large.allowed(EFFORTS["normal"])
+    assert (
+        small.allowed(EFFORTS["quick"])
+        < large.allowed(EFFORTS["quick"])
+        < large.allowed(EFFORTS["normal"])
+    )
 
 
-# -- the choice ----------------------------------------------------------------------------------------------------
+# -- the choice
+# ----------------------------------------------------------------------------------------------------
 
 
 def test_the_blend_beats_its_members_and_leaves_out_noise():
@@ -270,7 +330,11 @@ def test_the_blend_beats_its_members_and_leaves_out_noise():
 def test_among_equals_the_simplest_is_taken():
     rng = np.random.default_rng(0)
     same = rng.random(500)
-    assert blend([[same], [same + 1e-5], [same]], [lambda true: log_loss(true, 2)]).tolist() == [1, 0, 0]
+    assert blend([[same], [same + 1e-5], [same]], [lambda true: log_loss(true, 2)]).tolist() == [
+        1,
+        0,
+        0,
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -291,7 +355,9 @@ def spoken(rates, rng, graph):
 
 
 def verdict(scores, candidates, graph):
-    return Verdict(scores, scores.ranked(candidates), [Window(k, k) for k in (1, 2, 3)], graph.masked(5))
+    return Verdict(
+        scores, scores.ranked(candidates), [Window(k, k) for k in (1, 2, 3)], graph.masked(5)
+    )
 
 
 def test_a_gain_is_measured_on_folds_the_choice_was_not_made_by(graph, large):
@@ -325,8 +391,9 @@ def test_plain_is_kept_where_nothing_helps(large):
     decision = verdict(spoken(rates, np.random.default_rng(0), large), rates, large).decision(False)
     assert decision.choice == Choice.single(PLAIN)
     assert decision.reason is Reason.NONE_BETTER
-    assert "Nothing had better probabilities in 3 back-tested windows; the best other, labels, differs by -" in str(
-        decision
+    assert (
+        "Nothing had better probabilities in 3 back-tested windows; the best other, labels, differs by -"
+        in str(decision)
     )
 
 
@@ -343,7 +410,9 @@ def test_the_forecast_holds_what_comes():
     for _ in range(500):
         level = 0.7 + 0.05 * rng.normal(size=4)
         checks = [
-            FoldCheck(f"{k}", 500, 0, right, right, 0.5, 0.7, 0.0, 0.0, 0.9, 1.0, [], right, 0.5, [], [])
+            FoldCheck(
+                f"{k}", 500, 0, right, right, 0.5, 0.7, 0.0, 0.0, 0.9, 1.0, [], right, 0.5, [], []
+            )
             for k, right in enumerate(level[:3])
         ]
         expected = forecast(checks, 0.7, 2000)
@@ -396,22 +465,34 @@ def test_windows_that_overlap_share_no_node_when_one_is_left_out(large):
 
 def test_a_choice_for_its_probabilities_does_not_claim_more_right(large):
     """A blend may be surer where it is right, and right no more often; that is said as it is."""
-    decision = Decision(Choice.single(LABELS), Reason.BETTER, None, Estimate(-0.01, 0.01, -0.03, 0.01), 2)
+    decision = Decision(
+        Choice.single(LABELS), Reason.BETTER, None, Estimate(-0.01, 0.01, -0.03, 0.01), 2
+    )
     assert "Its probabilities are better than plain's" in str(decision)
     assert "gain" not in str(decision)
 
 
 def test_one_thing_has_one_name(graph):
-    outcome = ig.backtest(graph, candidates=["sign:labels", "labels", "sign:plain"], folds=1, cutoff=5, pipeline=QUICK)
+    outcome = ig.backtest(
+        graph, candidates=["sign:labels", "labels", "sign:plain"], folds=1, cutoff=5, pipeline=QUICK
+    )
     assert [str(row.candidate) for row in outcome.rows].count("labels") == 1
     assert len(outcome.rows) == 2
 
 
 def test_every_head_gives_the_same_on_disk(graph, tmp_path):
     """Hops in files, models over hops and over the graph, smoothing: the engine changes nothing."""
-    names = ["trees:labels+smooth", "gcn:pmp+smooth", "linear:snapshot+labels", "prior:features+smooth"]
+    names = [
+        "trees:labels+smooth",
+        "gcn:pmp+smooth",
+        "linear:snapshot+labels",
+        "prior:features+smooth",
+    ]
     options = {"candidates": names, "folds": 1, "cutoff": 5, "pipeline": QUICK}
-    inside, outside = ig.backtest(graph, **options), ig.backtest(graph, engine=Disk(tmp_path, memory="20MB"), **options)
+    inside, outside = (
+        ig.backtest(graph, **options),
+        ig.backtest(graph, engine=Disk(tmp_path, memory="20MB"), **options),
+    )
     assert [row.error for row in outside.rows] == [None] * len(outside.rows)
     for row in inside.rows:
         assert outside.row(row.candidate).loss == pytest.approx(row.loss, abs=1e-3)

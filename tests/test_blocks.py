@@ -52,5 +52,11 @@ def test_the_same_seed_gives_the_same_bits():
 
 def test_mlp_has_the_layers_it_is_asked_for():
     assert [type(layer) for layer in mlp([4, 2])] == [nn.Linear]
-    assert [type(layer) for layer in mlp([4, 3, 2], 0.5)] == [nn.Linear, nn.LayerNorm, nn.ReLU, Dropout, nn.Linear]
+    assert [type(layer) for layer in mlp([4, 3, 2], 0.5)] == [
+        nn.Linear,
+        nn.LayerNorm,
+        nn.ReLU,
+        Dropout,
+        nn.Linear,
+    ]
     assert not any(isinstance(layer, nn.LayerNorm) for layer in mlp([4, 3, 3, 2], norm="none"))

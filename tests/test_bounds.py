@@ -44,7 +44,8 @@ def test_measured_distance_stays_below_theorem_4_3_and_equal_means(seed):
 def test_equal_means_is_never_above_theorem_4_3(seed):
     *_, C, V = scalar_messages(seed)
     assert bounds.equal_means(V) <= bounds.theorem_4_3(C, V)
-    assert bounds.equal_means(C * C) < bounds.theorem_4_3(C, C * C)  # the largest variance that |M| <= C allows
+    # the largest variance that |M| <= C allows
+    assert bounds.equal_means(C * C) < bounds.theorem_4_3(C, C * C)
 
 
 def test_the_bounds_need_equal_means():
@@ -61,12 +62,17 @@ def test_theorem_4_3_is_the_best_choice_of_epsilon():
     assert bounds.theorem_4_3(C, 0.0) == 0
 
 
-# Samples that hold their distribution exactly and are sub-Gaussian with a known constant: sums of n signs ±s/n.
+# Samples that hold their distribution exactly and are sub-Gaussian with a known constant: sums of n
+# signs ±s/n.
 def signs(n, size):
-    return np.array([sum(draw) for draw in itertools.product([-size / n, size / n], repeat=n)]), size / math.sqrt(n)
+    return np.array(
+        [sum(draw) for draw in itertools.product([-size / n, size / n], repeat=n)]
+    ), size / math.sqrt(n)
 
 
-@pytest.mark.parametrize("sizes", [(1, 1.0, 9, 2.0), (4, 5.0, 1, 2.0), (10, 30.0, 2, 8.0), (6, 0.03, 1, 0.01)])
+@pytest.mark.parametrize(
+    "sizes", [(1, 1.0, 9, 2.0), (4, 5.0, 1, 2.0), (10, 30.0, 2, 8.0), (6, 0.03, 1, 0.01)]
+)
 def test_measured_distance_stays_below_theorem_4_4(sizes):
     (a, one), (b, other) = signs(*sizes[:2]), signs(*sizes[2:])
     C, tau = max(np.abs(a).max(), np.abs(b).max()), max(one, other)
@@ -84,7 +90,9 @@ def test_theorem_4_4_puts_its_epsilon_into_the_line_of_the_proof():
         return epsilon + 4 * C * math.exp(-(epsilon**2) / (8 * tau**2))
 
     assert_allclose(bounds.theorem_4_4(C, tau), line(tau * math.sqrt(8 * math.log(C))))
-    assert_allclose(bounds.theorem_4_4(C, tau, form="scale-free"), line(tau * math.sqrt(8 * math.log(C / tau))))
+    assert_allclose(
+        bounds.theorem_4_4(C, tau, form="scale-free"), line(tau * math.sqrt(8 * math.log(C / tau)))
+    )
 
 
 def test_only_the_scale_free_form_of_theorem_4_4_follows_the_unit():
@@ -99,10 +107,14 @@ def test_only_the_scale_free_form_of_theorem_4_4_follows_the_unit():
 
 def random_connectivity(seed, num_labels=3, size=4):
     rng = np.random.default_rng(seed)
-    share = rng.random((num_labels, size, num_labels, size)) * (rng.random((num_labels, size, num_labels, size)) < 0.7)
+    share = rng.random((num_labels, size, num_labels, size)) * (
+        rng.random((num_labels, size, num_labels, size)) < 0.7
+    )
     share[0, 1] = 0
     total = share.sum((2, 3), keepdims=True)
-    return np.divide(share, total, out=np.zeros_like(share), where=total > 0), rng.random((size, size))
+    return np.divide(share, total, out=np.zeros_like(share), where=total > 0), rng.random(
+        (size, size)
+    )
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -114,7 +126,8 @@ def test_contraction_is_the_loop_over_all_pairs(seed):
 
 @pytest.mark.parametrize("seed", range(10))
 def test_one_layer_stays_below_factor_and_leak(seed):
-    # Representations x_yt are samples; the message of (y, t) is their mixture, weighed by the connectivity.
+    # Representations x_yt are samples; the message of (y, t) is their mixture, weighed by the
+    # connectivity.
     share, table = random_connectivity(seed)
     num_labels, size = share.shape[:2]
     rng = np.random.default_rng(seed)
@@ -138,7 +151,8 @@ def test_one_layer_stays_below_factor_and_leak(seed):
 
 
 def test_pmp_leaves_no_leak_where_every_distance_has_a_pair_and_plain_does():
-    # Assumption 3 with the reach of g kept below the distance to both ends: t = 2, 3, 4 of 0..6 against each other.
+    # Assumption 3 with the reach of g kept below the distance to both ends: t = 2, 3, 4 of 0..6
+    # against each other.
     g = np.array([[[4.0, 2, 1], [1, 1, 1]], [[1, 0.5, 0.1], [5, 1, 1]]])
     share = np.zeros((2, 7, 2, 7))
     for y, t, z, s in itertools.product(range(2), range(7), range(2), range(7)):
@@ -153,7 +167,11 @@ def test_pmp_leaves_no_leak_where_every_distance_has_a_pair_and_plain_does():
 def test_contraction_takes_an_estimated_connectivity():
     rng = np.random.default_rng(0)
     c = relative_connectivity(
-        rng.integers(0, 300, (2, 5000)), rng.integers(0, 3, 300), rng.integers(0, 5, 300), num_labels=3, cutoff=4
+        rng.integers(0, 300, (2, 5000)),
+        rng.integers(0, 3, 300),
+        rng.integers(0, 5, 300),
+        num_labels=3,
+        cutoff=4,
     )
     found = bounds.layer_contraction(c.extended, weighting.pmp(c.times))
     assert 0 < found.factor < 1
@@ -164,7 +182,10 @@ def test_corollary_multiplies_the_layers():
     base = bounds.theorem_4_3(2.0, 0.1)
     assert_allclose(bounds.corollary(2.0, 0.1, []), base)
     assert_allclose(bounds.corollary(2.0, 0.1, [0.5, 0.25], G=2.0), base * 0.5)
-    assert_allclose(bounds.corollary(2.0, 0.1, [0.5], tau=1e-3), 0.5 * bounds.theorem_4_4(2.0, 1e-3, form="scale-free"))
+    assert_allclose(
+        bounds.corollary(2.0, 0.1, [0.5], tau=1e-3),
+        0.5 * bounds.theorem_4_4(2.0, 1e-3, form="scale-free"),
+    )
     assert_allclose(bounds.corollary(2.0, 0.1, [0.5], tau=1e3), 0.5 * base)
 
 
@@ -203,7 +224,8 @@ def test_sliced_w1_is_below_the_distance_of_vectors_and_near_it_for_a_pure_shift
     a = rng.normal(size=(400, 3))
     step = np.array([3.0, 4.0, 0.0])
     found = bounds.sliced_w1(a, a + step, num_slices=4000)
-    assert_allclose(found, 5 / 2, rtol=0.03)  # the mean of |cos| over the sphere in three dimensions is 1/2
+    # the mean of |cos| over the sphere in three dimensions is 1/2
+    assert_allclose(found, 5 / 2, rtol=0.03)
     assert bounds.sliced_w1(a, a) == 0
 
 
@@ -274,7 +296,9 @@ def test_a_common_offset_shifts_no_period(messages):
 def test_compare_puts_measurement_beside_bound(messages):
     message, label, time = messages
     rows = bounds.compare(message, label, time, tau=10.0)
-    assert [(row.label, row.time) for row in rows] == [(y, t) for y in range(3) for t in (2010, 2013)]
+    assert [(row.label, row.time) for row in rows] == [
+        (y, t) for y in range(3) for t in (2010, 2013)
+    ]
     for row in rows:
         assert 0 < row.measured <= row.mean_gap + row.equal_means
         assert row.equal_means <= row.theorem_4_3 <= row.trivial
@@ -309,17 +333,29 @@ def test_compare_leaves_out_unknown_labels_and_labels_without_the_reference():
         (lambda: bounds.theorem_4_4(2.0, 0.0), "tau=0.0 must be"),
         (lambda: bounds.corollary(1.0, 1.0, [1.5]), "factors holds 1.5"),
         (lambda: bounds.corollary(1.0, 1.0, [], G=0), "G=0 must be"),
-        (lambda: bounds.layer_contraction(np.ones((2, 3, 2, 3)), np.ones((2, 2))), r"give \[Y, T, Y, T\] and \[T, T\]"),
-        (lambda: bounds.layer_contraction(-np.ones((1, 2, 1, 2)), np.ones((2, 2))), "finite and not negative"),
+        (
+            lambda: bounds.layer_contraction(np.ones((2, 3, 2, 3)), np.ones((2, 2))),
+            r"give \[Y, T, Y, T\] and \[T, T\]",
+        ),
+        (
+            lambda: bounds.layer_contraction(-np.ones((1, 2, 1, 2)), np.ones((2, 2))),
+            "finite and not negative",
+        ),
         (lambda: bounds.w1([], [1.0]), "a is empty"),
         (lambda: bounds.w1([1.0], [np.nan]), "b holds 1 NaN"),
         (lambda: bounds.w1(np.ones((2, 2)), [1.0]), "a has 2 columns.*use sliced_w1"),
         (lambda: bounds.sliced_w1(np.ones((2, 2)), np.ones((2, 3))), "a has 2 columns and b 3"),
         (lambda: bounds.sliced_w1([1.0], [1.0], num_slices=0), "num_slices=0 gives no direction"),
         (lambda: bounds.shift([1.0, 2.0], [0]), "time has 1 entries for 2 nodes"),
-        (lambda: bounds.shift([1.0, 2.0], [0, 1], reference=5), "reference=5 is not a time of these nodes.*0, 1"),
+        (
+            lambda: bounds.shift([1.0, 2.0], [0, 1], reference=5),
+            "reference=5 is not a time of these nodes.*0, 1",
+        ),
         (lambda: bounds.compare([1.0, 2.0], [-1, -1], [0, 1]), "label is -1 for every node"),
-        (lambda: bounds.compare([1.0, 2.0], [0, -1], [0, 1], reference=1), "reference=1 is not a time"),
+        (
+            lambda: bounds.compare([1.0, 2.0], [0, -1], [0, 1], reference=1),
+            "reference=1 is not a time",
+        ),
     ],
 )
 def test_bad_input_is_refused_in_one_sentence(call, sentence):
@@ -328,7 +364,8 @@ def test_bad_input_is_refused_in_one_sentence(call, sentence):
 
 
 def test_a_contraction_always_fits_the_corollary():
-    # Periods that share no neighbour move all their mass, and rounding must not make that more than all.
+    # Periods that share no neighbour move all their mass, and rounding must not make that more than
+    # all.
     rng = np.random.default_rng(0)
     for _ in range(50):
         share = np.zeros((1, 2, 1, 2))
@@ -349,7 +386,10 @@ def two_samples(seed):
     rng = np.random.default_rng(seed)
     labels = [rng.choice(3, 90, p=shares) for shares in ([0.5, 0.3, 0.2], [0.2, 0.3, 0.5])]
     means = rng.normal(size=(3, 4)) * 2
-    earlier, later = (means[y] + rng.normal(size=(90, 4)) * scale for y, scale in zip(labels, (1, 1.5), strict=True))
+    earlier, later = (
+        means[y] + rng.normal(size=(90, 4)) * scale
+        for y, scale in zip(labels, (1, 1.5), strict=True)
+    )
     return earlier, labels[0], later + rng.normal(size=4) * rng.uniform(0, 3), labels[1]
 
 
@@ -382,12 +422,23 @@ def test_risk_bound_is_the_loop():
         return -math.log(math.exp(logits[k]) / np.exp(logits).sum())
 
     for side, rows in (("earlier", earlier), ("later", later)):
-        assert getattr(found, side) == pytest.approx(np.mean([loss(x, k) for x, k in zip(rows, y, strict=True)]))
+        assert getattr(found, side) == pytest.approx(
+            np.mean([loss(x, k) for x, k in zip(rows, y, strict=True)])
+        )
     moved = {"messages": 0.0, "logits": 0.0}
     for k in (0, 1):
-        for space, slope in (("messages", np.linalg.norm(weight[:, 0] - weight[:, 1])), ("logits", math.sqrt(2))):
-            a, b = (rows[y == k] if space == "messages" else rows[y == k] @ weight for rows in (earlier, later))
-            pairings = (np.linalg.norm(a - b[list(p)], axis=1).mean() for p in itertools.permutations(range(4)))
+        for space, slope in (
+            ("messages", np.linalg.norm(weight[:, 0] - weight[:, 1])),
+            ("logits", math.sqrt(2)),
+        ):
+            a, b = (
+                rows[y == k] if space == "messages" else rows[y == k] @ weight
+                for rows in (earlier, later)
+            )
+            pairings = (
+                np.linalg.norm(a - b[list(p)], axis=1).mean()
+                for p in itertools.permutations(range(4))
+            )
             moved[space] += 0.5 * slope * min(pairings)
         steps = rng.normal(size=(200, 2, 2))
         slopes = [abs(loss(a, k) - loss(b, k)) / np.linalg.norm(a - b) for a, b in steps]

@@ -7,7 +7,14 @@ import pytest
 
 import impact_gnn as ig
 from impact_gnn.pipeline import Calibration, Ensemble, Pipeline
-from impact_gnn.pipeline.calibration import Walked, calibration_error, learned, reliability, shifted, tempered
+from impact_gnn.pipeline.calibration import (
+    Walked,
+    calibration_error,
+    learned,
+    reliability,
+    shifted,
+    tempered,
+)
 
 
 def drawn(rng, size=4000, classes=4, sharpness=1.0, share=None):
@@ -41,7 +48,10 @@ def test_new_class_shares_are_found_without_labels():
     assert learned(folds).shift > 0
     same = [Walked(*drawn(rng), np.ones(4) / 4) for _ in range(2)]
     assert np.allclose(shifted(same[0].probability, same[0].prior), same[0].probability, atol=0.1)
-    one_of_two = [folds[0], Walked(same[0].probability, same[0].truth, np.array([0.01, 0.33, 0.33, 0.33]))]
+    one_of_two = [
+        folds[0],
+        Walked(same[0].probability, same[0].truth, np.array([0.01, 0.33, 0.33, 0.33])),
+    ]
     assert learned(one_of_two).shift == 0
 
 
@@ -49,7 +59,9 @@ def test_sets_cover_what_they_promise():
     rng = np.random.default_rng(2)
     covered = []
     for _ in range(20):
-        found = learned([Walked(*drawn(rng, 1000), np.ones(4) / 4), Walked(*drawn(rng, 1000), np.ones(4) / 4)])
+        found = learned(
+            [Walked(*drawn(rng, 1000), np.ones(4) / 4), Walked(*drawn(rng, 1000), np.ones(4) / 4)]
+        )
         probability, truth = drawn(rng, 1000)
         said = found.apply(probability, np.ones(4) / 4)
         covered.append(found.sets(said)[np.arange(1000), truth].mean())
@@ -71,7 +83,9 @@ def test_reliability_adds_up():
     probability, truth = drawn(np.random.default_rng(4))
     bins = reliability(probability, truth)
     assert sum(one.share for one in bins) == pytest.approx(1)
-    assert sum(one.share * one.accuracy for one in bins) == pytest.approx((probability.argmax(1) == truth).mean())
+    assert sum(one.share * one.accuracy for one in bins) == pytest.approx(
+        (probability.argmax(1) == truth).mean()
+    )
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +102,9 @@ def test_an_ensemble_is_the_calibrated_mean_and_comes_back_from_disk(graph, tmp_
     prior = np.array([0.3, 0.7])
     ensemble = Ensemble(members, [0.5, 0.25, 0.25], calibration, prior)
     said = ensemble.predict_proba(graph)
-    mean = sum(w * one.predict_proba(graph) for w, one in zip([0.5, 0.25, 0.25], members, strict=True))
+    mean = sum(
+        w * one.predict_proba(graph) for w, one in zip([0.5, 0.25, 0.25], members, strict=True)
+    )
     assert np.allclose(said, calibration.apply(mean, prior), atol=1e-6)
     ensemble.save(tmp_path / "model")
     loaded = Ensemble.load(tmp_path / "model")
@@ -100,7 +116,9 @@ def test_an_ensemble_is_the_calibrated_mean_and_comes_back_from_disk(graph, tmp_
 
 
 def test_refusals_of_damaged_models(graph, tmp_path):
-    Ensemble([Pipeline(cutoff=4, epochs=1).fit(graph)], [1.0], Calibration(), np.ones(2)).save(tmp_path / "m")
+    Ensemble([Pipeline(cutoff=4, epochs=1).fit(graph)], [1.0], Calibration(), np.ones(2)).save(
+        tmp_path / "m"
+    )
     file = tmp_path / "m" / "ensemble.json"
     good = json.loads(file.read_text())
     for change, words in (

@@ -23,7 +23,10 @@ class Loud:
         (None, r"x is missing; give an array"),
         ([[1, 2], [3]], r"x cannot be read as an array \(.*inhomogeneous.*\); give a numpy array"),
         (Loud(), r"x cannot be read as an array \(not now\); give a numpy array"),
-        (np.array([1, "a"], object), r"x is an array of Python objects; convert it to numbers or text with .astype"),
+        (
+            np.array([1, "a"], object),
+            r"x is an array of Python objects; convert it to numbers or text with .astype",
+        ),
         ([10**30], r"x is an array of Python objects"),
         ([{}], r"x is an array of Python objects"),
         (np.ma.masked_less([1, 2, 3], 2), r"x has 1 masked entries; fill or drop them first"),
@@ -53,16 +56,25 @@ def test_a_memory_map_is_not_copied(tmp_path):
 @pytest.mark.parametrize(
     ("value", "sentence"),
     [
-        ([0.0, 1.5], r"time must be whole numbers, but position 1 holds 1.5; bin or round it first"),
+        (
+            [0.0, 1.5],
+            r"time must be whole numbers, but position 1 holds 1.5; bin or round it first",
+        ),
         ([0.0, np.inf], r"time must be whole numbers, but position 1 holds inf"),
-        ([np.nan, 1, np.nan], r"time is missing \(NaN\) at 2 of 3 places, first at position 0; fill these in"),
+        (
+            [np.nan, 1, np.nan],
+            r"time is missing \(NaN\) at 2 of 3 places, first at position 0; fill these in",
+        ),
         ([[1, 2], [3, 4]], r"time has shape \(2, 2\); give 1 dimension"),
         (7, r"time has shape \(\); give 1 dimension"),
         ([True, False], r"time is of type bool; give whole numbers"),
         (["a"], r"time is of type <U1; give whole numbers"),
         ([1j], r"time is of type complex128; give whole numbers"),
         (np.array(["2020-01-01"], "M8[D]"), r"time is of type datetime64\[D\]; give whole numbers"),
-        ([2**63], r"time holds 9223372036854775808, which does not fit into a 64-bit integer; use smaller"),
+        (
+            [2**63],
+            r"time holds 9223372036854775808, which does not fit into a 64-bit integer; use smaller",
+        ),
         ([2.0**63], r"time holds 9.2\d+e\+18, which does not fit into a 64-bit integer"),
         ([-(2.0**64)], r"which does not fit into a 64-bit integer"),
     ],
@@ -72,7 +84,10 @@ def test_whole_numbers_refuse(value, sentence):
         checks.whole_numbers("time", value)
 
 
-@given(st.lists(st.integers(-(2**53), 2**53), max_size=20), st.sampled_from(["i8", "f8", ">i8", "column", "torch"]))
+@given(
+    st.lists(st.integers(-(2**53), 2**53), max_size=20),
+    st.sampled_from(["i8", "f8", ">i8", "column", "torch"]),
+)
 def test_whole_numbers_come_through_unchanged(values, form):
     if form == "column":
         given_value = np.array(values, np.int64).reshape(-1, 1)
@@ -92,7 +107,9 @@ def test_whole_number(value):
     assert type(found) is int
 
 
-@pytest.mark.parametrize("value", [2.5, np.nan, np.inf, -np.inf, "3", [3], True, 3j, np.datetime64("2020"), b"3"])
+@pytest.mark.parametrize(
+    "value", [2.5, np.nan, np.inf, -np.inf, "3", [3], True, 3j, np.datetime64("2020"), b"3"]
+)
 def test_whole_number_refuses(value):
     with pytest.raises(InputError, match=r"cutoff=.* is not a whole number; give an integer"):
         checks.whole_number("cutoff", value)
@@ -101,7 +118,10 @@ def test_whole_number_refuses(value):
 @pytest.mark.parametrize(
     ("value", "sentence"),
     [
-        (np.ones(3), r"x has shape \(3,\); give one row per node and one column per feature \[N, f\]"),
+        (
+            np.ones(3),
+            r"x has shape \(3,\); give one row per node and one column per feature \[N, f\]",
+        ),
         (np.ones((3, 1, 1)), r"x has shape \(3, 1, 1\); give a matrix \[N, f\]"),
         (np.ones((2, 2)), r"x has 2 rows for 3 nodes; give one row per node"),
         (np.ones((3, 2), complex), r"x is of type complex128; give numbers"),
@@ -125,7 +145,16 @@ def test_bad_features_are_located(size):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "kept"), [("f2", "f2"), ("f4", "f4"), ("f8", "f8"), ("i8", "f4"), ("?", "f4"), ("g", "f8"), (">f4", "f4")]
+    ("dtype", "kept"),
+    [
+        ("f2", "f2"),
+        ("f4", "f4"),
+        ("f8", "f8"),
+        ("i8", "f4"),
+        ("?", "f4"),
+        ("g", "f8"),
+        (">f4", "f4"),
+    ],
 )
 def test_types_of_features(dtype, kept):
     found = checks.features("x", np.ones((3, 2), dtype), 3)
@@ -137,9 +166,17 @@ def test_types_of_features(dtype, kept):
     ("value", "num_labels", "sentence"),
     [
         ([0, 1], None, r"y has 2 entries for 3 nodes; give one per node, -1 for unknown"),
-        ([0, -2, 1], None, r"y holds -2 at node 1; use 0, 1, 2, ... for classes and -1 for unknown"),
+        (
+            [0, -2, 1],
+            None,
+            r"y holds -2 at node 1; use 0, 1, 2, ... for classes and -1 for unknown",
+        ),
         ([0, 1, 4], 3, r"y holds 4 at node 2, but there are 3 classes; labels run from 0 to 2"),
-        ([0, 10**9, 4], None, r"y holds 1000000000 at node 1; number the classes 0, 1, 2, ... \(at most"),
+        (
+            [0, 10**9, 4],
+            None,
+            r"y holds 1000000000 at node 1; number the classes 0, 1, 2, ... \(at most",
+        ),
         ([0, 0.5, 4], None, r"y must be whole numbers, but position 1 holds 0.5"),
         ([0, np.inf, 4], None, r"y must be whole numbers, but position 1 holds inf"),
         ([True, False, True], None, r"y is of type bool; give whole numbers"),
@@ -159,7 +196,10 @@ def test_missing_labels_are_unknown():
     ("value", "sentence"),
     [
         ([0, 1], r"time has 2 entries for 3 nodes; give one time per node"),
-        ([0, 2**62 + 2, -1], r"time runs from -1 to 4611686018427387906, too far apart to subtract safely; bin it"),
+        (
+            [0, 2**62 + 2, -1],
+            r"time runs from -1 to 4611686018427387906, too far apart to subtract safely; bin it",
+        ),
     ],
 )
 def test_node_times_refuse(value, sentence):
@@ -170,8 +210,14 @@ def test_node_times_refuse(value, sentence):
 @pytest.mark.parametrize(
     ("value", "sentence"),
     [
-        (np.zeros((3, 2), int), r"edges has shape \(3, 2\); give sources and targets as two rows .*; transpose it"),
-        (np.zeros(4, int), r"edges has shape \(4,\); give sources and targets as two rows \[2, E\]\."),
+        (
+            np.zeros((3, 2), int),
+            r"edges has shape \(3, 2\); give sources and targets as two rows .*; transpose it",
+        ),
+        (
+            np.zeros(4, int),
+            r"edges has shape \(4,\); give sources and targets as two rows \[2, E\]\.",
+        ),
         (
             [[0, 1, 5], [0, 1, 2]],
             r"edges points outside the graph: edge 2 has source 5, but there are 3 such nodes \(0 to 2\); remove",
@@ -189,7 +235,9 @@ def test_edges_refuse(value, sentence):
         checks.edges("edges", value, 3, 4)
 
 
-@pytest.mark.parametrize(("dtype", "kept"), [("i4", "i4"), ("i8", "i8"), ("u1", "i8"), ("i2", "i8"), ("f8", "i8")])
+@pytest.mark.parametrize(
+    ("dtype", "kept"), [("i4", "i4"), ("i8", "i8"), ("u1", "i8"), ("i2", "i8"), ("f8", "i8")]
+)
 def test_types_of_edges(dtype, kept):
     assert checks.edges("edges", np.array([[0], [1]], dtype), 3, 3).dtype == np.dtype(kept)
 
@@ -215,7 +263,8 @@ def test_edge_weights_refuse(value, sentence):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "kept"), [("f2", "f4"), ("f4", "f4"), ("f8", "f8"), ("i8", "f4"), ("?", "f4"), ("g", "f8")]
+    ("dtype", "kept"),
+    [("f2", "f4"), ("f4", "f4"), ("f8", "f8"), ("i8", "f4"), ("?", "f4"), ("g", "f8")],
 )
 def test_types_of_edge_weights(dtype, kept):
     assert checks.edge_weights("weight", np.ones((2, 1), dtype), 2).dtype == np.dtype(kept)
@@ -223,14 +272,18 @@ def test_types_of_edge_weights(dtype, kept):
 
 def test_distinct_names_the_first_that_repeats():
     checks.distinct("ids", np.array(["a", "b"]))
-    with pytest.raises(InputError, match=r"ids has 3 repeated ids, first z \(2 times\); keep one row per node"):
+    with pytest.raises(
+        InputError, match=r"ids has 3 repeated ids, first z \(2 times\); keep one row per node"
+    ):
         checks.distinct("ids", np.array(["c", "z", "z", "a", "a", "a"]))
 
 
 def test_choice_lists_what_there_is():
     assert checks.choice("map", "eigen", ["eigen", "transport"]) == "eigen"
     for wrong in ("other", None, 3, ["eigen"]):
-        with pytest.raises(InputError, match=r"map=.* is not known; choose one of 'eigen', 'transport'"):
+        with pytest.raises(
+            InputError, match=r"map=.* is not known; choose one of 'eigen', 'transport'"
+        ):
             checks.choice("map", wrong, ["eigen", "transport"])
 
 
@@ -239,7 +292,9 @@ def test_listing_is_short():
     assert checks.listing(list(range(9)), most=3) == "0, 1, 2 and 6 more"
 
 
-@pytest.mark.parametrize(("value", "sentence"), [(-1, "num_labels=-1 is out of range"), (2**40, "at most 16777216")])
+@pytest.mark.parametrize(
+    ("value", "sentence"), [(-1, "num_labels=-1 is out of range"), (2**40, "at most 16777216")]
+)
 def test_class_count_refuses(value, sentence):
     with pytest.raises(InputError, match=sentence):
         checks.class_count(value)

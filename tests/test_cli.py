@@ -35,10 +35,17 @@ def here(*arguments):
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     where = tmp_path_factory.mktemp("graphs") / "g"
-    g = ig.tsbm(num_nodes=300, num_times=6, num_labels=2, num_features=3, mean_degree=10, seed=0, start=2010)
+    g = ig.tsbm(
+        num_nodes=300, num_times=6, num_labels=2, num_features=3, mean_degree=10, seed=0, start=2010
+    )
     names = ["<b>cat</b>", "dog"]
     ig.TemporalGraph(
-        x=g.x, y=g.y, time=g.time, edge_index=g.edge_index, ids=[f"n{i}" for i in range(300)], label_names=names
+        x=g.x,
+        y=g.y,
+        time=g.time,
+        edge_index=g.edge_index,
+        ids=[f"n{i}" for i in range(300)],
+        label_names=names,
     ).save(where)
     return where
 
@@ -63,15 +70,23 @@ def test_run_leaves_everything_and_four_lines(finished):
     assert last[3].startswith("Report: ")
     summary = json.loads((out / "summary.json").read_text())
     assert summary["schema"] == 6
-    chosen = {member["candidate"] for member in summary["backtest"]["decision"]["choice"]["members"]}
+    chosen = {
+        member["candidate"] for member in summary["backtest"]["decision"]["choice"]["members"]
+    }
     assert chosen <= {"plain", "center"}
     assert {row["candidate"] for row in summary["backtest"]["rows"]} == {"plain", "center"}
     expected = summary["predicted"]["accuracy"]
     assert 0 <= expected["low"] < expected["value"] < expected["high"] <= 1
     header, *rows = (out / "predictions.csv").read_text().splitlines()
     assert header.replace('"', "").split(",") == [
-        "id", "time", "label", "probability", "second_label", "second_probability", "set",
-    ]  # fmt: skip
+        "id",
+        "time",
+        "label",
+        "probability",
+        "second_label",
+        "second_probability",
+        "set",
+    ]
     assert len(rows) == 50
     assert {row.replace('"', "").split(",")[2] for row in rows} <= {"<b>cat</b>", "dog"}
     assert "<b>cat</b>" not in (out / "report.html").read_text()
@@ -117,7 +132,9 @@ def test_two_runs_do_not_share_a_directory(saved, tmp_path):
     assert "another process is working in" in done.stderr
 
 
-@pytest.mark.parametrize("error", [DiskFull("no room is left; free some."), WorkerLost("a worker died; start it.")])
+@pytest.mark.parametrize(
+    "error", [DiskFull("no room is left; free some."), WorkerLost("a worker died; start it.")]
+)
 def test_what_the_machine_lacks_is_one_sentence(saved, monkeypatch, error):
     def load(path, **_):
         raise error
@@ -139,19 +156,33 @@ def test_the_engine_is_chosen_and_said(saved, tmp_path):
 def test_the_whole_job_in_files_gives_the_same_predictions(saved, finished, tmp_path, kind):
     """With so little memory that auto takes files too; nothing is left behind."""
     out, _ = finished
-    done = here("run", saved, "--out", tmp_path / "out", "--engine", kind, "--memory", "40kB", *QUICK)
+    done = here(
+        "run", saved, "--out", tmp_path / "out", "--engine", kind, "--memory", "40kB", *QUICK
+    )
     assert done.exit_code == 0, done.stderr
     assert "engine disk, cap 40.0 kB" in done.stderr
-    assert (tmp_path / "out" / "predictions.csv").read_bytes() == (out / "predictions.csv").read_bytes()
+    assert (tmp_path / "out" / "predictions.csv").read_bytes() == (
+        out / "predictions.csv"
+    ).read_bytes()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out"]
 
 
 def test_predict_when_the_graph_has_grown(finished, tmp_path):
     out, _ = finished
-    g = ig.tsbm(num_nodes=350, num_times=7, num_labels=2, num_features=3, mean_degree=10, seed=0, start=2010)
+    g = ig.tsbm(
+        num_nodes=350, num_times=7, num_labels=2, num_features=3, mean_degree=10, seed=0, start=2010
+    )
     arrays = {"x": g.x, "y": g.y, "time": g.time, "edge_index": g.edge_index}
     ig.TemporalGraph(**arrays, label_names=["<b>cat</b>", "dog"]).save(tmp_path / "grown")
-    done = here("predict", out / "model", tmp_path / "grown", "--out", tmp_path / "p.parquet", "--cutoff", "2016")
+    done = here(
+        "predict",
+        out / "model",
+        tmp_path / "grown",
+        "--out",
+        tmp_path / "p.parquet",
+        "--cutoff",
+        "2016",
+    )
     assert done.exit_code == 0, done.stderr
     assert "1 period is newer than the fit, which knew time up to 2015: 2016" in done.stdout
     assert "50 predictions" in done.stdout
@@ -164,11 +195,18 @@ def test_stopped_by_hand_keeps_what_is_finished(saved, tmp_path):
     heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"  # a job in the background is deaf
     begin = f"{heard}; from impact_gnn.cli import app; app()"
     command = [sys.executable, "-c", begin, "run", str(saved), "--out", str(out), *long]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
     try:
         limit = time.time() + 120
-        # Past the first fits: a signal while numba compiles a kernel for the first time can end in LLVM's abort.
-        while len(list(out.glob("work/fits/*.npy"))) < 4 and process.poll() is None and time.time() < limit:
+        # Past the first fits: a signal while numba compiles a kernel for the first time can end in
+        # LLVM's abort.
+        while (
+            len(list(out.glob("work/fits/*.npy"))) < 4
+            and process.poll() is None
+            and time.time() < limit
+        ):
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60)
@@ -187,11 +225,15 @@ def test_a_graph_with_one_labelled_period_is_predicted_without_a_back_test(tmp_p
     done = here("run", tmp_path / "g", "--out", tmp_path / "out", "--cutoff", "1", "--budget", "1m")
     assert done.exit_code == 0, done.stderr
     assert "Chosen: plain. The past is too short for a back-test" in done.stdout
-    assert len((tmp_path / "out" / "predictions.csv").read_text().splitlines()) == 1 + int((g.time == 1).sum())
+    assert len((tmp_path / "out" / "predictions.csv").read_text().splitlines()) == 1 + int(
+        (g.time == 1).sum()
+    )
 
 
 def test_a_graph_with_one_period_is_refused(tmp_path):
-    g = ig.TemporalGraph(x=np.ones((4, 2)), y=[0, 1, 0, 1], time=[3, 3, 3, 3], edge_index=[[0, 1], [1, 2]])
+    g = ig.TemporalGraph(
+        x=np.ones((4, 2)), y=[0, 1, 0, 1], time=[3, 3, 3, 3], edge_index=[[0, 1], [1, 2]]
+    )
     g.save(tmp_path / "g")
     done = here("run", tmp_path / "g", "--out", tmp_path / "out")
     assert done.exit_code == 2
@@ -201,7 +243,9 @@ def test_a_graph_with_one_period_is_refused(tmp_path):
 
 def test_the_report_shows_the_command_as_it_was_typed(finished, saved):
     out, _ = finished
-    assert f"run {saved} --out {out}" in json.loads((out.parent / "first.json").read_text())["command"]
+    assert (
+        f"run {saved} --out {out}" in json.loads((out.parent / "first.json").read_text())["command"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -211,23 +255,40 @@ def test_the_report_shows_the_command_as_it_was_typed(finished, saved):
         (["run", "GRAPH", "--out", "x", "--map", "umap"], "choose one of 'pca', 'tsne'"),
         (["diagnose", "GRAPH", "--map", "umap"], "choose one of 'pca', 'tsne'"),
         (["check", "nowhere"], "nowhere does not exist; give a folder"),
-        (["run", "GRAPH", "--out", "x", "--cutoff", "1900"], "no node before cutoff=1900 has a label"),
+        (
+            ["run", "GRAPH", "--out", "x", "--cutoff", "1900"],
+            "no node before cutoff=1900 has a label",
+        ),
         (["run", "GRAPH", "--out", "x", "--cutoff", "3000"], "so there is nothing to predict"),
-        (["run", "GRAPH", "--out", "x", "--model", "gtn"], "model='gtn' is not known; choose one of"),
+        (
+            ["run", "GRAPH", "--out", "x", "--model", "gtn"],
+            "model='gtn' is not known; choose one of",
+        ),
         (["run", "GRAPH", "--out", "x", "--budget", "soon"], "'soon' is not a duration"),
         (["run", "GRAPH", "--out", "x", "--candidates", "pmq"], "unknown part 'pmq'"),
-        (["run", "GRAPH", "--out", "x", "--table", "xls"], "choose one of 'csv', 'raw.csv', 'parquet'"),
-        (["run", "GRAPH", "--out", "x", "--engine", "tape"], "engine='tape' is not known; choose one of 'auto'"),
+        (
+            ["run", "GRAPH", "--out", "x", "--table", "xls"],
+            "choose one of 'csv', 'raw.csv', 'parquet'",
+        ),
+        (
+            ["run", "GRAPH", "--out", "x", "--engine", "tape"],
+            "engine='tape' is not known; choose one of 'auto'",
+        ),
         (["report", "GRAPH"], "summary.json cannot be read"),
         (["run", "GRAPH", "--out", "FILE/x"], "cannot be "),
         (["predict", "GRAPH", "GRAPH"], "does not hold an impact-gnn pipeline"),
         (["audit", "GRAPH", "nothing:there"], "cannot be imported"),
         (["generate", "--out", "x", "--decay", "fast"], "decay='fast'"),
-        (["generate", "--out", "x", "--preset", "mag", "--nodes", "9"], "takes no --nodes; use --scale"),
+        (
+            ["generate", "--out", "x", "--preset", "mag", "--nodes", "9"],
+            "takes no --nodes; use --scale",
+        ),
         (["generate", "--out", "x", "--scale", "2"], "--scale goes with --preset"),
     ],
 )
-def test_bad_input_is_one_sentence_and_exit_code_2(saved, tmp_path, monkeypatch, arguments, sentence):
+def test_bad_input_is_one_sentence_and_exit_code_2(
+    saved, tmp_path, monkeypatch, arguments, sentence
+):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("")
     swap = {"GRAPH": str(saved), "FILE/x": str(tmp_path / "file" / "x")}
@@ -239,7 +300,19 @@ def test_bad_input_is_one_sentence_and_exit_code_2(saved, tmp_path, monkeypatch,
 
 
 def test_check_convert_generate(tmp_path):
-    made = here("generate", "--out", tmp_path / "g", "--nodes", 200, "--times", 4, "--labels", 2, "--mean-degree", 5)
+    made = here(
+        "generate",
+        "--out",
+        tmp_path / "g",
+        "--nodes",
+        200,
+        "--times",
+        4,
+        "--labels",
+        2,
+        "--mean-degree",
+        5,
+    )
     assert made.exit_code == 0, made.stderr
     checked = here("check", tmp_path / "g", "--json", tmp_path / "c.json")
     assert "periods   4, from 0 to 3" in checked.stdout
@@ -263,7 +336,9 @@ def test_a_bug_is_not_hidden_behind_the_sentence(saved, monkeypatch):
     assert isinstance(CliRunner().invoke(app, ["check", str(saved)]).exception, ZeroDivisionError)
 
 
-@pytest.mark.parametrize(("text", "expected"), [("10m", 600), ("90s", 90), ("2h", 7200), ("5", 5), (" 1.5m ", 90)])
+@pytest.mark.parametrize(
+    ("text", "expected"), [("10m", 600), ("90s", 90), ("2h", 7200), ("5", 5), (" 1.5m ", 90)]
+)
 def test_durations(text, expected):
     assert seconds(text) == expected
 

@@ -13,12 +13,20 @@ CASES = {
     "gaps": {"times": [-7, 2, 3, 5, 12], "cutoff": 6},
     "no target": {"times": [0, 1, 2], "cutoff": 9},
     "unlabelled past": {"times": [0, 1, 2, 3], "cutoff": 3, "unlabelled": 0.4},
-    "rare labels": {"times": [0, 1, 2, 3, 4], "cutoff": 4, "num_labels": 7, "num_nodes": 14, "num_edges": 20},
+    "rare labels": {
+        "times": [0, 1, 2, 3, 4],
+        "cutoff": 4,
+        "num_labels": 7,
+        "num_nodes": 14,
+        "num_edges": 20,
+    },
     "no meeting of the same time": {"times": [0, 1, 2, 3], "cutoff": 3, "same_time": False},
 }
 
 
-def graph(times, cutoff, num_labels=3, num_nodes=40, num_edges=150, unlabelled=0.0, same_time=True, seed=0):
+def graph(
+    times, cutoff, num_labels=3, num_nodes=40, num_edges=150, unlabelled=0.0, same_time=True, seed=0
+):
     rng = np.random.default_rng(seed)
     time = np.concatenate([times, rng.choice(times, num_nodes - len(times))])
     label = rng.integers(0, num_labels, num_nodes)
@@ -64,7 +72,11 @@ def test_g_is_the_papers(case, form):
 def test_extension_is_the_papers(case, form):
     edge_index, label, time, options = case
     c = relative_connectivity(edge_index, label, time, **options, form=form)
-    assert_allclose(c.extended, paper.extended(shares(*case, form), c.times, options["cutoff"], form), atol=1e-12)
+    assert_allclose(
+        c.extended,
+        paper.extended(shares(*case, form), c.times, options["cutoff"], form),
+        atol=1e-12,
+    )
 
 
 def test_sparse_access_equals_the_dense_arrays(case, form):
@@ -84,7 +96,8 @@ def test_sparse_access_equals_the_dense_arrays(case, form):
 def test_both_ways_of_counting_agree(case):
     edge_index, label, time, options = case
     few, times = options["num_labels"], len(np.unique(time))
-    many = counting.HISTOGRAM_CELLS // times**2  # labels that nobody has: too many for a histogram, none in the counts
+    # labels that nobody has: too many for a histogram, none in the counts
+    many = counting.HISTOGRAM_CELLS // times**2
     dense = relative_connectivity(edge_index, label, time, **options).pairs
     blocks = relative_connectivity(edge_index, label, time, **options | {"num_labels": many}).pairs
     assert_array_equal(dense.known.toarray(), blocks.known[: few * times, : few * times].toarray())
@@ -155,7 +168,8 @@ def test_unbiased_recovers_g_and_printed_falls_short(exact):
 
 
 def test_extension_is_exact_where_assumption_3_is(exact):
-    # The largest distance cannot be observed; here g is constant from the one before, as the extension supposes.
+    # The largest distance cannot be observed; here g is constant from the one before, as the
+    # extension supposes.
     g, (edge_index, label, time, options) = exact
     c = relative_connectivity(edge_index, label, time, **options)
     assert c.unobserved[:, -1].all()
@@ -190,7 +204,9 @@ def test_gaps_are_bridged_by_interpolation():
 def test_labels_at_or_after_the_cutoff_are_never_read(case, form):
     edge_index, label, time, options = case
     first = relative_connectivity(edge_index, label, time, **options, form=form)
-    scrambled = np.where(time < options["cutoff"], label, np.random.default_rng(5).integers(-1, 1000, len(label)))
+    scrambled = np.where(
+        time < options["cutoff"], label, np.random.default_rng(5).integers(-1, 1000, len(label))
+    )
     second = relative_connectivity(edge_index, scrambled, time, **options, form=form)
     assert_array_equal(first.counted, second.counted)
     assert_array_equal(first.extended, second.extended)
@@ -220,7 +236,9 @@ def test_renaming_labels_renames_the_result(case, form):
     edge_index, label, time, options = case
     names = np.random.default_rng(3).permutation(options["num_labels"])
     first = relative_connectivity(edge_index, label, time, **options, form=form)
-    second = relative_connectivity(edge_index, np.where(label < 0, -1, names[label]), time, **options, form=form)
+    second = relative_connectivity(
+        edge_index, np.where(label < 0, -1, names[label]), time, **options, form=form
+    )
     assert_allclose(second.extended[names][:, :, names], first.extended, atol=1e-14)
 
 
@@ -230,7 +248,11 @@ def test_torch_tensors_and_other_integers_are_read():
     first = relative_connectivity(edge_index, label, time, **options).extended
     tensors = (torch.from_numpy(part) for part in (edge_index, label, time))
     assert_array_equal(relative_connectivity(*tensors, **options).extended, first)
-    for other in (edge_index.astype(np.int32), edge_index.astype(np.uint16), np.asfortranarray(edge_index)):
+    for other in (
+        edge_index.astype(np.int32),
+        edge_index.astype(np.uint16),
+        np.asfortranarray(edge_index),
+    ):
         assert_array_equal(relative_connectivity(other, label, time, **options).extended, first)
 
 
@@ -256,7 +278,9 @@ def test_many_labels_stay_sparse(large):
 
 @pytest.mark.parametrize("name", ["counted", "extended"])
 def test_dense_arrays_that_do_not_fit_are_refused(large, name):
-    with pytest.raises(InputError, match=rf"{name} would take 3,052 MiB for 1000 labels and 20 times.* use row\("):
+    with pytest.raises(
+        InputError, match=rf"{name} would take 3,052 MiB for 1000 labels and 20 times.* use row\("
+    ):
         getattr(large, name)
 
 
@@ -289,7 +313,9 @@ def test_nothing_is_read_from_an_edge_that_points_outside():
 def test_bad_input_is_refused_in_one_sentence(change, sentence):
     edge_index, label, time, options = graph([0, 1, 2], 2)
     with pytest.raises(InputError, match=sentence):
-        relative_connectivity(**({"edge_index": edge_index, "label": label, "time": time} | options | change))
+        relative_connectivity(
+            **({"edge_index": edge_index, "label": label, "time": time} | options | change)
+        )
 
 
 def test_questions_about_what_is_not_there_are_refused():

@@ -14,7 +14,11 @@ from impact_gnn.graph import graph_digest
 from impact_gnn.pipeline import Calibration, Pipeline
 
 ROOT = Path(__file__).resolve().parents[1]
-COPIES = {"pickle": lambda one: pickle.loads(pickle.dumps(one)), "deepcopy": copy.deepcopy, "copy": copy.copy}
+COPIES = {
+    "pickle": lambda one: pickle.loads(pickle.dumps(one)),
+    "deepcopy": copy.deepcopy,
+    "copy": copy.copy,
+}
 
 
 @pytest.fixture(scope="module")
@@ -26,16 +30,23 @@ def graph():
 def graphs(graph, tmp_path_factory):
     place = tmp_path_factory.mktemp("graphs")
     graph.save(place / "saved")
-    np.savez(place / "archive.npz", x=graph.x, y=graph.y, time=graph.time, edge_index=graph.edge_index)
+    np.savez(
+        place / "archive.npz", x=graph.x, y=graph.y, time=graph.time, edge_index=graph.edge_index
+    )
     articles = ig.load(ROOT / "examples" / "articles")
     articles.save(place / "articles")
     hetero = ig.load(ROOT / "examples" / "transfers")
     return {
-        "in memory": graph, "of files": ig.load(place / "saved"), "archive": ig.load(place / "archive.npz"),
-        "view": graph.masked(4), "columns": articles, "columns of files": ig.load(place / "articles"),
-        "columns of a view": articles.masked(articles.infer_cutoff()), "hetero": hetero,
+        "in memory": graph,
+        "of files": ig.load(place / "saved"),
+        "archive": ig.load(place / "archive.npz"),
+        "view": graph.masked(4),
+        "columns": articles,
+        "columns of files": ig.load(place / "articles"),
+        "columns of a view": articles.masked(articles.infer_cutoff()),
+        "hetero": hetero,
         "hetero, seen in the past": hetero.upto(hetero.times[-2]),
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("how", COPIES)
@@ -49,20 +60,32 @@ def test_copies_of_graphs_are_equal_and_frozen(graphs, how):
         assert np.array_equal(twin.times, one.times), name
         for part in (*twin.nodes.values(), *twin.relations.values()):
             arrays = [value for value in vars(part).values() if isinstance(value, np.ndarray)]
-            assert not any(array.flags.writeable for array in arrays if array is not getattr(part, "known", None)), name
+            assert not any(
+                array.flags.writeable
+                for array in arrays
+                if array is not getattr(part, "known", None)
+            ), name
         with pytest.raises(AttributeError, match="frozen"):
             twin.target = "other"
         with pytest.raises(TypeError):
             twin.nodes["other"] = None
 
 
-MODELS = [("sign", "pmp+labels"), ("trees", "labels"), ("prior", "features+smooth"), ("gcn", "center"), ("gat", "pmp")]
+MODELS = [
+    ("sign", "pmp+labels"),
+    ("trees", "labels"),
+    ("prior", "features+smooth"),
+    ("gcn", "center"),
+    ("gat", "pmp"),
+]
 
 
 @pytest.mark.parametrize(("model", "method"), MODELS)
 def test_copies_of_fitted_pipelines_say_the_same(graph, model, method):
     seen = []
-    p = Pipeline(model, method, cutoff=4, epochs=3, device="cpu").fit(graph, progress=lambda epoch: seen.append(epoch))
+    p = Pipeline(model, method, cutoff=4, epochs=3, device="cpu").fit(
+        graph, progress=lambda epoch: seen.append(epoch)
+    )
     said, size = p.predict_proba(graph), len(pickle.dumps(p))
     for how in ("pickle", "deepcopy"):
         twin = COPIES[how](p)

@@ -9,7 +9,17 @@ import torch
 
 import impact_gnn as ig
 import impact_gnn.pipeline.pipeline
-from impact_gnn.nn import GCN, SIGN, Curriculum, GraphTask, HopTask, Propagation, Training, fit, split_rows
+from impact_gnn.nn import (
+    GCN,
+    SIGN,
+    Curriculum,
+    GraphTask,
+    HopTask,
+    Propagation,
+    Training,
+    fit,
+    split_rows,
+)
 from impact_gnn.nn.curriculum import PACES
 from impact_gnn.pipeline.pipeline import _right_more_often
 
@@ -20,7 +30,9 @@ CPU = Training(epochs=9, device="cpu", lr=0.05, curriculum=LESSONS)
 
 @pytest.fixture(scope="module")
 def graph():
-    return ig.tsbm(num_nodes=200, num_times=6, num_labels=LABELS, num_features=4, feature_std=1.0, seed=1)
+    return ig.tsbm(
+        num_nodes=200, num_times=6, num_labels=LABELS, num_features=4, feature_std=1.0, seed=1
+    )
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +54,9 @@ class Watched(HopTask):
     def logits(self, model, rows):
         out = super().logits(model, rows)
         if model.training:
-            out.register_hook(lambda grad: self.steps.append((rows.numpy(), grad.abs().sum(1).numpy())))
+            out.register_hook(
+                lambda grad: self.steps.append((rows.numpy(), grad.abs().sum(1).numpy()))
+            )
         return out
 
 
@@ -53,7 +67,8 @@ def watched(view, training, split=None):
     return task.steps
 
 
-# -- nothing hidden --------------------------------------------------------------------------------------------
+# -- nothing hidden
+# --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("refit", [False, True])
@@ -67,7 +82,9 @@ def test_no_target_label_reaches_a_gradient(graph, view, refit, batch_size):
         for y in (view.y, other.masked(CUTOFF).y, graph.y, other.y)
     ]
     assert all(same(found[0], each) for each in found[1:])
-    assert not same(found[0], fit(build, HopTask([view.x]), view.y, split_rows(view), replace(training, seed=1)))
+    assert not same(
+        found[0], fit(build, HopTask([view.x]), view.y, split_rows(view), replace(training, seed=1))
+    )
 
 
 @pytest.mark.parametrize("batch_size", [None, 16])
@@ -89,7 +106,8 @@ def test_labels_to_choose_by_change_no_gradient(view):
     assert [e.loss for e in a.history] == [e.loss for e in b.history]
 
 
-# -- easy first, all in the end --------------------------------------------------------------------------------
+# -- easy first, all in the end
+# --------------------------------------------------------------------------------
 
 
 def test_shares_are_all_in_the_warm_up_and_grow_from_the_start_to_all_rows():
@@ -119,7 +137,9 @@ def naive_easiest(average, label, share):
     chosen = []
     for each in np.unique(label):
         rows = np.flatnonzero(label == each)
-        chosen += rows[np.argsort(average[rows], kind="stable")][: int(np.ceil(share * len(rows)))].tolist()
+        chosen += rows[np.argsort(average[rows], kind="stable")][
+            : int(np.ceil(share * len(rows)))
+        ].tolist()
     return sorted(chosen)
 
 
@@ -146,7 +166,8 @@ def test_rows_are_drawn_by_how_much_their_loss_fell():
 
 def test_only_epochs_with_all_rows_are_chosen_and_patience_counts_from_the_end(view):
     split, task = split_rows(view), HopTask([view.x])
-    training = replace(CPU, epochs=60, patience=2, lr=0.0)  # nothing is learned, so the first epoch stays the best
+    # nothing is learned, so the first epoch stays the best
+    training = replace(CPU, epochs=60, patience=2, lr=0.0)
     result = fit(build, task, view.y, split, training)
     assert result.best_epoch == 1  # of the warm-up
     assert len(result.history) == LESSONS.whole_from - 1 + 2
@@ -203,7 +224,8 @@ def stop_after(epochs):
     return progress
 
 
-# -- resuming and the door -------------------------------------------------------------------------------------
+# -- resuming and the door
+# -------------------------------------------------------------------------------------
 
 
 def test_resuming_gives_the_same_bits_and_other_lessons_are_refused(view, tmp_path):
@@ -264,12 +286,16 @@ def test_a_pipeline_keeps_a_curriculum_only_where_it_is_right_more_often(graph, 
     asked = []
 
     def judged(ours, theirs, label, rows):
-        asked.append((ours.head.options.curriculum, theirs.head.options.curriculum, rows, label[rows]))
+        asked.append(
+            (ours.head.options.curriculum, theirs.head.options.curriculum, rows, label[rows])
+        )
         return pays
 
     monkeypatch.setattr(impact_gnn.pipeline.pipeline, "_right_more_often", judged)
     options = {"cutoff": CUTOFF, "hidden": 8, "epochs": 40, "device": "cpu"}
-    with_it, without = (ig.Pipeline("sign", method, **options).fit(graph) for method in ("curriculum", "plain"))
+    with_it, without = (
+        ig.Pipeline("sign", method, **options).fit(graph) for method in ("curriculum", "plain")
+    )
     ((ours, theirs, rows, label),) = asked
     assert (ours, theirs) == ("loss", None)
     assert len(rows) > 1
@@ -288,7 +314,13 @@ def test_right_more_often_means_by_more_than_a_standard_error():
 
     label, rows = np.ones(100, int), np.arange(100)
     base = Said([True] * 50 + [False] * 50)
-    for won, lost, better in ((0, 0, False), (5, 4, False), (9, 3, True), (20, 0, True), (0, 20, False)):
+    for won, lost, better in (
+        (0, 0, False),
+        (5, 4, False),
+        (9, 3, True),
+        (20, 0, True),
+        (0, 20, False),
+    ):
         other = Said([False] * lost + [True] * (50 - lost + won) + [False] * (50 - won))
         assert _right_more_often(other, base, label, rows) is better
     assert not _right_more_often(Said([True]), Said([False]), np.ones(1, int), np.arange(1))

@@ -29,7 +29,11 @@ def changed_bytes(data, rng):
     if kind == 0:
         return data[:at]
     if kind == 1:
-        return data[:at] + bytes(rng.integers(0, 256, int(rng.integers(1, 9))).astype(np.uint8)) + data[at:]
+        return (
+            data[:at]
+            + bytes(rng.integers(0, 256, int(rng.integers(1, 9))).astype(np.uint8))
+            + data[at:]
+        )
     if kind == 2:
         return data[:at] + data[at + 1 :]
     if kind == 3:
@@ -47,7 +51,11 @@ def changed_json(value, rng):
         return odd[rng.integers(0, len(odd))]
     if isinstance(value, list):
         at = int(rng.integers(0, len(value)))
-        return value[:at] if rng.random() < 0.2 else [*value[:at], changed_json(value[at], rng), *value[at + 1 :]]
+        return (
+            value[:at]
+            if rng.random() < 0.2
+            else [*value[:at], changed_json(value[at], rng), *value[at + 1 :]]
+        )
     name = list(value)[rng.integers(0, len(value))]
     if rng.random() < 0.2:
         return {key: part for key, part in value.items() if key != name}
@@ -90,7 +98,9 @@ def hold(whole, tmp_path, read, same, count):
         except InputError as error:
             outcomes.append("sentence" if "\n" not in str(error) else what)
         except AssertionError as error:
-            raise AssertionError(f"seed {seed}: {what} was accepted and gives something else") from error
+            raise AssertionError(
+                f"seed {seed}: {what} was accepted and gives something else"
+            ) from error
         except Exception as error:
             raise AssertionError(f"seed {seed}: {what} ends in {error!r}") from error
         shutil.rmtree(copy)
@@ -100,8 +110,14 @@ def hold(whole, tmp_path, read, same, count):
 
 @pytest.mark.parametrize("kind", ["pipeline", "ensemble"])
 def test_models(graph, tmp_path, kind):
-    pipelines = [Pipeline(model, "labels", cutoff=5, epochs=2).fit(graph) for model in ("sign", "trees")]
-    model = pipelines[0] if kind == "pipeline" else Ensemble(pipelines, [0.5, 0.5], Calibration(), np.full(3, 1 / 3))
+    pipelines = [
+        Pipeline(model, "labels", cutoff=5, epochs=2).fit(graph) for model in ("sign", "trees")
+    ]
+    model = (
+        pipelines[0]
+        if kind == "pipeline"
+        else Ensemble(pipelines, [0.5, 0.5], Calibration(), np.full(3, 1 / 3))
+    )
     model.save(tmp_path / "model")
     wanted = model.predict_proba(graph)
 
@@ -118,10 +134,14 @@ def test_hops_slices_and_sorted_edges(tmp_path):
     def hops(place):
         engine = Disk(place, memory=300 * 65)
         both = engine.graph(graph, undirected=True)
-        return [np.asarray(hop) for hop in ig.propagate(both, weighting="pmp", norm="sym", hops=2, engine=engine)]
+        return [
+            np.asarray(hop)
+            for hop in ig.propagate(both, weighting="pmp", norm="sym", hops=2, engine=engine)
+        ]
 
     wanted = hops(place)
-    place.rename(tmp_path / "whole")  # what is stored names its own place, so copies take the same one
+    # what is stored names its own place, so copies take the same one
+    place.rename(tmp_path / "whole")
 
     def same(found):
         for a, b in zip(found, wanted, strict=True):
@@ -142,7 +162,13 @@ def test_saved_graphs(graph, tmp_path):
 
 def test_archives(graph, tmp_path):
     (tmp_path / "whole").mkdir()
-    np.savez(tmp_path / "whole" / "g.npz", x=graph.x, y=graph.y, time=graph.time, edge_index=graph.edge_index)
+    np.savez(
+        tmp_path / "whole" / "g.npz",
+        x=graph.x,
+        y=graph.y,
+        time=graph.time,
+        edge_index=graph.edge_index,
+    )
     wanted = ig.graph.graph_digest(ig.load(tmp_path / "whole" / "g.npz"))
 
     def same(loaded):

@@ -40,7 +40,10 @@ def test_a_worker_is_killed_in_the_middle(place):
     step = step_of()
     x = np.random.default_rng(1).normal(size=(5000, 128)).astype(np.float32)
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
-    with distributed.LocalCluster(**options, silence_logs=50) as cluster, distributed.Client(cluster) as client:
+    with (
+        distributed.LocalCluster(**options, silence_logs=50) as cluster,
+        distributed.Client(cluster) as client,
+    ):
         workers = client.run(os.getpid)
         killed = []
 
@@ -59,7 +62,12 @@ def test_a_worker_is_killed_in_the_middle(place):
 
 @pytest.fixture(scope="module")
 def client():
-    options = {"processes": False, "dashboard_address": ":0", "n_workers": 1, "threads_per_worker": 2}
+    options = {
+        "processes": False,
+        "dashboard_address": ":0",
+        "n_workers": 1,
+        "threads_per_worker": 2,
+    }
     with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as connected:
         yield connected
 
@@ -67,9 +75,10 @@ def client():
 def test_only_paths_and_numbers_travel_and_sorting_is_shared(place, client, monkeypatch):
     rng = np.random.default_rng(1)
     graph = TemporalGraph(
-        x=rng.normal(size=(5000, 64)).astype(np.float32), time=np.arange(5000) % 3,
+        x=rng.normal(size=(5000, 64)).astype(np.float32),
+        time=np.arange(5000) % 3,
         edge_index=rng.integers(0, 5000, (2, 400_000)),
-    )  # fmt: skip
+    )
     sent = []
     submit = client.submit
 
@@ -120,7 +129,9 @@ def test_workers_must_see_the_directory(place, client, monkeypatch):
     from impact_gnn.engines import dask
 
     monkeypatch.setattr(dask, "_sees", lambda path: False)
-    with pytest.raises(InputError, match=r"is not seen by .* on a file system that all workers share"):
+    with pytest.raises(
+        InputError, match=r"is not seen by .* on a file system that all workers share"
+    ):
         Dask(client, place / "work").hops([step_of(100, 500)], np.ones((100, 3), np.float32))
 
 
@@ -135,7 +146,12 @@ def test_a_cluster_without_workers_is_refused(place):
 
 
 def test_workers_that_leave_for_good_end_the_work_with_a_sentence(place):
-    options = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 50}
+    options = {
+        "n_workers": 1,
+        "threads_per_worker": 1,
+        "dashboard_address": ":0",
+        "silence_logs": 50,
+    }
     with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
         engine = Dask(client, place, patience=3)
 
@@ -144,7 +160,9 @@ def test_workers_that_leave_for_good_end_the_work_with_a_sentence(place):
             cluster.scale(0)
 
         threading.Thread(target=leave).start()
-        with pytest.raises(WorkerLost, match="no worker of the cluster has been seen for 3 seconds"):
+        with pytest.raises(
+            WorkerLost, match="no worker of the cluster has been seen for 3 seconds"
+        ):
             engine.share(time.sleep, [(30,)] * 3)
 
 
@@ -156,7 +174,9 @@ def started():
     def start(*arguments, **options):
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, **options}
         processes.append(
-            subprocess.Popen([sys.executable, "-m", "dask", *map(str, arguments), "--no-dashboard"], **quiet)
+            subprocess.Popen(
+                [sys.executable, "-m", "dask", *map(str, arguments), "--no-dashboard"], **quiet
+            )
         )
         return processes[-1]
 
@@ -178,7 +198,9 @@ def free_address():
         ("SIGSTOP", "has not answered for 3 seconds"),
     ],
 )
-def test_a_scheduler_that_dies_or_falls_silent_ends_the_work_with_a_sentence(place, started, signal_name, sentence):
+def test_a_scheduler_that_dies_or_falls_silent_ends_the_work_with_a_sentence(
+    place, started, signal_name, sentence
+):
     address = free_address()
     scheduler = started("scheduler", "--host", address)
     worker = started("worker", address, "--nthreads", 1, "--no-nanny")
@@ -191,7 +213,9 @@ def test_a_scheduler_that_dies_or_falls_silent_ends_the_work_with_a_sentence(pla
 
     x, step = np.ones((2000, 64), np.float32), step_of(2000, 50_000)
     with pytest.raises(WorkerLost, match=sentence):
-        Dask(address, place / "work", memory=2000 * 4 * 6, patience=3, progress=strike).hops([step, step], x)
+        Dask(address, place / "work", memory=2000 * 4 * 6, patience=3, progress=strike).hops(
+            [step, step], x
+        )
     worker.kill()  # a task that it still writes would meet its successor's
     worker.wait()
     np.testing.assert_array_equal(  # a scheduler without that one's work goes on with what is there
@@ -217,18 +241,39 @@ def test_without_dask_the_sentence_says_what_to_install(place, monkeypatch):
 def test_the_main_job_on_a_cluster_of_processes_survives_the_death_of_a_worker(tmp_path, started):
     """The three commands of docs/tutorial-cluster.md; one of the two workers is killed while the job runs."""
     address, python = free_address(), [sys.executable, "-m", "impact_gnn"]
-    ig.tsbm(num_nodes=400, num_times=6, num_labels=2, num_features=4, seed=0).save(tmp_path / "graph")
+    ig.tsbm(num_nodes=400, num_times=6, num_labels=2, num_features=4, seed=0).save(
+        tmp_path / "graph"
+    )
     options = ["--cutoff", "5", "--candidates", "pmp+labels", "--folds", "1", "--seeds", "1"]
     started("scheduler", "--host", address, cwd=tmp_path)
-    workers = [started("worker", address, "--nthreads", 1, "--no-nanny", cwd=tmp_path) for _ in range(2)]
+    workers = [
+        started("worker", address, "--nthreads", 1, "--no-nanny", cwd=tmp_path) for _ in range(2)
+    ]
     with distributed.Client(address, timeout=60) as client:
         client.wait_for_workers(2, timeout=60)
     scratch = tmp_path / "scratch"
     job = subprocess.Popen(
-        [*python, "run", "graph", "--out", "cluster", "--engine", "dask", "--scheduler", address,
-         "--scratch", scratch, "--memory", "100kB", *options],
-        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        [
+            *python,
+            "run",
+            "graph",
+            "--out",
+            "cluster",
+            "--engine",
+            "dask",
+            "--scheduler",
+            address,
+            "--scratch",
+            scratch,
+            "--memory",
+            "100kB",
+            *options,
+        ],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     while job.poll() is None and not list(scratch.rglob("*.npy")):
         time.sleep(0.05)
     workers[0].kill()
@@ -236,4 +281,6 @@ def test_the_main_job_on_a_cluster_of_processes_survives_the_death_of_a_worker(t
     assert job.returncode == 0, told
     alone = [*python, "run", "graph", "--out", "alone", "--engine", "memory", *options]
     subprocess.run(alone, cwd=tmp_path, check=True, capture_output=True, timeout=240)
-    assert (tmp_path / "cluster/predictions.csv").read_bytes() == (tmp_path / "alone/predictions.csv").read_bytes()
+    assert (tmp_path / "cluster/predictions.csv").read_bytes() == (
+        tmp_path / "alone/predictions.csv"
+    ).read_bytes()

@@ -32,7 +32,9 @@ def graph(seed=0, loops=True, **more):
     rng = np.random.default_rng(seed)
     edge_index = torch.from_numpy(rng.integers(0, N, (2, E)))
     if not loops:
-        edge_index[1] = torch.where(edge_index[0] == edge_index[1], (edge_index[1] + 1) % N, edge_index[1])
+        edge_index[1] = torch.where(
+            edge_index[0] == edge_index[1], (edge_index[1] + 1) % N, edge_index[1]
+        )
     return Data(
         x=torch.from_numpy(rng.normal(size=(N, F))).float(),
         time=torch.from_numpy(rng.integers(0, 5, N)),
@@ -62,7 +64,13 @@ def close(left, right):
 @pytest.mark.parametrize("make", [MMP, PMP])
 @pytest.mark.parametrize(
     "conv",
-    [pyg.GCNConv(F, 6), pyg.GCNConv(F, 6, normalize=False), pyg.GraphConv(F, 6), pyg.TAGConv(F, 6), pyg.APPNP(2, 0.1)],
+    [
+        pyg.GCNConv(F, 6),
+        pyg.GCNConv(F, 6, normalize=False),
+        pyg.GraphConv(F, 6),
+        pyg.TAGConv(F, 6),
+        pyg.APPNP(2, 0.1),
+    ],
     ids=str,
 )
 def test_duplicate_equals_weight_where_layers_take_weights(make, conv):
@@ -76,7 +84,10 @@ def test_duplicate_equals_weight_where_layers_take_weights(make, conv):
 def test_mean_over_delivered_edges_is_the_weighted_mean(make, how):
     data = graph()
     out = make(deliver=how)(data)
-    close(pyg.SimpleConv(aggr="mean")(data.x, out.edge_index), weighted_mean(data, make()(data).edge_weight))
+    close(
+        pyg.SimpleConv(aggr="mean")(data.x, out.edge_index),
+        weighted_mean(data, make()(data).edge_weight),
+    )
 
 
 @pytest.mark.parametrize("make", [MMP, PMP])
@@ -86,7 +97,9 @@ def test_edges_own_weights_stay_with_their_copies(make):
     weight = make(normalize=True)(data)
     total = pyg.SimpleConv(aggr="sum")
     ones = torch.ones(N, 1)
-    mean = total(data.x, out.edge_index, out.edge_weight) / total(ones, out.edge_index, out.edge_weight).clamp(min=1e-9)
+    mean = total(data.x, out.edge_index, out.edge_weight) / total(
+        ones, out.edge_index, out.edge_weight
+    ).clamp(min=1e-9)
     close(mean, total(data.x, data.edge_index, weight.edge_weight))
 
 
@@ -138,8 +151,12 @@ def test_attention_writes_the_log_weight_as_last_column():
     alone = MMP(deliver="attention")(graph())
     assert alone.edge_attr.shape == (alone.num_edges, 1)
     assert torch.equal(alone.edge_index, MMP(deliver="drop")(graph()).edge_index)
-    assert PMP(deliver="attention")(graph(edge_attr=torch.ones(E, dtype=torch.long))).edge_attr.shape == (E, 2)
-    with pytest.raises(InputError, match=re.escape("edge_attr of node-to-node must be a tensor [E] or [E, d]")):
+    assert PMP(deliver="attention")(
+        graph(edge_attr=torch.ones(E, dtype=torch.long))
+    ).edge_attr.shape == (E, 2)
+    with pytest.raises(
+        InputError, match=re.escape("edge_attr of node-to-node must be a tensor [E] or [E, d]")
+    ):
         PMP(deliver="attention")(graph(edge_attr=torch.ones(E, 2, 2)))
 
 
@@ -149,7 +166,11 @@ def test_attention_writes_the_log_weight_as_last_column():
 def naive_attention(conv, data, weight, features=None):
     """α = w·exp(s) / Σ w·exp(s) with one self-loop of weight 1, edge by edge, from the papers of GAT and GATv2."""
     source, target = data.edge_index.tolist()
-    edges = [(u, v, float(w), k) for k, (u, v, w) in enumerate(zip(source, target, weight, strict=True)) if u != v]
+    edges = [
+        (u, v, float(w), k)
+        for k, (u, v, w) in enumerate(zip(source, target, weight, strict=True))
+        if u != v
+    ]
     given = torch.zeros(E, 0) if features is None else features
     into = [[given[k] for u, v, _, k in edges if v == node] for node in range(N)]
     loop = [torch.stack(rows).mean(0) if rows else torch.zeros(given.shape[1]) for rows in into]
@@ -164,7 +185,9 @@ def naive_attention(conv, data, weight, features=None):
         if features is not None:
             edge = conv.lin_edge(loop[v] if k is None else given[k]).view(heads, size)
         if v2:
-            score = (torch.nn.functional.leaky_relu(left[u] + right[v] + edge, 0.2) * conv.att[0]).sum(-1)
+            score = (
+                torch.nn.functional.leaky_relu(left[u] + right[v] + edge, 0.2) * conv.att[0]
+            ).sum(-1)
         else:
             score = (left[u] * conv.att_src[0] + right[v] * conv.att_dst[0]).sum(-1)
             if features is not None:
@@ -186,7 +209,10 @@ def test_time_attention_is_the_weighted_softmax(gat, make):
     data = graph()
     conv = time_attention(gat(F, 5, heads=2))
     out = make(deliver="attention")(data)
-    close(conv(data.x, out.edge_index, out.edge_attr), naive_attention(conv, data, make()(data).edge_weight))
+    close(
+        conv(data.x, out.edge_index, out.edge_attr),
+        naive_attention(conv, data, make()(data).edge_weight),
+    )
 
 
 @pytest.mark.parametrize("gat", GATS)
@@ -207,7 +233,9 @@ def test_duplicates_weight_the_attention_of_a_transformer():
     (source, target), alpha = conv(data.x, data.edge_index, return_attention_weights=True)[1]
     share = weight * alpha[:, 0]
     share = share / torch.zeros(N).index_add_(0, target, share)[target]
-    expected = conv.lin_skip(data.x).index_add(0, target, share[:, None] * conv.lin_value(data.x)[source])
+    expected = conv.lin_skip(data.x).index_add(
+        0, target, share[:, None] * conv.lin_value(data.x)[source]
+    )
     close(conv(data.x, PMP(deliver="duplicate")(data).edge_index), expected)
 
 
@@ -225,7 +253,9 @@ def test_time_attention_equals_duplicates_and_learned_path_does_not(gat):
 
 
 @pytest.mark.parametrize("gat", GATS)
-@pytest.mark.parametrize("options", [{}, {"concat": False, "residual": True, "bias": False}, {"dropout": 0.5}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"concat": False, "residual": True, "bias": False}, {"dropout": 0.5}], ids=str
+)
 def test_weight_one_leaves_the_layer_as_it_was(gat, options):
     data = graph()
     conv = gat(F, 5, heads=2, **options)
@@ -258,7 +288,12 @@ def test_conversion_shares_parameters_and_leaves_the_rest():
     assert type(first) is pyg.GATConv
     assert time_attention(model).convs[0] is model.convs[0]  # once is enough
     data = PMP(deliver="attention")(graph())
-    close(*(m(data.x, data.edge_index, edge_attr=data.edge_attr) for m in (model, copy.deepcopy(model))))
+    close(
+        *(
+            m(data.x, data.edge_index, edge_attr=data.edge_attr)
+            for m in (model, copy.deepcopy(model))
+        )
+    )
     assert pyg.GAT(F, 8, 2, 3, norm="BatchNorm").state_dict().keys() == model.state_dict().keys()
 
 
@@ -280,7 +315,10 @@ def test_time_layers_refuse_to_run_without_the_log_weight():
     data = PMP(deliver="attention")(graph())
     with pytest.raises(InputError, match=r"needs edge_attr with 1 columns .* but got 0; apply PMP"):
         TimeGATConv(F, 2)(data.x, data.edge_index)
-    with pytest.raises(InputError, match=r"needs edge_attr with 2 columns .* do not count the log-weight in edge_dim"):
+    with pytest.raises(
+        InputError,
+        match=r"needs edge_attr with 2 columns .* do not count the log-weight in edge_dim",
+    ):
         TimeGATv2Conv(F, 2, edge_dim=1)(data.x, data.edge_index, data.edge_attr)
 
 
@@ -324,7 +362,9 @@ LAYERS = {
     "MixHopConv": lambda: pyg.MixHopConv(F, 6),
     "NNConv": lambda: pyg.NNConv(F, 6, EDGE_MLP),
     "PDNConv": lambda: pyg.PDNConv(F, 6, 1, 4),
-    "PNAConv": lambda: pyg.PNAConv(F, 6, ["mean"], ["identity"], torch.ones(5, dtype=torch.long), edge_dim=1),
+    "PNAConv": lambda: pyg.PNAConv(
+        F, 6, ["mean"], ["identity"], torch.ones(5, dtype=torch.long), edge_dim=1
+    ),
     "PointNetConv": lambda: pyg.PointNetConv(),
     "RGATConv": lambda: pyg.RGATConv(F, 6, 2, edge_dim=1),
     "RGCNConv": lambda: pyg.RGCNConv(F, 6, 2),
@@ -374,7 +414,9 @@ def run(conv, data):
         "x_dict": {"a": data.x},
         "edge_index_dict": {RELATION: data.edge_index},
     }
-    return conv(**{key: offer[key] for key in inspect.signature(conv.forward).parameters if key in offer})
+    return conv(
+        **{key: offer[key] for key in inspect.signature(conv.forward).parameters if key in offer}
+    )
 
 
 def quiet(*args, **options):
@@ -451,31 +493,48 @@ def test_warning_names_the_layer_and_the_cure():
 @pytest.mark.filterwarnings("error")
 def test_silence_where_all_is_well():
     assert check_delivery(pyg.GraphSAGE(F, 8, 2), PMP(deliver="duplicate")(graph())) == []
-    assert check_delivery(pyg.GraphSAGE(F, 8, 2), MMP(deliver="drop")(graph()), deliver="drop") == []
+    assert (
+        check_delivery(pyg.GraphSAGE(F, 8, 2), MMP(deliver="drop")(graph()), deliver="drop") == []
+    )
     assert check_delivery(pyg.GraphConv(F, 8), PMP(normalize=True)(graph())) == []
     model, data = time_attention(pyg.GAT(F, 8, 2)), PMP(deliver="attention")(graph())
     assert check_delivery(model, data) == []
-    assert check_delivery(model, data, lambda d: model(d.x, d.edge_index, edge_attr=d.edge_attr)) == []
+    assert (
+        check_delivery(model, data, lambda d: model(d.x, d.edge_index, edge_attr=d.edge_attr)) == []
+    )
 
 
 def test_gat_without_edge_dim_ignores_the_log_weight():
-    with pytest.warns(DeliveryWarning, match="'convs.0' .GATConv. was built with edge_dim=None .* time_attention"):
+    with pytest.warns(
+        DeliveryWarning, match="'convs.0' .GATConv. was built with edge_dim=None .* time_attention"
+    ):
         check_delivery(pyg.GAT(F, 8, 1), PMP(deliver="attention")(graph()))
-    with pytest.warns(DeliveryWarning, match=r"takes no edge_weight .* use deliver='attention' with time_attention"):
+    with pytest.warns(
+        DeliveryWarning,
+        match=r"takes no edge_weight .* use deliver='attention' with time_attention",
+    ):
         check_delivery(pyg.GAT(F, 8, 1), PMP()(graph()))
-    with pytest.warns(DeliveryWarning, match=r"takes no edge_attr .* use deliver='weight' and pass edge_weight"):
+    with pytest.warns(
+        DeliveryWarning, match=r"takes no edge_attr .* use deliver='weight' and pass edge_weight"
+    ):
         check_delivery(pyg.GCN(F, 8, 1), PMP(deliver="attention")(graph()))
 
 
 def test_mean_aggregation_and_double_normalisation():
-    with pytest.warns(DeliveryWarning, match="aggr='mean', which is not the weighted mean .* normalize=True"):
+    with pytest.warns(
+        DeliveryWarning, match="aggr='mean', which is not the weighted mean .* normalize=True"
+    ):
         check_delivery(pyg.GraphConv(F, 8, aggr="mean"), PMP()(graph()))
-    with pytest.warns(DeliveryWarning, match="its self-loop counts as much as all neighbours together"):
+    with pytest.warns(
+        DeliveryWarning, match="its self-loop counts as much as all neighbours together"
+    ):
         check_delivery(pyg.GCNConv(F, 8), PMP(normalize=True)(graph()))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert kinds(check_delivery(pyg.GCNConv(F, 8), PMP()(graph()))) == {"normalised"}
-        assert check_delivery(pyg.GCNConv(F, 8, normalize=False), PMP(normalize=True)(graph())) == []
+        assert (
+            check_delivery(pyg.GCNConv(F, 8, normalize=False), PMP(normalize=True)(graph())) == []
+        )
 
 
 def test_self_loop_of_a_normalised_gcn_takes_half():
@@ -495,7 +554,11 @@ class Forgetful(Module):
 
     def __init__(self):
         super().__init__()
-        self.first, self.second, self.third = pyg.GCNConv(F, 8, cached=True), pyg.GCNConv(8, 8), pyg.GCNConv(8, 2)
+        self.first, self.second, self.third = (
+            pyg.GCNConv(F, 8, cached=True),
+            pyg.GCNConv(8, 8),
+            pyg.GCNConv(8, 2),
+        )
 
     def forward(self, x, edge_index, edge_weight):
         return self.second(self.first(x, edge_index, edge_weight).relu(), edge_index)
@@ -508,9 +571,13 @@ def test_running_finds_the_layer_that_was_forgotten():
     cache = model.first._cached_edge_index
     assert "ignored" not in kinds(quiet(model, data))  # the signature cannot know
     state = torch.get_rng_state()
-    with pytest.warns(DeliveryWarning, match=r"'second' .* ignores .*; pass edge_weight=data.edge_weight"):
+    with pytest.warns(
+        DeliveryWarning, match=r"'second' .* ignores .*; pass edge_weight=data.edge_weight"
+    ):
         findings = check_delivery(model, data, lambda d: model(d.x, d.edge_index, d.edge_weight))
-    assert {finding.layer: finding.kind for finding in findings if finding.kind != "normalised"} == {
+    assert {
+        finding.layer: finding.kind for finding in findings if finding.kind != "normalised"
+    } == {
         "second": "ignored",
         "third": "not run",
     }
@@ -540,7 +607,9 @@ def test_running_finds_a_wrapper_that_keeps_the_weights_back():
 def test_layer_called_twice_and_weighted_once():
     conv, data = pyg.GraphConv(F, F), PMP()(graph())
     with pytest.warns(DeliveryWarning, match="used the time weights in 1 of its 2 calls"):
-        check_delivery(conv, data, lambda d: conv(conv(d.x, d.edge_index, d.edge_weight), d.edge_index))
+        check_delivery(
+            conv, data, lambda d: conv(conv(d.x, d.edge_index, d.edge_weight), d.edge_index)
+        )
 
 
 def test_model_that_holds_on_to_the_old_edges():
@@ -568,7 +637,9 @@ def hetero():
     data["paper"].x, data["author"].x = torch.randn(N, F), torch.randn(5, F)
     data["paper"].time = torch.arange(N) % 5
     data["paper", "cites", "paper"].edge_index = torch.randint(0, N, (2, E))
-    data["author", "writes", "paper"].edge_index = torch.stack([torch.randint(0, 5, (E,)), torch.randint(0, N, (E,))])
+    data["author", "writes", "paper"].edge_index = torch.stack(
+        [torch.randint(0, 5, (E,)), torch.randint(0, N, (E,))]
+    )
     return data
 
 
@@ -600,10 +671,14 @@ def test_a_relation_is_known_by_its_whole_name():
     data["newspaper", "to", "newspaper"].edge_index = torch.randint(0, N, (2, E))
     data["paper", "to", "newspaper"].edge_index = torch.randint(0, N, (2, E))
     model = pyg.HeteroConv({relation: pyg.SAGEConv(F, 6) for relation in data.edge_types})
-    assert [finding.layer for finding in quiet(model, PMP()(data))] == ["convs.<newspaper___to___newspaper>"]
+    assert [finding.layer for finding in quiet(model, PMP()(data))] == [
+        "convs.<newspaper___to___newspaper>"
+    ]
 
 
-@pytest.mark.parametrize(("make", "how"), [(MMP, "drop"), (MMP, "duplicate"), (PMP, "duplicate"), (PMP, "attention")])
+@pytest.mark.parametrize(
+    ("make", "how"), [(MMP, "drop"), (MMP, "duplicate"), (PMP, "duplicate"), (PMP, "attention")]
+)
 def test_hetero_deliveries_change_weighted_relations_only(make, how):
     data = hetero()
     out, weight = make(deliver=how)(data), make()(data)["paper", "cites", "paper"].edge_weight
@@ -630,12 +705,17 @@ def test_hgt_ignores_weights_and_hears_repeated_edges():
 def test_data_without_weights():
     data = graph()
     data.edge_index = data.edge_index.unique(dim=1)
-    with pytest.warns(DeliveryWarning, match="there are no time weights to deliver; apply MMP, PMP or GenPMP first"):
+    with pytest.warns(
+        DeliveryWarning,
+        match="there are no time weights to deliver; apply MMP, PMP or GenPMP first",
+    ):
         check_delivery(pyg.SAGEConv(F, 6), data)
     assert kinds(check_delivery(Linear(F, 2), PMP()(data))) == {"no layers"}
     with pytest.raises(InputError, match="deliver='letter' is not known"):
         check_delivery(pyg.SAGEConv(F, 6), data, deliver="letter")
-    with pytest.raises(InputError, match="check_delivery takes a torch_geometric Data or HeteroData, not dict"):
+    with pytest.raises(
+        InputError, match="check_delivery takes a torch_geometric Data or HeteroData, not dict"
+    ):
         check_delivery(pyg.SAGEConv(F, 6), {})
 
 

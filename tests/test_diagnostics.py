@@ -26,7 +26,16 @@ CUTOFF = 8
 
 def sound(seed=0, **changes):
     """A graph on which every assumption holds, by construction."""
-    return tsbm(**{"num_nodes": 1600, "num_labels": 4, "feature_std": 1.0, "mean_degree": 30, "seed": seed, **changes})
+    return tsbm(
+        **{
+            "num_nodes": 1600,
+            "num_labels": 4,
+            "feature_std": 1.0,
+            "mean_degree": 30,
+            "seed": seed,
+            **changes,
+        }
+    )
 
 
 def rebuilt(graph, **changes):
@@ -52,7 +61,8 @@ def diagnosis(graph):
     return diagnose(graph, CUTOFF)
 
 
-# -- the assumptions ---------------------------------------------------------------------------------------------
+# -- the assumptions
+# ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("protocol", ["text", "released"])
@@ -85,11 +95,14 @@ def test_feature_drift_is_seen_and_measured(graph):
     found = feature_drift(View.of(rebuilt(graph, x=moved).masked(CUTOFF)))
     assert found.verdict == "fails"
     assert found.interval[0] > 0.7
-    assert (np.diff(np.array(found.drift[1:], float)) > 0).all()  # the longer the past, the farther away
+    assert (
+        np.diff(np.array(found.drift[1:], float)) > 0
+    ).all()  # the longer the past, the farther away
 
 
 def test_drift_across_the_classes_is_told_from_drift_along_them(graph):
-    extra = np.random.default_rng(0).normal(size=(graph.num_nodes, 1)) + graph.time[:, None]  # says nothing of classes
+    # says nothing of classes
+    extra = np.random.default_rng(0).normal(size=(graph.num_nodes, 1)) + graph.time[:, None]
     found = feature_drift(View.of(rebuilt(graph, x=np.hstack([graph.x, extra])).masked(CUTOFF)))
     assert found.along_classes < 0.5 * found.statistic
 
@@ -97,7 +110,8 @@ def test_drift_across_the_classes_is_told_from_drift_along_them(graph):
 def test_neighbours_that_depend_on_the_direction_of_time_are_seen():
     graph = sound(seed=5, same=0.24, different=0.6)
     source, target = graph.edge_index
-    # A label meets higher labels in its future and lower ones in its past, which no g(y, ỹ, |Δ|) can say.
+    # A label meets higher labels in its future and lower ones in its past, which no g(y, ỹ, |Δ|)
+    # can say.
     step = (graph.time[source] - graph.time[target]) * (graph.y[source] - graph.y[target])
     sided = rebuilt(graph, edge_index=graph.edge_index[:, step >= 0])
     before, after = diagnose(graph, CUTOFF), diagnose(sided, CUTOFF)
@@ -139,7 +153,9 @@ def test_growth_is_explained_by_the_sizes_of_periods():
 
 @pytest.mark.parametrize(("decay", "expected"), [(0.6, "holds"), ("random-zero-diagonal", "fails")])
 def test_labels_that_fade_differently_are_seen(decay, expected):
-    found = diagnose(tsbm(num_nodes=1500, protocol="released", feature_std=1.0, decay=decay, seed=2), CUTOFF)
+    found = diagnose(
+        tsbm(num_nodes=1500, protocol="released", feature_std=1.0, decay=decay, seed=2), CUTOFF
+    )
     assert found.decay.verdict == expected
     assert found.separability.verdict == "holds"
 
@@ -154,7 +170,8 @@ def test_only_the_planted_violation_flips(graph, diagnosis):
     assert verdicts(diagnose(rebuilt(graph, x=x, y=y), CUTOFF))[:2] == ["fails", "holds"]
 
 
-# -- the numbers behind them -------------------------------------------------------------------------------------
+# -- the numbers behind them
+# -------------------------------------------------------------------------------------
 
 
 def test_decay_of_the_generator_is_recovered():
@@ -256,7 +273,8 @@ def test_verdicts(value, low, high, expected):
     assert judge(value, low, high, small=0.05, large=0.12) == expected
 
 
-# -- messages ----------------------------------------------------------------------------------------------------
+# -- messages
+# ----------------------------------------------------------------------------------------------------
 
 
 def test_centring_removes_the_shift_of_means(diagnosis):
@@ -269,7 +287,9 @@ def test_centring_removes_the_shift_of_means(diagnosis):
 def test_risk_of_the_last_labelled_period_stays_below_its_bound(graph, diagnosis):
     found = diagnosis.shift.risk
     assert found.gap <= found.bound
-    assert f"risk gap on the last labelled period {found.gap:.3f}, bound {found.bound:.3f}" in str(diagnosis)
+    assert f"risk gap on the last labelled period {found.gap:.3f}, bound {found.bound:.3f}" in str(
+        diagnosis
+    )
     assert "(holds)" in str(diagnosis)
     hidden = graph.with_labels(np.where(graph.time >= CUTOFF, 0, graph.y))
     assert diagnose(hidden, CUTOFF).shift.risk == found
@@ -309,7 +329,8 @@ def test_nodes_without_a_message_are_counted(graph):
     assert len(shift.silent) == len(shift.times) + 1
 
 
-# -- laws --------------------------------------------------------------------------------------------------------
+# -- laws
+# --------------------------------------------------------------------------------------------------------
 
 
 def test_hidden_labels_change_nothing(graph, diagnosis):
@@ -330,7 +351,8 @@ def test_the_same_seed_gives_the_same_result(graph, diagnosis):
 
 
 def test_direction_of_edges_does_not_matter_and_is_told(graph, diagnosis):
-    forward = graph.edge_index[:, graph.edge_index[0] < graph.edge_index[1]]  # nodes are in order of time
+    # nodes are in order of time
+    forward = graph.edge_index[:, graph.edge_index[0] < graph.edge_index[1]]
     found = diagnose(rebuilt(graph, edge_index=forward), CUTOFF)
     assert found.separability.statistic == pytest.approx(diagnosis.separability.statistic, abs=0.01)
     assert any("direction" in note for note in found.notes)
@@ -378,7 +400,8 @@ def test_progress_reaches_the_end(graph):
     assert seen == [("diagnosis", k, 6) for k in range(1, 7)]
 
 
-# -- thin graphs -------------------------------------------------------------------------------------------------
+# -- thin graphs
+# -------------------------------------------------------------------------------------------------
 
 
 def test_no_edges(graph):
@@ -390,7 +413,10 @@ def test_no_edges(graph):
 
 def test_loops_only(graph):
     loops = np.tile(np.arange(graph.num_nodes), (2, 1))
-    assert verdicts(diagnose(rebuilt(graph, edge_index=loops), CUTOFF))[2:] == ["cannot tell", "cannot tell"]
+    assert verdicts(diagnose(rebuilt(graph, edge_index=loops), CUTOFF))[2:] == [
+        "cannot tell",
+        "cannot tell",
+    ]
 
 
 def test_no_features(graph):
@@ -446,22 +472,32 @@ def test_a_graph_of_one_period_is_refused(graph):
 
 
 def test_an_unknown_embedding_is_refused(graph):
-    with pytest.raises(InputError, match="embedding='umap' is not known; choose one of 'pca', 'tsne'"):
+    with pytest.raises(
+        InputError, match="embedding='umap' is not known; choose one of 'pca', 'tsne'"
+    ):
         diagnose(graph, CUTOFF, embedding="umap")
 
 
-# -- several types -----------------------------------------------------------------------------------------------
+# -- several types
+# -----------------------------------------------------------------------------------------------
 
 
 def hetero(graph, own):
     authors = 300
     rng = np.random.default_rng(0)
-    writes = np.stack([rng.integers(0, authors, 2 * graph.num_nodes), np.repeat(np.arange(graph.num_nodes), 2)])
+    writes = np.stack(
+        [rng.integers(0, authors, 2 * graph.num_nodes), np.repeat(np.arange(graph.num_nodes), 2)]
+    )
     edges = {("author", "writes", "paper"): writes}
     if own:
         edges[("paper", "cites", "paper")] = graph.edge_index
-    nodes = {"paper": {"x": graph.x, "y": graph.y, "time": graph.time}, "author": {"num_nodes": authors}}
-    return TemporalGraph.hetero(nodes=nodes, edges=edges, target="paper", num_labels=graph.num_labels)
+    nodes = {
+        "paper": {"x": graph.x, "y": graph.y, "time": graph.time},
+        "author": {"num_nodes": authors},
+    }
+    return TemporalGraph.hetero(
+        nodes=nodes, edges=edges, target="paper", num_labels=graph.num_labels
+    )
 
 
 def test_own_relations_of_a_hetero_graph_are_used(graph, diagnosis):
@@ -478,12 +514,14 @@ def test_without_own_relations_connectivity_cannot_be_told(graph):
     assert "author" in found.shift.path
     methods = ranked(found, mixed)
     assert "center+labels" in methods
-    assert {method for method in methods if "mp" in method} == set(THROUGH)  # weights by edge would change nothing
+    # weights by edge would change nothing
+    assert {method for method in methods if "mp" in method} == set(THROUGH)
     assert "snapshot" in methods  # papers of one author come and go
     assert not any("ends" in method for method in ranked(found, graph))
 
 
-# -- map ---------------------------------------------------------------------------------------------------------
+# -- map
+# ---------------------------------------------------------------------------------------------------------
 
 
 def test_the_map_shows_nodes_and_means_of_classes(graph, diagnosis):
@@ -496,17 +534,23 @@ def test_the_map_shows_nodes_and_means_of_classes(graph, diagnosis):
 
 
 def test_tsne_is_an_option():
-    found = feature_map(View.of(sound(num_nodes=200, mean_degree=5).masked(CUTOFF)), embedding="tsne", sample=40)
+    found = feature_map(
+        View.of(sound(num_nodes=200, mean_degree=5).masked(CUTOFF)), embedding="tsne", sample=40
+    )
     assert found.embedding == "tsne"
     assert np.isfinite(found.nodes.place).all()
 
 
-# -- advice ------------------------------------------------------------------------------------------------------
+# -- advice
+# ------------------------------------------------------------------------------------------------------
 
 
 def told(diagnosis, **given):
     """`diagnosis` with some verdicts replaced, and no measured shift."""
-    changed = {name: replace(getattr(diagnosis, name), verdict=Verdict(told)) for name, told in given.items()}
+    changed = {
+        name: replace(getattr(diagnosis, name), verdict=Verdict(told))
+        for name, told in given.items()
+    }
     return replace(diagnosis, shift=None, **changed)
 
 

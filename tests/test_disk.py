@@ -55,7 +55,8 @@ def same_hops(hops, wanted):
         np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
 
 
-# -- edges ---------------------------------------------------------------------------------------------------
+# -- edges
+# ---------------------------------------------------------------------------------------------------
 
 
 @given(st.integers(0, 10**6), st.booleans(), st.sampled_from([1, 1000, 10**7]))
@@ -69,7 +70,8 @@ def test_external_sort_is_the_sort_in_memory(seed, weighted, memory):
         disk = Disk(where, memory=memory)
         same_edges(disk.edges(ends, nodes, weight=weight), build_csr(*ends, nodes, nodes, weight))
         both = disk.graph(
-            TemporalGraph(time=np.zeros(nodes, int), edge_index=ends, edge_weight=weight), undirected=True
+            TemporalGraph(time=np.zeros(nodes, int), edge_index=ends, edge_weight=weight),
+            undirected=True,
         )
         loop = ends[0] == ends[1]
         twice = np.concatenate([ends, ends[::-1, ~loop]], 1)
@@ -101,9 +103,18 @@ def test_edges_from_tables(place, kind):
     ends, weight = rng.integers(0, 100, (2, 5000)), rng.random(5000).astype(np.float32)
     write = {"csv": pa.csv.write_csv, "parquet": pa.parquet.write_table}[kind]
     for number, (a, b) in enumerate([(0, 1200), (1200, 5000)]):
-        table = pa.table({"weight": weight[a:b], "target": ends[1, a:b], "other": ends[0, a:b], "source": ends[0, a:b]})
+        table = pa.table(
+            {
+                "weight": weight[a:b],
+                "target": ends[1, a:b],
+                "other": ends[0, a:b],
+                "source": ends[0, a:b],
+            }
+        )
         write(table, place / f"{number}.{kind}")
-    csr = Disk(place / "work", memory="10kB").edges([place / f"0.{kind}", str(place / f"1.{kind}")], 100)
+    csr = Disk(place / "work", memory="10kB").edges(
+        [place / f"0.{kind}", str(place / f"1.{kind}")], 100
+    )
     same_edges(csr, build_csr(*ends, 100, 100, weight))
 
 
@@ -120,7 +131,10 @@ def test_edges_from_npy_files(place):
     [
         ("source,goal\n0,1\n", "has no column target; it has source, goal"),
         ("source,target\n0,1\n0,seven\n", "edges.csv cannot be read .*invalid value .seven."),
-        ("source,target\n0,1\n0,9\n", "edge 1 runs from 0 to 9, but there are 3 sources and 3 targets"),
+        (
+            "source,target\n0,1\n0,9\n",
+            "edge 1 runs from 0 to 9, but there are 3 sources and 3 targets",
+        ),
         ("source,target,weight\n0,1,1\n0,2,-1\n", r"weight is negative \(-1.0\) at edge 1"),
         ("source,target,weight\n0,1,1\n0,2,\n", "column 'weight' of .* has gaps"),
     ],
@@ -152,7 +166,8 @@ def test_sorted_edges_are_used_again_for_the_same_edges(place):
     assert Disk(place).edges(ends[::-1], 3).directory != first.directory
 
 
-# -- hops ----------------------------------------------------------------------------------------------------
+# -- hops
+# ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("options", [{}, {"norm": "sym", "self_loop": True}, {"norm": "sum"}])
@@ -171,7 +186,10 @@ def test_a_saved_graph_is_never_loaded(place, options):
 
 def test_types_without_a_time_are_not_weighted(place):
     graph = TemporalGraph.hetero(
-        nodes={"paper": {"x": np.eye(4, dtype=np.float32), "time": [0, 1, 1, 2]}, "author": {"num_nodes": 3}},
+        nodes={
+            "paper": {"x": np.eye(4, dtype=np.float32), "time": [0, 1, 1, 2]},
+            "author": {"num_nodes": 3},
+        },
         edges={
             ("author", "writes", "paper"): [[0, 1, 2, 2], [0, 1, 2, 3]],
             ("paper", "by", "author"): [[0, 3], [1, 2]],
@@ -204,7 +222,8 @@ def test_what_is_there_is_only_opened_and_what_is_lost_is_made_again(place):
     stamps = [file.stat().st_mtime_ns for file in files]
     said.clear()
     same_hops(disk.hops([step, step], graph.x), wanted)
-    same_hops(Disk(place, memory=SLICE // 4).hops([step, step], graph.x), wanted)  # narrower slices than are there
+    # narrower slices than are there
+    same_hops(Disk(place, memory=SLICE // 4).hops([step, step], graph.x), wanted)
     assert not said
     assert [file.stat().st_mtime_ns for file in files] == stamps
     for lost in (files[0], files[-1]):  # a slice of the first hop, and one of the last
@@ -217,11 +236,19 @@ def test_what_is_there_is_only_opened_and_what_is_lost_is_made_again(place):
 def test_other_inputs_do_not_meet_the_wrong_files(place):
     graph = graph_of()
     disk = Disk(place)
-    for weighting, norm, x in [("pmp", "mean", 0), ("mmp", "mean", 0), ("pmp", "sum", 0), ("pmp", "mean", 1)]:
+    for weighting, norm, x in [
+        ("pmp", "mean", 0),
+        ("mmp", "mean", 0),
+        ("pmp", "sum", 0),
+        ("pmp", "mean", 1),
+    ]:
         step = Memory().operator(graph, weighting=weighting, norm=norm)
         same_hops(disk.hops([step], graph.x + x), Memory().hops([step], graph.x + x))
     other = graph_of(seed=1).with_features(graph.x)
-    same_hops(disk.hops([disk.operator(other)], other.x), Memory().hops([Memory().operator(other)], other.x))
+    same_hops(
+        disk.hops([disk.operator(other)], other.x),
+        Memory().hops([Memory().operator(other)], other.x),
+    )
 
 
 def test_other_edge_times_do_not_meet_the_wrong_files(place):
@@ -272,7 +299,9 @@ def test_bad_options_are_refused(place):
         Disk(place, storage="int8")
     with pytest.raises(InputError, match="threads=0 must be"):
         Disk(place, threads=0)
-    with pytest.raises(InputError, match=r"memory given is too small: 300 nodes need at least 1.2 kB"):
+    with pytest.raises(
+        InputError, match=r"memory given is too small: 300 nodes need at least 1.2 kB"
+    ):
         Disk(place, memory="1kB").hops([step], graph.x)
     with pytest.raises(InputError, match="x is of type int64"):
         Disk(place).hops([step], np.zeros((300, 2), int))
@@ -306,7 +335,9 @@ def test_a_full_disk_loses_nothing(place, monkeypatch, limit):
     with pytest.raises(DiskFull, match=r"the disk of .* is full; what is complete is kept"):
         disk.hops([disk.operator(graph, weighting="pmp")] * 3, graph.x)
     seen.clear()
-    monkeypatch.setattr(os, "posix_fallocate", lambda *arguments: seen.append(arguments) or allocate(*arguments))
+    monkeypatch.setattr(
+        os, "posix_fallocate", lambda *arguments: seen.append(arguments) or allocate(*arguments)
+    )
     same_hops(disk.hops([disk.operator(graph, weighting="pmp")] * 3, graph.x), wanted)
     assert len(list(place.rglob("hops/*/*.npy"))) == 9
     assert not list(place.rglob("*.tmp-*"))

@@ -20,7 +20,9 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PROSE = [*PAGES, ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-HOME = re.findall(r'^Homepage = "(.+)"$', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)[0]
+HOME = re.findall(
+    r'^Homepage = "(.+)"$', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE
+)[0]
 FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -31,7 +33,10 @@ def name_of(path):
 def blocks(path):
     """(line number, info string, content) of every fenced block."""
     text = path.read_text(encoding="utf-8")
-    return [(text.count("\n", 0, m.start()) + 2, m.group(1).strip(), m.group(2)) for m in FENCE.finditer(text)]
+    return [
+        (text.count("\n", 0, m.start()) + 2, m.group(1).strip(), m.group(2))
+        for m in FENCE.finditer(text)
+    ]
 
 
 WITH_CODE = [page for page in PAGES if any(info == "python" for _, info, _ in blocks(page))]
@@ -52,12 +57,17 @@ def test_snippets_run_and_print_what_the_page_shows(page, tmp_path, monkeypatch)
         with contextlib.redirect_stdout(printed):
             exec(code, namespace)
         following = found[i + 1] if i + 1 < len(found) else (0, "", "")
-        if following[1] == "text" and following[0] == line + content.count("\n") + 3:  # one empty line between
-            assert printed.getvalue().strip() == following[2].strip(), f"{page.name}, line {following[0]}"
+        # one empty line between
+        if following[1] == "text" and following[0] == line + content.count("\n") + 3:
+            assert printed.getvalue().strip() == following[2].strip(), (
+                f"{page.name}, line {following[0]}"
+            )
 
 
 def test_pages_with_code_are_found():
-    assert {"README.md", "docs/guide-start.md", "docs/guide-deliveries.md"} <= {name_of(page) for page in WITH_CODE}
+    assert {"README.md", "docs/guide-start.md", "docs/guide-deliveries.md"} <= {
+        name_of(page) for page in WITH_CODE
+    }
 
 
 @pytest.mark.parametrize("page", PROSE, ids=name_of)
@@ -69,7 +79,9 @@ def test_links_into_the_repository_lead_somewhere(page):
             assert (ROOT / inside.group(1) if inside else page.parent / target).exists(), (
                 f"{page.name} links to {target}"
             )
-        assert inside or page.name != "README.md", f"{target} would lead nowhere outside of the repository"
+        assert inside or page.name != "README.md", (
+            f"{target} would lead nowhere outside of the repository"
+        )
 
 
 def test_pictures_are_small_and_shown():
@@ -83,15 +95,21 @@ def test_pictures_are_small_and_shown():
 def test_named_files_tests_and_objects_exist(page):
     text = re.sub(FENCE, "", page.read_text(encoding="utf-8"))
     for quoted in re.findall(r"`([^`\n]+)`", text):
-        file = re.fullmatch(r"((?:src|tests|docs|examples|reproduction)/[\w./-]+)(?:::(\w+))?", quoted)
+        file = re.fullmatch(
+            r"((?:src|tests|docs|examples|reproduction)/[\w./-]+)(?:::(\w+))?", quoted
+        )
         if file:
             path = ROOT / file.group(1)
             assert path.exists(), f"{page.name} names {quoted}"
             if file.group(2):
                 tree = ast.parse(path.read_text(encoding="utf-8"))
-                assert file.group(2) in {getattr(node, "name", None) for node in ast.walk(tree)}, quoted
+                assert file.group(2) in {getattr(node, "name", None) for node in ast.walk(tree)}, (
+                    quoted
+                )
         elif re.fullmatch(r"(?:ig|impact_gnn)(\.\w+)+", quoted):
-            assert resolved(quoted.replace("ig.", "impact_gnn.", 1) if quoted.startswith("ig.") else quoted)
+            assert resolved(
+                quoted.replace("ig.", "impact_gnn.", 1) if quoted.startswith("ig.") else quoted
+            )
 
 
 def resolved(dotted):
@@ -115,7 +133,9 @@ def test_public_face_has_api_pages():
     assert all(resolved(name).__doc__ for name in shown)
     for name in impact_gnn.__all__:
         home = getattr(resolved(f"impact_gnn.{name}"), "__module__", f"impact_gnn.{name}")
-        assert any(page == home or page.startswith(f"{home}.") for page in shown), f"{name} has no API page"
+        assert any(page == home or page.startswith(f"{home}.") for page in shown), (
+            f"{name} has no API page"
+        )
 
 
 def test_building_the_site_counts_warnings():
@@ -126,7 +146,9 @@ def test_building_the_site_counts_warnings():
 
 def test_navigation_names_every_page_once():
     text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    listed = re.findall(r"([\w/-]+\.md)\s*$", text.split("\nnav:", 1)[1].split("\n\n", 1)[0], re.MULTILINE)
+    listed = re.findall(
+        r"([\w/-]+\.md)\s*$", text.split("\nnav:", 1)[1].split("\n\n", 1)[0], re.MULTILINE
+    )
     pages = [path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")]
     assert sorted(listed) == sorted(pages)
 
@@ -155,11 +177,17 @@ def directives():
     """Modules that the pages in the site's navigation draw the reference of."""
     pages = re.findall(r"\bapi/\w+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
     assert {f"api/{page.name}" for page in (ROOT / "docs" / "api").iterdir()} == set(pages)
-    found = [re.findall(r"^::: (\S+)$", (ROOT / "docs" / page).read_text("utf-8"), re.MULTILINE) for page in pages]
+    found = [
+        re.findall(r"^::: (\S+)$", (ROOT / "docs" / page).read_text("utf-8"), re.MULTILINE)
+        for page in pages
+    ]
     return set(itertools.chain(*found))
 
 
-PACKAGES = sorted(f"impact_gnn.{path.parent.name}" for path in (ROOT / "src/impact_gnn").glob("[a-z]*/__init__.py"))
+PACKAGES = sorted(
+    f"impact_gnn.{path.parent.name}"
+    for path in (ROOT / "src/impact_gnn").glob("[a-z]*/__init__.py")
+)
 
 
 @pytest.mark.parametrize("package", ["impact_gnn", *PACKAGES])
@@ -169,11 +197,14 @@ def test_every_public_name_has_a_place_in_the_reference(package):
     for name in getattr(module, "__all__", ()) if package != "impact_gnn.cli" else ():
         member = getattr(module, name)
         if inspect.ismodule(member):
-            found = hasattr(member, "__path__") or member.__name__ in drawn  # names of a package are asked for there
+            # names of a package are asked for there
+            found = hasattr(member, "__path__") or member.__name__ in drawn
         elif inspect.isclass(member) or inspect.isfunction(member):
             found = member.__module__ in drawn
         else:
-            found = any(re.search(rf"^{name}\b.* = ", source_of(one), re.MULTILINE) for one in drawn)
+            found = any(
+                re.search(rf"^{name}\b.* = ", source_of(one), re.MULTILINE) for one in drawn
+            )
         missing += [] if found else [name]
     assert missing == []
 
@@ -186,5 +217,7 @@ def test_examples_of_docstrings_are_sections_that_the_reference_knows():
     """`Example:` would be drawn as a garbled quotation."""
     sources = (ROOT / "src").rglob("*.py")
     assert [
-        name_of(path) for path in sources if re.search(r"^ *Example:$", path.read_text("utf-8"), re.MULTILINE)
+        name_of(path)
+        for path in sources
+        if re.search(r"^ *Example:$", path.read_text("utf-8"), re.MULTILINE)
     ] == []

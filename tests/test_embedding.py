@@ -60,8 +60,11 @@ def test_it_is_the_dense_formula(n):
     expected = (vector / np.sqrt(degree + tau)[:, None])[:, ::-1][:, :5]
     expected /= np.sqrt((expected**2).mean(0))
     np.testing.assert_allclose(np.abs(x), np.abs(expected), atol=2e-4)
-    back = matrix @ (x * np.sqrt(degree + tau)[:, None])  # eigenvectors again, with the largest eigenvalues
-    np.testing.assert_allclose(back, value[::-1][:5] * (x * np.sqrt(degree + tau)[:, None]), atol=2e-3)
+    # eigenvectors again, with the largest eigenvalues
+    back = matrix @ (x * np.sqrt(degree + tau)[:, None])
+    np.testing.assert_allclose(
+        back, value[::-1][:5] * (x * np.sqrt(degree + tau)[:, None]), atol=2e-3
+    )
 
 
 def test_between_two_types_it_is_the_singular_value_decomposition():
@@ -113,9 +116,15 @@ def test_who_comes_later_is_placed_by_neighbours_as_the_others_are():
         for u, v in relation.edge_index.T:
             for (kind, node), other in (((source, u), (target, v)), ((target, v), (source, u))):
                 known = kind == "author" or graph.time[node] < CUT
-                if other == ("paper", paper) and known and (kind != "author" or _writes_early(graph, node)):
+                if (
+                    other == ("paper", paper)
+                    and known
+                    and (kind != "author" or _writes_early(graph, node))
+                ):
                     heard, count = heard + x[kind][node], count + 1
-    np.testing.assert_allclose(x["paper"][paper], heard / (value * (count + tau)), rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(
+        x["paper"][paper], heard / (value * (count + tau)), rtol=1e-3, atol=1e-4
+    )
 
 
 def _writes_early(graph, author):
@@ -131,18 +140,27 @@ def test_types_without_features_are_heard_by_models_and_others_keep_theirs():
     assert spectral_.graph.nodes["author"].x.shape[1] > 0
     with pytest.raises(ig.InputError, match="'snapshot' does not go with embed='spectral'"):
         spectral_.shown(Method.parse("snapshot"), CUT)
-    with pytest.raises(ig.InputError, match="embed='node2vec' is not known; choose one of 'none', 'spectral'"):
+    with pytest.raises(
+        ig.InputError, match="embed='node2vec' is not known; choose one of 'none', 'spectral'"
+    ):
         Pipeline(embed="node2vec").fit(made(width=3))
 
 
 @pytest.mark.parametrize("model", ["sehgnn", "rphgnn", "sign", "trees"])
 @pytest.mark.parametrize("width", [None, 3])
-def test_pipelines_with_embeddings_see_no_hidden_label_and_come_back_from_disk(model, width, tmp_path):
-    graph, options = made(width=width), {"embed": "spectral", "cutoff": CUT, "hidden": 8, "epochs": 4, "device": "cpu"}
+def test_pipelines_with_embeddings_see_no_hidden_label_and_come_back_from_disk(
+    model, width, tmp_path
+):
+    graph, options = (
+        made(width=width),
+        {"embed": "spectral", "cutoff": CUT, "hidden": 8, "epochs": 4, "device": "cpu"},
+    )
     p = Pipeline(model, "pmp+labels", **options).fit(graph)
     said = p.predict_proba(graph)
     scrambled = ig.audit.scrambled(graph, CUT)
-    assert np.array_equal(Pipeline(model, "pmp+labels", **options).fit(scrambled).predict_proba(scrambled), said)
+    assert np.array_equal(
+        Pipeline(model, "pmp+labels", **options).fit(scrambled).predict_proba(scrambled), said
+    )
     p.save(tmp_path / "model")
     assert np.array_equal(Pipeline.load(tmp_path / "model").predict_proba(graph), said)
 
@@ -154,7 +172,9 @@ def test_a_fitted_pipeline_reads_later_graphs_by_the_embedding_of_its_fit():
     later = p.inputs(graph.masked(CUT))
     assert later.graph.x.tobytes() == spectral(graph, CUT - 1)["paper"].tobytes()
     np.testing.assert_allclose(
-        p.predict_proba(graph, cutoff=CUT), p.predict_proba(graph)[graph.time[graph.time >= CUT - 1] >= CUT], atol=1e-6
+        p.predict_proba(graph, cutoff=CUT),
+        p.predict_proba(graph)[graph.time[graph.time >= CUT - 1] >= CUT],
+        atol=1e-6,
     )
     assert Pipeline("linear", embed="spectral", cutoff=CUT).fit(graph).fitted.cutoff == CUT
     p.set_params(cutoff=CUT).fit(graph)  # and anew
@@ -173,6 +193,13 @@ def test_explanations_name_places_in_the_graph():
 
 def test_a_run_can_be_told_to_embed(tmp_path):
     graph = made(width=3, n=150)
-    summary = ig.run(graph, tmp_path, cutoff=CUT, candidates=["plain", "labels"], effort="quick", embed="spectral")
+    summary = ig.run(
+        graph,
+        tmp_path,
+        cutoff=CUT,
+        candidates=["plain", "labels"],
+        effort="quick",
+        embed="spectral",
+    )
     assert summary.options.embed == "spectral"
     assert "--embed spectral" in ig.report.words.command(summary)

@@ -17,7 +17,9 @@ from impact_gnn.encoding.encoder import WORDS
 
 def columns(known=None, **given):
     kinds = {name: kind for name, (kind, _) in given.items()}
-    return Columns(pa.table({name: values for name, (_, values) in given.items()}), kinds, known=known)
+    return Columns(
+        pa.table({name: values for name, (_, values) in given.items()}), kinds, known=known
+    )
 
 
 @pytest.mark.parametrize(
@@ -73,7 +75,8 @@ def test_wild_numbers_are_pulled_in_and_keep_their_order(scale, dtype):
 
 
 @given(
-    st.lists(st.floats(allow_nan=True, allow_infinity=True) | st.none(), min_size=1, max_size=30), st.integers(0, 30)
+    st.lists(st.floats(allow_nan=True, allow_infinity=True) | st.none(), min_size=1, max_size=30),
+    st.integers(0, 30),
 )
 def test_any_numbers_become_finite_features(values, cut):
     known = np.arange(len(values)) < cut
@@ -95,7 +98,9 @@ def test_categories_one_hot_hashed_and_never_seen():
 
 def test_text_is_tfidf_along_the_directions_of_known_texts():
     rng = np.random.default_rng(0)
-    texts = [" ".join(rng.choice(["red", "green", "blue", "one", "two", "three"], 6)) for _ in range(40)]
+    texts = [
+        " ".join(rng.choice(["red", "green", "blue", "one", "two", "three"], 6)) for _ in range(40)
+    ]
     known = np.arange(40) < 30
     x = columns(known, t=("text", texts)).x
     counts = HashingVectorizer(n_features=WORDS, alternate_sign=False, norm=None).transform(texts)
@@ -108,7 +113,9 @@ def test_text_is_tfidf_along_the_directions_of_known_texts():
 def test_dates_are_days_to_the_nodes_own_time():
     made = columns(d=("date", np.array(["2020-01-01", "2020-01-03", "NaT"], "M8[D]")))
     assert made.x[:2, 0].tolist() == [18262, 18264]
-    aged = Columns(made.table, made.kinds, np.array(["2020-01-11", "2020-01-04", "2020-01-01"], "M8[us]"))
+    aged = Columns(
+        made.table, made.kinds, np.array(["2020-01-11", "2020-01-04", "2020-01-01"], "M8[us]")
+    )
     assert aged.x.tolist() == [[10, 0], [1, 0], [5.5, 1]]
 
 
@@ -121,7 +128,10 @@ def test_vectors_are_as_they_are():
 
 def test_columns_that_say_nothing_are_dropped_with_a_reason():
     made = columns(
-        a=("number", [1, 1, 1]), b=("category", ["x", "x", "x"]), c=("number", [1, 2, 3]), t=("text", ["", "", None])
+        a=("number", [1, 1, 1]),
+        b=("category", ["x", "x", "x"]),
+        c=("number", [1, 2, 3]),
+        t=("text", ["", "", None]),
     )
     assert made.encoder.outputs == ["c"]
     assert set(made.encoder.dropped) == {"a", "b", "t"}
@@ -131,7 +141,9 @@ def test_columns_that_say_nothing_are_dropped_with_a_reason():
 def random_table(rng, size):
     return pa.table(
         {
-            "number": pa.array(np.where(rng.random(size) < 0.2, np.nan, rng.normal(size=size)), from_pandas=True),
+            "number": pa.array(
+                np.where(rng.random(size) < 0.2, np.nan, rng.normal(size=size)), from_pandas=True
+            ),
             "wild": rng.normal(size=size) * 10.0 ** rng.integers(0, 12, size),
             "category": rng.choice(["a", "b", "c"], size),
             "many": [f"v{k}" for k in rng.integers(0, 90, size)],
@@ -175,13 +187,18 @@ def test_a_fold_of_a_backtest_has_an_encoder_of_its_own():
     time = np.repeat(np.arange(6), 40)
     word = np.where(rng.random(240) < 0.5, "old", np.where(time >= 4, "new", "other"))
     g = ig.TemporalGraph(
-        x=Columns(pa.table({"c": word}), {"c": "category"}), y=rng.integers(0, 2, 240), time=time,
+        x=Columns(pa.table({"c": word}), {"c": "category"}),
+        y=rng.integers(0, 2, 240),
+        time=time,
         edge_index=rng.integers(0, 240, (2, 500)),
-    )  # fmt: skip
+    )
     from impact_gnn.backtesting.folds import Window, fold_of
 
     assert g.masked(5).nodes["node"].columns.encoder.outputs == ["c = new", "c = old", "c = other"]
-    assert fold_of(g.masked(5), Window(4, 4)).graph.nodes["node"].columns.encoder.outputs == ["c = old", "c = other"]
+    assert fold_of(g.masked(5), Window(4, 4)).graph.nodes["node"].columns.encoder.outputs == [
+        "c = old",
+        "c = other",
+    ]
 
 
 def test_views_are_encoded_as_whole_tables_are(tmp_path):
@@ -215,8 +232,15 @@ def test_an_encoder_comes_back_from_disk_and_finds_columns_by_name():
     shuffled = table.select(list(reversed(table.column_names)))
     other = Columns(shuffled, dict(reversed(KINDS.items())))
     assert np.array_equal(back.encode(other), made.x)
-    with pytest.raises(InputError, match="there is no feature column text, which the model needs; there are number, "):
-        back.encode(Columns(table.drop_columns(["text"]), {k: v for k, v in KINDS.items() if k != "text"}))
+    with pytest.raises(
+        InputError,
+        match="there is no feature column text, which the model needs; there are number, ",
+    ):
+        back.encode(
+            Columns(table.drop_columns(["text"]), {k: v for k, v in KINDS.items() if k != "text"})
+        )
     retyped = table.set_column(0, "number", pa.array(["many words"] * 120))
-    with pytest.raises(InputError, match="column 'number' holds string such as 'many words', not a number"):
+    with pytest.raises(
+        InputError, match="column 'number' holds string such as 'many words', not a number"
+    ):
         back.encode(Columns(retyped, KINDS))

@@ -27,7 +27,12 @@ COLUMN = NODES * 8
 def client():
     """Workers that are threads of this process: they start at once."""
     distributed = pytest.importorskip("distributed")
-    options = {"processes": False, "dashboard_address": ":0", "n_workers": 2, "threads_per_worker": 2}
+    options = {
+        "processes": False,
+        "dashboard_address": ":0",
+        "n_workers": 2,
+        "threads_per_worker": 2,
+    }
     with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as connected:
         yield connected
 
@@ -35,7 +40,9 @@ def client():
 ENGINES = {
     "memory, one thread": lambda client, place: Memory(threads=1),
     "disk, all columns": lambda client, place: Disk(place, memory="1GB"),
-    "disk, 16 columns": lambda client, place: Disk(place, memory=17 * COLUMN + 9 * NODES, threads=3),
+    "disk, 16 columns": lambda client, place: Disk(
+        place, memory=17 * COLUMN + 9 * NODES, threads=3
+    ),
     "disk, 1 column": lambda client, place: Disk(place, memory=COLUMN + 9 * NODES),
     "dask": lambda client, place: Dask(client, place, memory=2 * 12 * COLUMN),
     "dask, no directory": lambda client, place: Dask(client),
@@ -63,18 +70,25 @@ def same(hops, wanted):
         np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
 
 
-# -- hops ----------------------------------------------------------------------------------------------------
+# -- hops
+# ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize(
-    ("norm", "self_loop", "weighted"), [("mean", False, False), ("sym", True, True), ("sum", True, False)]
+    ("norm", "self_loop", "weighted"),
+    [("mean", False, False), ("sym", True, True), ("sum", True, False)],
 )
 def test_hops_are_the_same_to_the_last_bit(engine, dtype, norm, self_loop, weighted):
     rng = np.random.default_rng(1)
-    csr = build_csr(*edges(), NODES, NODES, rng.random(3000).astype(np.float32) if weighted else None)
+    csr = build_csr(
+        *edges(), NODES, NODES, rng.random(3000).astype(np.float32) if weighted else None
+    )
     period = rng.integers(0, 3, NODES)
-    steps = [Operator(csr, table, period, period, norm, self_loop) for table in (np.ones((3, 3)), rng.random((3, 3)))]
+    steps = [
+        Operator(csr, table, period, period, norm, self_loop)
+        for table in (np.ones((3, 3)), rng.random((3, 3)))
+    ]
     path = [steps[0], steps[1], steps[0]]
     x = rng.normal(size=(NODES, WIDTH)).astype(dtype)
     wanted = Memory().hops(path, x)
@@ -87,7 +101,9 @@ def test_between_types_too(engine):
     rng = np.random.default_rng(2)
     path = []
     for sources, targets in itertools.pairwise([NODES, 30, NODES, 90]):
-        csr = build_csr(rng.integers(0, sources, 500), rng.integers(0, targets, 500), sources, targets)
+        csr = build_csr(
+            rng.integers(0, sources, 500), rng.integers(0, targets, 500), sources, targets
+        )
         nothing = np.zeros(sources, np.uint8), np.zeros(targets, np.uint8)
         path.append(Operator(csr, np.ones((1, 1)), *nothing))
     x = rng.normal(size=(NODES, WIDTH)).astype(np.float32)
@@ -101,12 +117,16 @@ def test_between_types_too(engine):
 def test_the_last_hop_of_some_rows(engine, share, norm, self_loop):
     rng = np.random.default_rng(3)
     graph = TemporalGraph(
-        x=rng.normal(size=(NODES, 5)), time=rng.integers(2000, 2004, NODES), edge_index=np.stack(edges())
+        x=rng.normal(size=(NODES, 5)),
+        time=rng.integers(2000, 2004, NODES),
+        edge_index=np.stack(edges()),
     )
     rows = rng.permutation(NODES)[: int(share * NODES)]
     options = {"weighting": "pmp", "norm": norm, "self_loop": self_loop}
     for some, whole in zip(
-        ig.propagate(graph, engine=engine, rows=rows, **options), ig.propagate(graph, **options), strict=True
+        ig.propagate(graph, engine=engine, rows=rows, **options),
+        ig.propagate(graph, **options),
+        strict=True,
     ):
         assert some.shape == (len(rows), 5)
         np.testing.assert_allclose(np.asarray(some), whole[rows], rtol=1e-12, atol=1e-14)
@@ -118,7 +138,11 @@ def test_views_of_files_are_not_taken_for_the_files(engine, tmp_path):
     np.save(tmp_path / "x.npy", rng.normal(size=(2 * NODES, 5)))
     np.save(tmp_path / "edges.npy", np.stack([np.stack(edges()), np.stack(edges(1))]))
     x, ends = (np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in ("x", "edges"))
-    for values, pairs in ((x[:NODES], ends[0]), (x[NODES:], ends[1]), (x[:NODES][::-1], ends[0][::-1])):
+    for values, pairs in (
+        (x[:NODES], ends[0]),
+        (x[NODES:], ends[1]),
+        (x[:NODES][::-1], ends[0][::-1]),
+    ):
         graph = TemporalGraph(x=values, time=np.arange(NODES) % 3, edge_index=pairs)
         same(ig.propagate(graph, engine=engine), ig.propagate(graph))
 
@@ -128,7 +152,10 @@ def test_a_graph_outlives_the_engine_that_sorted_it(engine, tmp_path):
     first = Disk(tmp_path / "first")
     first.operator(graph)
     first.clear()
-    same(ig.propagate(graph, engine=engine), ig.propagate(ig.tsbm(num_nodes=NODES, num_times=4, num_labels=3, seed=0)))
+    same(
+        ig.propagate(graph, engine=engine),
+        ig.propagate(ig.tsbm(num_nodes=NODES, num_times=4, num_labels=3, seed=0)),
+    )
 
 
 def test_a_hop_is_asked_for_rows(engine):
@@ -162,33 +189,48 @@ def test_graphs_in_both_directions_and_as_they_were(engine, directed, weighted, 
             np.testing.assert_allclose(made.edge_weight, wanted.edge_weight)
         for name in ("x", "y", "time", "ids", "edge_time"):
             np.testing.assert_array_equal(getattr(made, name), getattr(wanted, name))
-        np.testing.assert_allclose(engine.operator(made) @ made.x, Memory().operator(wanted) @ wanted.x)
+        np.testing.assert_allclose(
+            engine.operator(made) @ made.x, Memory().operator(wanted) @ wanted.x
+        )
 
 
-# -- label hops ----------------------------------------------------------------------------------------------
+# -- label hops
+# ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("norm", "self_loop", "weighted"), [("mean", False, False), ("sym", True, True), ("sum", True, False)]
+    ("norm", "self_loop", "weighted"),
+    [("mean", False, False), ("sym", True, True), ("sum", True, False)],
 )
 @pytest.mark.parametrize("renormalize", [True, False])
 def test_label_hops_are_the_same(engine, norm, self_loop, weighted, renormalize):
     rng = np.random.default_rng(5)
     source, target = edges()
-    both = np.concatenate([[source, target], [target, source]], axis=1)  # every edge leads back, some are loops
+    # every edge leads back, some are loops
+    both = np.concatenate([[source, target], [target, source]], axis=1)
     weight = rng.random(both.shape[1]) if weighted else None
     time, label = rng.integers(0, 5, NODES), rng.integers(-1, 4, NODES)
     graph = TemporalGraph(y=label, time=time, edge_index=both, edge_weight=weight, num_labels=4)
-    options = {"weighting": "pmp", "hops": 2, "norm": norm, "self_loop": self_loop, "renormalize": renormalize}
+    options = {
+        "weighting": "pmp",
+        "hops": 2,
+        "norm": norm,
+        "self_loop": self_loop,
+        "renormalize": renormalize,
+    }
     for cutoff in (3, 2):  # other labels in the same place
         hops = ig.label_hops(graph.masked(cutoff), engine=engine, **options)
         same(hops, ig.label_hops(graph.masked(cutoff), **options))
 
 
-# -- every method, the whole way ----------------------------------------------------------------------------------
+# -- every method, the whole way
+# ----------------------------------------------------------------------------------
 
 PARTS = ["", "labels", "snapshot", "snapshot+labels", "snapshot+lags+labels"]
-EVERY_METHOD = ["+".join(filter(None, parts)) for parts in itertools.product(WEIGHTINGS, ["", *ALIGNMENTS], PARTS)] + [
+EVERY_METHOD = [
+    "+".join(filter(None, parts))
+    for parts in itertools.product(WEIGHTINGS, ["", *ALIGNMENTS], PARTS)
+] + [
     "features",
     "pmp+ends",
     "pmp+ends+labels",
@@ -223,7 +265,9 @@ def laws_hold(graph, methods, place, squashed=False):
         memory, disk = (inputs.shown(method, cutoff) for inputs in shared)
         for hops, wanted in zip(disk, memory, strict=True):
             for a, b in zip(hops, wanted, strict=True):
-                np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-6, atol=1e-7, err_msg=text)
+                np.testing.assert_allclose(
+                    np.asarray(a), np.asarray(b), rtol=1e-6, atol=1e-7, err_msg=text
+                )
                 assert np.isfinite(np.asarray(a)).all()
 
 
@@ -234,21 +278,36 @@ def test_every_method_gives_the_same_hops(homogeneous):
 
 def test_every_method_gives_the_same_hops_between_types(several_types):
     with quick_directory() as place:
-        methods = [text for text in EVERY_METHOD if "pny" not in text and "mmp" not in text and "pmp+c" not in text]
-        laws_hold(several_types, [text for text in methods if not text.startswith("genpmp+s")], place / "work")
+        methods = [
+            text
+            for text in EVERY_METHOD
+            if "pny" not in text and "mmp" not in text and "pmp+c" not in text
+        ]
+        laws_hold(
+            several_types,
+            [text for text in methods if not text.startswith("genpmp+s")],
+            place / "work",
+        )
 
 
 def test_squashed_hops_are_the_same(several_types):
     with quick_directory() as place:
-        laws_hold(several_types, ["pmp", "pmp+center+snapshot", "labels"], place / "work", squashed=True)
+        laws_hold(
+            several_types, ["pmp", "pmp+center+snapshot", "labels"], place / "work", squashed=True
+        )
 
 
 @pytest.mark.parametrize("several", [False, True])
 def test_snapshots_of_edges_with_times_are_the_same(homogeneous, several_types, several):
     graph, rng = several_types if several else homogeneous, np.random.default_rng(0)
-    dated = {name: replace(part, time=rng.integers(0, 5, part.num_edges)) for name, part in graph.relations.items()}
+    dated = {
+        name: replace(part, time=rng.integers(0, 5, part.num_edges))
+        for name, part in graph.relations.items()
+    }
     with quick_directory() as place:
-        laws_hold(graph.with_parts(dict(graph.nodes), dated), ["pmp", "snapshot+labels"], place / "work")
+        laws_hold(
+            graph.with_parts(dict(graph.nodes), dated), ["pmp", "snapshot+labels"], place / "work"
+        )
 
 
 @pytest.mark.parametrize(
@@ -265,7 +324,13 @@ def test_pipelines_predict_the_same(homogeneous, client, method):
 
 @pytest.mark.parametrize("model", ["sehgnn", "rphgnn"])
 def test_pipelines_between_types_predict_the_same(several_types, model):
-    options = {"model": model, "method": "pmp+labels", "cutoff": int(several_types.times[-2]), "epochs": 3, "hidden": 8}
+    options = {
+        "model": model,
+        "method": "pmp+labels",
+        "cutoff": int(several_types.times[-2]),
+        "epochs": 3,
+        "hidden": 8,
+    }
     wanted = ig.Pipeline(**options).fit(several_types).predict_proba(several_types)
     with quick_directory() as place:
         engine = Disk(place / "work", memory=50_000)
@@ -285,7 +350,8 @@ def test_few_labelled_nodes_are_enough():
     np.testing.assert_allclose(np.asarray(hops[-1]), wanted[-1][inputs.rows], rtol=1e-5, atol=1e-6)
 
 
-# -- choosing ------------------------------------------------------------------------------------------------
+# -- choosing
+# ------------------------------------------------------------------------------------------------
 
 
 def test_auto_takes_memory_where_it_fits_and_disk_otherwise(homogeneous, tmp_path):
@@ -313,7 +379,9 @@ ASKED = {
 
 @pytest.mark.parametrize("asked", ASKED)
 def test_the_name_of_an_engine_is_no_engine(homogeneous, asked):
-    with pytest.raises(ig.InputError, match=r"engine='disk' is no engine; give engines.Memory\(\), engines.Disk"):
+    with pytest.raises(
+        ig.InputError, match=r"engine='disk' is no engine; give engines.Memory\(\), engines.Disk"
+    ):
         ASKED[asked](homogeneous, engine="disk")
 
 
@@ -327,9 +395,12 @@ def printed(code, **environment):
     """What a new process prints, whose kernels are compiled anew."""
     inherited = {name: value for name, value in os.environ.items() if name != "NUMBA_NUM_THREADS"}
     run = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code], env=inherited | environment, capture_output=True, text=True,
+        [sys.executable, "-W", "ignore", "-c", code],
+        env=inherited | environment,
+        capture_output=True,
+        text=True,
         check=False,
-    )  # fmt: skip
+    )
     assert run.returncode == 0, run.stderr
     return run.stdout.split()
 
@@ -345,8 +416,12 @@ def test_threads_are_as_many_as_the_user_has_asked_for():
     assert printed(code, OMP_NUM_THREADS="1") == ["True", "1", "1"]
 
 
-@pytest.mark.parametrize(("first", "asked"), [("numba", "1"), ("impact_gnn", "0"), ("impact_gnn", "one")])
-def test_a_numba_that_was_used_before_goes_on_and_odd_numbers_are_left_alone(tmp_path, first, asked):
+@pytest.mark.parametrize(
+    ("first", "asked"), [("numba", "1"), ("impact_gnn", "0"), ("impact_gnn", "one")]
+)
+def test_a_numba_that_was_used_before_goes_on_and_odd_numbers_are_left_alone(
+    tmp_path, first, asked
+):
     """It refuses to compile when it finds another number of threads than it was launched with."""
     code = (
         f"import {first}, numba\nbefore = numba.get_num_threads()\nnumba.set_num_threads(before)\n"

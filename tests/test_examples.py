@@ -24,7 +24,9 @@ FAST = 'candidates=["labels"], folds=1, seeds=1'
 def impact(*arguments, cwd):
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
     called = [sys.executable, "-m", "impact_gnn", *map(str, arguments)]
-    done = subprocess.run(called, cwd=cwd, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(
+        called, cwd=cwd, env=environment, capture_output=True, text=True, timeout=600, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -67,7 +69,11 @@ def test_an_example_runs_and_is_predicted_again(name, nodes, periods, options, t
     said = impact("run", EXAMPLES / name, "--out", out, *RUN, *options, cwd=tmp_path)
     assert "Predicted:" in said
     predicted = rows(out / "predictions.csv")
-    unknown = [row for row in rows(EXAMPLES / name / nodes) if not (row.get("topic") or row.get("is_fraud"))]
+    unknown = [
+        row
+        for row in rows(EXAMPLES / name / nodes)
+        if not (row.get("topic") or row.get("is_fraud"))
+    ]
     assert {row["time"] for row in predicted} == periods
     assert {row["id"] for row in predicted} <= {row["id"] for row in unknown}
     assert (out / "report.html").stat().st_size > 10_000

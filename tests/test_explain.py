@@ -13,13 +13,37 @@ import impact_gnn as ig
 from impact_gnn._codec import decode, encode
 from impact_gnn.cli import app
 from impact_gnn.engines.base import redone
-from impact_gnn.pipeline import Calibration, Ensemble, Explainer, Method, NodeExplanation, Pipeline, explain
+from impact_gnn.pipeline import (
+    Calibration,
+    Ensemble,
+    Explainer,
+    Method,
+    NodeExplanation,
+    Pipeline,
+    explain,
+)
 
 CUT = 4
-HOMOGENEOUS = ["plain", "pmp+center+labels+degrees", "mmp+standardize+labels", "genpmp+jjnorm+snapshot+labels",
-               "pmp+snapshot+lags+labels", "pmp+ends+labels", "pny", "features", "recency+labels+smooth",
-               "stamp+labels", "gsmp+snapshot+labels"]  # fmt: skip
-HETERO = ["pmp+labels", "pmp+ends+center+labels", "genpmp+snapshot+ends+labels", "degrees+features", "stamp+labels"]
+HOMOGENEOUS = [
+    "plain",
+    "pmp+center+labels+degrees",
+    "mmp+standardize+labels",
+    "genpmp+jjnorm+snapshot+labels",
+    "pmp+snapshot+lags+labels",
+    "pmp+ends+labels",
+    "pny",
+    "features",
+    "recency+labels+smooth",
+    "stamp+labels",
+    "gsmp+snapshot+labels",
+]
+HETERO = [
+    "pmp+labels",
+    "pmp+ends+center+labels",
+    "genpmp+snapshot+ends+labels",
+    "degrees+features",
+    "stamp+labels",
+]
 
 
 @pytest.fixture(scope="module")
@@ -37,18 +61,30 @@ def graph():
 
 @pytest.fixture(scope="module")
 def papers():
-    sizes = {"num_papers": 120, "num_authors": 60, "num_fields": 12, "num_institutions": 5, "num_times": 6}
+    sizes = {
+        "num_papers": 120,
+        "num_authors": 60,
+        "num_fields": 12,
+        "num_institutions": 5,
+        "num_times": 6,
+    }
     edges = {"citations": 400, "writes": 250, "topics": 200, "affiliations": 60}
     return ig.hetero_tsbm(**sizes, num_labels=3, num_features=4, **edges, seed=1)
 
 
 def fitted(graph, model, method, **options):
-    return Pipeline(model, method, cutoff=CUT, hidden=8, epochs=8, device="cpu", **options).fit(graph)
+    return Pipeline(model, method, cutoff=CUT, hidden=8, epochs=8, device="cpu", **options).fit(
+        graph
+    )
 
 
 def strangers(explanation):
     """Neighbours without the node itself, which is heard by ways there and back."""
-    return [one for one in explanation.neighbours if (one.kind, one.id) != (explanation.kind, explanation.id)]
+    return [
+        one
+        for one in explanation.neighbours
+        if (one.kind, one.id) != (explanation.kind, explanation.id)
+    ]
 
 
 def without_edges(graph, kind, node):
@@ -63,10 +99,19 @@ def without_edges(graph, kind, node):
 
 @pytest.mark.parametrize(
     ("model", "bound"),
-    [("linear", 1e-5), ("trees", 1e-9), ("sign", 0.02), ("gamlp", 0.02), ("gcn", 0.02), ("gat", 0.02),
-     ("gcn:labels", 0.02)],
-)  # fmt: skip
-def test_contributions_sum_to_the_log_odds_and_in_all_to_the_difference_of_probabilities(graph, model, bound):
+    [
+        ("linear", 1e-5),
+        ("trees", 1e-9),
+        ("sign", 0.02),
+        ("gamlp", 0.02),
+        ("gcn", 0.02),
+        ("gat", 0.02),
+        ("gcn:labels", 0.02),
+    ],
+)
+def test_contributions_sum_to_the_log_odds_and_in_all_to_the_difference_of_probabilities(
+    graph, model, bound
+):
     model, _, more = model.partition(":")
     method = f"pmp+{more}".rstrip("+") if model in ("gcn", "gat") else "pmp+labels"
     p = fitted(graph, model, method, class_weight="balanced")
@@ -76,7 +121,9 @@ def test_contributions_sum_to_the_log_odds_and_in_all_to_the_difference_of_proba
         found = explainer.explain(f"P{targets[row]}")
         (voice,) = found.voices
         first, second = ("abc".index(name) for name in (found.label, found.runner_up))
-        assert voice.log_odds == pytest.approx(np.log(said[row, first] / said[row, second]), abs=1e-4)
+        assert voice.log_odds == pytest.approx(
+            np.log(said[row, first] / said[row, second]), abs=1e-4
+        )
         total = voice.usual + sum(part.contribution for part in voice.parts)
         assert total == pytest.approx(voice.log_odds, abs=voice.error + 1e-9)
         assert voice.error < bound
@@ -103,8 +150,12 @@ def test_a_linear_model_is_its_coefficients_times_the_distance_from_the_mean(gra
         assert part.name == names.pop(0)
         assert part.contribution == pytest.approx(expected[low:high].sum(), abs=1e-5)
         named = {one.name: one.contribution for one in found.features if one.part == part.name}
-        columns = list("abc") if part.name.startswith("labels") else [f"feature {k}" for k in range(4)]
-        assert [named[name] for name in columns] == pytest.approx(scale * expected[low:high], abs=1e-5)
+        columns = (
+            list("abc") if part.name.startswith("labels") else [f"feature {k}" for k in range(4)]
+        )
+        assert [named[name] for name in columns] == pytest.approx(
+            scale * expected[low:high], abs=1e-5
+        )
 
 
 @pytest.mark.parametrize("method", HOMOGENEOUS)
@@ -118,11 +169,19 @@ def test_metapaths_split_over_the_nodes_at_their_beginning(papers, method):
     split_is_whole(fitted(papers, "linear", method), papers)
 
 
-@pytest.mark.parametrize("method", ["labels+stages", "pmp+ends+labels+stages", "snapshot+labels+stages"])
+@pytest.mark.parametrize(
+    "method", ["labels+stages", "pmp+ends+labels+stages", "snapshot+labels+stages"]
+)
 def test_what_earlier_stages_said_splits_over_the_nodes_it_was_said_of(method):
     taught = 0
     for seed in range(12):
-        sizes = {"num_nodes": 300, "num_times": 6, "num_labels": 3, "num_features": 4, "feature_std": 1.5}
+        sizes = {
+            "num_nodes": 300,
+            "num_times": 6,
+            "num_labels": 3,
+            "num_features": 4,
+            "feature_std": 1.5,
+        }
         graph = ig.tsbm(**sizes, seed=seed)
         p = Pipeline("linear", method, cutoff=5, epochs=40, device="cpu", seed=seed).fit(graph)
         if p.fitted.earlier:
@@ -152,8 +211,13 @@ def split_is_whole(p, graph):
             rest = 0.0
             if p.model == "linear":
                 first, second = p.fitted.head.model.classify.weight.detach().numpy()[:2, columns]
-                nothing = redone(hop, np.zeros((1, hop.shape[1]), np.float32), member.place(at)) - member.mean[columns]
-                rest = silent * float((nothing @ (first - second))[0]) if not one.block.labels else 0.0
+                nothing = (
+                    redone(hop, np.zeros((1, hop.shape[1]), np.float32), member.place(at))
+                    - member.mean[columns]
+                )
+                rest = (
+                    silent * float((nothing @ (first - second))[0]) if not one.block.labels else 0.0
+                )
             assert one.each.sum() + rest == pytest.approx(one.adds.sum(), abs=1e-4)
 
 
@@ -186,30 +250,49 @@ def test_without_a_node_of_any_type_along_metapaths(papers):
         assert one.without == pytest.approx(said[int(found.label)], abs=1e-5)
 
 
-@pytest.mark.parametrize(("model", "rest"), [("linear", "+labels"), ("trees", "+snapshot+labels"), ("gcn", "")])
+@pytest.mark.parametrize(
+    ("model", "rest"), [("linear", "+labels"), ("trees", "+snapshot+labels"), ("gcn", "")]
+)
 @pytest.mark.parametrize("weighting", ["pmp", "gsmp"])
-def test_with_plain_weights_is_what_the_fitted_model_says_of_plain_hops(graph, model, weighting, rest):
+def test_with_plain_weights_is_what_the_fitted_model_says_of_plain_hops(
+    graph, model, weighting, rest
+):
     p = fitted(graph, model, f"{weighting}{rest}")
     found = explain(p, graph, f"P{p.targets(graph)[5]}")
     p.method = Method.parse(f"plain{rest}")
-    assert found.plain == pytest.approx(p.predict_proba(graph)[5, "abc".index(found.label)], abs=1e-5)
+    assert found.plain == pytest.approx(
+        p.predict_proba(graph)[5, "abc".index(found.label)], abs=1e-5
+    )
     assert all(one.plain_weight is not None for one in found.neighbours)
     assert explain(p, graph, f"P{p.targets(graph)[5]}").plain is None
 
 
 def test_an_ensemble_adds_up_its_members_smoothing_and_calibration(graph):
-    members = [fitted(graph, "linear", "pmp"), fitted(graph, "trees", "labels+smooth"), fitted(graph, "prior", "plain")]
+    members = [
+        fitted(graph, "linear", "pmp"),
+        fitted(graph, "trees", "labels+smooth"),
+        fitted(graph, "prior", "plain"),
+    ]
     model = Ensemble(members, [0.3, 0.5, 0.2], Calibration(1.4, 0.5), np.array([0.3, 0.3, 0.4]))
     said, at = model.predict_proba(graph)[9], int(model.targets(graph)[9])
     explainer = Explainer(model, graph)
     found = explainer.explain(f"P{at}")
-    assert explainer._changed(at, 9, "abc".index(found.label)) == pytest.approx(found.probability, abs=1e-6)  # nothing
-    assert [voice.name for voice in found.voices] == ["trees:labels+smooth", "linear:pmp", "prior:plain"]
+    # nothing
+    assert explainer._changed(at, 9, "abc".index(found.label)) == pytest.approx(
+        found.probability, abs=1e-6
+    )
+    assert [voice.name for voice in found.voices] == [
+        "trees:labels+smooth",
+        "linear:pmp",
+        "prior:plain",
+    ]
     assert found.probability == pytest.approx(said.max())
     difference = found.probability - found.runner_up_probability
     assert sum(part.contribution for part in found.parts) == pytest.approx(difference, abs=1e-9)
     assert {"smoothing", "calibration"} < {part.name for part in found.parts}
-    assert found.voices[2].parts == [] or all(part.contribution == 0 for part in found.voices[2].parts)
+    assert found.voices[2].parts == [] or all(
+        part.contribution == 0 for part in found.voices[2].parts
+    )
     other = explain(model, graph, found.id, label=found.runner_up)
     assert (other.label, other.runner_up) == (found.runner_up, found.label)
     assert other.parts[-1].contribution == pytest.approx(-found.parts[-1].contribution)
@@ -235,7 +318,9 @@ def test_projections_are_not_split_and_that_is_said(papers):
     assert found.plain is None
     assert all(one.without is None for one in found.neighbours)
     assert found == explain(p, ig.to_pyg(papers), p.targets(papers)[0])
-    assert torch.equal(found.to_pyg(ig.to_pyg(papers))["paper"].node_mask, found.to_pyg(papers)["paper"].node_mask)
+    assert torch.equal(
+        found.to_pyg(ig.to_pyg(papers))["paper"].node_mask, found.to_pyg(papers)["paper"].node_mask
+    )
 
 
 def test_words_are_the_users_own():
@@ -249,8 +334,12 @@ def test_words_are_the_users_own():
             "topic": [*np.where(rng.random(100) < 0.5, "law", "art"), *[None] * 20],
         }
     )
-    edges = pd.DataFrame({"source": rng.choice(nodes["id"], 400), "target": rng.choice(nodes["id"], 400)})
-    g = ig.from_tables(nodes, edges, time="created", label="topic", id="id", period="month", quiet=True)
+    edges = pd.DataFrame(
+        {"source": rng.choice(nodes["id"], 400), "target": rng.choice(nodes["id"], 400)}
+    )
+    g = ig.from_tables(
+        nodes, edges, time="created", label="topic", id="id", period="month", quiet=True
+    )
     p = Pipeline("linear", "pmp+labels+degrees", epochs=5).fit(g)
     text = str(explain(p, g, "paper 119", most=40))
     assert text.startswith("paper 119 (2020-12): ")
@@ -265,11 +354,18 @@ def test_words_are_the_users_own():
     ):
         assert word in text
     assert max(map(len, text.splitlines())) <= 80
-    with pytest.raises(ig.InputError, match=r"^there is no node with the id 'paper 500'; ids of 120 nodes are such as"):
+    with pytest.raises(
+        ig.InputError,
+        match=r"^there is no node with the id 'paper 500'; ids of 120 nodes are such as",
+    ):
         explain(p, g, "paper 500")
-    with pytest.raises(ig.InputError, match="node paper 3 is of 2020-01, but nodes from 2020-11 on are predicted"):
+    with pytest.raises(
+        ig.InputError, match="node paper 3 is of 2020-01, but nodes from 2020-11 on are predicted"
+    ):
         explain(p, g, "paper 3")
-    with pytest.raises(ig.InputError, match="label='tax' is no class that the model knows; there are art, law"):
+    with pytest.raises(
+        ig.InputError, match="label='tax' is no class that the model knows; there are art, law"
+    ):
         explain(p, g, "paper 119", label="tax")
 
 
@@ -312,6 +408,8 @@ def test_the_command_explains_a_run_and_json_comes_back(graph, tmp_path):
     assert all(str(one) in done.output for one in expected)
     read = decode(list[NodeExplanation], json.loads((tmp_path / "e.json").read_text()))
     assert read == expected == decode(list[NodeExplanation], encode(expected))
-    wrong = CliRunner().invoke(app, ["explain", str(tmp_path / "out" / "model"), str(tmp_path / "g"), "--node", "P999"])
+    wrong = CliRunner().invoke(
+        app, ["explain", str(tmp_path / "out" / "model"), str(tmp_path / "g"), "--node", "P999"]
+    )
     assert wrong.exit_code == 2
     assert "there is no node with the id 'P999'" in wrong.output

@@ -28,13 +28,22 @@ def folder(path, nodes=NODES, edges=EDGES):
 
 def small_graph(hetero=False):
     rng = np.random.default_rng(0)
-    x, y, time = rng.normal(size=(20, 3)).astype(np.float32), rng.integers(-1, 4, 20), rng.integers(5, 9, 20)
+    x, y, time = (
+        rng.normal(size=(20, 3)).astype(np.float32),
+        rng.integers(-1, 4, 20),
+        rng.integers(5, 9, 20),
+    )
     edges = rng.integers(0, 20, (2, 50))
     if not hetero:
-        return ig.TemporalGraph(x=x, y=y, time=time, edge_index=edges, edge_weight=rng.random(50), num_labels=5)
+        return ig.TemporalGraph(
+            x=x, y=y, time=time, edge_index=edges, edge_weight=rng.random(50), num_labels=5
+        )
     return ig.TemporalGraph.hetero(
         nodes={"paper": {"x": x, "y": y, "time": time}, "the author": {"num_nodes": 20}},
-        edges={("paper", "cites", "paper"): edges, ("the author", "writes/has", "paper"): (edges, rng.random(50))},
+        edges={
+            ("paper", "cites", "paper"): edges,
+            ("the author", "writes/has", "paper"): (edges, rng.random(50)),
+        },
         target="paper",
     )
 
@@ -58,7 +67,12 @@ def same(a, b):
         assert np.array_equal(a.relations[triple].edge_index, b.relations[triple].edge_index)
         weights = a.relations[triple].weight, b.relations[triple].weight
         assert weights[0] is weights[1] is None or np.array_equal(*weights)
-    assert (a.target, a.num_labels, a.label_names, a.cutoff) == (b.target, b.num_labels, b.label_names, b.cutoff)
+    assert (a.target, a.num_labels, a.label_names, a.cutoff) == (
+        b.target,
+        b.num_labels,
+        b.label_names,
+        b.cutoff,
+    )
 
 
 def test_csv_folder(tmp_path):
@@ -77,7 +91,9 @@ def test_edges_with_a_time(tmp_path):
     assert g.edge_time.tolist() == [2022, 2021]
     g.save(tmp_path / "saved")
     assert ig.load(tmp_path / "saved").upto(2021).edge_time.tolist() == [2021]
-    with pytest.raises(InputError, match=r"column 'time' of edges.csv is empty in 1 rows, first in row 1"):
+    with pytest.raises(
+        InputError, match=r"column 'time' of edges.csv is empty in 1 rows, first in row 1"
+    ):
         ig.load(folder(tmp_path, edges="source,target,time\nn1,n2,\nn3,n1,2021\n"))
 
 
@@ -94,7 +110,10 @@ def test_parquet_folder_equals_csv(tmp_path):
 
 def test_features_beside_the_table_win(tmp_path):
     np.save(tmp_path / "features.npy", np.eye(3))
-    assert ig.load(folder(tmp_path, nodes=NODES.replace(",1,2", ",x,y"))).x.tolist() == np.eye(3).tolist()
+    assert (
+        ig.load(folder(tmp_path, nodes=NODES.replace(",1,2", ",x,y"))).x.tolist()
+        == np.eye(3).tolist()
+    )
 
 
 @pytest.mark.parametrize(
@@ -140,7 +159,8 @@ def test_a_failing_save_leaves_the_old_graph(tmp_path, monkeypatch):
     g = small_graph()
     g.save(tmp_path / "g")
     monkeypatch.setattr(
-        "impact_gnn._files.write_json", lambda *_, **__: (_ for _ in ()).throw(OSError(28, "disk full"))
+        "impact_gnn._files.write_json",
+        lambda *_, **__: (_ for _ in ()).throw(OSError(28, "disk full")),
     )
     with pytest.raises(DiskFull, match=r"is full; what is complete is kept: make room"):
         g.upto(6).save(tmp_path / "g")
@@ -151,7 +171,9 @@ def test_a_failing_save_leaves_the_old_graph(tmp_path, monkeypatch):
 
 def test_archive(tmp_path):
     g = small_graph()
-    np.savez(tmp_path / "g.npz", x=g.x, y=g.y, time=g.time, edge_index=g.edge_index, split=np.zeros(3))
+    np.savez(
+        tmp_path / "g.npz", x=g.x, y=g.y, time=g.time, edge_index=g.edge_index, split=np.zeros(3)
+    )
     back = ig.load(tmp_path / "g.npz")
     assert np.array_equal(back.edge_index, g.edge_index)
     assert np.array_equal(back.x, g.x)
@@ -160,24 +182,44 @@ def test_archive(tmp_path):
 @pytest.mark.parametrize(
     ("nodes", "edges", "sentence"),
     [
-        (NODES.replace("n2", "n1"), EDGES, "column 'id' of nodes.csv has 1 repeated ids, first n1 .2 times."),
+        (
+            NODES.replace("n2", "n1"),
+            EDGES,
+            "column 'id' of nodes.csv has 1 repeated ids, first n1 .2 times.",
+        ),
         (
             NODES,
             EDGES.replace("n3", "n9"),
             "edges.csv names 1 times a source that is not in nodes.csv, first 'n9' in row 2",
         ),
-        (NODES.replace("2020", ""), EDGES, "column 'time' of nodes.csv is empty in 1 rows, first in row 2"),
+        (
+            NODES.replace("2020", ""),
+            EDGES,
+            "column 'time' of nodes.csv is empty in 1 rows, first in row 2",
+        ),
         (
             NODES.replace("2020", "2020-01-02"),
             EDGES,
             "column 'time' of nodes.csv holds string such as '2019'",
         ),
         (NODES, "source\nn1\n", "edges.csv has no columns source, target; it has source"),
-        (NODES, EDGES.replace("source", "one"), "edges.csv has no columns source, target; it has one, target, weight"),
+        (
+            NODES,
+            EDGES.replace("source", "one"),
+            "edges.csv has no columns source, target; it has one, target, weight",
+        ),
         (NODES.replace("a,b", "a,a"), EDGES, "nodes.csv has several columns called a"),
         ("id,time,label\n", EDGES, "nodes.csv has no rows"),
-        (NODES, "source,target\n1,2\n", "edges.csv names 2? ?.*not in nodes.csv|write ids the same way"),
-        (NODES, EDGES.replace("1.5", "-1"), "negative .-1.* at edge 0; weights must be zero or more"),
+        (
+            NODES,
+            "source,target\n1,2\n",
+            "edges.csv names 2? ?.*not in nodes.csv|write ids the same way",
+        ),
+        (
+            NODES,
+            EDGES.replace("1.5", "-1"),
+            "negative .-1.* at edge 0; weights must be zero or more",
+        ),
         (NODES + "n4,1\n", EDGES, "nodes.csv cannot be read"),
     ],
 )
@@ -190,7 +232,9 @@ def test_bad_tables_get_one_sentence(tmp_path, nodes, edges, sentence):
 def test_missing_paths(tmp_path):
     with pytest.raises(InputError, match="does not exist; give a folder"):
         ig.load(tmp_path / "nothing")
-    with pytest.raises(InputError, match=r"holds no table nodes .such as nodes\.csv or nodes\.parquet"):
+    with pytest.raises(
+        InputError, match=r"holds no table nodes .such as nodes\.csv or nodes\.parquet"
+    ):
         ig.load(tmp_path)
     (tmp_path / "g.txt").write_text("hello")
     with pytest.raises(InputError, match="is not a graph that can be read"):

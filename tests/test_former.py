@@ -15,7 +15,9 @@ SOURCE = Path(ig.__file__).parents[1]
 @pytest.fixture
 def root(tmp_path):
     """A folder that holds a small graph of a known name, whose cutoff is 2011."""
-    g = ig.tsbm(num_nodes=300, num_times=6, num_labels=3, num_features=4, mean_degree=10, seed=0, start=2006)
+    g = ig.tsbm(
+        num_nodes=300, num_times=6, num_labels=3, num_features=4, mean_degree=10, seed=0, start=2006
+    )
     (tmp_path / "data" / "aan").mkdir(parents=True)
     np.savez(tmp_path / "data/aan/aan.npz", x=g.x, y=g.y, time=g.time, edge_index=g.edge_index)
     return tmp_path / "data"
@@ -31,11 +33,15 @@ def test_against_itself_a_model_neither_gains_nor_loses(tmp_path, root, monkeypa
         assert cell.count == 2
         assert 0 < cell.mean < 1
         assert (cell.gain.value, cell.gain.error) == (0, 0)
-    monkeypatch.setattr("reproduction.former.in_process", lambda *given, **more: [0.5, "48:ffffff000000", 1.0])
-    assert former(tmp_path / "former", tmp_path / "out", **how).records == table.records  # all of it is there already
+    monkeypatch.setattr(
+        "reproduction.former.in_process", lambda *given, **more: [0.5, "48:ffffff000000", 1.0]
+    )
+    # all of it is there already
+    assert former(tmp_path / "former", tmp_path / "out", **how).records == table.records
     (tmp_path / "other" / "src" / "impact_gnn").mkdir(parents=True)
     (tmp_path / "other" / "src" / "impact_gnn" / "__init__.py").write_text("")
-    other = former(tmp_path / "other", tmp_path / "out", **how)  # another state is asked anew, this one is not
+    # another state is asked anew, this one is not
+    other = former(tmp_path / "other", tmp_path / "out", **how)
     assert other.cells["linear", "aan", "former"].mean == 0.5
     assert other.cells["linear", "aan", "now"].mean == table.cells["linear", "aan", "now"].mean
 
@@ -47,7 +53,10 @@ def test_what_cannot_be_compared_is_refused_with_a_sentence(tmp_path, root, caps
     for more, sentence in (
         ([here, "--seeds", "1"], "seeds=1 gives no standard error"),
         ([here, "--method", "nonsense"], "method 'nonsense' has an unknown part"),
-        ([str(tmp_path / "empty")], "empty holds no package of its own in src; name a checkout of this repository."),
+        (
+            [str(tmp_path / "empty")],
+            "empty holds no package of its own in src; name a checkout of this repository.",
+        ),
     ):
         with pytest.raises(SystemExit) as stopped:
             cli.main([*call, "--out", str(tmp_path / "out"), *more])

@@ -150,7 +150,9 @@ def test_mutated_csv(tmp_path, first):
         rng = np.random.default_rng(seed)
         nodes, edges = (mutated(NODES, rng), EDGES) if seed % 2 else (NODES, mutated(EDGES, rng))
         (tmp_path / "nodes.csv").write_bytes(nodes.encode())
-        (tmp_path / "edges.csv").write_bytes(edges.encode("latin-1", "replace") if seed % 10 == 0 else edges.encode())
+        (tmp_path / "edges.csv").write_bytes(
+            edges.encode("latin-1", "replace") if seed % 10 == 0 else edges.encode()
+        )
         outcomes.append(outcome(tmp_path))
     spread(outcomes)
 
@@ -160,7 +162,20 @@ def test_mutated_toml(tmp_path, first):
     (tmp_path / "nodes.csv").write_text(NODES)
     (tmp_path / "edges.csv").write_text(EDGES)
     outcomes = []
-    words = ["node", "edges.csv", "text", "category", "vector", "number", "drop", "month", "auto", "3", "c", "b"]
+    words = [
+        "node",
+        "edges.csv",
+        "text",
+        "category",
+        "vector",
+        "number",
+        "drop",
+        "month",
+        "auto",
+        "3",
+        "c",
+        "b",
+    ]
     for seed in seeds(EACH, first):
         rng = np.random.default_rng(seed)
         text = TOML
@@ -200,7 +215,8 @@ def random_column(rng, size):
     ]
     column = kinds[rng.integers(0, len(kinds))]()
     column = column if isinstance(column, pa.Array) else pa.array(column)
-    gaps = np.where(rng.random(size) < 0.2, None, np.arange(size))  # taking from nowhere gives nothing
+    # taking from nowhere gives nothing
+    gaps = np.where(rng.random(size) < 0.2, None, np.arange(size))
     return column.take(pa.array(gaps.tolist(), pa.int64())) if rng.random() < 0.3 else column
 
 
@@ -209,10 +225,18 @@ def test_odd_and_damaged_parquet(tmp_path, first):
     outcomes = []
     for seed in seeds(EACH, first):
         rng = np.random.default_rng(seed)
-        nodes = {"id": pa.array([f"n{i}" for i in range(ROWS)]), "time": pa.array(rng.integers(2010, 2016, ROWS))}
-        nodes["label"] = pa.array(rng.choice(["x", "y"], ROWS), mask=np.asarray(nodes["time"]) > 2014)
+        nodes = {
+            "id": pa.array([f"n{i}" for i in range(ROWS)]),
+            "time": pa.array(rng.integers(2010, 2016, ROWS)),
+        }
+        nodes["label"] = pa.array(
+            rng.choice(["x", "y"], ROWS), mask=np.asarray(nodes["time"]) > 2014
+        )
         nodes |= {f"f{k}": random_column(rng, ROWS) for k in range(3)}
-        edges = {"source": rng.choice(nodes["id"].to_pylist(), 40), "target": rng.choice(nodes["id"].to_pylist(), 40)}
+        edges = {
+            "source": rng.choice(nodes["id"].to_pylist(), 40),
+            "target": rng.choice(nodes["id"].to_pylist(), 40),
+        }
         if seed % 3 == 0:
             nodes[str(rng.choice(["id", "time", "label"]))] = random_column(rng, ROWS)
         if seed % 7 == 0:

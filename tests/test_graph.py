@@ -13,8 +13,16 @@ from impact_gnn.graph import HOMOGENEOUS, TemporalGraph, build_csr, graph_digest
 
 
 def test_attributes():
-    g = graph(edge_weight=[1, 2, 3, 4, 5, 6], ids=list("abcdef"), label_names=["red", "green", "blue"])
-    assert (g.num_nodes, g.num_labels, g.target, g.cutoff, g.is_hetero) == (6, 3, "node", None, False)
+    g = graph(
+        edge_weight=[1, 2, 3, 4, 5, 6], ids=list("abcdef"), label_names=["red", "green", "blue"]
+    )
+    assert (g.num_nodes, g.num_labels, g.target, g.cutoff, g.is_hetero) == (
+        6,
+        3,
+        "node",
+        None,
+        False,
+    )
     assert g.times.tolist() == [1, 2, 4]
     assert g.period.tolist() == [0, 0, 1, 1, 2, 2]
     assert g.period.dtype == np.uint8
@@ -41,11 +49,19 @@ def test_times_of_all_types_count_and_untimed_types_say_so():
     assert g.times.tolist() == [1, 2, 3, 9]
     assert g.period_of("author").tolist() == [0, 3]
     assert g.counts.tolist() == [1, 1, 1, 0]
-    with pytest.raises(InputError, match=r"nodes of type 'venue' have no time; give one or leave the type unweighted"):
+    with pytest.raises(
+        InputError,
+        match=r"nodes of type 'venue' have no time; give one or leave the type unweighted",
+    ):
         g.period_of("venue")
-    with pytest.raises(InputError, match=r"name a relation; there are author-writes-paper, paper-in-venue"):
+    with pytest.raises(
+        InputError, match=r"name a relation; there are author-writes-paper, paper-in-venue"
+    ):
         _ = g.edge_index
-    with pytest.raises(InputError, match=r"there is no relation \('a', 'b', 'c'\); choose one of author-writes-paper"):
+    with pytest.raises(
+        InputError,
+        match=r"there is no relation \('a', 'b', 'c'\); choose one of author-writes-paper",
+    ):
         g.csr(("a", "b", "c"))
 
 
@@ -56,16 +72,24 @@ def test_summary_counts():
     assert summary.label_counts == [1, 1, 1]
     assert summary.cross_time_share == {"node-to-node": 0.5}
     text = str(summary)
-    assert "edges     6 node-to-node, 50.0% of them between different times, without times of their own" in text
+    assert (
+        "edges     6 node-to-node, 50.0% of them between different times, without times of their own"
+        in text
+    )
     assert "labels    3 classes (3 seen), 3 of 6 nodes" in text
     assert json.loads(json.dumps(summary.__dict__))["times"] == [1, 2, 4]
 
 
 def test_summary_says_when_edges_came():
-    summary = hetero(edges={WRITES: {"edge_index": [[0], [0]], "time": [7]}, CITES: [[0], [1]]}).summary()
+    summary = hetero(
+        edges={WRITES: {"edge_index": [[0], [0]], "time": [7]}, CITES: [[0], [1]]}
+    ).summary()
     assert summary.edge_times == {"author-writes-paper": ("7", "7")}
     assert summary.undated_edges == ["paper-cites-paper"]
-    assert "edges     1 author-writes-paper, 0.0% of them between different times, made from 7 to 7" in str(summary)
+    assert (
+        "edges     1 author-writes-paper, 0.0% of them between different times, made from 7 to 7"
+        in str(summary)
+    )
 
 
 def test_a_long_summary_is_shortened():
@@ -77,7 +101,9 @@ def test_a_long_summary_is_shortened():
 def test_a_graph_is_frozen():
     given_parts = parts(edge_weight=np.ones(6), ids=np.arange(6))
     g = TemporalGraph(**given_parts)
-    with pytest.raises(AttributeError, match=r"a TemporalGraph is frozen; make a new one to change target"):
+    with pytest.raises(
+        AttributeError, match=r"a TemporalGraph is frozen; make a new one to change target"
+    ):
         g.target = "other"
     with pytest.raises(TypeError):
         g.nodes["node"] = None
@@ -121,7 +147,8 @@ def test_csr_is_made_once_and_shared_by_views_with_the_same_edges():
     assert g.csr().weight.dtype == np.float32
 
 
-# -- views -------------------------------------------------------------------------------------------------
+# -- views
+# -------------------------------------------------------------------------------------------------
 
 
 def test_upto_is_inclusive_and_keeps_names():
@@ -159,14 +186,20 @@ def test_upto_beyond_the_end_is_everything_and_before_the_start_is_refused():
 
 def test_upto_keeps_untimed_types_and_cuts_timed_ones():
     past = hetero().upto(2)
-    assert {kind: part.num_nodes for kind, part in past.nodes.items()} == {"paper": 2, "author": 1, "venue": 1}
+    assert {kind: part.num_nodes for kind, part in past.nodes.items()} == {
+        "paper": 2,
+        "author": 1,
+        "venue": 1,
+    }
     assert past.relations[WRITES].edge_index.tolist() == [[0], [0]]
     assert past.relations[("paper", "in", "venue")].edge_index.tolist() == [[0, 1], [0, 0]]
     assert past.times.tolist() == [1, 2]
 
 
 def test_upto_may_leave_a_type_empty():
-    g = hetero(nodes={"paper": {"time": [1, 2]}, "author": {"time": [9]}}, edges={WRITES: [[0], [1]]})
+    g = hetero(
+        nodes={"paper": {"time": [1, 2]}, "author": {"time": [9]}}, edges={WRITES: [[0], [1]]}
+    )
     past = g.upto(2)
     assert past.nodes["author"].num_nodes == 0
     assert past.csr(WRITES).num_edges == 0
@@ -177,17 +210,29 @@ def test_upto_leaves_out_edges_that_came_later():
     g = graph(edge_time=[4, 1, 2, 3, 4, -7], edge_weight=[1, 2, 3, 4, 5, 6])
     assert g.edge_time.dtype == np.int64
     past = g.upto(2)
-    assert past.edge_index.tolist() == [[1, 2], [2, 0]]  # 0 → 1 came at 4, though both are there from 1 on
+    # 0 → 1 came at 4, though both are there from 1 on
+    assert past.edge_index.tolist() == [
+        [1, 2],
+        [2, 0],
+    ]
     assert (past.edge_weight.tolist(), past.edge_time.tolist()) == ([2, 3], [1, 2])
-    assert g.upto(4).edge_index.tolist() == g.edge_index.tolist()  # before both of its nodes were: odd, not refused
-    assert g.masked(4).edge_time.tolist() == g.with_labels(g.y).edge_time.tolist() == g.edge_time.tolist()
+    # before both of its nodes were: odd, not refused
+    assert g.upto(4).edge_index.tolist() == g.edge_index.tolist()
+    assert (
+        g.masked(4).edge_time.tolist()
+        == g.with_labels(g.y).edge_time.tolist()
+        == g.edge_time.tolist()
+    )
     with pytest.raises(ValueError, match="read-only"):
         past.edge_time[0] = 5
 
 
 def test_edges_with_a_time_between_nodes_without():
     nodes = {"paper": {"time": [1, 2, 3]}, "venue": {"num_nodes": 2}}
-    edges = {("venue", "near", "venue"): {"edge_index": [[0, 1], [1, 0]], "time": [1, 3]}, CITES: ([[1], [0]], [2.0])}
+    edges = {
+        ("venue", "near", "venue"): {"edge_index": [[0, 1], [1, 0]], "time": [1, 3]},
+        CITES: ([[1], [0]], [2.0]),
+    }
     past = hetero(nodes=nodes, edges=edges).undirected(merge=False).upto(2)
     assert past.relations["venue", "near", "venue"].time.tolist() == [1, 1]
     assert past.relations[CITES].time is None
@@ -197,10 +242,19 @@ def test_edges_with_a_time_between_nodes_without():
 @pytest.mark.parametrize(
     ("edges", "sentence"),
     [
-        ({"edge_index": [[0], [0]], "time": [1, 2]}, "time of author-writes-paper has 2 entries for 1 edges; give one"),
-        ({"edge_index": [[0], [0]], "time": [0.5]}, "time of author-writes-paper must be whole numbers"),
+        (
+            {"edge_index": [[0], [0]], "time": [1, 2]},
+            "time of author-writes-paper has 2 entries for 1 edges; give one",
+        ),
+        (
+            {"edge_index": [[0], [0]], "time": [0.5]},
+            "time of author-writes-paper must be whole numbers",
+        ),
         ({"edge_index": [[0], [0]], "time": [np.nan]}, r"is missing \(NaN\) at 1 of 1 places"),
-        ({"edge_index": [[0], [0]], "times": [1]}, "have unknown entries times; use edge_index, weight, time"),
+        (
+            {"edge_index": [[0], [0]], "times": [1]},
+            "have unknown entries times; use edge_index, weight, time",
+        ),
         ({"time": [1]}, "author-writes-paper is missing; give an array"),
     ],
 )
@@ -210,7 +264,10 @@ def test_bad_edge_times_are_refused(edges, sentence):
 
 
 def test_the_digest_knows_edge_times():
-    digests = [graph_digest(graph(edge_time=time)) for time in (None, [1, 1, 2, 2, 4, 4], [1, 1, 2, 2, 4, 5])]
+    digests = [
+        graph_digest(graph(edge_time=time))
+        for time in (None, [1, 1, 2, 2, 4, 4], [1, 1, 2, 2, 4, 5])
+    ]
     assert len(set(digests)) == 3
 
 
@@ -233,7 +290,11 @@ def test_a_view_has_the_classes_that_can_be_seen():
     """By name wherever they stand; a class without a name is its number. A view of a view keeps its own."""
     named = graph(y=[2, 3, 2, 0, 1, 1], label_names=["a", "b", "c", "d", "e"])
     view = named.masked(4)
-    assert (view.label_names, view.num_labels, view.y.tolist()) == (("a", "c", "d"), 3, [1, 2, 1, 0, -1, -1])
+    assert (view.label_names, view.num_labels, view.y.tolist()) == (
+        ("a", "c", "d"),
+        3,
+        [1, 2, 1, 0, -1, -1],
+    )
     assert view.masked(2).label_names == view.label_names
     assert view.masked(2).with_visible_classes().label_names == ("c", "d")
     assert named.label_names == ("a", "b", "c", "d", "e")
@@ -271,9 +332,21 @@ def test_masked_hides_labels_of_other_timed_types_too():
 @pytest.mark.parametrize(
     ("changes", "cutoff", "sentence"),
     [
-        ({"time": [3] * 6}, 3, r"all nodes have the same time \(3\); a chronological split needs at least two periods"),
-        ({}, 5, r"no node is at or after cutoff=5 \(the last time is 4\), .* choose a cutoff of at most 4"),
-        ({}, 1, r"no node before cutoff=1 has a label, so there is nothing to learn from; choose a later cutoff"),
+        (
+            {"time": [3] * 6},
+            3,
+            r"all nodes have the same time \(3\); a chronological split needs at least two periods",
+        ),
+        (
+            {},
+            5,
+            r"no node is at or after cutoff=5 \(the last time is 4\), .* choose a cutoff of at most 4",
+        ),
+        (
+            {},
+            1,
+            r"no node before cutoff=1 has a label, so there is nothing to learn from; choose a later cutoff",
+        ),
         ({"y": [-1, -1, 0, 0, 0, 0]}, 2, r"no node before cutoff=2 has a label"),
         ({"y": None}, 2, r"no node before cutoff=2 has a label"),
         ({}, 2.5, r"cutoff=2.5 is not a whole number; give an integer"),
@@ -288,13 +361,20 @@ def test_a_split_that_cannot_be_learned_from_is_refused(changes, cutoff, sentenc
 
 def test_targets_need_a_cutoff():
     assert graph().targets(4).tolist() == [False] * 4 + [True] * 2
-    with pytest.raises(InputError, match=r"this graph has no cutoff; pass one or use masked\(cutoff\)"):
+    with pytest.raises(
+        InputError, match=r"this graph has no cutoff; pass one or use masked\(cutoff\)"
+    ):
         graph().targets()
 
 
 @pytest.mark.parametrize(
     ("label", "cutoff"),
-    [([0, 1, 2, 0, 1, 1], 4), ([0, 1, 2, 0, -1, -1], 4), ([0, 1, -1, -1, -1, -1], 2), ([-1, 0, -1, -1, 1, -1], 4)],
+    [
+        ([0, 1, 2, 0, 1, 1], 4),
+        ([0, 1, 2, 0, -1, -1], 4),
+        ([0, 1, -1, -1, -1, -1], 2),
+        ([-1, 0, -1, -1, 1, -1], 4),
+    ],
 )
 def test_infer_cutoff(label, cutoff):
     assert graph(y=label).infer_cutoff() == cutoff
@@ -310,7 +390,10 @@ def test_infer_cutoff_looks_at_the_target_type_only():
 
 @pytest.mark.parametrize("label", [None, [-1] * 6])
 def test_infer_cutoff_needs_labels(label):
-    with pytest.raises(InputError, match=r"no node has a label, so no cutoff can be found; give labels for the past"):
+    with pytest.raises(
+        InputError,
+        match=r"no node has a label, so no cutoff can be found; give labels for the past",
+    ):
         graph(y=label).infer_cutoff()
 
 
@@ -321,7 +404,13 @@ def pairs(edge_index, weight=None):
 
 def test_undirected_has_every_edge_once_in_both_directions():
     g = TemporalGraph(time=[0, 1, 2], edge_index=[[0, 1, 1, 2], [1, 0, 2, 2]])
-    assert pairs(g.undirected().edge_index) == [(0, 1, 1), (1, 0, 1), (1, 2, 1), (2, 1, 1), (2, 2, 1)]
+    assert pairs(g.undirected().edge_index) == [
+        (0, 1, 1),
+        (1, 0, 1),
+        (1, 2, 1),
+        (2, 1, 1),
+        (2, 2, 1),
+    ]
     once = g.undirected()
     assert pairs(once.undirected().edge_index) == pairs(once.edge_index)
     both = pairs(g.undirected(merge=False).edge_index)
@@ -332,7 +421,13 @@ def test_undirected_adds_weights_up():
     weight = np.array([1, 2, 4, 8], np.float32)
     g = TemporalGraph(time=[0, 1, 2], edge_index=[[0, 1, 1, 2], [1, 0, 2, 2]], edge_weight=weight)
     found = g.undirected()
-    assert pairs(found.edge_index, found.edge_weight) == [(0, 1, 3), (1, 0, 3), (1, 2, 4), (2, 1, 4), (2, 2, 8)]
+    assert pairs(found.edge_index, found.edge_weight) == [
+        (0, 1, 3),
+        (1, 0, 3),
+        (1, 2, 4),
+        (2, 1, 4),
+        (2, 2, 8),
+    ]
     assert found.edge_weight.dtype == np.float32
 
 
@@ -346,7 +441,10 @@ def test_undirected_keeps_the_earliest_time():
     for u, v, t in zip(*ends.tolist(), came.tolist(), strict=True):
         for pair in ((u, v), (v, u)):
             first[pair] = min(first.get(pair, 99), t)
-    assert dict(zip(zip(*both.edge_index.tolist(), strict=True), both.edge_time.tolist(), strict=True)) == first
+    assert (
+        dict(zip(zip(*both.edge_index.tolist(), strict=True), both.edge_time.tolist(), strict=True))
+        == first
+    )
     for t in (3, 5, 8):
         assert both.upto(t).edge_index.tolist() == g.upto(t).undirected().edge_index.tolist()
         assert both.upto(t).edge_time.tolist() == g.upto(t).undirected().edge_time.tolist()

@@ -18,7 +18,9 @@ def drawn(seed, weighted=False, nodes=25, edges=140):
     ends = rng.integers(0, nodes, (2, edges))
     weight = rng.uniform(0.1, 2.0, edges) if weighted else None
     time = rng.integers(2000, 2005, nodes)
-    return ig.TemporalGraph(x=rng.normal(size=(nodes, 3)), time=time, edge_index=ends, edge_weight=weight)
+    return ig.TemporalGraph(
+        x=rng.normal(size=(nodes, 3)), time=time, edge_index=ends, edge_weight=weight
+    )
 
 
 def mean_of_period_means(graph, x):
@@ -43,9 +45,11 @@ def test_hops_are_means_of_the_means_of_periods(seed, weighted):
     first = mean_of_period_means(graph, graph.x)
     gsmp, stamp = (ig.propagate(graph, weighting=name) for name in ("gsmp", "stamp"))
     for found, expected in (
-        (gsmp[0], first), (gsmp[1], mean_of_period_means(graph, first)),
-        (stamp[0], first), (stamp[1], Memory().operator(graph) @ first),
-    ):  # fmt: skip
+        (gsmp[0], first),
+        (gsmp[1], mean_of_period_means(graph, first)),
+        (stamp[0], first),
+        (stamp[1], Memory().operator(graph) @ first),
+    ):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
@@ -56,7 +60,9 @@ def test_more_neighbours_of_one_period_alike_change_nothing():
     ends = np.concatenate([graph.edge_index, graph.edge_index[:, late]], axis=1)
     more = ig.TemporalGraph(x=graph.x, time=graph.time, edge_index=ends)
     changes = {
-        name: np.abs(ig.propagate(graph, weighting=name)[1] - ig.propagate(more, weighting=name)[1]).max()
+        name: np.abs(
+            ig.propagate(graph, weighting=name)[1] - ig.propagate(more, weighting=name)[1]
+        ).max()
         for name in ("plain", "gsmp")
     }
     assert changes["gsmp"] < 1e-6 < 0.01 < changes["plain"]
@@ -72,33 +78,55 @@ def test_backward_is_the_transpose_and_edges_are_those_of_the_product(norm, self
     slope = torch.randn(x.shape, dtype=x.dtype)
     (step(x) * slope).sum().backward()
     np.testing.assert_allclose(x.grad, dense.T @ slope.numpy(), rtol=1e-6, atol=1e-7)
-    np.testing.assert_allclose(step._written_out(torch.tensor(graph.x), False), dense @ graph.x, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        step._written_out(torch.tensor(graph.x), False), dense @ graph.x, rtol=1e-5, atol=1e-6
+    )
     rows = np.array([3, 0, 17])
-    np.testing.assert_allclose(step.operator.apply_rows(graph.x, rows), (dense @ graph.x)[rows], rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(
+        step.operator.apply_rows(graph.x, rows), (dense @ graph.x)[rows], rtol=1e-6, atol=1e-7
+    )
 
 
 def test_between_types_the_time_of_the_source_is_enough():
     """Authors have no time, but hear papers that have one; what they say themselves has none to go by."""
     graph = ig.TemporalGraph.hetero(
-        nodes={"paper": {"x": [[1.0], [3.0], [8.0]], "time": [0, 0, 2]}, "author": {"num_nodes": 1}},
-        edges={("author", "writes", "paper"): [[0, 0, 0], [0, 1, 2]]}, target="paper",
-    ).undirected()  # fmt: skip
+        nodes={
+            "paper": {"x": [[1.0], [3.0], [8.0]], "time": [0, 0, 2]},
+            "author": {"num_nodes": 1},
+        },
+        edges={("author", "writes", "paper"): [[0, 0, 0], [0, 1, 2]]},
+        target="paper",
+    ).undirected()
     name = "paper-rev_writes-author-writes-paper"
     for weighting in ("gsmp", "stamp"):
-        np.testing.assert_allclose(ig.metapath_hops(graph, weighting=weighting)[name], 3 * [[5.0]], rtol=1e-6)
+        np.testing.assert_allclose(
+            ig.metapath_hops(graph, weighting=weighting)[name], 3 * [[5.0]], rtol=1e-6
+        )
         with pytest.raises(InputError, match="is no table of two times, which 'ends' needs"):
             ig.metapath_hops(graph, weighting=weighting, metapath_weighting="ends")
 
 
 def test_stamp_is_for_the_first_relation_of_a_path():
     graph = ig.hetero_tsbm(
-        num_papers=60, num_authors=20, num_fields=8, num_institutions=4, num_times=5, num_labels=3, num_features=4,
-        citations=300, writes=90, topics=60, affiliations=20, seed=0,
-    ).undirected()  # fmt: skip
+        num_papers=60,
+        num_authors=20,
+        num_fields=8,
+        num_institutions=4,
+        num_times=5,
+        num_labels=3,
+        num_features=4,
+        citations=300,
+        writes=90,
+        topics=60,
+        affiliations=20,
+        seed=0,
+    ).undirected()
     found = ig.metapath_hops(graph, weighting="stamp", length=2)
     cites = ("paper", "cites", "paper")
     steps = [Memory().operator(graph, cites, weighting=name) for name in ("gsmp", "plain")]
-    np.testing.assert_allclose(found["paper-cites-paper-cites-paper"], steps[1] @ (steps[0] @ graph.x), rtol=1e-5)
+    np.testing.assert_allclose(
+        found["paper-cites-paper-cites-paper"], steps[1] @ (steps[0] @ graph.x), rtol=1e-5
+    )
 
 
 @pytest.mark.parametrize("text", ["gsmp+ends", "stamp+pny"])

@@ -19,7 +19,9 @@ def task():
     label = rng.integers(0, 3, 600)
     hop = rng.normal(size=(600, 5)).astype(np.float32)
     hop[np.arange(600), label] += 3
-    return HopTask([hop, rng.normal(size=(600, 2)).astype(np.float32)], [rng.random((600, 3), np.float32)]), label
+    return HopTask(
+        [hop, rng.normal(size=(600, 2)).astype(np.float32)], [rng.random((600, 3), np.float32)]
+    ), label
 
 
 SPLIT = Split(np.arange(0, 300), np.arange(300, 450))
@@ -27,7 +29,9 @@ REST = np.arange(450, 600)
 
 
 def fitted(name, task, label, split=SPLIT, **options):
-    head = make_head(name, Shape([5, 2], [3], 3, [[0, 1]]), HeadOptions(hidden=16, seed=1, device="cpu"))
+    head = make_head(
+        name, Shape([5, 2], [3], 3, [[0, 1]]), HeadOptions(hidden=16, seed=1, device="cpu")
+    )
     head.fit(task, label, split, **options)
     return head
 
@@ -79,7 +83,9 @@ def test_rounds_of_boosting_are_bounded_by_work():
 
 
 @pytest.mark.parametrize("model", SPATIAL)
-@pytest.mark.parametrize("method", ["labels", "plain", "pmp+smooth", "genpmp+center+smooth", "pmp+jjnorm", "pny"])
+@pytest.mark.parametrize(
+    "method", ["labels", "plain", "pmp+smooth", "genpmp+center+smooth", "pmp+jjnorm", "pny"]
+)
 def test_spatial_networks_are_models_of_the_pipeline(model, method, tmp_path):
     graph = ig.tsbm(num_nodes=200, num_times=5, num_labels=2, num_features=3, mean_degree=8, seed=0)
     pipeline = Pipeline(model, method, cutoff=4, hidden=8, epochs=5, device="cpu").fit(graph)
@@ -87,7 +93,9 @@ def test_spatial_networks_are_models_of_the_pipeline(model, method, tmp_path):
     assert said.shape == ((graph.time == 4).sum(), 2)
     pipeline.save(tmp_path / "m")
     assert np.allclose(Pipeline.load(tmp_path / "m").predict_proba(graph), said)
-    scrambled = Pipeline(model, method, cutoff=4, hidden=8, epochs=5, device="cpu").fit(ig.audit.scrambled(graph, 4))
+    scrambled = Pipeline(model, method, cutoff=4, hidden=8, epochs=5, device="cpu").fit(
+        ig.audit.scrambled(graph, 4)
+    )
     assert np.array_equal(scrambled.predict_proba(graph), said)
     with pytest.raises(ig.InputError, match=f"{model} takes a weighting, one alignment"):
         Pipeline(model, "snapshot", cutoff=4, epochs=1).fit(graph)
@@ -95,7 +103,10 @@ def test_spatial_networks_are_models_of_the_pipeline(model, method, tmp_path):
 
 def test_degrees_count_edges_and_known_labels():
     graph = ig.TemporalGraph(
-        x=np.zeros((5, 1)), y=[0, 1, 0, 1, 1], time=[0, 0, 1, 2, 2], edge_index=[[0, 1, 2, 3, 4], [2, 2, 3, 4, 0]]
+        x=np.zeros((5, 1)),
+        y=[0, 1, 0, 1, 1],
+        time=[0, 0, 1, 2, 2],
+        edge_index=[[0, 1, 2, 3, 4], [2, 2, 3, 4, 0]],
     ).masked(2)
     inputs = Inputs(graph)
     (_, counted), _ = inputs.shown(Method.parse("degrees+features"), 2)
@@ -105,7 +116,8 @@ def test_degrees_count_edges_and_known_labels():
     assert known_out.tolist() == [1, 1, 0, 0, 1]  # 2 → 3 and 3 → 4 end at targets
     assert known_into.tolist() == [0, 0, 2, 1, 0]
     (_, earlier), _ = inputs.shown(Method.parse("degrees+features"), 1)
-    assert np.expm1(np.asarray(earlier))[3, 3].round() == 0  # the label of node 2 is not known yet then
+    # the label of node 2 is not known yet then
+    assert np.expm1(np.asarray(earlier))[3, 3].round() == 0
 
 
 def test_a_graph_without_features_is_seen_by_its_degrees():

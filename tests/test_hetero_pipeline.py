@@ -13,19 +13,35 @@ from impact_gnn.propagation.squashing import squash
 CUTOFF, CUT = 5, 2005
 QUICK = {"cutoff": CUT, "hidden": 8, "epochs": 6, "device": "cpu"}
 MODELS = ("sehgnn", "rphgnn")
-METHODS = ["plain", "pmp+center", "pmp+ends+labels", "genpmp+ends+standardize", "pmp+jjnorm", "snapshot+labels",
-           "mmp+snapshot+ends+labels", "recency+curriculum", "features"]  # fmt: skip
+METHODS = [
+    "plain",
+    "pmp+center",
+    "pmp+ends+labels",
+    "genpmp+ends+standardize",
+    "pmp+jjnorm",
+    "snapshot+labels",
+    "mmp+snapshot+ends+labels",
+    "recency+curriculum",
+    "features",
+]
 
 
 def made(seed=0, n=150):
     """Papers that cite and share authors and a field; fields have features, authors have neither features nor time."""
     rng = np.random.default_rng(seed)
-    edges = lambda left, right, count: np.stack([rng.integers(0, left, count), rng.integers(0, right, count)])  # noqa: E731
+
+    def edges(left, right, count):
+        return np.stack([rng.integers(0, left, count), rng.integers(0, right, count)])
+
     y = rng.integers(0, 3, n)
     x = rng.normal(size=(n, 4)) + np.eye(3, 4)[y]
     return ig.TemporalGraph.hetero(
         nodes={
-            "paper": {"x": x.astype(np.float32), "y": y, "time": 2000 + np.arange(n) % 7 - (np.arange(n) % 7 == 6)},
+            "paper": {
+                "x": x.astype(np.float32),
+                "y": y,
+                "time": 2000 + np.arange(n) % 7 - (np.arange(n) % 7 == 6),
+            },
             "author": {"num_nodes": 30},
             "field": {"x": rng.normal(size=(9, 3)).astype(np.float32)},
         },
@@ -47,13 +63,19 @@ def graph():
 def shared(graph):
     """Inputs of the graph as it is and with scrambled target labels, nothing masked beforehand."""
     return {
-        model: [(g, Pipeline(model).inputs(g)) for g in (graph, ig.audit.scrambled(graph, CUT))] for model in MODELS
+        model: [(g, Pipeline(model).inputs(g)) for g in (graph, ig.audit.scrambled(graph, CUT))]
+        for model in MODELS
     }
 
 
 @pytest.mark.parametrize(
     ("model", "method"),
-    [(model, method) for model in MODELS for method in METHODS if model != "rphgnn" or "ends" not in method],
+    [
+        (model, method)
+        for model in MODELS
+        for method in METHODS
+        if model != "rphgnn" or "ends" not in method
+    ],
 )
 def test_target_labels_are_out_of_reach(shared, model, method):
     """The law: scrambled labels at or after the cutoff change no bit of any prediction."""
@@ -93,7 +115,8 @@ def test_on_a_graph_of_one_type_too(model, tmp_path):
     assert np.array_equal(p.predict_proba(g), Pipeline.load(tmp_path / "model").predict_proba(g))
 
 
-# -- what the model is shown -----------------------------------------------------------------------------------
+# -- what the model is shown
+# -----------------------------------------------------------------------------------
 
 
 def test_every_metapath_is_shown_grouped_by_its_last_relation(graph):
@@ -103,7 +126,9 @@ def test_every_metapath_is_shown_grouped_by_its_last_relation(graph):
     last = [path[-1][1] for path in inputs.paths()]
     assert last == sorted(last, key=["cites", "writes", "of"].index)
     hops, _ = inputs.shown(Method.parse("pmp"), CUT)
-    by_name = [[k + 1 for k, name in enumerate(last) if name == each] for each in ("cites", "writes", "of")]
+    by_name = [
+        [k + 1 for k, name in enumerate(last) if name == each] for each in ("cites", "writes", "of")
+    ]
     assert inputs.groups(Method.parse("pmp")) == [[0], *by_name]
     assert len(hops) == len(names) + 1
     assert inputs.groups(Method.parse("features")) == [[0]]
@@ -122,7 +147,9 @@ def test_squashed_inputs_are_those_of_every_relation_and_iteration(graph, text):
     found = squash(graph.undirected(), iterations=3, weighting="pmp")
     # What went there and back is joined by the features themselves.
     there_and_back = [name.count("-") == 4 for name in found]
-    parts = [[0] * joined + [3 * k + 1, 3 * k + 2, 3 * k + 3] for k, joined in enumerate(there_and_back)]
+    parts = [
+        [0] * joined + [3 * k + 1, 3 * k + 2, 3 * k + 3] for k, joined in enumerate(there_and_back)
+    ]
     assert inputs.groups(method) == [[0], *parts]
     assert sum(there_and_back) == 3
     expected = [hop for each in found.values() for hop in each]
@@ -131,17 +158,23 @@ def test_squashed_inputs_are_those_of_every_relation_and_iteration(graph, text):
         np.testing.assert_array_equal(hop[last], wanted[last])
     same = all(np.array_equal(hop, wanted) for hop, wanted in zip(hops[1:], expected, strict=True))
     assert same != method.snapshot
-    with pytest.raises(ig.InputError, match="'ends' weighs whole paths, which rphgnn does not keep; use sehgnn"):
+    with pytest.raises(
+        ig.InputError, match="'ends' weighs whole paths, which rphgnn does not keep; use sehgnn"
+    ):
         inputs.shown(Method.parse("pmp+ends"), CUT)
 
 
 def test_ends_weights_papers_that_share_an_author(graph):
     inputs, by_author = Inputs(graph.masked(CUT)), "paper-rev_writes-author-writes-paper"
     place = [path_name(path) for path in inputs.paths()].index(by_author) + 1
-    plain, edges, ends = (inputs.shown(Method.parse(text), CUT)[0][place] for text in ("plain", "pmp", "pmp+ends"))
+    plain, edges, ends = (
+        inputs.shown(Method.parse(text), CUT)[0][place] for text in ("plain", "pmp", "pmp+ends")
+    )
     np.testing.assert_array_equal(plain, edges)  # authors have no time
     assert not np.allclose(edges, ends)
-    expected = metapath_hops(graph.undirected(), weighting="pmp", metapath_weighting="ends")[by_author]
+    expected = metapath_hops(graph.undirected(), weighting="pmp", metapath_weighting="ends")[
+        by_author
+    ]
     np.testing.assert_array_equal(ends, expected)
 
 
@@ -199,7 +232,9 @@ def test_nothing_but_a_field_has_features(graph):
     nodes = {kind: {"x": part.x, "num_nodes": part.num_nodes} for kind, part in graph.nodes.items()}
     nodes["paper"] = {"y": graph.y, "time": graph.time}
     bare = ig.TemporalGraph.hetero(
-        nodes=nodes, edges={triple: part.edge_index for triple, part in graph.relations.items()}, target="paper"
+        nodes=nodes,
+        edges={triple: part.edge_index for triple, part in graph.relations.items()},
+        target="paper",
     )
     for model in MODELS:
         p = Pipeline(model, "labels", **QUICK).fit(bare)
@@ -214,7 +249,10 @@ def test_own_label_is_left_out_of_every_label_metapath(graph):
     y = np.array(graph.y)
     y[paper] = (y[paper] + 1) % 3
     for text in ("labels", "pmp+ends+labels"):
-        a, b = (Inputs(g.masked(CUT)).shown(Method.parse(text), CUT)[1] for g in (graph, graph.with_labels(y)))
+        a, b = (
+            Inputs(g.masked(CUT)).shown(Method.parse(text), CUT)[1]
+            for g in (graph, graph.with_labels(y))
+        )
         assert len(a) == 4  # cites, cites twice, by author, by field
         for before, after in zip(a, b, strict=True):
             np.testing.assert_array_equal(before[paper], after[paper])
@@ -225,7 +263,8 @@ def test_one_hop_still_goes_in_and_back(graph):
     assert Inputs(graph.masked(CUT), hops=1).paths() == Inputs(graph.masked(CUT), hops=2).paths()
 
 
-# -- refusals --------------------------------------------------------------------------------------------------
+# -- refusals
+# --------------------------------------------------------------------------------------------------
 
 
 def test_pny_is_refused_on_several_types_before_anything_is_propagated(graph):
@@ -233,7 +272,9 @@ def test_pny_is_refused_on_several_types_before_anything_is_propagated(graph):
     with pytest.raises(ig.InputError, match="this graph has 3 types and 5 relations; use jjnorm"):
         inputs.shown(Method.parse("pmp+pny"), CUT)
     assert not inputs._kept
-    tested = ig.backtest(graph, candidates=["pny", "center"], folds=1, seeds=1, pipeline=Pipeline("sehgnn", **QUICK))
+    tested = ig.backtest(
+        graph, candidates=["pny", "center"], folds=1, seeds=1, pipeline=Pipeline("sehgnn", **QUICK)
+    )
     assert [row.error for row in tested.rows if str(row.method) == "pny"] == [
         "pny estimates how one node type connects with itself, but this graph has 3 types and 5 relations; "
         "use jjnorm, which needs no connectivity."
@@ -244,22 +285,30 @@ def test_pny_is_refused_where_its_covariances_would_not_fit():
     rng = np.random.default_rng(0)
     n = 60
     wide = ig.TemporalGraph(
-        x=rng.normal(size=(n, 600)).astype(np.float32), y=np.where(np.arange(n) == 0, 349, np.arange(n) % 2),
-        time=np.arange(n) % 6, num_labels=350,
+        x=rng.normal(size=(n, 600)).astype(np.float32),
+        y=np.where(np.arange(n) == 0, 349, np.arange(n) % 2),
+        time=np.arange(n) % 6,
+        num_labels=350,
         edge_index=rng.integers(0, n, (2, 200)),
-    )  # fmt: skip
+    )
     inputs = Inputs(wide.masked(CUTOFF))
     # 350 labels, 6 times, 600² numbers of 8 bytes
-    with pytest.raises(ig.InputError, match=r"350·6 covariances of 600x600, 5\.6 GiB, more than its limit of 2 GiB"):
+    with pytest.raises(
+        ig.InputError, match=r"350·6 covariances of 600x600, 5\.6 GiB, more than its limit of 2 GiB"
+    ):
         inputs.shown(Method.parse("pny"), CUTOFF)
     assert not inputs._kept
     with pytest.raises(ig.InputError, match=r"5\.6 GiB"):
         pny_function(
-            wide.x, wide.x, wide.y, wide.time, target=wide.time >= CUTOFF,
+            wide.x,
+            wide.x,
+            wide.y,
+            wide.time,
+            target=wide.time >= CUTOFF,
             connectivity=ig.connectivity.relative_connectivity(
                 wide.edge_index, wide.y, wide.time, num_labels=350, cutoff=CUTOFF
             ),
-        )  # fmt: skip
+        )
 
 
 @pytest.mark.parametrize(
@@ -296,7 +345,11 @@ def test_features_in_half_precision_can_be_aligned(method):
             },
             "author": {"num_nodes": 20},
         },
-        edges={("author", "writes", "paper"): np.stack([rng.integers(0, 20, 200), rng.integers(0, n, 200)])},
+        edges={
+            ("author", "writes", "paper"): np.stack(
+                [rng.integers(0, 20, 200), rng.integers(0, n, 200)]
+            )
+        },
         target="paper",
     )
     fitted = Pipeline(method=method, cutoff=5, hidden=4, epochs=2).fit(graph)
@@ -307,10 +360,16 @@ def test_features_in_half_precision_can_be_aligned(method):
 def test_features_that_do_not_reach_the_nodes_leave_their_degrees(edges):
     """Only another type has features and no way leads from it to the nodes: they are seen by their edges."""
     own = ig.tsbm(num_nodes=120, num_times=5, num_labels=2, mean_degree=8, seed=0)
-    nodes = {"p": {"y": own.y, "time": own.time}, "a": {"num_nodes": 3, "x": np.eye(3)}, "b": {"num_nodes": 3}}
+    nodes = {
+        "p": {"y": own.y, "time": own.time},
+        "a": {"num_nodes": 3, "x": np.eye(3)},
+        "b": {"num_nodes": 3},
+    }
     relations = {("p", "cites", "p"): own.edge_index, edges: [[0, 1], [1, 2]]}
     g = ig.TemporalGraph.hetero(nodes=nodes, edges=relations, target="p")
-    assert np.isfinite(ig.Pipeline("linear", "plain", cutoff=4, epochs=3).fit(g).predict_proba(g)).all()
+    assert np.isfinite(
+        ig.Pipeline("linear", "plain", cutoff=4, epochs=3).fit(g).predict_proba(g)
+    ).all()
 
 
 def test_joint_jjnorm_has_one_number_for_the_hops_of_a_relation():
@@ -318,17 +377,24 @@ def test_joint_jjnorm_has_one_number_for_the_hops_of_a_relation():
     view = made().masked(CUT)
     inputs = Inputs(view)
     raw = inputs.shown(Method.parse("plain"), CUT)[0]
-    joint, single = (inputs.shown(Method.parse(text), CUT)[0] for text in ("jjnorm+joint", "jjnorm"))
+    joint, single = (
+        inputs.shown(Method.parse(text), CUT)[0] for text in ("jjnorm+joint", "jjnorm")
+    )
     nodes = inputs.rows
     expected = [np.asarray(raw[0].rows(np.arange(len(nodes))))]
     for group in inputs.groups(Method())[1:]:
         side = np.hstack([np.asarray(raw[k].rows(np.arange(len(nodes)))) for k in group])
-        moved = alignment.jjnorm(side, view.label[nodes], view.time[nodes], target=view.targets()[nodes])
+        moved = alignment.jjnorm(
+            side, view.label[nodes], view.time[nodes], target=view.targets()[nodes]
+        )
         expected += np.split(moved, np.cumsum([raw[k].shape[1] for k in group])[:-1], axis=1)
     for found, wanted in zip(joint, expected, strict=True):
-        np.testing.assert_allclose(np.asarray(found.rows(np.arange(len(nodes)))), wanted, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(
+            np.asarray(found.rows(np.arange(len(nodes)))), wanted, rtol=1e-4, atol=1e-5
+        )
     several = [k for group in inputs.groups(Method())[1:] if len(group) > 1 for k in group]
     assert several
     assert any(
-        not np.allclose(joint[k].rows(np.arange(len(nodes))), single[k].rows(np.arange(len(nodes)))) for k in several
+        not np.allclose(joint[k].rows(np.arange(len(nodes))), single[k].rows(np.arange(len(nodes))))
+        for k in several
     )

@@ -4,12 +4,24 @@ import numpy as np
 import pytest
 
 import impact_gnn as ig
-from impact_gnn.data.hetero_tsbm import AFFILIATED, CITES, MAG, TOPIC, WRITES, Links, Side, hetero_tsbm, scaled
+from impact_gnn.data.hetero_tsbm import (
+    AFFILIATED,
+    CITES,
+    MAG,
+    TOPIC,
+    WRITES,
+    Links,
+    Side,
+    hetero_tsbm,
+    scaled,
+)
 
 
 def sides(seed, rows, columns, labels, times):
     rng = np.random.default_rng(seed)
-    return [Side(rng.integers(labels, size=n), rng.integers(times, size=n)) for n in (rows, columns)]
+    return [
+        Side(rng.integers(labels, size=n), rng.integers(times, size=n)) for n in (rows, columns)
+    ]
 
 
 def block_counts(law, links):
@@ -52,7 +64,8 @@ def test_frequencies_of_blocks_are_the_probabilities_within_a_kind():
     own = side.sizes(3, 4)
     for y in range(3):
         for t in range(4):
-            pairs[y, t, y, t] = own[y, t] * (own[y, t] - 1)  # each unordered pair is counted from both ends
+            # each unordered pair is counted from both ends
+            pairs[y, t, y, t] = own[y, t] * (own[y, t] - 1)
     drawn = np.zeros_like(chance)
     for k in range(10):
         links = law.draw(np.random.SeedSequence(k))
@@ -85,14 +98,21 @@ def test_sizes_types_and_directions():
     graph = hetero_tsbm(seed=3)
     assert graph.target == "paper"
     assert list(graph.relations) == [CITES, WRITES, TOPIC, AFFILIATED]
-    for triple, expected in ((CITES, 14_000), (WRITES, 9_000), (TOPIC, 12_000), (AFFILIATED, 3_000)):
+    for triple, expected in (
+        (CITES, 14_000),
+        (WRITES, 9_000),
+        (TOPIC, 12_000),
+        (AFFILIATED, 3_000),
+    ):
         found = graph.relations[triple].num_edges
         assert abs(found - expected) < 5 * np.sqrt(expected)
     newer, older = graph.relations[CITES].edge_index
     assert (newer > older).all()
     assert (graph.time[newer] >= graph.time[older]).all()
     assert all(
-        graph.nodes[kind].time is None and graph.nodes[kind].y is None for kind in graph.nodes if kind != "paper"
+        graph.nodes[kind].time is None and graph.nodes[kind].y is None
+        for kind in graph.nodes
+        if kind != "paper"
     )
     blocks = np.bincount(graph.y * 10 + graph.time)
     assert blocks.max() - blocks.min() <= 1
@@ -109,7 +129,9 @@ def test_features_depend_on_the_label_and_not_on_time():
 
 
 def test_papers_of_one_author_are_near_in_time_and_topic():
-    graph = hetero_tsbm(num_papers=4000, num_authors=2000, writes=20_000, activity=0.4, homophily=0.7, seed=5)
+    graph = hetero_tsbm(
+        num_papers=4000, num_authors=2000, writes=20_000, activity=0.4, homophily=0.7, seed=5
+    )
     author, paper = graph.relations[WRITES].edge_index
     mixed = np.random.default_rng(0).permutation(len(author))
     author, paper = author[mixed], paper[mixed]
@@ -151,14 +173,19 @@ def test_one_label_and_no_edges_are_possible():
 
 
 def test_refusals():
-    with pytest.raises(ig.InputError, match="num_papers=0 is not possible; give a whole number of at least 1"):
+    with pytest.raises(
+        ig.InputError, match="num_papers=0 is not possible; give a whole number of at least 1"
+    ):
         hetero_tsbm(num_papers=0)
     with pytest.raises(ig.InputError, match="writes=-1 is not possible"):
         hetero_tsbm(writes=-1)
-    with pytest.raises(ig.InputError, match="homophily=2 is not possible; give a number from 0 to 1"):
+    with pytest.raises(
+        ig.InputError, match="homophily=2 is not possible; give a number from 0 to 1"
+    ):
         hetero_tsbm(homophily=2)
     with pytest.raises(
-        ig.InputError, match="topics=900,000 cannot be reached: 360,000 links between nodes of one label"
+        ig.InputError,
+        match="topics=900,000 cannot be reached: 360,000 links between nodes of one label",
     ):
         hetero_tsbm(topics=900_000)
     with pytest.raises(ig.InputError, match="factor=0 is not a positive number"):
@@ -171,12 +198,26 @@ def test_the_command_writes_the_preset(tmp_path):
     from impact_gnn.cli import app
 
     done = CliRunner().invoke(
-        app, ["generate", "--preset", "mag", "--scale", "0.05", "--seed", "3", "--out", str(tmp_path / "g")]
+        app,
+        [
+            "generate",
+            "--preset",
+            "mag",
+            "--scale",
+            "0.05",
+            "--seed",
+            "3",
+            "--out",
+            str(tmp_path / "g"),
+        ],
     )
     assert done.exit_code == 0, done.output
     made = ig.load(tmp_path / "g")
     assert np.array_equal(
-        made.relations[CITES].edge_index, hetero_tsbm(**scaled(MAG, 0.05), seed=3).relations[CITES].edge_index
+        made.relations[CITES].edge_index,
+        hetero_tsbm(**scaled(MAG, 0.05), seed=3).relations[CITES].edge_index,
     )
-    refused = CliRunner().invoke(app, ["generate", "--preset", "dblp", "--out", str(tmp_path / "h")])
+    refused = CliRunner().invoke(
+        app, ["generate", "--preset", "dblp", "--out", str(tmp_path / "h")]
+    )
     assert refused.exit_code == 2

@@ -21,7 +21,9 @@ LINKS = {"citations": 900, "writes": 500, "topics": 600, "affiliations": 130}
 def graph_of(kind):
     """A small graph; class 2 is seen in the last labelled period only, after the cutoff of every fold but the last."""
     if kind == "hetero":
-        g = ig.hetero_tsbm(num_papers=320, num_authors=120, num_fields=20, num_institutions=6, **LINKS, **SIZES)
+        g = ig.hetero_tsbm(
+            num_papers=320, num_authors=120, num_fields=20, num_institutions=6, **LINKS, **SIZES
+        )
     else:
         g = ig.tsbm(num_nodes=320, mean_degree=8, **SIZES)
     late = (g.time == CUTOFF - 1) & (np.arange(g.num_nodes) % 3 == 0)
@@ -30,7 +32,9 @@ def graph_of(kind):
 
 def with_labels(g, y):
     """The same graph with labels that may be of classes that it did not have."""
-    nodes = {kind: replace(part, y=y) if kind == g.target else part for kind, part in g.nodes.items()}
+    nodes = {
+        kind: replace(part, y=y) if kind == g.target else part for kind, part in g.nodes.items()
+    }
     out = g.with_parts(nodes, dict(g.relations))
     out.__dict__.update(num_labels=int(y.max()) + 1)
     return out
@@ -44,9 +48,14 @@ def other_labels(g):
 
 def as_tables(g, where, names=NAMES):
     where.mkdir()
-    rows = [f"{i},{t},{names[g.y[i]]},{','.join(f'{v:.3f}' for v in g.x[i])}" for i, t in enumerate(g.time)]
+    rows = [
+        f"{i},{t},{names[g.y[i]]},{','.join(f'{v:.3f}' for v in g.x[i])}"
+        for i, t in enumerate(g.time)
+    ]
     (where / "nodes.csv").write_text("\n".join(["id,time,label,a,b,c", *rows]))
-    (where / "edges.csv").write_text("\n".join(["source,target", *(f"{a},{b}" for a, b in g.edge_index.T)]))
+    (where / "edges.csv").write_text(
+        "\n".join(["source,target", *(f"{a},{b}" for a, b in g.edge_index.T)])
+    )
 
 
 TRIED = ["--candidates", "plain,labels+smooth", "--model", "linear", "--folds", "2"]
@@ -71,7 +80,10 @@ def outputs(where, *commands):
     files = [file for file in sorted(where.rglob("*")) if file.is_file()]
     files = [file for file in files if not {"work", "graph"} & set(file.relative_to(where).parts)]
     said |= {str(file.relative_to(where)): file.read_bytes() for file in files}
-    return {name: without_cost(content.replace(str(where).encode(), b"")) for name, content in said.items()}
+    return {
+        name: without_cost(content.replace(str(where).encode(), b""))
+        for name, content in said.items()
+    }
 
 
 def without_cost(content):
@@ -93,7 +105,12 @@ def test_no_command_notices_labels_of_targets(kind, commands, tmp_path):
     for name, each in {"0": g, "1": other_labels(g)}.items():
         each.save(tmp_path / name / "graph")
         found.append(outputs(tmp_path / name, *commands))
-    assert {"out/predictions.csv", "out/summary.json", "out/report.html", "out/model/ensemble.json"} <= found[0].keys()
+    assert {
+        "out/predictions.csv",
+        "out/summary.json",
+        "out/report.html",
+        "out/model/ensemble.json",
+    } <= found[0].keys()
     assert_same(found)
 
 
@@ -121,15 +138,33 @@ def test_names_of_hidden_classes_are_nowhere(tmp_path):
 
 
 PARTS = {
-    "one type": ["mmp+center+labels", "pmp+jjnorm+recency", "genpmp+standardize+smooth", "pny+degrees",
-                 "pmp-definition+snapshot+lags+labels", "features+curriculum", "gsmp+labels+kmm", "stamp+shift+smooth",
-                 "vrex+bbse"],
-    "hetero": ["pmp+ends+labels", "genpmp+center+smooth", "snapshot+recency+degrees", "stamp+labels+kmm", "bbse+gsmp"],
-}  # fmt: skip
+    "one type": [
+        "mmp+center+labels",
+        "pmp+jjnorm+recency",
+        "genpmp+standardize+smooth",
+        "pny+degrees",
+        "pmp-definition+snapshot+lags+labels",
+        "features+curriculum",
+        "gsmp+labels+kmm",
+        "stamp+shift+smooth",
+        "vrex+bbse",
+    ],
+    "hetero": [
+        "pmp+ends+labels",
+        "genpmp+center+smooth",
+        "snapshot+recency+degrees",
+        "stamp+labels+kmm",
+        "bbse+gsmp",
+    ],
+}
 FITS = [("one type", model, "plain") for model in MODELS]
 FITS += [("hetero", model, "plain") for model in MODELS if model not in SPATIAL]
 FITS += [(kind, "linear", method) for kind, methods in PARTS.items() for method in methods]
-FITS += [("one type", "sign", "cmd+vrex+kmm"), ("hetero", "sehgnn", "cmd+kmm"), ("one type", "trees", "kmm+shift")]
+FITS += [
+    ("one type", "sign", "cmd+vrex+kmm"),
+    ("hetero", "sehgnn", "cmd+kmm"),
+    ("one type", "trees", "kmm+shift"),
+]
 FITS += [("one type", "gcn", "eerm+gsmp"), ("one type", "sage", "eerm+cmd+vrex+kmm")]
 
 
@@ -151,10 +186,23 @@ def test_a_hidden_word_among_numbers_changes_no_order():
     for hidden in ("2", "x"):
         label = [hidden if t >= CUTOFF else one for one, t in zip(past, g.time, strict=True)]
         label = label if hidden == "x" else [int(one) for one in label]
-        nodes = {"id": range(g.num_nodes), "time": g.time, "label": label, "a": g.x[:, 0], "b": g.x[:, 1]}
+        nodes = {
+            "id": range(g.num_nodes),
+            "time": g.time,
+            "label": label,
+            "a": g.x[:, 0],
+            "b": g.x[:, 1],
+        }
         edges = {"source": g.edge_index[0], "target": g.edge_index[1]}
-        made = Pipeline("sign", "labels", cutoff=CUTOFF, hidden=4, epochs=2).fit(graph := ig.from_tables(nodes, edges))
-        found.append((made.predict_proba(graph).tolist(), [str(name) for name in made.fitted.schema.label_names]))
+        made = Pipeline("sign", "labels", cutoff=CUTOFF, hidden=4, epochs=2).fit(
+            graph := ig.from_tables(nodes, edges)
+        )
+        found.append(
+            (
+                made.predict_proba(graph).tolist(),
+                [str(name) for name in made.fitted.schema.label_names],
+            )
+        )
     assert found[0] == found[1]
     assert found[0][1] == ["2", "9", "10"]
 
@@ -163,7 +211,9 @@ def test_predictions_are_numbered_as_in_the_graph():
     """Only targets are of class "b": the fit knows "a" and "c", whose numbers in the graph stay 0 and 2."""
     g = ig.tsbm(num_nodes=200, num_times=6, num_labels=2, feature_std=0.1, seed=0)
     y = np.where((g.time == 5) & (np.arange(200) % 5 == 0), 1, 2 * g.y)
-    g = ig.TemporalGraph(x=g.x, y=y, time=g.time, edge_index=g.edge_index, label_names=["a", "b", "c"])
+    g = ig.TemporalGraph(
+        x=g.x, y=y, time=g.time, edge_index=g.edge_index, label_names=["a", "b", "c"]
+    )
     p = Pipeline("linear", "features", cutoff=5, epochs=50).fit(g)
     said, truth = p.predict(g), y[g.time == 5]
     assert set(said) == {0, 2}

@@ -23,7 +23,10 @@ def graph():
 @pytest.fixture(scope="module")
 def done(graph, tmp_path_factory):
     """A run, which takes PyG's graphs as all do."""
-    out, options = tmp_path_factory.mktemp("done") / "run", {"candidates": ["pmp"], "folds": 1, "seeds": 1}
+    out, options = (
+        tmp_path_factory.mktemp("done") / "run",
+        {"candidates": ["pmp"], "folds": 1, "seeds": 1},
+    )
     return ig.run(ig.to_pyg(graph), out, cutoff=4, model="linear", **options), out
 
 
@@ -31,7 +34,8 @@ def test_run_takes_pyg(graph, done):
     assert done[0].predicted.count == int((graph.time >= 4).sum())
 
 
-# -- the card --------------------------------------------------------------------------------------------------------
+# -- the card
+# --------------------------------------------------------------------------------------------------------
 
 
 def test_the_card_says_what_people_ask(done):
@@ -39,13 +43,21 @@ def test_the_card_says_what_people_ask(done):
     text = (out / "model" / "README.md").read_text(encoding="utf-8")
     heads = [line for line in text.splitlines() if line.startswith("## ")]
     assert heads == [
-        "## Data", "## What was chosen, and why", "## Back-test (accuracy)", "## Limits", "## Use", "## Made with",
-    ]  # fmt: skip
+        "## Data",
+        "## What was chosen, and why",
+        "## Back-test (accuracy)",
+        "## Limits",
+        "## Use",
+        "## Made with",
+    ]
     assert "- 150 nodes of type node" in text
     assert "- labels before 4 were known; nodes of node from then on are predicted" in text
     assert str(summary.backtest.decision).split(".")[0] in text
     check = summary.backtest.checks[0]
-    assert f"| {check.window} | {check.count:,} | {check.score:.1%} | {check.plain_score:.1%} |" in text
+    assert (
+        f"| {check.window} | {check.count:,} | {check.score:.1%} | {check.plain_score:.1%} |"
+        in text
+    )
     assert "What to expect of the nodes predicted with it is in the report" in text
     assert "The choice rests on a single window" in text
     assert f"impact_gnn {ig.__version__}" in text
@@ -53,7 +65,12 @@ def test_the_card_says_what_people_ask(done):
 
 def test_what_it_says_about_loading_works(graph, done, monkeypatch):
     _, out = done
-    code = (out / "model" / "README.md").read_text(encoding="utf-8").split("```")[1].removeprefix("python\n")
+    code = (
+        (out / "model" / "README.md")
+        .read_text(encoding="utf-8")
+        .split("```")[1]
+        .removeprefix("python\n")
+    )
     monkeypatch.chdir(out)
     graph.save(out / "next graph")
     names = {}
@@ -75,7 +92,14 @@ def test_it_is_sealed_with_the_model(done):
 def test_names_of_users_do_no_harm(done):
     summary, _ = done
     evil = "<script>|[x](y)\n# a_b*"
-    graph = replace(summary.graph, num_nodes={evil: 3}, num_edges={evil: 4}, target=evil, names=[evil] * 5, since=evil)
+    graph = replace(
+        summary.graph,
+        num_nodes={evil: 3},
+        num_edges={evil: 4},
+        target=evil,
+        names=[evil] * 5,
+        since=evil,
+    )
     own = replace(summary.options, model="MyNet-12345678")
     text = card(graph, own, summary.diagnosis, summary.backtest, summary.versions)
     assert "- 3 nodes of type \\<script\\>\\|\\[x\\](y) \\# a\\_b\\*\n" in text
@@ -85,7 +109,8 @@ def test_names_of_users_do_no_harm(done):
     assert "Nothing was back-tested." in nothing
 
 
-# -- trackers --------------------------------------------------------------------------------------------------------
+# -- trackers
+# --------------------------------------------------------------------------------------------------------
 
 
 def test_a_run_as_names_and_numbers(done):
@@ -104,7 +129,9 @@ def test_mlflow_is_told(done, monkeypatch):
     summary, out = done
     told = []
     calls = ("log_params", "log_metrics", "log_artifact")
-    fake = SimpleNamespace(**{name: lambda value, name=name: told.append((name, value)) for name in calls})
+    fake = SimpleNamespace(
+        **{name: lambda value, name=name: told.append((name, value)) for name in calls}
+    )
     monkeypatch.setitem(sys.modules, "mlflow", fake)
     log_to_mlflow(summary)
     params, metrics = flat(summary)
@@ -118,7 +145,9 @@ def test_mlflow_is_told(done, monkeypatch):
 def test_wandb_is_told(done, monkeypatch, active):
     summary, out = done
     config, logged, saved = {}, {}, []
-    run = SimpleNamespace(config=config, log=logged.update, save=lambda path, **how: saved.append((path, how)))
+    run = SimpleNamespace(
+        config=config, log=logged.update, save=lambda path, **how: saved.append((path, how))
+    )
     made = SimpleNamespace(run=run if active else None, init=lambda: run)
     monkeypatch.setitem(sys.modules, "wandb", made)
     log_to_wandb(summary, out)
@@ -134,7 +163,8 @@ def test_a_tracker_that_is_not_there(done, monkeypatch, log):
         log(done[0])
 
 
-# -- mini-batches: no pyg-lib here, so batches are cut by hand, as NeighborLoader would ------------------------------
+# -- mini-batches: no pyg-lib here, so batches are cut by hand, as NeighborLoader would
+# ------------------------------
 
 
 @pytest.mark.parametrize("transform", [MMP(), PMP(), GenPMP(), PMP(normalize=True)], ids=repr)
@@ -143,10 +173,17 @@ def test_weights_of_a_batch_are_those_of_the_whole_graph(transform):
     weighted = transform(data)
     nodes, edges, _, kept = k_hop_subgraph(torch.arange(5), 1, data.edge_index, relabel_nodes=True)
     batch = weighted.subgraph(nodes)
-    weight = {tuple(pair): w for pair, w in zip(data.edge_index.T.tolist(), weighted.edge_weight.tolist(), strict=True)}
+    weight = {
+        tuple(pair): w
+        for pair, w in zip(data.edge_index.T.tolist(), weighted.edge_weight.tolist(), strict=True)
+    }
     assert 0 < batch.num_edges < data.num_edges
-    assert [weight[tuple(pair)] for pair in nodes[batch.edge_index].T.tolist()] == batch.edge_weight.tolist()
-    assert [weight[tuple(pair)] for pair in nodes[edges].T.tolist()] == weighted.edge_weight[kept].tolist()
+    assert [
+        weight[tuple(pair)] for pair in nodes[batch.edge_index].T.tolist()
+    ] == batch.edge_weight.tolist()
+    assert [weight[tuple(pair)] for pair in nodes[edges].T.tolist()] == weighted.edge_weight[
+        kept
+    ].tolist()
 
 
 def test_within_a_batch_only_mmp_is_the_same():

@@ -22,7 +22,14 @@ from impact_gnn.graph import graph_digest
 from impact_gnn.pipeline import Ensemble, Pipeline
 from test_cli import here
 
-KILLS = {"convert": 8, "two-steps": 8, "predict": 8, "disk": 10, "run": 14}  # of all events; with IMPACT_KILLS=all, all
+# of all events; with IMPACT_KILLS=all, all
+KILLS = {
+    "convert": 8,
+    "two-steps": 8,
+    "predict": 8,
+    "disk": 10,
+    "run": 14,
+}
 SMALL = {"model": "linear", "candidates": ["prior:plain"], "folds": 1, "seeds": 1}
 QUICK = ["--model", "linear", "--candidates", "prior:plain", "--folds", "1", "--seeds", "1"]
 
@@ -41,11 +48,16 @@ def undrawn(monkeypatch):
 def test_killed_before_any_change_of_a_file_nothing_is_lost(tmp_path):
     every = os.environ.get("IMPACT_KILLS") == "all"
     cases = [f"{name}:{0 if every else sample}" for name, sample in KILLS.items()]
-    # GNU's OpenMP ends a process that was forked from one that has used it; numba's own threads do not mind.
+    # GNU's OpenMP ends a process that was forked from one that has used it; numba's own threads do
+    # not mind.
     environment = os.environ | {"NUMBA_THREADING_LAYER": "workqueue", "OMP_NUM_THREADS": "1"}
     script = Path(__file__).parent / "killed_run.py"
     done = subprocess.run(
-        [sys.executable, script, tmp_path, *cases], capture_output=True, text=True, check=False, env=environment
+        [sys.executable, script, tmp_path, *cases],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
     )
     assert done.returncode == 0, done.stderr
     said = [line for line in done.stdout.splitlines() if ": killed " in line]
@@ -85,7 +97,10 @@ def test_a_full_disk_is_one_sentence_and_what_is_complete_is_kept(graph, tmp_pat
             done = here(*words)
         if done.exit_code:
             assert done.exit_code == 2, done.stdout
-            assert "is full; what is complete is kept: make room and run the same again to go on." in done.stderr, name
+            assert (
+                "is full; what is complete is kept: make room and run the same again to go on."
+                in done.stderr
+            ), name
             assert done.stderr.count("error:") == 1
             failed.add(name)
     assert failed == set(commands) if size < 1200 else "run" in failed
@@ -99,12 +114,16 @@ def test_a_full_disk_is_one_sentence_and_what_is_complete_is_kept(graph, tmp_pat
 
 def test_a_rerun_with_a_larger_budget_goes_on(graph, tmp_path, monkeypatch):
     fits, fit = [], Pipeline.fit
-    monkeypatch.setattr(Pipeline, "fit", lambda self, *a, **o: fits.append(self.cutoff) or fit(self, *a, **o))
+    monkeypatch.setattr(
+        Pipeline, "fit", lambda self, *a, **o: fits.append(self.cutoff) or fit(self, *a, **o)
+    )
 
     def run(out, **options):
         fits.clear()
         summary = ig.run(graph, tmp_path / out, **SMALL, **options)
-        return replace(summary, cost=None, options=None, backtest=replace(summary.backtest, seconds=0.0)), list(fits)
+        return replace(
+            summary, cost=None, options=None, backtest=replace(summary.backtest, seconds=0.0)
+        ), list(fits)
 
     whole, all_fits = run("whole")
     short, _ = run("out", budget=1e-9)
@@ -120,7 +139,8 @@ def test_a_rerun_with_a_larger_budget_goes_on(graph, tmp_path, monkeypatch):
     longer, more = run("out", budget=600.0)
     assert longer == whole
     assert len(all_fits) - len(more) == 1  # plain on its fold was done before
-    assert run("out") == run("out", budget=1e-9) == (whole, [])  # everything is done, whatever the budget
+    # everything is done, whatever the budget
+    assert run("out") == run("out", budget=1e-9) == (whole, [])
     predictions = [(tmp_path / name / "predictions.csv").read_bytes() for name in ("out", "whole")]
     assert predictions[0] == predictions[1]
 
@@ -138,7 +158,12 @@ def test_a_budget_counts_what_was_spent_before_a_kill(graph, tmp_path, monkeypat
 
     monkeypatch.setattr(race, "clock", SimpleNamespace(monotonic=lambda: now[0]))
     monkeypatch.setattr(Pipeline, "fit", slow)
-    options = {"candidates": ["prior:plain", "linear:plain"], "folds": 1, "budget": 250, "store": tmp_path}
+    options = {
+        "candidates": ["prior:plain", "linear:plain"],
+        "folds": 1,
+        "budget": 250,
+        "store": tmp_path,
+    }
     with pytest.raises(KeyboardInterrupt):
         ig.backtest(graph, progress=killed, **options)
     now[0] = 10_000.0  # what passes while nobody works does not count
@@ -163,7 +188,9 @@ def test_a_budget_is_that_of_the_whole_command(graph, monkeypatch):
         watcher = _progress.Watcher()
         now[0] += reading
         named = ["prior:plain", "linear:plain"]
-        tested = ig.backtest(graph, candidates=named, folds=2, budget=100, progress=watcher, **options)
+        tested = ig.backtest(
+            graph, candidates=named, folds=2, budget=100, progress=watcher, **options
+        )
         return watcher.seconds, tested.finished
 
     assert spent(0) == (70, True)  # six fits and one that watches a model growing old
@@ -176,7 +203,9 @@ def test_without_a_budget_no_clock_has_a_say(graph, monkeypatch):
     monkeypatch.setitem(EFFORTS, "quick", Effort(4, 1, 1))
     pipeline = Pipeline("linear", epochs=2)
     fast = ig.backtest(graph, effort="quick", pipeline=pipeline)
-    monkeypatch.setattr(race, "clock", SimpleNamespace(monotonic=itertools.count(0, 10**6).__next__))
+    monkeypatch.setattr(
+        race, "clock", SimpleNamespace(monotonic=itertools.count(0, 10**6).__next__)
+    )
     slow = ig.backtest(graph, effort="quick", pipeline=pipeline)
     assert slow.seconds >= 10**6
     assert replace(slow, seconds=fast.seconds) == fast
@@ -188,9 +217,20 @@ def arrays():
     triple = ("paper", "cites", "paper")
     return {
         "nodes": {
-            "paper": {"time": [0, 0, 1, 2], "y": [0, 1, 0, -1], "x": rng.normal(size=(4, 2)), "ids": list("abcd")}
+            "paper": {
+                "time": [0, 0, 1, 2],
+                "y": [0, 1, 0, -1],
+                "x": rng.normal(size=(4, 2)),
+                "ids": list("abcd"),
+            }
         },
-        "edges": {triple: {"edge_index": [[0, 1, 2], [2, 2, 3]], "time": [1, 1, 2], "weight": [1.0, 1.0, 2.0]}},
+        "edges": {
+            triple: {
+                "edge_index": [[0, 1, 2], [2, 2, 3]],
+                "time": [1, 1, 2],
+                "weight": [1.0, 1.0, 2.0],
+            }
+        },
         "target": "paper",
         "label_names": ["x", "y"],
     }
@@ -215,24 +255,39 @@ CHANGES = {
     "edges": changed("edges", EDGES, "edge_index", to=[[0, 1, 1], [2, 2, 3]]),
     "times of edges": changed("edges", EDGES, "time", to=[1, 2, 2]),
     "weights": changed("edges", EDGES, "weight", to=[1.0, 1.0, 3.0]),
-    "name of a relation": changed("edges", to={("paper", "names", "paper"): arrays()["edges"][EDGES]}),
+    "name of a relation": changed(
+        "edges", to={("paper", "names", "paper"): arrays()["edges"][EDGES]}
+    ),
 }
 
 
 def test_whatever_a_result_depends_on_is_in_the_digest_of_a_graph():
     plain = graph_digest(ig.TemporalGraph.hetero(**arrays()))
     assert plain == graph_digest(ig.TemporalGraph.hetero(**arrays()))
-    found = {name: graph_digest(ig.TemporalGraph.hetero(**parts)) for name, parts in CHANGES.items()}
+    found = {
+        name: graph_digest(ig.TemporalGraph.hetero(**parts)) for name, parts in CHANGES.items()
+    }
     assert len({plain, *found.values()}) == 1 + len(CHANGES), found
-    table = {"id": [1, 2, 3], "time": ["2020-01-05", "2020-05-01", "2021-01-01"], "label": ["a", "b", None]}
+    table = {
+        "id": [1, 2, 3],
+        "time": ["2020-01-05", "2020-05-01", "2021-01-01"],
+        "label": ["a", "b", None],
+    }
     edges = {"source": [1, 2], "target": [2, 3]}
 
     def read(period="year", **columns):
         import pandas as pd
 
-        return graph_digest(ig.from_tables(pd.DataFrame(table | columns), pd.DataFrame(edges), period=period))
+        return graph_digest(
+            ig.from_tables(pd.DataFrame(table | columns), pd.DataFrame(edges), period=period)
+        )
 
-    digests = [read(f=[1.0, 2, 3]), read(g=[1.0, 2, 3]), read(f=["1", "2", "x"]), read("month", f=[1.0, 2, 3])]
+    digests = [
+        read(f=[1.0, 2, 3]),
+        read(g=[1.0, 2, 3]),
+        read(f=["1", "2", "x"]),
+        read("month", f=[1.0, 2, 3]),
+    ]
     assert len(set(digests)) == len(digests)
 
 
@@ -285,7 +340,16 @@ def test_a_refused_command_leaves_nothing(graph, tmp_path):
             "--scratch",
             tmp_path / "mine" / "thesis.txt",
         ],
-        ["run", tmp_path / "g", "--out", tmp_path / "a" / "b", "--engine", "disk", "--cutoff", "900"],
+        [
+            "run",
+            tmp_path / "g",
+            "--out",
+            tmp_path / "a" / "b",
+            "--engine",
+            "disk",
+            "--cutoff",
+            "900",
+        ],
         ["convert", tmp_path / "g", "--out", tmp_path / "mine"],
         ["convert", tmp_path / "nowhere", "--out", tmp_path / "a" / "b"],
         ["generate", "--out", tmp_path / "mine", "--nodes", "100"],
@@ -308,7 +372,10 @@ def test_a_directory_has_one_writer(graph, tmp_path):
         with _files.alone(tmp_path / "out"), _files.beside(tmp_path / "out", directory=True):
             done = here(*words)
             assert done.exit_code == 2, words
-            assert f"another process is writing {tmp_path / 'out'}; wait for it" in done.stderr.replace("\n", "")
+            assert (
+                f"another process is writing {tmp_path / 'out'}; wait for it"
+                in done.stderr.replace("\n", "")
+            )
         assert [path.name for path in tmp_path.iterdir()] == ["g"]
     with _files.atomic_file(tmp_path / "t") as slow:  # a file may have several: the last one wins
         slow.write_text("slow")

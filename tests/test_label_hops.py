@@ -18,7 +18,8 @@ def random_graph(seed, weighted=False):
     time = rng.integers(0, 5, n)
     time[:2], time[2:4] = 0, 4
     edges = rng.integers(0, n, (2, e))
-    edges = np.concatenate([edges, edges[::-1, : e // 2], edges[:, :10]], axis=1)  # reverses, loops and duplicates
+    # reverses, loops and duplicates
+    edges = np.concatenate([edges, edges[::-1, : e // 2], edges[:, :10]], axis=1)
     y = rng.integers(0, 3, n)
     y[rng.random(n) < 0.2] = -1
     y[0] = 1
@@ -63,15 +64,23 @@ def test_flipping_the_own_label_changes_nothing_for_oneself():
         y = np.array(g.y)
         y[v] = (y[v] + 1) % 3
         other = ig.TemporalGraph(y=y, time=g.time, edge_index=g.edge_index, num_labels=3)
-        for a, b in zip(label_hops(g.masked(CUTOFF), hops=2), label_hops(other.masked(CUTOFF), hops=2), strict=True):
+        for a, b in zip(
+            label_hops(g.masked(CUTOFF), hops=2),
+            label_hops(other.masked(CUTOFF), hops=2),
+            strict=True,
+        ):
             np.testing.assert_allclose(a[v], b[v], atol=1e-6)
 
 
 def test_target_labels_are_out_of_reach():
     g = random_graph(4)
-    scrambled = np.where(g.time >= CUTOFF, np.random.default_rng(0).integers(0, 3, g.num_nodes), g.y)
+    scrambled = np.where(
+        g.time >= CUTOFF, np.random.default_rng(0).integers(0, 3, g.num_nodes), g.y
+    )
     other = ig.TemporalGraph(y=scrambled, time=g.time, edge_index=g.edge_index, num_labels=3)
-    for a, b in zip(label_hops(g.masked(CUTOFF), hops=2), label_hops(other.masked(CUTOFF), hops=2), strict=True):
+    for a, b in zip(
+        label_hops(g.masked(CUTOFF), hops=2), label_hops(other.masked(CUTOFF), hops=2), strict=True
+    ):
         assert np.array_equal(a, b)
 
 

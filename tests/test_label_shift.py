@@ -7,9 +7,8 @@ from scipy.optimize import minimize
 from impact_gnn.label_shift import bbse, confusion_of, ratio, reweighted, saerens
 
 OLD, NEW = np.array([0.5, 0.3, 0.2]), np.array([0.1, 0.3, 0.6])
-GIVEN = np.array(
-    [[0.7, 0.2, 0.05, 0.05], [0.1, 0.6, 0.2, 0.1], [0.05, 0.15, 0.2, 0.6]]
-)  # p(x | y) of four kinds of row
+# p(x | y) of four kinds of row
+GIVEN = np.array([[0.7, 0.2, 0.05, 0.05], [0.1, 0.6, 0.2, 0.1], [0.05, 0.15, 0.2, 0.6]])
 
 
 def posterior(shares):
@@ -26,7 +25,9 @@ def test_em_finds_the_shares_and_bayes_rule_the_probabilities():
     said = posterior(OLD)[targets()]
     found = saerens(said, OLD, steps=100_000, tolerance=1e-14)
     np.testing.assert_allclose(found, NEW, atol=1e-4)
-    np.testing.assert_allclose(reweighted(said, ratio(found, OLD)), posterior(NEW)[targets()], atol=1e-3)
+    np.testing.assert_allclose(
+        reweighted(said, ratio(found, OLD)), posterior(NEW)[targets()], atol=1e-3
+    )
 
 
 def test_em_reaches_the_largest_likelihood():
@@ -37,7 +38,9 @@ def test_em_reaches_the_largest_likelihood():
         shares = np.exp(free) / np.exp(free).sum()
         return -np.log((said * shares / OLD).sum(1)).mean()
 
-    best = minimize(loss, np.zeros(3), method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-12}).fun
+    best = minimize(
+        loss, np.zeros(3), method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-12}
+    ).fun
     assert loss(np.log(saerens(said, OLD))) == pytest.approx(best, abs=1e-8)
 
 

@@ -39,7 +39,8 @@ class Given:
         spread = 1 + np.arange(width) / 2 + (time[:, None] - 3) / 10
         return cls(
             message=rng.normal(size=(num_nodes, width)) * spread + label[:, None],
-            previous=rng.normal(size=(num_nodes, width)) * (1 + np.arange(width)) + rng.normal(size=(num_nodes, 1)),
+            previous=rng.normal(size=(num_nodes, width)) * (1 + np.arange(width))
+            + rng.normal(size=(num_nodes, 1)),
             label=label,
             time=time,
             edge_index=rng.integers(0, num_nodes, (2, num_edges)),
@@ -75,7 +76,9 @@ class Method:
 
 
 def connectivity(g):
-    return relative_connectivity(g.edge_index, g.label, g.time, num_labels=NUM_LABELS, cutoff=g.cutoff)
+    return relative_connectivity(
+        g.edge_index, g.label, g.time, num_labels=NUM_LABELS, cutoff=g.cutoff
+    )
 
 
 def pny(name):
@@ -109,19 +112,33 @@ def table(name):
 
 METHODS = {
     "center": Method(lambda g: alignment.center(g.message, g.time), "node", label_free=True),
-    "standardize": Method(lambda g: alignment.standardize(g.message, g.time), "node", label_free=True),
-    "jjnorm": Method(lambda g: alignment.jjnorm(g.message, g.label, g.time, target=g.target), "node"),
+    "standardize": Method(
+        lambda g: alignment.standardize(g.message, g.time), "node", label_free=True
+    ),
+    "jjnorm": Method(
+        lambda g: alignment.jjnorm(g.message, g.label, g.time, target=g.target), "node"
+    ),
     "jj_scales": Method(
-        lambda g: np.array(list(alignment.jj_scales(g.message, g.label, g.time, target=g.target).values())), "graph"
+        lambda g: np.array(
+            list(alignment.jj_scales(g.message, g.label, g.time, target=g.target).values())
+        ),
+        "graph",
     ),
     "pny transport": Method(pny("transport"), "node"),
     "pny eigen": Method(pny("eigen"), "node"),
     "connectivity counted": Method(lambda g: connectivity(g).counted, "graph"),
     "connectivity g": Method(lambda g: connectivity(g).g, "graph"),
     "connectivity extended": Method(lambda g: connectivity(g).extended, "graph"),
-    "connectivity label_mass": Method(lambda g: connectivity(g).label_mass(np.ones((6, 6))), "graph"),
-    **{f"table {name}": Method(table(name), "graph", label_free=True) for name in weighting.METHODS},
-    **{f"edge weights {name}": Method(weights(name), "edge", label_free=True) for name in weighting.METHODS},
+    "connectivity label_mass": Method(
+        lambda g: connectivity(g).label_mass(np.ones((6, 6))), "graph"
+    ),
+    **{
+        f"table {name}": Method(table(name), "graph", label_free=True) for name in weighting.METHODS
+    },
+    **{
+        f"edge weights {name}": Method(weights(name), "edge", label_free=True)
+        for name in weighting.METHODS
+    },
 }
 
 
@@ -142,13 +159,18 @@ def usual(base):
 
 
 def close(found, expected, **tolerance):
-    np.testing.assert_allclose(np.asarray(found), expected, **{"rtol": 1e-7, "atol": 1e-9, **tolerance})
+    np.testing.assert_allclose(
+        np.asarray(found), expected, **{"rtol": 1e-7, "atol": 1e-9, **tolerance}
+    )
 
 
 @settings(max_examples=10)
 @given(shift=st.one_of(st.integers(-3000, 3000), st.integers(-(2**60), 2**60)))
 def test_the_origin_of_time_does_not_matter(method, base, usual, shift):
-    close(method.call(replace(base, time=base.time + shift, cutoff=base.cutoff + shift)), usual[id(method)])
+    close(
+        method.call(replace(base, time=base.time + shift, cutoff=base.cutoff + shift)),
+        usual[id(method)],
+    )
 
 
 @settings(max_examples=10)
@@ -156,9 +178,13 @@ def test_the_origin_of_time_does_not_matter(method, base, usual, shift):
 def test_labels_of_targets_do_not_matter(method, base, usual, seed):
     scrambled = np.random.default_rng(seed).integers(-1, NUM_LABELS, len(base.label))
     label = np.where(base.target, scrambled, base.label)
-    np.testing.assert_array_equal(np.asarray(method.call(replace(base, label=label))), usual[id(method)])
+    np.testing.assert_array_equal(
+        np.asarray(method.call(replace(base, label=label))), usual[id(method)]
+    )
     column = label.astype(np.int32)[:, None]  # as OGB keeps them
-    np.testing.assert_array_equal(np.asarray(method.call(replace(base, label=column))), usual[id(method)])
+    np.testing.assert_array_equal(
+        np.asarray(method.call(replace(base, label=column))), usual[id(method)]
+    )
 
 
 def test_labels_of_the_past_do_matter_where_they_should(method, base, usual):
@@ -213,7 +239,11 @@ def test_library_and_type_are_kept(method, base, library, floats):
 
 @pytest.mark.parametrize("floats", [np.float32, np.float64])
 def test_torch_is_numpy(method, base, usual, floats):
-    expected = usual[id(method)] if floats is np.float64 else np.asarray(method.call(base.to("numpy", floats)))
+    expected = (
+        usual[id(method)]
+        if floats is np.float64
+        else np.asarray(method.call(base.to("numpy", floats)))
+    )
     tolerance = {} if floats is np.float64 else {"rtol": 1e-4, "atol": 1e-5}
     close(method.call(base.to("torch", floats)), expected, **tolerance)
 

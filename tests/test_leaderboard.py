@@ -21,14 +21,26 @@ def _single_thread():
 
 
 def one_type(seed=0):
-    return ig.tsbm(num_nodes=150, num_times=5, num_labels=3, feature_std=1.0, mean_degree=6, seed=seed)
+    return ig.tsbm(
+        num_nodes=150, num_times=5, num_labels=3, feature_std=1.0, mean_degree=6, seed=seed
+    )
 
 
 def several_types():
     return ig.hetero_tsbm(
-        num_papers=150, num_authors=60, num_fields=20, num_institutions=5, num_times=5, num_labels=3, num_features=4,
-        citations=600, writes=300, topics=300, affiliations=60, feature_std=1.0,
-    )  # fmt: skip
+        num_papers=150,
+        num_authors=60,
+        num_fields=20,
+        num_institutions=5,
+        num_times=5,
+        num_labels=3,
+        num_features=4,
+        citations=600,
+        writes=300,
+        topics=300,
+        affiliations=60,
+        feature_std=1.0,
+    )
 
 
 GRAPHS = {"one type": one_type, "several types": several_types}
@@ -106,7 +118,10 @@ def test_a_cell_is_scored_after_the_method_has_answered(tmp_path, monkeypatch):
         return np.eye(3)[graph.y[view.targets()]]
 
     monkeypatch.setitem(rivals.RIVALS, "guess", guess)
-    found = {record.row: record.score for record in leaderboard.cell("small", tmp_path, "guess", 0, tmp_path)}
+    found = {
+        record.row: record.score
+        for record in leaderboard.cell("small", tmp_path, "guess", 0, tmp_path)
+    }
     assert [found[row] for row in ("accuracy", "macro-F1", "calibration error")] == [1, 1, 0]
     assert found["memory"] > 10
 
@@ -127,11 +142,19 @@ def test_a_rerun_continues_and_the_page_says_why_a_cell_is_empty(tmp_path, monke
 
     monkeypatch.setattr(leaderboard, "apart", here)
     monkeypatch.setitem(rivals.RIVALS, "large", no_memory)
-    for chosen, count in ((["logistic", "large"], 2), (["logistic", "large", "label-propagation"], 4)):
+    for chosen, count in (
+        (["logistic", "large"], 2),
+        (["logistic", "large", "label-propagation"], 4),
+    ):
         board = leaderboard.leaderboard(tmp_path / "out", root=tmp_path / "data", rivals=chosen)
         assert len(calls) == count  # what could not run is tried again
     page = board.markdown()
-    assert [arguments[2] for arguments in calls] == ["logistic", "large", "large", "label-propagation"]
+    assert [arguments[2] for arguments in calls] == [
+        "logistic",
+        "large",
+        "large",
+        "label-propagation",
+    ]
     assert "| graph | logistic | label-propagation |" in page
     assert "large on small: not run: it is too large." in page
     assert "other/table.npz was left out: " in page
@@ -151,7 +174,10 @@ def test_the_page_compares_ours_with_every_rival():
         for graph in ("g", "h")
         for method, outcome in outcomes.items()
         for record in leaderboard.records_of(
-            outcome, np.arange(40), truth, Record("leaderboard", graph, "memory", method, 0, 100.0, 2.0)
+            outcome,
+            np.arange(40),
+            truth,
+            Record("leaderboard", graph, "memory", method, 0, 100.0, 2.0),
         )
     ]
     page = leaderboard.Leaderboard("leaderboard", "Leaderboard", "About.", records).markdown()
@@ -168,7 +194,11 @@ def test_the_page_compares_ours_with_every_rival():
 
 def test_the_page_of_rivals_holds_each_against_plain():
     truth = np.tile([0, 1], 20)
-    outcomes = {"plain": np.eye(2)[np.zeros(40, int)], "better": np.eye(2)[truth], "g-only": 1 - np.eye(2)[truth]}
+    outcomes = {
+        "plain": np.eye(2)[np.zeros(40, int)],
+        "better": np.eye(2)[truth],
+        "g-only": 1 - np.eye(2)[truth],
+    }
     records = [
         record
         for graph in ("g", "h")
@@ -181,7 +211,9 @@ def test_the_page_of_rivals_holds_each_against_plain():
             Record("leaderboard", graph, "memory", method, 0, 99.6, 2.0),
         )
     ]
-    page = leaderboard.AgainstPlain("rivals", "Rivals", "About.", records, notes=["h has no g."]).markdown()
+    page = leaderboard.AgainstPlain(
+        "rivals", "Rivals", "About.", records, notes=["h has no g."]
+    ).markdown()
     for line in (
         "| plain | 0.5000 | 0.5000 |  |",
         "| better | **+50.0** [+33.8, +66.2] | **+50.0** [+33.8, +66.2] | +50.0 (2) |",
@@ -205,12 +237,33 @@ def test_every_real_graph_has_a_cutoff(tmp_path):
 def test_the_command_gives_every_cell_a_process_of_its_own(tmp_path, capsys):
     one_type().save(tmp_path / "small")
     with pytest.raises(SystemExit) as stopped:
-        cli.main(["leaderboard", "--root", str(tmp_path), "--rivals", "label-propagation", "--efforts", "",
-                  "--out", str(tmp_path / "out")])  # fmt: skip
+        cli.main(
+            [
+                "leaderboard",
+                "--root",
+                str(tmp_path),
+                "--rivals",
+                "label-propagation",
+                "--efforts",
+                "",
+                "--out",
+                str(tmp_path / "out"),
+            ]
+        )
     assert stopped.value.code == 0
     assert "## Accuracy" in capsys.readouterr().out
     with pytest.raises(SystemExit) as stopped:  # a cell that is there already, on another page
-        cli.main(["rivals", "--root", str(tmp_path), "--methods", "label-propagation", "--out", str(tmp_path / "out")])
+        cli.main(
+            [
+                "rivals",
+                "--root",
+                str(tmp_path),
+                "--methods",
+                "label-propagation",
+                "--out",
+                str(tmp_path / "out"),
+            ]
+        )
     assert stopped.value.code == 0
     assert "| label-propagation |" in capsys.readouterr().out
 
@@ -219,6 +272,8 @@ def test_ours_alone_is_run_without_any_rival(tmp_path, monkeypatch):
     one_type().save(tmp_path / "data" / "small")
     asked = []
     record = Record("leaderboard", "small", "accuracy", "ours-quick", 0, 0.5, 1.0)
-    monkeypatch.setattr(leaderboard, "apart", lambda *arguments: asked.append(arguments[2]) or [record])
+    monkeypatch.setattr(
+        leaderboard, "apart", lambda *arguments: asked.append(arguments[2]) or [record]
+    )
     leaderboard.leaderboard(tmp_path / "out", root=tmp_path / "data", rivals=[], efforts=["quick"])
     assert asked == ["ours-quick"]

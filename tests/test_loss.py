@@ -36,7 +36,9 @@ CPU = Training(epochs=6, device="cpu", lr=0.05)
 
 @pytest.fixture(scope="module")
 def view():
-    g = ig.tsbm(num_nodes=200, num_times=6, num_labels=LABELS, num_features=4, feature_std=1.0, seed=1)
+    g = ig.tsbm(
+        num_nodes=200, num_times=6, num_labels=LABELS, num_features=4, feature_std=1.0, seed=1
+    )
     return g.masked(CUTOFF)
 
 
@@ -52,7 +54,8 @@ def trained(view, **options):
     return fit(build, HopTask([view.x]), view.y, split_rows(view), replace(CPU, **options))
 
 
-# -- losses ----------------------------------------------------------------------------------------------------
+# -- losses
+# ----------------------------------------------------------------------------------------------------
 
 
 def test_losses_are_their_formulas():
@@ -63,8 +66,12 @@ def test_losses_are_their_formulas():
     smooth = 0.9 * plain - 0.1 * log_p.mean(1)
     torch.testing.assert_close(CrossEntropy(0.1)(logits, label), smooth)
     epsilon = 1 - math.log(2)
-    torch.testing.assert_close(LogCrossEntropy()(logits, label), torch.log(epsilon + plain) - math.log(epsilon))
-    assert float(LogCrossEntropy()(torch.tensor([[100.0, 0.0]]), torch.tensor([0]))) == pytest.approx(0, abs=1e-6)
+    torch.testing.assert_close(
+        LogCrossEntropy()(logits, label), torch.log(epsilon + plain) - math.log(epsilon)
+    )
+    assert float(
+        LogCrossEntropy()(torch.tensor([[100.0, 0.0]]), torch.tensor([0]))
+    ) == pytest.approx(0, abs=1e-6)
     soft = softmax(torch.randn(5, 3, dtype=torch.float64), 1)
     torch.testing.assert_close(CrossEntropy()(logits, soft), -(soft * log_p).sum(1))
 
@@ -101,7 +108,8 @@ def test_schedules_are_their_formula_and_reach_the_optimizer(view):
     assert [Schedule(decay=0.5)(epoch) for epoch in (1, 2, 3)] == [1, 0.5, 0.25]
     assert [Schedule(warm_up=4)(epoch) for epoch in (1, 2, 4, 9)] == [0.25, 0.5, 1, 1]
     assert [round(Schedule(period=10)(epoch), 6) for epoch in (1, 6, 11, 99)] == [1, 0.5, 0, 0]
-    frozen = trained(view, schedule=Schedule(period=1), epochs=3)  # from the second epoch on the rate is 0
+    # from the second epoch on the rate is 0
+    frozen = trained(view, schedule=Schedule(period=1), epochs=3)
     assert same(trained(view, epochs=1), frozen)
     with pytest.raises(ig.InputError, match="is no schedule"):
         Schedule(decay=0)
@@ -112,22 +120,36 @@ def test_the_epoch_is_chosen_by_loss_if_asked(view):
     task, valid = HopTask([view.x]), split_rows(view).valid
     losses = []
     for epochs in range(1, 31):
-        one = fit(build, task, view.y, Split(split_rows(view).train, valid[:0]), replace(CPU, epochs=epochs, lr=0.2))
+        one = fit(
+            build,
+            task,
+            view.y,
+            Split(split_rows(view).train, valid[:0]),
+            replace(CPU, epochs=epochs, lr=0.2),
+        )
         said = predict(one.model, task, valid)[np.arange(len(valid)), view.y[valid]]
         losses.append(-np.log(said).mean())
     assert result.best_epoch == int(np.argmin(losses)) + 1
     assert result.valid_score == result.history[result.best_epoch - 1].score
 
 
-# -- terms -----------------------------------------------------------------------------------------------------
+# -- terms
+# -----------------------------------------------------------------------------------------------------
 
 
 def step_of(logits, others):
     """A step whose rows are the first ones; asked again, it gives the logits as they are."""
     rows = torch.arange(len(logits) // 2)
     return Step(
-        rows, logits[rows], logits[rows], rows, rows, rows, 1, lambda more: (logits[more], logits[more])
-    )  # fmt: skip
+        rows,
+        logits[rows],
+        logits[rows],
+        rows,
+        rows,
+        rows,
+        1,
+        lambda more: (logits[more], logits[more]),
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +182,13 @@ def test_a_term_of_zero_changes_no_weight_and_sees_the_step(view):
 def test_hidden_of_a_spatial_model_is_that_of_the_rows(view):
     seen, split = [], split_rows(view)
     task = GraphTask(view.x, Propagation.of(view))
-    fit(lambda: GCN(4, LABELS, 8), task, view.y, split, replace(CPU, epochs=1, terms=(Watching(seen),)))
+    fit(
+        lambda: GCN(4, LABELS, 8),
+        task,
+        view.y,
+        split,
+        replace(CPU, epochs=1, terms=(Watching(seen),)),
+    )
     step, _, hidden = seen[0]
     assert step.hidden.shape == (len(split.train), 8)
     assert hidden.shape == (5, 8)
@@ -171,7 +199,9 @@ def test_distillation_is_the_divergence_from_the_teacher():
     logits = torch.randn(8, LABELS, dtype=torch.float64)
     teacher = softmax(torch.randn(8, LABELS, dtype=torch.float64), 1).numpy()
     nobody = np.empty(0, np.int64)
-    found = float(Distillation(teacher, nobody, weight=2.0, temperature=3.0)(step_of(logits, nobody)))
+    found = float(
+        Distillation(teacher, nobody, weight=2.0, temperature=3.0)(step_of(logits, nobody))
+    )
     p = np.exp(np.log(teacher[:4]) / 3)
     p /= p.sum(1, keepdims=True)
     q = softmax(logits[:4] / 3, 1).numpy()
@@ -190,7 +220,10 @@ def test_consistency_is_zero_for_equal_certain_views_and_is_made_smaller(view):
         result.model.train()
         torch.manual_seed(0)
         with torch.no_grad():
-            views = [softmax(HopTask([view.x]).logits(result.model, torch.from_numpy(others)), 1) for _ in range(20)]
+            views = [
+                softmax(HopTask([view.x]).logits(result.model, torch.from_numpy(others)), 1)
+                for _ in range(20)
+            ]
         return float(torch.stack(views).std(0).mean())
 
     assert spread(b) < spread(a)
@@ -200,13 +233,24 @@ def test_terms_are_part_of_a_checkpoint_s_name(view, tmp_path):
     nobody = np.empty(0, np.int64)
     saved = replace(CPU, epochs=2, checkpoint=tmp_path / "run")
     teacher = np.full((view.num_nodes, LABELS), 1 / LABELS, np.float32)
-    fit(build, HopTask([view.x]), view.y, split_rows(view), replace(saved, terms=(Distillation(teacher, nobody),)))
-    for other in ((), (Distillation(teacher, nobody, weight=0.5),), (Distillation(teacher[:, ::-1] ** 2, nobody),)):
+    fit(
+        build,
+        HopTask([view.x]),
+        view.y,
+        split_rows(view),
+        replace(saved, terms=(Distillation(teacher, nobody),)),
+    )
+    for other in (
+        (),
+        (Distillation(teacher, nobody, weight=0.5),),
+        (Distillation(teacher[:, ::-1] ** 2, nobody),),
+    ):
         with pytest.raises(ig.InputError, match="belongs to another training"):
             fit(build, HopTask([view.x]), view.y, split_rows(view), replace(saved, terms=other))
 
 
-# -- labels as inputs ------------------------------------------------------------------------------------------
+# -- labels as inputs
+# ------------------------------------------------------------------------------------------
 
 
 def test_a_label_that_is_learned_is_not_told(view):
@@ -274,13 +318,18 @@ def test_label_hops_are_hidden_by_rows(view):
     np.testing.assert_array_equal(loaded.label_hops[0], drawn._picked(rows[:50])[1][0])
 
 
-# -- stages in a pipeline --------------------------------------------------------------------------------------
+# -- stages in a pipeline
+# --------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def graphs():
-    plain = ig.tsbm(num_nodes=400, num_times=6, num_labels=LABELS, num_features=4, feature_std=1.0, seed=3)
-    papers = ig.hetero_tsbm(num_papers=300, num_authors=100, num_times=6, num_labels=LABELS, num_features=4, seed=0)
+    plain = ig.tsbm(
+        num_nodes=400, num_times=6, num_labels=LABELS, num_features=4, feature_std=1.0, seed=3
+    )
+    papers = ig.hetero_tsbm(
+        num_papers=300, num_authors=100, num_times=6, num_labels=LABELS, num_features=4, seed=0
+    )
     return {"sign": plain, "sehgnn": papers, "trees": plain, "gcn": plain}
 
 
@@ -292,14 +341,18 @@ def test_stages_are_saved_and_no_hidden_label_is_heard(graphs, model, method, tm
     p = ig.Pipeline(model, method, **options).fit(graph)
     said = p.predict_proba(graph)
     p.save(tmp_path / "m")
-    np.testing.assert_allclose(ig.Pipeline.load(tmp_path / "m").predict_proba(graph), said, rtol=1e-6)
+    np.testing.assert_allclose(
+        ig.Pipeline.load(tmp_path / "m").predict_proba(graph), said, rtol=1e-6
+    )
     other = ig.Pipeline(model, method, **options).fit(ig.audit.scrambled(graph, 5))
     np.testing.assert_array_equal(other.predict_proba(ig.audit.scrambled(graph, 5)), said)
 
 
 def test_later_stages_are_taken_where_they_score_better(graphs):
     graph = graphs["sign"]
-    p = ig.Pipeline("sign", "labels+stages", cutoff=5, hidden=16, epochs=30, device="cpu").fit(graph)
+    p = ig.Pipeline("sign", "labels+stages", cutoff=5, hidden=16, epochs=30, device="cpu").fit(
+        graph
+    )
     once = ig.Pipeline("sign", "labels", cutoff=5, hidden=16, epochs=30, device="cpu").fit(graph)
     assert p.fitted.valid_score >= once.fitted.valid_score
     assert (len(p.fitted.earlier) == 0) == (p.fitted.valid_score == once.fitted.valid_score)
@@ -323,8 +376,12 @@ def test_a_taught_model_is_kept_with_its_teacher_on_every_engine(tmp_path):
     """Seeds with which a later stage did better; of the model alone the next graph could not be predicted."""
     taught = 0
     for seed in (3, 5, 7):
-        graph = ig.tsbm(num_nodes=500, num_times=6, num_labels=3, num_features=4, feature_std=1.5, seed=seed)
-        p = ig.Pipeline("sign", "labels+stages", cutoff=5, hidden=16, epochs=40, device="cpu", seed=seed).fit(graph)
+        graph = ig.tsbm(
+            num_nodes=500, num_times=6, num_labels=3, num_features=4, feature_std=1.5, seed=seed
+        )
+        p = ig.Pipeline(
+            "sign", "labels+stages", cutoff=5, hidden=16, epochs=40, device="cpu", seed=seed
+        ).fit(graph)
         if not p.fitted.earlier:
             continue
         taught += 1
@@ -333,5 +390,7 @@ def test_a_taught_model_is_kept_with_its_teacher_on_every_engine(tmp_path):
         again = ig.Pipeline.load(tmp_path / str(seed))
         assert len(again.fitted.earlier) == len(p.fitted.earlier)
         disk = ig.engines.Disk(tmp_path / f"scratch-{seed}", memory="1GB")
-        np.testing.assert_allclose(again.predict_proba(graph, engine=disk), said, rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(
+            again.predict_proba(graph, engine=disk), said, rtol=1e-5, atol=1e-7
+        )
     assert taught

@@ -37,15 +37,25 @@ def value(beta, matrix, pull):
 def test_weights_solve_the_programme_as_scipy_does(seed):
     x, reference, labels = drawn(seed=seed)
     matrix, pull = naive_programme(x, reference)
-    sums = [{"type": "eq", "fun": lambda b, c=c: b[labels == c].sum() - (labels == c).sum()} for c in range(3)]
+    sums = [
+        {"type": "eq", "fun": lambda b, c=c: b[labels == c].sum() - (labels == c).sum()}
+        for c in range(3)
+    ]
     wanted = minimize(
-        value, np.ones(len(x)), (matrix, pull), "SLSQP", lambda b, k, p: k @ b - p, bounds=[(0.2, None)] * len(x),
-        constraints=sums, options={"maxiter": 1000, "ftol": 1e-12},
-    )  # fmt: skip
+        value,
+        np.ones(len(x)),
+        (matrix, pull),
+        "SLSQP",
+        lambda b, k, p: k @ b - p,
+        bounds=[(0.2, None)] * len(x),
+        constraints=sums,
+        options={"maxiter": 1000, "ftol": 1e-12},
+    )
     assert wanted.success
     beta = kernel_mean_matching(x, reference, labels)
     assert value(beta, matrix, pull) == pytest.approx(wanted.fun, abs=1e-4)
-    assert value(beta, matrix, pull) < value(np.ones(len(x)), matrix, pull) - 0.1  # there was something to gain
+    # there was something to gain
+    assert value(beta, matrix, pull) < value(np.ones(len(x)), matrix, pull) - 0.1
     assert beta.min() >= 0.2 - 1e-12
     for c in range(3):
         assert beta[labels == c].mean() == pytest.approx(1)
@@ -59,7 +69,10 @@ def test_rows_that_are_the_reference_keep_their_weight():
 
 def test_neither_order_nor_units_matter():
     x, reference, labels = drawn()
-    beta, order = kernel_mean_matching(x, reference, labels), np.random.default_rng(1).permutation(len(x))
+    beta, order = (
+        kernel_mean_matching(x, reference, labels),
+        np.random.default_rng(1).permutation(len(x)),
+    )
     found = kernel_mean_matching(x[order] * 100 + 3, reference[::-1] * 100 + 3, labels[order])
     np.testing.assert_allclose(found, beta[order], atol=1e-2)
 

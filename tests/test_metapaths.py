@@ -35,9 +35,13 @@ def academic(seed, *, weighted=False, dtype=np.float64, num_labels=3, num_times=
     y[rng.random(papers) < 0.2] = -1
     y[0], y[1] = num_labels - 1, 0
     edges = {
-        ("author", "writes", "paper"): np.stack([rng.integers(0, authors, 80), rng.integers(0, papers, 80)]),
+        ("author", "writes", "paper"): np.stack(
+            [rng.integers(0, authors, 80), rng.integers(0, papers, 80)]
+        ),
         ("paper", "cites", "paper"): rng.integers(0, papers, (2, 90)),
-        ("paper", "topic", "field"): np.stack([rng.integers(0, papers, 50), rng.integers(0, fields, 50)]),
+        ("paper", "topic", "field"): np.stack(
+            [rng.integers(0, papers, 50), rng.integers(0, fields, 50)]
+        ),
     }
     if weighted:
         edges = {triple: (ends, rng.random(ends.shape[1])) for triple, ends in edges.items()}
@@ -54,7 +58,9 @@ def academic(seed, *, weighted=False, dtype=np.float64, num_labels=3, num_times=
 
 
 def table_of(graph, method, source):
-    return weights.table(method, graph.times, np.bincount(graph.period_of(source), minlength=len(graph.times)))
+    return weights.table(
+        method, graph.times, np.bincount(graph.period_of(source), minlength=len(graph.times))
+    )
 
 
 def step_matrix(graph, relation, method):
@@ -65,8 +71,13 @@ def step_matrix(graph, relation, method):
     ends = graph.nodes[relation[0]], graph.nodes[relation[2]]
     if ends[0].time is not None and ends[1].time is not None:
         table = table_of(graph, method, relation[0])
-        value = value * table[graph.period_of(relation[2])[target], graph.period_of(relation[0])[source]]
-    return rows_to_one(sparse.csr_matrix((value, (target, source)), (ends[1].num_nodes, ends[0].num_nodes)))
+        value = (
+            value
+            * table[graph.period_of(relation[2])[target], graph.period_of(relation[0])[source]]
+        )
+    return rows_to_one(
+        sparse.csr_matrix((value, (target, source)), (ends[1].num_nodes, ends[0].num_nodes))
+    )
 
 
 def rows_to_one(matrix):
@@ -83,11 +94,14 @@ def path_matrix(graph, path, method, mode):
         whole = step_matrix(graph, relation, "plain" if ends else method) @ whole
     if ends:
         table = table_of(graph, method, path[0][0])
-        whole = rows_to_one(whole.multiply(table[np.ix_(graph.period, graph.period_of(path[0][0]))]).tocsr())
+        whole = rows_to_one(
+            whole.multiply(table[np.ix_(graph.period, graph.period_of(path[0][0]))]).tocsr()
+        )
     return whole.toarray()
 
 
-# -- which paths ---------------------------------------------------------------------------------------------
+# -- which paths
+# ---------------------------------------------------------------------------------------------
 
 
 def test_paths_in_a_fixed_order_from_types_with_features():
@@ -105,18 +119,26 @@ def test_paths_in_a_fixed_order_from_types_with_features():
 def test_paths_can_begin_at_any_type_and_join():
     graph = academic(0)
     found = metapaths(graph, 3, start="author")
-    assert all(path[0][0] == "author" and path[-1][2] == "paper" and len(path) <= 3 for path in found)
+    assert all(
+        path[0][0] == "author" and path[-1][2] == "paper" and len(path) <= 3 for path in found
+    )
     assert all(a[2] == b[0] for path in found for a, b in pairwise(path))
     # Every way of relations, by brute force.
     ways = [()]
     count = 0
     for _ in range(3):
-        ways = [(*way, r) for way in ways for r in graph.relations if r[0] == (way[-1][2] if way else "author")]
+        ways = [
+            (*way, r)
+            for way in ways
+            for r in graph.relations
+            if r[0] == (way[-1][2] if way else "author")
+        ]
         count += sum(way[-1][2] == "paper" for way in ways)
     assert len(found) == len(set(found)) == count
 
 
-# -- features ------------------------------------------------------------------------------------------------
+# -- features
+# ------------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=12)
@@ -142,9 +164,13 @@ def test_equals_the_materialised_path_matrix(seed, weighted, method, mode):
 @pytest.mark.parametrize("mode", ["edges", "ends"])
 def test_single_precision_error_is_that_of_single_precision(mode):
     graph = academic(1, dtype=np.float32)
-    for name, hop in metapath_hops(graph, length=3, weighting="genpmp", metapath_weighting=mode).items():
+    for name, hop in metapath_hops(
+        graph, length=3, weighting="genpmp", metapath_weighting=mode
+    ).items():
         path = next(p for p in metapaths(graph, 3) if path_name(p) == name)
-        expected = path_matrix(graph, path, "genpmp", mode) @ graph.nodes[path[0][0]].x.astype(float)
+        expected = path_matrix(graph, path, "genpmp", mode) @ graph.nodes[path[0][0]].x.astype(
+            float
+        )
         assert hop.dtype == np.float32
         assert np.linalg.norm(hop - expected) <= 3e-7 * np.linalg.norm(expected)
         assert np.abs(hop - expected).max() <= 2e-6
@@ -168,14 +194,20 @@ def test_any_table_also_one_that_the_singular_vectors_factor(mode):
                     step = rows_to_one(sparse.csr_matrix((value, (t, s)), (graph.num_nodes,) * 2))
                 whole = step @ whole
             if mode == "ends":
-                whole = rows_to_one(whole.multiply(table[np.ix_(graph.period, graph.period)]).tocsr())
-            np.testing.assert_allclose(found[path_name(path)], whole @ graph.x, rtol=1e-11, atol=1e-12)
+                whole = rows_to_one(
+                    whole.multiply(table[np.ix_(graph.period, graph.period)]).tocsr()
+                )
+            np.testing.assert_allclose(
+                found[path_name(path)], whole @ graph.x, rtol=1e-11, atol=1e-12
+            )
 
 
 def test_one_step_between_timed_types_is_the_same_in_both_ways():
     graph = academic(3)
     by_edges = metapath_hops(graph, length=1, weighting="pmp")["paper-cites-paper"]
-    by_ends = metapath_hops(graph, length=1, weighting="pmp", metapath_weighting="ends")["paper-cites-paper"]
+    by_ends = metapath_hops(graph, length=1, weighting="pmp", metapath_weighting="ends")[
+        "paper-cites-paper"
+    ]
     np.testing.assert_allclose(by_edges, by_ends, rtol=1e-12, atol=1e-14)
 
 
@@ -184,7 +216,9 @@ def test_only_the_ends_correct_a_way_through_untimed_nodes():
     name = "paper-rev_writes-author-writes-paper"
     plain = metapath_hops(graph)[name]
     assert np.array_equal(metapath_hops(graph, weighting="pmp")[name], plain)
-    assert not np.allclose(metapath_hops(graph, weighting="pmp", metapath_weighting="ends")[name], plain)
+    assert not np.allclose(
+        metapath_hops(graph, weighting="pmp", metapath_weighting="ends")[name], plain
+    )
 
 
 def test_mmp_on_the_ends_does_not_hear_the_future():
@@ -201,7 +235,9 @@ def test_other_features_from_another_type():
     x = np.random.default_rng(0).standard_normal((15, 2))
     found = metapath_hops(graph, start="author", x=x, weighting="pmp", metapath_weighting="ends")
     for path in metapaths(graph, 2, start="author"):
-        np.testing.assert_allclose(found[path_name(path)], path_matrix(graph, path, "pmp", "edges") @ x, atol=1e-13)
+        np.testing.assert_allclose(
+            found[path_name(path)], path_matrix(graph, path, "pmp", "edges") @ x, atol=1e-13
+        )
 
 
 def test_shared_beginnings_are_computed_once():
@@ -232,18 +268,27 @@ def test_disk_gives_the_same_bits(mode, tmp_path):
     labels = metapath_label_hops(graph.masked(3), length=1, **options)
     heard = metapath_label_hops(graph.masked(3), length=1, engine=engine, **options)
     assert all(np.array_equal(heard[name], hop) for name, hop in labels.items())
-    other = metapath_hops(graph, weighting="mmp", metapath_weighting=mode, engine=engine)  # in the same place
+    # in the same place
+    other = metapath_hops(graph, weighting="mmp", metapath_weighting=mode, engine=engine)
     for name, hop in metapath_hops(graph, weighting="mmp", metapath_weighting=mode).items():
         assert np.array_equal(other[name], hop)
 
 
-# -- the factorisation ---------------------------------------------------------------------------------------
+# -- the factorisation
+# ---------------------------------------------------------------------------------------
 
 
-@given(seed=st.integers(0, 10**6), size=st.integers(1, 9), rank=st.integers(1, 4), kind=st.integers(0, 2))
+@given(
+    seed=st.integers(0, 10**6),
+    size=st.integers(1, 9),
+    rank=st.integers(1, 4),
+    kind=st.integers(0, 2),
+)
 def test_factors_give_the_table_back_without_large_terms(seed, size, rank, kind):
     rng = np.random.default_rng(seed)
-    table = rng.integers(0, 3, (size, size)).astype(float) if kind == 0 else rng.random((size, size))
+    table = (
+        rng.integers(0, 3, (size, size)).astype(float) if kind == 0 else rng.random((size, size))
+    )
     if kind == 2:
         table = rng.random((size, rank)) @ rng.random((rank, size))
     left, right = factors(table)
@@ -260,7 +305,8 @@ def test_pmp_needs_about_half_as_many_terms_as_an_even_number_of_periods(size, t
     assert right.min() >= 0
 
 
-# -- labels --------------------------------------------------------------------------------------------------
+# -- labels
+# --------------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=12)
@@ -271,9 +317,13 @@ def test_pmp_needs_about_half_as_many_terms_as_an_even_number_of_periods(size, t
     mode=st.sampled_from(["edges", "ends"]),
     renormalize=st.booleans(),
 )
-def test_labels_equal_the_path_matrix_without_its_diagonal(seed, weighted, method, mode, renormalize):
+def test_labels_equal_the_path_matrix_without_its_diagonal(
+    seed, weighted, method, mode, renormalize
+):
     view = academic(seed, weighted=weighted).masked(CUTOFF)
-    found = metapath_label_hops(view, weighting=method, metapath_weighting=mode, renormalize=renormalize)
+    found = metapath_label_hops(
+        view, weighting=method, metapath_weighting=mode, renormalize=renormalize
+    )
     known = np.where(view.y[:, None] == np.arange(3), 1.0, 0.0)
     for path in metapaths(view, 2, start="paper"):
         matrix = path_matrix(view, path, method, mode)
@@ -317,7 +367,9 @@ def test_a_node_that_hears_only_itself_hears_nothing(mode):
 @pytest.mark.parametrize("mode", ["edges", "ends"])
 def test_target_labels_are_never_used(mode):
     graph = academic(12)
-    scrambled = np.where(graph.time >= CUTOFF, np.random.default_rng(0).integers(0, 3, graph.num_nodes), graph.y)
+    scrambled = np.where(
+        graph.time >= CUTOFF, np.random.default_rng(0).integers(0, 3, graph.num_nodes), graph.y
+    )
     one, other = (
         metapath_label_hops(g.masked(CUTOFF), weighting="pmp", metapath_weighting=mode)
         for g in (graph, graph.with_labels(scrambled))
@@ -325,12 +377,15 @@ def test_target_labels_are_never_used(mode):
     assert all(np.array_equal(hop, other[name]) for name, hop in one.items())
 
 
-# -- refusals ------------------------------------------------------------------------------------------------
+# -- refusals
+# ------------------------------------------------------------------------------------------------
 
 
 def test_refusals():
     graph = academic(0)
-    with pytest.raises(ig.InputError, match="length=0 is not possible; give a whole number of at least 1"):
+    with pytest.raises(
+        ig.InputError, match="length=0 is not possible; give a whole number of at least 1"
+    ):
         metapaths(graph, 0)
     with pytest.raises(ig.InputError, match="start='venue' is not known"):
         metapaths(graph, 2, start="venue")
@@ -356,7 +411,9 @@ def test_a_graph_without_a_way_is_refused_with_the_remedy():
         edges={("author", "writes", "paper"): [[0, 0], [0, 1]]},
         target="paper",
     )
-    with pytest.raises(ig.InputError, match=r"no metapath of up to 2 relations.*use graph.undirected\(\)"):
+    with pytest.raises(
+        ig.InputError, match=r"no metapath of up to 2 relations.*use graph.undirected\(\)"
+    ):
         metapath_hops(graph)
 
 

@@ -54,21 +54,27 @@ def test_scores_are_those_of_scikit_learn(metric, seed, n, classes, digits):
     scoring = Scoring(metric, tuple(share))
     each = scoring.each(said, truth, tilt=0.0)
     assert each.shape == (n,)
-    assert scoring.score(said, truth, tilt=0.0) == pytest.approx(expected(metric, said, truth, share), abs=1e-9)
+    assert scoring.score(said, truth, tilt=0.0) == pytest.approx(
+        expected(metric, said, truth, share), abs=1e-9
+    )
 
 
 def test_log_loss_is_scikit_learns_too():
     said, truth, _ = drawn(0, 200, 3)
     floored = (1 - FLOOR) * said + FLOOR / 3
     loss = oracle.log_loss(truth, floored / floored.sum(1, keepdims=True), labels=range(3))
-    assert METRICS["log-loss"].shown(Scoring("log-loss").score(said, truth)) == pytest.approx(loss, rel=1e-6)
+    assert METRICS["log-loss"].shown(Scoring("log-loss").score(said, truth)) == pytest.approx(
+        loss, rel=1e-6
+    )
 
 
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("classes", [2, 4])
 def test_the_error_of_a_difference_is_that_of_the_bootstrap(metric, classes):
     said, truth, share = drawn(5, 600, classes)
-    other = drawn(5, 600, classes)[0] ** 0.5 * np.random.default_rng(1).dirichlet(np.ones(classes), 600)
+    other = drawn(5, 600, classes)[0] ** 0.5 * np.random.default_rng(1).dirichlet(
+        np.ones(classes), 600
+    )
     other /= other.sum(1, keepdims=True)
     scoring, rng = Scoring(metric, tuple(share)), np.random.default_rng(0)
     value, error = mean_and_error(scoring.each(said, truth), scoring.each(other, truth))
@@ -91,21 +97,28 @@ def test_balanced_weights_make_classes_count_the_same_and_honest_probabilities_t
     scoring = Scoring(prior=(0.75, 0.25, 0.0), balanced=True)
     weight = scoring.weights(np.array([0, 0, 0, 1, -1]))
     assert weight.tolist() == pytest.approx([2 / 3, 2 / 3, 2 / 3, 2, 1])
-    assert scoring.honest(np.array([[0.5, 0.5, 0.0]])) == pytest.approx(np.array([[0.75, 0.25, 0.0]]))
+    assert scoring.honest(np.array([[0.5, 0.5, 0.0]])) == pytest.approx(
+        np.array([[0.75, 0.25, 0.0]])
+    )
     plain = np.array([[0.5, 0.5]])
     assert Scoring(prior=(0.9, 0.1)).honest(plain) is plain
 
 
 def test_an_unknown_metric_is_refused(fraud):
-    with pytest.raises(ig.InputError, match="metric='f1' is not known; choose one of 'accuracy', 'macro-f1'"):
+    with pytest.raises(
+        ig.InputError, match="metric='f1' is not known; choose one of 'accuracy', 'macro-f1'"
+    ):
         Scoring("f1")
     with pytest.raises(ig.InputError, match="metric='auc' is not known"):
         ig.Pipeline(metric="auc").fit(fraud)
-    with pytest.raises(ig.InputError, match="class_weight='even' is not known; choose one of 'balanced'"):
+    with pytest.raises(
+        ig.InputError, match="class_weight='even' is not known; choose one of 'balanced'"
+    ):
         ig.Pipeline(class_weight="even").fit(fraud)
 
 
-# -- learning --------------------------------------------------------------------------------------------------------
+# -- learning
+# --------------------------------------------------------------------------------------------------------
 
 SPLIT = Split(np.arange(0, 500), np.arange(500, 900))
 
@@ -132,7 +145,9 @@ def test_a_network_is_kept_as_it_was_when_the_metric_was_best(rare, balanced):
         result = fit(lambda: SIGN([6], 2, 16), task, label, SPLIT, training, sample_weight=weight)
         said = scoring.honest(predict(result.model, task, SPLIT.valid))
         assert result.best_epoch == 1 + np.argmax([epoch.score for epoch in result.history])
-        assert result.valid_score == pytest.approx(scoring.score(said, label[SPLIT.valid]), abs=0.01)
+        assert result.valid_score == pytest.approx(
+            scoring.score(said, label[SPLIT.valid]), abs=0.01
+        )
         chosen[metric] = result.best_epoch
     assert len(set(chosen.values())) > 1
 
@@ -157,7 +172,12 @@ def fraud():
 
 @pytest.mark.parametrize("model", ["linear", "trees", "prior"])
 def test_balanced_classes_leave_probabilities_honest(fraud, model):
-    options = {"model": model, "method": "labels" if model != "prior" else "plain", "cutoff": 5, "device": "cpu"}
+    options = {
+        "model": model,
+        "method": "labels" if model != "prior" else "plain",
+        "cutoff": 5,
+        "device": "cpu",
+    }
     even = Pipeline(class_weight="balanced", metric="balanced-accuracy", **options).fit(fraud)
     usual = Pipeline(**options).fit(fraud)
     said, expected = even.predict_proba(fraud), usual.predict_proba(fraud)
@@ -168,12 +188,17 @@ def test_balanced_classes_leave_probabilities_honest(fraud, model):
     assert not np.allclose(said, expected)
     assert said[:, 1].mean() == pytest.approx(0.05, abs=0.03)
     assert even.score(fraud, metric="log-loss") > usual.score(fraud, metric="log-loss") - 0.05
-    assert even.score(fraud, metric="balanced-accuracy") > usual.score(fraud, metric="balanced-accuracy") + 0.03
+    assert (
+        even.score(fraud, metric="balanced-accuracy")
+        > usual.score(fraud, metric="balanced-accuracy") + 0.03
+    )
     assert usual.score(fraud) == (usual.predict(fraud) == fraud.y[fraud.time >= 5]).mean()
 
 
 def test_a_fitted_pipeline_keeps_its_metric(fraud, tmp_path):
-    made = Pipeline("linear", cutoff=5, epochs=20, metric="balanced-accuracy", class_weight="balanced").fit(fraud)
+    made = Pipeline(
+        "linear", cutoff=5, epochs=20, metric="balanced-accuracy", class_weight="balanced"
+    ).fit(fraud)
     made.save(tmp_path / "p")
     again = Pipeline.load(tmp_path / "p")
     assert again.described() == made.described()
@@ -181,7 +206,8 @@ def test_a_fitted_pipeline_keeps_its_metric(fraud, tmp_path):
     assert np.array_equal(Ensemble.load(tmp_path / "p").predict(fraud), made.predict(fraud))
 
 
-# -- the choice ------------------------------------------------------------------------------------------------------
+# -- the choice
+# ------------------------------------------------------------------------------------------------------
 
 
 def test_candidates_are_ranked_by_the_metric():
@@ -220,11 +246,21 @@ def test_how_far_labels_lean_is_learned_from_the_past():
 @pytest.fixture(scope="module")
 def runs(fraud, tmp_path_factory):
     out = tmp_path_factory.mktemp("runs")
-    options = {"cutoff": 5, "candidates": ["trees:labels"], "model": "linear", "folds": 2, "seeds": 1}
+    options = {
+        "cutoff": 5,
+        "candidates": ["trees:labels"],
+        "model": "linear",
+        "folds": 2,
+        "seeds": 1,
+    }
     asked = {"accuracy": None, "balanced-accuracy": "balanced"}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(svg, "drawn", lambda *_: ("", Markup("<svg></svg>")))  # drawing takes most of the time
-        made = {m: ig.run(fraud, out / m, metric=m, class_weight=weight, **options) for m, weight in asked.items()}
+        # drawing takes most of the time
+        patch.setattr(svg, "drawn", lambda *_: ("", Markup("<svg></svg>")))
+        made = {
+            m: ig.run(fraud, out / m, metric=m, class_weight=weight, **options)
+            for m, weight in asked.items()
+        }
     return out, made
 
 
@@ -251,8 +287,13 @@ def test_the_table_holds_the_labels_that_suit_the_metric(fraud, runs):
         assert [int(row["label"]) for row in rows] == label.tolist()
         own = said[np.arange(len(label)), label]
         assert [float(row["probability"]) for row in rows] == pytest.approx(own, abs=1e-6)
-        assert all(row["label"] in row["set"].split("|") and row["second_label"] != row["label"] for row in rows)
-        assert summary.predicted.labels == {str(k): n for k, n in sorted(Counter(label.tolist()).items())}
+        assert all(
+            row["label"] in row["set"].split("|") and row["second_label"] != row["label"]
+            for row in rows
+        )
+        assert summary.predicted.labels == {
+            str(k): n for k, n in sorted(Counter(label.tolist()).items())
+        }
         assert summary.predicted.mean_probability == pytest.approx(own.mean())
     assert any(float(row["probability"]) < float(row["second_probability"]) for row in rows)
 
@@ -260,25 +301,38 @@ def test_the_table_holds_the_labels_that_suit_the_metric(fraud, runs):
 def test_the_report_names_the_metric(runs):
     out, made = runs
     text = (out / "balanced-accuracy" / "report.html").read_text(encoding="utf-8")
-    named = ["points of balanced accuracy better than plain", "the newest first: balanced accuracy, and"]
+    named = [
+        "points of balanced accuracy better than plain",
+        "the newest first: balanced accuracy, and",
+    ]
     leaning = "Labels lean towards rare ones"
     for words in (*named, "best by balanced accuracy", "Ranked by balanced accuracy", leaning):
         assert words in text
     assert "balanced accuracy" not in (out / "accuracy" / "report.html").read_text(encoding="utf-8")
-    assert "the newest first: balanced accuracy. Over all" in str(made["balanced-accuracy"].backtest)
+    assert "the newest first: balanced accuracy. Over all" in str(
+        made["balanced-accuracy"].backtest
+    )
 
 
 @pytest.mark.parametrize(
     ("metric", "sentence"),
     [
-        ("macro-f1", "labels. The gain over plain is +2.0 points of macro-F1, between +1.0 and +3.0"),
-        ("log-loss", "labels. The gain over plain is +2.0 hundredths of log-loss, between +1.0 and +3.0"),
+        (
+            "macro-f1",
+            "labels. The gain over plain is +2.0 points of macro-F1, between +1.0 and +3.0",
+        ),
+        (
+            "log-loss",
+            "labels. The gain over plain is +2.0 hundredths of log-loss, between +1.0 and +3.0",
+        ),
         ("accuracy", "labels. The gain over plain is +2.0 points, between +1.0 and +3.0"),
     ],
 )
 def test_the_decision_names_the_metric(metric, sentence):
     gain, labels = Estimate(0.02, 0.005, 0.01, 0.03), Candidate.parse("labels")
-    assert str(Decision(Choice.single(labels), Reason.BETTER, None, gain, 2, metric)).startswith(sentence)
+    assert str(Decision(Choice.single(labels), Reason.BETTER, None, gain, 2, metric)).startswith(
+        sentence
+    )
     kept = str(Decision(Choice.single(PLAIN), Reason.NONE_BETTER, labels, gain, 2, metric))
     assert f"differs by +2.0 {METRICS[metric].unit} (between +1.0 and +3.0)." in kept
 

@@ -33,11 +33,18 @@ WIDTHS, LABELS = (5, 5, 8), 3
 
 @pytest.fixture(scope="module")
 def view():
-    g = ig.tsbm(num_nodes=150, num_times=5, num_labels=LABELS, num_features=4, mean_degree=12, seed=1)
+    g = ig.tsbm(
+        num_nodes=150, num_times=5, num_labels=LABELS, num_features=4, mean_degree=12, seed=1
+    )
     keep = g.edge_index[1] != 7  # node 7 hears nobody
     weight = np.random.default_rng(0).uniform(0.5, 2, keep.sum()).astype(np.float32)
     return ig.TemporalGraph(
-        x=g.x, y=g.y, time=g.time, edge_index=g.edge_index[:, keep], edge_weight=weight, num_labels=LABELS
+        x=g.x,
+        y=g.y,
+        time=g.time,
+        edge_index=g.edge_index[:, keep],
+        edge_weight=weight,
+        num_labels=LABELS,
     ).masked(CUTOFF)
 
 
@@ -51,7 +58,9 @@ SPATIAL = {
     "sage": lambda align=None: SAGE(4, LABELS, 8, align=align),
     "gat": lambda align=None: GAT(4, LABELS, 8, align=align),
     "revgat": lambda align=None: RevGAT(4, LABELS, 4, num_layers=4, heads=2, align=align),
-    "linear-revgat": lambda align=None: LinearRevGAT(4, LABELS, 4, num_layers=4, heads=2, align=align),
+    "linear-revgat": lambda align=None: LinearRevGAT(
+        4, LABELS, 4, num_layers=4, heads=2, align=align
+    ),
     "linear-revgat-paper": lambda align=None: LinearRevGAT(4, LABELS, 4, num_layers=2, align=align),
 }
 DECOUPLED = {
@@ -59,9 +68,18 @@ DECOUPLED = {
     "sgc-mlp": lambda labels: SGC(WIDTHS, LABELS, hidden=6, label_channels=labels),
     "sign": lambda labels: SIGN(WIDTHS, LABELS, hidden=6, label_channels=labels),
     "gamlp-recursive": lambda labels: GAMLP(WIDTHS, LABELS, hidden=6, label_channels=labels),
-    "gamlp-jk": lambda labels: GAMLP(WIDTHS, LABELS, hidden=6, attention="jk", label_channels=labels),
+    "gamlp-jk": lambda labels: GAMLP(
+        WIDTHS, LABELS, hidden=6, attention="jk", label_channels=labels
+    ),
     "gamlp-original": lambda labels: GAMLP(
-        WIDTHS, LABELS, hidden=6, label_channels=labels, num_layers=6, encoder_layers=2, label_layers=4, norm="batch"
+        WIDTHS,
+        LABELS,
+        hidden=6,
+        label_channels=labels,
+        num_layers=6,
+        encoder_layers=2,
+        label_layers=4,
+        norm="batch",
     ),
 }
 
@@ -85,7 +103,8 @@ def dense(view, weighting, norm="mean", loop=False):
     return torch.tensor(scale[:, None] * matrix if norm == "mean" else matrix)
 
 
-# -- decoupled -------------------------------------------------------------------------------------------------
+# -- decoupled
+# -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", DECOUPLED)
@@ -99,7 +118,9 @@ def test_decoupled_models_take_any_rows(name, labels):
     rows = torch.tensor([4, 0])
     part = model([h[rows] for h in hops], [h[rows] for h in label_hops])
     torch.testing.assert_close(part, out[rows])
-    torch.testing.assert_close(made(DECOUPLED[name], labels).eval()(hops, label_hops), out, rtol=0, atol=0)
+    torch.testing.assert_close(
+        made(DECOUPLED[name], labels).eval()(hops, label_hops), out, rtol=0, atol=0
+    )
     if labels:
         moved = model(hops, [h + 1 for h in label_hops])
         assert not torch.allclose(moved, out)
@@ -108,7 +129,9 @@ def test_decoupled_models_take_any_rows(name, labels):
 @pytest.mark.parametrize("name", DECOUPLED)
 def test_every_parameter_learns(name):
     model = made(DECOUPLED[name], (LABELS,)).train()
-    model([torch.randn(30, width) for width in WIDTHS], [torch.rand(30, LABELS)]).square().sum().backward()
+    model(
+        [torch.randn(30, width) for width in WIDTHS], [torch.rand(30, LABELS)]
+    ).square().sum().backward()
     assert all(p.grad is not None and bool(p.grad.abs().sum() > 0) for p in model.parameters())
 
 
@@ -147,11 +170,14 @@ def test_gamlp_attention_is_a_mean_of_hops():
 
 
 def test_unknown_attention_is_refused():
-    with pytest.raises(ig.InputError, match="attention='mean' is not known; choose one of 'recursive', 'jk'"):
+    with pytest.raises(
+        ig.InputError, match="attention='mean' is not known; choose one of 'recursive', 'jk'"
+    ):
         GAMLP([4], 2, attention="mean")
 
 
-# -- the sparse product ----------------------------------------------------------------------------------------
+# -- the sparse product
+# ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("norm", ["mean", "sym", "sum"])
@@ -194,7 +220,8 @@ def test_propagation_refuses_two_node_types():
         Propagation.of(g)
 
 
-# -- spatial ---------------------------------------------------------------------------------------------------
+# -- spatial
+# ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", SPATIAL)
@@ -208,10 +235,13 @@ def test_spatial_models_train_with_every_alignment(view, x, name, align):
     assert all(p.grad is not None and torch.isfinite(p.grad).all() for p in model.parameters())
     model.eval()
     again = made(SPATIAL[name], align_layer(align, view)).eval()
-    assert all(torch.equal(a, b) for a, b in zip(again.parameters(), model.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(again.parameters(), model.parameters(), strict=True)
+    )
     again.load_state_dict(model.state_dict())  # batch norms have seen one step
     assert torch.equal(again(x, propagation), model(x, propagation))
-    assert set(model.state_dict()) == set(made(SPATIAL[name]).state_dict())  # alignments leave nothing in it
+    # alignments leave nothing in it
+    assert set(model.state_dict()) == set(made(SPATIAL[name]).state_dict())
 
 
 @pytest.mark.parametrize("name", SPATIAL)
@@ -246,7 +276,9 @@ def test_sage_keeps_the_node_itself(view, x):
     matrix = dense(view, "mmp").float()
     hidden = torch.relu(model.roots[0](x) + model.linears[0](matrix @ x))
     expected = model.roots[1](hidden) + model.linears[1](matrix @ hidden)
-    torch.testing.assert_close(model(x, Propagation.of(view, weighting="mmp")), expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        model(x, Propagation.of(view, weighting="mmp")), expected, rtol=1e-4, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("weighting", ["pmp", "mmp", "genpmp"])
@@ -279,11 +311,15 @@ def test_reversible_blocks_invert_and_give_ordinary_gradients(view, x, name, ali
     hidden = torch.randn(view.num_nodes, 8, dtype=torch.float64)
     mask = torch.rand(view.num_nodes, 4, dtype=torch.float64)
     with torch.no_grad():
-        torch.testing.assert_close(block._inverse(block._forward(hidden, propagation, mask), propagation, mask), hidden)
+        torch.testing.assert_close(
+            block._inverse(block._forward(hidden, propagation, mask), propagation, mask), hidden
+        )
 
     def gradients():
         torch.manual_seed(1)  # for dropout of units and edges
-        return torch.autograd.grad(model(x.double(), propagation).square().sum(), list(model.parameters()))
+        return torch.autograd.grad(
+            model(x.double(), propagation).square().sum(), list(model.parameters())
+        )
 
     model = made(SPATIAL[name], align_layer(align, view)).double()
     reversible, seen = gradients(), dict(model.named_buffers())
@@ -309,8 +345,12 @@ def test_linear_revgat_of_two_layers_is_the_dense_formula(view, x):
     assert first.layer.linear.weight.shape == (12, 4)  # three heads of four
     hidden = matrix @ x @ first.layer.linear.weight.T + first.layer.bias + x @ first.root.weight.T
     hidden = torch.relu(hidden / (1 + 1e-5) ** 0.5)  # what a batch norm does that has seen nothing
-    expected = matrix @ hidden @ last.layer.linear.weight.T + last.layer.bias + hidden @ last.root.weight.T
-    torch.testing.assert_close(model(x, Propagation.of(view, weighting="genpmp")), expected, rtol=1e-4, atol=1e-5)
+    expected = (
+        matrix @ hidden @ last.layer.linear.weight.T + last.layer.bias + hidden @ last.root.weight.T
+    )
+    torch.testing.assert_close(
+        model(x, Propagation.of(view, weighting="genpmp")), expected, rtol=1e-4, atol=1e-5
+    )
 
 
 def test_dropped_edges_are_a_share_and_stay_the_same(view):
@@ -330,13 +370,16 @@ def test_reversible_sizes_are_checked():
         LinearRevGAT(4, 2, hidden=9)
     with pytest.raises(ig.InputError, match="num_groups=1 must be at least 2"):
         LinearRevGAT(4, 2, hidden=8, num_groups=1)
-    with pytest.raises(ig.InputError, match="num_layers=1 must be at least 2: an input and an output layer"):
+    with pytest.raises(
+        ig.InputError, match="num_layers=1 must be at least 2: an input and an output layer"
+    ):
         RevGAT(4, 2, hidden=8, num_layers=1)
     with pytest.raises(ig.InputError, match="7 columns cannot be shared by 2 heads"):
         GAT(4, 2, hidden=7)
 
 
-# -- messages --------------------------------------------------------------------------------------------------
+# -- messages
+# --------------------------------------------------------------------------------------------------
 
 
 def test_first_message_is_made_once_and_made_again_when_the_input_changes(view):
@@ -354,7 +397,9 @@ def test_first_message_is_made_once_and_made_again_when_the_input_changes(view):
     assert len(calls) == 1
     x += 1
     assert not torch.equal(message(x, propagation), first)
-    assert not torch.equal(message(x, Propagation.of(view, weighting="mmp")), message(x, propagation))
+    assert not torch.equal(
+        message(x, Propagation.of(view, weighting="mmp")), message(x, propagation)
+    )
     assert len(calls) == 4
     assert message(x.clone().requires_grad_(), propagation).requires_grad
 
@@ -369,20 +414,25 @@ def test_align_gives_previous_only_where_it_is_asked_for(view):
 
 
 def test_alignment_names_and_views_are_checked(view):
-    with pytest.raises(ig.InputError, match="align='batchnorm' is not known; choose one of 'none', 'center'"):
+    with pytest.raises(
+        ig.InputError, match="align='batchnorm' is not known; choose one of 'none', 'center'"
+    ):
         align_layer("batchnorm", view)
     with pytest.raises(ig.InputError, match=r"pass graph\.masked"):
         align_layer("center", ig.tsbm(num_nodes=50, seed=0))
 
 
-# -- alignment as layers need it: fast, and with the right gradients ------------------------------------------
+# -- alignment as layers need it: fast, and with the right gradients
+# ------------------------------------------
 
 
 def pny_layer(view, x, width, dtype, **options):
     """A message, what was aggregated, and the layer; wide enough to matter, on few nodes."""
     rng = np.random.default_rng(0)
     mixing = rng.normal(size=(x.shape[1], width)) / 2
-    previous = torch.tensor(np.tanh(view.x @ mixing) + 0.1 * rng.normal(size=(len(x), width)), dtype=dtype)
+    previous = torch.tensor(
+        np.tanh(view.x @ mixing) + 0.1 * rng.normal(size=(len(x), width)), dtype=dtype
+    )
     layer = align_layer("pny", view)
     for name, value in options.items():
         setattr(layer, name, value)
@@ -426,10 +476,12 @@ def test_pny_in_float32_comes_near_float64(view, x):
 def test_constant_maps_change_the_gradient_only(view, x):
     propagation = Propagation.of(view)
     exact, constant = (
-        gradients(*pny_layer(view, x, 6, torch.float64, exact_gradient=flag), propagation) for flag in (True, False)
+        gradients(*pny_layer(view, x, 6, torch.float64, exact_gradient=flag), propagation)
+        for flag in (True, False)
     )
     assert torch.equal(exact[0], constant[0])
-    torch.testing.assert_close(exact[1][0], constant[1][0])  # maps do not depend on the message itself
+    # maps do not depend on the message itself
+    torch.testing.assert_close(exact[1][0], constant[1][0])
     assert exact[1][1].abs().max() > 0
     assert constant[1][1] is None
 

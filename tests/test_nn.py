@@ -80,11 +80,18 @@ def test_inside_a_pyg_model(graph, parts):
             torch.nn.Linear(8, 3),
         ],
     )
-    loss = torch.nn.functional.cross_entropy(model(data.x.float(), data.edge_index)[~target], label[~target])
+    loss = torch.nn.functional.cross_entropy(
+        model(data.x.float(), data.edge_index)[~target], label[~target]
+    )
     loss.backward()
     grads = [p.grad for p in model.parameters()]
     assert all(g is not None and torch.isfinite(g).all() for g in grads)
-    assert set(model.state_dict()) == {"module_0.lin.weight", "module_0.bias", "module_4.weight", "module_4.bias"}
+    assert set(model.state_dict()) == {
+        "module_0.lin.weight",
+        "module_0.bias",
+        "module_4.weight",
+        "module_4.bias",
+    }
 
 
 def test_pny_refuses_foreign_connectivity(graph, parts):

@@ -14,7 +14,12 @@ from impact_gnn._progress import Terminal
 from impact_gnn.cli import app
 
 G = ig.tsbm(num_nodes=120, num_times=5, num_labels=2, num_features=3, mean_degree=6, seed=0)
-PARTS = {"x": np.array(G.x), "y": np.array(G.y), "time": np.array(G.time), "edge_index": np.array(G.edge_index)}
+PARTS = {
+    "x": np.array(G.x),
+    "y": np.array(G.y),
+    "time": np.array(G.time),
+    "edge_index": np.array(G.edge_index),
+}
 NODES = "id,time,label,f\n{0},1,x,1\nb,2,y,2\nc,3,y,3\nd,4,,4\n"
 
 
@@ -40,7 +45,9 @@ def folder(tmp_path):
 @pytest.mark.parametrize("name", ["g.npz", "features.npy", "manifest.json"])
 def test_a_pipe_is_refused_and_not_waited_for(folder, name):
     os.mkfifo(folder / name)
-    assert "is a pipe, a socket or a device" in refused("check", folder / name if name == "g.npz" else folder)
+    assert "is a pipe, a socket or a device" in refused(
+        "check", folder / name if name == "g.npz" else folder
+    )
 
 
 def test_sockets_devices_and_pipes_as_features_are_refused(tmp_path):
@@ -58,22 +65,40 @@ def test_markup_in_names_is_printed_as_it_is(folder, tmp_path):
     (tmp_path / "o[").mkdir()
     assert "o[/b][red]" in refused("check", out)
     assert "o[/b][red]" in impact("generate", "--nodes", 50, "--labels", 2, "--out", out).output
-    (folder / "nodes.csv").write_text(NODES.format("[/b]").replace("x", "[red]").replace("f\n", "[/i]\n"))
+    (folder / "nodes.csv").write_text(
+        NODES.format("[/b]").replace("x", "[red]").replace("f\n", "[/i]\n")
+    )
     (folder / "edges.csv").write_text("source,target\n[/b],b\nb,c\nc,d\n")
     shown = impact("check", folder).output
     assert "[/i]" in shown
-    run = impact("run", folder, "--out", tmp_path / "o[" / "b]", "--candidates", "prior:features", "--effort", "quick")
+    run = impact(
+        "run",
+        folder,
+        "--out",
+        tmp_path / "o[" / "b]",
+        "--candidates",
+        "prior:features",
+        "--effort",
+        "quick",
+    )
     assert run.exit_code == 0
     assert "o[/b]" in run.output
     assert "o[/b]" in impact("report", tmp_path / "o[" / "b]").output
     table = tmp_path / "o[" / "b].csv"
-    assert "o[/b].csv" in impact("predict", tmp_path / "o[" / "b]" / "model", folder, "--out", table).output
+    assert (
+        "o[/b].csv"
+        in impact("predict", tmp_path / "o[" / "b]" / "model", folder, "--out", table).output
+    )
 
 
 def test_markup_in_progress():
     from rich.console import Console
 
-    with Console(force_terminal=True) as console, Terminal(console) as terminal, console.capture() as shown:
+    with (
+        Console(force_terminal=True) as console,
+        Terminal(console) as terminal,
+        console.capture() as shown,
+    ):
         terminal("[/b]", 1, 2, "[/i]")
         terminal._bars.refresh()
         terminal("[/b]", 2, 2, "[/i]")
@@ -97,11 +122,15 @@ def test_markup_in_progress():
 def test_options_beyond_reason(tmp_path, options, sentence):
     np.savez(tmp_path / "g.npz", **PARTS)
     shared = ["--candidates", "prior:features", "--effort", "quick"]
-    assert sentence in refused("run", tmp_path / "g.npz", "--out", tmp_path / "out", *shared, *options)
+    assert sentence in refused(
+        "run", tmp_path / "g.npz", "--out", tmp_path / "out", *shared, *options
+    )
 
 
 def test_a_scale_of_a_preset_beyond_reason(tmp_path):
-    assert "GiB" in refused("generate", "--preset", "mag", "--scale", "1e300", "--out", tmp_path / "g")
+    assert "GiB" in refused(
+        "generate", "--preset", "mag", "--scale", "1e300", "--out", tmp_path / "g"
+    )
 
 
 @pytest.mark.parametrize(
@@ -120,7 +149,10 @@ def test_a_scale_of_a_preset_beyond_reason(tmp_path):
     ],
 )
 def test_options_of_a_pipeline(options):
-    if getattr(torch, str(options.get("device")), None) and getattr(torch, options["device"]).is_available():
+    if (
+        getattr(torch, str(options.get("device")), None)
+        and getattr(torch, options["device"]).is_available()
+    ):
         pytest.skip("this machine has one")
     with pytest.raises(ig.InputError, match=next(iter(options))):
         ig.Pipeline("sign", cutoff=4, **({"epochs": 2} | options)).fit(G)
@@ -177,7 +209,9 @@ def test_ids_of_bytes_become_text():
     assert ig.TemporalGraph(**PARTS, ids=[b"%d" % i for i in range(120)]).ids[7] == "7"
 
 
-@pytest.mark.parametrize("names", [["a", "a"], ["1", 1.0], [b"a", "b"], ["a\0b", "c"], ["\ud800", "c"]])
+@pytest.mark.parametrize(
+    "names", [["a", "a"], ["1", 1.0], [b"a", "b"], ["a\0b", "c"], ["\ud800", "c"]]
+)
 def test_names_of_classes_that_cannot_be_kept_apart_are_refused(names):
     with pytest.raises(ig.InputError, match="label_names"):
         ig.TemporalGraph(**PARTS, label_names=names)

@@ -69,19 +69,29 @@ def mag(root):
         ("paper", "has_topic", "field_of_study"),
     ]
     for triple in triples:
-        edges[triple] = np.stack([rng.integers(0, sizes[triple[0]], 8), rng.integers(0, sizes[triple[2]], 8)])
+        edges[triple] = np.stack(
+            [rng.integers(0, sizes[triple[0]], 8), rng.integers(0, sizes[triple[2]], 8)]
+        )
         place = raw / "relations" / "___".join(triple)
         write(place / "edge.csv.gz", edges[triple].T)
         write(place / "edge_reltype.csv.gz", np.zeros(8, int))
         write(place / "num-edge-list.csv.gz", [8])
     write(raw / "triplet-type-list.csv.gz", triples)
     write(raw / "num-node-dict.csv.gz", [list(sizes.values())], header=",".join(sizes))
-    write(raw / "nodetype-has-label.csv.gz", [["False", "False", "False", "True"]], header=",".join(sizes))
+    write(
+        raw / "nodetype-has-label.csv.gz",
+        [["False", "False", "False", "True"]],
+        header=",".join(sizes),
+    )
     write(raw / "node-feat" / "paper" / "node-feat.csv.gz", a["node_feat"])
     write(raw / "node-feat" / "paper" / "node_year.csv.gz", YEAR)
     write(raw / "node-label" / "paper" / "node-label.csv.gz", a["label"])
     folder = root / "ogbn_mag" / "split" / "time"
-    write(folder / "nodetype-has-split.csv.gz", [["False", "False", "False", "True"]], header=",".join(sizes))
+    write(
+        folder / "nodetype-has-split.csv.gz",
+        [["False", "False", "False", "True"]],
+        header=",".join(sizes),
+    )
     split(folder / "paper")
     return a, sizes, edges
 
@@ -100,7 +110,10 @@ def papers(root, *, save=np.savez):
         num_edges_list=np.array([E]),
     )
     np.savez(raw / "node-label.npz", node_label=label)
-    split(root / "ogbn_papers100M" / "split" / "time", {**SPLIT, "train": np.arange(2, 6), "valid": [6, 8]})
+    split(
+        root / "ogbn_papers100M" / "split" / "time",
+        {**SPLIT, "train": np.arange(2, 6), "valid": [6, 8]},
+    )
     return a, np.where(np.isnan(label[:, 0]), -1, label[:, 0])
 
 
@@ -169,14 +182,17 @@ def test_papers_through_the_disk_engine(tmp_path, save):
     g = load_ogb("ogbn-papers100M", tmp_path / "root").graph
     assert is_mapped(g.x) == (save is np.savez)  # a small compressed array is simply read
     memory = ig.propagate(
-        ig.TemporalGraph(x=a["node_feat"], y=a["label"], time=YEAR, edge_index=a["edge_index"]), weighting="genpmp"
+        ig.TemporalGraph(x=a["node_feat"], y=a["label"], time=YEAR, edge_index=a["edge_index"]),
+        weighting="genpmp",
     )
     disk = Disk(tmp_path / "hops", memory="2kB")
     for ours, theirs in zip(ig.propagate(g, weighting="genpmp", engine=disk), memory, strict=True):
         assert np.array_equal(ours, theirs)
     g.save(tmp_path / "saved")
     saved = ig.load(tmp_path / "saved")
-    reloaded = ig.propagate(saved, weighting="genpmp", hops=1, engine=Disk(tmp_path / "again", memory="2kB"))
+    reloaded = ig.propagate(
+        saved, weighting="genpmp", hops=1, engine=Disk(tmp_path / "again", memory="2kB")
+    )
     assert np.array_equal(reloaded[0], memory[0])
 
 
@@ -222,11 +238,15 @@ def test_blocks_of_text_are_put_together(tmp_path):
 
 
 def test_a_missing_root_names_the_download(tmp_path):
-    with pytest.raises(InputError, match=r"holds no ogbn-mag \(looked for ogbn_mag/raw\); nothing is downloaded") as e:
+    with pytest.raises(
+        InputError, match=r"holds no ogbn-mag \(looked for ogbn_mag/raw\); nothing is downloaded"
+    ) as e:
         load_ogb("ogbn-mag", tmp_path)
     assert f"NodePropPredDataset('ogbn-mag', root='{tmp_path}')" in str(e.value)
     assert not list(tmp_path.iterdir())
-    with pytest.raises(InputError, match="choose one of 'ogbn-arxiv', 'ogbn-mag', 'ogbn-papers100M'"):
+    with pytest.raises(
+        InputError, match="choose one of 'ogbn-arxiv', 'ogbn-mag', 'ogbn-papers100M'"
+    ):
         load_ogb("ogbn-products", tmp_path)
 
 
@@ -267,7 +287,9 @@ class Evil:
 def test_nothing_in_a_processed_file_is_run(tmp_path):
     processed(tmp_path, Data(x=torch.eye(2), evil=Evil(tmp_path / "ran")))
     (tmp_path / "ran").unlink(missing_ok=True)
-    with pytest.raises(InputError, match="holds more than tensors, or is damaged, and is not loaded"):
+    with pytest.raises(
+        InputError, match="holds more than tensors, or is damaged, and is not loaded"
+    ):
         load_ogb("ogbn-arxiv", tmp_path)
     assert not (tmp_path / "ran").exists()
 
@@ -276,20 +298,34 @@ def test_other_processed_files_are_refused(tmp_path):
     folder = tmp_path / "ogbn_arxiv" / "processed"
     folder.mkdir(parents=True)
     torch.save({"graph": {}, "labels": np.zeros(2)}, folder / "data_processed")
-    with pytest.raises(InputError, match="are pickles, which are never loaded; fetch the raw files again with pip"):
+    with pytest.raises(
+        InputError, match="are pickles, which are never loaded; fetch the raw files again with pip"
+    ):
         load_ogb("ogbn-arxiv", tmp_path)
 
 
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (lambda f: write(f / "raw" / "num-node-list.csv.gz", [N + 1]), "has 12 rows where 13 belong"),
+        (
+            lambda f: write(f / "raw" / "num-node-list.csv.gz", [N + 1]),
+            "has 12 rows where 13 belong",
+        ),
         (lambda f: (f / "raw" / "node_year.csv.gz").unlink(), r"node_year.csv.gz cannot be read"),
-        (lambda f: (f / "raw" / "edge.csv.gz").write_bytes(b"no gzip"), r"edge.csv.gz cannot be read"),
-        (lambda f: write(f / "raw" / "edge.csv.gz", [["0", "a"]] * E), r"edge.csv.gz cannot be read"),
+        (
+            lambda f: (f / "raw" / "edge.csv.gz").write_bytes(b"no gzip"),
+            r"edge.csv.gz cannot be read",
+        ),
+        (
+            lambda f: write(f / "raw" / "edge.csv.gz", [["0", "a"]] * E),
+            r"edge.csv.gz cannot be read",
+        ),
         (lambda f: write(f / "raw" / "node_year.csv.gz", ["", *YEAR[1:]]), "rows where 12 belong"),
         (lambda f: write(f / "split" / "time" / "test.csv.gz", [N]), "must name some of 12 nodes"),
-        (lambda f: write(f / "split" / "time" / "test.csv.gz", [0]), "does not follow time: test begins at 2016"),
+        (
+            lambda f: write(f / "split" / "time" / "test.csv.gz", [0]),
+            "does not follow time: test begins at 2016",
+        ),
         (lambda f: write(f / "split" / "time" / "valid.csv.gz", [0]), "does not follow time"),
     ],
 )
@@ -313,11 +349,24 @@ def test_convert(tmp_path):
     arxiv(tmp_path)
     run = CliRunner()
     done = run.invoke(
-        app, ["convert", "--ogb", "ogbn-arxiv", "--root", str(tmp_path), "--out", str(tmp_path / "saved")]
+        app,
+        [
+            "convert",
+            "--ogb",
+            "ogbn-arxiv",
+            "--root",
+            str(tmp_path),
+            "--out",
+            str(tmp_path / "saved"),
+        ],
     )
     assert "labels are known before 2019; use --cutoff 2019" in done.output
     assert np.array_equal(ig.load(tmp_path / "saved").y, load_ogb("ogbn-arxiv", tmp_path).graph.y)
-    for wrong in ([], ["--ogb", "ogbn-arxiv"], ["graph", "--ogb", "ogbn-arxiv", "--root", str(tmp_path)]):
+    for wrong in (
+        [],
+        ["--ogb", "ogbn-arxiv"],
+        ["graph", "--ogb", "ogbn-arxiv", "--root", str(tmp_path)],
+    ):
         refused = run.invoke(app, ["convert", *wrong, "--out", str(tmp_path / "other")])
         assert refused.exit_code == 2
         assert "name what to convert" in refused.output

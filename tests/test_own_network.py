@@ -34,7 +34,10 @@ class Weighted(nn.Module):
 
     def __init__(self, in_channels=4, out_channels=3, hidden=8, dropout=0.0, cached=False):
         super().__init__()
-        self.first, self.last = GCNConv(in_channels, hidden, cached=cached), GCNConv(hidden, out_channels)
+        self.first, self.last = (
+            GCNConv(in_channels, hidden, cached=cached),
+            GCNConv(hidden, out_channels),
+        )
         self.dropout, self.given = dropout, None
 
     def forward(self, x, edge_index, edge_weight=None):
@@ -73,7 +76,10 @@ def test_the_network_is_given_plain_edges_with_the_weights_of_the_method(graph, 
 
 
 def test_weights_change_what_it_says(graph):
-    said = [Pipeline(Weighted(), method, **QUICK).fit(graph).predict_proba(graph) for method in ("plain", "pmp")]
+    said = [
+        Pipeline(Weighted(), method, **QUICK).fit(graph).predict_proba(graph)
+        for method in ("plain", "pmp")
+    ]
     assert np.abs(said[0] - said[1]).max() > 1e-3
 
 
@@ -81,14 +87,21 @@ def test_weights_change_what_it_says(graph):
 def test_a_network_without_weights_takes_methods_that_have_none(graph, method):
     p = Pipeline(Unweighted(), method, undirected=False, **QUICK).fit(graph)
     source, target = graph.edge_index
-    heard = graph.time[source] <= graph.time[target] if "mmp" in method else np.ones(len(source), bool)
+    heard = (
+        graph.time[source] <= graph.time[target] if "mmp" in method else np.ones(len(source), bool)
+    )
     assert given(p)[1].shape[1] == heard.sum()
     assert p.predict_proba(graph).shape == (48, 3)
 
 
 @pytest.mark.parametrize(
     "model",
-    [GCN(4, 8, 2, 3), functools.partial(GCN, hidden_channels=8, num_layers=2), Weighted, lambda i, o: Weighted(i, o)],
+    [
+        GCN(4, 8, 2, 3),
+        functools.partial(GCN, hidden_channels=8, num_layers=2),
+        Weighted,
+        lambda i, o: Weighted(i, o),
+    ],
     ids=["PyG's model", "by name", "a class", "a function"],
 )
 def test_modules_and_functions_that_build_them(graph, model):
@@ -101,7 +114,9 @@ def test_modules_and_functions_that_build_them(graph, model):
 
 @pytest.mark.parametrize("network", [Weighted(), Unweighted()])
 def test_a_compiled_network_is_asked_what_it_takes(network):
-    takes = [Foreign(one, 3).takes_weight for one in (network, torch.compile(network, backend="eager"))]
+    takes = [
+        Foreign(one, 3).takes_weight for one in (network, torch.compile(network, backend="eager"))
+    ]
     assert takes == [isinstance(network, Weighted)] * 2
 
 
@@ -117,7 +132,9 @@ def test_nothing_that_a_module_has_learned_before_stays(graph):
 
 def test_a_cached_normalisation_is_not_that_of_another_graph(graph):
     grown = graph.upto(4).masked(4)
-    plain, cached = (Pipeline(Weighted(cached=one), **QUICK | {"cutoff": 4}).fit(graph) for one in (False, True))
+    plain, cached = (
+        Pipeline(Weighted(cached=one), **QUICK | {"cutoff": 4}).fit(graph) for one in (False, True)
+    )
     assert np.array_equal(plain.predict_proba(grown), cached.predict_proba(grown))
 
 
@@ -143,18 +160,34 @@ class Pair(Weighted):
         (Unweighted(), "pmp", "forward of Unweighted takes no weights; add edge_weight=None"),
         (Unweighted(), "gsmp", "forward of Unweighted takes no weights"),
         (GraphSAGE(4, 8, 2, 3), "genpmp", "forward of GraphSAGE takes no weights"),
-        (Weighted(), "center", "a network of your own takes a weighting, 'recency', 'curriculum', 'stages' and"),
+        (
+            Weighted(),
+            "center",
+            "a network of your own takes a weighting, 'recency', 'curriculum', 'stages' and",
+        ),
         (Weighted(), "labels", "a network of your own takes a weighting"),
-        (OwnParameter(), "plain", r"weights that nothing draws anew for a fit \(scale\); draw them in"),
-        (ThirdArgument(), "plain", r"takes \(x, edge_index, edge_attr\); it should take \(x, edge_index\) or"),
+        (
+            OwnParameter(),
+            "plain",
+            r"weights that nothing draws anew for a fit \(scale\); draw them in",
+        ),
+        (
+            ThirdArgument(),
+            "plain",
+            r"takes \(x, edge_index, edge_attr\); it should take \(x, edge_index\) or",
+        ),
         (Pair(), "plain", r"Pair returns a tuple; return logits, .* \[300, 3\]"),
         (Weighted(4, 2), "plain", r"returns a tensor of shape \(300, 2\); return logits"),
-        (Weighted(7), "plain", r"cannot be run on x of shape \(300, 4\).*build\(in_channels, out_channels\)"),
+        (
+            Weighted(7),
+            "plain",
+            r"cannot be run on x of shape \(300, 4\).*build\(in_channels, out_channels\)",
+        ),
         (GATConv(-1, 3), "plain", "layers of unknown size"),
         (lambda i, o: None, "plain", "made a NoneType; return a torch.nn.Module"),
         (3, "plain", "model=3 is not known"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_is_one_sentence(graph, model, method, sentence):
     with pytest.raises(ig.InputError, match=sentence):
         Pipeline(model, method, **QUICK).fit(graph)
@@ -167,7 +200,9 @@ def test_options_of_our_networks_are_refused(graph):
 
 def test_a_graph_without_edges_between_targets_is_refused():
     nodes = {"a": {"x": np.eye(4), "y": [0, 1, 0, -1], "time": [0, 1, 2, 3]}, "b": {"num_nodes": 1}}
-    hetero = ig.TemporalGraph.hetero(nodes=nodes, edges={("b", "to", "a"): [[0, 0], [1, 2]]}, target="a")
+    hetero = ig.TemporalGraph.hetero(
+        nodes=nodes, edges={("b", "to", "a"): [[0, 0], [1, 2]]}, target="a"
+    )
     with pytest.raises(ig.InputError, match="need one relation from 'a' to itself"):
         Pipeline(Weighted(), epochs=2).fit(hetero)
 
@@ -179,13 +214,19 @@ def test_saved_and_loaded_it_says_the_same(graph, tmp_path):
     assert np.array_equal(back.predict_proba(graph), p.predict_proba(graph))
     copied = pickle.loads(pickle.dumps(p))
     assert np.array_equal(copied.predict_proba(graph), p.predict_proba(graph))
-    with pytest.raises(ig.InputError, match="a network of your own, Weighted, whose code is not in it; pass it again"):
+    with pytest.raises(
+        ig.InputError,
+        match="a network of your own, Weighted, whose code is not in it; pass it again",
+    ):
         Pipeline.load(tmp_path / "m")
     with pytest.raises(ig.InputError, match="made with Weighted, not with Unweighted"):
         Pipeline.load(tmp_path / "m", model=Unweighted())
     with pytest.warns(UserWarning, match="Weighted has other options or another source"):
         Pipeline.load(tmp_path / "m", model=Weighted(hidden=5, dropout=0.5))
-    with pytest.warns(UserWarning, match="other options"), pytest.raises(ig.InputError, match="cannot be read"):
+    with (
+        pytest.warns(UserWarning, match="other options"),
+        pytest.raises(ig.InputError, match="cannot be read"),
+    ):
         Pipeline.load(tmp_path / "m", model=Weighted(hidden=6))
 
 
@@ -194,27 +235,53 @@ def test_names_tell_networks_apart():
         return lambda i, o: Weighted(i, o, hidden)
 
     assert model_name(Weighted()) == model_name(copy.deepcopy(Weighted()).eval())
-    models = [Weighted(), Weighted(dropout=0.1), Weighted(hidden=9), made(8), made(9), functools.partial(Weighted)]
+    models = [
+        Weighted(),
+        Weighted(dropout=0.1),
+        Weighted(hidden=9),
+        made(8),
+        made(9),
+        functools.partial(Weighted),
+    ]
     assert len({model_name(one) for one in models}) == len(models)
     assert model_name("sign") == "sign"
 
 
 def test_backtest_around_it(graph, tmp_path):
     methods, pipeline = ["plain", "pmp", "genpmp"], Pipeline(Weighted(), **QUICK)
-    tested = ig.backtest(graph, candidates=methods, folds=1, pipeline=pipeline, cutoff=CUTOFF, store=tmp_path / "s")
+    tested = ig.backtest(
+        graph, candidates=methods, folds=1, pipeline=pipeline, cutoff=CUTOFF, store=tmp_path / "s"
+    )
     assert {str(row.candidate) for row in tested.full} == set(methods)
     assert len({row.loss for row in tested.rows}) == 3
-    again = ig.backtest(graph, candidates=methods, folds=1, pipeline=pipeline, cutoff=CUTOFF, store=tmp_path / "s")
+    again = ig.backtest(
+        graph, candidates=methods, folds=1, pipeline=pipeline, cutoff=CUTOFF, store=tmp_path / "s"
+    )
     assert [row.loss for row in again.rows] == [row.loss for row in tested.rows]
     other = Pipeline(Weighted(dropout=0.5), **QUICK)
     with pytest.raises(ig.InputError, match="begun with other inputs"):
-        ig.backtest(graph, candidates=methods, folds=1, pipeline=other, cutoff=CUTOFF, store=tmp_path / "s")
+        ig.backtest(
+            graph, candidates=methods, folds=1, pipeline=other, cutoff=CUTOFF, store=tmp_path / "s"
+        )
 
 
 def test_the_search_tries_with_it_only_what_it_can_do(graph):
     parts = graph.masked(CUTOFF), [], None, "quick", 1
-    race = Race(*parts, Pipeline(Weighted()), None, 0, ig.engines.Memory(), watched(False), None, None)
-    lines = ["plain", "pmp", "recency", "smooth", "center", "labels", "snapshot", "degrees", "gcn:center", "gcn:labels"]
+    race = Race(
+        *parts, Pipeline(Weighted()), None, 0, ig.engines.Memory(), watched(False), None, None
+    )
+    lines = [
+        "plain",
+        "pmp",
+        "recency",
+        "smooth",
+        "center",
+        "labels",
+        "snapshot",
+        "degrees",
+        "gcn:center",
+        "gcn:labels",
+    ]
     able = [line for line in lines if race.able(Candidate.parse(line))]
     assert able == ["plain", "pmp", "recency", "smooth", "gcn:center", "gcn:labels"]
 
@@ -223,9 +290,13 @@ def test_run_around_it_resumes_and_predicts(graph, tmp_path):
     model, kept = Weighted(), {"cutoff": CUTOFF, "candidates": ["pmp"], "folds": 1, "seeds": 1}
     done = ig.run(graph, tmp_path / "r", model=model, **kept)
     assert done.options.model == model_name(model)
-    assert "a network of the user&#39;s own" in (tmp_path / "r" / "report.html").read_text(encoding="utf-8")
+    assert "a network of the user&#39;s own" in (tmp_path / "r" / "report.html").read_text(
+        encoding="utf-8"
+    )
     found = evaluate(tmp_path / "r", graph, model=Weighted())
-    assert found.plain_score == pytest.approx(Pipeline(Weighted(), cutoff=CUTOFF).fit(graph).score(graph))
+    assert found.plain_score == pytest.approx(
+        Pipeline(Weighted(), cutoff=CUTOFF).fit(graph).score(graph)
+    )
     assert watch(tmp_path / "r", graph, model=Weighted()).periods[0].count == done.predicted.count
     first = (tmp_path / "r" / "predictions.csv").read_bytes()
     ig.run(graph, tmp_path / "r", model=Weighted(), **kept)

@@ -13,9 +13,13 @@ from impact_gnn.checks import InputError
 from impact_gnn.encoding.moments import from_numbers, moments, unit_of
 from impact_gnn.graph.periods import UNITS, Periods, choose
 
-DATES = np.array(["1969-12-31T23:59:59", "2020-02-29T12:00:00", "2021-01-03T00:00:00", "2021-01-04T00:00:00"], "M8[us]")
+DATES = np.array(
+    ["1969-12-31T23:59:59", "2020-02-29T12:00:00", "2021-01-03T00:00:00", "2021-01-04T00:00:00"],
+    "M8[us]",
+)
 moment = st.datetimes(
-    min_value=np.datetime64("1800-01-01", "us").item(), max_value=np.datetime64("2200-01-01", "us").item()
+    min_value=np.datetime64("1800-01-01", "us").item(),
+    max_value=np.datetime64("2200-01-01", "us").item(),
 )
 
 
@@ -52,8 +56,14 @@ def test_periods_have_names(unit, names):
     ("column", "expected"),
     [
         (pa.array(["2021-07-01", None]), ["2021-07-01T00:00:00", "NaT"]),
-        (pa.array(["2021-07-01 10:00", "2021-07-01T10:00:00.5"]), ["2021-07-01T10:00:00", "2021-07-01T10:00:00.5"]),
-        (pa.array(["2021-07-01T00:30:00+02:00", "2021-07-01T00:30:00Z"]), ["2021-06-30T22:30", "2021-07-01T00:30"]),
+        (
+            pa.array(["2021-07-01 10:00", "2021-07-01T10:00:00.5"]),
+            ["2021-07-01T10:00:00", "2021-07-01T10:00:00.5"],
+        ),
+        (
+            pa.array(["2021-07-01T00:30:00+02:00", "2021-07-01T00:30:00Z"]),
+            ["2021-06-30T22:30", "2021-07-01T00:30"],
+        ),
         (pa.array(["2021-07", "2022-01"]), ["2021-07-01", "2022-01-01"]),
         (pa.array(["2021-Q3", "2021q1"]), ["2021-07-01", "2021-01-01"]),
         (pa.array([0], pa.timestamp("s", "America/New_York")), ["1970-01-01"]),
@@ -124,7 +134,9 @@ def test_two_hundred_thousand_times_never_become_a_table():
     periods, sentence = choose(values, values < 150_000)
     assert len(np.unique(periods.of(values))) <= 12
     assert "200,000 distinct times in 12 periods" in sentence
-    with pytest.raises(InputError, match="time has 200,000 distinct values, more than 10,000 periods"):
+    with pytest.raises(
+        InputError, match="time has 200,000 distinct values, more than 10,000 periods"
+    ):
         ig.TemporalGraph(time=values, edge_index=np.zeros((2, 0), int))
 
 
@@ -152,9 +164,17 @@ def test_bins_keep_order_and_hold_every_value(values, count):
     [
         ("fortnight", dates(), "period='fortnight' is not known; choose auto, year, quarter"),
         (1, dates(), "period=1 is too few; give at least 2 periods"),
-        ("month", np.array([1, 2]), "period='month' needs dates, but the times are numbers such as 1"),
+        (
+            "month",
+            np.array([1, 2]),
+            "period='month' needs dates, but the times are numbers such as 1",
+        ),
         ("whole", np.array([1.5, 2]), "period='whole' needs whole numbers"),
-        (Periods("year"), np.array([1, 2]), "the times are numbers, but the periods were made for dates"),
+        (
+            Periods("year"),
+            np.array([1, 2]),
+            "the times are numbers, but the periods were made for dates",
+        ),
     ],
 )
 def test_periods_that_cannot_be(rule, values, sentence):
@@ -181,18 +201,25 @@ def test_whole_numbers_are_periods_or_times_and_never_taken_for_each_other():
 def test_a_graph_is_cut_at_a_date_and_says_so():
     months = Periods("month")
     values = np.array(["2021-05-03", "2021-06-10", "2021-07-09"], "M8[us]")
-    g = ig.TemporalGraph(y=[0, 1, 0], time=months.of(values), edge_index=[[0, 1], [1, 2]], periods=months)
+    g = ig.TemporalGraph(
+        y=[0, 1, 0], time=months.of(values), edge_index=[[0, 1], [1, 2]], periods=months
+    )
     assert g.masked("2021-07-01").y.tolist() == [0, 1, -1]
     assert g.masked("2021-07").cutoff == g.when(np.datetime64("2021-07-01"))
     assert repr(g.masked("2021-07-01")).endswith("times 2021-05..2021-07, cutoff 2021-07)")
     assert g.summary().names == ["2021-05", "2021-06", "2021-07"]
     with pytest.raises(
-        InputError, match=r"lies within the period 2021-07; cut at the beginning of 2021-07 \(2021-07-01\)"
+        InputError,
+        match=r"lies within the period 2021-07; cut at the beginning of 2021-07 \(2021-07-01\)",
     ):
         g.masked("2021-07-02")
     east = datetime.datetime(2021, 7, 1, 2, tzinfo=datetime.timezone(datetime.timedelta(hours=2)))
     assert g.when(east) == g.when("2021-07")  # in UTC
-    with pytest.raises(InputError, match=r"no node is at or after cutoff=2021-08 \(the last time is 2021-07\)"):
+    with pytest.raises(
+        InputError, match=r"no node is at or after cutoff=2021-08 \(the last time is 2021-07\)"
+    ):
         g.masked("2021-08-01")
-    with pytest.raises(InputError, match="cutoff='soon' is not a point in time; give a date such as 2021-07-01"):
+    with pytest.raises(
+        InputError, match="cutoff='soon' is not a point in time; give a date such as 2021-07-01"
+    ):
         g.masked("soon")

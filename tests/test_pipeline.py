@@ -10,9 +10,26 @@ from paper_propagation import message_matrix
 
 CUTOFF = 5
 QUICK = {"cutoff": CUTOFF, "hidden": 8, "epochs": 8, "device": "cpu"}
-METHODS = ["plain", "pmp", "mmp", "genpmp", "center", "pmp+standardize", "jjnorm", "pny", "labels", "snapshot",
-           "snapshot+labels", "snapshot+lags+labels", "recency", "jjnorm+joint", "curriculum+drop",
-           "labels+stages", "features", "pmp+center+jjnorm+labels"]  # fmt: skip
+METHODS = [
+    "plain",
+    "pmp",
+    "mmp",
+    "genpmp",
+    "center",
+    "pmp+standardize",
+    "jjnorm",
+    "pny",
+    "labels",
+    "snapshot",
+    "snapshot+labels",
+    "snapshot+lags+labels",
+    "recency",
+    "jjnorm+joint",
+    "curriculum+drop",
+    "labels+stages",
+    "features",
+    "pmp+center+jjnorm+labels",
+]
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +47,9 @@ def dated(graph, seed=1):
     rng, relations = np.random.default_rng(seed), {}
     for name, part in graph.relations.items():
         twice = np.tile(part.edge_index, 2)
-        relations[name] = Relation(twice, rng.random(twice.shape[1]), rng.integers(0, 6, twice.shape[1]))
+        relations[name] = Relation(
+            twice, rng.random(twice.shape[1]), rng.integers(0, 6, twice.shape[1])
+        )
     return graph.with_parts(dict(graph.nodes), relations)
 
 
@@ -39,10 +58,18 @@ def hetero(seed=0):
     n = 120
     return ig.TemporalGraph.hetero(
         nodes={
-            "paper": {"x": rng.normal(size=(n, 3)), "y": rng.integers(0, 2, n), "time": np.arange(n) % 6},
+            "paper": {
+                "x": rng.normal(size=(n, 3)),
+                "y": rng.integers(0, 2, n),
+                "time": np.arange(n) % 6,
+            },
             "author": {"num_nodes": 20},
         },
-        edges={("author", "writes", "paper"): np.stack([rng.integers(0, 20, 200), rng.integers(0, n, 200)])},
+        edges={
+            ("author", "writes", "paper"): np.stack(
+                [rng.integers(0, 20, 200), rng.integers(0, n, 200)]
+            )
+        },
         target="paper",
     )
 
@@ -131,14 +158,14 @@ def test_classes_that_were_never_seen_count_as_wrong_with_a_word(graph, names):
     y = np.array(graph.y) if names is None else graph.y + 1  # the name of the new class comes first
     y[new] = count if names is None else 0
     names = None if names is None else names[: count + 1]
-    other = ig.TemporalGraph(x=graph.x, y=y, time=graph.time, edge_index=graph.edge_index, label_names=names)
+    other = ig.TemporalGraph(
+        x=graph.x, y=y, time=graph.time, edge_index=graph.edge_index, label_names=names
+    )
     p = Pipeline(**QUICK).fit(other)
     kept = ~np.isin(rows, new)
     right = (p.predict(other) == y[rows])[kept].sum() / len(rows)
     called = str(count) if names is None else r"\?"
-    said = (
-        rf"{len(new)} of {len(rows)} target nodes are in classes of which the fit saw no label \({called}\); they count"
-    )
+    said = rf"{len(new)} of {len(rows)} target nodes are in classes of which the fit saw no label \({called}\); they count"
     with pytest.warns(UserWarning, match=said):
         assert p.score(other) == pytest.approx(right)
     first = 0 if names is None else 1
@@ -172,16 +199,30 @@ def test_snapshots_show_every_node_the_graph_of_its_time(graph):
 @pytest.mark.parametrize("undirected", [True, False])
 def test_snapshots_do_not_see_edges_that_came_later(undirected):
     """The loop: for every time, the edges with both ends and their own time up to then, as a dense matrix."""
-    g = dated(ig.tsbm(num_nodes=60, num_times=6, num_labels=2, num_features=3, mean_degree=4, seed=0))
-    hops, _ = Inputs(g.masked(CUTOFF), hops=2, undirected=undirected).shown(Method.parse("genpmp+snapshot"), CUTOFF)
+    g = dated(
+        ig.tsbm(num_nodes=60, num_times=6, num_labels=2, num_features=3, mean_degree=4, seed=0)
+    )
+    hops, _ = Inputs(g.masked(CUTOFF), hops=2, undirected=undirected).shown(
+        Method.parse("genpmp+snapshot"), CUTOFF
+    )
     (source, target), came = g.edge_index, g.edge_time
     for last, t in enumerate(g.times):
         there = (g.time[source] <= t) & (g.time[target] <= t) & (came <= t)
         assert (there != (np.maximum(g.time[source], g.time[target]) <= t)).any() == (t < 5)
         table = np.zeros((6, 6))
-        table[: last + 1, : last + 1] = ig.weighting.genpmp(g.times[: last + 1], g.counts[: last + 1])
+        table[: last + 1, : last + 1] = ig.weighting.genpmp(
+            g.times[: last + 1], g.counts[: last + 1]
+        )
         matrix = message_matrix(
-            source[there], target[there], 60, 60, table, g.period, g.period, g.edge_weight[there], undirected=undirected
+            source[there],
+            target[there],
+            60,
+            60,
+            table,
+            g.period,
+            g.period,
+            g.edge_weight[there],
+            undirected=undirected,
         )
         wanted, rows = g.x.astype(np.float64), g.time == t
         for hop in hops[1:]:
@@ -220,7 +261,9 @@ def test_without_a_refit_inputs_keep_the_scale_the_model_was_trained_with(graph)
         fitted = Pipeline(method="features", refit=refit, **QUICK).fit(shifted).fitted
         scales[refit] = fitted.scales[0].mean
     known = graph.time < CUTOFF
-    np.testing.assert_allclose(scales[False], shifted.x[known & (graph.time < CUTOFF - 1)].mean(0), rtol=1e-5)
+    np.testing.assert_allclose(
+        scales[False], shifted.x[known & (graph.time < CUTOFF - 1)].mean(0), rtol=1e-5
+    )
     np.testing.assert_allclose(scales[True], shifted.x[known].mean(0), rtol=1e-5)
 
 
@@ -228,13 +271,17 @@ def test_one_hop_through_another_type():
     g = hetero()
     p = Pipeline(method="center+labels", **QUICK).fit(g)
     assert p.predict_proba(g).shape == ((g.time >= CUTOFF).sum(), 2)
-    assert p.inputs(g.masked(CUTOFF)).paths() == [(("paper", "rev_writes", "author"), ("author", "writes", "paper"))]
+    assert p.inputs(g.masked(CUTOFF)).paths() == [
+        (("paper", "rev_writes", "author"), ("author", "writes", "paper"))
+    ]
 
 
 def test_refusals(graph):
     with pytest.raises(ig.InputError, match="has not been fitted"):
         Pipeline().predict(graph)
-    with pytest.raises(ig.InputError, match="model='gtn' is not known; choose one of 'sign', 'sign-wide'"):
+    with pytest.raises(
+        ig.InputError, match="model='gtn' is not known; choose one of 'sign', 'sign-wide'"
+    ):
         Pipeline("gtn").fit(graph)
     p = Pipeline(**QUICK).fit(graph)
     with pytest.raises(ig.InputError, match="was fitted with inputs of widths"):
@@ -245,10 +292,16 @@ def test_patience_is_how_long_a_better_score_is_waited_for(graph):
     """Epochs after the best one: as many as asked, of networks; trees stop after their own."""
     for patience in (1, 7):
         epochs = []
-        p = Pipeline("sign", cutoff=CUTOFF, hidden=8, epochs=60, patience=patience, refit=False, device="cpu")
+        p = Pipeline(
+            "sign", cutoff=CUTOFF, hidden=8, epochs=60, patience=patience, refit=False, device="cpu"
+        )
         p.fit(graph, progress=lambda epoch, epochs=epochs: epochs.append(epoch.epoch))
         assert len(epochs) == min(60, p.fitted.rounds + patience)
-    with pytest.raises(ig.InputError, match="patience=0 is not possible; give a whole number of at least 1"):
+    with pytest.raises(
+        ig.InputError, match="patience=0 is not possible; give a whole number of at least 1"
+    ):
         Pipeline("sign", cutoff=CUTOFF, patience=0).fit(graph)
-    rounds = [Pipeline("trees", cutoff=CUTOFF, patience=k).fit(graph).fitted.rounds for k in (1, 60)]
+    rounds = [
+        Pipeline("trees", cutoff=CUTOFF, patience=k).fit(graph).fitted.rounds for k in (1, 60)
+    ]
     assert rounds[0] <= rounds[1]

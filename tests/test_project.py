@@ -17,9 +17,19 @@ else:
     import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parents[1]
-SOURCE = sorted(path for folder in ("src/impact_gnn", "reproduction") for path in (ROOT / folder).rglob("*.py"))
+SOURCE = sorted(
+    path for folder in ("src/impact_gnn", "reproduction") for path in (ROOT / folder).rglob("*.py")
+)
 UNKEPT = {".git", "build", "dist", "site", "out", "impact-run", "__pycache__"}
-UNKEPT_STARTS = (".venv", ".pytest", ".mypy", ".ruff", ".hypothesis", ".import_linter", ".benchmarks")
+UNKEPT_STARTS = (
+    ".venv",
+    ".pytest",
+    ".mypy",
+    ".ruff",
+    ".hypothesis",
+    ".import_linter",
+    ".benchmarks",
+)
 
 
 def name_of(path):
@@ -30,7 +40,9 @@ def kept_files():
     """Files that belong to the project: all but environments, caches and built things (see .gitignore)."""
     for folder, folders, files in os.walk(ROOT):
         folders[:] = [
-            f for f in folders if f not in UNKEPT and not f.startswith(UNKEPT_STARTS) and not f.endswith(".egg-info")
+            f
+            for f in folders
+            if f not in UNKEPT and not f.startswith(UNKEPT_STARTS) and not f.endswith(".egg-info")
         ]
         yield from (Path(folder, file) for file in files)
 
@@ -60,8 +72,12 @@ def test_readme_opens_with_both_commands_and_the_one_line():
 
 
 def test_make_knows_what_the_prose_promises():
-    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
-    prose = "\n".join((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "CONTRIBUTING.md"))
+    targets = set(
+        re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    )
+    prose = "\n".join(
+        (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "CONTRIBUTING.md")
+    )
     promised = set(re.findall(r"(?:^|`)make ([a-z-]+)", prose, re.MULTILINE))
     assert {"run", "test"} <= promised <= targets
 
@@ -74,7 +90,9 @@ def test_ci_runs_the_test_command():
 
 
 def test_version_is_one():
-    declared = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)
+    declared = re.search(
+        r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE
+    )
     assert declared is not None
     assert declared.group(1) == impact_gnn.__version__
     assert impact_gnn.__version__ in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
@@ -83,13 +101,21 @@ def test_version_is_one():
 def test_the_papers_agree_with_the_package():
     about = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
-    assert (cited["title"], cited["version"], cited["license"]) == (about["name"], about["version"], about["license"])
+    assert (cited["title"], cited["version"], cited["license"]) == (
+        about["name"],
+        about["version"],
+        about["license"],
+    )
     assert cited["authors"] == about["authors"]
     home = about["urls"]["Homepage"]
     assert cited["repository-code"] == home
     assert all(address.startswith(home) for address in about["urls"].values())
     assert all((ROOT / file).is_file() for file in about["license-files"])
-    asked = {int(one.rsplit(".", 1)[1]) for one in about["classifiers"] if re.search(r"Python :: 3\.\d+$", one)}
+    asked = {
+        int(one.rsplit(".", 1)[1])
+        for one in about["classifiers"]
+        if re.search(r"Python :: 3\.\d+$", one)
+    }
     jobs = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))["jobs"]
     rows = jobs["test"]["strategy"]["matrix"]["include"]
     assert {int(row["python"].rsplit(".", 1)[1]) for row in rows} == asked
@@ -97,9 +123,16 @@ def test_the_papers_agree_with_the_package():
 
 
 def test_workflows_run_what_make_knows_and_publish_only_when_told():
-    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
-    flows = {p.stem: yaml.safe_load(p.read_text("utf-8")) for p in (ROOT / ".github/workflows").glob("*.yml")}
-    steps = [step for flow in flows.values() for job in flow["jobs"].values() for step in job["steps"]]
+    targets = set(
+        re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    )
+    flows = {
+        p.stem: yaml.safe_load(p.read_text("utf-8"))
+        for p in (ROOT / ".github/workflows").glob("*.yml")
+    }
+    steps = [
+        step for flow in flows.values() for job in flow["jobs"].values() for step in job["steps"]
+    ]
     called = {m for step in steps for m in re.findall(r"\bmake ([\w-]+)", step.get("run", ""))}
     assert {"test", "package", "docs"} <= called <= targets
     assert flows["release"]["jobs"]["publish"]["if"] == "vars.PUBLISH == 'true'"
@@ -112,7 +145,12 @@ def test_workflows_run_what_make_knows_and_publish_only_when_told():
 
 def test_no_registry_is_named():
     """Where packages come from is the business of whoever installs them."""
-    hosts = ["pypi." + "org", "pythonhosted." + "org", "anaconda." + "org", "download.pytorch." + "org"]
+    hosts = [
+        "pypi." + "org",
+        "pythonhosted." + "org",
+        "anaconda." + "org",
+        "download.pytorch." + "org",
+    ]
     found = [(name_of(path), host) for path, text in kept_text() for host in hosts if host in text]
     assert found == []
 
@@ -127,7 +165,9 @@ def test_no_path_of_a_single_machine():
 def test_module_says_what_it_is_and_reads_no_pickle(path):
     tree = ast.parse(path.read_text(encoding="utf-8"))
     assert ast.get_docstring(tree), "no docstring"
-    assert not {"pickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"} & set(imported(tree))
+    assert not {"pickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"} & set(
+        imported(tree)
+    )
     allowed = [
         node.lineno
         for node in ast.walk(tree)

@@ -40,7 +40,9 @@ def operator_of(graph, weight=None, **options):
 
 
 def features(graph, columns=7, dtype=np.float64, seed=1):
-    return np.random.default_rng(seed).standard_normal((graph["num_sources"], columns)).astype(dtype)
+    return (
+        np.random.default_rng(seed).standard_normal((graph["num_sources"], columns)).astype(dtype)
+    )
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
@@ -78,7 +80,10 @@ def test_random_graphs(sizes, square, edges, columns, norm, self_loop, weighted,
     same = num_sources == num_targets
     norm, self_loop = norm if same else "mean", self_loop and same
     graph = a_graph(num_sources, max(num_targets, 1), 0, periods=3, seed=seed)
-    graph |= {"source": rng.integers(0, num_sources, edges), "target": rng.integers(0, num_targets, edges)}
+    graph |= {
+        "source": rng.integers(0, num_sources, edges),
+        "target": rng.integers(0, num_targets, edges),
+    }
     weight = rng.integers(0, 3, edges).astype(np.float32) if weighted else None
     x = features(graph, columns, seed=seed)
     options = {"norm": norm, "self_loop": self_loop}
@@ -118,11 +123,17 @@ def test_a_table_of_ones_is_no_table():
 @pytest.mark.parametrize("norm", NORMS)
 def test_transpose_is_the_adjoint(norm, self_loop):
     graph = a_graph(hub=300)
-    operator = operator_of(graph, np.random.default_rng(5).random(420), norm=norm, self_loop=self_loop)
+    operator = operator_of(
+        graph, np.random.default_rng(5).random(420), norm=norm, self_loop=self_loop
+    )
     x, g = features(graph, 9), features(graph, 9, seed=7)
-    assert np.vdot(operator.apply(x), g) == pytest.approx(np.vdot(x, operator.transpose_apply(g)), rel=1e-12)
+    assert np.vdot(operator.apply(x), g) == pytest.approx(
+        np.vdot(x, operator.transpose_apply(g)), rel=1e-12
+    )
     matrix = operator.apply(np.eye(30))
-    np.testing.assert_allclose(operator.transpose_apply(np.eye(30)), matrix.T, rtol=1e-13, atol=1e-15)
+    np.testing.assert_allclose(
+        operator.transpose_apply(np.eye(30)), matrix.T, rtol=1e-13, atol=1e-15
+    )
 
 
 def test_adjoint_is_exact_on_whole_numbers():
@@ -154,7 +165,9 @@ def test_many_periods_and_wide_indices():
     wide = CSR(operator.csr.indptr, operator.csr.indices.astype(np.int64), None, 300)
     x = features(graph, 5)
     assert operator.source_period.dtype == np.uint16
-    np.testing.assert_allclose(operator.apply(x), message_matrix(**graph) @ x, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(
+        operator.apply(x), message_matrix(**graph) @ x, rtol=1e-12, atol=1e-14
+    )
     again = Operator(wide, graph["table"], graph["source_period"], graph["target_period"])
     assert np.array_equal(again.apply(x), operator.apply(x))
 
@@ -168,7 +181,9 @@ def test_long_sums_do_not_lose_small_terms():
     assert operator.apply(np.array([[tenth]]))[0, 0] == pytest.approx(size * float(tenth), rel=3e-6)
 
 
-@pytest.mark.parametrize("kind", ["read-only", "fortran", "strided rows", "strided columns", "big-endian"])
+@pytest.mark.parametrize(
+    "kind", ["read-only", "fortran", "strided rows", "strided columns", "big-endian"]
+)
 def test_any_layout_gives_the_same(kind, tmp_path):
     graph = a_graph()
     operator, x = operator_of(graph), features(graph, 6, np.float32)
@@ -207,7 +222,9 @@ def test_empty_things():
     assert operator.apply(np.ones((3, 0))).shape == (4, 0)
     assert operator.transpose_apply(np.ones((4, 2))).tolist() == [[0, 0]] * 3
     nobody = build_csr(np.empty(0, int), np.empty(0, int), 0, 0)
-    assert Operator(nobody, np.ones((1, 1)), np.empty(0, int), np.empty(0, int)).apply(np.ones((0, 2))).shape == (0, 2)
+    assert Operator(nobody, np.ones((1, 1)), np.empty(0, int), np.empty(0, int)).apply(
+        np.ones((0, 2))
+    ).shape == (0, 2)
 
 
 def test_memory_applies_one_after_the_other():
@@ -270,21 +287,35 @@ def test_rows_alone_are_rows_of_the_whole(seed, norm, self_loop):
     graph = a_graph(seed=seed, hub=300)
     operator, x = operator_of(graph, norm=norm, self_loop=self_loop), features(graph, 5)
     rows = np.random.default_rng(seed).integers(0, 30, 7)
-    np.testing.assert_allclose(operator.apply_rows(x, rows), operator.apply(x)[rows], rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(
+        operator.apply_rows(x, rows), operator.apply(x)[rows], rtol=1e-12, atol=1e-14
+    )
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"norm": "max"}, "norm='max' is not known"),
-        ({"norm": "sym"}, "needs the same nodes as sources and targets, but there are 5 sources and 8 targets"),
+        (
+            {"norm": "sym"},
+            "needs the same nodes as sources and targets, but there are 5 sources and 8 targets",
+        ),
         ({"self_loop": True}, "self_loop=True needs the same nodes"),
         ({"table": -np.ones((4, 4))}, "finite weights of zero or more"),
         ({"table": np.ones(4)}, r"table \(shape \(4,\)\) must be a matrix"),
         ({"source_period": np.zeros(4, int)}, "one whole number for each of 5 nodes"),
-        ({"target_period": np.full(8, 4)}, "target_period holds 4 at node 0, but the table has 4 such periods"),
-        ({"csr": CSR(np.array([0, 1]), np.array([7]), None, 5)}, "csr.indices run from 7 to 7 for 5 sources"),
-        ({"csr": CSR(np.array([0, 2]), np.array([1]), None, 5)}, "must rise from 0 to the number of edges"),
+        (
+            {"target_period": np.full(8, 4)},
+            "target_period holds 4 at node 0, but the table has 4 such periods",
+        ),
+        (
+            {"csr": CSR(np.array([0, 1]), np.array([7]), None, 5)},
+            "csr.indices run from 7 to 7 for 5 sources",
+        ),
+        (
+            {"csr": CSR(np.array([0, 2]), np.array([1]), None, 5)},
+            "must rise from 0 to the number of edges",
+        ),
         ({"csr": CSR(np.array([0, 1]), np.array([1.0]), None, 5)}, "give int64 row borders"),
         ({"csr": CSR(np.array([0, 1]), np.array([1]), -np.ones(1), 5)}, "csr.weight is negative"),
     ],
@@ -302,20 +333,27 @@ def test_operator_refuses(change, message):
 def test_apply_refuses():
     operator = operator_of(a_graph())
     x = np.ones((30, 2))
-    with pytest.raises(InputError, match=r"x has shape \(3, 2\); give a matrix with 30 rows, one per source node"):
+    with pytest.raises(
+        InputError, match=r"x has shape \(3, 2\); give a matrix with 30 rows, one per source node"
+    ):
         operator.apply(np.ones((3, 2)))
     with pytest.raises(InputError, match="x is of type int64; give float16, float32 or float64"):
         operator.apply(np.ones((30, 2), int))
     with pytest.raises(InputError, match="share no memory with x"):
         operator.apply(x, out=x)
-    with pytest.raises(InputError, match=r"out is float64 of shape \(30, 3\); give a float array of shape \(30, 2\)"):
+    with pytest.raises(
+        InputError,
+        match=r"out is float64 of shape \(30, 3\); give a float array of shape \(30, 2\)",
+    ):
         operator.apply(x, out=np.ones((30, 3)))
     with pytest.raises(InputError, match="threads=0 must be a whole number of at least 1"):
         Memory(threads=0)
 
 
 def test_build_csr_refuses():
-    with pytest.raises(InputError, match=r"target of edge 1 is 2, but there are 2 such nodes \(0 to 1\)"):
+    with pytest.raises(
+        InputError, match=r"target of edge 1 is 2, but there are 2 such nodes \(0 to 1\)"
+    ):
         build_csr(np.array([0, 1]), np.array([0, 2]), 2, 2)
     with pytest.raises(InputError, match="there are 1 sources and 2 targets"):
         build_csr(np.array([0]), np.array([0, 1]), 2, 2)

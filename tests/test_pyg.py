@@ -96,7 +96,9 @@ def test_times_of_edges_go_there_and_back():
     assert back["author", "writes", "paper"].edge_time.tolist() == [2, 3]
     assert "edge_time" not in back["paper", "cites", "paper"]
     for given in (data, several):
-        with pytest.raises(ig.InputError, match="no edges have an attribute 'when'; pass edge_time="):
+        with pytest.raises(
+            ig.InputError, match="no edges have an attribute 'when'; pass edge_time="
+        ):
             ig.from_pyg(given, time="node_year" if given is data else "time", edge_time="when")
 
 
@@ -104,7 +106,9 @@ def test_time_may_be_given_directly():
     data = homogeneous()
     assert ig.from_pyg(data, time=torch.tensor([1, 2, 3, 4])).times.tolist() == [1, 2, 3, 4]
     hetero = heterogeneous()
-    g = ig.from_pyg(hetero, time={"paper": torch.tensor([[7], [8], [9]]), "author": torch.tensor([7, 8])})
+    g = ig.from_pyg(
+        hetero, time={"paper": torch.tensor([[7], [8], [9]]), "author": torch.tensor([7, 8])}
+    )
     assert g.nodes["author"].time.tolist() == [7, 8]
 
 
@@ -131,7 +135,9 @@ def test_hetero_refusals():
     with pytest.raises(ig.InputError, match="paper, author all have them; pass target"):
         ig.from_pyg(data)
     assert ig.from_pyg(data, target="author").target == "author"
-    with pytest.raises(ig.InputError, match="data is a dict; give a torch_geometric Data or HeteroData"):
+    with pytest.raises(
+        ig.InputError, match="data is a dict; give a torch_geometric Data or HeteroData"
+    ):
         ig.from_pyg({})
 
 
@@ -139,7 +145,16 @@ def test_hetero_refusals():
 def test_whatever_takes_a_graph_takes_pyg(kind):
     if kind == "HeteroData":
         graph = ig.hetero_tsbm(
-            60, 20, 5, 3, num_times=5, num_labels=2, citations=300, writes=90, topics=90, affiliations=20
+            60,
+            20,
+            5,
+            3,
+            num_times=5,
+            num_labels=2,
+            citations=300,
+            writes=90,
+            topics=90,
+            affiliations=20,
         )
     else:
         graph = ig.tsbm(num_nodes=120, num_times=5, num_labels=2, num_features=3, seed=0)
@@ -160,7 +175,13 @@ def test_whatever_takes_a_graph_takes_pyg(kind):
     if kind == "Data":
         assert str(ig.diagnose(data, 4)) == str(ig.diagnose(graph, 4))
         tested = [
-            ig.backtest(each, candidates=["plain"], folds=1, cutoff=4, pipeline=ig.Pipeline("linear", epochs=1))
+            ig.backtest(
+                each,
+                candidates=["plain"],
+                folds=1,
+                cutoff=4,
+                pipeline=ig.Pipeline("linear", epochs=1),
+            )
             for each in (data, graph)
         ]
         assert tested[0].rows == tested[1].rows
@@ -168,12 +189,21 @@ def test_whatever_takes_a_graph_takes_pyg(kind):
 
 def test_what_is_no_graph_is_one_sentence(tmp_path):
     frame = pd.DataFrame({"a": [1]})
-    calls = [lambda: ig.Pipeline().fit(frame), lambda: ig.diagnose(frame), lambda: ig.backtest(frame),
-             lambda: ig.run(frame, tmp_path / "r")]  # fmt: skip
+    calls = [
+        lambda: ig.Pipeline().fit(frame),
+        lambda: ig.diagnose(frame),
+        lambda: ig.backtest(frame),
+        lambda: ig.run(frame, tmp_path / "r"),
+    ]
     for call in calls:
-        with pytest.raises(ig.InputError, match=r"graph is a DataFrame; give a TemporalGraph \(from_tables, load\) or"):
+        with pytest.raises(
+            ig.InputError,
+            match=r"graph is a DataFrame; give a TemporalGraph \(from_tables, load\) or",
+        ):
             call()
     two = heterogeneous()
     two["author"].y, two["author"].time = torch.tensor([0, 1]), torch.tensor([0, 1])
-    with pytest.raises(ig.InputError, match=r"all have them; pass target=... and time=... to from_pyg"):
+    with pytest.raises(
+        ig.InputError, match=r"all have them; pass target=... and time=... to from_pyg"
+    ):
         ig.Pipeline().fit(two)

@@ -53,7 +53,9 @@ KEPT = Choice.single(PLAIN)
 class Page(HTMLParser):
     """What a page consists of: tags with attributes, ids, text; complains when tags do not match."""
 
-    VOID = frozenset({"meta", "link", "br", "hr", "img", "input", "path", "use", "rect", "line", "circle"})
+    VOID = frozenset(
+        {"meta", "link", "br", "hr", "img", "input", "path", "use", "rect", "line", "circle"}
+    )
 
     def __init__(self, text):
         super().__init__()
@@ -89,7 +91,9 @@ def changed(value, **changes):
     """`value` with fields deep inside replaced: `a__b=1` is the field b of the field a."""
     for path, new in changes.items():
         first, _, rest = path.partition("__")
-        value = replace(value, **{first: changed(getattr(value, first), **{rest: new}) if rest else new})
+        value = replace(
+            value, **{first: changed(getattr(value, first), **{rest: new}) if rest else new}
+        )
     return value
 
 
@@ -99,7 +103,23 @@ def check(window, accuracy, **changes):
     scores = accuracy, 0.61
     met = [(0, 0, 40), (0, 1, 10), (1, 1, 20), (2, 0, 10)]
     times = [PeriodScore(int(part), 40, accuracy, 0.61) for part in window.split("-")]
-    made = FoldCheck(window, 80, 0, accuracy, accuracy, 0.61, accuracy, 0.08, 0.02, 0.9, 1.6, bins, *scores, met, times)
+    made = FoldCheck(
+        window,
+        80,
+        0,
+        accuracy,
+        accuracy,
+        0.61,
+        accuracy,
+        0.08,
+        0.02,
+        0.9,
+        1.6,
+        bins,
+        *scores,
+        met,
+        times,
+    )
     return replace(made, **changes)
 
 
@@ -109,8 +129,30 @@ def outcome():
     best = {fold: plain[fold] + value for fold, value in folds.items()}
     dropped, failed, untried = map(Candidate.parse, ("mmp", "gcn:jjnorm", "sage:plain"))
     rows = [
-        Trial(BEST, 0.681, 0.82, Estimate(0.064, 0.015, 0.034, 0.094), folds, 3, 0.75, Status.FULL, None, best),
-        Trial(LABELS, 0.66, 0.9, Estimate(0.05, 0.015, 0.02, 0.08), folds, 3, 0.25, Status.FULL, None, best),
+        Trial(
+            BEST,
+            0.681,
+            0.82,
+            Estimate(0.064, 0.015, 0.034, 0.094),
+            folds,
+            3,
+            0.75,
+            Status.FULL,
+            None,
+            best,
+        ),
+        Trial(
+            LABELS,
+            0.66,
+            0.9,
+            Estimate(0.05, 0.015, 0.02, 0.08),
+            folds,
+            3,
+            0.25,
+            Status.FULL,
+            None,
+            best,
+        ),
         Trial(PLAIN, 0.61, 1.1, None, dict.fromkeys(folds, 0.0), 3, 0.0, Status.FULL, None, plain),
         Trial(
             dropped,
@@ -129,9 +171,18 @@ def outcome():
     ]
     choice = Choice((Member(BEST, 0.75), Member(LABELS, 0.25)))
     decision = Decision(choice, Reason.BETTER, BEST, Estimate(0.018, 0.013, -0.009, 0.044), 3)
-    checks = [check("2004-2005", 0.67, error=0.08), check("2005-2006", 0.7), check("2006-2007", 0.6, coverage=0.83)]
-    calibration, lags = Calibration(1.3, 0.5, 0.21), [Lag(1, 0.7, 80), Lag(2, 0.66, 80), Lag(3, 0.6, 80)]
-    return Backtest(rows, decision, list(folds), 2, 131.0, False, "normal", 40.0, calibration, checks, lags)
+    checks = [
+        check("2004-2005", 0.67, error=0.08),
+        check("2005-2006", 0.7),
+        check("2006-2007", 0.6, coverage=0.83),
+    ]
+    calibration, lags = (
+        Calibration(1.3, 0.5, 0.21),
+        [Lag(1, 0.7, 80), Lag(2, 0.66, 80), Lag(3, 0.6, 80)],
+    )
+    return Backtest(
+        rows, decision, list(folds), 2, 131.0, False, "normal", 40.0, calibration, checks, lags
+    )
 
 
 @pytest.fixture(scope="module")
@@ -200,16 +251,27 @@ def test_a_changed_summary_is_read_back_too(whole, text, tmp_path):
     assert read_summary(tmp_path / "summary.json") == whole
     write_report(read_summary(tmp_path / "summary.json"), tmp_path / "report.html")
     written = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert re.sub(r' <span class="files">.*?</span>', "", written).split("<footer>")[0] == text.split("<footer>")[0]
+    assert (
+        re.sub(r' <span class="files">.*?</span>', "", written).split("<footer>")[0]
+        == text.split("<footer>")[0]
+    )
     assert text.startswith("<!doctype html>")
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["figures", "report.html", "summary.json"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == [
+        "figures",
+        "report.html",
+        "summary.json",
+    ]
 
 
 def test_every_figure_is_a_file_with_its_numbers(finished_run):
     out, summary = finished_run
     files = {file.name for file in (out / "figures").iterdir()}
     text = (out / "report.html").read_text(encoding="utf-8")
-    linked = [a["href"].removeprefix("figures/") for a in Page(text).all("a") if a["href"].startswith("figures/")]
+    linked = [
+        a["href"].removeprefix("figures/")
+        for a in Page(text).all("a")
+        if a["href"].startswith("figures/")
+    ]
     assert len(linked) == len(set(linked))
     assert set(linked) == files
     drawn = (out / "figures" / "periods.svg").read_text(encoding="utf-8")
@@ -217,7 +279,8 @@ def test_every_figure_is_a_file_with_its_numbers(finished_run):
     assert "var(--" not in drawn  # it stands alone: colours of its own, and a key
     assert "label known" in drawn
     assert PALETTE[0] in drawn
-    assert all(colour in text for colour in PALETTE)  # the page's light colours are those of the files
+    # the page's light colours are those of the files
+    assert all(colour in text for colour in PALETTE)
     header, *rows = (out / "figures" / "periods.csv").read_text(encoding="utf-8").splitlines()
     assert header == '"period","nodes","labelled"'
     assert [int(row.split(",")[1]) for row in rows] == summary.graph.nodes_per_time
@@ -226,7 +289,10 @@ def test_every_figure_is_a_file_with_its_numbers(finished_run):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"schema": 0}, "summary.json has schema 0, this release reads 6; use the release that wrote it."),
+        (
+            {"schema": 0},
+            "summary.json has schema 0, this release reads 6; use the release that wrote it.",
+        ),
         ({"fits": {}}, "summary.json.fits is {} but should be"),
         ({"command": 3}, "summary.json.command is 3 but should be of type str"),
     ],
@@ -248,8 +314,15 @@ def test_what_is_not_a_number_is_not_written(whole, tmp_path):
 
 def test_sections_come_in_their_order(page):
     assert [a["id"] for a in page.all("section")] == [
-        "scores", "predictions", "comparison", "choice", "change", "evidence", "wrong", "repeat",
-    ]  # fmt: skip
+        "scores",
+        "predictions",
+        "comparison",
+        "choice",
+        "change",
+        "evidence",
+        "wrong",
+        "repeat",
+    ]
     assert {a["href"] for a in page.all("a")} == {f"#{a['id']}" for a in page.all("section")}
 
 
@@ -258,9 +331,15 @@ def test_what_matters_comes_first(page):
     chosen = "75% trees:pmp+center+labels, 25% labels. The gain over plain is likely +1.8 points, between −0.9"
     assert f"By what 2 models averaged {chosen}" in start
     assert "Predicted 100 nodes Most often physics (60%); one row each in predictions.csv." in start
-    assert "72% right Expected, between 64% and 81%. In the back-test 60.0% (plain: 61.0%) in 2006" in start
+    assert (
+        "72% right Expected, between 64% and 81%. In the back-test 60.0% (plain: 61.0%) in 2006"
+        in start
+    )
     assert "What speaks against it The budget stopped the search before its work was done." in start
-    assert "70.0% (plain: 61.0%) in 2005-2006 and 67.0% (plain: 61.0%) in 2004-2005 were right." in start
+    assert (
+        "70.0% (plain: 61.0%) in 2005-2006 and 67.0% (plain: 61.0%) in 2004-2005 were right."
+        in start
+    )
     assert "Sets of 1.8 labels on average hold the truth for 90%." in start
 
 
@@ -270,7 +349,10 @@ def test_every_candidate_is_in_the_table_with_its_interval(page):
     best = "trees:pmp+center+labels 58.0% −1.0 69.0% +7.0 68.0% +5.0 0.820 +6.4 +3.4 to +9.4 2 of 3 75% tried in full"
     assert best in page.words
     assert "plain 59.0% 62.0% 63.0% 1.100 baseline – – – tried in full" in page.words
-    assert "mmp 53.0% −6.0 – – 1.300 −6.0 −10.0 to −2.0 0 of 1 – dropped after the newest fold" in page.words
+    assert (
+        "mmp 53.0% −6.0 – – 1.300 −6.0 −10.0 to −2.0 0 of 1 – dropped after the newest fold"
+        in page.words
+    )
     assert "gcn:jjnorm – – – – – – – – failed: the loss is NaN" in page.words
     assert "a geometric mean in which they count 57%, 29% and 14%" in page.words
 
@@ -289,9 +371,13 @@ def test_the_choice_is_explained(page):
     assert "trees:pmp+center+labels , 75% of the mean: boosted trees" in page.words
     assert "labels , 25% of the mean: a neural network" in page.words
     assert page.words.count("labels : known labels of neighbours are passed along") == 1
-    assert "We use this blend; the gain over plain is likely +1.8 points, between −0.9 and +4.4." in page.words
     assert (
-        "more often right in 2 of 3, newest first (2006-2007: −1.0, 2005-2006: +9.0 and 2004-2005: +6.0)" in page.words
+        "We use this blend; the gain over plain is likely +1.8 points, between −0.9 and +4.4."
+        in page.words
+    )
+    assert (
+        "more often right in 2 of 3, newest first (2006-2007: −1.0, 2005-2006: +9.0 and 2004-2005: +6.0)"
+        in page.words
     )
     assert "had put pmp+center+labels at place 2 of 2: a good reason" in page.words
 
@@ -305,33 +391,56 @@ def test_every_model_and_part_has_words():
 @pytest.mark.parametrize(
     ("decision", "sentence"),
     [
-        (Decision(Choice.single(BEST), Reason.BETTER, None, Estimate(0.06, 0.02, 0.02, 0.1), 3),
-         "We use trees:pmp+center+labels; the gain over plain is +6.0 points, between +2.0 and +10.0: above zero"),
-        (Decision(Choice.single(BEST), Reason.BETTER, None, Estimate(-0.01, 0.02, -0.05, 0.03), 3),
-         "It is not more often right: the difference to plain is −1.0 points"),
-        (Decision(KEPT, Reason.NONE_BETTER, LABELS, Estimate(0.0, 0.02, -0.04, 0.04), 3),
-         "so plain is kept. The accuracy of the best other, labels, differs from plain's by 0.0 points, between −4.0"),
-        (Decision(KEPT, Reason.NONE_TRIED), "Nothing beside plain was tried on every window, so plain stays"),
+        (
+            Decision(Choice.single(BEST), Reason.BETTER, None, Estimate(0.06, 0.02, 0.02, 0.1), 3),
+            "We use trees:pmp+center+labels; the gain over plain is +6.0 points, between +2.0 and +10.0: above zero",
+        ),
+        (
+            Decision(
+                Choice.single(BEST), Reason.BETTER, None, Estimate(-0.01, 0.02, -0.05, 0.03), 3
+            ),
+            "It is not more often right: the difference to plain is −1.0 points",
+        ),
+        (
+            Decision(KEPT, Reason.NONE_BETTER, LABELS, Estimate(0.0, 0.02, -0.04, 0.04), 3),
+            "so plain is kept. The accuracy of the best other, labels, differs from plain's by 0.0 points, between −4.0",
+        ),
+        (
+            Decision(KEPT, Reason.NONE_TRIED),
+            "Nothing beside plain was tried on every window, so plain stays",
+        ),
     ],
-)  # fmt: skip
+)
 def test_every_reason_has_its_words(whole, decision, sentence):
     assert sentence in Page(render(changed(whole, backtest__decision=decision))).words
 
 
 def test_how_far_to_trust_it(page):
-    trust = page.words[page.words.index("will be 72.4%") : page.words.index("Predictions 100 nodes")]
-    assert "72.4% of the predictions are expected to be right, between 63.8% and 81.0% (90% interval)" in trust
-    assert "made less sure (temperature 1.30), and corrected for the new shares of the labels" in trust
+    trust = page.words[
+        page.words.index("will be 72.4%") : page.words.index("Predictions 100 nodes")
+    ]
+    assert (
+        "72.4% of the predictions are expected to be right, between 63.8% and 81.0% (90% interval)"
+        in trust
+    )
+    assert (
+        "made less sure (temperature 1.30), and corrected for the new shares of the labels" in trust
+    )
     assert "off by 8.0% on average before and 4.0% after" in trust
     assert "In past windows it did for 83% to 90%." in trust
     assert "2006-2007 80 60.0% 61.0% 60.0% 2.0% 8.0% 83.0% 1.60 2005-2006 80 70.0%" in trust
-    assert "One model (trees:pmp+center+labels), trained up to 2004, scored 1, 2, ... periods later." in trust
+    assert (
+        "One model (trees:pmp+center+labels), trained up to 2004, scored 1, 2, ... periods later."
+        in trust
+    )
 
 
 @pytest.mark.usefixtures("without_plots")
 def test_halves_of_a_single_window_are_told_apart(whole):
     halves = [check("2007", 0.7), check("2007", 0.68)]
-    summary = changed(whole, backtest__folds=["2007"], backtest__checks=halves, backtest__aging=[Lag(1, 0.7, 160)])
+    summary = changed(
+        whole, backtest__folds=["2007"], backtest__checks=halves, backtest__aging=[Lag(1, 0.7, 160)]
+    )
     words = Page(render(summary)).words
     assert "2007 (other half) 80 68.0%" in words
     assert "each half of its nodes was predicted by the blend that the other half made" in words
@@ -345,7 +454,8 @@ def test_every_assumption_has_a_verdict_a_statistic_and_every_kind_of_plot_is_th
     for finding in whole.diagnosis.findings:
         assert finding.sentence in page.words
     assert (
-        "Share of labels that changes from the past to a new period: 0.020 (95% interval 0.000 to 0.050)" in page.words
+        "Share of labels that changes from the past to a new period: 0.020 (95% interval 0.000 to 0.050)"
+        in page.words
     )
     assert "one decay for all labels explains: not measured" in page.words
     drawn = [a["aria-label"] for a in page.all("svg") if "aria-label" in a]
@@ -392,9 +502,15 @@ def test_the_bound_is_stated_beside_the_measured_shift(whole, page):
 
 def test_what_users_wrote_is_text_and_never_markup(whole):
     summary = changed(
-        whole, command=EVIL, graph__num_edges={EVIL: 3, "b": 4}, diagnosis__notes=(EVIL,), predicted__file=EVIL,
-        advice__explanation=EVIL, diagnosis__decay__sentence=EVIL, versions={EVIL: EVIL},
-    )  # fmt: skip
+        whole,
+        command=EVIL,
+        graph__num_edges={EVIL: 3, "b": 4},
+        diagnosis__notes=(EVIL,),
+        predicted__file=EVIL,
+        advice__explanation=EVIL,
+        diagnosis__decay__sentence=EVIL,
+        versions={EVIL: EVIL},
+    )
     text = render(summary)
     assert EVIL not in text
     assert text.count("<script") == 1  # ours
@@ -418,7 +534,9 @@ def test_nothing_is_loaded_from_elsewhere(text):
 def test_names_inside_the_page_are_unique_and_all_exist(page):
     ids = [a["id"] for _, a in page.tags if "id" in a]
     assert len(ids) == len(set(ids))
-    used = {a["xlink:href"] for a in page.all("use")} | {a["clip-path"][4:-1] for _, a in page.tags if "clip-path" in a}
+    used = {a["xlink:href"] for a in page.all("use")} | {
+        a["clip-path"][4:-1] for _, a in page.tags if "clip-path" in a
+    }
     assert {name.removeprefix("#") for name in used} <= set(ids)
 
 
@@ -452,16 +570,25 @@ def test_small_ticks_keep_their_digits():
 @pytest.mark.usefixtures("without_plots")
 def test_one_class_and_many_classes(whole):
     one = changed(
-        whole, graph__label_counts=[5], predicted__labels={"0": 100}, diagnosis__label_mix__mix=[[1.0]],
-        diagnosis__label_mix__times=[2001], diagnosis__label_mix__to_past=[], diagnosis__label_mix__noise=[],
-        diagnosis__separability__curves=[], backtest__checks=[check("2006-2007", 0.6, confusion=[(0, 0, 80)])],
+        whole,
+        graph__label_counts=[5],
+        predicted__labels={"0": 100},
+        diagnosis__label_mix__mix=[[1.0]],
+        diagnosis__label_mix__times=[2001],
+        diagnosis__label_mix__to_past=[],
+        diagnosis__label_mix__noise=[],
+        diagnosis__separability__curves=[],
+        backtest__checks=[check("2006-2007", 0.6, confusion=[(0, 0, 80)])],
         diagnosis__feature_map=None,
-    )  # fmt: skip
+    )
     assert "label 0" in Page(render(one)).words
     many = changed(
-        one, graph__label_counts=list(range(40, 0, -1)), diagnosis__label_mix__mix=[[1 / 40] * 40],
-        predicted__labels={f"topic {k}": 3 for k in range(40)}, predicted__count=120,
-    )  # fmt: skip
+        one,
+        graph__label_counts=list(range(40, 0, -1)),
+        diagnosis__label_mix__mix=[[1 / 40] * 40],
+        predicted__labels={f"topic {k}": 3 for k in range(40)},
+        predicted__count=120,
+    )
     words = Page(render(many)).words
     assert "34 other labels" in words
     assert "28 more labels" in words
@@ -480,32 +607,59 @@ def test_a_back_test_that_could_not_be_made(whole):
 
 @pytest.mark.usefixtures("without_plots")
 def test_time_that_ran_out_before_any_correction_was_tried_in_full(whole):
-    part = {"by_fold": {"2005-2006": 0.07, "2006-2007": -0.01}, "status": Status.PART, "weight": 0.0}
-    rows = [replace(row, **part) if row.status is Status.FULL else row for row in whole.backtest.rows]
-    rows = [replace(row, scores={fold: row.scores[fold] for fold in row.scores if fold in row.by_fold}) for row in rows]
+    part = {
+        "by_fold": {"2005-2006": 0.07, "2006-2007": -0.01},
+        "status": Status.PART,
+        "weight": 0.0,
+    }
+    rows = [
+        replace(row, **part) if row.status is Status.FULL else row for row in whole.backtest.rows
+    ]
+    rows = [
+        replace(row, scores={fold: row.scores[fold] for fold in row.scores if fold in row.by_fold})
+        for row in rows
+    ]
     none = {"backtest__checks": [], "backtest__aging": [], "predicted__accuracy": None}
     decision = Decision(KEPT, Reason.OUT_OF_TIME)
-    words = Page(render(changed(whole, backtest__rows=rows, backtest__decision=decision, **none))).words
+    words = Page(
+        render(changed(whole, backtest__rows=rows, backtest__decision=decision, **none))
+    ).words
     tried = "labels 58.0% −1.0 69.0% +7.0 – 0.900 +5.0 +2.0 to +8.0 1 of 2 – stopped: out of time"
     assert tried in words
-    assert "Nothing beside plain was tried on every window before the budget was spent, so plain stays" in words
-    assert "Not tried on every window: trees:pmp+center+labels, labels, plain and sage:plain." in words
+    assert (
+        "Nothing beside plain was tried on every window before the budget was spent, so plain stays"
+        in words
+    )
+    assert (
+        "Not tried on every window: trees:pmp+center+labels, labels, plain and sage:plain." in words
+    )
     assert "tried in full" not in words
 
 
 @pytest.mark.usefixtures("without_plots")
-@pytest.mark.parametrize("bare", ["edges", "one period", "one class", "constant features", "late classes"])
+@pytest.mark.parametrize(
+    "bare", ["edges", "one period", "one class", "constant features", "late classes"]
+)
 def test_graphs_that_show_little_give_a_page(bare):
     """Reports of real runs on graphs that show little, and JSON in which every number is one."""
     import impact_gnn as ig
 
-    g = ig.tsbm(num_nodes=160, num_times=2 if bare == "one period" else 4, num_labels=2, mean_degree=8, seed=0)
+    g = ig.tsbm(
+        num_nodes=160,
+        num_times=2 if bare == "one period" else 4,
+        num_labels=2,
+        mean_degree=8,
+        seed=0,
+    )
     edges = np.zeros((2, 0), int) if bare == "edges" else g.edge_index
     x = np.ones_like(g.x) if bare == "constant features" else g.x
-    y = np.where(g.time < {"one class": 9, "late classes": 2}.get(bare, 0), 0, g.y)  # late: in the last fold only
+    # late: in the last fold only
+    y = np.where(g.time < {"one class": 9, "late classes": 2}.get(bare, 0), 0, g.y)
     thin = ig.TemporalGraph(x=x, y=y, time=g.time, edge_index=edges)
     with quick_directory() as out:
-        summary = ig.run(thin, out, candidates=["plain"], folds=1, seeds=1, budget=60, model="linear")
+        summary = ig.run(
+            thin, out, candidates=["plain"], folds=1, seeds=1, budget=60, model="linear"
+        )
         assert read_summary(out / "summary.json") == summary
         for file in out.rglob("*.json"):
             json.loads(file.read_text(encoding="utf-8"), parse_constant=pytest.fail)
@@ -551,24 +705,38 @@ def test_worries_are_drawn_from_the_evidence(whole):
     assert "label mix" not in text  # it holds
     assert "Even after calibration" not in text  # 4% is not much
     worse = changed(whole, backtest__checks=[check("2006-2007", 0.7, error=0.061)])
-    assert "Even after calibration, probabilities were off by 6.1% on average" in " ".join(worries(worse))
+    assert "Even after calibration, probabilities were off by 6.1% on average" in " ".join(
+        worries(worse)
+    )
     assert "periods to predict, from" not in text  # there is one
     assert "no label was known by then" not in text
     new = changed(whole, backtest__checks=[check("2005", 0.7), check("2006-2007", 0.7, unknown=8)])
-    assert "no label was known by then, and so wrong for every candidate: 10.0% of 2006-2007." in " ".join(worries(new))
+    assert (
+        "no label was known by then, and so wrong for every candidate: 10.0% of 2006-2007."
+        in " ".join(worries(new))
+    )
 
 
 def test_worries_about_labels_and_the_horizon(whole):
     labelled = [90] * 4 + [9, 0, 0, 0]
     summary = changed(
-        whole, diagnosis__label_mix__verdict=FAILS, options__cutoff=2007, graph__labelled_per_time=labelled,
-        backtest__folds=["2005"], backtest__ahead=1, backtest__checks=[check("2005", 0.7), check("2005", 0.7)],
-    )  # fmt: skip
+        whole,
+        diagnosis__label_mix__verdict=FAILS,
+        options__cutoff=2007,
+        graph__labelled_per_time=labelled,
+        backtest__folds=["2005"],
+        backtest__ahead=1,
+        backtest__checks=[check("2005", 0.7), check("2005", 0.7)],
+    )
     text = " ".join(worries(summary))
-    assert "The label mix changes from period to period; the mix of the predictions may lag behind." in text
+    assert (
+        "The label mix changes from period to period; the mix of the predictions may lag behind."
+        in text
+    )
     assert "center supposes that it does not" in text
     assert (
-        "There are 2 periods to predict, from 2007 to 2008; the past is too short to look further than 1 period" in text
+        "There are 2 periods to predict, from 2007 to 2008; the past is too short to look further than 1 period"
+        in text
     )
     assert "The last 1 period before the cutoff has no labels" in text
     assert "fewer than 20 known labels: 2005" in text
@@ -577,23 +745,34 @@ def test_worries_about_labels_and_the_horizon(whole):
 def test_a_sound_run_has_no_worry_but_the_last(whole):
     counts = dict(zip(whole.predicted.labels, [25] * 4, strict=True))
     summary = changed(
-        whole, backtest__rows=whole.backtest.rows[:3], backtest__finished=True,
+        whole,
+        backtest__rows=whole.backtest.rows[:3],
+        backtest__finished=True,
         backtest__checks=[check(fold, 0.85) for fold in whole.backtest.folds],
         backtest__decision__gain=Estimate(0.06, 0.02, 0.02, 0.1),
-        predicted__accuracy=Estimate(0.86, 0.03, 0.8, 0.92), graph__label_counts=[150] * 4,
+        predicted__accuracy=Estimate(0.86, 0.03, 0.8, 0.92),
+        graph__label_counts=[150] * 4,
         graph__edge_times=dict.fromkeys(whole.graph.num_edges, (2001, 2008)),
-        predicted__labels=counts, predicted__histogram=[0] * 9 + [100], diagnosis__shift__silent=[0.0],
-        diagnosis__label_mix__mix=[[0.25] * 4], diagnosis__feature_drift__verdict=HOLDS,
-        diagnosis__feature_drift__all_drift=[0.1] * 8, diagnosis__separability__verdict=HOLDS,
+        predicted__labels=counts,
+        predicted__histogram=[0] * 9 + [100],
+        diagnosis__shift__silent=[0.0],
+        diagnosis__label_mix__mix=[[0.25] * 4],
+        diagnosis__feature_drift__verdict=HOLDS,
+        diagnosis__feature_drift__all_drift=[0.1] * 8,
+        diagnosis__separability__verdict=HOLDS,
         diagnosis__decay__verdict=HOLDS,
-    )  # fmt: skip
+    )
     assert len(worries(summary)) == 1
 
 
 def test_the_report_says_whether_edge_times_were_known(whole, page):
     assert "not known; back-tests saw an edge as soon as both its nodes were there" in page.words
-    some = changed(whole, graph__num_edges={"a": 3, "b": 4, "c": 0}, graph__edge_times={"a": (1, 2)})
-    assert dict(facts(some))["edge times"].startswith("not known for b; back-tests saw an edge as soon as")
+    some = changed(
+        whole, graph__num_edges={"a": 3, "b": 4, "c": 0}, graph__edge_times={"a": (1, 2)}
+    )
+    assert dict(facts(some))["edge times"].startswith(
+        "not known for b; back-tests saw an edge as soon as"
+    )
     assert "When the edges b came is not known" in " ".join(worries(some))
     untested = changed(some, backtest=Backtest.nothing("quick"))
     assert "When the edges b came is not known" in " ".join(worries(untested))
@@ -622,7 +801,9 @@ def test_connections_are_averaged_over_pairs_of_equal_distance():
     assert scaled.tolist() == (np.array([1, 0, 2, 2, 1, 6, 0]) / 6).tolist()
 
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
 FRAMES = [(width, scheme) for width in (400, 1400) for scheme in ("light", "dark")]
 MEASURE = """
 const found = [...document.querySelectorAll("iframe")].map(frame => {
@@ -648,8 +829,9 @@ def frames(text, kinds, script):
     """A page that shows another in frames of these widths and colour schemes, and a place for what a script finds."""
     shown = "".join(
         f'<iframe srcdoc="{html.escape(text)}" style="width: {width}px; height: 900px; border: 0; '
-        f'color-scheme: {scheme}"></iframe>' for width, scheme in kinds
-    )  # fmt: skip
+        f'color-scheme: {scheme}"></iframe>'
+        for width, scheme in kinds
+    )
     return f'<!doctype html><meta charset=utf-8><body>{shown}<pre id="found"></pre><script>{script}</script></body>'
 
 
@@ -657,19 +839,35 @@ def opened(page, folder):
     """What the scripts of a page left in its place for findings, and what the browser complained about."""
     (folder / "frames.html").write_text(page, encoding="utf-8")
     options = [
-        "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
-        "--disable-background-networking", "--disable-component-update", f"--user-data-dir={folder / 'profile'}",
-        "--enable-logging=stderr", "--window-size=1500,900", "--virtual-time-budget=60000", "--dump-dom",
-    ]  # fmt: skip
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-sync",
+        "--disable-background-networking",
+        "--disable-component-update",
+        f"--user-data-dir={folder / 'profile'}",
+        "--enable-logging=stderr",
+        "--window-size=1500,900",
+        "--virtual-time-budget=60000",
+        "--dump-dom",
+    ]
     called = [CHROMIUM, *options, (folder / "frames.html").as_uri()]
     done = subprocess.run(called, capture_output=True, text=True, timeout=300, check=True)
     found = html.unescape(re.search(r'<pre id="found">(.*?)</pre>', done.stdout, re.S)[1])
     return found, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed, so the report was not opened in a browser")
+@pytest.mark.skipif(
+    CHROMIUM is None, reason="chromium is not installed, so the report was not opened in a browser"
+)
 def test_a_browser_shows_it_without_errors_narrow_and_wide_light_and_dark(text, tmp_path):
-    outside = frames(text, [(width, scheme) for width, scheme in FRAMES], f"window.onload = () => {{ {MEASURE} }}")
+    outside = frames(
+        text,
+        [(width, scheme) for width, scheme in FRAMES],
+        f"window.onload = () => {{ {MEASURE} }}",
+    )
     found, errors = opened(outside, tmp_path)
     assert errors == []  # refused loads would be here too
     measured = json.loads(found)
@@ -679,7 +877,9 @@ def test_a_browser_shows_it_without_errors_narrow_and_wide_light_and_dark(text, 
         assert found["wide"] <= found["width"]
         assert found["beyond"] == []
         assert found["least"] >= 9
-        paper, ink = (sum(map(int, re.findall(r"\d+", found[name])[:3])) / 3 for name in ("paper", "ink"))
+        paper, ink = (
+            sum(map(int, re.findall(r"\d+", found[name])[:3])) / 3 for name in ("paper", "ink")
+        )
         assert (paper < 60 and ink > 180) if scheme == "dark" else (paper > 240 and ink < 80)
 
 
@@ -693,13 +893,22 @@ Promise.all([...document.querySelectorAll("iframe")].map(frame => frame.contentW
 """
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed, so axe could not look at the report")
+@pytest.mark.skipif(
+    CHROMIUM is None, reason="chromium is not installed, so axe could not look at the report"
+)
 def test_axe_finds_nothing_that_keeps_people_out(text, tmp_path):
     """Contrast, names, order of headings, tables, landmarks: light and dark, everything unfolded."""
-    axe = Path(importlib.util.find_spec("axe_core_python").submodule_search_locations[0], "axe.min.js").read_text()
-    bare = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text).replace("<details", "<details open")
+    axe = Path(
+        importlib.util.find_spec("axe_core_python").submodule_search_locations[0], "axe.min.js"
+    ).read_text()
+    bare = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text).replace(
+        "<details", "<details open"
+    )
     page = bare.replace("</head>", f"<script>{axe}</script></head>")
-    found, _ = opened(frames(page, [(400, "light"), (1400, "dark")], f"window.onload = () => {{ {AXE} }}"), tmp_path)
+    found, _ = opened(
+        frames(page, [(400, "light"), (1400, "dark")], f"window.onload = () => {{ {AXE} }}"),
+        tmp_path,
+    )
     violations, passes = json.loads(found)
     assert min(passes) > 20
     assert violations == [[], []]

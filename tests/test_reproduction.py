@@ -20,7 +20,17 @@ from reproduction.recipes import Decoupled, Linear, Staged, standardized
 from reproduction.results import Record, Table, difference, packed
 from reproduction.runner import Task, one_thread, work_off
 from reproduction.studies import STUDIES
-from reproduction.synthetic import COLUMNS, PROTOCOLS, Column, Options, Sample, alignment, chosen, draw, table3_rows
+from reproduction.synthetic import (
+    COLUMNS,
+    PROTOCOLS,
+    Column,
+    Options,
+    Sample,
+    alignment,
+    chosen,
+    draw,
+    table3_rows,
+)
 from reproduction.table2 import Outcome, Problem, Study, rows_of, table2
 from reproduction.table3 import SyntheticStudy, gain_figure, gamma_rows
 
@@ -53,14 +63,20 @@ def test_sgc_reads_two_hops_of_the_normalised_matrix(protocol, weighting):
     for source, target in one.view.edge_index.T:
         matrix[target, source] += table[one.view.period[target], one.view.period[source]]
     degree = np.where(matrix.sum(1) > 0, matrix.sum(1), 1)
-    matrix = matrix / np.sqrt(np.outer(degree, degree)) if protocol == "released" else matrix / degree[:, None]
+    matrix = (
+        matrix / np.sqrt(np.outer(degree, degree))
+        if protocol == "released"
+        else matrix / degree[:, None]
+    )
     found = networks.sgc_features(one, Column(weighting), how)
     np.testing.assert_allclose(found, matrix @ matrix @ one.graph.x, atol=1e-4)
 
 
 def test_sgc_aligns_the_last_message_and_joins_the_label_hop():
     one, how = sample("theory"), PROTOCOLS["theory"]
-    plain, center, joined = (networks.sgc_features(one, Column(n), how) for n in ("plain", "center", "label-hop"))
+    plain, center, joined = (
+        networks.sgc_features(one, Column(n), how) for n in ("plain", "center", "label-hop")
+    )
     means = [center.numpy()[one.view.time == t].mean(0) for t in one.view.times]
     np.testing.assert_allclose(means, np.tile(plain.mean(0), (10, 1)), atol=1e-4)
     labels = np.asarray(ig.label_hops(one.view)[0]) * 10
@@ -76,7 +92,9 @@ def test_without_labels_and_mask_the_gcn_is_the_librarys(name):
     theirs = GCN(5, 10, 16, dropout=0.0, align=alignment(column, one))
     theirs.load_state_dict(ours.state_dict())
     message = ours.messages[0](x, propagation)
-    torch.testing.assert_close(ours(message, propagation, torch.empty(2000, 0)), theirs(x, propagation))
+    torch.testing.assert_close(
+        ours(message, propagation, torch.empty(2000, 0)), theirs(x, propagation)
+    )
 
 
 @pytest.mark.parametrize("model", ["sgc", "gcn"])
@@ -85,7 +103,9 @@ def test_columns_begin_alike_and_dropout_leaves_out_the_same_units(model):
     torch.manual_seed(1)
     first = networks.logits(model, one, Column("plain"), how, TINY)
     torch.manual_seed(2)
-    torch.testing.assert_close(networks.logits(model, one, Column("plain"), how, TINY), first, rtol=0, atol=0)
+    torch.testing.assert_close(
+        networks.logits(model, one, Column("plain"), how, TINY), first, rtol=0, atol=0
+    )
     other = Sample(one.block_model, one.graph, seed=one.seed + 1)
     assert not torch.equal(networks.logits(model, other, Column("plain"), how, TINY), first)
 
@@ -112,7 +132,14 @@ def test_false_answers_change_no_logit_but_the_oracles(model):
 
 
 def tiny(**changes):
-    given = {"name": "table3", "graphs": 3, "rows": table3_rows(["fixed"]), "columns": FEW, "options": TINY, **changes}
+    given = {
+        "name": "table3",
+        "graphs": 3,
+        "rows": table3_rows(["fixed"]),
+        "columns": FEW,
+        "options": TINY,
+        **changes,
+    }
     return SyntheticStudy(**given)
 
 
@@ -148,7 +175,9 @@ def test_interrupted_run_goes_on_with_the_same_numbers(tmp_path):
     (part,) = (tmp_path / "parts").iterdir()
     before = part.stat().st_mtime_ns
     steps = []
-    assert scores(tiny(models=["sgc"]).run(tmp_path, progress=lambda *step: steps.append(step[:2]))) == scores(whole)
+    assert scores(
+        tiny(models=["sgc"]).run(tmp_path, progress=lambda *step: steps.append(step[:2]))
+    ) == scores(whole)
     assert steps == [(2, 3), (3, 3)]
     assert part.stat().st_mtime_ns == before
     # Other settings are another study, and leave this one alone.
@@ -160,7 +189,10 @@ def test_interrupted_run_goes_on_with_the_same_numbers(tmp_path):
 @pytest.mark.parametrize(
     ("damage", "sentence"),
     [
-        (lambda text: text.replace('"epochs": 3', '"epochs": 7'), "belongs to another study; choose a new directory"),
+        (
+            lambda text: text.replace('"epochs": 3', '"epochs": 7'),
+            "belongs to another study; choose a new directory",
+        ),
         (lambda text: text[:40], "is damaged; remove it"),
     ],
 )
@@ -182,7 +214,9 @@ def test_processes_give_what_one_process_gives(tmp_path):
 def test_files_are_written(tmp_path):
     table = tiny(rows=table3_rows(["random-zero-diagonal"])).run(tmp_path / "parts")
     files = table.write(tmp_path / "out")
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(path.name for path in files)
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(
+        path.name for path in files
+    )
     assert {path.suffix for path in files} == {".csv", ".md"}
     with files[0].open() as file:
         assert len(list(csv.DictReader(file))) == 2 * len(FEW) * 3
@@ -202,7 +236,11 @@ def test_gamma_figure(tmp_path):
     assert table.names(1) == ["γ = 0.4", "γ = 0.8"]
     assert not table.published
     gains, over_pmp = gain_figure(table, rows).axes
-    assert [line.get_label() for line in gains.containers] == ["PMP", "PMP+JJnorm", "ours: label hop"]
+    assert [line.get_label() for line in gains.containers] == [
+        "PMP",
+        "PMP+JJnorm",
+        "ours: label hop",
+    ]
     assert [list(line.lines[0].get_xdata()) for line in over_pmp.containers] == [[0.4, 0.8]]
     assert (gamma_rows()[0].decay, gamma_rows()[-1].decay) == (0.3, 0.85)
 
@@ -211,7 +249,10 @@ def test_gamma_figure(tmp_path):
     ("change", "sentence"),
     [
         ({"graphs": 1}, "gives no standard error; take at least 2"),
-        ({"protocols": ["printed"]}, "protocol='printed' is not known; choose one of 'released', 'text', 'theory'"),
+        (
+            {"protocols": ["printed"]},
+            "protocol='printed' is not known; choose one of 'released', 'text', 'theory'",
+        ),
         ({"models": ["gat"]}, "model='gat' is not known; choose one of 'sgc', 'gcn'"),
         ({"columns": ["jj"]}, "column='jj' is not known; choose one of 'plain'"),
     ],
@@ -242,14 +283,18 @@ def test_agreement_weighs_both_errors():
 
 
 def records(column, hits, seeds=(0, 1)):
-    return [Record("s", "M", "test", column, seed, float(hits.mean()), 1.0, packed(hits)) for seed in seeds]
+    return [
+        Record("s", "M", "test", column, seed, float(hits.mean()), 1.0, packed(hits))
+        for seed in seeds
+    ]
 
 
 def test_where_seeds_share_nodes_their_error_is_added():
     rng = np.random.default_rng(0)
     ours, theirs = rng.random(77) < 0.7, rng.random(77) < 0.5
     nodes = ours.astype(float) - theirs
-    gap = difference(records("a", ours), records("b", theirs))  # the seeds agree, so the nodes' error is all there is
+    # the seeds agree, so the nodes' error is all there is
+    gap = difference(records("a", ours), records("b", theirs))
     assert gap.value == pytest.approx(nodes.mean())
     assert gap.error == pytest.approx(nodes.std(ddof=1) / 77**0.5)
     assert gap.high - gap.value == pytest.approx(1.96 * gap.error)
@@ -261,7 +306,13 @@ def test_where_seeds_share_nodes_their_error_is_added():
 
 def test_page_marks_what_leaves_out_zero():
     hits = np.arange(40) % 2 == 0
-    table = Table("t", "T", "About.", records("plain", hits & False) + records("better", hits), titles={"better": "B"})
+    table = Table(
+        "t",
+        "T",
+        "About.",
+        records("plain", hits & False) + records("better", hits),
+        titles={"better": "B"},
+    )
     assert "| B | 0.5000 ± 0.0000 (**+0.5000** ± " in table.markdown()
 
 
@@ -271,9 +322,11 @@ def test_page_marks_what_leaves_out_zero():
 def real_graph(nodes=400):
     rng = np.random.default_rng(0)
     return ig.TemporalGraph(
-        x=rng.standard_normal((nodes, 6)).astype(np.float32), y=rng.integers(-1, 3, nodes),
-        time=np.sort(rng.integers(2000, 2010, nodes)), edge_index=rng.integers(0, nodes, (2, 5 * nodes)),
-    )  # fmt: skip
+        x=rng.standard_normal((nodes, 6)).astype(np.float32),
+        y=rng.integers(-1, 3, nodes),
+        time=np.sort(rng.integers(2000, 2010, nodes)),
+        edge_index=rng.integers(0, nodes, (2, 5 * nodes)),
+    )
 
 
 @pytest.mark.parametrize("most", [10_000, 50])
@@ -310,10 +363,15 @@ def save_archives(root, nodes=120):
         ("aan", {**part, "edge_index": ends, "author_writes": writes, "num_authors": np.int32(30)}),
         (
             "acl_hetero",
-            {"paper_x": part["x"], "paper_y": part["y"], "paper_time": part["time"] + 13,
-             "author_writes_paper": writes, "num_authors": np.int32(30)},
+            {
+                "paper_x": part["x"],
+                "paper_y": part["y"],
+                "paper_time": part["time"] + 13,
+                "author_writes_paper": writes,
+                "num_authors": np.int32(30),
+            },
         ),
-    ):  # fmt: skip
+    ):
         (root / name).mkdir()
         np.savez(root / name / f"{name}.npz", **arrays)
 
@@ -321,11 +379,18 @@ def save_archives(root, nodes=120):
 def test_table1_runs_on_what_is_there_and_names_what_is_not(tmp_path):
     save_archives(tmp_path)
     model = table1.Model(hidden=4, epochs=2, num_nodes=200)
-    table = table1.table1(2, tmp_path / "o", names=["tsbm", "aan", "acl_hetero", "scotus"], root=tmp_path, model=model)
+    table = table1.table1(
+        2, tmp_path / "o", names=["tsbm", "aan", "acl_hetero", "scotus"], root=tmp_path, model=model
+    )
     assert table.names(1) == ["tsbm", "aan", "acl_hetero"]
     assert table.names(2) == list(published.TABLE1)
-    assert f"scotus was skipped: it is not in the folder of real graphs ({tmp_path})." in table.markdown()
-    assert {column: against for (_, _, column), against, _ in table.compared}["random"] == "chronological"
+    assert (
+        f"scotus was skipped: it is not in the folder of real graphs ({tmp_path})."
+        in table.markdown()
+    )
+    assert {column: against for (_, _, column), against, _ in table.compared}[
+        "random"
+    ] == "chronological"
     assert "0.5682" in table.markdown()
     with pytest.raises(InputError, match="seeds=1 gives no standard error"):
         table1.table1(1, tmp_path)
@@ -338,14 +403,19 @@ def test_table1_runs_on_what_is_there_and_names_what_is_not(tmp_path):
 def test_table1_asks_sehgnn_about_papers_and_authors(tmp_path):
     save_archives(tmp_path)
     model = table1.Model("sehgnn", hidden=4, epochs=2)
-    table = table1.table1(2, tmp_path / "o", names=["aan", "acl_hetero"], root=tmp_path, model=model)
+    table = table1.table1(
+        2, tmp_path / "o", names=["aan", "acl_hetero"], root=tmp_path, model=model
+    )
     assert (table.names(0), table.names(1)) == (["SeHGNN"], ["aan", "acl_hetero"])
     graph = data.aan_with_authors("aan", tmp_path).undirected()
     writes = np.zeros((graph.num_nodes, 30))
     np.add.at(writes, tuple(graph.relations["author", "writes", "paper"].edge_index[::-1]), 1)
-    there, back = (matrix / np.maximum(matrix.sum(1, keepdims=True), 1) for matrix in (writes, writes.T))
+    there, back = (
+        matrix / np.maximum(matrix.sum(1, keepdims=True), 1) for matrix in (writes, writes.T)
+    )
     found = table1.metapaths_of(graph, np.asarray(graph.x))
-    assert any(np.allclose(hop, there @ back @ graph.x, atol=1e-5) for hop in found)  # by a common author
+    # by a common author
+    assert any(np.allclose(hop, there @ back @ graph.x, atol=1e-5) for hop in found)
     with pytest.raises(InputError, match="data='tsbm' is not known; choose one of 'aan'"):
         table1.table1(2, tmp_path, names=["tsbm"], model=model)
 
@@ -353,9 +423,13 @@ def test_table1_asks_sehgnn_about_papers_and_authors(tmp_path):
 def test_papers_of_common_authors_are_neighbours():
     writes = np.array([[0, 0, 1], [0, 1, 2]])
     graph = ig.TemporalGraph.hetero(
-        nodes={"paper": {"x": np.eye(3), "y": [0, 1, 0], "time": [0, 1, 2]}, "author": {"num_nodes": 2}},
-        edges={("author", "writes", "paper"): writes}, target="paper",
-    ).undirected()  # fmt: skip
+        nodes={
+            "paper": {"x": np.eye(3), "y": [0, 1, 0], "time": [0, 1, 2]},
+            "author": {"num_nodes": 2},
+        },
+        edges={("author", "writes", "paper"): writes},
+        target="paper",
+    ).undirected()
     for hop in table1.hops_of(graph, np.eye(3)):
         np.testing.assert_allclose(hop, [[0.5, 0.5, 0], [0.5, 0.5, 0], [0, 0, 1]])
 
@@ -374,9 +448,20 @@ def test_a_damaged_file_is_named(tmp_path):
 
 def papers(seed=0):
     return ig.hetero_tsbm(
-        300, 200, 20, 5, num_times=5, num_labels=3, num_features=8, citations=2000, writes=900, topics=600,
-        affiliations=200, feature_std=1.0, seed=seed,
-    )  # fmt: skip
+        300,
+        200,
+        20,
+        5,
+        num_times=5,
+        num_labels=3,
+        num_features=8,
+        citations=2000,
+        writes=900,
+        topics=600,
+        affiliations=200,
+        feature_std=1.0,
+        seed=seed,
+    )
 
 
 def one_type(seed=0):
@@ -385,7 +470,15 @@ def one_type(seed=0):
 
 def study(recipe, methods=("plain", "pmp"), *, graph=papers, fresh=False):
     rows = rows_of("M", recipe, methods)
-    return Study("small", "A small one", lambda root, seed: (graph(seed), CUTOFF), rows, 2, ("A note.",), fresh=fresh)
+    return Study(
+        "small",
+        "A small one",
+        lambda root, seed: (graph(seed), CUTOFF),
+        rows,
+        2,
+        ("A note.",),
+        fresh=fresh,
+    )
 
 
 ASKED = []
@@ -408,20 +501,40 @@ class Guess:
     [
         (papers, Decoupled("sehgnn", hidden=8, epochs=15), ("pmp+jjnorm", "genpmp+ends")),
         (papers, Decoupled("sehgnn", hidden=8, epochs=15, extras=("labels", "stages")), ("pmp",)),
-        (papers, Decoupled("rphgnn", hops=1, hidden=8, epochs=15, extras=("labels", "curriculum")), ("pmp",)),
-        (one_type, Linear(hidden=8, epochs=15, dropout=0.1, lr=0.02), ("genpmp", "pmp+center+jjnorm")),
+        (
+            papers,
+            Decoupled("rphgnn", hops=1, hidden=8, epochs=15, extras=("labels", "curriculum")),
+            ("pmp",),
+        ),
         (
             one_type,
-            Staged(hops=2, hidden=8, num_layers=2, stages=2, epochs=15, batch_size=100, lr=0.02, memory="1MB",
-                   threshold=0.5, storage=None),
+            Linear(hidden=8, epochs=15, dropout=0.1, lr=0.02),
+            ("genpmp", "pmp+center+jjnorm"),
+        ),
+        (
+            one_type,
+            Staged(
+                hops=2,
+                hidden=8,
+                num_layers=2,
+                stages=2,
+                epochs=15,
+                batch_size=100,
+                lr=0.02,
+                memory="1MB",
+                threshold=0.5,
+                storage=None,
+            ),
             ("genpmp",),
         ),
     ],
-)  # fmt: skip
+)
 def test_every_recipe_learns_and_cannot_see_the_answers(tmp_path, graph, recipe, methods):
     known = graph()
     truth = Problem.of(known, CUTOFF)
-    false = Problem.of(known.with_labels(np.where(known.time >= CUTOFF, (known.y + 1) % 3, known.y)), CUTOFF)
+    false = Problem.of(
+        known.with_labels(np.where(known.time >= CUTOFF, (known.y + 1) % 3, known.y)), CUTOFF
+    )
     assert truth.hits(known.y[truth.rows]).all()
     assert not false.hits(known.y[truth.rows]).any()
     for method in methods:
@@ -450,7 +563,10 @@ def test_a_stopped_study_goes_on(tmp_path):
 def test_nodes_count_as_drawn_where_all_seeds_share_a_graph(tmp_path, fresh):
     table = table2(study(Guess(), fresh=fresh), tmp_path)
     gain = table.cells["M", "test", "pmp"].gain
-    gaps = [a.score - b.score for a, b in zip(*(table.by_place["M", "test", m] for m in ("pmp", "plain")), strict=True)]
+    gaps = [
+        a.score - b.score
+        for a, b in zip(*(table.by_place["M", "test", m] for m in ("pmp", "plain")), strict=True)
+    ]
     assert gain.value == pytest.approx(np.mean(gaps))
     if fresh:
         assert gain.error == pytest.approx(np.std(gaps, ddof=1) / 2**0.5)
@@ -516,10 +632,16 @@ def test_risk_gaps_stay_below_their_bounds_and_answers_only_score(tmp_path, monk
         for seed in (0, 1):
             assert of["gap"][seed].score <= of["bound"][seed].score
     view = graph.masked(CUTOFF).undirected()
-    false = graph.with_labels(np.where(graph.time >= CUTOFF, 0, graph.y)).masked(CUTOFF).undirected()
+    false = (
+        graph.with_labels(np.where(graph.time >= CUTOFF, 0, graph.y)).masked(CUTOFF).undirected()
+    )
     for method in risk.METHODS:
-        np.testing.assert_array_equal(risk.messages_of(view, method), risk.messages_of(false, method))
-    assert risk.w1_of(np.zeros((4, 2)), np.full((9, 2), 3.0), 5, np.random.default_rng(0)) == pytest.approx(18**0.5)
+        np.testing.assert_array_equal(
+            risk.messages_of(view, method), risk.messages_of(false, method)
+        )
+    assert risk.w1_of(
+        np.zeros((4, 2)), np.full((9, 2), 3.0), 5, np.random.default_rng(0)
+    ) == pytest.approx(18**0.5)
     with pytest.raises(InputError, match="none of aan is there"):
         risk.risk(2, tmp_path, names=["aan"])
 
@@ -530,13 +652,13 @@ def test_risk_gaps_stay_below_their_bounds_and_answers_only_score(tmp_path, monk
 def test_slopes_are_powers_and_formulas_have_the_papers():
     assert table4.slope([1, 2, 4, 8], [5, 20, 80, 320]) == pytest.approx(2)
     formula = {name: of for name, (_, of) in table4.FORMULAS.items()}
-    powers = {
-        "pmp, weights": (0, 1, 0, 0), "genpmp, message": (0, 1, 1, 0), "jjnorm": (1, 0, 1, 0)
-    }  # fmt: skip
+    powers = {"pmp, weights": (0, 1, 0, 0), "genpmp, message": (0, 1, 1, 0), "jjnorm": (1, 0, 1, 0)}
     for name, expected in powers.items():
         for axis, power in zip(table4.AXES, expected, strict=True):
             sizes = [axis.of(size) for size in axis.sizes]
-            assert table4.slope(sizes, [formula[name](size) for size in axis.sizes]) == pytest.approx(power, abs=1e-9)
+            assert table4.slope(
+                sizes, [formula[name](size) for size in axis.sizes]
+            ) == pytest.approx(power, abs=1e-9)
     assert formula["pny, maps"](table4.Size(7, 0, 3, 2)) == 9 * (4 * 3 + 16 + 7)
 
 
@@ -545,7 +667,9 @@ def test_table4_times_every_formula_along_every_axis():
     axes = [table4.Axis("N", [small, replace(small, nodes=800)], lambda size: size.nodes)]
     assert set(table4.calls_of(small)) == set(table4.FORMULAS)
     ticks = iter(range(1000))
-    assert table4.medians({"a": lambda: None, "b": lambda: next(ticks)}, 3, lambda: next(ticks)) == {"a": 1, "b": 2}
+    assert table4.medians(
+        {"a": lambda: None, "b": lambda: next(ticks)}, 3, lambda: next(ticks)
+    ) == {"a": 1, "b": 2}
     curves = table4.measured(1, axes)
     assert {len(times) for times in curves["N"].values()} == {2}
     assert [row[""] for row in table4.report(curves, axes).rows] == list(table4.FORMULAS)
@@ -558,12 +682,19 @@ def test_table4_times_every_formula_along_every_axis():
 @pytest.mark.parametrize("method", ["plain", "mmp", "genpmp", "genpmp-source"])
 def test_operators_are_what_they_are_called(method):
     graph = real_graph(60).undirected()
-    count = {t: {d: sum(abs(int(u) - t) == d for u in graph.time) for d in range(10)} for t in range(2000, 2010)}
+    count = {
+        t: {d: sum(abs(int(u) - t) == d for u in graph.time) for d in range(10)}
+        for t in range(2000, 2010)
+    }
     edges, weighted = np.zeros((2, 60, 60))
     for source, target in graph.edge_index.T:
         own, other = int(graph.time[target]), int(graph.time[source])
         since = own if method == "genpmp" else other
-        ratio = count[2009][abs(own - other)] / count[since][abs(own - other)] if "genpmp" in method else 1.0
+        ratio = (
+            count[2009][abs(own - other)] / count[since][abs(own - other)]
+            if "genpmp" in method
+            else 1.0
+        )
         edges[target, source] += 1
         weighted[target, source] += 0.0 if method == "mmp" and other > own else ratio
     edges, weighted = edges + np.eye(60), weighted + np.eye(60)
@@ -583,7 +714,9 @@ def test_linear_revgat_learns_and_cannot_see_the_answers(root):
     known, options = one_type(), revgat_operator.Options(width=4, epochs=20, root=root)
     false = known.with_labels(np.where(known.time >= CUTOFF, (known.y + 1) % 3, known.y))
     problems = [Problem.of(graph, CUTOFF) for graph in (known, false)]
-    seen, blind = (revgat_operator.fit(p, p.view.undirected(), "mean", "pmp", 0, options) for p in problems)
+    seen, blind = (
+        revgat_operator.fit(p, p.view.undirected(), "mean", "pmp", 0, options) for p in problems
+    )
     assert np.array_equal(seen[0], blind[0])
     assert seen[1] == blind[1]
     assert problems[0].hits(seen[0]).mean() > 0.4
@@ -595,13 +728,17 @@ def test_revgat_operator_is_a_table_and_refuses(tmp_path, monkeypatch):
     (tmp_path / "ogbn_arxiv").mkdir()
     arrays = {"x": graph.x, "y": graph.y, "time": graph.time, "edge_index": graph.edge_index}
     np.savez(data.path_of("ogbn_arxiv", tmp_path), **arrays)
-    page = revgat_operator.revgat_operator(tmp_path, 2, tmp_path / "o", methods=["genpmp"], options=options).markdown()
+    page = revgat_operator.revgat_operator(
+        tmp_path, 2, tmp_path / "o", methods=["genpmp"], options=options
+    ).markdown()
     for operator in revgat_operator.OPERATORS.values():
         assert f"## {operator}\n" in page
     assert page.count("| GenPMP, target's time | ") == 3
     with pytest.raises(InputError, match="operator='none' is not known"):
         revgat_operator.revgat_operator(tmp_path, 2, tmp_path, operators=["none"])
-    with pytest.raises(InputError, match="is not there; name the folder of the real graphs with --root"):
+    with pytest.raises(
+        InputError, match="is not there; name the folder of the real graphs with --root"
+    ):
         revgat_operator.revgat_operator(tmp_path / "o", 2, tmp_path)
 
 
@@ -623,20 +760,45 @@ def outcome(capsys, *arguments):
 
 
 def test_commands(tmp_path, capsys, monkeypatch):
-    code, text = outcome(capsys, "table3", "--graphs", "2", "--models", "sgc", "--rows", "fixed", "--columns", "pmp",
-                         "--nodes", "200", "--epochs", "2", "--workers", "1", "--out", str(tmp_path))  # fmt: skip
+    code, text = outcome(
+        capsys,
+        "table3",
+        "--graphs",
+        "2",
+        "--models",
+        "sgc",
+        "--rows",
+        "fixed",
+        "--columns",
+        "pmp",
+        "--nodes",
+        "200",
+        "--epochs",
+        "2",
+        "--workers",
+        "1",
+        "--out",
+        str(tmp_path),
+    )
     assert code == 0
     assert "## SGC, released" in text
-    assert json.loads(next((tmp_path / "parts").iterdir()).read_text())["records"][0]["study"] == "table3"
+    assert (
+        json.loads(next((tmp_path / "parts").iterdir()).read_text())["records"][0]["study"]
+        == "table3"
+    )
     monkeypatch.setattr("reproduction.studies.STUDIES", {"small": study(Guess())})
-    code, text = outcome(capsys, "table2", "--dataset", "small", "--methods", "pmp", "--out", str(tmp_path))
+    code, text = outcome(
+        capsys, "table2", "--dataset", "small", "--methods", "pmp", "--out", str(tmp_path)
+    )
     assert (code, "A small one" in text) == (0, True)
     assert (tmp_path / "table2-small.csv").is_file()
 
 
 def test_pictures_of_the_methods_hold_their_tables(tmp_path, capsys):
     assert outcome(capsys, "methods", "--out", str(tmp_path))[0] == 0
-    assert sorted(file.stem for file in tmp_path.iterdir()) == sorted(f"methods-{name}" for name in FIGURES)
+    assert sorted(file.stem for file in tmp_path.iterdir()) == sorted(
+        f"methods-{name}" for name in FIGURES
+    )
     shown = [[float(text.get_text()) for text in axis.texts] for axis in FIGURES["weights"]().axes]
     assert shown[1] == ig.weighting.pmp(np.arange(10)).ravel().tolist()
     last, early = (FIGURES["distances"]().axes[2].lines[k].get_ydata() for k in (3, 0))
@@ -648,8 +810,14 @@ def test_pictures_of_the_methods_hold_their_tables(tmp_path, capsys):
     [
         (["table2", "--dataset", "cora"], "dataset='cora' is not known; choose one of 'mag'"),
         (["gamma", "--gammas", "few"], "'few' is not a list of numbers"),
-        (["leaderboard", "--root", "/no/such/folder"], "holds no graph; name a folder of graphs with --root"),
-        (["bench", "propagation", "--plot", "a.png"], "--plot draws the growth, but none is measured"),
+        (
+            ["leaderboard", "--root", "/no/such/folder"],
+            "holds no graph; name a folder of graphs with --root",
+        ),
+        (
+            ["bench", "propagation", "--plot", "a.png"],
+            "--plot draws the growth, but none is measured",
+        ),
         (["bench", "layerwise", "--methods", "pny"], "must hold 'none'"),
     ],
 )

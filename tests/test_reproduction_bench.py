@@ -8,7 +8,16 @@ import pytest
 from rich.console import Console
 
 from reproduction import bench
-from reproduction.bench import Goal, Report, best_of, hetero, layerwise, outofcore, passes, propagation
+from reproduction.bench import (
+    Goal,
+    Report,
+    best_of,
+    hetero,
+    layerwise,
+    outofcore,
+    passes,
+    propagation,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -32,15 +41,29 @@ def test_report_says_what_was_met(tmp_path):
 
 def test_best_of_takes_turns_and_lets_the_slow_sit_out():
     order, now = [], iter(range(1000))
-    best = best_of({"a": lambda: order.append("a"), "b": lambda: order.append("b")}, 3, seconds=0.5, clock=now.__next__)
+    best = best_of(
+        {"a": lambda: order.append("a"), "b": lambda: order.append("b")},
+        3,
+        seconds=0.5,
+        clock=now.__next__,
+    )
     assert order == ["a", "b", "b", "a"]
     assert best == {"a": 1, "b": 1}
 
 
 def test_propagation_against_peers(tmp_path):
-    contest, growth = propagation.propagation(500, 4000, "16,128", 1, growth_to=10**6, plot=tmp_path / "growth.png")
+    contest, growth = propagation.propagation(
+        500, 4000, "16,128", 1, growth_to=10**6, plot=tmp_path / "growth.png"
+    )
     names = {row["seconds"] for row in contest.rows}
-    assert {"propagate, pmp", "roofline", "torch CSR int32", "torch CSR int64", "scipy CSR", "PyG T.SIGN"} < names
+    assert {
+        "propagate, pmp",
+        "roofline",
+        "torch CSR int32",
+        "torch CSR int64",
+        "scipy CSR",
+        "PyG T.SIGN",
+    } < names
     error = next(goal for goal in contest.goals if goal.name == "relative error of float16")
     assert 1e-5 < error.reached < 1e-3
     assert error.met
@@ -73,7 +96,10 @@ def test_small_ones(monkeypatch):
     assert [row["graph"] for row in passes.tsbm("1").rows][-1] == "1 M edges"
     sizes = {**hetero.MAG, "num_papers": 700_000, "num_labels": 3, "num_features": 4}
     monkeypatch.setattr(hetero, "MAG", sizes)
-    assert [row["inputs"] for row in hetero.sehgnn_epoch(2, 20, 4).rows] == ["features", "features and labels"]
+    assert [row["inputs"] for row in hetero.sehgnn_epoch(2, 20, 4).rows] == [
+        "features",
+        "features and labels",
+    ]
 
 
 def test_a_child_that_fails_is_one_sentence():

@@ -16,11 +16,26 @@ OPTIONS = {"cutoff": CUTOFF, "hidden": 8, "epochs": 5, "device": "cpu"}
 
 @pytest.fixture(scope="module")
 def graph():
-    return ig.tsbm(num_nodes=240, num_times=6, num_labels=3, num_features=4, feature_std=1.0, mean_degree=6, seed=0)
+    return ig.tsbm(
+        num_nodes=240,
+        num_times=6,
+        num_labels=3,
+        num_features=4,
+        feature_std=1.0,
+        mean_degree=6,
+        seed=0,
+    )
 
 
 PARTS = [("sign", part) for part in ("kmm", "cmd", "vrex", "shift", "bbse", "gsmp", "stamp")]
-PARTS += [("trees", "kmm"), ("linear", "vrex"), ("gcn", "eerm"), ("sage", "eerm"), ("gcn", "cmd"), ("gcn", "gsmp")]
+PARTS += [
+    ("trees", "kmm"),
+    ("linear", "vrex"),
+    ("gcn", "eerm"),
+    ("sage", "eerm"),
+    ("gcn", "cmd"),
+    ("gcn", "gsmp"),
+]
 
 
 @pytest.mark.parametrize(("model", "part"), PARTS)
@@ -29,7 +44,9 @@ def test_every_part_does_something_and_is_kept(graph, model, part, tmp_path):
     found = said[part].predict_proba(graph)
     assert not np.allclose(found, said["plain"].predict_proba(graph), atol=1e-6)
     np.testing.assert_allclose(found.sum(1), 1, atol=1e-5)
-    np.testing.assert_array_equal(Pipeline(model, part, **OPTIONS).fit(graph).predict_proba(graph), found)
+    np.testing.assert_array_equal(
+        Pipeline(model, part, **OPTIONS).fit(graph).predict_proba(graph), found
+    )
     said[part].save(tmp_path / "p")
     np.testing.assert_array_equal(Pipeline.load(tmp_path / "p").predict_proba(graph), found)
 
@@ -60,9 +77,19 @@ def test_bbse_needs_a_period_to_count_mistakes_in(graph):
 
 def test_stamp_is_refused_where_hops_are_mixed():
     papers = ig.hetero_tsbm(
-        num_papers=60, num_authors=20, num_fields=8, num_institutions=4, num_times=5, num_labels=2, num_features=4,
-        citations=200, writes=90, topics=60, affiliations=20, seed=0,
-    )  # fmt: skip
+        num_papers=60,
+        num_authors=20,
+        num_fields=8,
+        num_institutions=4,
+        num_times=5,
+        num_labels=2,
+        num_features=4,
+        citations=200,
+        writes=90,
+        topics=60,
+        affiliations=20,
+        seed=0,
+    )
     with pytest.raises(InputError, match="'stamp' treats the first hop apart"):
         Pipeline("rphgnn", "stamp", 4, epochs=1).fit(papers)
 
@@ -79,7 +106,9 @@ def test_the_reference_is_what_must_be_predicted(graph, model, monkeypatch):
     monkeypatch.setattr(module, "terms_of", spy)
     Pipeline(model, "vrex", **OPTIONS).fit(graph)
     assert [periods for periods, _ in seen] == [[4], [5]]
-    assert seen[0][1] == (graph.num_nodes if model == "gcn" else len(Pipeline(model, **OPTIONS).inputs(graph).rows))
+    assert seen[0][1] == (
+        graph.num_nodes if model == "gcn" else len(Pipeline(model, **OPTIONS).inputs(graph).rows)
+    )
 
 
 @pytest.mark.parametrize("part", ["shift", "bbse"])
@@ -90,7 +119,9 @@ def test_shares_that_moved_are_found(part):
     y = (rng.random(2000) < np.where(time < 3, 0.2, 0.8)).astype(int)
     x = rng.normal(size=(2000, 2)) + 1.2 * y[:, None]
     graph = ig.TemporalGraph(x=x, y=y, time=time, edge_index=np.zeros((2, 0), int))
-    plain, moved = (Pipeline("linear", f"features{more}", 3, lr=0.1).fit(graph) for more in ("", f"+{part}"))
+    plain, moved = (
+        Pipeline("linear", f"features{more}", 3, lr=0.1).fit(graph) for more in ("", f"+{part}")
+    )
     assert plain.predict_proba(graph)[:, 1].mean() < 0.65
     assert moved.predict_proba(graph)[:, 1].mean() == pytest.approx(0.8, abs=0.05)
     assert moved.score(graph) > plain.score(graph) + 0.03
@@ -124,10 +155,18 @@ def test_the_search_tries_rivals_last_and_only_if_asked(graph):
 @pytest.mark.parametrize(
     ("text", "can"),
     [
-        ("cmd", True), ("linear:cmd", False), ("trees:vrex", False), ("trees:kmm+shift", True), ("gcn:eerm", True),
-        ("sign:eerm", False), ("gcn:gsmp", True), ("gcn:stamp", False), ("prior:shift", False), ("stamp", True),
+        ("cmd", True),
+        ("linear:cmd", False),
+        ("trees:vrex", False),
+        ("trees:kmm+shift", True),
+        ("gcn:eerm", True),
+        ("sign:eerm", False),
+        ("gcn:gsmp", True),
+        ("gcn:stamp", False),
+        ("prior:shift", False),
+        ("stamp", True),
     ],
-)  # fmt: skip
+)
 def test_who_is_able(graph, text, can):
     assert able(Candidate.parse(text), graph) == can
     if can and not text.startswith("prior"):
@@ -136,7 +175,9 @@ def test_who_is_able(graph, text, can):
 
 
 def test_without_edges_or_times_some_are_left_out():
-    bare = ig.TemporalGraph(x=np.ones((4, 1)), y=[0, 1, 0, -1], time=[0, 1, 1, 2], edge_index=np.zeros((2, 0), int))
+    bare = ig.TemporalGraph(
+        x=np.ones((4, 1)), y=[0, 1, 0, -1], time=[0, 1, 1, 2], edge_index=np.zeros((2, 0), int)
+    )
     assert able(Candidate.parse("features+vrex+shift"), bare)
     assert not able(Candidate.parse("gsmp"), bare)
 
@@ -144,8 +185,14 @@ def test_without_edges_or_times_some_are_left_out():
 def test_what_asks_the_model_more_often_costs_more(graph):
     size = Size.of(Pipeline(**OPTIONS).inputs(graph))
     price = {
-        text: cost(Candidate.parse(text), size, "sign") for text in ("plain", "vrex", "cmd", "gcn:plain", "gcn:eerm")
+        text: cost(Candidate.parse(text), size, "sign")
+        for text in ("plain", "vrex", "cmd", "gcn:plain", "gcn:eerm")
     }
-    assert price["plain"] == cost(Candidate.parse("shift"), size, "sign") < price["vrex"] < price["cmd"]
+    assert (
+        price["plain"]
+        == cost(Candidate.parse("shift"), size, "sign")
+        < price["vrex"]
+        < price["cmd"]
+    )
     assert price["gcn:eerm"] > 3 * price["gcn:plain"]
     assert Method.parse("eerm+vrex+kmm").terms == ("vrex", "eerm")

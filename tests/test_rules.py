@@ -16,7 +16,15 @@ def folder(tmp_path_factory):
     g = ig.tsbm(num_nodes=500, num_times=7, num_labels=3, num_features=4, mean_degree=15, seed=0)
     g.with_labels(np.where(g.time < 6, g.y, -1)).save(root / "graphs" / "small")
     names = ["linear:plain", "linear:labels+smooth", "trees:labels"]
-    ig.run(g, root / "runs" / "small-quick", cutoff=6, candidates=names, folds=2, seeds=1, model="linear")
+    ig.run(
+        g,
+        root / "runs" / "small-quick",
+        cutoff=6,
+        candidates=names,
+        folds=2,
+        seeds=1,
+        model="linear",
+    )
     return root
 
 

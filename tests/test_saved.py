@@ -34,7 +34,9 @@ def same(one, other):
     assert list(one.nodes) == list(other.nodes)
     for kind in one.nodes:
         for name in ("num_nodes", "x", "y", "time", "ids"):
-            np.testing.assert_array_equal(getattr(one.nodes[kind], name), getattr(other.nodes[kind], name))
+            np.testing.assert_array_equal(
+                getattr(one.nodes[kind], name), getattr(other.nodes[kind], name)
+            )
     assert list(one.relations) == list(other.relations)
     for triple, part in one.relations.items():
         np.testing.assert_array_equal(part.edge_index, other.relations[triple].edge_index)
@@ -49,13 +51,23 @@ def test_a_saved_graph_is_the_graph(tmp_path):
             graph(x=None, y=None, edge_time=[1, 1, 2, 4, 4, 5]),
             TemporalGraph(time=[1], edge_index=[[], []]),
             hetero(),
-            hetero(nodes={"paper": PAPER, "a/b c..": {"num_nodes": 2}}, edges={("a/b c..", "", "paper"): [[0], [0]]}),
+            hetero(
+                nodes={"paper": PAPER, "a/b c..": {"num_nodes": 2}},
+                edges={("a/b c..", "", "paper"): [[0], [0]]},
+            ),
         ]
     ):
         g.save(tmp_path / str(number))
         same(reread(tmp_path / str(number), verify=True), g)
         assert saved.is_saved(tmp_path / str(number))
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["0", "1", "2", "3", "4"]  # nothing temporary is left
+    # nothing temporary is left
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        "0",
+        "1",
+        "2",
+        "3",
+        "4",
+    ]
 
 
 def test_a_masked_view_is_saved_without_the_truth(tmp_path):
@@ -74,9 +86,13 @@ def test_a_graph_may_be_saved_over_itself_but_not_over_other_files(tmp_path):
     assert mapped.x.sum() == g.x.sum()  # the old map is still whole
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
-    with pytest.raises(InputError, match=r"mine exists and holds other files; choose a new or an empty directory"):
+    with pytest.raises(
+        InputError, match=r"mine exists and holds other files; choose a new or an empty directory"
+    ):
         g.save(tmp_path / "mine")
-    with pytest.raises(InputError, match=r"thesis.txt is a file; choose a directory name that is free"):
+    with pytest.raises(
+        InputError, match=r"thesis.txt is a file; choose a directory name that is free"
+    ):
         g.save(tmp_path / "mine" / "thesis.txt")
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
 
@@ -110,23 +126,53 @@ X = "nodes/0-node/x.npy"
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (lambda d, m: (d / "manifest.json").unlink(), r"does not hold an impact-gnn graph; give a directory"),
+        (
+            lambda d, m: (d / "manifest.json").unlink(),
+            r"does not hold an impact-gnn graph; give a directory",
+        ),
         (lambda d, m: m.clear(), r"does not hold an impact-gnn graph; give a directory"),
-        (lambda d, m: m.update(version=99), r"has format version 99, this release reads 3, 1, 2; write"),
-        (lambda d, m: m.pop("nodes"), r"manifest.json is damaged \(KeyError\('nodes'\)\); save the graph again"),
+        (
+            lambda d, m: m.update(version=99),
+            r"has format version 99, this release reads 3, 1, 2; write",
+        ),
+        (
+            lambda d, m: m.pop("nodes"),
+            r"manifest.json is damaged \(KeyError\('nodes'\)\); save the graph again",
+        ),
         (lambda d, m: m.update(nodes=[]), r"manifest.json is damaged"),
         (lambda d, m: m["relations"][0].update(triple=[[], 1, {}]), r"manifest.json is damaged"),
-        (lambda d, m: m["relations"][0].update(folder="edges/9"), r"has no edges for relation node, to, node"),
-        (lambda d, m: m["arrays"].update({"../../x.npy": {}}), r"points outside its directory \(../../x.npy\)"),
+        (
+            lambda d, m: m["relations"][0].update(folder="edges/9"),
+            r"has no edges for relation node, to, node",
+        ),
+        (
+            lambda d, m: m["arrays"].update({"../../x.npy": {}}),
+            r"points outside its directory \(../../x.npy\)",
+        ),
         (lambda d, m: m["arrays"].update({"/etc/x.npy": {}}), r"points outside its directory"),
-        (lambda d, m: m["arrays"].update({"a\0b": {}}), r"not a usable .npy array \(embedded null byte\)"),
+        (
+            lambda d, m: m["arrays"].update({"a\0b": {}}),
+            r"not a usable .npy array \(embedded null byte\)",
+        ),
         (lambda d, m: (d / X).unlink(), r"x.npy cannot be read \(No such file"),
         (lambda d, m: (d / X).write_bytes(b""), r"x.npy is not a usable .npy array"),
-        (lambda d, m: (d / X).write_bytes((d / X).read_bytes()[:-8]), r"x.npy is not a usable .npy array"),
+        (
+            lambda d, m: (d / X).write_bytes((d / X).read_bytes()[:-8]),
+            r"x.npy is not a usable .npy array",
+        ),
         (lambda d, m: np.save(d / X, np.array([{}], object)), r"x.npy is not a usable .npy array"),
-        (lambda d, m: np.savez((d / X).open("wb"), x=np.ones(2)), r"x.npy is not a usable .npy array \(it is an arch"),
-        (lambda d, m: np.save(d / X, np.ones((5, 2))), r"x.npy holds <f8 \[5, 2\], the manifest says <f8 \[6, 2\]"),
-        (lambda d, m: np.save(d / X, np.ones((6, 2))), r"x.npy has changed since it was saved \(its checksum differs"),
+        (
+            lambda d, m: np.savez((d / X).open("wb"), x=np.ones(2)),
+            r"x.npy is not a usable .npy array \(it is an arch",
+        ),
+        (
+            lambda d, m: np.save(d / X, np.ones((5, 2))),
+            r"x.npy holds <f8 \[5, 2\], the manifest says <f8 \[6, 2\]",
+        ),
+        (
+            lambda d, m: np.save(d / X, np.ones((6, 2))),
+            r"x.npy has changed since it was saved \(its checksum differs",
+        ),
     ],
 )
 def test_damaged_files_are_refused(tmp_path, change, sentence):
@@ -135,10 +181,14 @@ def test_damaged_files_are_refused(tmp_path, change, sentence):
         saved.read(directory, verify=True)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "1" * 5000, "\ud800", "null", '"x"', "[]"])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[" * 100_000, "1" * 5000, "\ud800", "null", '"x"', "[]"]
+)
 def test_a_manifest_that_is_no_manifest_is_refused(tmp_path, text):
     (tmp_path / "manifest.json").write_bytes(text.encode("utf-8", "surrogatepass"))
-    with pytest.raises(InputError, match=r"manifest.json is not valid JSON|does not hold an impact-gnn graph"):
+    with pytest.raises(
+        InputError, match=r"manifest.json is not valid JSON|does not hold an impact-gnn graph"
+    ):
         saved.read(tmp_path)
     assert not saved.is_saved(tmp_path)
 
@@ -153,7 +203,9 @@ def test_flipped_bytes_never_escape_as_anything_else(tmp_path_factory, data):
     content = bytearray(file.read_bytes())
     for _ in range(data.draw(st.integers(1, 4))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
-    file.write_bytes(content[: data.draw(st.integers(0, len(content)))] if data.draw(st.booleans()) else content)
+    file.write_bytes(
+        content[: data.draw(st.integers(0, len(content)))] if data.draw(st.booleans()) else content
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with contextlib.suppress(InputError):

@@ -33,7 +33,9 @@ def test_many_rows_are_taken_in_pieces():
 def test_the_threshold_follows_the_magnitude(size):
     rng = np.random.default_rng(0)
     noise = rng.normal(size=1000)
-    x = np.stack([np.full(1000, size), size * (1 + 1e-9 * noise), size * noise, np.zeros(1000)], axis=1)
+    x = np.stack(
+        [np.full(1000, size), size * (1 + 1e-9 * noise), size * noise, np.zeros(1000)], axis=1
+    )
     scale = Scale.fit(x).scale
     assert scale[0] == scale[1] == scale[3] == 1  # rounding is not spread
     np.testing.assert_allclose(scale[2], size, rtol=0.1)  # small numbers are numbers

@@ -17,15 +17,29 @@ BUILD = {
         WIDTHS, LABELS, hidden=8, label_channels=labels, heads=2, num_layers=1, residual=False
     ),
     "sehgnn-batch": lambda labels: SeHGNN(
-        WIDTHS, LABELS, hidden=8, label_channels=labels, encoder_layers=1, label_layers=0, norm="batch"
+        WIDTHS,
+        LABELS,
+        hidden=8,
+        label_channels=labels,
+        encoder_layers=1,
+        label_layers=0,
+        norm="batch",
     ),
     "rphgnn": lambda labels: RpHGNN(
         WIDTHS, LABELS, hidden=8, groups=[[0, 1], [0, 2]], label_channels=labels, dropout=0.1
     ),
     "rphgnn-batch": lambda labels: RpHGNN(
-        WIDTHS, LABELS, hidden=8, groups=[[0], [1], [2]], label_channels=labels, encoder_layers=2, norm="batch"
+        WIDTHS,
+        LABELS,
+        hidden=8,
+        groups=[[0], [1], [2]],
+        label_channels=labels,
+        encoder_layers=2,
+        norm="batch",
     ),
-    "rphgnn-one-group": lambda labels: RpHGNN(WIDTHS, LABELS, hidden=8, label_channels=labels, filters=3),
+    "rphgnn-one-group": lambda labels: RpHGNN(
+        WIDTHS, LABELS, hidden=8, label_channels=labels, filters=3
+    ),
 }
 
 
@@ -36,7 +50,9 @@ def made(name, labels=()):
 
 def inputs(labels=(), rows=9):
     torch.manual_seed(1)
-    return [torch.randn(rows, width) for width in WIDTHS], [torch.rand(rows, width) for width in labels]
+    return [torch.randn(rows, width) for width in WIDTHS], [
+        torch.rand(rows, width) for width in labels
+    ]
 
 
 @pytest.mark.parametrize("name", BUILD)
@@ -60,12 +76,18 @@ def test_every_metapath_counts_and_every_parameter_learns(name):
     out = model(hops, label_hops)
     everything = [*hops, *label_hops]
     for k in range(len(everything)):
-        moved = [values + torch.randn_like(values) * (i == k) for i, values in enumerate(everything)]
+        moved = [
+            values + torch.randn_like(values) * (i == k) for i, values in enumerate(everything)
+        ]
         assert not torch.allclose(model(moved[:3], moved[3:]), out), k
     model.train()
     model(hops, label_hops).square().sum().backward()
     # Bias of the key: the same for all metapaths, so the softmax does not see it.
-    learning = {n for n, p in model.named_parameters() if p.grad is not None and bool(p.grad.abs().sum() > 0)}
+    learning = {
+        n
+        for n, p in model.named_parameters()
+        if p.grad is not None and bool(p.grad.abs().sum() > 0)
+    }
     assert {n for n, _ in model.named_parameters()} - learning <= {"fuse.key.bias"}
 
 
@@ -80,7 +102,9 @@ def test_fusion_is_the_formula(heads):
     for v in range(6):
         for i in range(4):
             for part in range(heads):
-                small, large = (slice(part * w // heads, (part + 1) * w // heads) for w in (query.shape[-1], 8))
+                small, large = (
+                    slice(part * w // heads, (part + 1) * w // heads) for w in (query.shape[-1], 8)
+                )
                 scores = torch.stack([query[v, i, small] @ key[v, j, small] for j in range(4)])
                 scores = leaky_relu(scores / query[v, i, small].numel() ** 0.5, 0.2)
                 share = torch.softmax(scores, 0)
@@ -148,7 +172,9 @@ def test_batch_norm_knows_its_rows_after_one_step_and_can_look_away():
 
 
 def test_groups_and_heads_are_checked():
-    with pytest.raises(ig.InputError, match=r"groups=\[\[0, 1\]\] should name the positions 0 to 2 of the matrices"):
+    with pytest.raises(
+        ig.InputError, match=r"groups=\[\[0, 1\]\] should name the positions 0 to 2 of the matrices"
+    ):
         RpHGNN(WIDTHS, LABELS, groups=[[0, 1]])
     with pytest.raises(ig.InputError, match=r"hold one or more each"):
         RpHGNN(WIDTHS, LABELS, groups=[[0, 1, 2], []])
@@ -156,7 +182,9 @@ def test_groups_and_heads_are_checked():
         made("rphgnn")(inputs()[0][:2])
     with pytest.raises(ig.InputError, match="8 columns cannot be shared by 3 heads"):
         SeHGNN(WIDTHS, LABELS, hidden=8, heads=3)
-    with pytest.raises(ig.InputError, match="norm='group' is not known; choose one of 'batch', 'layer', 'none'"):
+    with pytest.raises(
+        ig.InputError, match="norm='group' is not known; choose one of 'batch', 'layer', 'none'"
+    ):
         SeHGNN(WIDTHS, LABELS, hidden=8, norm="group")
 
 
@@ -165,7 +193,8 @@ def test_what_only_one_metapath_knows_is_learned(name):
     rng = np.random.default_rng(0)
     y = rng.integers(0, LABELS, 1200)
     hops = [rng.normal(size=(1200, width)).astype(np.float32) for width in WIDTHS]
-    hops[2][:, :LABELS] += 3 * np.eye(LABELS, dtype=np.float32)[y]  # the best possible guess is right for 97 %
+    # the best possible guess is right for 97 %
+    hops[2][:, :LABELS] += 3 * np.eye(LABELS, dtype=np.float32)[y]
     task, rows = HopTask(hops), np.arange(1200)
     training = Training(epochs=40, lr=0.01, device="cpu")
     result = fit(lambda: BUILD[name](()), task, y, Split(rows[:400], rows[400:600]), training)

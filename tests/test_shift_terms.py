@@ -25,7 +25,10 @@ def naive_cmd(a, b, moments=5):
             if j == 1:
                 square += (means[0] - means[1]) ** 2
                 continue
-            here, there = (sum((v - m) ** j for v in x[:, c]) / len(x) for x, m in zip((a, b), means, strict=True))
+            here, there = (
+                sum((v - m) ** j for v in x[:, c]) / len(x)
+                for x, m in zip((a, b), means, strict=True)
+            )
             square += (here - there) ** 2
         total += square**0.5
     return total
@@ -41,8 +44,11 @@ def test_laws_of_the_discrepancy():
     torch.manual_seed(0)
     a, b = torch.rand(50, 4), torch.rand(30, 4)
     assert float(cmd(a, a)) == 0
-    assert float(cmd(a, a + 0.5)) == pytest.approx(0.5 * 2, rel=1e-4)  # the norm of (.5, .5, .5, .5)
-    assert float(cmd(a, b)) == pytest.approx(float(cmd(b[torch.randperm(30)], a[torch.randperm(50)])), rel=1e-5)
+    # the norm of (.5, .5, .5, .5)
+    assert float(cmd(a, a + 0.5)) == pytest.approx(0.5 * 2, rel=1e-4)
+    assert float(cmd(a, b)) == pytest.approx(
+        float(cmd(b[torch.randperm(30)], a[torch.randperm(50)])), rel=1e-5
+    )
     equal = a.clone().requires_grad_()
     cmd(equal, a).backward()
     assert torch.isfinite(equal.grad).all()  # a norm has no slope at zero, and says 0
@@ -50,10 +56,22 @@ def test_laws_of_the_discrepancy():
 
 def a_step(rows=40, again=None, epoch=1, seed=0):
     torch.manual_seed(seed)
-    logits, hidden = torch.randn(rows, 3, requires_grad=True), torch.randn(rows, 4, requires_grad=True)
+    logits, hidden = (
+        torch.randn(rows, 3, requires_grad=True),
+        torch.randn(rows, 4, requires_grad=True),
+    )
     labels, weight = torch.randint(3, (rows,)), torch.rand(rows)
     each = cross_entropy(logits, labels, reduction="none")
-    return Step(torch.arange(rows), logits, hidden, labels, each, weight, epoch, again or (lambda rows: None))
+    return Step(
+        torch.arange(rows),
+        logits,
+        hidden,
+        labels,
+        each,
+        weight,
+        epoch,
+        again or (lambda rows: None),
+    )
 
 
 def test_the_term_compares_what_is_read_of_both():
@@ -64,7 +82,10 @@ def test_the_term_compares_what_is_read_of_both():
     found = term(step)
     assert len(asked[0]) == 40
     assert asked[0].min() >= 60
-    wanted = naive_cmd(torch.tanh(step.hidden).detach().double().numpy(), torch.tanh(there[asked[0]]).double().numpy())
+    wanted = naive_cmd(
+        torch.tanh(step.hidden).detach().double().numpy(),
+        torch.tanh(there[asked[0]]).double().numpy(),
+    )
     assert float(found.detach()) == pytest.approx(2 * wanted, rel=1e-4)
     found.backward()
     assert step.hidden.grad.abs().sum() > 0
@@ -80,14 +101,23 @@ def test_the_variance_is_over_mean_risks_of_periods():
     assert float(RiskVariance(np.zeros(40, int))(step)) == 0
     equal = replace(step, each=torch.ones(40))
     assert float(RiskVariance(period)(equal)) == pytest.approx(0, abs=1e-10)
-    some = replace(step, weight=torch.where(torch.arange(40) < 10, 0.0, 1.0))  # a period that does not count
+    # a period that does not count
+    some = replace(step, weight=torch.where(torch.arange(40) < 10, 0.0, 1.0))
     assert float(RiskVariance(period)(some)) == pytest.approx(
         np.var([float(step.each[10:35].mean()), float(step.each[35:].mean())]), rel=1e-5
     )
 
 
 def graph():
-    return ig.tsbm(num_nodes=60, num_times=4, num_labels=3, num_features=5, feature_std=1.0, mean_degree=6, seed=0)
+    return ig.tsbm(
+        num_nodes=60,
+        num_times=4,
+        num_labels=3,
+        num_features=5,
+        feature_std=1.0,
+        mean_degree=6,
+        seed=0,
+    )
 
 
 def editable(g, **options):
@@ -115,7 +145,8 @@ def test_edits_drop_and_add_edges_of_every_node():
     changed = np.flatnonzero(weight != candidates.weight)
     np.testing.assert_array_equal(np.bincount(editor.row[changed], minlength=60), FLIPS)
     size = np.diff(candidates.indptr)
-    assert float(log_probability) == pytest.approx(-np.log(size).mean(), rel=1e-5)  # all alike in the beginning
+    # all alike in the beginning
+    assert float(log_probability) == pytest.approx(-np.log(size).mean(), rel=1e-5)
     dense = np.zeros((60, 60))
     for v in range(60):
         for e in range(candidates.indptr[v], candidates.indptr[v + 1]):
@@ -142,7 +173,10 @@ def test_what_was_rewarded_becomes_more_probable():
     weight, log_probability = editor.draw()
     editor.learn(log_probability, torch.tensor(0.3))
     picked = weight != editor.candidates.weight
-    assert (editor.log_probability().detach().numpy()[picked] > -np.log(np.diff(editor.candidates.indptr))).all()
+    assert (
+        editor.log_probability().detach().numpy()[picked]
+        > -np.log(np.diff(editor.candidates.indptr))
+    ).all()
 
 
 def test_a_step_is_the_paper_s_objective():
@@ -175,7 +209,9 @@ def test_a_step_is_the_paper_s_objective():
 
 def test_terms_by_name():
     task, period = HopTask([np.ones((4, 2), np.float32)]), np.arange(4)
-    kinds = [type(term) for term in terms_of(["vrex", "cmd", "labels"], task, period, np.array([3]))]
+    kinds = [
+        type(term) for term in terms_of(["vrex", "cmd", "labels"], task, period, np.array([3]))
+    ]
     assert kinds == [MomentDiscrepancy, RiskVariance]
     assert terms_of(["cmd"], task, period, np.array([], int)) == ()
     with pytest.raises(InputError, match="use gcn or sage, or 'vrex'"):

@@ -24,12 +24,16 @@ def little_memory(monkeypatch):
 
 @pytest.mark.parametrize("method", weighting.METHODS)
 def test_tables_of_many_times(method):
-    with pytest.raises(ig.InputError, match=r"200,000 x 200,000 times would take 596\.0 GiB .*--period"):
+    with pytest.raises(
+        ig.InputError, match=r"200,000 x 200,000 times would take 596\.0 GiB .*--period"
+    ):
         weighting.table(method, MANY, MANY)
 
 
 def test_a_graph_of_many_times_says_what_tables_would_take():
-    with pytest.raises(ig.InputError, match=r"298\.0 GiB\); put times into fewer periods, such as with --period"):
+    with pytest.raises(
+        ig.InputError, match=r"298\.0 GiB\); put times into fewer periods, such as with --period"
+    ):
         ig.TemporalGraph(time=MANY, edge_index=LINE)
 
 
@@ -42,13 +46,17 @@ def test_connectivity_of_many_times(little_memory):
 def test_many_classes(little_memory):
     time, y = np.arange(2000) // 200, np.arange(2000)
     g = ig.TemporalGraph(time=time, edge_index=LINE[:, :1999], y=y, num_labels=2000)
-    with pytest.raises(ig.InputError, match="probabilities of 2,000 nodes and 1,800 classes would take"):
+    with pytest.raises(
+        ig.InputError, match="probabilities of 2,000 nodes and 1,800 classes would take"
+    ):
         ig.Pipeline("prior", "features", cutoff=9).fit(g)
     with pytest.raises(ig.InputError, match="weights of 4,000 inputs and 2,000 classes would take"):
         make_head("linear", Shape([2000], [2000], 2000, [2]), HeadOptions())
 
 
-@pytest.mark.parametrize("sizes", [["--labels", "1000000"], ["--times", "1000000"], ["--features", "10000000000000"]])
+@pytest.mark.parametrize(
+    "sizes", [["--labels", "1000000"], ["--times", "1000000"], ["--features", "10000000000000"]]
+)
 def test_generated_graphs(tmp_path, sizes):
     done = CliRunner().invoke(app, ["generate", "--out", str(tmp_path / "g"), *sizes])
     assert done.exit_code == 2
@@ -62,9 +70,19 @@ def test_hops_beyond_reason():
 
 
 def with_codes():
-    g = ig.tsbm(num_nodes=200, num_times=5, num_labels=3, num_features=2, feature_std=1, mean_degree=6, seed=0)
+    g = ig.tsbm(
+        num_nodes=200,
+        num_times=5,
+        num_labels=3,
+        num_features=2,
+        feature_std=1,
+        mean_degree=6,
+        seed=0,
+    )
     codes = np.array([7, 100_000, 1_234_567])
-    return ig.TemporalGraph(x=g.x, y=np.where(g.time < 4, codes[g.y], -1), time=g.time, edge_index=g.edge_index)
+    return ig.TemporalGraph(
+        x=g.x, y=np.where(g.time < 4, codes[g.y], -1), time=g.time, edge_index=g.edge_index
+    )
 
 
 def test_labels_that_are_codes_are_numbered_anew_and_keep_their_names(tmp_path):
@@ -83,7 +101,11 @@ def test_small_gaps_between_labels_are_classes_as_before():
 
 
 @pytest.mark.parametrize(
-    "error", [MemoryError("Unable to allocate 298. GiB"), RuntimeError("DefaultCPUAllocator: can't allocate memory")]
+    "error",
+    [
+        MemoryError("Unable to allocate 298. GiB"),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory"),
+    ],
 )
 def test_memory_that_runs_out_ends_with_a_sentence(capsys, error):
     def work():

@@ -65,7 +65,9 @@ def test_a_candidate_is_a_clone_with_other_options():
 
 def test_classes_are_in_the_users_coding(graph):
     names = ["cat", "dog", "owl"]
-    named = ig.TemporalGraph(x=graph.x, y=graph.y, time=graph.time, edge_index=graph.edge_index, label_names=names)
+    named = ig.TemporalGraph(
+        x=graph.x, y=graph.y, time=graph.time, edge_index=graph.edge_index, label_names=names
+    )
     p = Pipeline(**QUICK)
     assert not hasattr(p, "classes_")
     with pytest.raises(NotFittedError):

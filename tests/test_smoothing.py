@@ -26,7 +26,9 @@ def naive(base, label, mean, correct, smooth):
         usual = np.abs(wrong[known]).sum(1).mean()
         error = spread(wrong, correct)
         size = np.abs(error).sum(1, keepdims=True)
-        base = np.clip(base + np.where(size > 1e-3, usual * error / np.maximum(size, 1e-12), 0), 0, None)
+        base = np.clip(
+            base + np.where(size > 1e-3, usual * error / np.maximum(size, 1e-12), 0), 0, None
+        )
     if smooth:
         base = base.copy()
         base[known] = truth
@@ -36,7 +38,9 @@ def naive(base, label, mean, correct, smooth):
 
 @pytest.fixture(scope="module")
 def graph():
-    return ig.tsbm(num_nodes=120, num_times=5, num_labels=3, num_features=2, mean_degree=6, seed=0).undirected()
+    return ig.tsbm(
+        num_nodes=120, num_times=5, num_labels=3, num_features=2, mean_degree=6, seed=0
+    ).undirected()
 
 
 def dense_mean(graph, weighting):
@@ -50,14 +54,22 @@ def dense_mean(graph, weighting):
 
 
 @pytest.mark.parametrize("weighting", ["plain", "pmp", "genpmp"])
-@pytest.mark.parametrize("smoothing", [Smoothing(0.8, 0.5), Smoothing(0.0, 0.8), Smoothing(0.5, 0.0)])
+@pytest.mark.parametrize(
+    "smoothing", [Smoothing(0.8, 0.5), Smoothing(0.0, 0.8), Smoothing(0.5, 0.0)]
+)
 def test_against_the_definition(graph, weighting, smoothing):
     rng = np.random.default_rng(0)
     base = rng.dirichlet(np.ones(3), graph.num_nodes).astype(np.float32)
     label = np.where(graph.time < 4, graph.y, -1)
     along = ways(graph, weighting, Memory())
     (got,) = correct_and_smooth(base, label, along, [smoothing], Memory())
-    wanted = naive(base.astype(np.float64), label, dense_mean(graph, weighting), smoothing.correct, smoothing.smooth)
+    wanted = naive(
+        base.astype(np.float64),
+        label,
+        dense_mean(graph, weighting),
+        smoothing.correct,
+        smoothing.smooth,
+    )
     assert np.allclose(got, wanted, atol=1e-5)
 
 
@@ -70,26 +82,43 @@ def test_engines_agree_and_choices_share_work(graph, tmp_path):
     theirs = list(correct_and_smooth(base, label, ways(graph, "pmp", disk), choices, disk))
     for a, b, one in zip(ours, theirs, choices, strict=True):
         assert np.allclose(a, b, atol=1e-6)
-        assert np.array_equal(a, next(correct_and_smooth(base, label, ways(graph, "pmp", Memory()), [one], Memory())))
+        assert np.array_equal(
+            a, next(correct_and_smooth(base, label, ways(graph, "pmp", Memory()), [one], Memory()))
+        )
 
 
 def test_between_types_neighbours_are_met_through_others():
     """Two papers of one author, one labelled: the other hears of it; a paper of nobody keeps its prediction."""
     graph = ig.TemporalGraph.hetero(
-        nodes={"paper": {"x": np.zeros((3, 1)), "y": [1, -1, -1], "time": [0, 1, 1]}, "author": {"num_nodes": 1}},
-        edges={("author", "writes", "paper"): [[0, 0], [0, 1]]}, target="paper",
-    ).undirected()  # fmt: skip
+        nodes={
+            "paper": {"x": np.zeros((3, 1)), "y": [1, -1, -1], "time": [0, 1, 1]},
+            "author": {"num_nodes": 1},
+        },
+        edges={("author", "writes", "paper"): [[0, 0], [0, 1]]},
+        target="paper",
+    ).undirected()
     base = np.full((3, 2), 0.5, np.float32)
     label = np.array([1, -1, -1])
-    (out,) = correct_and_smooth(base, label, ways(graph, "plain", Memory()), [Smoothing(0.5, 0.5)], Memory())
+    (out,) = correct_and_smooth(
+        base, label, ways(graph, "plain", Memory()), [Smoothing(0.5, 0.5)], Memory()
+    )
     assert out[1, 1] > 0.8
     assert out[2] == pytest.approx([0.5, 0.5])
 
 
 def test_known_labels_help_and_hidden_ones_never_matter():
-    graph = ig.tsbm(num_nodes=800, num_times=6, num_labels=3, num_features=2, feature_std=4, mean_degree=20, seed=1)
+    graph = ig.tsbm(
+        num_nodes=800,
+        num_times=6,
+        num_labels=3,
+        num_features=2,
+        feature_std=4,
+        mean_degree=20,
+        seed=1,
+    )
     plain, smooth = (
-        Pipeline("linear", method, cutoff=5, epochs=20).fit(graph) for method in ("features", "features+smooth")
+        Pipeline("linear", method, cutoff=5, epochs=20).fit(graph)
+        for method in ("features", "features+smooth")
     )
     assert smooth.score(graph) > plain.score(graph) + 0.1
     assert np.array_equal(smooth.predict_proba(graph, smooth=False), plain.predict_proba(graph))
@@ -99,14 +128,22 @@ def test_known_labels_help_and_hidden_ones_never_matter():
 
 
 def test_what_does_not_fit_is_refused_before_it_is_made(graph, tmp_path):
-    with pytest.raises(ig.InputError, match="of predictions in memory, more than this engine may take"):
+    with pytest.raises(
+        ig.InputError, match="of predictions in memory, more than this engine may take"
+    ):
         ways(graph, "plain", Disk(tmp_path, memory="1kB"))
 
 
 def test_no_way_between_targets_is_refused_and_no_edge_is_nothing_to_hear():
-    nodes = {"a": {"x": np.ones((4, 1)), "y": [0, 1, 0, 1], "time": [0, 0, 1, 1]}, "b": {"num_nodes": 2}}
+    nodes = {
+        "a": {"x": np.ones((4, 1)), "y": [0, 1, 0, 1], "time": [0, 0, 1, 1]},
+        "b": {"num_nodes": 2},
+    }
     apart = ig.TemporalGraph.hetero(nodes=nodes, edges={("b", "of", "b"): [[0], [1]]}, target="a")
     with pytest.raises(ig.InputError, match="no edges lead from a target node to another"):
         Pipeline("linear", "smooth", cutoff=1, epochs=1).fit(apart).predict_proba(apart)
     lone = ig.TemporalGraph(**nodes["a"], edge_index=np.zeros((2, 0), int))
-    assert Pipeline("linear", "smooth", cutoff=1, epochs=1).fit(lone).predict_proba(lone).shape == (2, 2)
+    assert Pipeline("linear", "smooth", cutoff=1, epochs=1).fit(lone).predict_proba(lone).shape == (
+        2,
+        2,
+    )

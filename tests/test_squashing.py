@@ -20,12 +20,20 @@ def graph():
 
 
 def dense(graph, relation, weighting):
-    return Memory().operator(graph, relation, weighting=weighting).apply(np.eye(graph.nodes[relation[0]].num_nodes))
+    return (
+        Memory()
+        .operator(graph, relation, weighting=weighting)
+        .apply(np.eye(graph.nodes[relation[0]].num_nodes))
+    )
 
 
 def projection(seed, iteration, name, width):
     rng = np.random.default_rng([seed, iteration, *name.encode()])
-    return rng.choice([-1.0, 0.0, 1.0], (width, width), p=[1 / 6, 2 / 3, 1 / 6]) * np.sqrt(3) / np.sqrt(width)
+    return (
+        rng.choice([-1.0, 0.0, 1.0], (width, width), p=[1 / 6, 2 / 3, 1 / 6])
+        * np.sqrt(3)
+        / np.sqrt(width)
+    )
 
 
 def test_two_types_by_hand():
@@ -46,10 +54,17 @@ def test_two_types_by_hand():
         for k in range(3):
             np.testing.assert_allclose(found[by_author][k], back @ authors, atol=1e-5)
             np.testing.assert_allclose(found[back_again][k], back @ there @ papers, atol=1e-5)
-            # The next representation of papers: their two messages, projected and scaled; that of authors likewise.
+            # The next representation of papers: their two messages, projected and scaled; that of
+            # authors likewise.
             papers, authors = (
-                squashed(k + 1, {by_author: back @ authors, back_again: back @ there @ papers}, normalize),
-                squashed(k + 1, {"p-rev_w-a": there @ papers, "a-w-p-rev_w-a": there @ back @ authors}, normalize),
+                squashed(
+                    k + 1, {by_author: back @ authors, back_again: back @ there @ papers}, normalize
+                ),
+                squashed(
+                    k + 1,
+                    {"p-rev_w-a": there @ papers, "a-w-p-rev_w-a": there @ back @ authors},
+                    normalize,
+                ),
             )
 
 
@@ -58,7 +73,9 @@ def unit(rows):
 
 
 def squashed(iteration, messages, normalize):
-    total = sum(message @ projection(5, iteration, name, 3) for name, message in messages.items()) / np.sqrt(2)
+    total = sum(
+        message @ projection(5, iteration, name, 3) for name, message in messages.items()
+    ) / np.sqrt(2)
     return unit(total) if normalize else total
 
 
@@ -95,7 +112,9 @@ def test_linear_in_the_features(graph):
     for name in one:
         for k in range(3):
             scale = np.abs(one[name][k]).max()
-            np.testing.assert_allclose(one[name][k] + two[name][k], sum_of_both[name][k], atol=2e-6 * scale + 1e-6)
+            np.testing.assert_allclose(
+                one[name][k] + two[name][k], sum_of_both[name][k], atol=2e-6 * scale + 1e-6
+            )
             np.testing.assert_allclose(3 * one[name][k], tripled[name][k], atol=6e-6 * scale)
 
 
@@ -140,7 +159,13 @@ def test_steps_grow_linearly_with_iterations_and_relations(graph):
 def test_disk_gives_the_same_bits_again_and_again(graph, tmp_path):
     expected = squash(graph, iterations=2, width=5, weighting="pmp")
     for _ in range(2):
-        found = squash(graph, iterations=2, width=5, weighting="pmp", engine=Disk(tmp_path / "work", memory="20kB"))
+        found = squash(
+            graph,
+            iterations=2,
+            width=5,
+            weighting="pmp",
+            engine=Disk(tmp_path / "work", memory="20kB"),
+        )
         for name, hops in expected.items():
             assert all(np.array_equal(a, b) for a, b in zip(hops, found[name], strict=True))
 
@@ -157,15 +182,23 @@ def test_without_a_way_back_only_odd_messages():
 
 def test_refusals(graph):
     bare = ig.TemporalGraph.hetero(
-        nodes={"p": {"time": [0, 1]}, "a": {"num_nodes": 1}}, edges={("p", "r", "a"): [[0], [0]]}, target="p"
+        nodes={"p": {"time": [0, 1]}, "a": {"num_nodes": 1}},
+        edges={("p", "r", "a"): [[0], [0]]},
+        target="p",
     )
     with pytest.raises(ig.InputError, match="the graph has no features to propagate"):
         squash(bare)
     with pytest.raises(ig.InputError, match=r"no relation leads to 'p'; use graph.undirected\(\)"):
         squash(bare.with_features(np.ones((2, 3))))
-    with pytest.raises(ig.InputError, match="iterations=0 is not possible; give a whole number of at least 1"):
+    with pytest.raises(
+        ig.InputError, match="iterations=0 is not possible; give a whole number of at least 1"
+    ):
         squash(graph, iterations=0)
-    with pytest.raises(ig.InputError, match="width=0 is not possible; give a whole number of at least 1"):
+    with pytest.raises(
+        ig.InputError, match="width=0 is not possible; give a whole number of at least 1"
+    ):
         squash(graph, width=0)
-    with pytest.raises(ig.InputError, match="seed=-1 is not possible; give a whole number of at least 0"):
+    with pytest.raises(
+        ig.InputError, match="seed=-1 is not possible; give a whole number of at least 0"
+    ):
         squash(graph, seed=-1)

@@ -90,12 +90,16 @@ def test_a_refusal_names_what_differs(tmp_path):
     with Store.open(tmp_path / "s", {"graph": one, "folds": 3, "budget": 60.0}):
         pass
     with (
-        pytest.raises(InputError, match=r"folds was 3 and is 2 now; budget was 60.0 and is None now"),
+        pytest.raises(
+            InputError, match=r"folds was 3 and is 2 now; budget was 60.0 and is None now"
+        ),
         Store.open(tmp_path / "s", {"graph": one, "folds": 2, "budget": None}),
     ):
         pass
     with (
-        pytest.raises(InputError, match=r"other inputs \(graph has other contents\); choose another place"),
+        pytest.raises(
+            InputError, match=r"other inputs \(graph has other contents\); choose another place"
+        ),
         Store.open(tmp_path / "s", {"graph": other, "folds": 3, "budget": 60.0}),
     ):
         pass
@@ -120,14 +124,18 @@ def test_refused_before_anything_is_done_it_leaves_nothing(tmp_path):
 def test_foreign_files_are_refused_and_untouched(tmp_path):
     (tmp_path / "mine.txt").write_text("precious")
     for options in ({"directory": tmp_path}, {"directory": tmp_path / "work", "within": tmp_path}):
-        with pytest.raises(InputError, match="exists and holds other files; choose a new or an empty directory"):
+        with pytest.raises(
+            InputError, match="exists and holds other files; choose a new or an empty directory"
+        ):
             Store.open(inputs={}, **options).__enter__()
     assert [file.name for file in tmp_path.iterdir()] == ["mine.txt"]
     with pytest.raises(InputError, match="is a file; choose a directory"):
         Store.open(tmp_path / "mine.txt", {}).__enter__()
 
 
-@pytest.mark.parametrize("left", [[], ["work"], ["work/lock"], ["work/lock", "work/inputs.json.tmp-abc"]])
+@pytest.mark.parametrize(
+    "left", [[], ["work"], ["work/lock"], ["work/lock", "work/inputs.json.tmp-abc"]]
+)
 def test_what_a_killed_run_leaves_is_accepted(tmp_path, left):
     for name in left:
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -137,7 +145,10 @@ def test_what_a_killed_run_leaves_is_accepted(tmp_path, left):
         (store.directory / "fits" / "x.npy.tmp-abc").touch()
     with Store.open(tmp_path / "work", {"n": 1}, within=tmp_path):
         pass
-    assert sorted(f.name for f in (tmp_path / "work").rglob("*") if f.is_file()) == ["inputs.json", "lock"]
+    assert sorted(f.name for f in (tmp_path / "work").rglob("*") if f.is_file()) == [
+        "inputs.json",
+        "lock",
+    ]
 
 
 def test_killed_at_any_moment_it_goes_on(tmp_path):

@@ -39,11 +39,15 @@ def tables(seed=0, size=SIZE):
     label = pa.array([["cs", "bio", "astro"][k] for k in topic], mask=days >= 3 * 365)
     papers = pa.table(
         {
-            "paper_id": [f"p{i:03d}" for i in rng.permutation(size)], "published": published, "topic": label,
-            "title": title, "pages": pa.array(rng.integers(4, 30, size), mask=rng.random(size) < 0.1),
-            "venue": rng.choice(["A", "B", "C"], size), "open": rng.random(size) < 0.5,
+            "paper_id": [f"p{i:03d}" for i in rng.permutation(size)],
+            "published": published,
+            "topic": label,
+            "title": title,
+            "pages": pa.array(rng.integers(4, 30, size), mask=rng.random(size) < 0.1),
+            "venue": rng.choice(["A", "B", "C"], size),
+            "open": rng.random(size) < 0.5,
         }
-    )  # fmt: skip
+    )
     ends = rng.integers(0, size, (2, 5 * size))
     ids = np.array(papers["paper_id"].to_pylist())
     later = published[np.maximum(*ends)] + rng.integers(0, 100, 5 * size)
@@ -63,7 +67,9 @@ ROLES = {
 
 def predictions(graph, fitted=None):
     p = fitted or ig.Pipeline(epochs=3, hidden=8).fit(graph)
-    return p, dict(zip(graph.ids[p.targets(graph)].tolist(), p.predict_proba(graph).tolist(), strict=True))
+    return p, dict(
+        zip(graph.ids[p.targets(graph)].tolist(), p.predict_proba(graph).tolist(), strict=True)
+    )
 
 
 FRAMES = {
@@ -85,7 +91,12 @@ def test_every_kind_of_frame_gives_the_same_predictions(frame):
     assert repr(g).endswith("3 classes, times 2018-Q1..2021-Q4)")
     assert g.label_names == ("astro", "bio", "cs")
     assert (g.edge_time >= np.maximum(*g.time[g.edge_index])).all()
-    assert g.nodes["node"].columns.kinds == {"title": "text", "pages": "number", "venue": "category", "open": "number"}
+    assert g.nodes["node"].columns.kinds == {
+        "title": "text",
+        "pages": "number",
+        "venue": "category",
+        "open": "number",
+    }
     expected = predictions(ig.from_tables(*tables(), **ROLES))[1]
     found = predictions(g)[1]
     assert found.keys() == expected.keys()
@@ -118,7 +129,10 @@ def several(types=("paper", "author")):
     rng = np.random.default_rng(5)
     authors = pa.table({"author_id": np.arange(100, 150), "country": rng.choice(["x", "y"], 50)})
     writes = pa.table(
-        {"author_id": rng.integers(100, 150, 400), "paper_id": papers["paper_id"].take(rng.integers(0, SIZE, 400))}
+        {
+            "author_id": rng.integers(100, 150, 400),
+            "paper_id": papers["paper_id"].take(rng.integers(0, SIZE, 400)),
+        }
     )
     return papers.rename_columns({"topic": "label"}), authors, citations, writes
 
@@ -128,8 +142,11 @@ def test_several_tables():
     g = ig.from_tables(
         {"paper": papers, "author": authors},
         {("paper", "cites", "paper"): citations, ("author", "writes", "paper"): writes},
-        target="paper", period="quarter", edge_time={("paper", "cites", "paper"): "seen"}, quiet=True,
-    )  # fmt: skip
+        target="paper",
+        period="quarter",
+        edge_time={("paper", "cites", "paper"): "seen"},
+        quiet=True,
+    )
     assert {kind: part.num_nodes for kind, part in g.nodes.items()} == {"paper": SIZE, "author": 50}
     assert g.relations[("paper", "cites", "paper")].time is not None
     assert g.relations[("author", "writes", "paper")].time is None
@@ -143,8 +160,14 @@ def write(folder, nodes, edges, form):
         if form == "parquet":
             pa.parquet.write_table(table, folder / f"{name}.parquet")
         elif form == "partitioned":
-            table = table.append_column("part", pa.array(np.arange(len(table)) // 100)) if name == "edges" else table
-            split = {"partitioning": ["part"], "partitioning_flavor": "hive"} if name == "edges" else {}
+            table = (
+                table.append_column("part", pa.array(np.arange(len(table)) // 100))
+                if name == "edges"
+                else table
+            )
+            split = (
+                {"partitioning": ["part"], "partitioning_flavor": "hive"} if name == "edges" else {}
+            )
             pa.dataset.write_dataset(table, folder / name, format="parquet", **split)
         else:
             pa.csv.write_csv(table, folder / f"{name}.csv")
@@ -179,7 +202,9 @@ def test_databases(tmp_path):
     with duckdb.connect(str(tmp_path / "g.db")) as connection:
         connection.register("n", nodes)
         connection.register("e", edges)
-        connection.execute("create table nodes as select * from n; create table edges as select * from e")
+        connection.execute(
+            "create table nodes as select * from n; create table edges as select * from e"
+        )
     with sqlite3.connect(tmp_path / "g.sqlite") as connection:
         nodes.to_pandas().to_sql("nodes", connection, index=False)
         edges.to_pandas().to_sql("edges", connection, index=False)
@@ -201,11 +226,15 @@ def test_networkx_there_and_back():
     source = nx.gnm_random_graph(60, 200, seed=0, directed=True)
     for node in source:
         source.nodes[node].update(
-            year=2015 + node % 5, kind=["a", "b"][node % 2] if node % 5 < 4 else None, size=rng.random()
+            year=2015 + node % 5,
+            kind=["a", "b"][node % 2] if node % 5 < 4 else None,
+            size=rng.random(),
         )
     for a, b in source.edges:
         source.edges[a, b].update(since=2015 + max(a % 5, b % 5), strength=1.0 + a)
-    g = ig.from_networkx(source, time="year", label="kind", weight="strength", edge_time="since", quiet=True)
+    g = ig.from_networkx(
+        source, time="year", label="kind", weight="strength", edge_time="since", quiet=True
+    )
     assert g.num_nodes == 60
     assert len(predictions(g)[1]) == 12
     back = ig.to_networkx(g)
@@ -217,21 +246,27 @@ def test_networkx_there_and_back():
     papers, authors, _, writes = several()
     both = ig.to_networkx(
         ig.from_tables(
-            {"paper": papers, "author": authors}, {("author", "writes", "paper"): writes}, target="paper", quiet=True
+            {"paper": papers, "author": authors},
+            {("author", "writes", "paper"): writes},
+            target="paper",
+            quiet=True,
         )
     )
     assert ("author", 100) in both
     assert both.number_of_edges() == 400
 
 
-# -- by name -----------------------------------------------------------------------------------------------
+# -- by name
+# -----------------------------------------------------------------------------------------------
 
 
 def shuffled(seed=1):
     """The same tables with rows and columns in another order."""
     rng = np.random.default_rng(seed)
     papers, citations = tables()
-    papers = papers.take(rng.permutation(SIZE)).select(rng.permutation(papers.column_names).tolist())
+    papers = papers.take(rng.permutation(SIZE)).select(
+        rng.permutation(papers.column_names).tolist()
+    )
     return papers, citations.take(rng.permutation(len(citations)))
 
 
@@ -264,12 +299,16 @@ def test_predict_says_what_it_does_not_know_and_refuses_what_it_needs(tmp_path):
     papers, citations = tables()
     new = papers.append_column("new", papers["pages"])
     new = new.set_column(
-        2, "topic", pc.if_else(pc.equal(papers["paper_id"], papers["paper_id"][0]), "law", papers["topic"])
+        2,
+        "topic",
+        pc.if_else(pc.equal(papers["paper_id"], papers["paper_id"][0]), "law", papers["topic"]),
     )
     other = ig.from_tables(new, citations, **ROLES)
     first, second = p.fitted.schema.notes(other, p.fitted.cutoff)
     assert first == "columns that the model does not know are left out: new."
-    assert second.startswith("classes that the model has never seen count as unknown: law (1 nodes); fit again")
+    assert second.startswith(
+        "classes that the model has never seen count as unknown: law (1 nodes); fit again"
+    )
     assert p.predict_proba(other).shape[1] == 3
     text = pa.array(["many"] * SIZE)
     for changed, sentence in (
@@ -277,13 +316,20 @@ def test_predict_says_what_it_does_not_know_and_refuses_what_it_needs(tmp_path):
             papers.drop_columns(["title"]),
             "there is no feature column title, which the model needs; there are pages, venue",
         ),
-        (papers.set_column(4, "pages", text), "column 'pages' holds .*string such as 'many', not a number"),
+        (
+            papers.set_column(4, "pages", text),
+            "column 'pages' holds .*string such as 'many', not a number",
+        ),
     ):
         with pytest.raises(InputError, match=sentence):
             p.predict_proba(ig.from_tables(changed, citations, **ROLES))
-    with pytest.raises(InputError, match="the graph has periods of a month, the model knows periods of a quarter"):
+    with pytest.raises(
+        InputError, match="the graph has periods of a month, the model knows periods of a quarter"
+    ):
         p.predict_proba(ig.from_tables(papers, citations, **ROLES | {"period": "month"}))
-    with pytest.raises(InputError, match=r"by the names of columns .title, pages, venue, open.; give tables"):
+    with pytest.raises(
+        InputError, match=r"by the names of columns .title, pages, venue, open.; give tables"
+    ):
         p.predict_proba(g.with_features(np.ones((SIZE, 4))))
 
 
@@ -299,9 +345,14 @@ def test_the_command_line_from_init_to_next_months_predictions(tmp_path):
     text = toml.read_text()
     assert '"title" = "text"' in text
     assert 'label = "topic"' in text  # known up to a day and missing from then on
-    toml.write_text(text.replace('"venue" = "category"', '"venue" = "ignore"').replace('"auto"', '"quarter"'))
+    toml.write_text(
+        text.replace('"venue" = "category"', '"venue" = "ignore"').replace('"auto"', '"quarter"')
+    )
     assert run(app, ["init", str(folder)]).exit_code == 2  # nothing is overwritten
-    out = run(app, ["check", str(folder), "--cutoff", "2021-01-01", "--json", str(tmp_path / "check.json")])
+    out = run(
+        app,
+        ["check", str(folder), "--cutoff", "2021-01-01", "--json", str(tmp_path / "check.json")],
+    )
     assert out.exit_code == 0
     for line in (
         "papers.csv: id from 'paper'",
@@ -313,7 +364,9 @@ def test_the_command_line_from_init_to_next_months_predictions(tmp_path):
         assert line in out.stdout
     assert "at or after 2021-Q1" in out.stdout
     quick = ["--candidates", "plain,labels", "--folds", "1", "--seeds", "1"]
-    out = run(app, ["run", str(folder), "--out", str(tmp_path / "out"), "--cutoff", "2021-01-01", *quick])
+    out = run(
+        app, ["run", str(folder), "--out", str(tmp_path / "out"), "--cutoff", "2021-01-01", *quick]
+    )
     assert out.exit_code == 0, out.output
     expected = pd.read_csv(tmp_path / "out" / "predictions.csv").set_index("id")
     assert set(expected["time"]) == {"2021-Q1", "2021-Q2", "2021-Q3", "2021-Q4"}
@@ -321,7 +374,10 @@ def test_the_command_line_from_init_to_next_months_predictions(tmp_path):
     rng = np.random.default_rng(0)
     later = nodes.take(rng.permutation(SIZE)).append_column("extra", pa.array(range(SIZE)))
     pa.csv.write_csv(later.select(["extra", *later.column_names[:-1][::-1]]), folder / "papers.csv")
-    out = run(app, ["predict", str(tmp_path / "out" / "model"), str(folder), "--out", str(tmp_path / "p.csv")])
+    out = run(
+        app,
+        ["predict", str(tmp_path / "out" / "model"), str(folder), "--out", str(tmp_path / "p.csv")],
+    )
     assert out.exit_code == 0, out.output
     assert "columns that the model does not know are left out: extra" in out.stdout
     found = pd.read_csv(tmp_path / "p.csv").set_index("id").loc[expected.index]
@@ -329,7 +385,8 @@ def test_the_command_line_from_init_to_next_months_predictions(tmp_path):
     assert np.allclose(found["probability"], expected["probability"], atol=1e-4)
 
 
-# -- large -------------------------------------------------------------------------------------------------
+# -- large
+# -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("form", ["csv", "parquet"])
@@ -355,7 +412,9 @@ def test_streaming_gives_the_same_graph(tmp_path, form, monkeypatch):
 
 @pytest.mark.parametrize("memory", [1, "2GB"])
 def test_ids_keep_their_zeros(tmp_path, memory):
-    (tmp_path / "nodes.csv").write_text("id,time,zip\n" + "".join(f"{i:03d},{2010 + i},0123\n" for i in range(5)))
+    (tmp_path / "nodes.csv").write_text(
+        "id,time,zip\n" + "".join(f"{i:03d},{2010 + i},0123\n" for i in range(5))
+    )
     (tmp_path / "edges.csv").write_text("source,target\n001,003\n")
     g = converted(tmp_path, tmp_path / "saved", memory=memory).graph
     assert g.ids.tolist() == ["000", "001", "002", "003", "004"]
@@ -363,7 +422,10 @@ def test_ids_keep_their_zeros(tmp_path, memory):
 
 
 def test_types_of_a_csv_in_batches_suit_all_of_it(tmp_path):
-    rows = "".join(f"{i},{i},{1 if i < 200_000 else 1.5},{'' if i < 250_000 else 'x'}\n" for i in range(300_000))
+    rows = "".join(
+        f"{i},{i},{1 if i < 200_000 else 1.5},{'' if i < 250_000 else 'x'}\n"
+        for i in range(300_000)
+    )
     (tmp_path / "nodes.csv").write_text("id,time,a,b\n" + rows)
     (tmp_path / "edges.csv").write_text("source,target\n1,2\n")
     found = converted(tmp_path, tmp_path / "saved", memory=1, period=5)
@@ -387,7 +449,9 @@ def test_ids_of_any_kind_are_found_again(ids):
     made = Ids.of(pa.chunked_array([ids]), "id", "nodes")
     plain = ids.to_pylist()
     absent = 99 if isinstance(plain[0], int) else "nobody"
-    wanted = pa.array([plain[2], plain[0], absent, plain[1]], pa.uint64() if ids.type == pa.uint64() else None)
+    wanted = pa.array(
+        [plain[2], plain[0], absent, plain[1]], pa.uint64() if ids.type == pa.uint64() else None
+    )
     if ids.type == pa.uint64():  # beyond what is taken for a number
         plain, wanted = [str(one) for one in plain], wanted.cast(pa.large_string())
     assert made.names.tolist() == plain
@@ -400,7 +464,8 @@ def test_characters_of_a_slice():
     assert characters(text.slice(2, 2)).tolist() == ["日本語", "x"]
 
 
-# -- refused and said --------------------------------------------------------------------------------------
+# -- refused and said
+# --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -410,16 +475,25 @@ def test_characters_of_a_slice():
         ({"columns": ["title"]}, "columns=.'title'. should be a mapping"),
         ({"edge_weight": "seen"}, "column seen of edges is named for two things"),
         ({"edge_source": "nothing"}, "edges has no column 'nothing'; it has citing, cited, seen"),
-        ({"columns": {"title": "poem"}}, "the kind of column 'title'='poem' is not known; choose one of 'number'"),
+        (
+            {"columns": {"title": "poem"}},
+            "the kind of column 'title'='poem' is not known; choose one of 'number'",
+        ),
         ({"columns": {"nothing": "text"}}, "nodes has no column 'nothing'"),
         ({"period": "decade"}, "period='decade' is not known"),
         ({"target": "author"}, "target='author' is not a node type; choose one of node"),
         ({"label": "seen"}, "nodes has no column 'seen'"),
-        ({"label": "published", "time": "topic"}, "column 'published' of nodes holds date32.*give labels as numbers"),
+        (
+            {"label": "published", "time": "topic"},
+            "column 'published' of nodes holds date32.*give labels as numbers",
+        ),
         ({"time": "title"}, "column 'title' of nodes holds string such as '.*; give dates"),
         ({"dangling": "keep"}, "dangling='keep' is not known"),
         ({"edge_target": "citing"}, "column 'citing' of edges cannot be both ends of an edge"),
-        ({"columns": {"topic": "category"}}, "column topic of nodes is named for two things; name it once"),
+        (
+            {"columns": {"topic": "category"}},
+            "column topic of nodes is named for two things; name it once",
+        ),
         (
             {"id": ""},
             "column 'citing' of edges holds .*string, but no column of nodes was taken for ids; name it with id=",
@@ -438,7 +512,9 @@ def test_roles_that_cannot_be(change, sentence):
 def test_roles_that_no_table_has_and_roles_that_are_switched_off():
     papers, authors, citations, writes = several()
     nodes, edges = {"paper": papers, "author": authors}, {("author", "writes", "paper"): writes}
-    with pytest.raises(InputError, match="no table has a column 'publishd'; name one that is there"):
+    with pytest.raises(
+        InputError, match="no table has a column 'publishd'; name one that is there"
+    ):
         ig.from_tables(nodes, edges, time="publishd", quiet=True)
     quiet = {"period": "year", "quiet": True}
     seen = citations.rename_columns({"seen": "time"})
@@ -457,9 +533,12 @@ def test_a_date_that_is_said_to_be_a_feature_is_no_time():
 
 def test_edges_that_name_nobody_are_refused_or_dropped():
     papers, citations = tables()
-    more = pa.concat_tables([citations, citations.slice(0, 1).set_column(0, "citing", pa.array(["nobody"]))])
+    more = pa.concat_tables(
+        [citations, citations.slice(0, 1).set_column(0, "citing", pa.array(["nobody"]))]
+    )
     with pytest.raises(
-        InputError, match="edges names 1 times a source that is not in nodes, first 'nobody' in row 1201"
+        InputError,
+        match="edges names 1 times a source that is not in nodes, first 'nobody' in row 1201",
     ):
         ig.from_tables(papers, more, **ROLES)
     assert ig.from_tables(papers, more, **ROLES, dangling="drop").edge_index.shape == (2, 1200)
@@ -467,8 +546,15 @@ def test_edges_that_name_nobody_are_refused_or_dropped():
 
 def test_a_label_that_names_nobody_twice_is_refused():
     size = 3000
-    nodes = {"id": np.arange(size), "time": np.arange(size) % 5, "label": [f"name {i}" for i in range(size)]}
-    with pytest.raises(InputError, match="column 'label' of nodes has 3,000 different values in 3,000 labelled rows"):
+    nodes = {
+        "id": np.arange(size),
+        "time": np.arange(size) % 5,
+        "label": [f"name {i}" for i in range(size)],
+    }
+    with pytest.raises(
+        InputError,
+        match="column 'label' of nodes has 3,000 different values in 3,000 labelled rows",
+    ):
         ig.from_tables(nodes, {"source": [0], "target": [1]}, quiet=True)
 
 
@@ -502,12 +588,17 @@ def test_a_toml_that_cannot_be(tmp_path, text, sentence):
         ig.load(folder)
 
 
-# -- what once went wrong without a word -------------------------------------------------------------------
+# -- what once went wrong without a word
+# -------------------------------------------------------------------
 
 
 def small(nodes=None, edges=None, **options):
-    nodes = {"id": ["a", "b", "c"], "time": [2019, 2020, 2021], "label": [0, 1, None]} | (nodes or {})
-    return ig.from_tables(nodes, {"source": ["a", "b"], "target": ["b", "c"]} | (edges or {}), quiet=True, **options)
+    nodes = {"id": ["a", "b", "c"], "time": [2019, 2020, 2021], "label": [0, 1, None]} | (
+        nodes or {}
+    )
+    return ig.from_tables(
+        nodes, {"source": ["a", "b"], "target": ["b", "c"]} | (edges or {}), quiet=True, **options
+    )
 
 
 def test_seconds_of_any_width_are_the_same_moments():
@@ -537,16 +628,25 @@ def test_times_of_edges_in_another_unit_are_refused(nodes, edges):
 def test_ids_that_became_floats():
     nodes, edges = {"id": [1.0, 2.0, 3.0]}, {"source": [1, 2], "target": [2, 3]}
     assert small(nodes, edges).edge_index.tolist() == [[0, 1], [1, 2]]
-    with pytest.raises(InputError, match="column 'source' of edges holds double too large to tell ids apart"):
+    with pytest.raises(
+        InputError, match="column 'source' of edges holds double too large to tell ids apart"
+    ):
         small({"id": [2**53, 2**53 + 1, 5]}, {"source": [float(2**53 + 1), 5.0], "target": [5, 5]})
-    with pytest.raises(InputError, match="column 'source' of edges holds double, the ids of nodes are text"):
+    with pytest.raises(
+        InputError, match="column 'source' of edges holds double, the ids of nodes are text"
+    ):
         small({"id": ["1e3", "abc", "1000"]}, {"source": [1e3, 1e3], "target": ["abc", "abc"]})
 
 
 def test_categories_of_polars_and_of_several_chunks(tmp_path):
-    kinds = pl.Series(["a", "b", "c"], dtype=pl.Categorical), pl.Series(["a", "b", "c"], dtype=pl.Enum(["a", "b", "c"]))
+    kinds = (
+        pl.Series(["a", "b", "c"], dtype=pl.Categorical),
+        pl.Series(["a", "b", "c"], dtype=pl.Enum(["a", "b", "c"])),
+    )
     for column in kinds:
-        nodes = pl.DataFrame({"id": column, "time": [2019, 2020, 2021], "label": column, "kind": column})
+        nodes = pl.DataFrame(
+            {"id": column, "time": [2019, 2020, 2021], "label": column, "kind": column}
+        )
         edges = pl.DataFrame({"source": column[:2], "target": column[1:]})
         g = ig.from_tables(nodes, edges, quiet=True)
         assert g.edge_index.tolist() == [[0, 1], [1, 2]]
@@ -554,7 +654,9 @@ def test_categories_of_polars_and_of_several_chunks(tmp_path):
         assert g.nodes["node"].columns.kinds == {"kind": "category"}
     chunks = [pa.array(part * 10_000).dictionary_encode() for part in (["x", "y"], ["z", "x"])]
     size = 40_000
-    nodes = pa.table({"id": np.arange(size), "time": np.arange(size) % 3, "kind": pa.chunked_array(chunks)})
+    nodes = pa.table(
+        {"id": np.arange(size), "time": np.arange(size) % 3, "kind": pa.chunked_array(chunks)}
+    )
     g = ig.from_tables(nodes, {"source": [0], "target": [1]}, quiet=True)
     g.save(tmp_path / "g")
     assert np.array_equal(ig.load(tmp_path / "g").x, g.x)
@@ -570,8 +672,13 @@ def test_an_index_that_says_something_is_a_column():
 
 
 def test_the_ends_of_an_edge_follow_the_types_and_not_the_order_of_columns():
-    nodes = {"paper": {"id": [0, 1, 2], "time": [1, 2, 3], "label": [0, 1, None]}, "author": {"id": [0, 1]}}
-    g = ig.from_tables(nodes, {("paper", "by", "author"): {"author": [0, 0], "paper": [1, 2]}}, quiet=True)
+    nodes = {
+        "paper": {"id": [0, 1, 2], "time": [1, 2, 3], "label": [0, 1, None]},
+        "author": {"id": [0, 1]},
+    }
+    g = ig.from_tables(
+        nodes, {("paper", "by", "author"): {"author": [0, 0], "paper": [1, 2]}}, quiet=True
+    )
     assert g.relations[("paper", "by", "author")].edge_index.tolist() == [[1, 2], [0, 0]]
 
 
@@ -579,15 +686,19 @@ def test_durations_in_any_unit_and_columns_that_are_empty_next_time():
     rng = np.random.default_rng(0)
     size = 120
     nodes = {
-        "id": np.arange(size), "time": np.arange(size) % 4, "label": rng.integers(0, 2, size),
-        "wait": rng.integers(1, 900, size).astype("m8[s]"), "kind": rng.choice(["a", "b"], size),
-    }  # fmt: skip
+        "id": np.arange(size),
+        "time": np.arange(size) % 4,
+        "label": rng.integers(0, 2, size),
+        "wait": rng.integers(1, 900, size).astype("m8[s]"),
+        "kind": rng.choice(["a", "b"], size),
+    }
     edges = {"source": rng.integers(0, size, 300), "target": rng.integers(0, size, 300)}
     g = ig.from_tables(nodes, edges, quiet=True)
     p = ig.Pipeline(epochs=3, hidden=8).fit(g)
     other = ig.from_tables(nodes | {"wait": nodes["wait"].astype("m8[ms]")}, edges, quiet=True)
     assert np.array_equal(p.predict_proba(other), p.predict_proba(g))
-    empty = ig.from_tables(nodes | {"kind": [None] * size}, edges, quiet=True)  # left out by itself, known to the model
+    # left out by itself, known to the model
+    empty = ig.from_tables(nodes | {"kind": [None] * size}, edges, quiet=True)
     assert np.isfinite(p.predict_proba(empty)).all()
     assert p.fitted.schema.notes(empty, p.fitted.cutoff) == [
         "columns in which the model finds nothing that it has seen before: kind."
@@ -618,18 +729,26 @@ def test_relations_and_types_in_another_order_give_the_same_predictions(model, t
     ]
     assert np.allclose(p.predict_proba(more), expected, atol=1e-5)
     del edges[("paper", "near", "paper")]
-    with pytest.raises(InputError, match="the graph has no paper-near-paper, which the model was fitted with"):
+    with pytest.raises(
+        InputError, match="the graph has no paper-near-paper, which the model was fitted with"
+    ):
         p.predict_proba(ig.from_tables(nodes, edges, **options))
 
 
 def test_classes_are_matched_whatever_type_they_came_in():
-    for names, other in (([1.0, 2.5], [2.5, 1]), ([True, False], ["false", "true"]), ([1, 2], ["2", "1"])):
+    for names, other in (
+        ([1.0, 2.5], [2.5, 1]),
+        ([True, False], ["false", "true"]),
+        ([1, 2], ["2", "1"]),
+    ):
         g = ig.TemporalGraph(y=[0, 1], time=[0, 1], edge_index=[[], []], label_names=names)
         assert g.coded_as(other).y.tolist() == [1, 0]
 
 
 def test_an_edge_table_without_rows_and_odd_columns_stream_too(tmp_path):
-    (tmp_path / "nodes.csv").write_text("id,time,label,n\na, 2019,x, 1\nb, 2020,y, 2\nc, 2021,, 3\n")
+    (tmp_path / "nodes.csv").write_text(
+        "id,time,label,n\na, 2019,x, 1\nb, 2020,y, 2\nc, 2021,, 3\n"
+    )
     (tmp_path / "edges.csv").write_text("source,target\n")
     whole, streamed = read(tmp_path), converted(tmp_path, tmp_path / "saved", memory=1)
     assert whole.notes == streamed.notes
@@ -657,8 +776,12 @@ def test_a_category_is_the_same_from_text_and_from_numbers():
 
 def test_parts_of_a_table_with_columns_of_their_own(tmp_path):
     (tmp_path / "nodes").mkdir()
-    pa.parquet.write_table(pa.table({"id": [0, 1], "time": [0, 1]}), tmp_path / "nodes" / "0.parquet")
-    pa.parquet.write_table(pa.table({"id": [2], "time": [2], "extra": [1.0]}), tmp_path / "nodes" / "1.parquet")
+    pa.parquet.write_table(
+        pa.table({"id": [0, 1], "time": [0, 1]}), tmp_path / "nodes" / "0.parquet"
+    )
+    pa.parquet.write_table(
+        pa.table({"id": [2], "time": [2], "extra": [1.0]}), tmp_path / "nodes" / "1.parquet"
+    )
     pa.parquet.write_table(pa.table({"source": [0], "target": [2]}), tmp_path / "edges.parquet")
     assert ig.load(tmp_path).nodes["node"].columns.kinds == {"extra": "number"}
 
@@ -670,17 +793,23 @@ def test_a_folder_whose_columns_fit_several_types(tmp_path):
     (tmp_path / "authors.csv").write_text("id,born\n1,1980-01-01\n2,1985-01-01\n")
     (tmp_path / "cites.csv").write_text("citing,cited\n7,1\n8,2\n")
     g = ig.load(tmp_path)
-    assert list(g.relations) == [("paper", "cites", "paper")]  # both ends fit papers, one fits authors too
+    # both ends fit papers, one fits authors too
+    assert list(g.relations) == [("paper", "cites", "paper")]
     assert g.nodes["author"].time is None  # a date of birth is no time of the graph
     (tmp_path / "cites.csv").write_text("citing,cited\n1,2\n2,1\n")
-    with pytest.raises(InputError, match=r"not clear which nodes the columns 'citing' and 'cited' of cites.csv name"):
+    with pytest.raises(
+        InputError,
+        match=r"not clear which nodes the columns 'citing' and 'cited' of cites.csv name",
+    ):
         ig.load(tmp_path)
 
 
 def test_an_index_that_says_nothing_is_dropped():
     frame = pd.DataFrame({"id": [1, 2, 3], "time": [2019, 2020, 2021]})
     twice = pd.concat([frame.iloc[:2], frame.iloc[:2].assign(id=[8, 9])])
-    assert ig.from_tables(twice, pd.DataFrame({"a": [1], "b": [9]}, index=[5]), quiet=True).x is None
+    assert (
+        ig.from_tables(twice, pd.DataFrame({"a": [1], "b": [9]}, index=[5]), quiet=True).x is None
+    )
 
 
 def test_ids_that_look_like_dates_stay_as_they_are(tmp_path):
@@ -695,7 +824,17 @@ def test_ids_that_look_like_dates_stay_as_they_are(tmp_path):
 @pytest.mark.parametrize("name", ["p.csv", "p.raw.csv", "p.parquet"])
 def test_ids_and_classes_are_no_formulas_in_a_spreadsheet(tmp_path, name):
     """A CSV is opened by programs that run what begins like a formula; other tables are read by programs of ours."""
-    odd = ["=cmd|' /C calc'!A0", "@SUM(1)", "+1+cmd", "-2+3", "\t=1", "-5", "+49 30", "plain", "it's"]
+    odd = [
+        "=cmd|' /C calc'!A0",
+        "@SUM(1)",
+        "+1+cmd",
+        "-2+3",
+        "\t=1",
+        "-5",
+        "+49 30",
+        "plain",
+        "it's",
+    ]
     ids = [odd[i] if i < len(odd) else f"n{i}" for i in range(40)]
     time = np.where(np.arange(40) < len(odd), 3, np.arange(40) % 3)
     label = np.where(np.arange(40) % 2, "=A1", "b").astype(object)
@@ -706,6 +845,13 @@ def test_ids_and_classes_are_no_formulas_in_a_spreadsheet(tmp_path, name):
     write_predictions(g, model, tmp_path / name)
     read = pd.read_parquet if name.endswith("parquet") else pd.read_csv
     found = read(tmp_path / name)
-    changed = {"=cmd|' /C calc'!A0", "@SUM(1)", "+1+cmd", "-2+3", "\t=1", "+49 30"} if name == "p.csv" else set()
+    changed = (
+        {"=cmd|' /C calc'!A0", "@SUM(1)", "+1+cmd", "-2+3", "\t=1", "+49 30"}
+        if name == "p.csv"
+        else set()
+    )
     assert found["id"].tolist() == [f"'{one}" if one in changed else one for one in odd]
-    assert set(found["label"]) | set(found["second_label"]) == {"b", "'=A1" if name == "p.csv" else "=A1"}
+    assert set(found["label"]) | set(found["second_label"]) == {
+        "b",
+        "'=A1" if name == "p.csv" else "=A1",
+    }

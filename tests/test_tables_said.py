@@ -11,7 +11,10 @@ LARGE = [str(2**64 - 1), str(2**64 - 2), str(2**63), "7", "8", "9"]
 
 
 def tables(folder, ids, labels=("b", "a", "b", "a", "", ""), extra="f", link=""):
-    rows = [f"{name},{k // 2},{label},{k % 3}" for k, (name, label) in enumerate(zip(ids, labels, strict=True))]
+    rows = [
+        f"{name},{k // 2},{label},{k % 3}"
+        for k, (name, label) in enumerate(zip(ids, labels, strict=True))
+    ]
     (folder / "nodes.csv").write_text("\n".join([f"id,time,label,{extra}", *rows]) + "\n")
     pairs = [f"{a},{b}{',x' if link else ''}" for a, b in pairwise(ids)]
     (folder / "edges.csv").write_text("\n".join([f"source,target{link}", *pairs]) + "\n")
@@ -30,7 +33,10 @@ def test_ids_come_out_as_they_went_in(tmp_path):
 
 def test_large_ids_of_arrays_stay_exact():
     ids = np.array([2**64 - 1, 2**64 - 2, 2**63], np.uint64)
-    assert ig.TemporalGraph(time=[0, 1, 2], edge_index=[[0], [1]], ids=ids).ids.tolist() == ids.tolist()
+    assert (
+        ig.TemporalGraph(time=[0, 1, 2], edge_index=[[0], [1]], ids=ids).ids.tolist()
+        == ids.tolist()
+    )
 
 
 def test_labels_that_may_mean_nothing_are_named(tmp_path):
@@ -54,7 +60,12 @@ def test_what_is_left_out_is_said(tmp_path):
 def test_renamed_classes_and_moved_columns_change_nothing(tmp_path):
     """A saved model that hears labels finds classes and columns by name, whatever their order."""
     rng = np.random.default_rng(0)
-    frame = {"id": np.arange(60), "time": np.arange(60) // 10, "f": rng.normal(size=60), "g": rng.normal(size=60)}
+    frame = {
+        "id": np.arange(60),
+        "time": np.arange(60) // 10,
+        "f": rng.normal(size=60),
+        "g": rng.normal(size=60),
+    }
     frame["label"] = np.where(frame["time"] < 5, np.where(frame["f"] > 0, "apple", "bear"), None)
     edges = {"source": rng.integers(0, 60, 200), "target": rng.integers(0, 60, 200)}
     g = ig.from_tables(nodes=frame, edges=edges)
@@ -63,7 +74,8 @@ def test_renamed_classes_and_moved_columns_change_nothing(tmp_path):
     again, said = ig.Pipeline.load(tmp_path / "model"), pipeline.predict_proba(g)
     moved = {name: frame[name] for name in ("g", "label", "id", "f", "time")}
     assert np.array_equal(again.predict_proba(ig.from_tables(nodes=moved, edges=edges)), said)
-    more = frame | {"label": np.r_[["aardvark"], frame["label"][1:]]}  # sorted before the classes of the fit
+    # sorted before the classes of the fit
+    more = frame | {"label": np.r_[["aardvark"], frame["label"][1:]]}
     other = ig.from_tables(nodes=more, edges=edges)
     hidden = ig.from_tables(nodes=frame | {"label": np.r_[[None], frame["label"][1:]]}, edges=edges)
     assert np.array_equal(again.predict_proba(other), again.predict_proba(hidden))

@@ -57,11 +57,13 @@ def test_bars_that_are_over_are_gone_and_lines_stand_above(clock):
         assert shown().strip() == ""
         terminal("fit", 0, 4)
     assert terminal._stages == {}
-    assert file.getvalue().rstrip().endswith("\x1b[2K\x1b[?25h")  # the line is clear, the cursor back
+    # the line is clear, the cursor back
+    assert file.getvalue().rstrip().endswith("\x1b[2K\x1b[?25h")
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"force_terminal": True, "environ": {"TERM": "dumb"}}, {"environ": {"NO_COLOR": "1"}}]
+    "options",
+    [{}, {"force_terminal": True, "environ": {"TERM": "dumb"}}, {"environ": {"NO_COLOR": "1"}}],
 )
 def test_without_a_terminal_a_line_now_and_then_and_no_control_codes(clock, options):
     file = io.StringIO()
@@ -107,7 +109,8 @@ def test_help_has_an_example_that_can_be_typed(name):
     _, _, example = shown.partition("Example: ")
     program, command, *arguments = shlex.split(example)
     assert (program, command) == ("impact", name or "run")
-    with COMMANDS[command].make_context(command, list(arguments)) as context:  # refuses what it does not know
+    # refuses what it does not know
+    with COMMANDS[command].make_context(command, list(arguments)) as context:
         assert context.params
     places = [one for one in arguments if one.startswith("examples/")]
     assert all((ROOT / place).exists() for place in places)
@@ -118,7 +121,10 @@ def folder(tmp_path_factory):
     """Tables without a graph.toml: everything must be guessed."""
     folder = tmp_path_factory.mktemp("tables") / "papers"
     folder.mkdir()
-    rows = [f"p{i},{2010 + i // 30},{'ab'[i % 2] if i < 120 else ''},{i % 2 + i / 100}" for i in range(150)]
+    rows = [
+        f"p{i},{2010 + i // 30},{'ab'[i % 2] if i < 120 else ''},{i % 2 + i / 100}"
+        for i in range(150)
+    ]
     (folder / "nodes.csv").write_text("\n".join(["id,year,label,size", *rows]))
     edges = [f"p{i},p{(i * 7 + 3) % 150}" for i in range(150)]
     (folder / "edges.csv").write_text("\n".join(["source,target", *edges]))
@@ -150,6 +156,18 @@ def test_run_tells_what_it_guessed_and_how_to_change_it(folder, tmp_path, monkey
 
 
 def test_a_last_period_with_labels_is_said_to_be_hidden(tmp_path):
-    impact("generate", "--nodes", 200, "--times", 4, "--labels", 2, "--mean-degree", 5, "--out", tmp_path / "g")
+    impact(
+        "generate",
+        "--nodes",
+        200,
+        "--times",
+        4,
+        "--labels",
+        2,
+        "--mean-degree",
+        5,
+        "--out",
+        tmp_path / "g",
+    )
     said = impact("diagnose", tmp_path / "g").stderr
     assert "cutoff 3, the last period, whose labels are hidden (--cutoff)" in said

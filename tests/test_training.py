@@ -33,12 +33,16 @@ CPU = Training(epochs=12, device="cpu", lr=0.05)
 
 
 def graph(scramble=False):
-    g = ig.tsbm(num_nodes=200, num_times=6, num_labels=LABELS, num_features=4, feature_std=1.0, seed=1)
+    g = ig.tsbm(
+        num_nodes=200, num_times=6, num_labels=LABELS, num_features=4, feature_std=1.0, seed=1
+    )
     y = np.array(g.y)
     if scramble:
         late = g.time >= CUTOFF
         y[late] = np.random.default_rng(0).integers(0, LABELS, late.sum())
-    return ig.TemporalGraph(x=g.x, y=y, time=g.time, edge_index=g.edge_index, num_labels=LABELS).masked(CUTOFF)
+    return ig.TemporalGraph(
+        x=g.x, y=y, time=g.time, edge_index=g.edge_index, num_labels=LABELS
+    ).masked(CUTOFF)
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +71,8 @@ def same(a, b):
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
-# -- who may be seen -------------------------------------------------------------------------------------------
+# -- who may be seen
+# -------------------------------------------------------------------------------------------
 
 
 def test_split_holds_out_the_last_labelled_periods_only(view):
@@ -79,11 +84,15 @@ def test_split_holds_out_the_last_labelled_periods_only(view):
 
 
 def test_split_skips_periods_without_labels():
-    g = ig.TemporalGraph(y=[0, 1, -1, 1, 0], time=[1, 2, 3, 5, 6], edge_index=np.zeros((2, 0), dtype=int))
+    g = ig.TemporalGraph(
+        y=[0, 1, -1, 1, 0], time=[1, 2, 3, 5, 6], edge_index=np.zeros((2, 0), dtype=int)
+    )
     split = split_rows(g.masked(5))  # period 3 has no label, 5 and 6 are hidden
     assert split.train.tolist() == [0]
     assert split.valid.tolist() == [1]
-    with pytest.raises(ig.InputError, match="valid=2 of 2 labelled periods before the cutoff 5 leaves none"):
+    with pytest.raises(
+        ig.InputError, match="valid=2 of 2 labelled periods before the cutoff 5 leaves none"
+    ):
         split_rows(g.masked(5), valid=2)
     with pytest.raises(ig.InputError, match=r"pass graph\.masked"):
         split_rows(g)
@@ -106,7 +115,8 @@ def test_labels_outside_the_split_change_nothing(view, split):
     assert same(a.state, b.state)
 
 
-# -- the loop --------------------------------------------------------------------------------------------------
+# -- the loop
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["hops", "batches", "graph"])
@@ -133,7 +143,9 @@ def test_result_is_the_model_of_the_best_epoch(view, split):
     fresh = build()
     fresh.load_state_dict(result.state)
     np.testing.assert_array_equal(predict(fresh, task), predict(result.model, task))
-    np.testing.assert_allclose(predict(result.model, task, batch_size=7), predict(result.model, task), rtol=1e-5)
+    np.testing.assert_allclose(
+        predict(result.model, task, batch_size=7), predict(result.model, task), rtol=1e-5
+    )
 
 
 def test_patience_stops_early(view, split):
@@ -154,7 +166,9 @@ def test_refit_trains_on_all_labelled_rows_for_the_chosen_epochs(view, split):
     task = HopTask([view.x])
     result = fit(build, task, view.y, split, replace(CPU, refit=True))
     nobody = np.empty(0, np.int64)
-    expected = fit(build, task, view.y, Split(split.all, nobody), replace(CPU, epochs=result.best_epoch))
+    expected = fit(
+        build, task, view.y, Split(split.all, nobody), replace(CPU, epochs=result.best_epoch)
+    )
     assert same(result.state, expected.state)
     assert result.valid_score == fit(build, task, view.y, split, CPU).valid_score
 
@@ -173,7 +187,9 @@ def test_sample_weight_zero_is_the_same_as_leaving_out(view, split):
 @pytest.mark.parametrize("kind", ["hops", "graph"])
 def test_mixed_precision_comes_near(view, split, kind):
     task, make = (graph_task(view), gcn) if kind == "graph" else (HopTask([view.x]), build)
-    full, mixed = (fit(make, task, view.y, split, replace(CPU, precision=p)) for p in ("float32", "mixed"))
+    full, mixed = (
+        fit(make, task, view.y, split, replace(CPU, precision=p)) for p in ("float32", "mixed")
+    )
     assert not same(full.state, mixed.state)
     assert all(value.dtype == torch.float32 for value in mixed.state.values())
     assert mixed.history[-1].loss == pytest.approx(full.history[-1].loss, rel=0.1)
@@ -209,7 +225,9 @@ class CountedHop:
 
 @pytest.mark.parametrize("batches_in_a_run", [2, None])
 @pytest.mark.parametrize("batch_size", [16, None])
-def test_hops_in_files_are_read_in_long_runs_and_train_the_same(view, split, monkeypatch, batch_size, batches_in_a_run):
+def test_hops_in_files_are_read_in_long_runs_and_train_the_same(
+    view, split, monkeypatch, batch_size, batches_in_a_run
+):
     labels = np.eye(LABELS, dtype=np.float32)[view.y]
     hop, label_hop = CountedHop(view.x), CountedHop(labels)
     size, run = batch_size or len(split.train), len(view.y)
@@ -221,16 +239,25 @@ def test_hops_in_files_are_read_in_long_runs_and_train_the_same(view, split, mon
     assert tasks[0].in_files
     assert not tasks[1].in_files
     a, b = (
-        fit(lambda: SGC(4, LABELS, 8, label_channels=[LABELS], dropout=0.5), t, view.y, split, training) for t in tasks
+        fit(
+            lambda: SGC(4, LABELS, 8, label_channels=[LABELS], dropout=0.5),
+            t,
+            view.y,
+            split,
+            training,
+        )
+        for t in tasks
     )
     assert same(a.state, b.state)
-    per_epoch = math.ceil(len(split.train) / run) + 1  # and the rows to choose by, which fit into one view
+    # and the rows to choose by, which fit into one view
+    per_epoch = math.ceil(len(split.train) / run) + 1
     assert len(hop.asked) == len(label_hop.asked) == 3 * per_epoch
     assert all((np.diff(index) > 0).all() for index in hop.asked)
     hop.asked.clear()
     rows = np.array([7, 3, 3, 150, 0])
     np.testing.assert_array_equal(
-        predict(a.model, tasks[0], rows, batch_size=2), predict(b.model, tasks[1], rows, batch_size=2)
+        predict(a.model, tasks[0], rows, batch_size=2),
+        predict(b.model, tasks[1], rows, batch_size=2),
     )
     if not batches_in_a_run:
         assert [list(index) for index in hop.asked] == [[0, 3, 7, 150]]
@@ -244,7 +271,8 @@ def test_loaded_rows_stand_in_the_order_given(view):
     np.testing.assert_array_equal(task.label_hops[0], view.x[rows, :2])
 
 
-# -- checkpoints -----------------------------------------------------------------------------------------------
+# -- checkpoints
+# -----------------------------------------------------------------------------------------------
 
 
 class Stop(Exception):  # noqa: N818 - it stands for Ctrl-C
@@ -266,7 +294,9 @@ def test_interrupted_training_resumes_bit_by_bit(view, split, tmp_path, kind, re
         if count % 5 == 0:
             raise Stop
 
-    saved = replace(training, checkpoint=tmp_path / "run.safetensors", checkpoint_every=2, progress=interrupt)
+    saved = replace(
+        training, checkpoint=tmp_path / "run.safetensors", checkpoint_every=2, progress=interrupt
+    )
     stops = 0
     while True:
         try:
@@ -313,7 +343,8 @@ def test_foreign_and_broken_checkpoints_are_refused(view, split, tmp_path):
         fit(build, HopTask([view.x]), view.y, split, saved)
 
 
-# -- RLU -------------------------------------------------------------------------------------------------------
+# -- RLU
+# -------------------------------------------------------------------------------------------------------
 
 
 def label_task(view, seen):
@@ -333,7 +364,9 @@ def test_stages_teach_confident_predictions_and_no_truth(view, split):
     runs = []
     for g in (view, graph(scramble=True)):
         seen = []
-        staged = fit_stages(gamlp, label_task(g, seen), g.y, split, LABELS, CPU, Reliable(stages=3, threshold=0.7))
+        staged = fit_stages(
+            gamlp, label_task(g, seen), g.y, split, LABELS, CPU, Reliable(stages=3, threshold=0.7)
+        )
         runs.append((staged, seen))
     (staged, seen), (other, _) = runs
     assert same(staged.result.state, other.result.state)
@@ -344,7 +377,9 @@ def test_stages_teach_confident_predictions_and_no_truth(view, split):
     first = predict(staged.stages[0].model, label_task(view, [])(seen[0]))
     rows = believed(first, others, 0.7)
     assert 0 < len(rows) < len(others)
-    np.testing.assert_array_equal(np.flatnonzero(seen[1][others].any(1)), np.searchsorted(others, rows))
+    np.testing.assert_array_equal(
+        np.flatnonzero(seen[1][others].any(1)), np.searchsorted(others, rows)
+    )
     np.testing.assert_allclose(seen[1][rows], first[rows], rtol=1e-5)
     for soft in seen:
         assert (soft[split.train].argmax(1) == view.y[split.train]).all()
@@ -353,7 +388,9 @@ def test_stages_teach_confident_predictions_and_no_truth(view, split):
 def test_stages_refit_on_all_labelled_rows(view, split):
     seen = []
     training = replace(CPU, epochs=4, refit=True)
-    staged = fit_stages(gamlp, label_task(view, seen), view.y, split, LABELS, training, Reliable(stages=2))
+    staged = fit_stages(
+        gamlp, label_task(view, seen), view.y, split, LABELS, training, Reliable(stages=2)
+    )
     assert len(seen) == 2 + staged.stage + 1
     assert (seen[-1][split.all].argmax(1) == view.y[split.all]).all()
     assert predict(staged.result.model, staged.task).shape == (view.num_nodes, LABELS)
@@ -371,7 +408,8 @@ def test_reliable_is_checked():
             Reliable(**wrong)
 
 
-# -- refusals --------------------------------------------------------------------------------------------------
+# -- refusals
+# --------------------------------------------------------------------------------------------------
 
 
 def test_options_are_checked():
@@ -412,7 +450,9 @@ def test_an_epoch_is_chosen_by_the_mean_over_the_last_ones(view, tmp_path):
     """The choice is the argmax of the running mean of the scores, and resuming changes nothing."""
     split, task = split_rows(view), HopTask([view.x])
     training = Training(epochs=12, lr=0.3, device="cpu", choose_over=4)
-    result = fit(lambda: SIGN([view.x.shape[1]], view.num_labels, hidden=8), task, view.y, split, training)
+    result = fit(
+        lambda: SIGN([view.x.shape[1]], view.num_labels, hidden=8), task, view.y, split, training
+    )
     scores = np.array([epoch.score for epoch in result.history])
     means = [scores[max(0, k - 3) : k + 1].mean() for k in range(12)]
     assert result.best_epoch == 1 + int(np.argmax(means))
@@ -420,8 +460,11 @@ def test_an_epoch_is_chosen_by_the_mean_over_the_last_ones(view, tmp_path):
     path = tmp_path / "half.safetensors"
     for epochs in (6, 12):
         again = fit(
-            lambda: SIGN([view.x.shape[1]], view.num_labels, hidden=8), task, view.y, split,
+            lambda: SIGN([view.x.shape[1]], view.num_labels, hidden=8),
+            task,
+            view.y,
+            split,
             replace(training, epochs=epochs, checkpoint=path),
-        )  # fmt: skip
+        )
     assert again.best_epoch == result.best_epoch
     assert all(torch.equal(again.state[name], result.state[name]) for name in result.state)

@@ -57,7 +57,9 @@ def hetero(seed=0):
         ("patent", "cites", "paper"): (20, 30),
         ("author", "writes", "paper"): (10, 30),
     }.items():
-        data[relation].edge_index = torch.from_numpy(np.stack([rng.integers(0, size, 100) for size in sizes]))
+        data[relation].edge_index = torch.from_numpy(
+            np.stack([rng.integers(0, size, 100) for size in sizes])
+        )
     return data
 
 
@@ -79,10 +81,18 @@ def naive_omega(method, source_time, target_time, edge_index, times):
 def snapshot(data):
     """Every tensor by identity and by value."""
     stores = data.stores
-    return [(id(store), key, value, copy.deepcopy(value)) for store in stores for key, value in store.items()]
+    return [
+        (id(store), key, value, copy.deepcopy(value))
+        for store in stores
+        for key, value in store.items()
+    ]
 
 
-METHODS = [("mmp", MMP), ("pmp", PMP), ("definition", lambda: PMP(same_time="double", border="upper"))]
+METHODS = [
+    ("mmp", MMP),
+    ("pmp", PMP),
+    ("definition", lambda: PMP(same_time="double", border="upper")),
+]
 
 
 @pytest.mark.parametrize(("method", "make"), METHODS)
@@ -112,7 +122,9 @@ def test_genpmp_follows_the_definition(basis):
         for u, v in zip(source, target, strict=True)
     ]
     np.testing.assert_allclose(GenPMP(basis=basis)(data).edge_weight, expected, rtol=1e-6)
-    np.testing.assert_allclose(GenPMP(basis=basis, cap=0.7)(data).edge_weight, np.minimum(expected, 0.7), rtol=1e-6)
+    np.testing.assert_allclose(
+        GenPMP(basis=basis, cap=0.7)(data).edge_weight, np.minimum(expected, 0.7), rtol=1e-6
+    )
 
 
 def test_existing_weights_are_multiplied_and_column_shape_is_accepted():
@@ -141,7 +153,9 @@ def test_normalised_sum_is_the_weighted_mean(make):
     for v in range(40):
         inside = target == v
         if weight[inside].sum() > 0:
-            expected[v] = (weight[inside, None] * data.x[source[inside]]).sum(0) / weight[inside].sum()
+            expected[v] = (weight[inside, None] * data.x[source[inside]]).sum(0) / weight[
+                inside
+            ].sum()
     out = make(normalize=True)(data)
     message = SimpleConv(aggr="sum")(out.x, out.edge_index, out.edge_weight)
     torch.testing.assert_close(message.double(), expected, rtol=1e-5, atol=1e-6)
@@ -151,7 +165,9 @@ def test_normalised_sum_is_the_weighted_mean(make):
 
 
 @pytest.mark.parametrize("transform", TRANSFORMS, ids=repr)
-@pytest.mark.parametrize("make", [lambda: graph(edge_weight=torch.rand(300), edge_attr=torch.rand(300, 2)), hetero])
+@pytest.mark.parametrize(
+    "make", [lambda: graph(edge_weight=torch.rand(300), edge_attr=torch.rand(300, 2)), hetero]
+)
 def test_input_is_never_mutated(transform, make):
     data = make()
     before = snapshot(data)
@@ -188,14 +204,17 @@ def test_ogb_column_and_other_attribute_name():
     data.node_year = data.time.view(-1, 1)
     del data.time
     assert torch.equal(PMP(time="node_year")(data).edge_weight, expected)
-    with pytest.raises(InputError, match="no nodes carry 'time'; pass time='node_year', which is there"):
+    with pytest.raises(
+        InputError, match="no nodes carry 'time'; pass time='node_year', which is there"
+    ):
         PMP()(data)
 
 
 def test_hetero_weights_relations_with_time_at_both_ends():
     data = hetero()
     out = PMP()(data)
-    times = data["paper"].time.tolist() + data["patent"].time.tolist()  # one time line for all types
+    # one time line for all types
+    times = data["paper"].time.tolist() + data["patent"].time.tolist()
     for relation in [("paper", "cites", "paper"), ("patent", "cites", "paper")]:
         source, target = data[relation[0]].time, data[relation[2]].time
         expected = naive_omega("pmp", source, target, data[relation].edge_index, times)
@@ -249,7 +268,11 @@ def test_compose_and_functional_names():
     composed = Compose([ToUndirected(), PMP(normalize=True), ChronologicalSplit(2018)])
     out = composed(graph())
     assert {"edge_weight", "train_mask", "val_mask", "test_mask"} <= set(out.keys())
-    pipe = DatasetAdapter([graph(seed=s) for s in range(3)]).pmp(normalize=True).chronological_split(2018)
+    pipe = (
+        DatasetAdapter([graph(seed=s) for s in range(3)])
+        .pmp(normalize=True)
+        .chronological_split(2018)
+    )
     assert [data.edge_weight.shape for data in pipe] == [(300,)] * 3
     assert hasattr(DatasetAdapter([]), "mmp")
     assert hasattr(DatasetAdapter([]), "gen_pmp")
@@ -275,13 +298,28 @@ def test_number_of_nodes_survives_when_only_the_time_tells_it():
     ("make", "sentence"),
     [
         (lambda: PMP(deliver="drop"), "PMP cannot use deliver='drop': its weights are 1 and 2"),
-        (lambda: GenPMP(deliver="drop"), "GenPMP cannot use deliver='drop': its weights are ratios"),
-        (lambda: GenPMP(deliver="duplicate"), "repeated a whole number of times; use 'weight' or 'attention'."),
-        (lambda: PMP(deliver="post"), "deliver='post' is not known; choose one of 'weight', 'drop'"),
-        (lambda: MMP(deliver="drop", normalize=True), "normalize=True has no effect with deliver='drop'"),
+        (
+            lambda: GenPMP(deliver="drop"),
+            "GenPMP cannot use deliver='drop': its weights are ratios",
+        ),
+        (
+            lambda: GenPMP(deliver="duplicate"),
+            "repeated a whole number of times; use 'weight' or 'attention'.",
+        ),
+        (
+            lambda: PMP(deliver="post"),
+            "deliver='post' is not known; choose one of 'weight', 'drop'",
+        ),
+        (
+            lambda: MMP(deliver="drop", normalize=True),
+            "normalize=True has no effect with deliver='drop'",
+        ),
         (lambda: PMP(same_time="triple"), "same_time='triple' is not known"),
         (lambda: PMP(border="lower"), "border='lower' is not known"),
-        (lambda: GenPMP(basis="degrees"), "basis='degrees' is not known; choose one of 'nodes', 'edges'"),
+        (
+            lambda: GenPMP(basis="degrees"),
+            "basis='degrees' is not known; choose one of 'nodes', 'edges'",
+        ),
         (lambda: GenPMP(cap=0), "cap=0 must be above zero"),
         (lambda: ChronologicalSplit("2018"), "cutoff is of type"),
         (lambda: ChronologicalSplit(2018.5), "cutoff must be whole numbers"),
@@ -307,12 +345,24 @@ def spoiled(**change):
         (spoiled(time=None), "no nodes carry 'time'; store one whole number per node as data.time"),
         (spoiled(time=torch.ones(39)), "'time' of 'node' has 39 entries for 40 nodes"),
         (spoiled(time=torch.full((40,), 0.5)), "position 0 holds 0.5"),
-        (spoiled(time={"paper": torch.ones(40)}), "'time' is a dict by node type; make a HeteroData"),
+        (
+            spoiled(time={"paper": torch.ones(40)}),
+            "'time' is a dict by node type; make a HeteroData",
+        ),
         (spoiled(time=3), "'time' of 'node' has shape ()"),
-        (spoiled(edge_index=torch.tensor([[0], [40]])), "edge 0 has target 40, but there are 40 such nodes"),
+        (
+            spoiled(edge_index=torch.tensor([[0], [40]])),
+            "edge 0 has target 40, but there are 40 such nodes",
+        ),
         (spoiled(edge_index=None), "edge_index of node-to-node is NoneType"),
-        (spoiled(edge_index=None, adj_t=torch.eye(40).to_sparse()), "apply this transform before ToSparseTensor"),
-        (spoiled(edge_weight=torch.ones(299)), "edge_weight of node-to-node has shape (299,) for 300 edges"),
+        (
+            spoiled(edge_index=None, adj_t=torch.eye(40).to_sparse()),
+            "apply this transform before ToSparseTensor",
+        ),
+        (
+            spoiled(edge_weight=torch.ones(299)),
+            "edge_weight of node-to-node has shape (299,) for 300 edges",
+        ),
         (spoiled(edge_weight=-torch.ones(300)), "is negative (-1.0) at edge 0"),
         (Data(x=torch.ones(0, 1), time=torch.ones(0)), "'time' of 'node' is empty"),
         (
@@ -329,14 +379,18 @@ def test_bad_data_is_refused_with_a_sentence(data, sentence):
 def test_hetero_without_a_usable_relation_is_refused():
     data = hetero()
     del data["paper", "cites", "paper"], data["patent", "cites", "paper"]
-    with pytest.raises(InputError, match=re.escape("no relation has 'time' at both ends (author-writes-paper")):
+    with pytest.raises(
+        InputError, match=re.escape("no relation has 'time' at both ends (author-writes-paper")
+    ):
         PMP()(data)
 
 
 def test_genpmp_without_edges_into_the_last_time_names_the_relation():
     data = hetero()
     data["patent"].time += 5
-    with pytest.raises(InputError, match=r"no edge of paper-cites-paper points at the last time \(2024\)"):
+    with pytest.raises(
+        InputError, match=r"no edge of paper-cites-paper points at the last time \(2024\)"
+    ):
         GenPMP(basis="edges")(data)
 
 
@@ -360,7 +414,8 @@ def test_split_is_by_time_and_label():
 
 def test_split_counts_labelled_periods_only_and_takes_ogb_columns():
     data = Data(
-        y=torch.tensor([[0.0], [1.0], [float("nan")], [0.0]]), node_year=torch.tensor([[2000], [2001], [2002], [2003]])
+        y=torch.tensor([[0.0], [1.0], [float("nan")], [0.0]]),
+        node_year=torch.tensor([[2000], [2001], [2002], [2003]]),
     )
     out = ChronologicalSplit(2003, time="node_year")(data)
     assert out.train_mask.tolist() == [True, False, False, False]
@@ -384,13 +439,29 @@ def test_split_hetero_marks_types_with_label_and_time():
 @pytest.mark.parametrize(
     ("data", "split", "sentence"),
     [
-        (graph(), ChronologicalSplit(2010), "nodes of type 'node' cannot be split: no node before cutoff=2010"),
+        (
+            graph(),
+            ChronologicalSplit(2010),
+            "nodes of type 'node' cannot be split: no node before cutoff=2010",
+        ),
         (graph(), ChronologicalSplit(2030), "no node is at or after cutoff=2030"),
-        (graph(), ChronologicalSplit(2018, valid=4), "valid=4 takes all 4 labelled periods before cutoff=2018"),
-        (spoiled(y=torch.full((40,), -1)), ChronologicalSplit(2018), "no node before cutoff=2018 has a label"),
+        (
+            graph(),
+            ChronologicalSplit(2018, valid=4),
+            "valid=4 takes all 4 labelled periods before cutoff=2018",
+        ),
+        (
+            spoiled(y=torch.full((40,), -1)),
+            ChronologicalSplit(2018),
+            "no node before cutoff=2018 has a label",
+        ),
         (spoiled(y=None), ChronologicalSplit(2018), "no nodes carry both 'y' and 'time'"),
         (spoiled(y=torch.ones(40, 7)), ChronologicalSplit(2018), "'y' of 'node' has shape (40, 7)"),
-        ([1, 2], ChronologicalSplit(2018), "ChronologicalSplit takes a torch_geometric Data or HeteroData, not list"),
+        (
+            [1, 2],
+            ChronologicalSplit(2018),
+            "ChronologicalSplit takes a torch_geometric Data or HeteroData, not list",
+        ),
     ],
 )
 def test_split_refuses_what_cannot_be_learned(data, split, sentence):

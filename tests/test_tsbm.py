@@ -52,18 +52,24 @@ def multiplicities(graph):
 
 def complete(protocol, num_nodes=37, num_labels=2, num_times=3):
     ones = np.ones((num_labels, num_labels))
-    return TSBM(np.zeros((num_labels, 1)), np.ones(num_labels), ones, ones, num_nodes, num_times, protocol)
+    return TSBM(
+        np.zeros((num_labels, 1)), np.ones(num_labels), ones, ones, num_nodes, num_times, protocol
+    )
 
 
-# -- distribution ------------------------------------------------------------------------------------------
+# -- distribution
+# ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("piece", [40, drawing.EDGES_PER_PIECE])
 @pytest.mark.parametrize("decay", [0.6, "random"])
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_block_frequencies_follow_the_probabilities(protocol, decay, piece, monkeypatch):
-    monkeypatch.setattr(drawing, "EDGES_PER_PIECE", piece)  # small pieces: every block pair is cut up
-    model = tsbm_model(num_nodes=2000, num_times=5, num_labels=4, decay=decay, protocol=protocol, seed=3)
+    # small pieces: every block pair is cut up
+    monkeypatch.setattr(drawing, "EDGES_PER_PIECE", piece)
+    model = tsbm_model(
+        num_nodes=2000, num_times=5, num_labels=4, decay=decay, protocol=protocol, seed=3
+    )
     graph = model.sample()
     assert fit(model, graph, model.probability) > LEAST_P
     # The test has teeth: probabilities off by 4 %, or a decay off by .02, are caught.
@@ -93,7 +99,9 @@ def test_every_pair_of_a_block_is_equally_likely_and_independent(protocol, num_n
     # Joint law of two pairs: 0/1 tables of neighbours in the numbering and of distant ones.
     linked = seen > 0
     share = 1 - (1 - p) ** draws
-    joint = np.array([(1 - share) ** 2, share * (1 - share), share * (1 - share), share**2]) * rounds
+    joint = (
+        np.array([(1 - share) ** 2, share * (1 - share), share * (1 - share), share**2]) * rounds
+    )
     for one in range(len(pairs[0]) - 1):
         for other in (one + 1, len(pairs[0]) - 1 - one):
             if other != one:
@@ -137,7 +145,13 @@ def test_probability_one_links_every_pair(protocol, piece, monkeypatch):
 
 
 def test_pair_numbers_of_large_blocks():
-    for n in (2, 3, 94_906_267, 3_000_000_000):  # beyond 2^53 pairs the square root alone is not exact
+    # beyond 2^53 pairs the square root alone is not exact
+    for n in (
+        2,
+        3,
+        94_906_267,
+        3_000_000_000,
+    ):
         last = n * (n - 1) // 2 - 1
         assert drawing._pair(last, n, True, False) == (n - 1, n - 2)
         assert drawing._pair(last - (n - 2), n, True, False) == (n - 1, 0)
@@ -145,7 +159,8 @@ def test_pair_numbers_of_large_blocks():
         assert drawing._pair(0, n, True, True) == (0, 1)
 
 
-# -- nodes -------------------------------------------------------------------------------------------------
+# -- nodes
+# -------------------------------------------------------------------------------------------------
 
 
 def test_text_has_equal_blocks():
@@ -159,7 +174,9 @@ def test_text_has_equal_blocks():
 
 
 def test_released_has_independent_uniform_labels_and_times():
-    model = tsbm_model(num_nodes=20_000, num_times=6, num_labels=5, protocol="released", mean_degree=1)
+    model = tsbm_model(
+        num_nodes=20_000, num_times=6, num_labels=5, protocol="released", mean_degree=1
+    )
     graph = model.sample()
     sizes = model.block_sizes(graph.y, graph.time)
     assert stats.chisquare(sizes.ravel()).pvalue > LEAST_P
@@ -175,9 +192,13 @@ def test_node_numbers_tell_the_order_of_time_and_nothing_of_labels(protocol):
     assert abs(repeats.mean() - 0.1) < 5 * np.sqrt(0.09 / len(repeats))
 
 
-@pytest.mark.parametrize(("protocol", "feature_std"), [("text", None), ("released", None), ("released", "uniform")])
+@pytest.mark.parametrize(
+    ("protocol", "feature_std"), [("text", None), ("released", None), ("released", "uniform")]
+)
 def test_features_have_their_label_mean_and_noise(protocol, feature_std):
-    model = tsbm_model(20_000, num_features=6, protocol=protocol, feature_std=feature_std, mean_degree=1, seed=4)
+    model = tsbm_model(
+        20_000, num_features=6, protocol=protocol, feature_std=feature_std, mean_degree=1, seed=4
+    )
     assert np.all(model.std == 4.0) == (protocol == "released" and feature_std is None)
     assert 0 <= model.std.min() <= model.std.max() <= 8
     graph = model.sample()
@@ -193,7 +214,8 @@ def test_noise_can_be_given():
     assert np.array_equal(graph.x, exact.mean.astype(np.float32)[graph.y])
 
 
-# -- parameters --------------------------------------------------------------------------------------------
+# -- parameters
+# --------------------------------------------------------------------------------------------
 
 
 def test_probability_decays_by_gamma_per_step():
@@ -240,7 +262,8 @@ def test_zero_diagonal_links_equal_labels_at_equal_times_only(protocol):
 def test_mean_degree_is_reached(protocol):
     for nodes in (4000, 4321):
         graph = tsbm(nodes, 6, 7, protocol=protocol, mean_degree=15, seed=nodes)
-        # The number of draws is close to Poisson, and each is stored twice; block sizes add a little.
+        # The number of draws is close to Poisson, and each is stored twice; block sizes add a
+        # little.
         assert abs(graph.edge_index.shape[1] - 15 * nodes) < 7 * np.sqrt(2 * 15 * nodes)
 
 
@@ -271,17 +294,24 @@ def test_true_connectivity_is_the_share_of_expected_neighbours():
             np.testing.assert_allclose(fast[y, t], expected / expected.sum(), rtol=1e-12)
     np.testing.assert_allclose(model.relative_connectivity.sum((2, 3)), 1.0)
     equal = tsbm_model(60, 3, 2, decay=0.5)
-    np.testing.assert_allclose(equal.relative_connectivity, equal.connectivity_given(np.full((2, 3), 10)))
+    np.testing.assert_allclose(
+        equal.relative_connectivity, equal.connectivity_given(np.full((2, 3), 10))
+    )
     np.testing.assert_allclose(  # labels and times drawn independently: all other nodes alike
-        model.relative_connectivity, model.probability / model.probability.sum((2, 3), keepdims=True)
+        model.relative_connectivity,
+        model.probability / model.probability.sum((2, 3), keepdims=True),
     )
 
 
-# -- seeds, chunks, disk -----------------------------------------------------------------------------------
+# -- seeds, chunks, disk
+# -----------------------------------------------------------------------------------
 
 
 def same_graph(one, other):
-    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in ("x", "y", "time", "edge_index"))
+    return all(
+        np.array_equal(getattr(one, name), getattr(other, name))
+        for name in ("x", "y", "time", "edge_index")
+    )
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -338,7 +368,9 @@ def test_disk_holds_the_sample(protocol, tmp_path, monkeypatch):
     monkeypatch.setattr(drawing, "NODES", 300)
     model = tsbm_model(700, 4, 3, 7, protocol=protocol, seed=2, start=1999)
     steps = []
-    write_tsbm(tmp_path / "graph", model, seed=5, memory="50MB", progress=lambda *now: steps.append(now))
+    write_tsbm(
+        tmp_path / "graph", model, seed=5, memory="50MB", progress=lambda *now: steps.append(now)
+    )
     parts = saved.read(tmp_path / "graph", verify=True)
     monkeypatch.undo()  # the cut into chunks must not matter
     graph = model.sample(seed=5)
@@ -378,7 +410,8 @@ def test_many_labels():
         assert graph.time.max() == times - 1
 
 
-# -- refusals ----------------------------------------------------------------------------------------------
+# -- refusals
+# ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -392,15 +425,24 @@ def test_many_labels():
         ({"start": 0.5}, r"start=0.5 is not possible"),
         ({"start": 2**62}, r"start=\d+ is too large for 64-bit times"),
         ({"protocol": "paper"}, r"protocol='paper' is not known; choose one of 'text', 'released'"),
-        ({"decay": "fixed"}, r"decay='fixed' is not known; choose one of 'random', 'random-zero-diagonal'"),
+        (
+            {"decay": "fixed"},
+            r"decay='fixed' is not known; choose one of 'random', 'random-zero-diagonal'",
+        ),
         ({"decay": 1.5}, r"decay=1.5 is not known; give a number from 0 to 1, 'random' or"),
         ({"decay": float("nan")}, r"decay=nan is not known"),
-        ({"feature_std": "normal"}, r"feature_std='normal' is not known; give a number of at least 0, or 'uniform'"),
+        (
+            {"feature_std": "normal"},
+            r"feature_std='normal' is not known; give a number of at least 0, or 'uniform'",
+        ),
         ({"feature_std": -1}, r"feature_std=-1 is not known"),
         ({"same": 1.2}, r"same=1.2 is not a probability; give a number from 0 to 1"),
         ({"different": -0.1}, r"different=-0.1 is not a probability"),
         ({"mean_degree": 0}, r"mean_degree=0 is not a positive number"),
-        ({"num_nodes": 1, "mean_degree": 3}, r"mean_degree cannot be reached because no edge is possible"),
+        (
+            {"num_nodes": 1, "mean_degree": 3},
+            r"mean_degree cannot be reached because no edge is possible",
+        ),
         (
             {"mean_degree": 1500, "protocol": "released"},
             r"mean_degree=1500 needs an edge probability of 2.51; give at most 598.5, or more nodes",
@@ -416,7 +458,10 @@ def test_bad_options_are_refused(options, sentence):
     ("change", "sentence"),
     [
         ({"base": np.full((2, 2), 1.5)}, r"base runs from 1.5 to 1.5; give numbers from 0 to 1"),
-        ({"decay": np.array([[0.5, 0.1], [0.2, 0.5]])}, r"decay is not symmetric; give the same value for both"),
+        (
+            {"decay": np.array([[0.5, 0.1], [0.2, 0.5]])},
+            r"decay is not symmetric; give the same value for both",
+        ),
         ({"std": np.array([1.0, -1.0])}, r"std runs from -1 to 1; give numbers of at least 0"),
         ({"std": np.ones(3)}, r"std has shape \(3,\) for 2 labels; give shape \(2,\)"),
         ({"mean": np.full((2, 1), np.nan)}, r"mean holds 2 NaN or infinite values"),
@@ -431,12 +476,18 @@ def test_bad_samples_and_places_are_refused(tmp_path, monkeypatch):
     model = tsbm_model(100)
     with pytest.raises(InputError, match=r"seed='a' is not possible"):
         model.sample(seed="a")
-    with pytest.raises(InputError, match=r"sizes has shape \(10,\); give nodes per label and time \(10, 10\)"):
+    with pytest.raises(
+        InputError, match=r"sizes has shape \(10,\); give nodes per label and time \(10, 10\)"
+    ):
         model.connectivity_given(np.ones(10))
-    with pytest.raises(InputError, match=r"memory='1MB' is too little for 100 nodes in 100 blocks; give at least"):
+    with pytest.raises(
+        InputError, match=r"memory='1MB' is too little for 100 nodes in 100 blocks; give at least"
+    ):
         write_tsbm(tmp_path / "graph", model, memory="1MB")
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda place: usage._replace(free=1000))
-    with pytest.raises(InputError, match=r"needs .* more of disk, but 1.0 kB are free; make room or choose another"):
+    with pytest.raises(
+        InputError, match=r"needs .* more of disk, but 1.0 kB are free; make room or choose another"
+    ):
         write_tsbm(tmp_path / "deep" / "graph", model)
     assert list(tmp_path.iterdir()) == []

@@ -38,11 +38,14 @@ def test_genpmp_counts_nodes_by_distance(times, seed):
 @given(TIMES, st.integers(0, 1000))
 def test_genpmp_counts_edges_by_distance(times, seed):
     time, edge_index = drawn(times, seed)
-    edge_index = np.concatenate([edge_index, [[0], [len(times) - 1]]], axis=1)  # something reaches the last time
+    # something reaches the last time
+    edge_index = np.concatenate([edge_index, [[0], [len(times) - 1]]], axis=1)
     period = np.searchsorted(times, time)
     counts = np.zeros((len(times), len(times)))
     np.add.at(counts, (period[edge_index[1]], period[edge_index[0]]), 1)
-    np.testing.assert_allclose(weighting.genpmp(times, counts), paper.genpmp_edge_table(times, time, edge_index))
+    np.testing.assert_allclose(
+        weighting.genpmp(times, counts), paper.genpmp_edge_table(times, time, edge_index)
+    )
 
 
 @given(st.integers(1, 9), st.integers(1, 50), st.integers(-5, 5))
@@ -67,10 +70,15 @@ def test_cap_cuts_and_is_counted():
 def test_message_is_the_weighted_mean(times, seed, method, weighted):
     time, edge_index = drawn(times, seed)
     rng = np.random.default_rng(seed)
-    x, own = rng.normal(size=(len(time), 3)), rng.uniform(0.1, 2.0, edge_index.shape[1]) if weighted else None
+    x, own = (
+        rng.normal(size=(len(time), 3)),
+        rng.uniform(0.1, 2.0, edge_index.shape[1]) if weighted else None,
+    )
     period = np.searchsorted(times, time).astype(np.uint8)
     table = weighting.table(method, times, np.bincount(period, minlength=len(times)))
-    weight = weighting.edge_weight(table, edge_index, period, period).astype(np.float64) * (1 if own is None else own)
+    weight = weighting.edge_weight(table, edge_index, period, period).astype(np.float64) * (
+        1 if own is None else own
+    )
     rows = weighting.normalize_rows(weight, edge_index[1], len(time))
     message = np.zeros_like(x)
     np.add.at(message, edge_index[1], rows[:, None] * x[edge_index[0]])
@@ -90,7 +98,10 @@ def test_edge_weight_looks_up_target_row_source_column(xp, integer):
 
 def test_edge_weight_between_two_types():
     weight = weighting.edge_weight(
-        np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[4, 0], [0, 1]]), np.array([0, 0, 0, 0, 1]), np.array([1, 0])
+        np.array([[1.0, 2.0], [3.0, 4.0]]),
+        np.array([[4, 0], [0, 1]]),
+        np.array([0, 0, 0, 0, 1]),
+        np.array([1, 0]),
     )
     np.testing.assert_array_equal(weight, [4, 1])
 
@@ -105,7 +116,9 @@ def test_normalized_rows_sum_to_one_in_the_given_type(xp, dtype):
     assert np.asarray(weight).dtype == dtype
     total = np.bincount(target, np.asarray(weight), 60)
     tolerance = 1e-5 if dtype == np.float32 else 1e-13
-    np.testing.assert_allclose(total, (np.bincount(target, minlength=60) > 0).astype(float), atol=tolerance)
+    np.testing.assert_allclose(
+        total, (np.bincount(target, minlength=60) > 0).astype(float), atol=tolerance
+    )
 
 
 def test_a_row_without_weight_stays_without(xp):
@@ -128,19 +141,40 @@ def test_mmp_leaves_a_node_with_newer_neighbours_without_message():
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda: weighting.table("ppm", [0], [1]), r"weighting='ppm' is not known; choose one of 'plain', 'mmp'"),
-        (lambda: weighting.pmp([0, 1], same_time="triple"), r"same_time='triple' is not known; .*'single', 'double'"),
-        (lambda: weighting.pmp([0, 1], border="lower"), r"border='lower' is not known; .*'both', 'upper'"),
+        (
+            lambda: weighting.table("ppm", [0], [1]),
+            r"weighting='ppm' is not known; choose one of 'plain', 'mmp'",
+        ),
+        (
+            lambda: weighting.pmp([0, 1], same_time="triple"),
+            r"same_time='triple' is not known; .*'single', 'double'",
+        ),
+        (
+            lambda: weighting.pmp([0, 1], border="lower"),
+            r"border='lower' is not known; .*'both', 'upper'",
+        ),
         (lambda: weighting.plain([]), r"times is empty; give the distinct times"),
-        (lambda: weighting.mmp([1, 0]), r"times must be distinct and increasing; pass numpy.unique"),
+        (
+            lambda: weighting.mmp([1, 0]),
+            r"times must be distinct and increasing; pass numpy.unique",
+        ),
         (lambda: weighting.mmp([0, 0]), r"times must be distinct and increasing"),
         (lambda: weighting.mmp([0.5, 1]), r"times must be whole numbers, but position 0 holds 0.5"),
-        (lambda: weighting.pmp([-(2**62), 2**62 + 1]), r"times runs from -\d+ to \d+, too far apart.*bin it"),
-        (lambda: weighting.genpmp([0, 1], [1, 2, 3]), r"counts has shape \(3,\) .* for 2 times; give the non-negative"),
+        (
+            lambda: weighting.pmp([-(2**62), 2**62 + 1]),
+            r"times runs from -\d+ to \d+, too far apart.*bin it",
+        ),
+        (
+            lambda: weighting.genpmp([0, 1], [1, 2, 3]),
+            r"counts has shape \(3,\) .* for 2 times; give the non-negative",
+        ),
         (lambda: weighting.genpmp([0, 1], [1, -2]), r"counts .* give the non-negative number"),
         (lambda: weighting.genpmp([0, 1], [1, np.nan]), r"counts .* give the non-negative number"),
         (lambda: weighting.genpmp([0, 1], ["a", "b"]), r"counts has shape \(2,\) and type <U1"),
-        (lambda: weighting.genpmp([0, 1], [[1, 2], [0, 0]]), r"counts has nothing for the last time \(1\).*use PMP"),
+        (
+            lambda: weighting.genpmp([0, 1], [[1, 2], [0, 0]]),
+            r"counts has nothing for the last time \(1\).*use PMP",
+        ),
         (lambda: weighting.genpmp([0, 1], [1, 2], cap=0), r"cap=0 must be above zero, or None"),
         (lambda: weighting.genpmp([0, 1], [1, 2], cap=float("nan")), r"cap=nan must be above zero"),
     ],

@@ -76,8 +76,12 @@ def test_a_saved_model_pulls_in_as_its_fit_did(tmp_path):
     pipeline.save(tmp_path / "model")
     again = ig.Pipeline.load(tmp_path / "model")
     assert np.array_equal(again.predict_proba(graph(x)), pipeline.predict_proba(graph(x)))
-    other = with_values(x, PAST, 5e8)  # another past: were it learned from anew, targets would look different
-    first, second = (again.fitted.schema.adapted(graph(values), CUT).masked(CUT).encoded().x for values in (x, other))
+    # another past: were it learned from anew, targets would look different
+    other = with_values(x, PAST, 5e8)
+    first, second = (
+        again.fitted.schema.adapted(graph(values), CUT).masked(CUT).encoded().x
+        for values in (x, other)
+    )
     assert np.array_equal(first[TARGET], second[TARGET])
 
 

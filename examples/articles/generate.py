@@ -1,7 +1,7 @@
 """Writes articles.csv and citations.csv beside itself: invented articles in time. Same seed, same files.
 
-Topics have words of their own, some of which come up late; their shares change; articles cite mostly their own topic
-and recent work. The newest half year has no topics yet.
+Topics have words of their own, some of which come up late; their shares change; articles cite
+mostly their own topic and recent work. The newest half year has no topics yet.
 """
 
 import csv
@@ -10,9 +10,14 @@ from pathlib import Path
 import numpy as np
 
 HERE = Path(__file__).parent
-FIRST, LAST, UNKNOWN = np.datetime64("2016-01-01"), np.datetime64("2021-12-31"), np.datetime64("2021-07-01")
+FIRST, LAST, UNKNOWN = (
+    np.datetime64("2016-01-01"),
+    np.datetime64("2021-12-31"),
+    np.datetime64("2021-07-01"),
+)
 COUNT = 1500
-# Per topic: words of the early years, words that take over later, venues, share at the beginning and at the end.
+# Per topic: words of the early years, words that take over later, venues, share at the beginning
+# and at the end.
 TOPICS = {
     "databases": (
         "relational query join index transaction SQL storage schema warehouse tuple",
@@ -101,7 +106,9 @@ def cited(rng: np.random.Generator, i: int, topic: np.ndarray, days: np.ndarray)
     if i == 0:
         return []
     chance = np.exp((days[:i] - days[i]) / 500) * np.where(topic[:i] == topic[i], 5.0, 1.0)
-    return sorted(rng.choice(i, min(rng.poisson(3.0), i), replace=False, p=chance / chance.sum()).tolist())
+    return sorted(
+        rng.choice(i, min(rng.poisson(3.0), i), replace=False, p=chance / chance.sum()).tolist()
+    )
 
 
 def write(name: str, rows: list[dict]) -> None:

@@ -1,8 +1,8 @@
 """Writes four tables beside itself: invented accounts, merchants, and money that moves. Same seed, same files.
 
-Fraud is rare. Fraudulent accounts pass money on among each other within days and pay at gift card and crypto
-merchants. What they look like on paper changes: they come from other countries each year. The newest quarter is not
-yet looked into.
+Fraud is rare. Fraudulent accounts pass money on among each other within days and pay at gift card
+and crypto merchants. What they look like on paper changes: they come from other countries each
+year. The newest quarter is not yet looked into.
 """
 
 import csv
@@ -11,10 +11,22 @@ from pathlib import Path
 import numpy as np
 
 HERE = Path(__file__).parent
-FIRST, LAST, UNKNOWN = np.datetime64("2020-01-01"), np.datetime64("2022-01-01"), np.datetime64("2021-10-01")
+FIRST, LAST, UNKNOWN = (
+    np.datetime64("2020-01-01"),
+    np.datetime64("2022-01-01"),
+    np.datetime64("2021-10-01"),
+)
 ACCOUNTS, MERCHANTS, RING = 2000, 60, 8
 COUNTRIES = ["DE", "FR", "PL", "NL", "ES"]
-MERCHANT_KINDS = ["grocery", "travel", "clothing", "electronics", "restaurant", "gift cards", "crypto"]
+MERCHANT_KINDS = [
+    "grocery",
+    "travel",
+    "clothing",
+    "electronics",
+    "restaurant",
+    "gift cards",
+    "crypto",
+]
 
 
 def main(seed: int = 0) -> None:
@@ -23,7 +35,10 @@ def main(seed: int = 0) -> None:
     fraud = rng.random(ACCOUNTS) < 0.07
     late = opened / opened.max()
     kinds = rng.choice(MERCHANT_KINDS, MERCHANTS, p=[0.3, 0.12, 0.15, 0.15, 0.16, 0.06, 0.06])
-    merchants = [{"id": f"m{k:02d}", "kind": kind, "country": rng.choice(COUNTRIES)} for k, kind in enumerate(kinds)]
+    merchants = [
+        {"id": f"m{k:02d}", "kind": kind, "country": rng.choice(COUNTRIES)}
+        for k, kind in enumerate(kinds)
+    ]
     accounts = [account(rng, i, opened[i], fraud[i], late[i]) for i in range(ACCOUNTS)]
     write("accounts.csv", accounts)
     write("merchants.csv", merchants)
@@ -33,14 +48,20 @@ def main(seed: int = 0) -> None:
 
 def account(rng: np.random.Generator, i: int, day: int, fraud: bool, late: float) -> dict:
     """Honest ones are spread evenly; fraud moves from the first country to the last, and income is made up."""
-    shares = np.array([0.36 - 0.32 * late, 0.2, 0.2, 0.2, 0.04 + 0.32 * late]) if fraud else np.full(5, 0.2)
+    shares = (
+        np.array([0.36 - 0.32 * late, 0.2, 0.2, 0.2, 0.04 + 0.32 * late])
+        if fraud
+        else np.full(5, 0.2)
+    )
     income = rng.lognormal(8.0 if fraud else 7.8, 0.25 if fraud else 0.45)
     known = FIRST + day < UNKNOWN
     return {
         "id": f"c{i:04d}",
         "opened": str(FIRST + day),
         "country": rng.choice(COUNTRIES, p=shares / shares.sum()),
-        "kind": rng.choice(["private", "business", "student"], p=[0.6, 0.3, 0.1] if fraud else [0.7, 0.15, 0.15]),
+        "kind": rng.choice(
+            ["private", "business", "student"], p=[0.6, 0.3, 0.1] if fraud else [0.7, 0.15, 0.15]
+        ),
         "income": "" if rng.random() < (0.3 if fraud else 0.15) else round(float(income), -1),
         "is_fraud": ("yes" if fraud else "no") if known else "",
     }
@@ -60,17 +81,27 @@ def transfers(rng: np.random.Generator, opened: np.ndarray, fraud: np.ndarray) -
             start = max(opened[i], opened[j])
             day = start + int(rng.exponential(10 if ring else 90))
             amount = rng.lognormal(6.0, 0.4) if ring else rng.lognormal(4.5, 1.0)
-            add(rng, rows, day, {"sender": f"c{i:04d}", "receiver": f"c{j:04d}", "amount": round(float(amount), 2)})
+            add(
+                rng,
+                rows,
+                day,
+                {"sender": f"c{i:04d}", "receiver": f"c{j:04d}", "amount": round(float(amount), 2)},
+            )
     return rows
 
 
-def payments(rng: np.random.Generator, opened: np.ndarray, fraud: np.ndarray, kinds: np.ndarray) -> list[dict]:
+def payments(
+    rng: np.random.Generator, opened: np.ndarray, fraud: np.ndarray, kinds: np.ndarray
+) -> list[dict]:
     rows = []
     shady = np.isin(kinds, MERCHANT_KINDS[-2:])
     for i in range(ACCOUNTS):
         liking = np.where(shady, 7.0 if fraud[i] else 0.5, 1.0)
         for _ in range(rng.poisson(3.0)):
-            m, day = int(rng.choice(MERCHANTS, p=liking / liking.sum())), opened[i] + int(rng.exponential(60))
+            m, day = (
+                int(rng.choice(MERCHANTS, p=liking / liking.sum())),
+                opened[i] + int(rng.exponential(60)),
+            )
             add(rng, rows, day, {"account": f"c{i:04d}", "merchant": f"m{m:02d}"})
     return rows
 
@@ -78,7 +109,14 @@ def payments(rng: np.random.Generator, opened: np.ndarray, fraud: np.ndarray, ki
 def add(rng: np.random.Generator, rows: list[dict], day: int, row: dict) -> None:
     """With a time of day; what would come after the last day has not happened yet."""
     if FIRST + day < LAST:
-        rows.append(row | {"time": str((FIRST + day).astype("M8[m]") + np.timedelta64(int(rng.integers(1440)), "m"))})
+        rows.append(
+            row
+            | {
+                "time": str(
+                    (FIRST + day).astype("M8[m]") + np.timedelta64(int(rng.integers(1440)), "m")
+                )
+            }
+        )
 
 
 def write(name: str, rows: list[dict]) -> None:

@@ -1,6 +1,7 @@
 """Benchmarks: functions that are commands, hold ratios taken within one run against a goal, and return a `Report`.
 
-Contestants take turns round after round, so that a busy machine slows all of them; the best round counts.
+Contestants take turns round after round, so that a busy machine slows all of them; the best round
+counts.
 """
 
 import ctypes
@@ -56,15 +57,25 @@ class Report:
         console.print(table)
         for goal in self.goals:
             asked = f"{'at least' if goal.sign > 0 else 'at most'} {_shown(goal.asked)}"
-            console.print(f"{goal.name}: {_shown(goal.reached)}, asked {asked}, {'met' if goal.met else 'missed'}")
+            console.print(
+                f"{goal.name}: {_shown(goal.reached)}, asked {asked}, {'met' if goal.met else 'missed'}"
+            )
         if file is not None:
-            content = {**asdict(self), "met": [goal.met for goal in self.goals], "machine": machine()}
+            content = {
+                **asdict(self),
+                "met": [goal.met for goal in self.goals],
+                "machine": machine(),
+            }
             file.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         return self
 
 
 def best_of(
-    calls: Mapping[str, Callable[[], Any]], rounds: int, *, seconds: float = 60.0, clock: Clock = time.perf_counter
+    calls: Mapping[str, Callable[[], Any]],
+    rounds: int,
+    *,
+    seconds: float = 60.0,
+    clock: Clock = time.perf_counter,
 ) -> dict[str, float]:
     """The shortest time of each call; who has used more than `seconds` sits out, after two rounds at the earliest."""
     times: dict[str, list[float]] = {name: [] for name in calls}
@@ -79,14 +90,18 @@ def best_of(
     return {name: min(taken) for name, taken in times.items()}
 
 
-def in_process(function: Callable[..., Any], *arguments: str | float, path: Sequence[str] | None = None) -> Any:
+def in_process(
+    function: Callable[..., Any], *arguments: str | float, path: Sequence[str] | None = None
+) -> Any:
     """What a function of a module gives in a fresh process, whose peak memory is its own; `path` is its `sys.path`."""
     code = (
         f"import json, sys; from {function.__module__} import {function.__name__} as call; "
         f"print(json.dumps(call(*json.loads(sys.argv[1]))))"
     )
     call = [sys.executable, "-c", code, json.dumps(arguments)]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path if path is None else path))}
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path if path is None else path))
+    }
     done = subprocess.run(call, capture_output=True, text=True, check=False, env=environment)
     if done.returncode:
         raise InputError(f"{arguments[0]} failed: {(done.stderr.splitlines() or ['killed'])[-1]}")
@@ -119,9 +134,20 @@ def keep_memory() -> None:
 
 
 def machine() -> dict[str, Any]:
-    names = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
-    packages = {name: version(name) for name in ("numpy", "scipy", "numba", "torch", "torch_geometric")}
-    return {"cpu": names[:1], "cores": len(os.sched_getaffinity(0)), "system": platform.platform(), **packages}
+    names = [
+        line
+        for line in Path("/proc/cpuinfo").read_text().splitlines()
+        if line.startswith("model name")
+    ]
+    packages = {
+        name: version(name) for name in ("numpy", "scipy", "numba", "torch", "torch_geometric")
+    }
+    return {
+        "cpu": names[:1],
+        "cores": len(os.sched_getaffinity(0)),
+        "system": platform.platform(),
+        **packages,
+    }
 
 
 def _shown(value: Any) -> str:

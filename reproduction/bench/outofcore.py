@@ -1,7 +1,7 @@
 """Claims: `Disk` keeps to its cap and takes at most three times the in-memory time; `Dask` gains from a second worker.
 
-Every contestant is a fresh process. Times run from a saved graph that the page cache holds to hops, with sorting the
-edges. Peak memory includes compiled code and the interpreter.
+Every contestant is a fresh process. Times run from a saved graph that the page cache holds to hops,
+with sorting the edges. Peak memory includes compiled code and the interpreter.
 """
 
 import tempfile
@@ -17,16 +17,25 @@ from reproduction.bench.propagation import power_law
 
 
 def outofcore(
-    nodes: int = 1_000_000, edges: int = 20_000_000, width: int = 128, hops: int = 2, share: int = 8, rounds: int = 2,
-    dask: bool = True, json: Path | None = None,
-) -> Report:  # fmt: skip
+    nodes: int = 1_000_000,
+    edges: int = 20_000_000,
+    width: int = 128,
+    hops: int = 2,
+    share: int = 8,
+    rounds: int = 2,
+    dask: bool = True,
+    json: Path | None = None,
+) -> Report:
     """Disk and Dask against memory: time and peak memory; the cap is the size of X divided by --share."""
     cap = nodes * width * 4 // share
     names = ["memory", "disk", *(["dask 1", "dask 2"] if dask else [])]
     with tempfile.TemporaryDirectory() as place:
         _save(f"{place}/graph", nodes, edges, width)
         rows: list[dict[str, Any]] = [
-            {"engine": name, **in_process(contest, name, f"{place}/graph", f"{place}/{name}-{turn}", cap, hops)}
+            {
+                "engine": name,
+                **in_process(contest, name, f"{place}/graph", f"{place}/{name}-{turn}", cap, hops),
+            }
             for turn in range(rounds)
             for name in names
         ]
@@ -63,10 +72,16 @@ def contest(name: str, graph: str, work: str, cap: int, hops: int) -> dict[str, 
     return _timed(ig.engines.Memory(), graph, hops)
 
 
-def _timed(engine: ig.engines.Memory | ig.engines.Disk | ig.engines.Dask, graph: str, hops: int) -> dict[str, float]:
+def _timed(
+    engine: ig.engines.Memory | ig.engines.Disk | ig.engines.Dask, graph: str, hops: int
+) -> dict[str, float]:
     start, spent = time.perf_counter(), time.process_time()
     ig.propagate(ig.load(graph), weighting="pmp", hops=hops, engine=engine)
-    return {"seconds": time.perf_counter() - start, "cpu": time.process_time() - spent, "peak": peak_memory()}
+    return {
+        "seconds": time.perf_counter() - start,
+        "cpu": time.process_time() - spent,
+        "peak": peak_memory(),
+    }
 
 
 def _save(directory: str, nodes: int, edges: int, width: int) -> None:

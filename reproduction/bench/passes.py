@@ -14,7 +14,9 @@ from reproduction.bench import Goal, Report, best_of, peak_memory
 PERIODS = 10
 
 
-def jjnorm(nodes: int = 1_000_000, width: int = 128, rounds: int = 7, json: Path | None = None) -> Report:
+def jjnorm(
+    nodes: int = 1_000_000, width: int = 128, rounds: int = 7, json: Path | None = None
+) -> Report:
     """JJnorm with 10 periods and 40 labels over a copy of the array."""
     rng = np.random.default_rng(0)
     message = rng.standard_normal((nodes, width), dtype=np.float32)
@@ -29,7 +31,9 @@ def jjnorm(nodes: int = 1_000_000, width: int = 128, rounds: int = 7, json: Path
     return _over("copy", "jjnorm", 3.0, calls, rounds, f"{nodes:,} x {width} float32").finish(json)
 
 
-def weights(nodes: int = 1_000_000, edges: int = 50_000_000, rounds: int = 5, json: Path | None = None) -> Report:
+def weights(
+    nodes: int = 1_000_000, edges: int = 50_000_000, rounds: int = 5, json: Path | None = None
+) -> Report:
     """PMP weights of all edges over two bare gathers, of the time of every source and of every target."""
     rng = np.random.default_rng(0)
     edge_index = rng.integers(0, nodes, (2, edges), dtype=np.int64)
@@ -43,11 +47,16 @@ def weights(nodes: int = 1_000_000, edges: int = 50_000_000, rounds: int = 5, js
 
 
 def connectivity(
-    nodes: int = 1_000_000, edges: int = 10_000_000, labels: int = 10, rounds: int = 15, json: Path | None = None
+    nodes: int = 1_000_000,
+    edges: int = 10_000_000,
+    labels: int = 10,
+    rounds: int = 15,
+    json: Path | None = None,
 ) -> Report:
     """Relative connectivity over a bare np.bincount of keys (state of target, state of source) made beforehand.
 
-    Our pass runs on all cores and bincount on one, so on a busy machine the ratio tends towards that of CPU times.
+    Our pass runs on all cores and bincount on one, so on a busy machine the ratio tends towards
+    that of CPU times.
     """
     rng = np.random.default_rng(0)
     edge_index = rng.integers(0, nodes, (2, edges))
@@ -56,7 +65,9 @@ def connectivity(
     keys = state[edge_index[1]] * states + state[edge_index[0]]
 
     def ours() -> ig.connectivity.RelativeConnectivity:
-        return ig.connectivity.relative_connectivity(edge_index, label, time, num_labels=labels, cutoff=8)
+        return ig.connectivity.relative_connectivity(
+            edge_index, label, time, num_labels=labels, cutoff=8
+        )
 
     calls = {
         "np.bincount over keys": lambda: np.bincount(keys, minlength=states**2),
@@ -64,18 +75,25 @@ def connectivity(
         "... and label_mass": lambda: ours().label_mass(np.ones((PERIODS, PERIODS))),
     }
     title = f"{edges:,} edges, {nodes:,} nodes, {labels} labels x {PERIODS} times"
-    return _over("np.bincount over keys", "relative_connectivity", 2.0, calls, rounds, title).finish(json)
+    return _over(
+        "np.bincount over keys", "relative_connectivity", 2.0, calls, rounds, title
+    ).finish(json)
 
 
 def _over(base: str, ours: str, most: float, calls: dict, rounds: int, title: str) -> Report:
     for call in calls.values():  # compiles
         call()
     best = best_of(calls, rounds)
-    rows = [{"": name, "seconds": taken, f"over {base}": taken / best[base]} for name, taken in best.items()]
+    rows = [
+        {"": name, "seconds": taken, f"over {base}": taken / best[base]}
+        for name, taken in best.items()
+    ]
     return Report(title, rows, [Goal(f"{ours} over {base}", -1, most, best[ours] / best[base])])
 
 
-def tsbm(million_edges: str = "1,2,5,10,20", large: Path | None = None, json: Path | None = None) -> Report:
+def tsbm(
+    million_edges: str = "1,2,5,10,20", large: Path | None = None, json: Path | None = None
+) -> Report:
     """The generator against N² sampling, and its growth; --large DIR writes 10 M nodes and 200 M edges to disk."""
     if large is not None:
         return _written(large).finish(json)
@@ -84,12 +102,19 @@ def tsbm(million_edges: str = "1,2,5,10,20", large: Path | None = None, json: Pa
     for protocol in PROTOCOLS:
         model = ig.tsbm_model(protocol=protocol)
         best = best_of({"ours": model.sample, "dense": partial(dense, model)}, 6)
-        rows.append({"graph": f"N = 2000, {protocol}", "M edges/s": model.expected_edges / best["ours"] / 1e6})
+        rows.append(
+            {
+                "graph": f"N = 2000, {protocol}",
+                "M edges/s": model.expected_edges / best["ours"] / 1e6,
+            }
+        )
         goals.append(Goal(f"dense N² over ours, {protocol}", 1, 1.0, best["dense"] / best["ours"]))
     for million in million_edges.split(","):
         model = ig.tsbm_model(num_nodes=int(million) * 50_000, mean_degree=20, num_features=1)
         seconds = best_of({"ours": partial(_consumed, model)}, 4)["ours"]
-        rows.append({"graph": f"{million} M edges", "M edges/s": model.expected_edges / seconds / 1e6})
+        rows.append(
+            {"graph": f"{million} M edges", "M edges/s": model.expected_edges / seconds / 1e6}
+        )
     first, last = (row["M edges/s"] for row in (rows[len(PROTOCOLS)], rows[-1]))
     goals.append(Goal("time per edge of the largest over the smallest", -1, 2.0, first / last))
     return Report("Sampling", rows, goals).finish(json)
@@ -120,5 +145,11 @@ def _written(directory: Path) -> Report:
     write_tsbm(directory, model, memory="2GB")
     seconds = clock.perf_counter() - start
     size = sum(file.stat().st_size for file in directory.rglob("*.npy"))
-    row = {"nodes": model.num_nodes, "seconds": seconds, "bytes": size, "peak": peak_memory(), "peak before": before}
+    row = {
+        "nodes": model.num_nodes,
+        "seconds": seconds,
+        "bytes": size,
+        "peak": peak_memory(),
+        "peak before": before,
+    }
     return Report("Written to disk", [row])

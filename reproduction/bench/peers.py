@@ -23,13 +23,18 @@ Product = Callable[[np.ndarray], np.ndarray]
 def peers(graph: ig.TemporalGraph, weighting: str, threads: int) -> dict[str, tuple[Product, str]]:
     """Products of other people on `threads` cores, row means with normalised weights made beforehand; and their norm.
 
-    `T.SIGN` only knows the symmetric norm of the unweighted graph, and sorts the edges on each call.
+    `T.SIGN` only knows the symmetric norm of the unweighted graph, and sorts the edges on each
+    call.
     """
     torch.set_num_threads(threads)
-    warnings.filterwarnings("ignore", message="Sparse (CSR tensor support is in beta|invariant checks)")
+    warnings.filterwarnings(
+        "ignore", message="Sparse (CSR tensor support is in beta|invariant checks)"
+    )
     csr = graph.csr()
     target = np.repeat(np.arange(csr.num_targets, dtype=np.int32), np.diff(csr.indptr))
-    weight = ig.weighting.table(weighting, graph.times, graph.counts)[graph.period[target], graph.period[csr.indices]]
+    weight = ig.weighting.table(weighting, graph.times, graph.counts)[
+        graph.period[target], graph.period[csr.indices]
+    ]
     total = np.bincount(target, weight, csr.num_targets)[target]
     weight = np.divide(weight, total, out=np.zeros_like(weight), where=total > 0).astype(np.float32)
     shape, values = (csr.num_targets, csr.num_sources), torch.from_numpy(weight)
@@ -46,7 +51,10 @@ def peers(graph: ig.TemporalGraph, weighting: str, threads: int) -> dict[str, tu
     compressed = scipy.sparse.csr_matrix((weight, csr.indices, csr.indptr.astype(np.int32)), shape)
     products["scipy CSR"] = lambda x: compressed @ x, "mean"
     both = torch.from_numpy(np.stack([csr.indices, target]).astype(np.int64))
-    products["PyG T.SIGN"] = lambda x: SIGN(1)(Data(x=torch.from_numpy(x), edge_index=both)).x1.numpy(), "sym"
+    products["PyG T.SIGN"] = (
+        lambda x: SIGN(1)(Data(x=torch.from_numpy(x), edge_index=both)).x1.numpy(),
+        "sym",
+    )
     return products
 
 
@@ -69,7 +77,9 @@ def _prefetch(typing, x, row, column):  # type: ignore[no-untyped-def]
 
     def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
         view = cgutils.create_struct_proxy(x)(context, builder, args[0])
-        address = cgutils.get_item_pointer(context, builder, x, view, list(args[1:]), wraparound=False)
+        address = cgutils.get_item_pointer(
+            context, builder, x, view, list(args[1:]), wraparound=False
+        )
         address, number = builder.bitcast(address, cgutils.voidptr_t), ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [address.type, number, number, number])
         call = builder.module.declare_intrinsic("llvm.prefetch", [address.type], kind)

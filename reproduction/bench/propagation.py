@@ -19,30 +19,43 @@ GROWTH = tuple(size * 10**power for power in (6, 7, 8) for size in (1, 2, 5))
 
 
 def propagation(
-    nodes: int = 1_000_000, edges: int = 20_000_000, widths: str = "16,64,128,256", rounds: int = 5,
-    peers: bool = True, busy: bool = False, growth_to: int = 0, order: bool = False, plot: Path | None = None,
+    nodes: int = 1_000_000,
+    edges: int = 20_000_000,
+    widths: str = "16,64,128,256",
+    rounds: int = 5,
+    peers: bool = True,
+    busy: bool = False,
+    growth_to: int = 0,
+    order: bool = False,
+    plot: Path | None = None,
     json: Path | None = None,
-) -> list[Report]:  # fmt: skip
+) -> list[Report]:
     """One hop against torch, scipy, PyG and a gather-only roofline.
 
-    --growth-to N also times graphs up to N edges (drawn into --plot), --order what sorting nodes by time brings;
-    --busy gives everybody one core and counts CPU time.
+    --growth-to N also times graphs up to N edges (drawn into --plot), --order what sorting nodes by
+    time brings; --busy gives everybody one core and counts CPU time.
     """
     if plot is not None and not growth_to:
-        raise ig.InputError("--plot draws the growth, but none is measured; add --growth-to 200000000.")
+        raise ig.InputError(
+            "--plot draws the growth, but none is measured; add --growth-to 200000000."
+        )
     keep_memory()
     if busy:
         one_core()
     columns = [int(width) for width in widths.split(",")]
     reports = [_contest(power_law(nodes, edges), columns, rounds, peers, busy).finish(json)]
     if growth_to:
-        reports.append(Report(f"Growth, 16 columns, {DEGREE} edges a node", growth(growth_to)).finish(None))
+        reports.append(
+            Report(f"Growth, 16 columns, {DEGREE} edges a node", growth(growth_to)).finish(None)
+        )
         if plot is not None:
             from reproduction import plots
 
             plots.write(plots.growth(reports[-1].rows), plot)
     if order:
-        reports.append(Report("Nodes by time against random order", _order(nodes, edges // 2)).finish(None))
+        reports.append(
+            Report("Nodes by time against random order", _order(nodes, edges // 2)).finish(None)
+        )
     return reports
 
 
@@ -57,7 +70,9 @@ def power_law(nodes: int, edges: int, exponent: float = 2.5, seed: int = 0) -> i
         rank = (nodes * rng.random(size) ** (1 / (1 - share))).astype(np.int64)
         ends[0, first : first + size] = name[np.minimum(rank, nodes - 1)]
         ends[1, first : first + size] = rng.integers(0, nodes, size, dtype=np.int32)
-    return ig.TemporalGraph(time=np.random.default_rng(seed).integers(0, PERIODS, nodes), edge_index=ends)
+    return ig.TemporalGraph(
+        time=np.random.default_rng(seed).integers(0, PERIODS, nodes), edge_index=ends
+    )
 
 
 def growth(most: int, rounds: int = 4) -> list[dict[str, float]]:
@@ -73,15 +88,22 @@ def growth(most: int, rounds: int = 4) -> list[dict[str, float]]:
 
 def same(name: str, ours: np.ndarray, theirs: np.ndarray) -> None:
     """A peer that computes something else is no peer."""
-    if ours.shape != theirs.shape or not np.allclose(ours[::997], theirs[::997], rtol=1e-3, atol=1e-4):
+    if ours.shape != theirs.shape or not np.allclose(
+        ours[::997], theirs[::997], rtol=1e-3, atol=1e-4
+    ):
         raise AssertionError(f"{name} does not compute the same message.")
 
 
-def _contest(graph: ig.TemporalGraph, widths: list[int], rounds: int, with_peers: bool, busy: bool) -> Report:
+def _contest(
+    graph: ig.TemporalGraph, widths: list[int], rounds: int, with_peers: bool, busy: bool
+) -> Report:
     from reproduction.bench.peers import peers, roofline
 
     threads = len(os.sched_getaffinity(0))
-    engine, step = ig.engines.Memory(threads=threads), ig.engines.Memory().operator(graph, weighting="pmp")
+    engine, step = (
+        ig.engines.Memory(threads=threads),
+        ig.engines.Memory().operator(graph, weighting="pmp"),
+    )
     others = peers(graph, "pmp", threads) if with_peers else {}
     rows: dict[str, dict[str, Any]] = {}
     goals = []
@@ -89,9 +111,15 @@ def _contest(graph: ig.TemporalGraph, widths: list[int], rounds: int, with_peers
         x, out = _matrix(graph.num_nodes, width), _matrix(graph.num_nodes, width)
 
         def hop(given: ig.TemporalGraph, weighting: str = "pmp", norm: str = "mean") -> np.ndarray:
-            return np.asarray(ig.propagate(given, weighting=weighting, hops=1, norm=norm, engine=engine)[0])
+            return np.asarray(
+                ig.propagate(given, weighting=weighting, hops=1, norm=norm, engine=engine)[0]
+            )
 
-        full, half = graph.with_features(x), graph.with_features(x.astype(np.float16))  # checked once, at the door
+        # checked once, at the door
+        full, half = (
+            graph.with_features(x),
+            graph.with_features(x.astype(np.float16)),
+        )
         calls: dict[str, Callable[[], Any]] = {
             "propagate, plain": lambda: hop(full, "plain"),
             "propagate, pmp": lambda: hop(full),
@@ -100,20 +128,39 @@ def _contest(graph: ig.TemporalGraph, widths: list[int], rounds: int, with_peers
             "roofline": lambda: roofline(graph, x, threads),
         }
         for name, (product, norm) in others.items():
-            same(name, np.asarray(product(x)), hop(full, "pmp" if norm == "mean" else "plain", norm))
+            same(
+                name, np.asarray(product(x)), hop(full, "pmp" if norm == "mean" else "plain", norm)
+            )
             calls[name] = partial(product, x)
-        best = best_of(calls, rounds, seconds=12.0, clock=time.process_time if busy else time.perf_counter)
+        best = best_of(
+            calls, rounds, seconds=12.0, clock=time.process_time if busy else time.perf_counter
+        )
         for name, taken in best.items():
             rows.setdefault(name, {"seconds": name})[f"f = {width}"] = taken
         ours = best["propagate, pmp"]
         if others:
             fastest = min(others, key=lambda name: best[name])
-            goals.append(Goal(f"speed against {fastest}, f = {width}", 1, 2.0, best[fastest] / ours))
-        goals.append(Goal(f"PMP against plain, f = {width}", -1, 1.1, ours / best["propagate, plain"]))
+            goals.append(
+                Goal(f"speed against {fastest}, f = {width}", 1, 2.0, best[fastest] / ours)
+            )
+        goals.append(
+            Goal(f"PMP against plain, f = {width}", -1, 1.1, ours / best["propagate, plain"])
+        )
         if width == 128:
-            goals.append(Goal("share of the roofline, f = 128", 1, 0.8, best["roofline"] / best["operation, pmp"]))
-            goals.append(Goal("float16 against float32", 1, 1.5, ours / best["propagate, pmp, float16"]))
-            off = np.linalg.norm(hop(half).astype(np.float32) - hop(full)) / np.linalg.norm(hop(full))
+            goals.append(
+                Goal(
+                    "share of the roofline, f = 128",
+                    1,
+                    0.8,
+                    best["roofline"] / best["operation, pmp"],
+                )
+            )
+            goals.append(
+                Goal("float16 against float32", 1, 1.5, ours / best["propagate, pmp, float16"])
+            )
+            off = np.linalg.norm(hop(half).astype(np.float32) - hop(full)) / np.linalg.norm(
+                hop(full)
+            )
             goals.append(Goal("relative error of float16", -1, 1e-3, float(off)))
     title = f"{graph.num_nodes:,} nodes, {graph.edge_index.shape[1]:,} edges, {threads} threads"
     return Report(title, list(rows.values()), goals)
@@ -122,8 +169,9 @@ def _contest(graph: ig.TemporalGraph, widths: list[int], rounds: int, with_peers
 def _order(nodes: int, edges: int) -> list[dict[str, float]]:
     """How much faster a pass is with nodes in order of time than in random order, where links decay over time.
 
-    The more periods there are, the fewer nodes each holds, and neighbours in time become neighbours in memory. A link
-    reaches back a geometric number of periods: half of them stay within the period, a quarter go back one, and so on.
+    The more periods there are, the fewer nodes each holds, and neighbours in time become neighbours
+    in memory. A link reaches back a geometric number of periods: half of them stay within the
+    period, a quarter go back one, and so on.
     """
     rows = []
     for periods in (10, 100, 1000, 10_000):
@@ -131,12 +179,20 @@ def _order(nodes: int, edges: int) -> list[dict[str, float]]:
         each = nodes // periods
         target = rng.integers(0, each * periods, edges)
         back = np.maximum(target // each - (rng.geometric(0.5, edges) - 1), 0)
-        ends, mixed = np.stack([back * each + rng.integers(0, each, edges), target]), rng.permutation(nodes)
+        ends, mixed = (
+            np.stack([back * each + rng.integers(0, each, edges), target]),
+            rng.permutation(nodes),
+        )
         now = np.zeros(nodes, np.int64)
-        graphs = [ig.TemporalGraph(time=now, edge_index=each_way) for each_way in (ends, mixed[ends])]
+        graphs = [
+            ig.TemporalGraph(time=now, edge_index=each_way) for each_way in (ends, mixed[ends])
+        ]
         steps = [ig.engines.Memory().operator(graph) for graph in graphs]
         x, out = _matrix(nodes, 128), _matrix(nodes, 128)
-        calls = {name: lambda step=step: step.apply(x, out) for name, step in zip("ab", steps, strict=True)}
+        calls = {
+            name: lambda step=step: step.apply(x, out)
+            for name, step in zip("ab", steps, strict=True)
+        }
         best = best_of(calls, 5)
         rows.append({"periods": periods, "times as fast": best["b"] / best["a"]})
     return rows

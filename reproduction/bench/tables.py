@@ -1,8 +1,8 @@
 """Claim: `from_tables` costs little more than building the arrays of a polars frame by hand, text ids included.
 
-Every contestant is a fresh process that draws the same frames first. By hand is what a careful person would write with
-polars and numpy; both end in a `TemporalGraph` whose features have been asked for once. Memory is what comes on top of
-the frames at the peak.
+Every contestant is a fresh process that draws the same frames first. By hand is what a careful
+person would write with polars and numpy; both end in a `TemporalGraph` whose features have been
+asked for once. Memory is what comes on top of the frames at the peak.
 """
 
 import time
@@ -16,9 +16,13 @@ from reproduction.bench import Goal, Report, in_process, peak_memory
 
 
 def tables(
-    nodes: int = 10_000_000, edges: int = 100_000_000, width: int = 64, ids: str = "row numbers,numbers,text",
-    rounds: int = 1, json: Path | None = None,
-) -> Report:  # fmt: skip
+    nodes: int = 10_000_000,
+    edges: int = 100_000_000,
+    width: int = 64,
+    ids: str = "row numbers,numbers,text",
+    rounds: int = 1,
+    json: Path | None = None,
+) -> Report:
     """from_tables against arrays by hand, for ids that are row numbers, other numbers, and text."""
     kinds = ids.split(",")
     rows: list[dict[str, Any]] = [
@@ -32,11 +36,18 @@ def tables(
         return min(row[what] for row in rows if (row["ids"], row["way"]) == (kind, way))
 
     goals = [
-        Goal(f"{what} over by hand, {kind}", -1, most, best(kind, "from_tables", what) / best(kind, "by hand", what))
+        Goal(
+            f"{what} over by hand, {kind}",
+            -1,
+            most,
+            best(kind, "from_tables", what) / best(kind, "by hand", what),
+        )
         for kind in kinds
         for what, most in (("seconds", 1.5), ("memory", 1.3))
     ]
-    return Report(f"{nodes:,} nodes x {width} float32, {edges:,} edges, from polars", rows, goals).finish(json)
+    return Report(
+        f"{nodes:,} nodes x {width} float32, {edges:,} edges, from polars", rows, goals
+    ).finish(json)
 
 
 def contest(way: str, kind: str, nodes: int, edges: int, width: int) -> dict[str, float]:
@@ -59,7 +70,10 @@ def frames(kind: str, nodes: int, edges: int, width: int) -> tuple[Any, Any]:
 
     rng = np.random.default_rng(0)
     number = np.arange(nodes) if kind == "row numbers" else rng.permutation(nodes) * 3 + 7
-    columns: dict[str, Any] = {"id": number, "time": np.datetime64("2015-01-01", "D") + rng.integers(0, 2500, nodes)}
+    columns: dict[str, Any] = {
+        "id": number,
+        "time": np.datetime64("2015-01-01", "D") + rng.integers(0, 2500, nodes),
+    }
     columns["label"] = rng.integers(0, 20, nodes)
     columns |= {f"f{k}": rng.random(nodes, dtype=np.float32) for k in range(width)}
     ends = rng.integers(0, nodes, (2, edges))
@@ -86,12 +100,17 @@ def by_hand(people: Any, links: Any) -> ig.TemporalGraph:
         edge_index = np.stack([links["source"].to_numpy(), links["target"].to_numpy()])
     else:
         ends = (
-            links.select(side).join(place, left_on=side, right_on="id", how="left", maintain_order="left")
+            links.select(side).join(
+                place, left_on=side, right_on="id", how="left", maintain_order="left"
+            )
             for side in links.columns
         )
         edge_index = np.stack([end["place"].to_numpy() for end in ends])
     ids = people["id"].to_numpy()
     return ig.TemporalGraph(
-        x=people.select(features).to_numpy(order="c"), y=people["label"].to_numpy(), edge_index=edge_index,
-        time=people["time"].dt.year().to_numpy(), ids=ids.astype(str) if ids.dtype == object else ids,
-    )  # fmt: skip
+        x=people.select(features).to_numpy(order="c"),
+        y=people["label"].to_numpy(),
+        edge_index=edge_index,
+        time=people["time"].dt.year().to_numpy(),
+        ids=ids.astype(str) if ids.dtype == object else ids,
+    )

@@ -12,14 +12,25 @@ from typing import TYPE_CHECKING, Any
 
 from impact_gnn._version import __version__ as __version__
 
-# Numba's threads and torch's share OpenMP's settings: the first parallel kernel would undo what the user asked for.
-# A numba that is imported already has read its environment, and refuses to compile when it finds another.
+# Numba's threads and torch's share OpenMP's settings: the first parallel kernel would undo what the
+# user asked for. A numba that is imported already has read its environment, and refuses to compile
+# when it finds another.
 _threads = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
 if "numba" not in sys.modules and _threads.isdigit() and int(_threads):
     os.environ.setdefault("NUMBA_NUM_THREADS", _threads)
 
 if TYPE_CHECKING:
-    from impact_gnn import alignment, audit, bounds, connectivity, engines, integrations, nn, transforms, weighting
+    from impact_gnn import (
+        alignment,
+        audit,
+        bounds,
+        connectivity,
+        engines,
+        integrations,
+        nn,
+        transforms,
+        weighting,
+    )
     from impact_gnn.audit import audit_leakage
     from impact_gnn.backtesting import advise, backtest
     from impact_gnn.checks import InputError
@@ -80,6 +91,7 @@ __all__ = [
     "weighting",
 ]
 
+# everything else in `__all__` is a module
 _HOMES = {
     "audit": ("audit_leakage",),
     "backtesting": ("advise", "backtest"),
@@ -101,7 +113,7 @@ _HOMES = {
     "propagation.labels": ("label_hops",),
     "propagation.metapaths": ("metapath_hops", "metapath_label_hops", "metapaths"),
     "propagation.squashing": ("squash",),
-}  # everything else in `__all__` is a module
+}
 
 
 def __getattr__(name: str) -> Any:

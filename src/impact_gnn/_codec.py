@@ -1,7 +1,7 @@
 """Dataclasses as JSON and back, by their type hints alone.
 
-An `Enum` is its value, a class with `parse` (such as `Method`) its text, a tuple a list; keys of a `dict` become text.
-NaN and infinity have no place in JSON: what is not known is `None`.
+An `Enum` is its value, a class with `parse` (such as `Method`) its text, a tuple a list; keys of a
+`dict` become text. NaN and infinity have no place in JSON: what is not known is `None`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ def encode(value: Any) -> Any:
     if hasattr(type(value), "parse"):
         return str(value)
     if dataclasses.is_dataclass(value):
-        return {field.name: encode(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {
+            field.name: encode(getattr(value, field.name)) for field in dataclasses.fields(value)
+        }
     if isinstance(value, dict):
         return {str(key): encode(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
@@ -45,7 +47,11 @@ def _decode(kind: Any, data: Any, where: str) -> Any:
     if kind is Any or kind is None:
         return data
     if origin in (typing.Union, types.UnionType):
-        return None if data is None else _decode(next(one for one in inner if one is not type(None)), data, where)
+        return (
+            None
+            if data is None
+            else _decode(next(one for one in inner if one is not type(None)), data, where)
+        )
     if origin in (list, tuple):
         _expect(isinstance(data, list), "a list", data, where)
         kinds = inner if origin is tuple and inner[-1] is not Ellipsis else inner[:1] * len(data)
@@ -54,19 +60,39 @@ def _decode(kind: Any, data: Any, where: str) -> Any:
         return origin(_decode(one, part, f"{where}[{k}]") for k, (one, part) in enumerate(parts))
     if origin is dict:
         _expect(isinstance(data, dict), "an object", data, where)
-        key = int if inner[0] is int else functools.partial(_decode, inner[0], where=f"a name in {where}")
-        return {key(name): _decode(inner[1], part, f"{where}.{name}") for name, part in data.items()}
+        key = (
+            int
+            if inner[0] is int
+            else functools.partial(_decode, inner[0], where=f"a name in {where}")
+        )
+        return {
+            key(name): _decode(inner[1], part, f"{where}.{name}") for name, part in data.items()
+        }
     if hasattr(kind, "parse"):
         return kind.parse(data)
     if issubclass(kind, Enum):
-        _expect(data in [one.value for one in kind], f"one of {[one.value for one in kind]}", data, where)
+        _expect(
+            data in [one.value for one in kind],
+            f"one of {[one.value for one in kind]}",
+            data,
+            where,
+        )
         return kind(data)
     if dataclasses.is_dataclass(kind):
         make: Any = kind
         hints = {field.name: _hints(make)[field.name] for field in dataclasses.fields(make)}
-        _expect(isinstance(data, dict) and hints.keys() == data.keys(), f"an object with {sorted(hints)}", data, where)
-        return make(**{name: _decode(hints[name], part, f"{where}.{name}") for name, part in data.items()})
-    fits = isinstance(data, int | float if kind is float else kind) and (kind is bool or not isinstance(data, bool))
+        _expect(
+            isinstance(data, dict) and hints.keys() == data.keys(),
+            f"an object with {sorted(hints)}",
+            data,
+            where,
+        )
+        return make(
+            **{name: _decode(hints[name], part, f"{where}.{name}") for name, part in data.items()}
+        )
+    fits = isinstance(data, int | float if kind is float else kind) and (
+        kind is bool or not isinstance(data, bool)
+    )
     _expect(fits, f"of type {kind.__name__}", data, where)
     return kind(data)
 
@@ -78,4 +104,6 @@ def _hints(kind: Any) -> dict[str, Any]:
 
 def _expect(fits: bool, wanted: str, data: Any, where: str) -> None:
     if not fits:
-        raise InputError(f"{where} is {shown(data)} but should be {wanted}; restore the file or make it once more.")
+        raise InputError(
+            f"{where} is {shown(data)} but should be {wanted}; restore the file or make it once more."
+        )

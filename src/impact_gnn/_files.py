@@ -1,7 +1,8 @@
 """Files that are either whole or absent: atomic writing, checksums, arrays on disk, memory sizes in words.
 
-Everything is written under a temporary name beside its goal and renamed when it is complete, so a crash, a
-full disk or `kill -9` leaves the old state. Arrays are `.npy`; pickles are never written and never read.
+Everything is written under a temporary name beside its goal and renamed when it is complete, so a
+crash, a full disk or `kill -9` leaves the old state. Arrays are `.npy`; pickles are never written
+and never read.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ SEAL = b"\nimpact-gnn seal "
 SUMS = "sums.json"
 """In a folder that is sealed: the checksums of all its other files."""
 
-_known: set[tuple[int, ...]] = set()  # sealed arrays that this process has written, or read and found right
+# sealed arrays that this process has written, or read and found right
+_known: set[tuple[int, ...]] = set()
 
 
 @contextlib.contextmanager
@@ -60,13 +62,16 @@ def atomic_file(path: Path) -> Iterator[Path]:
 def atomic_directory(path: Path, may_replace: Callable[[Path], bool]) -> Iterator[Path]:
     """A temporary directory beside `path` that takes its place when the block ends well.
 
-    An existing `path` is replaced only if it is empty or `may_replace(path)` agrees that it is ours.
+    An existing `path` is replaced only if it is empty or `may_replace(path)` agrees that it is
+    ours.
     """
     if path.is_file():
         raise InputError(f"{path} is a file; choose a directory name that is free.")
     put_back(path)
     if path.is_dir() and any(path.iterdir()) and not may_replace(path):
-        raise InputError(f"{path} exists and holds other files; choose a new or an empty directory.")
+        raise InputError(
+            f"{path} exists and holds other files; choose a new or an empty directory."
+        )
     with beside(path, directory=True) as temporary:
         yield temporary
         temporary.chmod(0o755)
@@ -85,8 +90,8 @@ def atomic_directory(path: Path, may_replace: Callable[[Path], bool]) -> Iterato
 def beside(path: Path, *, directory: bool, kind: str = TEMPORARY) -> Iterator[Path]:
     """A new file or directory beside `path`, locked while the block runs and gone after it.
 
-    What lies there under such a name and is not locked was left by a writer that was killed, and is removed. A file may
-    have several writers, the last of which wins; a directory has one.
+    What lies there under such a name and is not locked was left by a writer that was killed, and is
+    removed. A file may have several writers, the last of which wins; a directory has one.
     """
     path = path.absolute()
     with no_trace(path), disk_full_said(parent := _writable_parent(path)):
@@ -97,9 +102,15 @@ def beside(path: Path, *, directory: bool, kind: str = TEMPORARY) -> Iterator[Pa
             handle, temporary = tempfile.mkstemp(prefix=path.name + kind, dir=parent)
         try:
             _flock(handle)
-            living = [other for other in _temporaries(path, kind) if other != Path(temporary) and not _swept(other)]
+            living = [
+                other
+                for other in _temporaries(path, kind)
+                if other != Path(temporary) and not _swept(other)
+            ]
             if living and directory:
-                raise InputError(f"another process is writing {path}; wait for it or choose another place.")
+                raise InputError(
+                    f"another process is writing {path}; wait for it or choose another place."
+                )
             yield Path(temporary)
         finally:
             remove(Path(temporary))  # what was replaced, or what was not completed
@@ -174,12 +185,16 @@ def read_json(path: Path, *, sealed: bool = False) -> Any:
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror}); check the path.") from None
     except (ValueError, RecursionError) as error:  # bad bytes, bad JSON, numbers of absurd length
-        raise InputError(f"{path} is not valid JSON ({error}); restore it or write it again.") from None
+        raise InputError(
+            f"{path} is not valid JSON ({error}); restore it or write it again."
+        ) from None
 
 
 def _unsealed(path: Path, content: Any) -> Any:
     """What the sealed JSON at `path` holds, if it is what was written there."""
-    seal, inner = (content.get("seal"), content.get("content")) if isinstance(content, dict) else (None, None)
+    seal, inner = (
+        (content.get("seal"), content.get("content")) if isinstance(content, dict) else (None, None)
+    )
     if seal != digest(json.dumps(inner), *_mark(path)):
         raise InputError(_changed(path))
     return inner
@@ -191,7 +206,9 @@ def described(path: Path, form: str, *versions: int) -> dict[str, Any]:
     if isinstance(content, dict) and "seal" in content:
         content = _unsealed(path, content)
     if not isinstance(content, dict) or content.get("format") != form:
-        raise InputError(f"{path.parent} does not hold an {form}; give a directory that one was saved in.")
+        raise InputError(
+            f"{path.parent} does not hold an {form}; give a directory that one was saved in."
+        )
     if content.get("version") not in versions:
         raise InputError(
             f"{path.parent} has format version {shown(content.get('version'))}, this release reads "
@@ -208,13 +225,17 @@ def open_array(path: Path, *, in_memory: bool = False, sealed: bool = False) -> 
     try:
         values = np.load(regular(path), mmap_mode=None if in_memory else "r", allow_pickle=False)
     except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror or error}); check the path.") from None
+        raise InputError(
+            f"{path} cannot be read ({error.strerror or error}); check the path."
+        ) from None
     except Exception as error:  # numpy's header parser raises many kinds on damaged files
         raise InputError(
             f"{path} is not a usable .npy array ({one_line(error)}); restore it or write it again."
         ) from None
     if not isinstance(values, np.ndarray):  # numpy also opens .npz archives
-        raise InputError(f"{path} is not a usable .npy array (it is an archive); restore it or write it again.")
+        raise InputError(
+            f"{path} is not a usable .npy array (it is an archive); restore it or write it again."
+        )
     if sealed and (state := _state(path)) not in _known:
         end = SEAL + digest(values, *_mark(path)).encode()
         with path.open("rb") as file:
@@ -252,7 +273,11 @@ def _state(path: Path) -> tuple[int, ...]:
 def seal_folder(folder: Path) -> None:
     """Writes down the checksums of all files in a folder."""
     files = sorted(file for file in folder.rglob("*") if file.is_file())
-    write_json(folder / SUMS, {file.relative_to(folder).as_posix(): checksum(file) for file in files}, sealed=True)
+    write_json(
+        folder / SUMS,
+        {file.relative_to(folder).as_posix(): checksum(file) for file in files},
+        sealed=True,
+    )
 
 
 def check_folder(folder: Path) -> None:
@@ -260,11 +285,15 @@ def check_folder(folder: Path) -> None:
     for name, wanted in read_json(folder / SUMS, sealed=True).items():
         file = folder / name
         if not file.is_file() or checksum(file) != wanted:
-            raise InputError(f"{file} is missing or has changed since it was saved; restore it or save again.")
+            raise InputError(
+                f"{file} is missing or has changed since it was saved; restore it or save again."
+            )
 
 
 @contextlib.contextmanager
-def atomic_array(path: Path, dtype: Any, shape: tuple[int, ...], *, sealed: bool = True) -> Iterator[np.memmap]:
+def atomic_array(
+    path: Path, dtype: Any, shape: tuple[int, ...], *, sealed: bool = True
+) -> Iterator[np.memmap]:
     """A `.npy` file to be filled in place; it appears under its name when the block ends well."""
     with atomic_file(path) as temporary:
         array = create_array(temporary, dtype, shape)
@@ -307,10 +336,14 @@ def locked(directory: Path) -> Iterator[None]:
             directory.mkdir(parents=True, exist_ok=True)
             handle = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
-        raise InputError(f"{directory} cannot be written to ({error.strerror}); choose another place.") from None
+        raise InputError(
+            f"{directory} cannot be written to ({error.strerror}); choose another place."
+        ) from None
     try:
         if _flock(handle) is False:
-            raise InputError(f"another process is working in {directory}; wait for it or choose another.")
+            raise InputError(
+                f"another process is working in {directory}; wait for it or choose another."
+            )
         yield
     finally:
         os.close(handle)
@@ -332,7 +365,8 @@ def _flock(handle: int) -> bool | None:
 def create_array(path: Path, dtype: np.dtype | type, shape: tuple[int, ...]) -> np.memmap:
     """A new `.npy` file of the given type and shape, opened for writing in place.
 
-    Its disk space is taken at once, so a full disk is an error here and not a signal in the middle of a kernel.
+    Its disk space is taken at once, so a full disk is an error here and not a signal in the middle
+    of a kernel.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     sizes = tuple(map(int, shape))  # numpy's own integers would be written into the header as calls
@@ -363,8 +397,11 @@ def digest(*parts: Any) -> str:
         if part.dtype.hasobject:
             total.update(repr(part.tolist()).encode())
             continue
-        axis = int(part.ndim > 1 and part.shape[0] < part.shape[-1])  # an edge list [2, E] is long in its second axis
-        pieces = [part[(slice(None),) * axis + (rows,)] for rows in _native.block_slices(part, axis)]
+        # an edge list [2, E] is long in its second axis
+        axis = int(part.ndim > 1 and part.shape[0] < part.shape[-1])
+        pieces = [
+            part[(slice(None),) * axis + (rows,)] for rows in _native.block_slices(part, axis)
+        ]
         # Hashing lets go of the GIL, so pieces are summed up side by side and their sums in order.
         with ThreadPoolExecutor(_native.available()) as pool:
             for piece in pool.map(_piece_digest, pieces):
@@ -404,7 +441,9 @@ def byte_size(text: str | int) -> int:
     except (ValueError, OverflowError):
         size = 0
     if size <= 0:
-        raise InputError(f"{text!r} is not an amount of memory; write for example '2GB' or '500MB'.")
+        raise InputError(
+            f"{text!r} is not an amount of memory; write for example '2GB' or '500MB'."
+        )
     return size
 
 
@@ -420,7 +459,9 @@ def _writable_parent(path: Path) -> Path:
     try:
         parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"{parent} cannot be created ({error.strerror}); choose another place.") from None
+        raise InputError(
+            f"{parent} cannot be created ({error.strerror}); choose another place."
+        ) from None
     if not os.access(parent, os.W_OK):
         raise InputError(f"{parent} cannot be written to; choose another place.")
     return parent

@@ -21,7 +21,9 @@ def available() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def run(function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], threads: int | None) -> None:
+def run(
+    function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], threads: int | None
+) -> None:
     """Calls `function(*task)` for every task, each taken by the next free thread, in the order given.
 
     Ordinary threads and kernels without the GIL, no OpenMP: safe under Dask and after a fork.
@@ -39,7 +41,8 @@ def run(function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], threads:
 def spans(cumulative: np.ndarray, most: int) -> np.ndarray:
     """Borders of runs of rows that hold about `most` of what `cumulative` (n + 1, increasing) counts.
 
-    A row that alone holds more is a run of its own: spans([0, 1, 2, 50, 51, 52], 10) is [0, 2, 3, 5].
+    A row that alone holds more is a run of its own: spans([0, 1, 2, 50, 51, 52], 10) is [0, 2, 3,
+        5].
     """
     begin, total, size = int(cumulative[0]), int(cumulative[-1]), len(cumulative) - 1
     borders = np.searchsorted(cumulative, np.arange(begin + most, total, most), side="right") - 1
@@ -83,16 +86,28 @@ def mapping(array: np.ndarray) -> mmap.mmap | None:
 def file_of(array: np.ndarray) -> str | None:
     """The `.npy` file that an array is mapped from, if it shows all of that file and in its order; otherwise None."""
     name, pages = getattr(array, "filename", None), mapping(array)
-    if name is None or pages is None or not array.flags.c_contiguous or not str(name).endswith(".npy"):
+    if (
+        name is None
+        or pages is None
+        or not array.flags.c_contiguous
+        or not str(name).endswith(".npy")
+    ):
         return None
     begin = array.ctypes.data - np.frombuffer(pages, np.uint8).ctypes.data
-    return str(name) if begin == array.offset and begin + array.nbytes == os.path.getsize(name) else None  # type: ignore[attr-defined]
+    begins_there = begin == array.offset  # type: ignore[attr-defined]
+    if begins_there and begin + array.nbytes == os.path.getsize(name):
+        return str(name)
+    return None
 
 
 def release(*arrays: np.ndarray | None) -> None:
     """Gives the pages of mapped arrays back: they stay in files and in the system's cache, not in this process."""
     for array in arrays:
-        if array is not None and (pages := mapping(array)) is not None and hasattr(pages, "madvise"):
+        if (
+            array is not None
+            and (pages := mapping(array)) is not None
+            and hasattr(pages, "madvise")
+        ):
             pages.madvise(mmap.MADV_DONTNEED)
 
 

@@ -1,7 +1,8 @@
 """How far a long piece of work is: one signature for everybody who works and everybody who watches.
 
-Work that takes long is given a `Progress` and calls it with the stage it is in, units done, units in all (0 where
-nobody knows) and a note. `Terminal` draws bars of it; a test or a notebook passes a function of its own.
+Work that takes long is given a `Progress` and calls it with the stage it is in, units done, units
+in all (0 where nobody knows) and a note. `Terminal` draws bars of it; a test or a notebook passes a
+function of its own.
 """
 
 from __future__ import annotations
@@ -67,7 +68,8 @@ class Counter:
 class Terminal(Watcher):
     """Lines on standard error, and below them a bar for every stage under way; closed as a context.
 
-    Where no bar can be drawn (a log file, a dumb terminal, a notebook) a line says now and then how far a stage is.
+    Where no bar can be drawn (a log file, a dumb terminal, a notebook) a line says now and then how
+    far a stage is.
     """
 
     def __init__(self, console: Any = None, *, verbose: bool = False) -> None:
@@ -77,25 +79,42 @@ class Terminal(Watcher):
 
         super().__init__()
         self.console, self.verbose = Console(stderr=True) if console is None else console, verbose
-        self.draws = self.console.is_terminal and not (self.console.is_dumb_terminal or self.console.is_jupyter)
-        name, text = (TextColumn(f"{{task.{part}}}", markup=False) for part in ("description", "fields[text]"))
-        self._bars = Bars(name, BarColumn(20), text, console=self.console, transient=True, disable=not self.draws)
+        self.draws = self.console.is_terminal and not (
+            self.console.is_dumb_terminal or self.console.is_jupyter
+        )
+        name, text = (
+            TextColumn(f"{{task.{part}}}", markup=False) for part in ("description", "fields[text]")
+        )
+        self._bars = Bars(
+            name, BarColumn(20), text, console=self.console, transient=True, disable=not self.draws
+        )
         self._stages: dict[str, Any] = {}  # those under way, the outermost first
 
     def __call__(self, stage: str, done: float, total: float, note: str = "") -> None:
         now = clock.monotonic()
         if stage not in self._stages:
             self._bars.start()
-            self._stages[stage] = self._bars.add_task(stage, total=None, text="", begun=now, told=now)
-        while next(reversed(self._stages)) != stage:  # what began within this stage is over, even if it failed
+            self._stages[stage] = self._bars.add_task(
+                stage, total=None, text="", begun=now, told=now
+            )
+        # what began within this stage is over, even if it failed
+        while next(reversed(self._stages)) != stage:
             self._close()
         task = self._bars.tasks[-1]
-        left = f"{duration((now - task.fields['begun']) * (total - done) / done)} left" if done and total else ""
+        left = (
+            f"{duration((now - task.fields['begun']) * (total - done) / done)} left"
+            if done and total
+            else ""
+        )
         text = ", ".join(filter(None, [f"{done / total:.0%}" if total else "", left, note]))
         over = bool(total) and done >= total
         tells = not self.draws and not over and now - task.fields["told"] >= EVERY
         self._bars.update(
-            task.id, completed=done, total=total or None, text=text, told=now if tells else task.fields["told"]
+            task.id,
+            completed=done,
+            total=total or None,
+            text=text,
+            told=now if tells else task.fields["told"],
         )
         if tells:
             self.say(f"{stage}: {text}")

@@ -1,7 +1,7 @@
 """Results that a run which was cut off goes on with: `inputs.json` with all that bears on them, and a file per piece.
 
-Every file is written under a temporary name and renamed, so a kill at any moment leaves finished pieces and leftovers,
-which are swept when the store is opened the next time.
+Every file is written under a temporary name and renamed, so a kill at any moment leaves finished
+pieces and leftovers, which are swept when the store is opened the next time.
 """
 
 from __future__ import annotations
@@ -33,13 +33,19 @@ class Store:
 
     @classmethod
     @contextlib.contextmanager
-    def open(cls, directory: Path, inputs: Mapping[str, Any], *, within: Path | None = None) -> Iterator[Store]:
+    def open(
+        cls, directory: Path, inputs: Mapping[str, Any], *, within: Path | None = None
+    ) -> Iterator[Store]:
         """The store in a directory that is new, empty, or was begun with the same inputs; others are not touched.
 
-        `inputs` is all that the results depend on, by name; `within` is a directory around the store that may hold
-        nothing else before it is begun.
+        `inputs` is all that the results depend on, by name; `within` is a directory around the
+        store that may hold nothing else before it is begun.
         """
-        outer, file, now = within or directory, directory / INPUTS, encode({"impact_gnn": __version__, **inputs})
+        outer, file, now = (
+            within or directory,
+            directory / INPUTS,
+            encode({"impact_gnn": __version__, **inputs}),
+        )
         if begins := not file.exists():
             _refuse_others(outer, directory)
         with _files.no_trace(directory / INPUTS), _files.locked(directory):
@@ -52,12 +58,23 @@ class Store:
             try:
                 yield cls(directory)
             except InputError:
-                if begins and set(os.listdir(directory)) == {INPUTS, _files.LOCK}:  # refused before anything was done
+                # refused before anything was done
+                if begins and set(os.listdir(directory)) == {
+                    INPUTS,
+                    _files.LOCK,
+                }:
                     file.unlink()
                     (directory / _files.LOCK).unlink()
                 raise
 
-    def once(self, name: str, kind: type[T], make: Callable[[], T], *, valid: Callable[[T], bool] | None = None) -> T:
+    def once(
+        self,
+        name: str,
+        kind: type[T],
+        make: Callable[[], T],
+        *,
+        valid: Callable[[T], bool] | None = None,
+    ) -> T:
         """A piece of work: read if it was finished before and is still `valid`, otherwise made and kept."""
         kept = self.get(name, kind)
         if kept is None or (valid is not None and not valid(kept)):
@@ -67,7 +84,9 @@ class Store:
 
     def get(self, name: str, kind: type[T]) -> T | None:
         file = self.directory / f"{name}.json"
-        return decode(kind, _files.read_json(file, sealed=True), str(file)) if file.exists() else None
+        return (
+            decode(kind, _files.read_json(file, sealed=True), str(file)) if file.exists() else None
+        )
 
     def put(self, name: str, value: Any) -> None:
         _files.write_json(self.directory / f"{name}.json", encode(value), sealed=True)
@@ -88,9 +107,15 @@ def _refuse_others(outer: Path, directory: Path) -> None:
     if outer.exists() and not outer.is_dir():
         raise InputError(f"{outer} is a file; choose a directory for the results.")
     ours = {_files.LOCK} if outer == directory else {directory.name}
-    names = [name for name in (os.listdir(outer) if outer.is_dir() else ()) if not name.startswith(f"{INPUTS}.tmp-")]
+    names = [
+        name
+        for name in (os.listdir(outer) if outer.is_dir() else ())
+        if not name.startswith(f"{INPUTS}.tmp-")
+    ]
     if set(names) - ours:
-        raise InputError(f"{outer} exists and holds other files; choose a new or an empty directory.")
+        raise InputError(
+            f"{outer} exists and holds other files; choose a new or an empty directory."
+        )
     if outer != directory:
         _refuse_others(directory, directory)
 
@@ -98,9 +123,13 @@ def _refuse_others(outer: Path, directory: Path) -> None:
 def _refuse_changes(outer: Path, before: Any, now: dict[str, Any]) -> None:
     before = before if isinstance(before, dict) else {}
     changes = [
-        f"{name} has other contents" if re.fullmatch("[0-9a-f]{24}", str(now.get(name)))
+        f"{name} has other contents"
+        if re.fullmatch("[0-9a-f]{24}", str(now.get(name)))
         else f"{name} was {shown(before.get(name))} and is {shown(now.get(name))} now"
-        for name in dict.fromkeys([*before, *now]) if before.get(name) != now.get(name)
-    ]  # fmt: skip
+        for name in dict.fromkeys([*before, *now])
+        if before.get(name) != now.get(name)
+    ]
     if changes:
-        raise InputError(f"{outer} was begun with other inputs ({'; '.join(changes)}); choose another place.")
+        raise InputError(
+            f"{outer} was begun with other inputs ({'; '.join(changes)}); choose another place."
+        )

@@ -1,7 +1,8 @@
 """Does a trainer see what it must not? Labels of the target nodes are permuted; predictions may not notice.
 
-Every permutation is run twice. Whatever a clean trainer does by chance, its runs could be paired in any other way, and
-its predictions meet a permuted label as often as any other permutation; both are tests whose level is exact.
+Every permutation is run twice. Whatever a clean trainer does by chance, its runs could be paired in
+any other way, and its predictions meet a permuted label as often as any other permutation; both are
+tests whose level is exact.
 """
 
 from __future__ import annotations
@@ -17,9 +18,22 @@ from impact_gnn._array import to_numpy
 from impact_gnn.checks import InputError
 from impact_gnn.graph import TemporalGraph
 
-LEVEL, POWER = 0.01, 0.9  # how often a clean trainer is accused at most; how surely a leak of the stated size is found
-DRAWS, LEAST_DRAWS = 8, 5  # with fewer, even a plain leak could be chance in how the runs are paired
-PAIRINGS, PERMUTATIONS, MOST_ROWS = 9999, 1999, 2000  # drawn to see what chance does, over so many rows
+# how often a clean trainer is accused at most; how surely a leak of the stated size is found
+LEVEL, POWER = (
+    0.01,
+    0.9,
+)
+# with fewer, even a plain leak could be chance in how the runs are paired
+DRAWS, LEAST_DRAWS = (
+    8,
+    5,
+)
+# drawn to see what chance does, over so many rows
+PAIRINGS, PERMUTATIONS, MOST_ROWS = (
+    9999,
+    1999,
+    2000,
+)
 
 
 @dataclass(frozen=True)
@@ -31,7 +45,8 @@ class Leakage:
     num_predictions: int
     draws: int
     p: float  # how often chance alone gives as much or more
-    findable: float | None  # share of target rows that is found with probability `POWER`, if predictions follow them
+    # share of target rows that is found with probability `POWER`, if predictions follow them
+    findable: float | None
 
     @property
     def leaked(self) -> bool:
@@ -61,8 +76,9 @@ def audit_leakage(
     """Runs a trainer twice on every permutation of the target labels, and compares what it predicts.
 
     Args:
-        fit_predict: Takes a graph (all its labels included, as a careless trainer would see them) and returns its
-            predictions, one row per target node, or per node: labels or probabilities.
+        fit_predict: Takes a graph (all its labels included, as a careless trainer would see them)
+            and returns its predictions, one row per target node, or per node: labels or
+            probabilities.
         graph: A graph in which target nodes do have labels.
         cutoff: Nodes at or after it are targets; by default the graph tells.
         draws: Permutations; more of them find smaller leaks, and a choice between fewer models.
@@ -78,12 +94,20 @@ def audit_leakage(
     """
     cutoff = graph.infer_cutoff() if cutoff is None else cutoff
     if draws < LEAST_DRAWS:
-        raise InputError(f"draws={draws} is too few to tell a leak from chance; give {LEAST_DRAWS} or more.")
+        raise InputError(
+            f"draws={draws} is too few to tell a leak from chance; give {LEAST_DRAWS} or more."
+        )
     graphs = [scrambled(graph, cutoff, seed + draw) for draw in range(draws)]
     target = np.flatnonzero(graph.time >= cutoff)
-    runs = [_rows(to_numpy(fit_predict(each)), target, graph.num_nodes) for each in graphs for _ in range(2)]
+    runs = [
+        _rows(to_numpy(fit_predict(each)), target, graph.num_nodes)
+        for each in graphs
+        for _ in range(2)
+    ]
     if len({values.shape for values in runs}) > 1:
-        raise InputError("fit_predict returned predictions of different shapes; return the same columns every time.")
+        raise InputError(
+            "fit_predict returned predictions of different shapes; return the same columns every time."
+        )
     changed, control = (
         float(np.mean([(a != b).any(1).mean() for a, b in zip(runs[::2], other, strict=True)]))
         for other in ([*runs[2::2], runs[0]], runs[1::2])
@@ -103,7 +127,9 @@ def scrambled(graph: TemporalGraph, cutoff: int, seed: int = 0) -> TemporalGraph
     label = np.full(graph.num_nodes, -1) if graph.y is None else np.array(graph.y)
     known = (graph.time >= cutoff) & (label >= 0)
     if len(np.unique(label[known])) < 2:
-        raise InputError(f"nodes at or after cutoff={cutoff} have no two labels, so there is nothing that could leak.")
+        raise InputError(
+            f"nodes at or after cutoff={cutoff} have no two labels, so there is nothing that could leak."
+        )
     label[known] = np.random.default_rng(seed).permutation(label[known])
     return graph.with_labels(label)
 
@@ -111,7 +137,9 @@ def scrambled(graph: TemporalGraph, cutoff: int, seed: int = 0) -> TemporalGraph
 def _rows(values: np.ndarray, target: np.ndarray, num_nodes: int) -> np.ndarray:
     """Predictions of the targets [n, columns]."""
     if not values.ndim or len(values) not in (len(target), num_nodes):
-        raise InputError(f"fit_predict returned shape {values.shape} for {len(target)} targets; return a row for each.")
+        raise InputError(
+            f"fit_predict returned shape {values.shape} for {len(target)} targets; return a row for each."
+        )
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         raise InputError("fit_predict returned predictions that are not finite; mend that first.")
     return (values if len(values) == len(target) else values[target]).reshape(len(target), -1)
@@ -122,25 +150,36 @@ def _labels(values: np.ndarray, graph: TemporalGraph) -> np.ndarray | None:
     if values.shape[1] > 1:
         return values.argmax(1) if values.shape[1] == graph.num_labels else None
     numbers = values.dtype.kind in "iuf"
-    names = np.arange(graph.num_labels) if numbers else np.array([str(name) for name in graph.label_names or ()])
+    names = (
+        np.arange(graph.num_labels)
+        if numbers
+        else np.array([str(name) for name in graph.label_names or ()])
+    )
     match = (values if numbers else values.astype(str)) == names
     return match.argmax(1) if match.any(1).all() else None
 
 
 def _paired(runs: Sequence[np.ndarray], rng: np.random.Generator) -> float:
     """How often runs paired at random are as near to each other as those with the same labels, which come in pairs."""
-    shares = runs[0].dtype.kind == "f" and runs[0].shape[1] > 1  # of other predictions it counts how many differ
-    distance = np.array([[np.abs(a - b).mean() if shares else (a != b).mean() for b in runs] for a in runs], np.float64)
+    # of other predictions it counts how many differ
+    shares = runs[0].dtype.kind == "f" and runs[0].shape[1] > 1
+    distance = np.array(
+        [[np.abs(a - b).mean() if shares else (a != b).mean() for b in runs] for a in runs],
+        np.float64,
+    )
     order = np.tile(np.arange(len(runs)), (1 + PAIRINGS, 1))
     order[1:] = rng.permuted(order[1:], axis=1)
     within = distance[order[:, ::2], order[:, 1::2]].sum(1)
     return float((within <= within[0] * (1 + 1e-9)).mean())
 
 
-def _followed(predicted: np.ndarray, label: np.ndarray, rng: np.random.Generator) -> tuple[float, float]:
+def _followed(
+    predicted: np.ndarray, label: np.ndarray, rng: np.random.Generator
+) -> tuple[float, float]:
     """How often other permutations meet the predictions as often as their own does, and the least share to be found.
 
-    What counts is how much more often a class is said in the two runs of a draw than in those of other draws: rows
+    What counts is how much more often a class is said in the two runs of a draw than in those of
+        other draws: rows
     that are always predicted alike say nothing, whatever their label.
     """
     draws, classes, known = len(label), int(max(label.max(), predicted.max())) + 1, label[0] >= 0
@@ -152,10 +191,14 @@ def _followed(predicted: np.ndarray, label: np.ndarray, rng: np.random.Generator
         observed += one[place, own].sum()
         chance += one[place, rng.permuted(np.tile(own, (PERMUTATIONS, 1)), axis=1)].sum(1)
     p = float(1 + (chance >= observed - 1e-9).sum()) / (1 + PERMUTATIONS)
-    # A row that follows its label adds 1 − Σ share² in every draw; enough rows must, to stand out from the noise, and
-    # for permutations not to agree on all of them.
+    # A row that follows its label adds 1 − Σ share² in every draw; enough rows must, to stand out
+    # from the noise, and for permutations not to agree on all of them.
     count = int(known.sum())
     alike = float(((np.bincount(label[0][known]) / count) ** 2).sum())
-    noise = (stats.norm.isf(LEVEL / 2) + stats.norm.isf(1 - POWER)) * chance.std() / (draws * (1 - alike))
+    noise = (
+        (stats.norm.isf(LEVEL / 2) + stats.norm.isf(1 - POWER))
+        * chance.std()
+        / (draws * (1 - alike))
+    )
     apart = math.log(1 - POWER) / math.log(alike)
     return p, min(1.0, math.ceil(max(noise, apart)) / count)

@@ -1,6 +1,7 @@
 """The door: every array a user brings is checked here, once, and refused with one sentence.
 
-Each sentence says what is wrong, where, what came and how to mend it; `InputError` is all that bad input may raise.
+Each sentence says what is wrong, where, what came and how to mend it; `InputError` is all that bad
+input may raise.
 """
 
 from __future__ import annotations
@@ -15,10 +16,14 @@ import numpy as np
 from impact_gnn import _native
 from impact_gnn._array import periods, to_numpy
 
-BLOCK = 1 << 22  # elements looked at in one go, so that checking a memory map does not load it whole
-MAX_LABELS = 1 << 24  # class numbers beyond this are taken for ids that were passed as labels by mistake
+# elements looked at in one go, so that checking a memory map does not load it whole
+BLOCK = 1 << 22
+# class numbers beyond this are taken for ids that were passed as labels by mistake
+MAX_LABELS = 1 << 24
 MAX_PERIODS = 10_000  # distinct times: methods hold tables [times, times]
-FEWER_PERIODS = "put times into fewer periods, such as with --period month, or period= of load and from_tables"
+FEWER_PERIODS = (
+    "put times into fewer periods, such as with --period month, or period= of load and from_tables"
+)
 MAX_SPAN = 1 << 62  # widest range of times whose differences still fit into int64
 
 
@@ -45,7 +50,9 @@ def choice(name: str, value: object, allowed: Iterable[str]) -> str:
     """`value` if it is one of `allowed`, otherwise an `InputError` that lists them."""
     options = list(allowed)
     if not isinstance(value, str) or value not in options:
-        raise InputError(f"{name}={shown(value)} is not known; choose one of {', '.join(map(repr, options))}.")
+        raise InputError(
+            f"{name}={shown(value)} is not known; choose one of {', '.join(map(repr, options))}."
+        )
     return value
 
 
@@ -54,25 +61,34 @@ def array(name: str, value: Any) -> np.ndarray:
     if value is None:
         raise InputError(f"{name} is missing; give an array.")
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
-        raise InputError(f"{name} has {np.ma.count_masked(value)} masked entries; fill or drop them first.")
+        raise InputError(
+            f"{name} has {np.ma.count_masked(value)} masked entries; fill or drop them first."
+        )
     try:
         out = to_numpy(value)
     except MemoryError:
         raise
     except Exception as error:  # whatever __array__, numpy or torch make of what came
-        raise InputError(f"{name} cannot be read as an array ({one_line(error)}); give a numpy array.") from None
+        raise InputError(
+            f"{name} cannot be read as an array ({one_line(error)}); give a numpy array."
+        ) from None
     if out.dtype.hasobject:
-        raise InputError(f"{name} is an array of Python objects; convert it to numbers or text with .astype first.")
+        raise InputError(
+            f"{name} is an array of Python objects; convert it to numbers or text with .astype first."
+        )
     return out if out.dtype.isnative else out.astype(out.dtype.newbyteorder("="))
 
 
 def whole_numbers(name: str, value: Any, *, ndim: int = 1) -> np.ndarray:
     """`value` as int64, refusing fractions, NaN, and numbers beyond the range of int64."""
     out = array(name, value)
-    if ndim == 1 and out.ndim == 2 and out.shape[1] == 1:  # OGB keeps years and labels as a column [N, 1]
+    # OGB keeps years and labels as a column [N, 1]
+    if ndim == 1 and out.ndim == 2 and out.shape[1] == 1:
         out = out[:, 0]
     if out.ndim != ndim:
-        raise InputError(f"{name} has shape {out.shape}; give {ndim} dimension{'s' if ndim > 1 else ''}.")
+        raise InputError(
+            f"{name} has shape {out.shape}; give {ndim} dimension{'s' if ndim > 1 else ''}."
+        )
     if out.dtype == bool or out.dtype.kind not in "iuf":
         raise InputError(f"{name} is of type {out.dtype}; give whole numbers.")
     if out.dtype.kind == "f":
@@ -80,7 +96,9 @@ def whole_numbers(name: str, value: Any, *, ndim: int = 1) -> np.ndarray:
         missing = np.flatnonzero(np.isnan(flat))
         if len(missing):
             where = f"{len(missing)} of {flat.size} places, first at position {missing[0]}"
-            raise InputError(f"{name} is missing (NaN) at {where}; fill these in or remove what lacks it.")
+            raise InputError(
+                f"{name} is missing (NaN) at {where}; fill these in or remove what lacks it."
+            )
         fraction = np.flatnonzero(~np.isfinite(flat) | (flat != np.floor(flat)))
         if len(fraction):
             where = f"position {fraction[0]} holds {flat[fraction[0]]}"
@@ -88,16 +106,26 @@ def whole_numbers(name: str, value: Any, *, ndim: int = 1) -> np.ndarray:
     if out.dtype.kind in "uf":
         largest = np.abs(out).max(initial=0).item()
         if largest > np.iinfo(np.int64).max:
-            raise InputError(f"{name} holds {largest}, which does not fit into a 64-bit integer; use smaller numbers.")
+            raise InputError(
+                f"{name} holds {largest}, which does not fit into a 64-bit integer; use smaller numbers."
+            )
     return out.astype(np.int64, copy=False)
 
 
 def whole_number(name: str, value: Any) -> int:
     """`value` as one int, refusing fractions, text and whatever else is no single whole number."""
     if isinstance(value, int) and abs(value) > np.iinfo(np.int64).max:
-        raise InputError(f"{name}={shown(value)} does not fit into a 64-bit integer; give a smaller number.")
+        raise InputError(
+            f"{name}={shown(value)} does not fit into a 64-bit integer; give a smaller number."
+        )
     out = array(name, value)
-    if out.ndim or out.dtype.kind not in "iuf" or out != out or out in (np.inf, -np.inf) or int(out) != out:
+    if (
+        out.ndim
+        or out.dtype.kind not in "iuf"
+        or out != out
+        or out in (np.inf, -np.inf)
+        or int(out) != out
+    ):
         raise InputError(f"{name}={shown(value)} is not a whole number; give an integer.")
     return int(out)
 
@@ -106,14 +134,20 @@ def features(name: str, value: Any, num_rows: int | None) -> np.ndarray:
     """`value` as a two-dimensional array of finite floats, one row per node."""
     out = array(name, value)
     if out.ndim != 2:
-        wanted = "one row per node and one column per feature [N, f]" if out.ndim == 1 else "a matrix [N, f]"
+        wanted = (
+            "one row per node and one column per feature [N, f]"
+            if out.ndim == 1
+            else "a matrix [N, f]"
+        )
         raise InputError(f"{name} has shape {out.shape}; give {wanted}.")
     if out.dtype.kind not in "iufb":
         raise InputError(f"{name} is of type {out.dtype}; give numbers.")
     if num_rows is not None and len(out) != num_rows:
         raise InputError(f"{name} has {len(out)} rows for {num_rows} nodes; give one row per node.")
     if out.dtype.kind != "f":
-        exact = out.dtype.itemsize < 4 or all(np.abs(out[p]).max(initial=0) <= 1 << 24 for p in _native.blocks(out))
+        exact = out.dtype.itemsize < 4 or all(
+            np.abs(out[p]).max(initial=0) <= 1 << 24 for p in _native.blocks(out)
+        )
         out = out.astype(np.float32 if exact else np.float64)
     elif out.dtype.itemsize > 8:
         out = out.astype(np.float64)
@@ -136,7 +170,9 @@ def finite(name: str, values: np.ndarray) -> None:
     if first is not None:
         where = f"column {bad.argmax()} has {bad.max()} of them, " if values.ndim == 2 else ""
         where = f"({where}the first in row {first})"
-        raise InputError(f"{name} holds {bad.sum()} NaN or infinite values {where}; fill or drop them first.")
+        raise InputError(
+            f"{name} holds {bad.sum()} NaN or infinite values {where}; fill or drop them first."
+        )
 
 
 def labels(name: str, value: Any, num_rows: int, num_labels: int | None = None) -> np.ndarray:
@@ -146,10 +182,14 @@ def labels(name: str, value: Any, num_rows: int, num_labels: int | None = None) 
         out = np.where(np.isnan(out), -1, out)
     out = whole_numbers(name, out)
     if len(out) != num_rows:
-        raise InputError(f"{name} has {len(out)} entries for {num_rows} nodes; give one per node, -1 for unknown.")
+        raise InputError(
+            f"{name} has {len(out)} entries for {num_rows} nodes; give one per node, -1 for unknown."
+        )
     if out.min(initial=0) < -1:
         at = int((out < -1).argmax())
-        raise InputError(f"{name} holds {out[at]} at node {at}; use 0, 1, 2, ... for classes and -1 for unknown.")
+        raise InputError(
+            f"{name} holds {out[at]} at node {at}; use 0, 1, 2, ... for classes and -1 for unknown."
+        )
     if num_labels is not None and out.max(initial=-1) >= num_labels:
         at = int((out >= num_labels).argmax())
         mend = f"there are {num_labels} classes; labels run from 0 to {num_labels - 1}"
@@ -165,11 +205,16 @@ def node_times(name: str, value: Any, num_rows: int | None = None) -> np.ndarray
     """One whole-number time per node."""
     out = whole_numbers(name, value)
     if num_rows is not None and len(out) != num_rows:
-        raise InputError(f"{name} has {len(out)} entries for {num_rows} nodes; give one time per node.")
+        raise InputError(
+            f"{name} has {len(out)} entries for {num_rows} nodes; give one time per node."
+        )
     if len(out) == 0:
         raise InputError(f"{name} is empty; give at least one node.")
     _refuse_span(name, out)
-    if int(out.max()) - int(out.min()) >= MAX_PERIODS and (count := len(np.unique(out))) > MAX_PERIODS:
+    if (
+        int(out.max()) - int(out.min()) >= MAX_PERIODS
+        and (count := len(np.unique(out))) > MAX_PERIODS
+    ):
         size = f"tables of {count:,} x {count:,} would take {8 * count**2 / 2**30:,.1f} GiB"
         many = f"{name} has {count:,} distinct values, more than {MAX_PERIODS:,} periods ({size})"
         raise InputError(f"{many}; {FEWER_PERIODS}.")
@@ -181,7 +226,9 @@ def edges(name: str, value: Any, num_source: int, num_target: int) -> np.ndarray
     out = array(name, value)
     if out.ndim != 2 or out.shape[0] != 2:
         hint = "; transpose it" if out.ndim == 2 and out.shape[1] == 2 else ""
-        raise InputError(f"{name} has shape {out.shape}; give sources and targets as two rows [2, E]{hint}.")
+        raise InputError(
+            f"{name} has shape {out.shape}; give sources and targets as two rows [2, E]{hint}."
+        )
     if out.dtype.kind not in "iu":
         out = whole_numbers(name, out, ndim=2)
     if out.shape[1] == 0:
@@ -190,7 +237,9 @@ def edges(name: str, value: Any, num_source: int, num_target: int) -> np.ndarray
         if any(out[row, e].min() < 0 or out[row, e].max() >= size for e in _native.blocks(out, 1)):
             at = int(((out[row] < 0) | (out[row] >= size)).argmax())
             where = f"edge {at} has {side} {out[row, at]}, but there are {size} such nodes (0 to {size - 1})"
-            raise InputError(f"{name} points outside the graph: {where}; remove the edge or add the node.")
+            raise InputError(
+                f"{name} points outside the graph: {where}; remove the edge or add the node."
+            )
     return out if out.dtype in (np.int32, np.int64) else out.astype(np.int64)
 
 
@@ -200,7 +249,9 @@ def edge_weights(name: str, value: Any, num_edges: int) -> np.ndarray:
     if out.ndim == 2 and out.shape[1] == 1:
         out = out[:, 0]
     if out.ndim != 1 or len(out) != num_edges:
-        raise InputError(f"{name} has shape {out.shape} for {num_edges} edges; give one weight per edge.")
+        raise InputError(
+            f"{name} has shape {out.shape} for {num_edges} edges; give one weight per edge."
+        )
     if out.dtype.kind not in "iufb":
         raise InputError(f"{name} is of type {out.dtype}; give numbers.")
     if out.dtype not in (np.float32, np.float64):
@@ -208,7 +259,9 @@ def edge_weights(name: str, value: Any, num_edges: int) -> np.ndarray:
     finite(name, out)
     if out.min(initial=0.0) < 0:
         at = int((out < 0).argmax())
-        raise InputError(f"{name} is negative ({out[at]}) at edge {at}; weights must be zero or more.")
+        raise InputError(
+            f"{name} is negative ({out[at]}) at edge {at}; weights must be zero or more."
+        )
     if out.max(initial=0.0) > 1e30 or out.min(initial=1.0, where=out > 0) < 1e-30:
         raise InputError(
             f"{name} goes beyond 1e-30 to 1e30, which float32 cannot add up; only ratios count: divide it."
@@ -220,7 +273,9 @@ def edge_times(name: str, value: Any, num_edges: int) -> np.ndarray:
     """One whole-number time per edge."""
     out = whole_numbers(name, value)
     if len(out) != num_edges:
-        raise InputError(f"{name} has {len(out)} entries for {num_edges} edges; give one time per edge.")
+        raise InputError(
+            f"{name} has {len(out)} entries for {num_edges} edges; give one time per edge."
+        )
     return out
 
 
@@ -244,7 +299,9 @@ def sorted_times(name: str, value: Any) -> np.ndarray:
     """The distinct times of a graph, strictly increasing."""
     out = whole_numbers(name, value)
     if len(out) == 0:
-        raise InputError(f"{name} is empty; give the distinct times of the graph in increasing order.")
+        raise InputError(
+            f"{name} is empty; give the distinct times of the graph in increasing order."
+        )
     if (out[1:] <= out[:-1]).any():
         raise InputError(f"{name} must be distinct and increasing; pass numpy.unique(time).")
     _refuse_span(name, out)
@@ -256,11 +313,15 @@ def class_count(value: Any) -> int:
     """A number of classes, from 0 to `MAX_LABELS`."""
     count = whole_number("num_labels", value)
     if not 0 <= count <= MAX_LABELS:
-        raise InputError(f"num_labels={count} is out of range; give the number of classes, at most {MAX_LABELS}.")
+        raise InputError(
+            f"num_labels={count} is out of range; give the number of classes, at most {MAX_LABELS}."
+        )
     return count
 
 
-def chronology(time: np.ndarray, label: np.ndarray | None, cutoff: int, called: Callable[[int], str] = str) -> None:
+def chronology(
+    time: np.ndarray, label: np.ndarray | None, cutoff: int, called: Callable[[int], str] = str
+) -> None:
     """Refuses a split that cannot be learned from: one period, no labelled past, or nothing to predict."""
     times, _ = periods(time)
     if len(times) < 2:
@@ -282,7 +343,9 @@ def chronology(time: np.ndarray, label: np.ndarray | None, cutoff: int, called: 
 def at_least(name: str, value: object, least: int) -> int:
     """`value` as a whole number of at least `least`."""
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
-        raise InputError(f"{name}={shown(value)} is not possible; give a whole number of at least {least}.")
+        raise InputError(
+            f"{name}={shown(value)} is not possible; give a whole number of at least {least}."
+        )
     return int(value)
 
 
@@ -293,7 +356,11 @@ def seed(value: object) -> int:
 
 def is_number(value: object) -> bool:
     """Whether `value` is a finite number and no boolean."""
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool) and bool(np.isfinite(value))
+    return (
+        isinstance(value, int | float | np.number)
+        and not isinstance(value, bool)
+        and bool(np.isfinite(value))
+    )
 
 
 def share(name: str, value: Any, what: str = "possible") -> float:
@@ -319,10 +386,14 @@ def guarded(path: Path) -> Iterator[None]:
     except InputError:
         raise
     except MemoryError:
-        raise InputError(f"{path} does not fit into memory, or its header is damaged; restore it.") from None
+        raise InputError(
+            f"{path} does not fit into memory, or its header is damaged; restore it."
+        ) from None
     except Exception as error:  # readers of zip, npy, csv and parquet raise dozens of kinds
         reason = one_line(error) or type(error).__name__
-        raise InputError(f"{path} cannot be read ({reason}); restore it or write it again.") from None
+        raise InputError(
+            f"{path} cannot be read ({reason}); restore it or write it again."
+        ) from None
 
 
 def ids(name: str, value: Any) -> np.ndarray:
@@ -337,7 +408,9 @@ def ids(name: str, value: Any) -> np.ndarray:
         letters = np.ascontiguousarray(out).view(np.uint32).reshape(*out.shape, -1)
         cut = (letters[..., :-1] == 0) & (letters[..., 1:] != 0)
         if cut.any() or ((letters >= 0xD800) & (letters < 0xE000)).any():
-            raise InputError(f"{name} holds text with a NUL or half a character, which files cannot keep; replace it.")
+            raise InputError(
+                f"{name} holds text with a NUL or half a character, which files cannot keep; replace it."
+            )
     return out
 
 
@@ -346,7 +419,9 @@ def distinct(name: str, values: np.ndarray) -> None:
     if len(np.unique(values)) != len(values):
         unique, first, count = np.unique(values, return_index=True, return_counts=True)
         at = int(np.flatnonzero(count > 1)[first[count > 1].argmin()])
-        which = f"{len(values) - len(unique)} repeated ids, first {unique[at]!s} ({count[at]} times)"
+        which = (
+            f"{len(values) - len(unique)} repeated ids, first {unique[at]!s} ({count[at]} times)"
+        )
         raise InputError(f"{name} has {which}; keep one row per node.")
 
 
@@ -365,7 +440,9 @@ def listing(values: Sequence[object], most: int = 5) -> str:
 def _refuse_span(name: str, times: np.ndarray) -> None:
     if int(times.max()) - int(times.min()) > MAX_SPAN:
         ends = f"{times.min()} to {times.max()}"
-        raise InputError(f"{name} runs from {ends}, too far apart to subtract safely; bin it first.")
+        raise InputError(
+            f"{name} runs from {ends}, too far apart to subtract safely; bin it first."
+        )
 
 
 def one_line(error: Exception) -> str:

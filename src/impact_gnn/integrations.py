@@ -10,14 +10,25 @@ from impact_gnn._codec import encode
 from impact_gnn.checks import InputError
 from impact_gnn.report.summary import RunSummary
 
-FILES = ("summary.json", "report.html", "model/README.md")  # no predictions: they may not be for everybody
+# no predictions: they may not be for everybody
+FILES = (
+    "summary.json",
+    "report.html",
+    "model/README.md",
+)
 
 
 def flat(summary: RunSummary) -> tuple[dict[str, Any], dict[str, float]]:
     """What a run was told and chose, as parameters by name; and what is known of its worth, as numbers by name."""
-    params = encode(summary.options) | {"choice": str(summary.choice), "impact_gnn": summary.versions["impact_gnn"]}
+    params = encode(summary.options) | {
+        "choice": str(summary.choice),
+        "impact_gnn": summary.versions["impact_gnn"],
+    }
     tested, expected = summary.backtest, summary.predicted.accuracy
-    numbers = {f"backtest.{name}": tested.over(name) for name in ("score", "plain_score", "accuracy", "error")}
+    numbers = {
+        f"backtest.{name}": tested.over(name)
+        for name in ("score", "plain_score", "accuracy", "error")
+    }
     for name, one in (("gain", tested.decision.gain), ("expected_accuracy", expected)):
         numbers |= {f"{name}.{part}": getattr(one, part, None) for part in ("value", "low", "high")}
     numbers |= {"predicted": summary.predicted.count, "seconds": summary.cost.seconds}

@@ -1,8 +1,9 @@
 """Label shift: the shares of the classes among targets, estimated without labels, and probabilities brought there.
 
-Where only the shares move, p(x | y) being the same, a model's probabilities are mended by Bayes' rule:
-p'(y | x) ∝ p(y | x)·new_y / prior_y. What is new is estimated by EM on the probabilities (Saerens et al. 2002), or from
-how often a class is predicted and how it was mixed up on rows with labels (BBSE, Lipton et al. 2018).
+Where only the shares move, p(x | y) being the same, a model's probabilities are mended by Bayes'
+rule: p'(y | x) ∝ p(y | x)·new_y / prior_y. What is new is estimated by EM on the probabilities
+(Saerens et al. 2002), or from how often a class is predicted and how it was mixed up on rows with
+labels (BBSE, Lipton et al. 2018).
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ import numpy as np
 from scipy.optimize import nnls
 
 
-def saerens(probabilities: np.ndarray, prior: np.ndarray, *, steps: int = 1000, tolerance: float = 1e-9) -> np.ndarray:
+def saerens(
+    probabilities: np.ndarray, prior: np.ndarray, *, steps: int = 1000, tolerance: float = 1e-9
+) -> np.ndarray:
     """The shares of the classes among the rows that make them most probable: new_y ← mean_i p'_i(y), by EM.
 
     Args:
@@ -42,9 +45,10 @@ def confusion_of(predicted: np.ndarray, labels: np.ndarray, num_labels: int) -> 
 def bbse(confusion: np.ndarray, predicted: np.ndarray) -> np.ndarray:
     """The shares of the classes under which a classifier with this confusion predicts as it does.
 
-    With C the shares of (predicted, true) among rows with labels and m those of predictions among the targets,
-    C w = m has the ratios w = new / old of the shares of the classes. Solved with w ≥ 0 and, as C may be singular and
-    is counted from n rows, with |w − 1|² / (n·Y) added: ratios of which nothing is known stay 1.
+    With C the shares of (predicted, true) among rows with labels and m those of predictions among
+    the targets, C w = m has the ratios w = new / old of the shares of the classes. Solved with w ≥
+    0 and, as C may be singular and is counted from n rows, with |w − 1|² / (n·Y) added: ratios of
+    which nothing is known stay 1.
 
     Args:
         confusion: Counts [predicted class, true class], as `confusion_of` gives them.
@@ -58,7 +62,8 @@ def bbse(confusion: np.ndarray, predicted: np.ndarray) -> np.ndarray:
     joint, ridge = confusion / count, np.sqrt(1 / (count * len(confusion)))
     shares = np.bincount(predicted, minlength=len(confusion)) / max(len(predicted), 1)
     found, _ = nnls(
-        np.vstack([joint, ridge * np.eye(len(joint))]), np.concatenate([shares, np.full(len(joint), ridge)])
+        np.vstack([joint, ridge * np.eye(len(joint))]),
+        np.concatenate([shares, np.full(len(joint), ridge)]),
     )
     new = found * joint.sum(0)
     return new / new.sum()

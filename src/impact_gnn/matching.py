@@ -2,15 +2,17 @@
 
     minimise ½ βᵀKβ − κᵀβ   over β ≥ least, Σ_{i of class c} βᵢ = n_c
 
-with K_ij = k(x_i, x_j) between the n rows and κ_i = n · mean_j k(x_i, reference_j): β brings the mean of the rows in
-the kernel's space to that of the reference, without changing how much a class counts. k is the mean of three RBF
-kernels exp(−γ|x − y|²). SR-GNN takes rows of personalised PageRank for x, n columns each; here x are the hops that the
-model reads, the image of such rows under the features, which any model has and which is as wide as the features only.
-They are scaled so that two rows have a squared distance of 1 on average, whatever the number of columns, and projected
-at random to `WIDTH` columns where there are more.
+with K_ij = k(x_i, x_j) between the n rows and κ_i = n · mean_j k(x_i, reference_j): β brings the
+mean of the rows in the kernel's space to that of the reference, without changing how much a class
+counts. k is the mean of three RBF kernels exp(−γ|x − y|²). SR-GNN takes rows of personalised
+PageRank for x, n columns each; here x are the hops that the model reads, the image of such rows
+under the features, which any model has and which is as wide as the features only. They are scaled
+so that two rows have a squared distance of 1 on average, whatever the number of columns, and
+projected at random to `WIDTH` columns where there are more.
 
-Solved by accelerated projected gradients, whose projection is exact (a simplex per class). Up to `EXACT` rows K is
-made; beyond, random Fourier features stand for it, k(x, y) ≈ z(x)·z(y), and a step costs n × their number.
+Solved by accelerated projected gradients, whose projection is exact (a simplex per class). Up to
+`EXACT` rows K is made; beyond, random Fourier features stand for it, k(x, y) ≈ z(x)·z(y), and a
+step costs n × their number.
 """
 
 from __future__ import annotations
@@ -57,7 +59,9 @@ def kernel_mean_matching(
         matrix, pull = kernel(x, x), len(x) * kernel(x, reference).mean(1)
         largest, product = float(np.linalg.eigvalsh(matrix)[-1]), matrix.__matmul__
     else:
-        checks.fits(f"Fourier features of {len(x):,} rows", 12 * FREQUENCIES * len(x), "leave out 'kmm'")
+        checks.fits(
+            f"Fourier features of {len(x):,} rows", 12 * FREQUENCIES * len(x), "leave out 'kmm'"
+        )
         features = _fourier(x.shape[1], rng)
         z, mean = features(x), features(reference).mean(0)
         pull = len(x) * (z @ mean)
@@ -71,7 +75,9 @@ def kernel(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.mean([np.exp(-gamma * np.maximum(square, 0)) for gamma in GAMMAS], axis=0)
 
 
-def _scaled(x: np.ndarray, reference: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def _scaled(
+    x: np.ndarray, reference: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
     """Both in the scale in which two rows have a squared distance of 1 on average, in at most `WIDTH` columns."""
     both = np.concatenate([x, reference]).astype(np.float64)
     if both.shape[1] > WIDTH:
@@ -90,7 +96,11 @@ def _fourier(width: int, rng: np.random.Generator) -> Callable[[np.ndarray], np.
 
 
 def _solved(
-    product: Callable[[np.ndarray], np.ndarray], pull: np.ndarray, largest: float, group: np.ndarray, least: float
+    product: Callable[[np.ndarray], np.ndarray],
+    pull: np.ndarray,
+    largest: float,
+    group: np.ndarray,
+    least: float,
 ) -> np.ndarray:
     """Nesterov's accelerated steps of length 1 / largest eigenvalue, begun again where one leads uphill."""
     beta = ahead = np.ones(len(pull))
@@ -101,7 +111,9 @@ def _solved(
         moved = beta - before
         if np.abs(moved).max() <= TOLERANCE:
             break
-        momentum, last = (1.0, 1.0) if slope @ moved > 0 else ((1 + np.sqrt(1 + 4 * momentum**2)) / 2, momentum)
+        momentum, last = (
+            (1.0, 1.0) if slope @ moved > 0 else ((1 + np.sqrt(1 + 4 * momentum**2)) / 2, momentum)
+        )
         ahead = beta + (last - 1) / momentum * moved
     return beta
 
@@ -112,7 +124,8 @@ def _projected(beta: np.ndarray, group: np.ndarray, least: float) -> np.ndarray:
     for one in range(group.max() + 1):
         rows = np.flatnonzero(group == one)
         down = np.sort(beta[rows] - least)[::-1]
-        # The k largest stay above: θ is what they have too much together, shared among them; k as large as can be.
+        # The k largest stay above: θ is what they have too much together, shared among them; k as
+        # large as can be.
         shares = (np.cumsum(down) - (1 - least) * len(rows)) / np.arange(1, len(rows) + 1)
         theta = shares[np.flatnonzero(down > shares)[-1]]
         out[rows] = np.maximum(beta[rows] - theta, least)

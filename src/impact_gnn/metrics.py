@@ -1,8 +1,10 @@
 """What predictions are judged by: metrics by name, the labels that suit them, and what a difference is worth.
 
-A metric is a number per node: their mean is the score (higher is better), their spread over nodes the score's standard
-error. For means over nodes, such as accuracy, they are what is averaged; for others the influence of every node is
-added to the score (infinitesimal jackknife). So differences are paired by node in the same way for all metrics.
+A metric is a number per node: their mean is the score (higher is better), their spread over nodes
+    the score's standard
+error. For means over nodes, such as accuracy, they are what is averaged; for others the influence
+of every node is added to the score (infinitesimal jackknife). So differences are paired by node in
+the same way for all metrics.
 """
 
 from __future__ import annotations
@@ -31,7 +33,11 @@ def tilted(probability: np.ndarray, prior: np.ndarray, tilt: float) -> np.ndarra
         >>> tilted(np.array([[0.8, 0.2]]), np.array([0.9, 0.1]), 1.0).round(2).tolist()
         [[0.89, 2.0]]
     """
-    return probability if tilt == 0 or not len(prior) else probability * np.where(prior > 0, prior, 1.0) ** -tilt
+    return (
+        probability
+        if tilt == 0 or not len(prior)
+        else probability * np.where(prior > 0, prior, 1.0) ** -tilt
+    )
 
 
 def mean_and_error(ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float]:
@@ -42,22 +48,31 @@ def mean_and_error(ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float]:
     return float(each.mean()), math.sqrt(max(variance, 0.25 / len(each) ** 2))
 
 
-# -- a number per node, from probabilities [n, K], labels [n], the truth [n] and the classes' shares -----------------
+# -- a number per node, from probabilities [n, K], labels [n], the truth [n] and the classes' shares
+# -----------------
 
 
-def _hits(probability: np.ndarray, label: np.ndarray, truth: np.ndarray, prior: np.ndarray) -> np.ndarray:
+def _hits(
+    probability: np.ndarray, label: np.ndarray, truth: np.ndarray, prior: np.ndarray
+) -> np.ndarray:
     return (label == truth).astype(np.float64)
 
 
-def _logs(probability: np.ndarray, label: np.ndarray, truth: np.ndarray, prior: np.ndarray) -> np.ndarray:
-    return np.log((1 - FLOOR) * _true(probability, truth).astype(np.float64) + FLOOR / probability.shape[1])
+def _logs(
+    probability: np.ndarray, label: np.ndarray, truth: np.ndarray, prior: np.ndarray
+) -> np.ndarray:
+    return np.log(
+        (1 - FLOOR) * _true(probability, truth).astype(np.float64) + FLOOR / probability.shape[1]
+    )
 
 
 def _true(probability: np.ndarray, truth: np.ndarray) -> np.ndarray:
     return probability[np.arange(len(truth)), truth]
 
 
-def _recalls(probability: np.ndarray, label: np.ndarray, truth: np.ndarray, prior: np.ndarray) -> np.ndarray:
+def _recalls(
+    probability: np.ndarray, label: np.ndarray, truth: np.ndarray, prior: np.ndarray
+) -> np.ndarray:
     """Mean of the recalls of the classes that are there."""
     count, hit = np.bincount(truth), label == truth
     recall = np.bincount(truth, hit) / np.maximum(count, 1)
@@ -65,7 +80,9 @@ def _recalls(probability: np.ndarray, label: np.ndarray, truth: np.ndarray, prio
     return recall.sum() / there + len(truth) / there * (hit - recall[truth]) / count[truth]
 
 
-def _f1s(probability: np.ndarray, label: np.ndarray, truth: np.ndarray, prior: np.ndarray) -> np.ndarray:
+def _f1s(
+    probability: np.ndarray, label: np.ndarray, truth: np.ndarray, prior: np.ndarray
+) -> np.ndarray:
     """Mean of F1 = 2·hits / (nodes of the class + nodes with the label), of the classes that are there."""
     classes, hit = probability.shape[1], label == truth
     count = np.bincount(truth, minlength=classes)
@@ -76,7 +93,9 @@ def _f1s(probability: np.ndarray, label: np.ndarray, truth: np.ndarray, prior: n
     return f1.sum() / there + len(truth) / there * moved
 
 
-def _precisions(probability: np.ndarray, label: np.ndarray, truth: np.ndarray, prior: np.ndarray) -> np.ndarray:
+def _precisions(
+    probability: np.ndarray, label: np.ndarray, truth: np.ndarray, prior: np.ndarray
+) -> np.ndarray:
     """Average precision: of two classes the rarer one's, otherwise the mean over those that are there."""
     count = np.bincount(truth, minlength=probability.shape[1])
     wanted = np.flatnonzero(count)
@@ -122,7 +141,9 @@ class Metric:
     title: str
     each: Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
     tilt: float = 0.0  # of labels towards rare classes, where the past does not say better
-    by_log_loss: bool = False  # whether candidates are ranked and blended by log-loss, which is finer than hits
+    by_log_loss: bool = (
+        False  # whether candidates are ranked and blended by log-loss, which is finer than hits
+    )
     share: bool = True  # between 0 and 1, otherwise a loss that is shown without its sign
 
     @property
@@ -149,8 +170,8 @@ METRICS = {
 class Scoring:
     """A metric, for the predictions of a model.
 
-    It depends on the shares that the classes had among the labels learned from, and on whether these were weighted so
-    that all classes counted the same.
+    It depends on the shares that the classes had among the labels learned from, and on whether
+    these were weighted so that all classes counted the same.
 
     Examples:
         >>> scoring = Scoring("balanced-accuracy", (0.9, 0.1))
@@ -160,7 +181,9 @@ class Scoring:
     """
 
     metric: str = "accuracy"
-    prior: tuple[float, ...] = ()  # empty where nobody knows; labels are the most probable ones then
+    prior: tuple[
+        float, ...
+    ] = ()  # empty where nobody knows; labels are the most probable ones then
     balanced: bool = False
 
     def __post_init__(self) -> None:
@@ -178,7 +201,9 @@ class Scoring:
     def weights(self, label: np.ndarray) -> np.ndarray:
         """What rows of known labels count when all classes are to count the same; 1 on average."""
         share = np.array(self.prior)
-        return np.where(label >= 0, 1 / ((share > 0).sum() * np.where(share > 0, share, 1.0))[label], 1.0)
+        return np.where(
+            label >= 0, 1 / ((share > 0).sum() * np.where(share > 0, share, 1.0))[label], 1.0
+        )
 
     def honest(self, probability: np.ndarray) -> np.ndarray:
         """Probabilities of a head: where all classes counted the same, their true shares are put back.
@@ -193,18 +218,26 @@ class Scoring:
 
     def labels(self, probability: np.ndarray, tilt: float | None = None) -> np.ndarray:
         """The labels that suit the metric."""
-        return tilted(probability, np.array(self.prior), self.rule.tilt if tilt is None else tilt).argmax(1)
+        return tilted(
+            probability, np.array(self.prior), self.rule.tilt if tilt is None else tilt
+        ).argmax(1)
 
-    def each(self, probability: np.ndarray, truth: np.ndarray, tilt: float | None = None) -> np.ndarray:
+    def each(
+        self, probability: np.ndarray, truth: np.ndarray, tilt: float | None = None
+    ) -> np.ndarray:
         """Numbers per node, whose mean is the score."""
-        return self.rule.each(probability, self.labels(probability, tilt), truth, np.array(self.prior))
+        return self.rule.each(
+            probability, self.labels(probability, tilt), truth, np.array(self.prior)
+        )
 
     def score(self, probability: np.ndarray, truth: np.ndarray, tilt: float | None = None) -> float:
         return float(self.each(probability, truth, tilt).mean())
 
     def finer(self, probability: np.ndarray, truth: np.ndarray) -> float:
         """The score and a trace of the log-loss: learning shows before the first label of a rare class does."""
-        return self.score(probability, truth) - TRACE * log_loss(_true(probability, truth), probability.shape[1])
+        return self.score(probability, truth) - TRACE * log_loss(
+            _true(probability, truth), probability.shape[1]
+        )
 
     def loss(self, probability: np.ndarray, truth: np.ndarray, num_labels: int) -> float:
         """What candidates are ranked and blended by: log-loss, or how far the score is from 1.
@@ -213,4 +246,6 @@ class Scoring:
         """
         if not self.rule.by_log_loss:
             return 1 - (1 - FLOOR) * self.finer(probability, truth)
-        return log_loss(probability if probability.ndim == 1 else _true(probability, truth), num_labels)
+        return log_loss(
+            probability if probability.ndim == 1 else _true(probability, truth), num_labels
+        )

@@ -1,6 +1,7 @@
 """Columns to mean 0 and spread 1 (`Scale`), and differences with their intervals (`Estimate`).
 
-Differences are paired: the same nodes, folds and seeds for both methods, so noise they share cancels.
+Differences are paired: the same nodes, folds and seeds for both methods, so noise they share
+    cancels.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ MOST = 1e6  # times the spread that a value may lie off the mean: what networks 
 class Scale:
     """The package's one standardiser: (x − mean) / scale by column, sums in float64.
 
-    A column that is constant (its standard deviation is at most `CONSTANT` of its largest magnitude, or not finite)
-    is moved to zero and keeps its scale, which is 1 then. What lies more than `MOST` spreads off is taken to lie there.
+    A column that is constant (its standard deviation is at most `CONSTANT` of its largest
+    magnitude, or not finite) is moved to zero and keeps its scale, which is 1 then. What lies more
+    than `MOST` spreads off is taken to lie there.
 
     Examples:
         >>> Scale.fit(np.array([[0.0, 7.0], [4.0, 7.0]])).apply(np.array([[6.0, 8.0]]))
@@ -100,7 +102,9 @@ def paired(ours: np.ndarray, theirs: np.ndarray, *, level: float = 0.95) -> Esti
     """
     difference = np.asarray(ours, dtype=np.float64) - np.asarray(theirs, dtype=np.float64)
     if len(difference) < 2:
-        raise InputError(f"a paired difference needs at least two pairs, {len(difference)} came; add graphs or nodes.")
+        raise InputError(
+            f"a paired difference needs at least two pairs, {len(difference)} came; add graphs or nodes."
+        )
     error = float(difference.std(ddof=1) / math.sqrt(len(difference)))
     return _estimate(float(difference.mean()), error, level, len(difference) - 1)
 
@@ -108,9 +112,10 @@ def paired(ours: np.ndarray, theirs: np.ndarray, *, level: float = 0.95) -> Esti
 def combined(values: np.ndarray, errors: np.ndarray, *, level: float = 0.95) -> Estimate:
     """One estimate from several folds, each with its own standard error, that may truly differ from each other.
 
-    Random effects (DerSimonian and Laird): weights 1/(s² + τ²) with τ² the variance between folds beyond what
-    their errors explain. The interval is Hartung and Knapp's: Student's with folds − 1 degrees of freedom where the
-    folds disagree more than their errors say, the normal one where they agree.
+    Random effects (DerSimonian and Laird): weights 1/(s² + τ²) with τ² the variance between folds
+    beyond what their errors explain. The interval is Hartung and Knapp's: Student's with folds − 1
+    degrees of freedom where the folds disagree more than their errors say, the normal one where
+    they agree.
     """
     value, error = np.asarray(values, dtype=np.float64), np.asarray(errors, dtype=np.float64)
     if len(value) == 0:
@@ -126,9 +131,15 @@ def combined(values: np.ndarray, errors: np.ndarray, *, level: float = 0.95) -> 
     plain_error = float(weight.sum() ** -0.5)
     if len(value) == 1 or between == 0:
         return _estimate(mean, plain_error, level, None)
-    observed = math.sqrt(float((weight * (value - mean) ** 2).sum()) / ((len(value) - 1) * float(weight.sum())))
-    # Student's quantile suits the observed spread; it is capped so that three folds can still decide something.
-    quantile = min(float(stats.t.ppf(0.5 + level / 2, len(value) - 1)), 2 * float(stats.norm.ppf(0.5 + level / 2)))
+    observed = math.sqrt(
+        float((weight * (value - mean) ** 2).sum()) / ((len(value) - 1) * float(weight.sum()))
+    )
+    # Student's quantile suits the observed spread; it is capped so that three folds can still
+    # decide something.
+    quantile = min(
+        float(stats.t.ppf(0.5 + level / 2, len(value) - 1)),
+        2 * float(stats.norm.ppf(0.5 + level / 2)),
+    )
     half = max(quantile * observed, float(stats.norm.ppf(0.5 + level / 2)) * plain_error)
     return Estimate(mean, max(observed, plain_error), mean - half, mean + half)
 

@@ -1,7 +1,8 @@
 """First-moment methods as tables: what an edge counts depends only on the two times.
 
-Each method *is* a table Ω[t_target, t_source] over the sorted distinct times, [T, T]. The message is the weighted
-mean M_v = Σ_u Ω[t_v,t_u]·a_vu·x_u / Σ_u Ω[t_v,t_u]·a_vu, and a node with no weight left gets zeros.
+Each method *is* a table Ω[t_target, t_source] over the sorted distinct times, [T, T]. The message
+is the weighted mean M_v = Σ_u Ω[t_v,t_u]·a_vu·x_u / Σ_u Ω[t_v,t_u]·a_vu, and a node with no weight
+left gets zeros.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ def pmp(times: Array, *, same_time: str = "single", border: str = "both") -> np.
     """Persistent message passing: neighbours at a time distance that only one side can offer count double.
 
     Algorithms 1 and 2 (the default): Ω[t, t̃] = 2 if |t̃−t| > min(t_max−t, t−t_min), else 1.
-    Definition 4.1 (`same_time="double", border="upper"`): Ω = 2 if |t̃−t| > t_max−t or t̃ = t, else 1.
+    Definition 4.1 (`same_time="double", border="upper"`): Ω = 2 if |t̃−t| > t_max−t or t̃ = t, else
+    1.
 
     Args:
         times: The sorted distinct times; gaps and any origin are allowed.
@@ -67,13 +69,15 @@ def pmp(times: Array, *, same_time: str = "single", border: str = "both") -> np.
 def genpmp(times: Array, counts: Array, *, cap: float | None = None) -> np.ndarray:
     """Generalised PMP: Ω[t, t̃] = P_tmax(Δ) / P_t(Δ) with Δ = |t̃−t|.
 
-    P_s(Δ) is the share of nodes (or of edges into time s) at distance Δ from s; where there are none at (t, Δ) there
-    is nothing to correct and Ω = 1.
+    P_s(Δ) is the share of nodes (or of edges into time s) at distance Δ from s; where there are
+    none at (t, Δ) there is nothing to correct and Ω = 1.
 
     Args:
         times: The sorted distinct times.
-        counts: Nodes per time [T] (node basis), or edges per target and source time [T, T] (edge basis).
-        cap: Largest ratio allowed. Thin periods make ratios explode, and the variance of the message with their square.
+        counts: Nodes per time [T] (node basis), or edges per target and source time [T, T] (edge
+            basis).
+        cap: Largest ratio allowed. Thin periods make ratios explode, and the variance of the
+            message with their square.
 
     Examples:
         >>> genpmp([0, 1, 2], [1, 1, 2])
@@ -84,7 +88,11 @@ def genpmp(times: Array, counts: Array, *, cap: float | None = None) -> np.ndarr
     times = checks.sorted_times("times", times)
     counted = checks.array("counts", counts)
     size = len(times)
-    numbers = counted.dtype.kind in "iuf" and bool(np.isfinite(counted).all()) and counted.min(initial=0) >= 0
+    numbers = (
+        counted.dtype.kind in "iuf"
+        and bool(np.isfinite(counted).all())
+        and counted.min(initial=0) >= 0
+    )
     if not numbers or counted.shape not in ((size,), (size, size)):
         raise InputError(
             f"counts has shape {counted.shape} and type {counted.dtype} for {size} times; give the non-negative "
@@ -114,20 +122,22 @@ def num_capped(times: Array, counts: Array, cap: float) -> int:
     return int((genpmp(times, counts) > cap).sum())
 
 
-METHODS: Mapping[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = MappingProxyType({
-    "plain": lambda times, counts: plain(times),
-    "mmp": lambda times, counts: mmp(times),
-    "pmp": lambda times, counts: pmp(times),
-    "pmp-definition": lambda times, counts: pmp(times, same_time="double", border="upper"),
-    "genpmp": genpmp,
-})  # fmt: skip
+METHODS: Mapping[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = MappingProxyType(
+    {
+        "plain": lambda times, counts: plain(times),
+        "mmp": lambda times, counts: mmp(times),
+        "pmp": lambda times, counts: pmp(times),
+        "pmp-definition": lambda times, counts: pmp(times, same_time="double", border="upper"),
+        "genpmp": genpmp,
+    }
+)
 """Every first-moment method by name: (times, nodes per time) → table."""
 
 BY_ROW = ("gsmp", "stamp")
 """Weights 1/C_v(t_u), C_v(s) the neighbours of v at time s: the mean over the periods present of their own means.
 
-They depend on the row and are no table, so engines make them (`Operator.balanced`). "gsmp" has them in every hop,
-"stamp" in the first one, after which all neighbours count the same.
+They depend on the row and are no table, so engines make them (`Operator.balanced`). "gsmp" has them
+in every hop, "stamp" in the first one, after which all neighbours count the same.
 """
 
 NAMES = (*METHODS, *BY_ROW)
@@ -139,10 +149,13 @@ def table(method: str, times: Array, counts: Array) -> np.ndarray:
     return METHODS[checks.choice("weighting", method, METHODS)](times, counts)
 
 
-def edge_weight(table: np.ndarray, edge_index: Array, source_period: Array, target_period: Array) -> Array:
+def edge_weight(
+    table: np.ndarray, edge_index: Array, source_period: Array, target_period: Array
+) -> Array:
     """Ω for every edge, float32: `table[target_period[target], source_period[source]]`.
 
-    Periods are positions of nodes' times among the sorted distinct ones; arrays are of numpy or torch.
+    Periods are positions of nodes' times among the sorted distinct ones; arrays are of numpy or
+    torch.
 
     Examples:
         >>> period = np.array([0, 2], dtype=np.uint8)
@@ -164,5 +177,8 @@ def normalize_rows(weight: Array, target: Array, num_targets: int) -> Array:
         total = empty.index_add(0, target.long(), weight)
     else:
         values = to_numpy(weight)
-        total = like(np.bincount(to_numpy(target), values, num_targets).astype(values.dtype, copy=False), weight)
+        total = like(
+            np.bincount(to_numpy(target), values, num_targets).astype(values.dtype, copy=False),
+            weight,
+        )
     return weight / where(total == 0, 1.0, total)[target]

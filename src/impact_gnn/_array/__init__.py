@@ -1,7 +1,8 @@
 """The only place that tells numpy from torch.
 
-Everything above this floor writes one formula. Arrays of numpy and tensors in CPU memory go through numba kernels,
-other tensors (CUDA, MPS, half precision) through torch operations. Torch is imported only once a tensor came in.
+Everything above this floor writes one formula. Arrays of numpy and tensors in CPU memory go through
+numba kernels, other tensors (CUDA, MPS, half precision) through torch operations. Torch is imported
+only once a tensor came in.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ def like(value: np.ndarray, reference: Array) -> Array:
 
 def cast(value: Array, reference: Array) -> Array:
     """`value` in the dtype of `reference` (both of one library)."""
-    return value.to(reference.dtype) if is_torch(value) else value.astype(reference.dtype, copy=False)
+    return (
+        value.to(reference.dtype) if is_torch(value) else value.astype(reference.dtype, copy=False)
+    )
 
 
 def where(condition: Array, value: Array, other: Array) -> Array:
@@ -100,19 +103,30 @@ def group_affine(values: Array, group: Array, origin: Array, scale: Array, goal:
 
 
 def group_renormalize(
-    values: Array, group: Array, moved: Array, num_groups: int, tables: Callable[..., tuple[Array, Array, Array]],
-    pullback: Callable[..., tuple[np.ndarray, np.ndarray]], *, by_column: bool = True,
-) -> Array:  # fmt: skip
+    values: Array,
+    group: Array,
+    moved: Array,
+    num_groups: int,
+    tables: Callable[..., tuple[Array, Array, Array]],
+    pullback: Callable[..., tuple[np.ndarray, np.ndarray]],
+    *,
+    by_column: bool = True,
+) -> Array:
     """`group_affine` by tables that are made of the values' own moments: one operation, cheap to differentiate.
 
-    `tables` makes origin, scale and goal of count, mean and squared deviations of every `group`; a row is moved by the
-    entry of `moved`, and passes unchanged where that is negative. `pullback` takes the same three and the gradients of
-    origin, scale and goal, all numpy, and returns those of mean and squared deviations [G, f]: a hundred tiny torch
-    operations would cost more than the rows. With `by_column=False` squares may come summed over columns [G, 1].
+    `tables` makes origin, scale and goal of count, mean and squared deviations of every `group`; a
+    row is moved by the entry of `moved`, and passes unchanged where that is negative. `pullback`
+    takes the same three and the gradients of origin, scale and goal, all numpy, and returns those
+    of mean and squared deviations [G, f]: a hundred tiny torch operations would cost more than the
+    rows. With `by_column=False` squares may come summed over columns [G, 1].
     """
     if is_torch(values):
-        return _autograd().group_renormalize(values, group, moved, num_groups, tables, pullback, by_column)
-    return kernels.affine(values, moved, *tables(*kernels.moments(values, group, num_groups, by_column=by_column)))
+        return _autograd().group_renormalize(
+            values, group, moved, num_groups, tables, pullback, by_column
+        )
+    return kernels.affine(
+        values, moved, *tables(*kernels.moments(values, group, num_groups, by_column=by_column))
+    )
 
 
 def group_scatter(values: Array, group: Array, num_groups: int) -> Array:
@@ -133,18 +147,26 @@ def lookup(table: np.ndarray, row: Array, column: Array, target: Array, source: 
     """`table[row[target[e]], column[source[e]]]` for every edge e, as float32; row and column may be numpy."""
     if is_torch(source) and source.device.type != "cpu":
         weights = like(table.astype(np.float32), source)
-        row, column = (a if is_torch(a) else like(a.astype(np.int64), source) for a in (row, column))
+        row, column = (
+            a if is_torch(a) else like(a.astype(np.int64), source) for a in (row, column)
+        )
         return weights[row[target].long(), column[source].long()]
-    return like(kernels.lookup(table, *(to_numpy(a) for a in (row, column, target, source))), source)
+    return like(
+        kernels.lookup(table, *(to_numpy(a) for a in (row, column, target, source))), source
+    )
 
 
 def spd_transport(
-    source: Array, goal: Array, source_floor: Array, goal_floor: Array, reference: Array | None = None
+    source: Array,
+    goal: Array,
+    source_floor: Array,
+    goal_floor: Array,
+    reference: Array | None = None,
 ) -> Array:
     """The symmetric positive maps A with A Σ A = Γ for Σ in `source` [..., K, f, f] and Γ in `goal` [..., f, f].
 
-    A = Σ^-½ (Σ^½ Γ Σ^½)^½ Σ^-½, with eigenvalues raised to the floors [..., K] and [...]. They are computed in the
-    type of `source`, maps and gradients in that of `reference` if it is given.
+    A = Σ^-½ (Σ^½ Γ Σ^½)^½ Σ^-½, with eigenvalues raised to the floors [..., K] and [...]. They are
+    computed in the type of `source`, maps and gradients in that of `reference` if it is given.
     """
     work = source if reference is None else reference
     if is_torch(source):

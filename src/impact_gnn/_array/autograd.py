@@ -1,6 +1,7 @@
 """Torch forms of the operations of `impact_gnn._array`; those that layers train through have their gradient written.
 
-Tensors in CPU memory share it with numpy, so both directions run the numba kernels. Imported once a tensor has arrived.
+Tensors in CPU memory share it with numpy, so both directions run the numba kernels. Imported once a
+tensor has arrived.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from torch.autograd.function import once_differentiable
 
 from impact_gnn._array import kernels, matrices
 
-GATHERED = 1 << 22  # elements of maps gathered row by row on a device: one batched product beats a loop over groups
+# elements of maps gathered row by row on a device: one batched product beats a loop over groups
+GATHERED = 1 << 22
 ALONE = 64  # columns from which an eigendecomposition is a thread's work
 
 
@@ -33,10 +35,14 @@ def group_moments(values: Tensor, group: Tensor, num_groups: int) -> tuple[Tenso
     return size, center, empty.index_add(0, index, (rows - center[index]).square())
 
 
-def group_affine(values: Tensor, group: Tensor, origin: Tensor, scale: Tensor, goal: Tensor) -> Tensor:
+def group_affine(
+    values: Tensor, group: Tensor, origin: Tensor, scale: Tensor, goal: Tensor
+) -> Tensor:
     if scale.dim() == 1:
         scale = scale[:, None]
-    if _shares_memory(values) and not any(part.requires_grad for part in (values, origin, scale, goal)):
+    if _shares_memory(values) and not any(
+        part.requires_grad for part in (values, origin, scale, goal)
+    ):
         tables = (table.double().numpy() for table in (origin, scale, goal))
         return torch.from_numpy(kernels.affine(values.numpy(), group.numpy(), *tables))
     row = group.clamp(min=0).long()
@@ -47,7 +53,9 @@ def group_affine(values: Tensor, group: Tensor, origin: Tensor, scale: Tensor, g
 def group_scatter(values: Tensor, group: Tensor, num_groups: int) -> Tensor:
     if _shares_memory(values):
         return _Scatter.apply(values, group, num_groups)
-    total = torch.zeros(num_groups, values.shape[1], values.shape[1], dtype=torch.float64, device=values.device)
+    total = torch.zeros(
+        num_groups, values.shape[1], values.shape[1], dtype=torch.float64, device=values.device
+    )
     _, mean, _ = group_moments(values, group, num_groups)
     for g in torch.unique(group[group >= 0]).tolist():
         deviation = values[group == g].double() - mean[g]
@@ -63,7 +71,8 @@ def group_map(values: Tensor, group: Tensor, maps: Tensor, family: np.ndarray) -
     by_family = torch.where(group < 0, group, of_group[row].to(group.dtype))
     center = group_moments(values, by_family, int(family.max()) + 1)[1][of_group]
     work = values.dtype if values.dtype.itemsize >= 4 else torch.float32
-    deviation = (values - center[row]).to(work)  # subtracted in float64: a mean may be far from zero
+    # subtracted in float64: a mean may be far from zero
+    deviation = (values - center[row]).to(work)
     if len(values) * values.shape[1] ** 2 <= GATHERED:
         turned = torch.bmm(maps.to(work)[row], deviation[:, :, None])[:, :, 0]
     else:
@@ -75,9 +84,14 @@ def group_map(values: Tensor, group: Tensor, maps: Tensor, family: np.ndarray) -
 
 
 def group_renormalize(
-    values: Tensor, group: Tensor, moved: Tensor, num_groups: int, tables: Callable[..., tuple[Any, Any, Any]],
-    pullback: Callable[..., tuple[np.ndarray, np.ndarray]], by_column: bool,
-) -> Tensor:  # fmt: skip
+    values: Tensor,
+    group: Tensor,
+    moved: Tensor,
+    num_groups: int,
+    tables: Callable[..., tuple[Any, Any, Any]],
+    pullback: Callable[..., tuple[np.ndarray, np.ndarray]],
+    by_column: bool,
+) -> Tensor:
     if not _shares_memory(values):
         return group_affine(values, moved, *tables(*group_moments(values, group, num_groups)))
     return _Renormalize.apply(values, group, moved, num_groups, tables, pullback, by_column)
@@ -92,13 +106,23 @@ class _Renormalize(Function):
 
     @staticmethod
     def forward(
-        ctx: Any, values: Tensor, group: Tensor, moved: Tensor, num_groups: int, tables: Any, pullback: Any,
+        ctx: Any,
+        values: Tensor,
+        group: Tensor,
+        moved: Tensor,
+        num_groups: int,
+        tables: Any,
+        pullback: Any,
         by_column: bool,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         array = values.detach().numpy()
         ctx.moments = kernels.moments(array, group.numpy(), num_groups, by_column=by_column)
         origin, scale, goal = tables(*ctx.moments)
-        ctx.origin, ctx.scale, ctx.pullback = origin, scale[:, None] if scale.ndim == 1 else scale, pullback
+        ctx.origin, ctx.scale, ctx.pullback = (
+            origin,
+            scale[:, None] if scale.ndim == 1 else scale,
+            pullback,
+        )
         ctx.save_for_backward(values, group, moved)
         return torch.from_numpy(kernels.affine(array, moved.numpy(), origin, scale, goal))
 
@@ -112,7 +136,9 @@ class _Renormalize(Function):
         by_mean, by_squares = ctx.pullback(*ctx.moments, -ctx.scale * total, by_scale, total)
         count, mean, _ = ctx.moments
         share = by_mean / np.maximum(count, 1)[:, None]
-        back = kernels.affine_gradient(upstream, values, moved, ctx.scale, group, mean, 2 * by_squares, share)
+        back = kernels.affine_gradient(
+            upstream, values, moved, ctx.scale, group, mean, 2 * by_squares, share
+        )
         return torch.from_numpy(back), None, None, None, None, None, None
 
 
@@ -130,14 +156,20 @@ class _Scatter(Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         values, group, mean = (part.detach().numpy() for part in ctx.saved_tensors)
-        return torch.from_numpy(matrices.scatter_gradient(values, group, mean, grad.numpy())), None, None
+        return (
+            torch.from_numpy(matrices.scatter_gradient(values, group, mean, grad.numpy())),
+            None,
+            None,
+        )
 
 
 class _Map(Function):
     """One linear map per group about the mean of its family."""
 
     @staticmethod
-    def forward(ctx: Any, values: Tensor, group: Tensor, maps: Tensor, family: np.ndarray) -> Tensor:
+    def forward(
+        ctx: Any, values: Tensor, group: Tensor, maps: Tensor, family: np.ndarray
+    ) -> Tensor:
         array, where = values.detach().numpy(), group.numpy()
         ctx.family = family
         ctx.size, ctx.center = matrices.family_means(array, where, family)
@@ -149,7 +181,9 @@ class _Map(Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         values, group, maps = (part.detach().numpy() for part in ctx.saved_tensors)
         upstream = grad.contiguous().numpy()
-        back = torch.from_numpy(matrices.family_gradient(upstream, group, maps, ctx.family, ctx.size))
+        back = torch.from_numpy(
+            matrices.family_gradient(upstream, group, maps, ctx.family, ctx.size)
+        )
         if not ctx.needs_input_grad[2]:
             return back, None, None, None
         by_maps = matrices.outer(upstream, values, group, ctx.center)
@@ -159,17 +193,24 @@ class _Map(Function):
 class Transport(Function):
     """The symmetric map A with A Σ A = Γ.
 
-    With Γ = L Lᵀ and Lᵀ Σ L = V diag(γ) Vᵀ, the columns of F = L V diagonalise both at once: Γ = F Fᵀ,
-    Σ = F⁻ᵀ diag(γ) F⁻¹ and A = F diag(γ^-½) Fᵀ. Differentiating A Σ A = Γ then needs no more than divisions by
-    γ_i^½ + γ_j^½ in the basis F, which are never 0/0.
+    With Γ = L Lᵀ and Lᵀ Σ L = V diag(γ) Vᵀ, the columns of F = L V diagonalise both at once: Γ = F
+    Fᵀ, Σ = F⁻ᵀ diag(γ) F⁻¹ and A = F diag(γ^-½) Fᵀ. Differentiating A Σ A = Γ then needs no more
+    than divisions by γ_i^½ + γ_j^½ in the basis F, which are never 0/0.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, source: Tensor, goal: Tensor, source_floor: Tensor, goal_floor: Tensor, dtype: torch.dtype
+        ctx: Any,
+        source: Tensor,
+        goal: Tensor,
+        source_floor: Tensor,
+        goal_floor: Tensor,
+        dtype: torch.dtype,
     ) -> Tensor:
         narrow = lambda values: values.to(dtype)  # noqa: E731
-        maps, parts = matrices.transport(torch, eigh, narrow, source, goal, source_floor, goal_floor)
+        maps, parts = matrices.transport(
+            torch, eigh, narrow, source, goal, source_floor, goal_floor
+        )
         ctx.save_for_backward(*parts)
         return maps
 
@@ -183,7 +224,9 @@ class Transport(Function):
         scaled = frame * (-follows / root)[..., None, :]
         by_source = -(scaled @ turned @ scaled.mT).to(values.dtype)
         whole = (inner @ turned @ inner.mT).sum(-3).to(values.dtype)
-        whole = whole * _ratio(values, raised) / (raised[..., :, None] * raised[..., None, :]).sqrt()
+        whole = (
+            whole * _ratio(values, raised) / (raised[..., :, None] * raised[..., None, :]).sqrt()
+        )
         return by_source, basis @ whole @ basis.mT, None, None, None
 
 
@@ -215,4 +258,6 @@ def _ratio(values: Tensor, raised: Tensor) -> Tensor:
     raised_step = raised[..., :, None] - raised[..., None, :]
     follows = (raised == values).to(values.dtype)
     both = 0.5 * (follows[..., :, None] + follows[..., None, :])
-    return torch.where(step == 0, both, raised_step / torch.where(step == 0, torch.ones_like(step), step))
+    return torch.where(
+        step == 0, both, raised_step / torch.where(step == 0, torch.ones_like(step), step)
+    )

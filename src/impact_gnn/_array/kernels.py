@@ -1,8 +1,10 @@
 """Numba kernels behind `impact_gnn._array`: numpy arrays in, numpy arrays out.
 
-All are deterministic: rows are cut into parts by the shape alone and the parts' sums are added in order, so the
-number of threads does not change a bit of the result. Sums are kept in float64 whatever the storage type.
-Positions are unsigned inside loops: numba would otherwise test each for being negative, and not vectorise.
+All are deterministic: rows are cut into parts by the shape alone and the parts' sums are added in
+    order, so the
+number of threads does not change a bit of the result. Sums are kept in float64 whatever the storage
+type. Positions are unsigned inside loops: numba would otherwise test each for being negative, and
+not vectorise.
 """
 
 from __future__ import annotations
@@ -26,8 +28,9 @@ def moments(
         too_much = total**2
     else:
         if values.dtype == np.float32 and count.any():
-            # One row for all groups stays in the first-level cache. A group far from it loses digits of its spread,
-            # but no more than its numbers lost when they were rounded to float32.
+            # One row for all groups stays in the first-level cache. A group far from it loses
+            # digits of its spread, but no more than its numbers lost when they were rounded to
+            # float32.
             pivot = np.median(pivot[count > 0], axis=0, keepdims=True)
         total, squares = _sums_of_rows(values, group, pivot, parts, num_groups)
         too_much = (total**2).sum(1, keepdims=True)
@@ -45,22 +48,33 @@ def affine(
 ) -> np.ndarray:
     """`(values − origin[g])·scale[g] + goal[g]` row by row (see `_array.group_affine`)."""
     values, scale = np.asarray(values), scale if scale.ndim == 2 else scale[:, None]
-    out = np.empty(values.shape, values.dtype)  # by numpy, which asks for huge pages; numba does not
+    # by numpy, which asks for huge pages; numba does not
+    out = np.empty(values.shape, values.dtype)
     _affine(values, group, origin, np.ascontiguousarray(scale), goal, out)
     return out
 
 
 def affine_gradient(
-    grad: np.ndarray, values: np.ndarray, moved: np.ndarray, scale: np.ndarray, group: np.ndarray, mean: np.ndarray,
-    slope: np.ndarray, share: np.ndarray,
-) -> np.ndarray:  # fmt: skip
+    grad: np.ndarray,
+    values: np.ndarray,
+    moved: np.ndarray,
+    scale: np.ndarray,
+    group: np.ndarray,
+    mean: np.ndarray,
+    slope: np.ndarray,
+    share: np.ndarray,
+) -> np.ndarray:
     """`grad·scale[moved] + slope[group]·(values − mean[group]) + share[group]`; negative: scale 1, no second part."""
     out = np.empty(values.shape, values.dtype)
-    _affine_gradient(grad, values, moved, np.ascontiguousarray(scale), group, mean, slope, share, out)
+    _affine_gradient(
+        grad, values, moved, np.ascontiguousarray(scale), group, mean, slope, share, out
+    )
     return out
 
 
-def group_dot(left: np.ndarray, right: np.ndarray, group: np.ndarray, origin: np.ndarray) -> tuple[np.ndarray, ...]:
+def group_dot(
+    left: np.ndarray, right: np.ndarray, group: np.ndarray, origin: np.ndarray
+) -> tuple[np.ndarray, ...]:
     """Per group: the sum of `left` and the sum of `left · (right − origin[g])`, both [G, f] in float64."""
     return _group_dot(left, right, group, origin, _parts(left, len(origin)))
 
@@ -81,7 +95,8 @@ def lookup(
 
 @njit(cache=True)
 def _first_rows(values, group, num_groups):  # type: ignore[no-untyped-def]
-    # Size of every group, and its first row: sums of deviations from it do not cancel if the mean is far from zero.
+    # Size of every group, and its first row: sums of deviations from it do not cancel if the mean
+    # is far from zero.
     count = np.zeros(num_groups)
     pivot = np.zeros((num_groups, values.shape[1]))
     for i in range(len(group)):
@@ -112,7 +127,8 @@ def _sums(values, group, pivot, parts):  # type: ignore[no-untyped-def]
 
 @njit(parallel=True, cache=True, fastmath={"reassoc", "contract"})
 def _sums_of_rows(values, group, pivot, parts, num_groups):  # type: ignore[no-untyped-def]
-    # "reassoc": the squares of a row may be added several at a time, without which the loop would not vectorise.
+    # "reassoc": the squares of a row may be added several at a time, without which the loop would
+    # not vectorise.
     rows, columns, shared = values.shape[0], np.uint64(values.shape[1]), len(pivot) == 1
     totals = np.zeros((1, parts, num_groups, pivot.shape[1]))
     squares = np.zeros((1, parts, num_groups, 1))
@@ -194,18 +210,25 @@ def _affine_gradient(grad, values, moved, scale, group, mean, slope, share, out)
         elif shared:
             factor = scale[m, 0]
             for j in range(columns):
-                out[i, j] = grad[i, j] * factor + (slope[g, j] * (values[i, j] - mean[g, j]) + share[g, j])
+                out[i, j] = grad[i, j] * factor + (
+                    slope[g, j] * (values[i, j] - mean[g, j]) + share[g, j]
+                )
         else:
             for j in range(columns):
-                out[i, j] = grad[i, j] * scale[m, j] + (slope[g, j] * (values[i, j] - mean[g, j]) + share[g, j])
+                out[i, j] = grad[i, j] * scale[m, j] + (
+                    slope[g, j] * (values[i, j] - mean[g, j]) + share[g, j]
+                )
 
 
 @njit(parallel=True, cache=True)
 def communities(label, target, period, num_labels, num_groups):  # type: ignore[no-untyped-def]
     """The group of every row, and of those that are no targets, int32 (see `alignment.Communities`)."""
     group, labelled = np.empty(len(label), np.int32), np.empty(len(label), np.int32)
-    for i in prange(len(label)):  # no branches: whether a node is a target, or has a label, cannot be foreseen
-        own = np.int32(np.int64(period[i]) * num_labels + label[i]) if label[i] >= 0 else np.int32(-1)
+    # no branches: whether a node is a target, or has a label, cannot be foreseen
+    for i in prange(len(label)):
+        own = (
+            np.int32(np.int64(period[i]) * num_labels + label[i]) if label[i] >= 0 else np.int32(-1)
+        )
         labelled[i] = np.int32(-1) if target[i] else own
         group[i] = np.int32(num_groups - 1) if target[i] else own
     return group, labelled

@@ -1,7 +1,8 @@
 """Grouped matrix products in numpy: scatter matrices, and one linear map per group.
 
-Wide rows are brought together by group, so that each group is a few calls of BLAS; narrow ones go through one kernel.
-Products are made on deviations, subtracted in float64, and added up in float64 block by block.
+Wide rows are brought together by group, so that each group is a few calls of BLAS; narrow ones go
+through one kernel. Products are made on deviations, subtracted in float64, and added up in float64
+block by block.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from numba import njit, prange
 
 from impact_gnn._array import kernels
 
-BLOCK = 8192  # rows whose products are summed in the storage type before they go into the float64 total
+BLOCK = (
+    8192  # rows whose products are summed in the storage type before they go into the float64 total
+)
 NARROW = 32  # columns up to which plain loops beat a call of BLAS for every group
 
 
@@ -38,13 +41,17 @@ def scatter(values: np.ndarray, group: np.ndarray, mean: np.ndarray) -> np.ndarr
     return _outer(values, mean, values, mean, group)
 
 
-def scatter_gradient(values: np.ndarray, group: np.ndarray, mean: np.ndarray, grad: np.ndarray) -> np.ndarray:
+def scatter_gradient(
+    values: np.ndarray, group: np.ndarray, mean: np.ndarray, grad: np.ndarray
+) -> np.ndarray:
     """dL/dx of `scatter`: (G_g + G_gᵀ)(x − mean_g); the mean's own share adds up to nothing."""
     both, zeros = grad + np.swapaxes(grad, 1, 2), np.zeros(values.shape, values.dtype)
     return _mapped(values, group, both, mean, np.zeros(mean.shape), zeros)
 
 
-def apply(values: np.ndarray, group: np.ndarray, maps: np.ndarray, center: np.ndarray) -> np.ndarray:
+def apply(
+    values: np.ndarray, group: np.ndarray, maps: np.ndarray, center: np.ndarray
+) -> np.ndarray:
     """`A_g (x − center_g) + center_g` row by row; rows with a negative group pass unchanged."""
     return _mapped(values, group, maps, center, center, _where_left_out(values, group))
 
@@ -55,7 +62,11 @@ def outer(left: np.ndarray, right: np.ndarray, group: np.ndarray, center: np.nda
 
 
 def _outer(
-    left: np.ndarray, left_center: np.ndarray, right: np.ndarray, right_center: np.ndarray, group: np.ndarray
+    left: np.ndarray,
+    left_center: np.ndarray,
+    right: np.ndarray,
+    right_center: np.ndarray,
+    group: np.ndarray,
 ) -> np.ndarray:
     width = left.shape[1]
     total = np.zeros((len(left_center), width, width))
@@ -71,7 +82,9 @@ def _outer(
     return total
 
 
-def family_means(values: np.ndarray, group: np.ndarray, family: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def family_means(
+    values: np.ndarray, group: np.ndarray, family: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Number of rows of every group's family [G], and their mean [G, f]."""
     count, mean = kernels.means(values, group, len(family))
     size, total = np.zeros(family.max() + 1), np.zeros((family.max() + 1, values.shape[1]))
@@ -89,16 +102,29 @@ def family_gradient(
     rest = np.zeros((family.max() + 1, grad.shape[1]))
     np.add.at(rest, family, summed - np.einsum("gi,gij->gj", summed, maps))
     share = rest[family] / np.maximum(size, 1)[:, None]
-    return _mapped(grad, group, np.swapaxes(maps, 1, 2), np.zeros(share.shape), share, _where_left_out(grad, group))
+    return _mapped(
+        grad,
+        group,
+        np.swapaxes(maps, 1, 2),
+        np.zeros(share.shape),
+        share,
+        _where_left_out(grad, group),
+    )
 
 
 def transport(
-    lib: ModuleType, eigh: Callable[[Any], tuple[Any, Any]], narrow: Callable[[Any], Any], source: Any, goal: Any,
-    source_floor: Any, goal_floor: Any,
-) -> tuple[Any, tuple[Any, ...]]:  # fmt: skip
+    lib: ModuleType,
+    eigh: Callable[[Any], tuple[Any, Any]],
+    narrow: Callable[[Any], Any],
+    source: Any,
+    goal: Any,
+    source_floor: Any,
+    goal_floor: Any,
+) -> tuple[Any, tuple[Any, ...]]:
     """The maps of `_array.spd_transport`, and what their gradient needs; `lib` is numpy or torch."""
-    # `narrow` casts to the type of the maps. It comes after the eigenvalues: those of Lᵀ Σ L span twice as many
-    # orders of magnitude as those of Σ, while the maps are sums of positive parts and lose nothing.
+    # `narrow` casts to the type of the maps. It comes after the eigenvalues: those of Lᵀ Σ L span
+    # twice as many orders of magnitude as those of Σ, while the maps are sums of positive parts and
+    # lose nothing.
     values, basis = eigh(goal)
     raised = lib.maximum(values, goal_floor[..., None])
     half = basis * lib.sqrt(raised)[..., None, :]
@@ -111,7 +137,15 @@ def transport(
     follows = narrow(gamma >= least)
     gamma = narrow(lib.maximum(gamma, least))
     scaled = frame / (gamma**0.25)[..., None, :]
-    return scaled @ lib.swapaxes(scaled, -1, -2), (values, raised, basis, inner, gamma, frame, follows)
+    return scaled @ lib.swapaxes(scaled, -1, -2), (
+        values,
+        raised,
+        basis,
+        inner,
+        gamma,
+        frame,
+        follows,
+    )
 
 
 def _room(values: np.ndarray) -> np.ndarray:
@@ -119,7 +153,9 @@ def _room(values: np.ndarray) -> np.ndarray:
     return np.empty((2, min(BLOCK, len(values)), values.shape[1]), values.dtype)
 
 
-def _deviations(values: np.ndarray, rows: np.ndarray, center: np.ndarray, room: np.ndarray) -> np.ndarray:
+def _deviations(
+    values: np.ndarray, rows: np.ndarray, center: np.ndarray, room: np.ndarray
+) -> np.ndarray:
     """values[rows] − center, in the room given."""
     out = room[: len(rows)]
     _take(values, rows, center, out)
@@ -127,7 +163,12 @@ def _deviations(values: np.ndarray, rows: np.ndarray, center: np.ndarray, room: 
 
 
 def _mapped(
-    values: np.ndarray, group: np.ndarray, maps: np.ndarray, origin: np.ndarray, goal: np.ndarray, out: np.ndarray
+    values: np.ndarray,
+    group: np.ndarray,
+    maps: np.ndarray,
+    origin: np.ndarray,
+    goal: np.ndarray,
+    out: np.ndarray,
 ) -> np.ndarray:
     """Writes A_g (x − origin_g) + goal_g into the rows of `out` that have a group."""
     turned = np.swapaxes(maps, 1, 2)
@@ -171,7 +212,8 @@ def _put(block, rows, goal, out, by_row=False):  # type: ignore[no-untyped-def]
 
 @njit(parallel=True, cache=True)
 def _narrow_map(values, group, turned, origin, goal, out):  # type: ignore[no-untyped-def]
-    # Columns of the maps are added up, so that the inner loop is over neighbours in memory and vectorises.
+    # Columns of the maps are added up, so that the inner loop is over neighbours in memory and
+    # vectorises.
     rows, width, parts = values.shape[0], np.uint64(values.shape[1]), kernels.MOST_PARTS
     for part in prange(parts):
         total = np.empty(values.shape[1])

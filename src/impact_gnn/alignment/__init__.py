@@ -1,7 +1,8 @@
 """Alignment: messages of the past are moved until they look like those of the target period.
 
-One formula serves numpy and torch (then differentiable), memory, disk and cluster: statistics are float64 sums that add
-up. `jjnorm` and `pny` move labelled nodes that are no targets, `center` and `standardize` everybody.
+One formula serves numpy and torch (then differentiable), memory, disk and cluster: statistics are
+float64 sums that add up. `jjnorm` and `pny` move labelled nodes that are no targets, `center` and
+`standardize` everybody.
 """
 
 from impact_gnn.alignment.center import (
@@ -14,11 +15,35 @@ from impact_gnn.alignment.center import (
     standardize_by,
 )
 from impact_gnn.alignment.jjnorm import JJSums, apply_jjnorm, jj_scales, jjnorm, jjnorm_by
-from impact_gnn.alignment.pny import MAPS, coefficients, label_covariances, pny, pny_by, refuse_unless_fits
+from impact_gnn.alignment.pny import (
+    MAPS,
+    coefficients,
+    label_covariances,
+    pny,
+    pny_by,
+    refuse_unless_fits,
+)
 from impact_gnn.alignment.sums import Communities, Moments
 
 __all__ = [
-    "MAPS", "Communities", "JJSums", "Moments", "apply_center", "apply_jjnorm", "apply_standardize", "by_period",
-    "center", "center_by", "coefficients", "jj_scales", "jjnorm", "jjnorm_by", "label_covariances", "pny", "pny_by",
-    "refuse_unless_fits", "standardize", "standardize_by",
-]  # fmt: skip
+    "MAPS",
+    "Communities",
+    "JJSums",
+    "Moments",
+    "apply_center",
+    "apply_jjnorm",
+    "apply_standardize",
+    "by_period",
+    "center",
+    "center_by",
+    "coefficients",
+    "jj_scales",
+    "jjnorm",
+    "jjnorm_by",
+    "label_covariances",
+    "pny",
+    "pny_by",
+    "refuse_unless_fits",
+    "standardize",
+    "standardize_by",
+]

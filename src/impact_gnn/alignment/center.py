@@ -5,14 +5,23 @@ from __future__ import annotations
 import numpy as np
 
 from impact_gnn import checks
-from impact_gnn._array import Array, clipped_sqrt, group_affine, group_renormalize, like, periods, where
+from impact_gnn._array import (
+    Array,
+    clipped_sqrt,
+    group_affine,
+    group_renormalize,
+    like,
+    periods,
+    where,
+)
 from impact_gnn.alignment.sums import Moments, as_message
 
 
 def center(message: Array, time: Array) -> Array:
     """Every period's mean message is replaced by the overall mean.
 
-    M_v ← M_v − mean_t + mean. Justified where the label mix is the same in every period (Assumption 1).
+    M_v ← M_v − mean_t + mean. Justified where the label mix is the same in every period (Assumption
+    1).
 
     Examples:
         >>> center(np.array([[0.0], [2.0], [10.0], [12.0]]), [0, 0, 1, 1]).ravel()
@@ -48,17 +57,23 @@ def center_by(message: Array, period: Array, num_periods: int) -> Array:
 
 def standardize_by(message: Array, period: Array, num_periods: int) -> Array:
     """`standardize` with the periods made before."""
-    return group_renormalize(message, period, period, num_periods, _standard_tables, _standard_pullback)
+    return group_renormalize(
+        message, period, period, num_periods, _standard_tables, _standard_pullback
+    )
 
 
 def apply_center(message: Array, period: Array, moments: Moments) -> Array:
     """Moves rows to the overall mean by given moments per period: the second pass of `center`."""
-    return group_affine(message, period, *_center_tables(moments.count, moments.mean, moments.squares))
+    return group_affine(
+        message, period, *_center_tables(moments.count, moments.mean, moments.squares)
+    )
 
 
 def apply_standardize(message: Array, period: Array, moments: Moments) -> Array:
     """Moves and scales rows by given moments per period: the second pass of `standardize`."""
-    return group_affine(message, period, *_standard_tables(moments.count, moments.mean, moments.squares))
+    return group_affine(
+        message, period, *_standard_tables(moments.count, moments.mean, moments.squares)
+    )
 
 
 def _center_tables(count: Array, mean: Array, squares: Array) -> tuple[Array, Array, Array]:
@@ -67,7 +82,12 @@ def _center_tables(count: Array, mean: Array, squares: Array) -> tuple[Array, Ar
 
 
 def _center_pullback(
-    count: np.ndarray, mean: np.ndarray, squares: np.ndarray, by_origin: np.ndarray, _: np.ndarray, by_goal: np.ndarray
+    count: np.ndarray,
+    mean: np.ndarray,
+    squares: np.ndarray,
+    by_origin: np.ndarray,
+    _: np.ndarray,
+    by_goal: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     return by_origin + count[:, None] / max(count.sum(), 1) * by_goal.sum(0), np.zeros_like(squares)
 
@@ -80,9 +100,13 @@ def _standard_tables(count: Array, mean: Array, squares: Array) -> tuple[Array, 
 
 
 def _standard_pullback(
-    count: np.ndarray, mean: np.ndarray, squares: np.ndarray, by_origin: np.ndarray, by_scale: np.ndarray,
+    count: np.ndarray,
+    mean: np.ndarray,
+    squares: np.ndarray,
+    by_origin: np.ndarray,
+    by_scale: np.ndarray,
     by_goal: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+) -> tuple[np.ndarray, np.ndarray]:
     by_mean, _ = _center_pullback(count, mean, squares, by_origin, by_scale, by_goal)
     pooled, own = _variances(count, squares)
     scaled = own > 0
@@ -96,4 +120,6 @@ def _variances(count: Array, squares: Array) -> tuple[Array, Array]:
     """Variance of every column within periods overall [f], and in each period [T, f]."""
     freedom = where(count > 1, count - 1, 0.0)
     total = freedom.sum()
-    return squares.sum(0) / where(total > 0, total, 1.0), squares / where(freedom > 0, freedom, 1.0)[:, None]
+    return squares.sum(0) / where(total > 0, total, 1.0), squares / where(
+        freedom > 0, freedom, 1.0
+    )[:, None]

@@ -7,7 +7,15 @@ from functools import partial
 
 import numpy as np
 
-from impact_gnn._array import Array, clipped_sqrt, group_affine, group_renormalize, like, to_numpy, where
+from impact_gnn._array import (
+    Array,
+    clipped_sqrt,
+    group_affine,
+    group_renormalize,
+    like,
+    to_numpy,
+    where,
+)
 from impact_gnn.alignment.sums import Communities, Moments, as_message
 
 
@@ -15,8 +23,8 @@ from impact_gnn.alignment.sums import Communities, Moments, as_message
 class JJSums:
     """What JJnorm needs of a message, summed over its columns: merge the sums of column blocks, then `compute`.
 
-    `within` and `between` are Σ‖M_v−μ_yt‖² and Σ n_yt‖μ_yt−μ_t‖² per period, `spread` is Σ‖M_v−mean‖² over the
-    targets; `count` and `num_targets` are the numbers of rows behind them.
+    `within` and `between` are Σ‖M_v−μ_yt‖² and Σ n_yt‖μ_yt−μ_t‖² per period, `spread` is
+    Σ‖M_v−mean‖² over the targets; `count` and `num_targets` are the numbers of rows behind them.
     """
 
     count: Array
@@ -34,7 +42,9 @@ class JJSums:
         middle = (size[:, :, None] * mean).sum(1) / where(count > 0, count, 1.0)[:, None]
         apart = ((mean - middle[:, None]) ** 2).sum(2)
         within = moments.squares[:-1].reshape(len(size), -1).sum(1)
-        return cls(count, within, (size * apart).sum(1), moments.count[-1], moments.squares[-1].sum())
+        return cls(
+            count, within, (size * apart).sum(1), moments.count[-1], moments.squares[-1].sum()
+        )
 
     def merge(self, other: JJSums) -> JJSums:
         """The sums of two blocks of columns of the same rows."""
@@ -56,9 +66,10 @@ class JJSums:
 def jjnorm(message: Array, label: Array, time: Array, *, target: Array) -> Array:
     """Every labelled community is shrunk or stretched about its mean until its period's spread fits the target's.
 
-    M_v ← μ_yt + α_t (M_v − μ_yt), α_t² = (σ²_target − ν²_t) / σ²_t, with σ²_target the total variance of the
-    messages of all target nodes (no labels), ν²_t and σ²_t the variances between and within the communities of
-    period t. Target nodes and unlabelled nodes pass unchanged; so do periods whose α is undefined (`JJSums`).
+    M_v ← μ_yt + α_t (M_v − μ_yt), α_t² = (σ²_target − ν²_t) / σ²_t, with σ²_target the total
+    variance of the messages of all target nodes (no labels), ν²_t and σ²_t the variances between
+    and within the communities of period t. Target nodes and unlabelled nodes pass unchanged; so do
+    periods whose α is undefined (`JJSums`).
 
     Args:
         message: Messages [N, f]; numpy or torch (then differentiable).
@@ -82,13 +93,21 @@ def jjnorm_by(message: Array, communities: Communities) -> Array:
     def tables(*sums: Array) -> tuple[Array, Array, Array]:
         return _tables(Moments(*sums), JJSums.of(Moments(*sums), num_labels).compute(), num_labels)
 
-    group, labelled, pullback = communities.group, communities.labelled, partial(_pullback, num_labels)
-    return group_renormalize(message, group, labelled, communities.num_groups, tables, pullback, by_column=False)
+    group, labelled, pullback = (
+        communities.group,
+        communities.labelled,
+        partial(_pullback, num_labels),
+    )
+    return group_renormalize(
+        message, group, labelled, communities.num_groups, tables, pullback, by_column=False
+    )
 
 
 def apply_jjnorm(message: Array, communities: Communities, moments: Moments, scale: Array) -> Array:
     """Moves rows by given moments and scales: the second pass over a message that does not fit in memory."""
-    return group_affine(message, communities.labelled, *_tables(moments, scale, communities.num_labels))
+    return group_affine(
+        message, communities.labelled, *_tables(moments, scale, communities.num_labels)
+    )
 
 
 def _tables(moments: Moments, scale: Array, num_labels: int) -> tuple[Array, Array, Array]:
@@ -113,7 +132,9 @@ def _pullback(num_labels: int, *parts: np.ndarray) -> tuple[np.ndarray, np.ndarr
     mean = moments.mean[:-1].reshape(*size.shape[:2], -1)
     apart = mean - (size * mean).sum(1, keepdims=True) / np.maximum(sums.count, 1)[:, None, None]
     by_mean = np.zeros_like(moments.mean)
-    by_mean[:-1] = by_origin + by_goal - (2 * slope[:, None, None] * size * apart).reshape(by_origin.shape)
+    by_mean[:-1] = (
+        by_origin + by_goal - (2 * slope[:, None, None] * size * apart).reshape(by_origin.shape)
+    )
     return by_mean, by_squares
 
 

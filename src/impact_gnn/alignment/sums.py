@@ -15,8 +15,8 @@ from impact_gnn.checks import InputError
 class Communities:
     """Nodes of one label and time, and the target nodes as a group of their own.
 
-    `group` is period·num_labels + label for labelled nodes that are no targets, one last group for the targets,
-    −1 for the rest. Made once from labels and times, then used for every message.
+    `group` is period·num_labels + label for labelled nodes that are no targets, one last group for
+    the targets, −1 for the rest. Made once from labels and times, then used for every message.
     """
 
     times: np.ndarray
@@ -25,14 +25,17 @@ class Communities:
     labelled: Array  # `group` with the targets left out
 
     @classmethod
-    def of(cls, label: Array, time: Array, target: Array, reference: Array | None = None) -> Communities:
+    def of(
+        cls, label: Array, time: Array, target: Array, reference: Array | None = None
+    ) -> Communities:
         """The grouping; labels of target nodes are never looked at. Arrays come in the library of `reference`."""
         when = checks.node_times("time", time)
         marked = checks.mask("target", target, len(when))
         if not marked.any():
             raise InputError("target marks no node; mark the nodes at or after the cutoff.")
         given = checks.array("label", label)
-        if given.dtype.kind in "iuf" and given.size == len(when):  # blanked before anything reads them
+        # blanked before anything reads them
+        if given.dtype.kind in "iuf" and given.size == len(when):
             given = np.where(marked, given.dtype.type(0), given.reshape(-1))
         known = checks.labels("label", given, len(when))
         times, period = periods(when)
@@ -40,7 +43,9 @@ class Communities:
         if len(times) * num_labels >= np.iinfo(np.int32).max:
             problem = f"{len(times)} times and {num_labels} labels make too many communities"
             raise InputError(f"{problem}; bin the times or merge labels.")
-        group, labelled = kernels.communities(known, marked, period, num_labels, len(times) * num_labels + 1)
+        group, labelled = kernels.communities(
+            known, marked, period, num_labels, len(times) * num_labels + 1
+        )
         library = time if reference is None else reference
         return cls(times, num_labels, like(group, library), like(labelled, library))
 
@@ -93,7 +98,13 @@ def as_message(message: Array, num_nodes: int, name: str = "message") -> Array:
     """`message` if it is a matrix of floats with one row per node."""
     shape = tuple(getattr(message, "shape", ()))
     if len(shape) != 2 or shape[0] != num_nodes:
-        raise InputError(f"{name} has shape {shape} for {num_nodes} nodes; give one row per node [N, f].")
-    if not (message.is_floating_point() if is_torch(message) else message.dtype in (np.float32, np.float64)):
+        raise InputError(
+            f"{name} has shape {shape} for {num_nodes} nodes; give one row per node [N, f]."
+        )
+    if not (
+        message.is_floating_point()
+        if is_torch(message)
+        else message.dtype in (np.float32, np.float64)
+    ):
         raise InputError(f"{name} is of type {message.dtype}; give float32 or float64.")
     return message

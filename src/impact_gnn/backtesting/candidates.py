@@ -1,6 +1,7 @@
 """From evidence to candidates: which corrections are worth a back-test, what is tried first, what around a winner.
 
-Advice orders, it does not decide: everything that can be computed stays on the list, and `plain` always does. What
+Advice orders, it does not decide: everything that can be computed stays on the list, and `plain`
+    always does. What
 pays is for the back-test to say.
 """
 
@@ -17,36 +18,99 @@ from impact_gnn.heads import SPATIAL
 from impact_gnn.pipeline import EDITED, Candidate, Method
 from impact_gnn.weighting import BY_ROW
 
-# What is tried first: different models, with and without the neighbours' labels. Each is smoothed as well where there
-# are edges: that needs no other fit.
+# What is tried first: different models, with and without the neighbours' labels. Each is smoothed
+# as well where there are edges: that needs no other fit.
 HANDFUL = (
-    "plain", "trees:labels", "labels", "linear:labels", "features", "trees:plain", "prior:features+smooth", "gcn:plain",
-    "trees:features", "linear:plain", "linear:features",
-)  # fmt: skip
-# Around a winner: models that may take the place of its own, and parts that may be added to its method or dropped.
-MODELS_AROUND = ("trees", None, "sign-wide", "linear", "sign-light", "gamlp", "sage", "gat", "rphgnn", "sehgnn")
+    "plain",
+    "trees:labels",
+    "labels",
+    "linear:labels",
+    "features",
+    "trees:plain",
+    "prior:features+smooth",
+    "gcn:plain",
+    "trees:features",
+    "linear:plain",
+    "linear:features",
+)
+# Around a winner: models that may take the place of its own, and parts that may be added to its
+# method or dropped.
+MODELS_AROUND = (
+    "trees",
+    None,
+    "sign-wide",
+    "linear",
+    "sign-light",
+    "gamlp",
+    "sage",
+    "gat",
+    "rphgnn",
+    "sehgnn",
+)
 PARTS_AROUND = (
-    "recency", "labels", "pmp", "genpmp", "snapshot", "snapshot+lags", "center", "standardize", "jjnorm",
-    "degrees", "mmp", "ends", "features",
-)  # fmt: skip
-# With more effort than the least these are tried too: stages, and of the rivals' parts those that cost little.
+    "recency",
+    "labels",
+    "pmp",
+    "genpmp",
+    "snapshot",
+    "snapshot+lags",
+    "center",
+    "standardize",
+    "jjnorm",
+    "degrees",
+    "mmp",
+    "ends",
+    "features",
+)
+# With more effort than the least these are tried too: stages, and of the rivals' parts those that
+# cost little.
 MORE_AROUND = ("stages", "shift", "vrex", "gsmp", "cmd")
 ASYMMETRIC = 0.1  # from this share on, past and future neighbours count as different
 UNEVEN = 0.05  # how much more the sizes of periods must explain to count
 LEAST_SHIFT = 0.05  # a smaller shift of messages needs no correction
-LEAST_SEPARATION, STILL_APART = 0.01, 0.9  # where classes differ so much, a correction must keep this share of it
-PER_PART = 0.15  # what every part of a method must be worth: of two equals the simpler one comes first
-# PNY inverts one matrix of features by features for every class and period; beyond these sizes it is left out.
+# where classes differ so much, a correction must keep this share of it
+LEAST_SEPARATION, STILL_APART = (
+    0.01,
+    0.9,
+)
+PER_PART = (
+    0.15  # what every part of a method must be worth: of two equals the simpler one comes first
+)
+# PNY inverts one matrix of features by features for every class and period; beyond these sizes it
+# is left out.
 PNY_COLUMNS, PNY_NUMBERS = 128, 1 << 24
 
 GRAPH = (
-    "labels", "pmp", "genpmp", "mmp", "snapshot", "labels+snapshot", "labels+recency", "pmp+labels", "genpmp+labels",
-)  # fmt: skip
+    "labels",
+    "pmp",
+    "genpmp",
+    "mmp",
+    "snapshot",
+    "labels+snapshot",
+    "labels+recency",
+    "pmp+labels",
+    "genpmp+labels",
+)
 ALIGNED = (
-    "center", "standardize", "jjnorm", "pmp+center", "pmp+jjnorm", "center+jjnorm", "genpmp+center", "center+labels",
-    "standardize+labels", "jjnorm+labels", "pmp+center+labels", "center+snapshot",
-)  # fmt: skip
-THROUGH = ("pmp+ends", "pmp+labels+ends", "pmp+center+ends")  # where target nodes meet through nodes without a time
+    "center",
+    "standardize",
+    "jjnorm",
+    "pmp+center",
+    "pmp+jjnorm",
+    "center+jjnorm",
+    "genpmp+center",
+    "center+labels",
+    "standardize+labels",
+    "jjnorm+labels",
+    "pmp+center+labels",
+    "center+snapshot",
+)
+# where target nodes meet through nodes without a time
+THROUGH = (
+    "pmp+ends",
+    "pmp+labels+ends",
+    "pmp+center+ends",
+)
 
 
 @dataclass(frozen=True)
@@ -96,8 +160,10 @@ def advise(diagnosis: Diagnosis, graph: TemporalGraph) -> Advice:
     | features | no edges at all / connectivity fails / otherwise | 1 / −.6 / −1 |
     | any | it removes the share s of the measured shift of messages and keeps the classes apart | +.5·s |
 
-    Left out is only what cannot differ from another candidate or cannot be computed: time weights by edge where no edge
-    has a time at both ends, alignments without features, label hops without edges, PNY on large or mixed graphs.
+    Left out is only what cannot differ from another candidate or cannot be computed: time weights
+        by edge where no edge
+    has a time at both ends, alignments without features, label hops without edges, PNY on large or
+    mixed graphs.
 
     Examples:
         >>> from impact_gnn.data.tsbm import tsbm
@@ -111,11 +177,17 @@ def advise(diagnosis: Diagnosis, graph: TemporalGraph) -> Advice:
     for method in map(Method.parse, _possible(graph)):
         parts = [] if method == Method() else str(method).split("+")
         score = sum(worth[part][0] - PER_PART for part in parts)
-        reason = "; ".join(worth[part][1] for part in parts) if parts else "what all others are held against"
+        reason = (
+            "; ".join(worth[part][1] for part in parts)
+            if parts
+            else "what all others are held against"
+        )
         candidates.append(Advised(method, round(score, 6), reason))
     candidates.sort(key=lambda c: (-c.score, str(c.method).count("+"), c.method != Method()))
     said = {HOLDS: "holds", DOUBTFUL: "is doubtful", FAILS: "fails", CANNOT_TELL: "cannot be told"}
-    verdicts = ", ".join(f"{finding.name} {said[finding.verdict]}" for finding in diagnosis.findings)
+    verdicts = ", ".join(
+        f"{finding.name} {said[finding.verdict]}" for finding in diagnosis.findings
+    )
     start = f"{candidates[0].method} comes first: {candidates[0].reason}."
     if candidates[0].method == Method():
         start = "Nothing speaks for a correction, so plain comes first."
@@ -133,7 +205,8 @@ def around(
 ) -> list[Candidate]:
     """Candidates that differ from a winner in one thing: a part of the method, or the model; unsmoothed.
 
-    Parts come in the order of what the advice says they are worth; with `more`, those of `MORE_AROUND` come last.
+    Parts come in the order of what the advice says they are worth; with `more`, those of
+    `MORE_AROUND` come last.
 
     Examples:
         >>> graph = TemporalGraph(x=[[0.0], [1.0]], y=[0, 1], time=[0, 1], edge_index=[[0], [1]])
@@ -149,7 +222,9 @@ def around(
         new = extra.split("+")
         kept = [part for part in parts if part not in new]
         lines.append("+".join(kept if set(new) <= set(parts) else [*kept, *new]) or "plain")
-    found = [Candidate(method, winner.model) for line in lines if (method := _method(line)) is not None]
+    found = [
+        Candidate(method, winner.model) for line in lines if (method := _method(line)) is not None
+    ]
     if winner.model != "prior":
         found += [Candidate(winner.method, model) for model in MODELS_AROUND]
     return [one for one in dict.fromkeys(found) if one != winner and able(one, graph)]
@@ -165,13 +240,24 @@ def able(candidate: Candidate, graph: TemporalGraph) -> bool:
     through = any(timeless & {source, end} for source, _, end in touching)
     if method.degrees and candidate.model in (*SPATIAL, "prior"):
         return False
-    if not touching and parts - {"plain", "recency", "features", "kmm", "cmd", "vrex", "shift", "bbse"}:
+    if not touching and parts - {
+        "plain",
+        "recency",
+        "features",
+        "kmm",
+        "cmd",
+        "vrex",
+        "shift",
+        "bbse",
+    }:
         return False
     if parts & {"pmp", "genpmp", "mmp"} and not (method.ends or timed):
         return False
     if method.weighting in BY_ROW and all(source in timeless for source, _, _ in joined):
         return False
-    if method.terms and (candidate.model in ("trees", "prior") or (method.cmd and candidate.model == "linear")):
+    if method.terms and (
+        candidate.model in ("trees", "prior") or (method.cmd and candidate.model == "linear")
+    ):
         return False
     if method.eerm and candidate.model not in EDITED:
         return False
@@ -179,10 +265,20 @@ def able(candidate: Candidate, graph: TemporalGraph) -> bool:
         return False
     if candidate.model in ("sehgnn", "rphgnn") and not graph.is_hetero:
         return False
-    if candidate.model == "rphgnn" and (method.ends or method.weighting == "stamp"):  # it keeps no paths
+    # it keeps no paths
+    if candidate.model == "rphgnn" and (method.ends or method.weighting == "stamp"):
         return False
     if candidate.model in SPATIAL:
-        known = {"plain", "pmp", "genpmp", "mmp", "gsmp", "recency", "smooth", *method.alignment[:1]} - {"pny"}
+        known = {
+            "plain",
+            "pmp",
+            "genpmp",
+            "mmp",
+            "gsmp",
+            "recency",
+            "smooth",
+            *method.alignment[:1],
+        } - {"pny"}
         known |= {"labels", "stages", "kmm", "cmd", "vrex", "eerm", "shift", "bbse"}
         return not graph.is_hetero and graph.x is not None and parts <= known
     if candidate.model == "prior":
@@ -202,22 +298,35 @@ def _possible(graph: TemporalGraph) -> list[str]:
     methods = ["plain", "recency", "features", *GRAPH]
     if graph.x is not None:  # messages of degrees alone are not aligned
         columns = graph.x.shape[1]
-        few = columns <= PNY_COLUMNS and graph.num_labels * len(graph.times) * columns**2 <= PNY_NUMBERS
-        methods += [*ALIGNED, *(["pmp+pny", "pmp+center+pny"] if few and not graph.is_hetero else []), *THROUGH]
+        few = (
+            columns <= PNY_COLUMNS
+            and graph.num_labels * len(graph.times) * columns**2 <= PNY_NUMBERS
+        )
+        methods += [
+            *ALIGNED,
+            *(["pmp+pny", "pmp+center+pny"] if few and not graph.is_hetero else []),
+            *THROUGH,
+        ]
     return [method for method in methods if able(Candidate.parse(method), graph)]
 
 
 def _worth(diagnosis: Diagnosis, graph: TemporalGraph) -> Iterator[tuple[str, tuple[float, str]]]:
     """Every part with what it is worth and why: the table of `advise`, row by row."""
     mix, drift = diagnosis.label_mix.verdict, diagnosis.feature_drift.verdict
-    connections, common, measured = diagnosis.separability, diagnosis.decay.verdict, _removed(diagnosis)
+    connections, common, measured = (
+        diagnosis.separability,
+        diagnosis.decay.verdict,
+        _removed(diagnosis),
+    )
     separable = connections.verdict
 
     def part(name: str, worth: float, why: str) -> tuple[str, tuple[float, str]]:
         if name not in measured:
             return name, (worth, why)
         share, apart = measured[name]
-        what = f"removes {share:.0%} of the shift" if share >= 0 else f"adds {-share:.0%} to the shift"
+        what = (
+            f"removes {share:.0%} of the shift" if share >= 0 else f"adds {-share:.0%} to the shift"
+        )
         if not apart:
             what += " but mixes the classes"
         return name, (worth + 0.5 * (share if apart else min(share, 0.0)), f"{why} ({what})")
@@ -241,7 +350,11 @@ def _worth(diagnosis: Diagnosis, graph: TemporalGraph) -> Iterator[tuple[str, tu
     sizes, distance = connections.per_node, connections.statistic
     uneven = sizes is not None and distance is not None and sizes.low > distance + UNEVEN
     gain = "explain" if uneven else "do not explain"
-    yield part("genpmp", first + (0.2 if uneven else -0.3), f"sizes of periods {gain} more of the connections")
+    yield part(
+        "genpmp",
+        first + (0.2 if uneven else -0.3),
+        f"sizes of periods {gain} more of the connections",
+    )
     yield part("mmp", -0.6, "hears older neighbours only")
     yield part("pny", 0.6 if separable == HOLDS else 0.0, f"separable connectivity: {separable}")
     sided = connections.symmetry is not None and connections.symmetry.high < 1 - ASYMMETRIC
@@ -249,7 +362,11 @@ def _worth(diagnosis: Diagnosis, graph: TemporalGraph) -> Iterator[tuple[str, tu
     yield part("snapshot", 0.4 if sided else -0.4, words)
     yield part("ends", 0.2, "nodes meet through nodes without a time")
     moving = FAILS in (mix, drift) or DOUBTFUL in (mix, drift)
-    why = "labels or features change, so recent nodes tell more" if moving else "nothing should be forgotten"
+    why = (
+        "labels or features change, so recent nodes tell more"
+        if moving
+        else "nothing should be forgotten"
+    )
     yield part("recency", 0.5 if moving else -0.3, why)
     bare = not any(relation.num_edges for relation in graph.relations.values())
     alone = 1.0 if bare else -0.6 if separable == FAILS else -1.0
@@ -261,7 +378,11 @@ def _removed(diagnosis: Diagnosis) -> dict[str, tuple[float, bool]]:
     if diagnosis.shift is None or diagnosis.shift.methods["plain"].overall < LEAST_SHIFT:
         return {}
     plain = diagnosis.shift.methods["plain"]
-    least = 0.0 if (plain.separation or 0.0) < LEAST_SEPARATION else STILL_APART * (plain.separation or 0.0)
+    least = (
+        0.0
+        if (plain.separation or 0.0) < LEAST_SEPARATION
+        else STILL_APART * (plain.separation or 0.0)
+    )
     return {
         name: (max(-1.0, 1 - one.overall / plain.overall), one.separation >= least)
         for name, one in diagnosis.shift.methods.items()

@@ -54,9 +54,10 @@ class Fold:
 def windows(graph: TemporalGraph, count: int) -> list[Window]:
     """The last `count` windows of labelled periods before the view's cutoff, oldest first.
 
-    A window is as long as the time that targets span (`TemporalGraph.horizon`), so that a fold asks what is asked in
-    the end. Where too few labels would be left before the next one, windows of several periods overlap by half. One
-    needs enough labelled nodes, a labelled past, and most of its nodes in classes that had been seen by then.
+    A window is as long as the time that targets span (`TemporalGraph.horizon`), so that a fold asks
+    what is asked in the end. Where too few labels would be left before the next one, windows of
+    several periods overlap by half. One needs enough labelled nodes, a labelled past, and most of
+    its nodes in classes that had been seen by then.
 
     Examples:
         >>> from impact_gnn.data.tsbm import tsbm
@@ -86,7 +87,8 @@ def windows(graph: TemporalGraph, count: int) -> list[Window]:
             end -= 1
             continue
         found.append(made)
-        # The next one beside it, or, where that leaves too few labels before it or is no good, overlapping by half.
+        # The next one beside it, or, where that leaves too few labels before it or is no good,
+        # overlapping by half.
         apart = sizes[: max(end - 2 * length, 0)].sum() >= LEAST_PAST * sizes.sum()
         end -= length if apart and window(end - length) is not None else (length + 1) // 2
     if not found:
@@ -104,7 +106,9 @@ def truth_of(graph: TemporalGraph, window: Window) -> np.ndarray:
 
 def learnable(graph: TemporalGraph, window: Window) -> np.ndarray:
     """Which of a window's labelled nodes are in classes that had enough examples before it."""
-    before = np.bincount(graph.label[(graph.label >= 0) & (graph.time < window.first)], minlength=graph.num_labels)
+    before = np.bincount(
+        graph.label[(graph.label >= 0) & (graph.time < window.first)], minlength=graph.num_labels
+    )
     return before[truth_of(graph, window)] >= LEAST_EXAMPLES
 
 
@@ -121,11 +125,17 @@ def times_of(graph: TemporalGraph, window: Window) -> np.ndarray:
 
 def lags_of(graph: TemporalGraph, window: Window) -> np.ndarray:
     """How many periods after the last known label the labelled nodes of a window lie: 1, 2, ..."""
-    return 1 + graph.period[_inside(graph, window)].astype(int) - int(np.searchsorted(graph.times, window.first))
+    return (
+        1
+        + graph.period[_inside(graph, window)].astype(int)
+        - int(np.searchsorted(graph.times, window.first))
+    )
 
 
 def _inside(graph: TemporalGraph, window: Window) -> np.ndarray:
-    return np.flatnonzero((graph.time >= window.first) & (graph.time <= window.last) & (graph.label >= 0))
+    return np.flatnonzero(
+        (graph.time >= window.first) & (graph.time <= window.last) & (graph.label >= 0)
+    )
 
 
 def fold_of(graph: TemporalGraph, window: Window, engine: Engine | None = None) -> Fold:
@@ -133,4 +143,10 @@ def fold_of(graph: TemporalGraph, window: Window, engine: Engine | None = None) 
     then = or_memory(engine).graph(graph, upto=window.last)
     rows = _inside(then, window)
     past = then.masked(window.first)
-    return Fold(window, past.with_visible_classes(), rows, np.array(then.label[rows]), past.visible_classes())
+    return Fold(
+        window,
+        past.with_visible_classes(),
+        rows,
+        np.array(then.label[rows]),
+        past.visible_classes(),
+    )

@@ -34,18 +34,22 @@ def lost_per_period(lags: Sequence[Lag]) -> Estimate:
 def forecast(checks: Sequence[FoldCheck], confidence: float, count: int) -> Estimate | None:
     """Accuracy to expect on `count` targets whose predictions have this mean probability, with a 90 % interval.
 
-    Half of it is what calibrated probabilities say about the targets themselves, half how right the choice was in the
-    newest past window: the first notices that targets are harder or easier, the second that the model does not know
-    what it does not know. The interval is as wide as past windows differed from what the same rule says about them,
-    and never narrower than chance among `count` nodes.
+    Half of it is what calibrated probabilities say about the targets themselves, half how right the
+    choice was in the newest past window: the first notices that targets are harder or easier, the
+    second that the model does not know what it does not know. The interval is as wide as past
+    windows differed from what the same rule says about them, and never narrower than chance among
+    `count` nodes.
     """
     if not checks:
         return None
     windows = len({one.window for one in checks})
-    right, said = (np.array([getattr(one, name) for one in checks]) for name in ("accuracy", "confidence"))
+    right, said = (
+        np.array([getattr(one, name) for one in checks]) for name in ("accuracy", "confidence")
+    )
     level = float(np.mean([one.fitted for one in checks if one.window == checks[-1].window]))
     value = float(np.clip(0.5 * confidence + 0.5 * level, 0, 1))
-    before = np.r_[right[0], right[:-1]] if windows > 1 else np.full(len(checks), level)  # the level known then
+    # the level known then
+    before = np.r_[right[0], right[:-1]] if windows > 1 else np.full(len(checks), level)
     missed = float(((right - 0.5 * (said + before)) ** 2).sum())
     spread = (missed * windows / len(checks) + WORTH * USUAL**2) / (windows + WORTH)
     error = math.sqrt(spread + value * (1 - value) / max(count, 1))

@@ -40,7 +40,8 @@ class Trial:
     """How a candidate did."""
 
     candidate: Candidate
-    accuracy: float | None  # weighted mean over folds, newer ones counting more; None if it was never tried
+    # weighted mean over folds, newer ones counting more; None if it was never tried
+    accuracy: float | None
     loss: float | None  # log-loss, geometric mean over folds, likewise
     difference: Estimate | None  # of the score to plain's, paired; None for plain itself
     by_fold: dict[str, float]  # the difference in every fold in which plain was tried too
@@ -48,7 +49,8 @@ class Trial:
     weight: float  # in the choice
     status: Status
     error: str | None = None  # where it failed: the sentence
-    scores: dict[str, float] = field(default_factory=dict)  # in every fold tried, by the metric, as people read it
+    # in every fold tried, by the metric, as people read it
+    scores: dict[str, float] = field(default_factory=dict)
 
     @property
     def method(self) -> Method:
@@ -66,7 +68,9 @@ class Decision:
     choice: Choice
     reason: Reason
     rival: Candidate | None = None  # the best single candidate, where it is not the choice itself
-    gain: Estimate | None = None  # of the choice over plain, on folds that it was not chosen by; or the rival's
+    gain: Estimate | None = (
+        None  # of the choice over plain, on folds that it was not chosen by; or the rival's
+    )
     num_folds: int = 0
     metric: str = "accuracy"  # that gains are in
 
@@ -77,7 +81,9 @@ class Decision:
             return f"{self.choice}. There was nothing else that could be tried."
         if self.gain is None:
             return f"{self.choice}. Time ran out before anything else was tried on the past."
-        low, value, high = (f"{100 * part:+.1f}" for part in (self.gain.low, self.gain.value, self.gain.high))
+        low, value, high = (
+            f"{100 * part:+.1f}" for part in (self.gain.low, self.gain.value, self.gain.high)
+        )
         folds = f"{self.num_folds} back-tested window{'s' if self.num_folds > 1 else ''}"
         unit, title = METRICS[self.metric].unit, METRICS[self.metric].title
         if self.reason is Reason.NONE_BETTER:
@@ -121,7 +127,8 @@ class FoldCheck:
     bins: list[Bin]  # reliability after calibration, in FINE bins
     score: float  # in the metric that was chosen by, as people read it
     plain_score: float
-    confusion: list[tuple[int, int, int]]  # true label, predicted label, how often; what never happened is left out
+    # true label, predicted label, how often; what never happened is left out
+    confusion: list[tuple[int, int, int]]
     periods: list[PeriodScore]
 
 
@@ -177,7 +184,11 @@ class Backtest:
     def over(self, name: str) -> float | None:
         """A number of the checks as one, all nodes counting the same; None without a fold."""
         total = sum(check.count for check in self.checks)
-        return sum(check.count * getattr(check, name) for check in self.checks) / total if total else None
+        return (
+            sum(check.count * getattr(check, name) for check in self.checks) / total
+            if total
+            else None
+        )
 
     def __str__(self) -> str:
         shown = leading(self.rows, MOST_ROWS)
@@ -196,10 +207,10 @@ class Backtest:
             ending = "" if row.status is Status.FULL else row.ending
             lines.append(f"{row.candidate!s:<{width}} {numbers} {ending}".rstrip())
         if len(shown) < len(self.rows):
-            lines.append(f"... and {len(self.rows) - len(shown)} more that did worse or were not tried")
-        said = (
-            f"In every window, the newest first: {METRICS[self.metric].title}. Over all of them: log-loss, difference."
-        )
+            lines.append(
+                f"... and {len(self.rows) - len(shown)} more that did worse or were not tried"
+            )
+        said = f"In every window, the newest first: {METRICS[self.metric].title}. Over all of them: log-loss, difference."
         return "\n".join([*lines, *([said] if newest else []), f"Chosen: {self.decision}"])
 
 
@@ -210,4 +221,8 @@ def unmeasured(metric: str) -> Calibration:
 
 def leading(rows: Sequence[Trial], most: int) -> list[Trial]:
     """The first `most` rows, and what is chosen and plain wherever they stand."""
-    return [row for place, row in enumerate(rows) if place < most or row.weight or row.candidate == PLAIN]
+    return [
+        row
+        for place, row in enumerate(rows)
+        if place < most or row.weight or row.candidate == PLAIN
+    ]

@@ -1,7 +1,8 @@
 """The back-test: candidates are tried on the user's own past, the same folds for all, and blended into one prediction.
 
-First a handful of different ones on every fold, then rounds around the winners, until the effort's work is done. What
-each said about the past is kept; the choice, its gain, its calibration all come from that.
+First a handful of different ones on every fold, then rounds around the winners, until the effort's
+work is done. What each said about the past is kept; the choice, its gain, its calibration all come
+from that.
 """
 
 from __future__ import annotations
@@ -21,7 +22,15 @@ from impact_gnn._progress import Progress, Watcher, duration, watched
 from impact_gnn._store import Store
 from impact_gnn.backtesting.candidates import Advice, able, around, handful
 from impact_gnn.backtesting.ensemble import START, blend
-from impact_gnn.backtesting.folds import Fold, Window, fold_of, lags_of, shares_before, truth_of, windows
+from impact_gnn.backtesting.folds import (
+    Fold,
+    Window,
+    fold_of,
+    lags_of,
+    shares_before,
+    truth_of,
+    windows,
+)
 from impact_gnn.backtesting.outcome import PLAIN, Backtest, Lag, Status, Trial, unmeasured
 from impact_gnn.backtesting.scores import Scores, Unit
 from impact_gnn.backtesting.verdict import Verdict
@@ -63,28 +72,34 @@ def backtest(
 ) -> Backtest:
     """Tries candidates on the last labelled periods, as they would have been tried then, and chooses.
 
-    Each fold is the graph up to the end of a window of past periods, as long as the time that targets span, with the
-    window's labels hidden. What the candidates say about it is kept, and a few are blended so that the log-loss is
-    least, or the metric best, newer folds counting more. What that gains over plain is measured on folds that the blend
-    was not made by; where it gains nothing, plain is the choice.
+    Each fold is the graph up to the end of a window of past periods, as long as the time that
+    targets span, with the window's labels hidden. What the candidates say about it is kept, and a
+    few are blended so that the log-loss is least, or the metric best, newer folds counting more.
+    What that gains over plain is measured on folds that the blend was not made by; where it gains
+    nothing, plain is the choice.
 
     Args:
         graph: The graph, or PyG's `Data` or `HeteroData`.
-        candidates: Such as "pmp+center" or "trees:labels", all of which are tried; "plain" is always among them. By
-            default the search looks for them.
-        effort: "quick", "normal" or "thorough": how much work the search may do, the same on every machine.
+        candidates: Such as "pmp+center" or "trees:labels", all of which are tried; "plain" is
+            always among them. By default the search looks for them.
+        effort: "quick", "normal" or "thorough": how much work the search may do, the same on every
+            machine.
         folds: Windows to predict; by default the effort's.
         seeds: Seeds per fold, whose probabilities are averaged.
         cutoff: Labels are known before it; by default the graph tells.
         pipeline: Everything but the method, model and seed; by default `Pipeline()`.
         metric: What candidates are judged by, a name of `METRICS`; by default the pipeline's.
-        class_weight: "balanced" to let all classes count the same in training; by default the pipeline's.
-        budget: Seconds, with those of fits in the store, after which no fit is expected to end; None for no bound.
-        refits: How often each chosen candidate will be fitted again, for which the budget leaves time.
+        class_weight: "balanced" to let all classes count the same in training; by default the
+            pipeline's.
+        budget: Seconds, with those of fits in the store, after which no fit is expected to end;
+            None for no bound.
+        refits: How often each chosen candidate will be fitted again, for which the budget leaves
+            time.
         engine: Where to propagate; in memory by default.
         advice: Of a diagnosis; the search looks first at what it speaks for.
         store: Directory for finished fits, so that a run that was cut off continues.
-        progress: True for bars on the terminal, or a function called with stage, work done, expected and a note.
+        progress: True for bars on the terminal, or a function called with stage, work done,
+            expected and a note.
 
     Examples:
         >>> from impact_gnn.data.tsbm import tsbm
@@ -98,7 +113,9 @@ def backtest(
         raise InputError(f"seeds={seeds} must be at least 1.")
     graph = as_graph(graph)
     view = graph.masked(graph.infer_cutoff() if cutoff is None else cutoff)
-    named = None if candidates is None else list(dict.fromkeys([PLAIN, *map(Candidate.of, candidates)]))
+    named = (
+        None if candidates is None else list(dict.fromkeys([PLAIN, *map(Candidate.of, candidates)]))
+    )
     folds = EFFORTS[effort].folds if folds is None else folds
     asked_for = {"metric": metric, "class_weight": class_weight}
     changed = {name: x for name, x in asked_for.items() if x is not None}
@@ -107,12 +124,27 @@ def backtest(
 
     def race(opened: Store | None) -> Backtest:
         return Race(
-            view, found, named, effort, seeds, pipeline, budget, refits, or_memory(engine), watched(progress), advice,
+            view,
+            found,
+            named,
+            effort,
+            seeds,
+            pipeline,
+            budget,
+            refits,
+            or_memory(engine),
+            watched(progress),
+            advice,
             opened,
-        ).run()  # fmt: skip
+        ).run()
 
     if isinstance(store, str | Path):
-        asked: dict[str, Any] = {"candidates": named, "effort": effort, "folds": folds, "seeds": seeds}
+        asked: dict[str, Any] = {
+            "candidates": named,
+            "effort": effort,
+            "folds": folds,
+            "seeds": seeds,
+        }
         asked |= {"graph": graph_digest(view), "pipeline": pipeline.described()}
         with Store.open(Path(store), asked) as opened:
             return race(opened)
@@ -122,7 +154,9 @@ def backtest(
 def varied(pipeline: Pipeline, candidate: Candidate, *, seed: int, cutoff: int) -> Pipeline:
     """The same pipeline, not fitted, with another method, model, seed and cutoff."""
     model = {} if candidate.model is None else {"model": candidate.model}
-    return clone(pipeline).set_params(method=str(candidate.method), seed=seed, cutoff=cutoff, **model)
+    return clone(pipeline).set_params(
+        method=str(candidate.method), seed=seed, cutoff=cutoff, **model
+    )
 
 
 @dataclass(eq=False)
@@ -152,12 +186,14 @@ class Race:
         return clock.monotonic() - self.begun
 
     def run(self) -> Backtest:
-        spent = None if self.store is None else self.store.get("seconds", float)  # on fits in the store
+        # on fits in the store
+        spent = None if self.store is None else self.store.get("seconds", float)
         self.begun, self.before = clock.monotonic() - (spent or 0.0), self.progress.seconds
         self.scores = Scores(
-            {str(window): truth_of(self.view, window) for window in self.windows}, self.store,
+            {str(window): truth_of(self.view, window) for window in self.windows},
+            self.store,
             scoring={str(window): self.judge(window) for window in self.windows},
-        )  # fmt: skip
+        )
         place = self.engine.child("size")
         self.size = Size.of(self.pipeline.inputs(self.view, place))
         place.clear()
@@ -169,7 +205,9 @@ class Race:
         else:
             able_here = [one for one in handful(self.view) if one == PLAIN or self.able(one)]
             first = dict.fromkeys(map(self.with_smooth, able_here))
-            self.round(self.affordable(list(first), FIRST_SHARE * self.allowed, LEAST_FIRST), keep_all=True)
+            self.round(
+                self.affordable(list(first), FIRST_SHARE * self.allowed, LEAST_FIRST), keep_all=True
+            )
             while batch := self.affordable(self.next(), self.allowed - self.work):
                 self.round(batch, keep_all=False)
         verdict = Verdict(self.scores, self.finalists(), self.windows, self.view)
@@ -179,7 +217,9 @@ class Race:
         rows = [self.trial(one, weights.get(one, 0.0)) for one in self.scores.ranked(self.tried)]
         tried = PLAIN in verdict.finalists
         trust = (
-            (verdict.calibration(choice), verdict.checks(choice)) if tried else (unmeasured(self.pipeline.metric), [])
+            (verdict.calibration(choice), verdict.checks(choice))
+            if tried
+            else (unmeasured(self.pipeline.metric), [])
         )
         aging = self.aging(choice.candidates[0]) if tried and not self.out_of_time else []
         folds, ahead = [str(window) for window in self.windows], self.view.horizon()
@@ -215,7 +255,9 @@ class Race:
         smoothed = self.own(candidate.smoothed())
         return smoothed if self.able(smoothed) else self.own(candidate)
 
-    def affordable(self, wanted: Sequence[Candidate], work: float, least: int = 0) -> list[Candidate]:
+    def affordable(
+        self, wanted: Sequence[Candidate], work: float, least: int = 0
+    ) -> list[Candidate]:
         """As many as the work allows, in order; what is too dear is passed over for what comes after it."""
         taken: list[Candidate] = []
         for one in wanted if not self.out_of_time else ():
@@ -231,9 +273,14 @@ class Race:
         more = self.effort != "quick"
         found = [around(each, self.view, self.advice, more=more) for each in winners]
         lists = [[self.with_smooth(one) for one in each] for each in found]
-        lists = [[one for one in each if one not in self.tried and self.able(one)] for each in lists]
+        lists = [
+            [one for one in each if one not in self.tried and self.able(one)] for each in lists
+        ]
         mixed = [
-            one for place in range(max(map(len, lists), default=0)) for each in lists for one in each[place : place + 1]
+            one
+            for place in range(max(map(len, lists), default=0))
+            for each in lists
+            for one in each[place : place + 1]
         ]
         return list(dict.fromkeys(mixed))[:ROUND]
 
@@ -244,22 +291,34 @@ class Race:
             return []
         scores, classes = self.scores, self.view.num_labels
         said = [[scores.seen(one, fold) for fold in scores.folds] for one in finalists]
-        losses = [partial(scores.judge(f).loss, truth=scores.truth[f], num_labels=classes) for f in scores.folds]
+        losses = [
+            partial(scores.judge(f).loss, truth=scores.truth[f], num_labels=classes)
+            for f in scores.folds
+        ]
         weights = blend(said, losses, fits=[one.smoothed(False) for one in finalists])
         members = [finalists[k] for k in np.argsort(-weights, kind="stable") if weights[k] > 0]
         return list(dict.fromkeys([*members, *finalists]))[:WINNERS]
 
     def finalists(self) -> list[Candidate]:
         """Candidates tried on every fold, the best first."""
-        full = [one for one in self.tried if self.scores.tried(one) == self.scores.folds and one not in self.failed]
+        full = [
+            one
+            for one in self.tried
+            if self.scores.tried(one) == self.scores.folds and one not in self.failed
+        ]
         return self.scores.ranked(full)
 
     def round(self, batch: list[Candidate], *, keep_all: bool) -> None:
         """Fits every candidate on all folds, the newest first; the hops of a fold are made once.
 
-        Unless all are kept, those that do much worse than the best on the newest fold are not tried on older ones.
+        Unless all are kept, those that do much worse than the best on the newest fold are not tried
+        on older ones.
         """
-        twins = [one for one in (each.smoothed(False) for each in batch) if one == PLAIN or self.able(one)]
+        twins = [
+            one
+            for one in (each.smoothed(False) for each in batch)
+            if one == PLAIN or self.able(one)
+        ]
         self.tried += [one for one in dict.fromkeys([*batch, *twins]) if one not in self.tried]
         left = list(batch)
         for window in reversed(self.windows):
@@ -275,13 +334,19 @@ class Race:
                     if not known:
                         fold = fold or fold_of(self.view, window, engine)
                         self.attempt(unit, fold, inputs, engine)
-                    self.work += 0.0 if self.out_of_time else self.cost(candidate) / (self.seeds * len(self.windows))
+                    self.work += (
+                        0.0
+                        if self.out_of_time
+                        else self.cost(candidate) / (self.seeds * len(self.windows))
+                    )
             engine.clear()
             left = [one for one in left if one not in self.failed]
             if not keep_all and window == self.windows[-1]:
                 hopeless = self.hopeless(left)
                 for one in hopeless:
-                    self.progress.say(f"  {one}: far behind the best, not tried on older windows", detail=True)
+                    self.progress.say(
+                        f"  {one}: far behind the best, not tried on older windows", detail=True
+                    )
                 self.dropped |= hopeless | {one.smoothed(False) for one in hopeless}
                 left = [one for one in left if one not in hopeless]
 
@@ -307,7 +372,9 @@ class Race:
             self.progress.say("  time is up, no further candidate is tried", detail=True)
             return
         cutoff, begun = fold.window.first, clock.monotonic()
-        pipeline = varied(self.pipeline, unit.candidate, seed=self.pipeline.seed + unit.seed, cutoff=cutoff)
+        pipeline = varied(
+            self.pipeline, unit.candidate, seed=self.pipeline.seed + unit.seed, cutoff=cutoff
+        )
         try:
             shown = pipeline.shared_inputs(inputs, fold.graph, engine)
             fitted = pipeline.fit(fold.graph, inputs=shown)
@@ -318,12 +385,15 @@ class Race:
         except InputError as error:
             if unit.candidate.smoothed(False) == PLAIN:
                 raise
-            self.failed |= dict.fromkeys([unit.candidate, unit.candidate.smoothed(False)], str(error))
+            self.failed |= dict.fromkeys(
+                [unit.candidate, unit.candidate.smoothed(False)], str(error)
+            )
             self.progress.say(f"  {unit.candidate}: left out, {error}", detail=True)
             return
         place = np.searchsorted(pipeline.targets(fold.graph), fold.rows)
         for candidate, probability in said.items():
-            full = np.zeros((len(place), self.view.num_labels), np.float32)  # 0 for what nobody knew then
+            # 0 for what nobody knew then
+            full = np.zeros((len(place), self.view.num_labels), np.float32)
             full[:, fold.classes] = probability[place]
             self.scores.put(replace(unit, candidate=candidate), full)
             if unit.fold in self.scores.truth:  # and not the one that watches a model growing old
@@ -337,7 +407,8 @@ class Race:
         """Share of the budget that will be spent after one more fit and those that follow the search."""
         if self.budget is None:
             return 0.0
-        fits = sum(not unit.candidate.method.smooth for unit in self.scores.said)  # a smoothed one is its twin's fit
+        # a smoothed one is its twin's fit
+        fits = sum(not unit.candidate.method.smooth for unit in self.scores.said)
         ahead = 1 + self.refits * min(START, len(self.tried))
         return (self.before + self.seconds * (1 + ahead / max(fits, 1))) / self.budget
 
@@ -353,15 +424,40 @@ class Race:
             return []
         right = self.judge(window).labels(said) == truth_of(self.view, window)
         lag = lags_of(self.view, window)
-        return [Lag(k, float(right[lag == k].mean()), int((lag == k).sum())) for k in np.unique(lag).tolist()]
+        return [
+            Lag(k, float(right[lag == k].mean()), int((lag == k).sum()))
+            for k in np.unique(lag).tolist()
+        ]
 
     def trial(self, candidate: Candidate, weight: float) -> Trial:
         scores = self.scores
         found = scores.by_fold(candidate)
         by_fold = {fold: value for fold, (value, _) in found.items()}
         fits = sum(unit.candidate == candidate for unit in scores.said)
-        difference = None if candidate == PLAIN or not found else combined(*np.array(list(found.values())).T)
-        status = Status.FULL if scores.tried(candidate) == scores.folds else Status.PART if fits else Status.UNTRIED
-        status = Status.FAILED if candidate in self.failed else Status.DROPPED if candidate in self.dropped else status
-        parts = scores.accuracy(candidate), scores.loss(candidate), difference, by_fold, fits, weight, status
+        difference = (
+            None if candidate == PLAIN or not found else combined(*np.array(list(found.values())).T)
+        )
+        status = (
+            Status.FULL
+            if scores.tried(candidate) == scores.folds
+            else Status.PART
+            if fits
+            else Status.UNTRIED
+        )
+        status = (
+            Status.FAILED
+            if candidate in self.failed
+            else Status.DROPPED
+            if candidate in self.dropped
+            else status
+        )
+        parts = (
+            scores.accuracy(candidate),
+            scores.loss(candidate),
+            difference,
+            by_fold,
+            fits,
+            weight,
+            status,
+        )
         return Trial(candidate, *parts, self.failed.get(candidate), scores.scores(candidate))

@@ -25,15 +25,17 @@ class Unit:
     seed: int = 0
 
     def __str__(self) -> str:
-        return f"{self.candidate}.fold{self.fold}.seed{self.seed}".replace(":", ".").replace(" ", "_")
+        return f"{self.candidate}.fold{self.fold}.seed{self.seed}".replace(":", ".").replace(
+            " ", "_"
+        )
 
 
 @dataclass(eq=False)
 class Scores:
     """What every candidate said about the labelled nodes of a fold; kept on disk too if there is a `store`.
 
-    Probabilities are kept in float16, which is more than their noise. Folds are known by their window, oldest first;
-    `scoring` says what each is judged by, accuracy where it does not.
+    Probabilities are kept in float16, which is more than their noise. Folds are known by their
+    window, oldest first; `scoring` says what each is judged by, accuracy where it does not.
     """
 
     truth: dict[str, np.ndarray]
@@ -43,7 +45,11 @@ class Scores:
 
     def get(self, unit: Unit) -> np.ndarray | None:
         """The probabilities of a unit if it was done before, in this run or an earlier one."""
-        if unit not in self.said and self.store and (kept := self.store.array(f"fits/{unit}")) is not None:
+        if (
+            unit not in self.said
+            and self.store
+            and (kept := self.store.array(f"fits/{unit}")) is not None
+        ):
             self.said[unit] = kept
         return self.said.get(unit)
 
@@ -62,7 +68,11 @@ class Scores:
         return np.mean([said.astype(np.float32) for said in tried], axis=0) if tried else None
 
     def _by_seed(self, candidate: Candidate, fold: str) -> list[np.ndarray]:
-        return [said for unit, said in self.said.items() if (unit.candidate, unit.fold) == (candidate, fold)]
+        return [
+            said
+            for unit, said in self.said.items()
+            if (unit.candidate, unit.fold) == (candidate, fold)
+        ]
 
     def judge(self, fold: str) -> Scoring:
         return self.scoring.get(fold, Scoring())
@@ -78,7 +88,9 @@ class Scores:
     def true(self, candidate: Candidate, fold: str) -> np.ndarray:
         """The candidate's probabilities of the true labels of a fold."""
         place = np.arange(len(self.truth[fold])), self.truth[fold]
-        return np.mean([said[place].astype(np.float32) for said in self._by_seed(candidate, fold)], axis=0)
+        return np.mean(
+            [said[place].astype(np.float32) for said in self._by_seed(candidate, fold)], axis=0
+        )
 
     def tried(self, candidate: Candidate) -> list[str]:
         """Folds that a candidate was tried on."""
@@ -93,21 +105,28 @@ class Scores:
 
     def accuracy(self, candidate: Candidate) -> float | None:
         """Weighted mean over the folds tried, newer ones counting more; None if nothing was done."""
-        right = {fold: Scoring("accuracy", self.judge(fold).prior) for fold in self.tried(candidate)}
+        right = {
+            fold: Scoring("accuracy", self.judge(fold).prior) for fold in self.tried(candidate)
+        }
         values = [float(self.each(candidate, fold, how).mean()) for fold, how in right.items()]
         return float(np.dot(fold_weights(len(values)), values)) if values else None
 
     def scores(self, candidate: Candidate) -> dict[str, float]:
         """In every fold tried, by the metric that candidates are judged by, as people read it."""
         judged = {fold: self.judge(fold) for fold in self.tried(candidate)}
-        return {f: how.rule.shown(float(self.each(candidate, f, how).mean())) for f, how in judged.items()}
+        return {
+            f: how.rule.shown(float(self.each(candidate, f, how).mean()))
+            for f, how in judged.items()
+        }
 
     def fold_loss(self, candidate: Candidate, fold: str) -> float:
         """What a fold ranks by: log-loss, or the metric's; infinite if the candidate was not tried there."""
         tried = self._by_seed(candidate, fold)
         if not tried:
             return math.inf
-        return self.judge(fold).loss(self.seen(candidate, fold), self.truth[fold], tried[0].shape[1])
+        return self.judge(fold).loss(
+            self.seen(candidate, fold), self.truth[fold], tried[0].shape[1]
+        )
 
     def loss(self, candidate: Candidate) -> float | None:
         """Log-loss over the folds tried, newer ones counting more."""
@@ -124,8 +143,13 @@ class Scores:
 
     def by_fold(self, candidate: Candidate) -> dict[str, tuple[float, float]]:
         """Score minus plain's in every fold that has both, and its standard error."""
-        both = {fold: self.judge(fold) for fold in self.tried(candidate) if fold in self.tried(PLAIN)}
-        return {f: mean_and_error(self.each(candidate, f, how), self.each(PLAIN, f, how)) for f, how in both.items()}
+        both = {
+            fold: self.judge(fold) for fold in self.tried(candidate) if fold in self.tried(PLAIN)
+        }
+        return {
+            f: mean_and_error(self.each(candidate, f, how), self.each(PLAIN, f, how))
+            for f, how in both.items()
+        }
 
     def ranked(self, candidates: Iterable[Candidate]) -> list[Candidate]:
         """Candidates from the least loss to the greatest, those tried on more folds first."""

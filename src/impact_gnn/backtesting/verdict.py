@@ -1,8 +1,9 @@
 """From what candidates said about the past to one choice, its gain and its calibration.
 
-Whatever is claimed about the choice is measured on a window that it was not made by: the blend and its calibration are
-made anew from the other windows, nodes that windows share left out. With a single window, halves of its nodes take the
-place of windows.
+Whatever is claimed about the choice is measured on a window that it was not made by: the blend and
+    its calibration are
+made anew from the other windows, nodes that windows share left out. With a single window, halves of
+its nodes take the place of windows.
 """
 
 from __future__ import annotations
@@ -20,7 +21,14 @@ from impact_gnn.backtesting.scores import Scores
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.metrics import Scoring, mean_and_error
 from impact_gnn.pipeline import Calibration, Candidate, Choice, Member
-from impact_gnn.pipeline.calibration import FINE, Walked, calibration_error, confusion, learned, reliability
+from impact_gnn.pipeline.calibration import (
+    FINE,
+    Walked,
+    calibration_error,
+    confusion,
+    learned,
+    reliability,
+)
 from impact_gnn.statistics import Estimate, combined
 
 
@@ -57,9 +65,15 @@ class Verdict:
     def pieces(self) -> list[Piece]:
         times = [times_of(self.view, window) for window in self.windows]
         if len(times) > 1:
-            return [Piece(w, np.arange(len(time)), time) for w, time in zip(self.windows, times, strict=True)]
+            return [
+                Piece(w, np.arange(len(time)), time)
+                for w, time in zip(self.windows, times, strict=True)
+            ]
         mixed = np.random.default_rng(0).permutation(len(times[0]))
-        return [Piece(self.windows[0], np.sort(part), times[0][np.sort(part)]) for part in np.array_split(mixed, 2)]
+        return [
+            Piece(self.windows[0], np.sort(part), times[0][np.sort(part)])
+            for part in np.array_split(mixed, 2)
+        ]
 
     @property
     def weights(self) -> np.ndarray:
@@ -76,7 +90,9 @@ class Verdict:
         gain = combined(*np.array([self.gain(k) for k in range(len(self.pieces))]).T)
         if choice == Choice.single(PLAIN) or self.worse(gain):
             nearest = self.scores.difference(others[0])
-            return Decision(Choice.single(PLAIN), Reason.NONE_BETTER, others[0], nearest, folds, metric)
+            return Decision(
+                Choice.single(PLAIN), Reason.NONE_BETTER, others[0], nearest, folds, metric
+            )
         best = None if choice == Choice.single(self.finalists[0]) else self.finalists[0]
         return Decision(choice, Reason.BETTER, best, gain, folds, metric)
 
@@ -91,7 +107,9 @@ class Verdict:
         """Score over plain's on a piece, of the blend made and calibrated without it, and its standard error."""
         return mean_and_error(self.each(k, *self.walked_out[k]), self.each(k, *self.plain_out[k]))
 
-    def each(self, k: int, said: np.ndarray, calibration: Calibration, metric: str | None = None) -> np.ndarray:
+    def each(
+        self, k: int, said: np.ndarray, calibration: Calibration, metric: str | None = None
+    ) -> np.ndarray:
         """Numbers per node of a piece, whose mean is the score of calibrated predictions."""
         judge = self.judge(self.pieces[k])
         judge = judge if metric is None else replace(judge, metric=metric)
@@ -107,7 +125,8 @@ class Verdict:
     def worse(self, gain: Estimate) -> bool:
         """Whether blends gain nothing over plain on pieces that they were not made by.
 
-        For accuracy it is the log-loss that must be clearly smaller: hits are too coarse to decide by.
+        For accuracy it is the log-loss that must be clearly smaller: hits are too coarse to decide
+        by.
         """
         if self.metric != "accuracy":
             return gain.value <= 0
@@ -124,7 +143,8 @@ class Verdict:
     def chosen(self, pieces: Sequence[Piece]) -> Choice:
         """The blend made by some pieces, oldest first; the simplest candidates are looked at first.
 
-        Nodes of classes that nobody can have learned by then are left out: there the least sure is the best.
+        Nodes of classes that nobody can have learned by then are left out: there the least sure is
+            the best.
         """
         pieces = [piece.only(self.learned_by_then(piece)) for piece in pieces]
         order = sorted(self.finalists, key=lambda one: one.num_parts)
@@ -132,7 +152,11 @@ class Verdict:
         said = [[self.seen(one, piece) for piece in pieces] for one in order]
         losses = [partial(self.loss, piece) for piece in pieces]
         weights = blend(said, losses, even, [one.smoothed(False) for one in order])
-        members = [Member(order[k], float(weights[k])) for k in np.argsort(-weights, kind="stable") if weights[k] > 0]
+        members = [
+            Member(order[k], float(weights[k]))
+            for k in np.argsort(-weights, kind="stable")
+            if weights[k] > 0
+        ]
         return Choice(tuple(members))
 
     def learned_by_then(self, piece: Piece) -> np.ndarray:
@@ -148,7 +172,11 @@ class Verdict:
     def walked(self) -> list[Walked]:
         """What was said about every piece by the blend made without it."""
         return [
-            self.walk(piece, self.chosen([one.without(piece) for j, one in enumerate(self.pieces) if j != k]), k)
+            self.walk(
+                piece,
+                self.chosen([one.without(piece) for j, one in enumerate(self.pieces) if j != k]),
+                k,
+            )
             for k, piece in enumerate(self.pieces)
         ]
 
@@ -160,11 +188,17 @@ class Verdict:
     def of(self, choice: Choice) -> list[Walked]:
         """What the choice said; plain, where it is chosen, was not made by any window."""
         plain = Choice.single(PLAIN)
-        return self.walked if choice != plain else [self.walk(one, plain, k) for k, one in enumerate(self.pieces)]
+        return (
+            self.walked
+            if choice != plain
+            else [self.walk(one, plain, k) for k, one in enumerate(self.pieces)]
+        )
 
     def calibration(self, choice: Choice) -> Calibration:
         """By what the choice itself says about all windows: other blends are more or less sure of themselves."""
-        return learned([self.walk(piece, choice, k) for k, piece in enumerate(self.pieces)], metric=self.metric)
+        return learned(
+            [self.walk(piece, choice, k) for k, piece in enumerate(self.pieces)], metric=self.metric
+        )
 
     @cached_property
     def walked_out(self) -> list[tuple[np.ndarray, Calibration]]:
@@ -176,22 +210,35 @@ class Verdict:
         calibrated = self.walked_out if walked is self.walked else left_out(walked, self.metric)
         for k, (piece, (said, calibration)) in enumerate(zip(self.pieces, calibrated, strict=True)):
             truth, label = walked[k].truth, calibration.labels(said, walked[k].prior)
-            sets, row, shown = calibration.sets(said, label), np.arange(len(truth)), self.judge(piece).rule.shown
+            sets, row, shown = (
+                calibration.sets(said, label),
+                np.arange(len(truth)),
+                self.judge(piece).rule.shown,
+            )
             plain = self.plain_out[k]
             as_plain = self.each(k, *plain, "accuracy")
             out.append(
                 FoldCheck(
-                    str(piece.window), len(truth), int((walked[k].prior[truth] == 0).sum()),
+                    str(piece.window),
+                    len(truth),
+                    int((walked[k].prior[truth] == 0).sum()),
                     float((label == truth).mean()),
-                    float((final.labels(self.mixed(choice, piece), walked[k].prior) == truth).mean()),
-                    float(as_plain.mean()), float(said[row, label].mean()),
-                    calibration_error(walked[k].probability, truth), calibration_error(said, truth, label),
-                    float(sets[row, truth].mean()), float(sets.sum(1).mean()),
+                    float(
+                        (final.labels(self.mixed(choice, piece), walked[k].prior) == truth).mean()
+                    ),
+                    float(as_plain.mean()),
+                    float(said[row, label].mean()),
+                    calibration_error(walked[k].probability, truth),
+                    calibration_error(said, truth, label),
+                    float(sets[row, truth].mean()),
+                    float(sets.sum(1).mean()),
                     reliability(said, truth, label, FINE),
-                    shown(float(self.each(k, said, calibration).mean())), shown(float(self.each(k, *plain).mean())),
-                    confusion(truth, label), periods(piece.time, label == truth, as_plain),
+                    shown(float(self.each(k, said, calibration).mean())),
+                    shown(float(self.each(k, *plain).mean())),
+                    confusion(truth, label),
+                    periods(piece.time, label == truth, as_plain),
                 )
-            )  # fmt: skip
+            )
         return out
 
     def said(self, candidate: Candidate, piece: Piece) -> np.ndarray:
@@ -209,7 +256,10 @@ class Verdict:
 def periods(time: np.ndarray, right: np.ndarray, plain: np.ndarray) -> list[PeriodScore]:
     """How many were right in every period, by the choice and by plain."""
     every = ((one, time == one) for one in np.unique(time))
-    return [PeriodScore(int(t), int(at.sum()), float(right[at].mean()), float(plain[at].mean())) for t, at in every]
+    return [
+        PeriodScore(int(t), int(at.sum()), float(right[at].mean()), float(plain[at].mean()))
+        for t, at in every
+    ]
 
 
 def left_out(walked: Sequence[Walked], metric: str) -> list[tuple[np.ndarray, Calibration]]:

@@ -46,7 +46,16 @@ class Size:
         known = int((inputs.view.label >= 0).sum())
         edges = sum(relation.num_edges for relation in graph.relations.values())
         labels = len(inputs.paths(graph.target)) if graph.is_hetero else min(inputs.hops, 2)
-        return cls(known, graph.num_nodes, edges, len(graph.times), graph.num_labels, sum(widths), len(widths), labels)
+        return cls(
+            known,
+            graph.num_nodes,
+            edges,
+            len(graph.times),
+            graph.num_labels,
+            sum(widths),
+            len(widths),
+            labels,
+        )
 
     def allowed(self, effort: Effort) -> float:
         return effort.work * max(1.0, self.rows / SMALL) ** GROWTH
@@ -55,8 +64,8 @@ class Size:
 def cost(candidate: Candidate, size: Size, model: str) -> float:
     """Units of work of a fit (choosing and refitting) and its hops; `model` is that of candidates without their own.
 
-    The factors were read off measured fits of small and large graphs; they need be right to a factor of two only, for
-    they say what else fits into an effort, not how long anything takes.
+    The factors were read off measured fits of small and large graphs; they need be right to a
+    factor of two only, for they say what else fits into an effort, not how long anything takes.
     """
     method, model = candidate.method, candidate.model or model
     columns = size.features if not method.features else size.features / max(size.hops, 1)
@@ -67,12 +76,18 @@ def cost(candidate: Candidate, size: Size, model: str) -> float:
         total += 2e-9 * (len(CHOICES) + 2) * STEPS * (size.edges + size.nodes) * size.classes
     if method.kmm:
         total += 1e-6 * size.rows * (MATCHED + columns)
-    fits = (1.0 + method.cmd + EDITORS * method.eerm) if model in NETWORKS else 1.0  # how often a step asks the model
+    # how often a step asks the model
+    fits = (1.0 + method.cmd + EDITORS * method.eerm) if model in NETWORKS else 1.0
     fits *= 1.5 if method.terms or method.kmm else 1.0  # which waits longer for a better score
     if model in NETWORKS:
         total += STEPS_OF_A_FIT * fits
     if model in SPATIAL:
-        total += fits * 30 * (6 * size.edges * columns + 12 * size.nodes * columns * NETWORKS[model].hidden) / 2e10
+        total += (
+            fits
+            * 30
+            * (6 * size.edges * columns + 12 * size.nodes * columns * NETWORKS[model].hidden)
+            / 2e10
+        )
     elif model in NETWORKS:
         linear, hidden = model == "linear", NETWORKS[model].hidden
         branches = size.hops + (size.label_hops if method.labels else 0)
@@ -85,9 +100,18 @@ def cost(candidate: Candidate, size: Size, model: str) -> float:
     return total * (STAGES.stages if method.stages else 1)
 
 
-EACH, STEPS_OF_A_FIT = 0.2, 0.8  # what a fit costs on the smallest graph: hops and folds, and the steps of a network
+# what a fit costs on the smallest graph: hops and folds, and the steps of a network
+EACH, STEPS_OF_A_FIT = (
+    0.2,
+    0.8,
+)
 MATCHED = 400  # what matching a row costs in columns read: some hundred steps over Fourier features
-SLOW = {"sehgnn": 6.0, "rphgnn": 3.0, "gamlp": 2.0}  # models whose steps cost more than their matrices say
+# models whose steps cost more than their matrices say
+SLOW = {
+    "sehgnn": 6.0,
+    "rphgnn": 3.0,
+    "gamlp": 2.0,
+}
 
 
 def _width(graph: TemporalGraph, kind: str) -> int:

@@ -26,7 +26,8 @@ def w1(a: Array, b: Array) -> float:
 def sliced_w1(a: Array, b: Array, *, num_slices: int = 64, seed: int = 0) -> float:
     """The mean of W1 over random directions on which both samples of vectors [n, f] are projected.
 
-    Never above W1 of the vectors, zero only for equal distributions (with enough directions), and exact if f = 1.
+    Never above W1 of the vectors, zero only for equal distributions (with enough directions), and
+    exact if f = 1.
 
     Examples:
         >>> sliced_w1([[0.0], [1.0]], [[2.0], [3.0]])
@@ -34,9 +35,17 @@ def sliced_w1(a: Array, b: Array, *, num_slices: int = 64, seed: int = 0) -> flo
     """
     left, right = _sample("a", a, 2), _sample("b", b, 2)
     if left.shape[1] != right.shape[1]:
-        raise InputError(f"a has {left.shape[1]} columns and b {right.shape[1]}; give vectors of the same length.")
+        raise InputError(
+            f"a has {left.shape[1]} columns and b {right.shape[1]}; give vectors of the same length."
+        )
     directions = _directions(left.shape[1], num_slices, seed)
-    return float(np.mean(_w1_columns(_sorted_projections(left, directions), _sorted_projections(right, directions))))
+    return float(
+        np.mean(
+            _w1_columns(
+                _sorted_projections(left, directions), _sorted_projections(right, directions)
+            )
+        )
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,10 +63,18 @@ class Shift:
     sliced: np.ndarray  # sliced W1
 
 
-def shift(message: Array, time: Array, *, reference: int | None = None, num_slices: int = 64, seed: int = 0) -> Shift:
+def shift(
+    message: Array,
+    time: Array,
+    *,
+    reference: int | None = None,
+    num_slices: int = 64,
+    seed: int = 0,
+) -> Shift:
     """Measures how far each period's messages lie from those of one period; needs no labels.
 
-    `message` is [N, f], or [N] for scalars; `reference` the time to compare with, by default the last.
+    `message` is [N, f], or [N] for scalars; `reference` the time to compare with, by default the
+    last.
 
     Examples:
         >>> moved = shift([[0.0], [2.0], [1.0], [3.0]], [0, 0, 1, 1])
@@ -81,15 +98,18 @@ def shift(message: Array, time: Array, *, reference: int | None = None, num_slic
         mean[t] = np.linalg.norm(rows.mean(0) - center)
         second[t] = math.sqrt(max(np.trace(covariance) + spread - 2 * overlap, 0.0))
         sliced[t] = np.mean(_w1_columns(_sorted_projections(rows, directions), goal_lines))
-    return Shift(times, int(times[goal]), np.bincount(period, minlength=len(times)), mean, second, sliced)
+    return Shift(
+        times, int(times[goal]), np.bincount(period, minlength=len(times)), mean, second, sliced
+    )
 
 
 @dataclass(frozen=True)
 class Comparison:
     """Measured distance of one label's messages between two periods, beside what the theory allows.
 
-    All are means over the same directions. `measured` cannot exceed `mean_gap + equal_means`; the bounds
-    by themselves hold if the means agree (`mean_gap` = 0), which is the premise of the theory.
+    All are means over the same directions. `measured` cannot exceed `mean_gap + equal_means`; the
+    bounds by themselves hold if the means agree (`mean_gap` = 0), which is the premise of the
+    theory.
     """
 
     label: int
@@ -103,14 +123,21 @@ class Comparison:
 
 
 def compare(
-    message: Array, label: Array, time: Array, *, reference: int | None = None, tau: float | None = None,
-    num_slices: int = 16, seed: int = 0,
-) -> list[Comparison]:  # fmt: skip
+    message: Array,
+    label: Array,
+    time: Array,
+    *,
+    reference: int | None = None,
+    tau: float | None = None,
+    num_slices: int = 16,
+    seed: int = 0,
+) -> list[Comparison]:
     """Bound and measurement side by side, for every label and period against the label's reference period.
 
-    The theory is about scalar messages; vectors [N, f] are projected on random directions, each a scalar message.
-    Nodes with label −1 are left out, so pass labels masked at the cutoff. `reference` is the time to compare with, by
-    default the last one that has labels; `tau` the sub-Gaussian constant of the scalar messages, if known.
+    The theory is about scalar messages; vectors [N, f] are projected on random directions, each a
+    scalar message. Nodes with label −1 are left out, so pass labels masked at the cutoff.
+    `reference` is the time to compare with, by default the last one that has labels; `tau` the
+    sub-Gaussian constant of the scalar messages, if known.
 
     Examples:
         >>> for row in compare([0.0, 2.0, -1.0, 3.0], [0, 0, 0, 0], [0, 0, 1, 1]):
@@ -121,20 +148,29 @@ def compare(
     known = checks.labels("label", label, len(values))
     moment = checks.node_times("time", time, len(values))
     if not (known >= 0).any():
-        raise InputError("label is -1 for every node, so there is no label to compare; give the labels of the past.")
+        raise InputError(
+            "label is -1 for every node, so there is no label to compare; give the labels of the past."
+        )
     goal = int(moment[known >= 0].max()) if reference is None else reference
     _position(np.unique(moment[known >= 0]), goal)
     directions = _directions(values.shape[1], num_slices, seed)
     comparisons = []
     for y in np.unique(known[known >= 0]):
-        groups = {int(t): np.flatnonzero((known == y) & (moment == t)) for t in np.unique(moment[known == y])}
+        groups = {
+            int(t): np.flatnonzero((known == y) & (moment == t))
+            for t in np.unique(moment[known == y])
+        }
         lines = {t: _sorted_projections(values[rows], directions) for t, rows in groups.items()}
         if goal in lines:
-            comparisons += [_comparison(int(y), t, lines[t], lines[goal], tau) for t in lines if t != goal]
+            comparisons += [
+                _comparison(int(y), t, lines[t], lines[goal], tau) for t in lines if t != goal
+            ]
     return comparisons
 
 
-def _comparison(label: int, time: int, lines: np.ndarray, goal: np.ndarray, tau: float | None) -> Comparison:
+def _comparison(
+    label: int, time: int, lines: np.ndarray, goal: np.ndarray, tau: float | None
+) -> Comparison:
     C = np.maximum(np.abs(lines).max(0), np.abs(goal).max(0)).clip(np.finfo(float).tiny)
     V = np.maximum(lines.var(0), goal.var(0))
     by_direction = {
@@ -144,7 +180,11 @@ def _comparison(label: int, time: int, lines: np.ndarray, goal: np.ndarray, tau:
         "theorem_4_3": list(map(theorem_4_3, C.tolist(), V.tolist())),
         "equal_means": list(map(equal_means, V.tolist())),
     }
-    subgaussian = None if tau is None else float(np.mean([theorem_4_4(c, tau, form="scale-free") for c in C.tolist()]))
+    subgaussian = (
+        None
+        if tau is None
+        else float(np.mean([theorem_4_4(c, tau, form="scale-free") for c in C.tolist()]))
+    )
     means = {name: float(np.mean(values)) for name, values in by_direction.items()}
     return Comparison(label, time, theorem_4_4=subgaussian, **means)
 
@@ -154,7 +194,9 @@ def _w1(a: np.ndarray, b: np.ndarray) -> float:
     if len(a) == len(b):  # the best coupling joins equal ranks
         return float(np.abs(a - b).mean())
     steps = np.sort(np.concatenate([a, b]))
-    below = np.searchsorted(a, steps[:-1], "right") / len(a) - np.searchsorted(b, steps[:-1], "right") / len(b)
+    below = np.searchsorted(a, steps[:-1], "right") / len(a) - np.searchsorted(
+        b, steps[:-1], "right"
+    ) / len(b)
     return float(np.abs(below) @ np.diff(steps))
 
 
@@ -189,7 +231,9 @@ def _sample(name: str, value: Array, ndim: int) -> np.ndarray:
         out = out[:, None]
     out = checks.features(name, out, None)
     if ndim == 1 and out.shape[1] != 1:
-        raise InputError(f"{name} has {out.shape[1]} columns; give numbers [n], or use sliced_w1 for vectors.")
+        raise InputError(
+            f"{name} has {out.shape[1]} columns; give numbers [n], or use sliced_w1 for vectors."
+        )
     if out.size == 0:
         raise InputError(f"{name} is empty; give at least one value.")
     return out[:, 0].astype(np.float64) if ndim == 1 else out
@@ -198,5 +242,7 @@ def _sample(name: str, value: Array, ndim: int) -> np.ndarray:
 def _position(times: np.ndarray, time: int) -> int:
     at = np.flatnonzero(times == time)
     if len(at) == 0:
-        raise InputError(f"reference={time} is not a time of these nodes, which have {checks.listing(list(times))}.")
+        raise InputError(
+            f"reference={time} is not a time of these nodes, which have {checks.listing(list(times))}."
+        )
     return int(at[0])

@@ -1,7 +1,7 @@
 """Theorems 4.3, 4.4, 4.5 and the corollary: how far messages of two periods can be apart.
 
-The theory takes scalar messages of one label. With equal means, |M| ≤ C and var(M) ≤ V it bounds the Wasserstein-1
-distance W1 between the messages of any two periods.
+The theory takes scalar messages of one label. With equal means, |M| ≤ C and var(M) ≤ V it bounds
+the Wasserstein-1 distance W1 between the messages of any two periods.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from impact_gnn.checks import InputError
 def theorem_4_3(C: float, V: float) -> float:
     """W1 ≤ min(2C, 3·(4CV)^(1/3)) for messages with equal means, |M| ≤ C and variance at most V.
 
-    The paper's proof: Chebyshev gives P(|M−M'| > ε) ≤ 8V/ε², so W1 ≤ ε + 16CV/ε², least at ε = 2(4CV)^(1/3).
-    2C holds without any premise on means. `equal_means` is never larger.
+    The paper's proof: Chebyshev gives P(|M−M'| > ε) ≤ 8V/ε², so W1 ≤ ε + 16CV/ε², least at ε =
+    2(4CV)^(1/3). 2C holds without any premise on means. `equal_means` is never larger.
 
     Examples:
         >>> theorem_4_3(C=1.0, V=1e-3)
@@ -34,11 +34,12 @@ def theorem_4_3(C: float, V: float) -> float:
 def theorem_4_4(C: float, tau: float, *, form: str = "printed") -> float:
     """W1 ≤ τ√(8 log C) + 4 for messages with equal means, |M| ≤ C and sub-Gaussian: E exp(λ(M−μ)) ≤ exp(λ²τ²/2).
 
-    The proof draws M and M' independently: M − M' is sub-Gaussian with τ√2, so P(|M−M'| > ε) ≤ 2exp(−ε²/8τ²) and
-    W1 ≤ ε + 4C·exp(−ε²/8τ²). "printed" puts ε = τ√(8 log C), which needs C > 1 and leaves the constant 4 whatever
-    the unit of the messages. "scale-free" puts ε = τ√(8 log(C/τ)) into the same line: W1 ≤ τ(√(8 log(C/τ)) + 4),
-    which scales with the messages; 2C is taken where it is smaller, and where C < τ.
-    Sub-Gaussian with τ implies V ≤ τ², so that `equal_means(tau**2)` = √2·τ is smaller than both.
+    The proof draws M and M' independently: M − M' is sub-Gaussian with τ√2, so P(|M−M'| > ε) ≤
+    2exp(−ε²/8τ²) and W1 ≤ ε + 4C·exp(−ε²/8τ²). "printed" puts ε = τ√(8 log C), which needs C > 1
+    and leaves the constant 4 whatever the unit of the messages. "scale-free" puts ε = τ√(8
+    log(C/τ)) into the same line: W1 ≤ τ(√(8 log(C/τ)) + 4), which scales with the messages; 2C is
+    taken where it is smaller, and where C < τ. Sub-Gaussian with τ implies V ≤ τ², so that
+    `equal_means(tau**2)` = √2·τ is smaller than both.
 
     Examples:
         >>> theorem_4_4(10.0, 0.1), theorem_4_4(10.0, 0.1, form="scale-free")
@@ -48,7 +49,9 @@ def theorem_4_4(C: float, tau: float, *, form: str = "printed") -> float:
     _check(C=C, tau=tau)
     if form == "printed":
         if C <= 1:
-            raise InputError(f"C={C} does not exceed 1, as the printed Theorem 4.4 needs; use form='scale-free'.")
+            raise InputError(
+                f"C={C} does not exceed 1, as the printed Theorem 4.4 needs; use form='scale-free'."
+            )
         return tau * math.sqrt(8 * math.log(C)) + 4
     return min(2 * C, tau * (math.sqrt(8 * math.log(C / tau)) + 4)) if tau < C else 2 * C
 
@@ -56,8 +59,9 @@ def theorem_4_4(C: float, tau: float, *, form: str = "printed") -> float:
 def equal_means(V: float) -> float:
     """W1 ≤ √(2V) for messages with equal means and variance at most V.
 
-    For independent M, M' with one mean, W1 ≤ E|M−M'| ≤ √E(M−M')² = √(var M + var M'). It needs no bound C, and is
-    below Theorem 4.3 always: √(2V) < 3(4CV)^(1/3) where V < 1458·C², and |M| ≤ C itself makes V ≤ C².
+    For independent M, M' with one mean, W1 ≤ E|M−M'| ≤ √E(M−M')² = √(var M + var M'). It needs no
+    bound C, and is below Theorem 4.3 always: √(2V) < 3(4CV)^(1/3) where V < 1458·C², and |M| ≤ C
+    itself makes V ≤ C².
 
     Examples:
         >>> equal_means(V=1e-3)
@@ -78,16 +82,18 @@ class Contraction:
 def layer_contraction(extended: Array, table: Array) -> Contraction:
     """The factor 1/G⁽ᵏ⁾ of Theorem 4.5 for P [Y, T, Y, T] and Ω [T, T], and what its premise leaves out.
 
-    With λ_yt = Ω[t,·]·P(y,t,·,·), scaled to sum 1, the message of (y,t) mixes the representations x_ỹt̃ by the weights
-    λ_yt(ỹ,t̃). Between t and t' only λ_yt − λ_yt' has to move. Inside a label ỹ this costs at most G·W for each unit of
-    mass, where W bounds W1 between periods before the layer; what moves between labels costs up to R, the largest W1
-    between two representations. So, with the largest values over y, t, t',
+    With λ_yt = Ω[t,·]·P(y,t,·,·), scaled to sum 1, the message of (y,t) mixes the representations
+    x_ỹt̃ by the weights λ_yt(ỹ,t̃). Between t and t' only λ_yt − λ_yt' has to move. Inside a label
+    ỹ this costs at most G·W for each unit of mass, where W bounds W1 between periods before the
+    layer; what moves between labels costs up to R, the largest W1 between two representations. So,
+    with the largest values over y, t, t',
 
         W1 after ≤ factor·G·W + leak·R.
 
-    If PMP makes each label's mass the same in all periods then leak = 0 and this is the theorem, with the
-    largest total variation between λ_yt and λ_yt' as the factor. States without weight are passed over. One
-    thin state whose few neighbours are unlike any other's is enough for a factor near 1, as the theorem has it.
+    If PMP makes each label's mass the same in all periods then leak = 0 and this is the theorem,
+    with the largest total variation between λ_yt and λ_yt' as the factor. States without weight are
+    passed over. One thin state whose few neighbours are unlike any other's is enough for a factor
+    near 1, as the theorem has it.
 
     Examples:
         >>> P = np.array([0.5, 0.5, 0.25, 0.75]).reshape(1, 2, 1, 2)
@@ -95,14 +101,22 @@ def layer_contraction(extended: Array, table: Array) -> Contraction:
         Contraction(factor=0.25, leak=0.0)
     """
     share, omega = checks.array("extended", extended), checks.array("table", table)
-    if share.ndim != 4 or share.shape[:2] != share.shape[2:] or omega.shape != (share.shape[1],) * 2:
+    if (
+        share.ndim != 4
+        or share.shape[:2] != share.shape[2:]
+        or omega.shape != (share.shape[1],) * 2
+    ):
         shapes = f"extended has shape {share.shape} and table {omega.shape}"
         raise InputError(f"{shapes}; give [Y, T, Y, T] and [T, T] for the same times.")
     weight = share * omega[None, :, None, :].astype(np.float64)
     if not np.isfinite(weight).all() or weight.min(initial=0.0) < 0:
-        raise InputError("extended and table must be finite and not negative; remove what is not a share or weight.")
+        raise InputError(
+            "extended and table must be finite and not negative; remove what is not a share or weight."
+        )
     total = weight.sum((2, 3))
-    mixture = np.divide(weight, total[..., None, None], out=np.zeros_like(weight), where=total[..., None, None] > 0)
+    mixture = np.divide(
+        weight, total[..., None, None], out=np.zeros_like(weight), where=total[..., None, None] > 0
+    )
     factor = leak = 0.0
     for t in range(share.shape[1]):
         both = (total[:, t] > 0)[:, None] & (total[:, t + 1 :] > 0)
@@ -110,15 +124,19 @@ def layer_contraction(extended: Array, table: Array) -> Contraction:
         gained, lost = moved.clip(0).sum(-1), (-moved).clip(0).sum(-1)
         factor = max(factor, float(np.minimum(gained, lost).sum(-1).max(where=both, initial=0.0)))
         leak = max(leak, float((gained - lost).clip(0).sum(-1).max(where=both, initial=0.0)))
-    return Contraction(factor=min(factor, 1.0), leak=min(leak, 1.0))  # rounding can pass 1 by a few bits
+    # rounding can pass 1 by a few bits
+    return Contraction(factor=min(factor, 1.0), leak=min(leak, 1.0))
 
 
-def corollary(C: float, V: float, factors: Sequence[float], *, G: float = 1.0, tau: float | None = None) -> float:
+def corollary(
+    C: float, V: float, factors: Sequence[float], *, G: float = 1.0, tau: float | None = None
+) -> float:
     """The bound after K layers: Π_k (G·factor_k) · min(Theorem 4.3, Theorem 4.4).
 
-    C and V bound |M| and the variance of the first layer, `factors` are those of `layer_contraction` for k = 1 .. K−1
-    (the leak is taken to be zero, as in the paper), G is the Lipschitz constant of the functions between the layers.
-    With the sub-Gaussian constant τ Theorem 4.4 enters in its scale-free form.
+    C and V bound |M| and the variance of the first layer, `factors` are those of
+    `layer_contraction` for k = 1 .. K−1 (the leak is taken to be zero, as in the paper), G is the
+    Lipschitz constant of the functions between the layers. With the sub-Gaussian constant τ Theorem
+    4.4 enters in its scale-free form.
 
     Examples:
         >>> corollary(C=1.0, V=1e-3, factors=[0.5, 0.5])
@@ -138,4 +156,6 @@ def _check(**values: float) -> None:
     """Refuses what is not a finite number above 0; a variance V may be 0."""
     for name, value in values.items():
         if not (math.isfinite(value) and (value > 0 or (name == "V" and value == 0))):
-            raise InputError(f"{name}={value} must be a finite number {'of at least' if name == 'V' else 'above'} 0.")
+            raise InputError(
+                f"{name}={value} must be a finite number {'of at least' if name == 'V' else 'above'} 0."
+            )

@@ -1,6 +1,7 @@
 """What all commands share: how errors end, the engine to use, machine-readable output, words for durations.
 
-Here and in the commands the library is imported where it is used, so that help and version come at once.
+Here and in the commands the library is imported where it is used, so that help and version come at
+once.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ import impact_gnn as ig
 if TYPE_CHECKING:
     from impact_gnn._progress import Watcher
 
-console = Console(highlight=False, soft_wrap=True, markup=False)  # names of files and classes are no markup
+# names of files and classes are no markup
+console = Console(highlight=False, soft_wrap=True, markup=False)
 errors = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
 
 P = ParamSpec("P")
@@ -29,10 +31,16 @@ P = ParamSpec("P")
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 KEPT = "what was finished is kept, run the command again to continue."
 
-Kind = Annotated[str, typer.Option("--engine", help="auto, memory, disk or dask: where to propagate.")]
-Memory = Annotated[str | None, typer.Option(help="Memory to stay within, such as 4GB; by default what is free.")]
+Kind = Annotated[
+    str, typer.Option("--engine", help="auto, memory, disk or dask: where to propagate.")
+]
+Memory = Annotated[
+    str | None, typer.Option(help="Memory to stay within, such as 4GB; by default what is free.")
+]
 Scheduler = Annotated[str | None, typer.Option(help="HOST:PORT of a running Dask scheduler.")]
-Scratch = Annotated[Path | None, typer.Option(help="Directory for what disk and dask keep on files.")]
+Scratch = Annotated[
+    Path | None, typer.Option(help="Directory for what disk and dask keep on files.")
+]
 
 
 def engine_option(
@@ -61,7 +69,9 @@ def guarded(work: Callable[[], None]) -> None:
         _end(str(error), FAILED)
     except (MemoryError, RuntimeError) as error:
         said = " ".join(str(error).split()) or "no more could be had"
-        if isinstance(error, RuntimeError) and not re.search("not enough memory|allocate memory|bad_alloc", said):
+        if isinstance(error, RuntimeError) and not re.search(
+            "not enough memory|allocate memory|bad_alloc", said
+        ):
             raise
         mend = "give --memory, or fewer nodes, features, classes or periods (--period)"
         _end(f"memory ran out: {said[:200]}; {mend}; {KEPT}", BAD_INPUT)

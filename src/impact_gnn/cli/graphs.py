@@ -16,14 +16,21 @@ if TYPE_CHECKING:
 
 WHAT = "A folder of tables, duckdb:FILE or the URL of a database, an .npz file, or a saved graph."
 Graph = Annotated[str, typer.Argument(help=WHAT, show_default=False)]
-Json = Annotated[Path | None, typer.Option("--json", help="Also write the result here, for machines.")]
-Features = Annotated[Path | None, typer.Option(help="A .npy file whose rows replace the features (embeddings).")]
+Json = Annotated[
+    Path | None, typer.Option("--json", help="Also write the result here, for machines.")
+]
+Features = Annotated[
+    Path | None, typer.Option(help="A .npy file whose rows replace the features (embeddings).")
+]
 Cutoff = Annotated[
-    str | None, typer.Option(help="Labels are known before this time or date; by default the graph tells.")
+    str | None,
+    typer.Option(help="Labels are known before this time or date; by default the graph tells."),
 ]
 Period = Annotated[
     str | None,
-    typer.Option(help="Of tables: auto, year, quarter, month, week, day, hour, whole, or a number of periods."),
+    typer.Option(
+        help="Of tables: auto, year, quarter, month, week, day, hour, whole, or a number of periods."
+    ),
 ]
 Roles = Annotated[Path | None, typer.Option(help="Of tables: a graph.toml that lies elsewhere.")]
 
@@ -38,20 +45,30 @@ class Opened:
 
 
 def opened(
-    graph: str, features: Path | None = None, *, cutoff: str | None = None, period: str | Periods | None = None,
+    graph: str,
+    features: Path | None = None,
+    *,
+    cutoff: str | None = None,
+    period: str | Periods | None = None,
     roles: Path | None = None,
-) -> Opened:  # fmt: skip
+) -> Opened:
     """The graph at a path, with other features if given."""
     from impact_gnn import _files
     from impact_gnn.data.files import read
 
     found = read(graph, verify=True, period=period, cutoff=cutoff, roles=roles)
-    given = found.graph if features is None else found.graph.with_features(_files.open_array(features))
+    given = (
+        found.graph if features is None else found.graph.with_features(_files.open_array(features))
+    )
     return Opened(given, None if cutoff is None else given.when(cutoff), found.notes)
 
 
 @command
-def init(folder: Annotated[str, typer.Argument(help="A folder of tables, or a database.", show_default=False)]) -> None:
+def init(
+    folder: Annotated[
+        str, typer.Argument(help="A folder of tables, or a database.", show_default=False)
+    ],
+) -> None:
     """Look at the tables of a folder and write a first graph.toml that says which column is what."""
     from impact_gnn import _files
     from impact_gnn.data.files import first_toml
@@ -70,8 +87,12 @@ def init(folder: Annotated[str, typer.Argument(help="A folder of tables, or a da
 
 @command
 def check(
-    graph: Graph, cutoff: Cutoff = None, period: Period = None, roles: Roles = None, json: Json = None
-) -> None:  # fmt: skip
+    graph: Graph,
+    cutoff: Cutoff = None,
+    period: Period = None,
+    roles: Roles = None,
+    json: Json = None,
+) -> None:
     """Check a graph at the door and print what is in it, and what every column was taken for."""
     from impact_gnn._codec import encode
 
@@ -82,7 +103,8 @@ def check(
     if at is None and given.y is not None and (given.y >= 0).any():
         at = given.infer_cutoff()
     if at is not None:
-        given = given.masked(at)  # refuses a cutoff that cannot be used; columns are learned from what is older
+        # refuses a cutoff that cannot be used; columns are learned from what is older
+        given = given.masked(at)
     summary = replace(found.graph.summary(), num_features=given.nodes[given.target].num_features)
     console.print(str(summary))
     for kind, part in given.nodes.items():
@@ -104,8 +126,12 @@ def convert(
     period: Period = None,
     cutoff: Cutoff = None,
     roles: Roles = None,
-    memory: Annotated[str, typer.Option(help="Tables larger than a quarter of this go through files.")] = "2GB",
-    ogb: Annotated[str | None, typer.Option(help="Instead: ogbn-arxiv, ogbn-mag or ogbn-papers100M.")] = None,
+    memory: Annotated[
+        str, typer.Option(help="Tables larger than a quarter of this go through files.")
+    ] = "2GB",
+    ogb: Annotated[
+        str | None, typer.Option(help="Instead: ogbn-arxiv, ogbn-mag or ogbn-papers100M.")
+    ] = None,
     root: Annotated[Path | None, typer.Option(help="The folder in which OGB keeps it.")] = None,
 ) -> None:
     """Write a graph as a saved directory, which opens at once however large it is."""
@@ -113,14 +139,18 @@ def convert(
     from impact_gnn.data.files import converted
 
     if (graph is None) == (ogb is None) or (ogb is None) != (root is None):
-        raise ig.InputError("name what to convert: a graph, or a data set of OGB with --ogb NAME --root DIR.")
+        raise ig.InputError(
+            "name what to convert: a graph, or a data set of OGB with --ogb NAME --root DIR."
+        )
     if ogb is None or root is None:
         found = converted(str(graph), out, memory=memory, period=period, cutoff=cutoff, roles=roles)
         console.print("\n".join([*found.notes, f"{found.graph} saved to {out}"]))
         return
     with _files.alone(out):
         official = ig.load_ogb(ogb, root)
-        console.print(f"the official split: labels are known before {official.cutoff}; use --cutoff {official.cutoff}")
+        console.print(
+            f"the official split: labels are known before {official.cutoff}; use --cutoff {official.cutoff}"
+        )
         official.graph.save(out)
     console.print(f"{official.graph} saved to {out}")
 
@@ -133,15 +163,22 @@ def generate(
     times: Annotated[int, typer.Option(help="Number of periods.")] = 10,
     labels: Annotated[int, typer.Option(help="Number of classes.")] = 10,
     features: Annotated[int, typer.Option(help="Number of features.")] = 5,
-    decay: Annotated[str, typer.Option(help="A number, 'random' or 'random-zero-diagonal'.")] = "0.6",
+    decay: Annotated[
+        str, typer.Option(help="A number, 'random' or 'random-zero-diagonal'.")
+    ] = "0.6",
     protocol: Annotated[str, typer.Option(help="'text' or 'released'.")] = "text",
     mean_degree: Annotated[float | None, typer.Option(help="Expected neighbours per node.")] = None,
     seed: Annotated[int, typer.Option(help="Seed.")] = 0,
     memory: Annotated[str, typer.Option(help="Memory to stay within.")] = "2GB",
     preset: Annotated[
-        str | None, typer.Option(help="Papers, authors, fields and institutions instead, of the sizes of: mag.")
+        str | None,
+        typer.Option(
+            help="Papers, authors, fields and institutions instead, of the sizes of: mag."
+        ),
     ] = None,
-    scale: Annotated[float, typer.Option(help="With --preset: nodes and edges in units of its sizes.")] = 1.0,
+    scale: Annotated[
+        float, typer.Option(help="With --preset: nodes and edges in units of its sizes.")
+    ] = 1.0,
 ) -> None:
     """Generate a graph of the temporal stochastic block model, however large."""
     from impact_gnn import _files, checks
@@ -149,14 +186,20 @@ def generate(
     from impact_gnn.data.tsbm import write_tsbm
 
     sources = {name: context.get_parameter_source(name) for name in context.params}
-    given = {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
+    given = {
+        name
+        for name, source in sources.items()
+        if source is not None and source.name == "COMMANDLINE"
+    }
     if preset is None and "scale" in given:
         raise ig.InputError("--scale goes with --preset; give --nodes for a graph of one type.")
     if preset is not None:
         ignored = sorted(given - {"out", "seed", "preset", "scale"})
         if ignored:
             names = ", ".join("--" + name.replace("_", "-") for name in ignored)
-            raise ig.InputError(f"--preset {preset} has its own sizes and takes no {names}; use --scale, or Python.")
+            raise ig.InputError(
+                f"--preset {preset} has its own sizes and takes no {names}; use --scale, or Python."
+            )
         sizes = scaled(PRESETS[checks.choice("preset", preset, PRESETS)], scale)
         with _files.alone(out):
             generated = ig.hetero_tsbm(**sizes, seed=seed)
@@ -168,7 +211,14 @@ def generate(
     except ValueError:
         step = decay
     model = ig.tsbm_model(
-        nodes, times, labels, features, decay=step, protocol=protocol, mean_degree=mean_degree, seed=seed
+        nodes,
+        times,
+        labels,
+        features,
+        decay=step,
+        protocol=protocol,
+        mean_degree=mean_degree,
+        seed=seed,
     )
     with context.obj as watcher:
         write_tsbm(out, model, memory=memory, progress=watcher)

@@ -13,6 +13,7 @@ from impact_gnn._progress import Terminal, Watcher
 from impact_gnn.cli import graphs, work
 from impact_gnn.cli.common import errors
 
+# with the example that its help shows
 COMMANDS: dict[Callable[..., None], str] = {
     work.run: "impact run examples/transfers --metric average-precision",
     graphs.init: "impact init examples/papers",
@@ -27,7 +28,7 @@ COMMANDS: dict[Callable[..., None], str] = {
     work.audit: "impact audit examples/articles my_code:train --cutoff 2021-07-01",
     graphs.convert: "impact convert examples/articles --out articles-graph",
     graphs.generate: "impact generate --out example-graph --nodes 5000 --decay 0.6",
-}  # with the example that its help shows
+}
 
 
 class Anywhere(TyperGroup):
@@ -62,9 +63,14 @@ def _version(asked: bool) -> None:
 def impact(
     context: typer.Context,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print results and errors only.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Print a line for every fit, too.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Print a line for every fit, too.")
+    ] = False,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and leave.")
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Show the version and leave."
+        ),
     ] = False,
 ) -> None:
     """Classify the recent nodes of a graph in time: measure the shift, back-test corrections, predict."""

@@ -31,25 +31,45 @@ if TYPE_CHECKING:
     from impact_gnn._progress import Watcher
 
 Candidates = Annotated[
-    str | None, typer.Option(help="What to try, separated by commas: plain,pmp+center,trees:labels.")
+    str | None,
+    typer.Option(help="What to try, separated by commas: plain,pmp+center,trees:labels."),
 ]
 Effort = Annotated[str, typer.Option(help="How much is tried: quick, normal or thorough.")]
 Folds = Annotated[
-    int | None, typer.Option(min=1, help="Past windows to predict in the back-test; by default the effort's.")
+    int | None,
+    typer.Option(min=1, help="Past windows to predict in the back-test; by default the effort's."),
 ]
-Seeds = Annotated[int | None, typer.Option(min=1, max=1000, help="Seeds of every fit; by default the effort's.")]
-Budget = Annotated[str | None, typer.Option(help="Time for all of it, whatever the effort: 90s, 10m, 2h.")]
-Model = Annotated[str, typer.Option(help="Of candidates that name none: auto (sign), trees, linear, sehgnn, ...")]
+Seeds = Annotated[
+    int | None, typer.Option(min=1, max=1000, help="Seeds of every fit; by default the effort's.")
+]
+Budget = Annotated[
+    str | None, typer.Option(help="Time for all of it, whatever the effort: 90s, 10m, 2h.")
+]
+Model = Annotated[
+    str, typer.Option(help="Of candidates that name none: auto (sign), trees, linear, sehgnn, ...")
+]
 Judged = Annotated[
     str,
-    typer.Option(help="What is chosen by: accuracy, macro-f1, balanced-accuracy, log-loss or average-precision."),
+    typer.Option(
+        help="What is chosen by: accuracy, macro-f1, balanced-accuracy, log-loss or average-precision."
+    ),
 ]
-ClassWeight = Annotated[str, typer.Option(help="What classes count in training: none (as many as they are), balanced.")]
+ClassWeight = Annotated[
+    str, typer.Option(help="What classes count in training: none (as many as they are), balanced.")
+]
 Map = Annotated[str, typer.Option("--map", help="Of the features, in the report: pca or tsne.")]
 Hops = Annotated[int, typer.Option(help="Steps along the edges.")]
-Embed = Annotated[str, typer.Option(help="For node types without features: spectral (by the graph's past) or none.")]
-Out = Annotated[Path | None, typer.Option("--out", help="Directory for the results; by default impact-run/NAME.")]
-Directed = Annotated[bool, typer.Option("--directed", help="Let messages run along the edges only, not back.")]
+Embed = Annotated[
+    str,
+    typer.Option(help="For node types without features: spectral (by the graph's past) or none."),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", help="Directory for the results; by default impact-run/NAME."),
+]
+Directed = Annotated[
+    bool, typer.Option("--directed", help="Let messages run along the edges only, not back.")
+]
 
 
 @command
@@ -74,7 +94,10 @@ def run(
     embed: Embed = "none",
     embedding: Map = "pca",
     table: Annotated[
-        str, typer.Option(help="csv, raw.csv (ids that look like formulas stay as they are) or parquet.")
+        str,
+        typer.Option(
+            help="csv, raw.csv (ids that look like formulas stay as they are) or parquet."
+        ),
     ] = "csv",
     seed: Annotated[int, typer.Option(help="Seed.")] = 0,
     engine: Kind = "auto",
@@ -87,18 +110,38 @@ def run(
     from impact_gnn.data.sources import is_database
 
     limit = None if budget is None else seconds(budget)
-    out = out or Path("impact-run", "database" if is_database(graph) else Path(graph).resolve().stem)
+    out = out or Path(
+        "impact-run", "database" if is_database(graph) else Path(graph).resolve().stem
+    )
     with context.obj as watcher, _scratch(out) as kept:
         found = _opened(watcher, graph, features, cutoff, period, roles)
-        watcher.say(f"judged by {metric} (--metric), effort {effort} (--effort), results in {out} (--out)")
+        watcher.say(
+            f"judged by {metric} (--metric), effort {effort} (--effort), results in {out} (--out)"
+        )
         given = found.graph
         place = engine_option(watcher, given, engine, memory, scheduler, scratch or kept)
         summary = ig.run(
-            given, out, cutoff=found.cutoff, model=model, candidates=_methods(candidates), effort=effort, folds=folds,
-            seeds=seeds, budget=limit, metric=metric, class_weight=_class_weight(class_weight), hops=hops,
-            undirected=not directed, embed=embed, seed=seed, table=table, embedding=embedding, engine=place,
-            progress=watcher, command=shlex.join(["impact", *sys.argv[1:]]),
-        )  # fmt: skip
+            given,
+            out,
+            cutoff=found.cutoff,
+            model=model,
+            candidates=_methods(candidates),
+            effort=effort,
+            folds=folds,
+            seeds=seeds,
+            budget=limit,
+            metric=metric,
+            class_weight=_class_weight(class_weight),
+            hops=hops,
+            undirected=not directed,
+            embed=embed,
+            seed=seed,
+            table=table,
+            embedding=embedding,
+            engine=place,
+            progress=watcher,
+            command=shlex.join(["impact", *sys.argv[1:]]),
+        )
         place.clear()
     write_json(json, summary)
     predicted = summary.predicted
@@ -110,7 +153,9 @@ def run(
         if (judged := summary.metric).title != "accuracy":
             ours, plain = summary.backtest.over("score"), summary.backtest.over("plain_score")
             console.print(f"Back-tested {judged.title}: {ours:.3f} (plain: {plain:.3f})")
-        console.print(f"Expected to be right: {right.value:.1%} (between {right.low:.1%} and {right.high:.1%})")
+        console.print(
+            f"Expected to be right: {right.value:.1%} (between {right.low:.1%} and {right.high:.1%})"
+        )
     console.print(f"Report: {out / 'report.html'}")
 
 
@@ -170,15 +215,23 @@ def backtest(
     from impact_gnn.job.run import model_for
 
     judged: dict[str, Any] = {"metric": metric, "class_weight": _class_weight(class_weight)}
-    pipeline = ig.Pipeline(model_for(model), hops=hops, undirected=not directed, embed=embed, **judged)
+    pipeline = ig.Pipeline(
+        model_for(model), hops=hops, undirected=not directed, embed=embed, **judged
+    )
     with context.obj as watcher:
         found = _opened(watcher, graph, features, cutoff, period, roles)
         outcome = ig.backtest(
-            found.graph, candidates=_methods(candidates), effort=effort, folds=folds,
-            seeds=1 if seeds is None else seeds, cutoff=found.cutoff, pipeline=pipeline,
-            budget=None if budget is None else seconds(budget), progress=watcher,
+            found.graph,
+            candidates=_methods(candidates),
+            effort=effort,
+            folds=folds,
+            seeds=1 if seeds is None else seeds,
+            cutoff=found.cutoff,
+            pipeline=pipeline,
+            budget=None if budget is None else seconds(budget),
+            progress=watcher,
             engine=engine_option(watcher, found.graph, engine, memory, scheduler, scratch),
-        )  # fmt: skip
+        )
     console.print(str(outcome))
     write_json(json, outcome)
 
@@ -186,10 +239,16 @@ def backtest(
 @command
 def predict(
     context: typer.Context,
-    model: Annotated[Path, typer.Argument(help="The model/ directory of a run.", show_default=False)],
+    model: Annotated[
+        Path, typer.Argument(help="The model/ directory of a run.", show_default=False)
+    ],
     graph: Graph,
-    out: Annotated[Path, typer.Option(help="Table to write, .csv or .parquet.")] = Path("predictions.csv"),
-    cutoff: Annotated[str | None, typer.Option(help="Predict from this time on; by default the fit's.")] = None,
+    out: Annotated[Path, typer.Option(help="Table to write, .csv or .parquet.")] = Path(
+        "predictions.csv"
+    ),
+    cutoff: Annotated[
+        str | None, typer.Option(help="Predict from this time on; by default the fit's.")
+    ] = None,
     features: Features = None,
     roles: Roles = None,
     engine: Kind = "auto",
@@ -212,12 +271,23 @@ def predict(
 @command
 def explain(
     context: typer.Context,
-    directory: Annotated[Path, typer.Argument(help="The directory of a run, or its model/.", show_default=False)],
+    directory: Annotated[
+        Path, typer.Argument(help="The directory of a run, or its model/.", show_default=False)
+    ],
     graph: Graph,
-    node: Annotated[list[str], typer.Option(help="The id of a predicted node; may be repeated.", show_default=False)],
-    label: Annotated[str | None, typer.Option(help="Speak for this class; by default the predicted one.")] = None,
-    most: Annotated[int, typer.Option(min=0, help="Features and neighbours that are named at most.")] = 10,
-    cutoff: Annotated[str | None, typer.Option(help="Predict from this time on; by default the fit's.")] = None,
+    node: Annotated[
+        list[str],
+        typer.Option(help="The id of a predicted node; may be repeated.", show_default=False),
+    ],
+    label: Annotated[
+        str | None, typer.Option(help="Speak for this class; by default the predicted one.")
+    ] = None,
+    most: Annotated[
+        int, typer.Option(min=0, help="Features and neighbours that are named at most.")
+    ] = 10,
+    cutoff: Annotated[
+        str | None, typer.Option(help="Predict from this time on; by default the fit's.")
+    ] = None,
     features: Features = None,
     roles: Roles = None,
     engine: Kind = "auto",
@@ -240,8 +310,12 @@ def explain(
 
 @command
 def evaluate(
-    directory: Annotated[Path, typer.Argument(help="The directory of a finished run.", show_default=False)],
-    labels: Annotated[str, typer.Argument(help="A table with id and label, or the graph with its new labels.")],
+    directory: Annotated[
+        Path, typer.Argument(help="The directory of a finished run.", show_default=False)
+    ],
+    labels: Annotated[
+        str, typer.Argument(help="A table with id and label, or the graph with its new labels.")
+    ],
     graph: Annotated[
         str | None, typer.Option(help="The graph, where labels are a table: plain is fitted on it.")
     ] = None,
@@ -266,7 +340,9 @@ def evaluate(
 @command
 def watch(
     context: typer.Context,
-    directory: Annotated[Path, typer.Argument(help="The directory of a finished run.", show_default=False)],
+    directory: Annotated[
+        Path, typer.Argument(help="The directory of a finished run.", show_default=False)
+    ],
     graph: Graph,
     features: Features = None,
     roles: Roles = None,
@@ -281,7 +357,11 @@ def watch(
     from impact_gnn.job.watch import watch as look
 
     grown = _with_model(directory / "model", graph, features, None, roles)[1]
-    outcome = look(directory, grown, engine=engine_option(context.obj, grown, engine, memory, scheduler, scratch))
+    outcome = look(
+        directory,
+        grown,
+        engine=engine_option(context.obj, grown, engine, memory, scheduler, scratch),
+    )
     console.print(str(outcome))
     write_json(json, encode(outcome) | {"refit": outcome.refit})
     if outcome.refit:
@@ -290,7 +370,9 @@ def watch(
 
 @command
 def report(
-    directory: Annotated[Path, typer.Argument(help="The directory of a finished run.", show_default=False)],
+    directory: Annotated[
+        Path, typer.Argument(help="The directory of a finished run.", show_default=False)
+    ],
 ) -> None:
     """Draw report.html from the summary.json of a run once more."""
     from impact_gnn.report import read_summary, write_report
@@ -302,11 +384,16 @@ def report(
 @command
 def audit(
     graph: Graph,
-    trainer: Annotated[str, typer.Argument(help="module:function that takes a TemporalGraph and returns predictions.")],
+    trainer: Annotated[
+        str,
+        typer.Argument(help="module:function that takes a TemporalGraph and returns predictions."),
+    ],
     cutoff: Cutoff = None,
     draws: Annotated[
         int | None,
-        typer.Option(help="Permutations of the target labels; each is run twice. By default the function's."),
+        typer.Option(
+            help="Permutations of the target labels; each is run twice. By default the function's."
+        ),
     ] = None,
     json: Json = None,
 ) -> None:
@@ -341,7 +428,12 @@ def _scratch(out: Path) -> Iterator[Path]:
 
 
 def _opened(
-    watcher: Watcher, graph: str, features: Path | None, cutoff: str | None, period: str | None, roles: Path | None
+    watcher: Watcher,
+    graph: str,
+    features: Path | None,
+    cutoff: str | None,
+    period: str | None,
+    roles: Path | None,
 ) -> Opened:
     """The graph, after saying what was guessed about it and how to change that."""
     from impact_gnn.data.spec import TOML
@@ -349,13 +441,19 @@ def _opened(
     watcher.say("reading the graph")  # whose address may hold a password
     found = opened(graph, features, cutoff=cutoff, period=period, roles=roles)
     if found.notes and roles is None and not Path(graph, TOML).exists():
-        found.notes.append(f"all this is guessed: impact init writes it down in a {TOML}, to be changed there")
+        found.notes.append(
+            f"all this is guessed: impact init writes it down in a {TOML}, to be changed there"
+        )
     for note in found.notes:
         watcher.say(note)
     if cutoff is None:
         given, at = found.graph, found.graph.infer_cutoff()
         hidden = given.y is not None and (given.y[given.time >= at] >= 0).any()
-        why = "the last period, whose labels are hidden" if hidden else "the first period after the last label"
+        why = (
+            "the last period, whose labels are hidden"
+            if hidden
+            else "the first period after the last label"
+        )
         watcher.say(f"cutoff {given.name_of(at)}, {why} (--cutoff)")
     return found
 

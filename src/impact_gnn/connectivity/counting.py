@@ -1,7 +1,8 @@
 """Counting pairs: one pass over the edges, of which everything else is arithmetic.
 
-A node whose label is known has the *state* label·T + period, one of S = Y·T; other nodes get the code S + period. The
-counts of (code of target, code of source) hold all that Algorithm 3 asks of a graph.
+A node whose label is known has the *state* label·T + period, one of S = Y·T; other nodes get the
+code S + period. The counts of (code of target, code of source) hold all that Algorithm 3 asks of a
+graph.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from impact_gnn import checks
 from impact_gnn._array import Array
 from impact_gnn.checks import InputError
 
-HISTOGRAM_CELLS = 1 << 24  # pairs of codes up to which a dense histogram counts (128 MB); beyond, sparse sums do
-PRIVATE_CELLS = 1 << 18  # up to which every thread has a histogram of its own; a larger one would not stay in its cache
+# pairs of codes up to which a dense histogram counts (128 MB); beyond, sparse sums do
+HISTOGRAM_CELLS = 1 << 24
+# up to which every thread has a histogram of its own; a larger one would not stay in its cache
+PRIVATE_CELLS = 1 << 18
 EDGE_BLOCK = 1 << 24  # edges that the sparse sums take at a time
 MAX_CODES = 1 << 31  # combinations of label and time that can be told apart
 _BLOCK = 2048
@@ -47,17 +50,27 @@ def count_pairs(edge_index: Array, code: np.ndarray, num_states: int, num_times:
         return _count_sparsely(source, target, code, num_states, num_times)
     parts = get_num_threads() if width * width <= PRIVATE_CELLS else 1
     counts = np.zeros((parts, width * width), np.int32 if len(source) < 1 << 31 else np.int64)
-    if not _histogram(source, target, code, width, counts):  # asked again for the sentence that names the edge
+    # asked again for the sentence that names the edge
+    if not _histogram(source, target, code, width, counts):
         checks.edges("edge_index", edge_index, len(code), len(code))
-    table = (counts[0] if parts == 1 else counts.sum(0, dtype=np.int64)).reshape(width, width)[:num_states]
-    known, unknown = (sparse.csr_array(part, dtype=np.int64) for part in np.split(table, [num_states], axis=1))
+    table = (counts[0] if parts == 1 else counts.sum(0, dtype=np.int64)).reshape(width, width)[
+        :num_states
+    ]
+    known, unknown = (
+        sparse.csr_array(part, dtype=np.int64) for part in np.split(table, [num_states], axis=1)
+    )
     return Pairs(known, unknown)
 
 
-def _count_sparsely(source: np.ndarray, target: np.ndarray, code: np.ndarray, num_states: int, num_times: int) -> Pairs:
+def _count_sparsely(
+    source: np.ndarray, target: np.ndarray, code: np.ndarray, num_states: int, num_times: int
+) -> Pairs:
     total = sparse.csr_array((num_states, num_states + num_times), dtype=np.int64)
     for start in range(0, len(source), EDGE_BLOCK):
-        row, column = code[target[start : start + EDGE_BLOCK]], code[source[start : start + EDGE_BLOCK]]
+        row, column = (
+            code[target[start : start + EDGE_BLOCK]],
+            code[source[start : start + EDGE_BLOCK]],
+        )
         kept = row < num_states
         ones = np.ones(np.count_nonzero(kept), np.int64)
         total += sparse.coo_array((ones, (row[kept], column[kept])), shape=total.shape).tocsr()
@@ -68,7 +81,9 @@ def _rows(edge_index: Array, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
     """Sources and targets, contiguous; the range is left to the counting pass, which reads every edge anyway."""
     edges = checks.array("edge_index", edge_index)
     if edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype not in (np.int32, np.int64):
-        edges = checks.edges("edge_index", edge_index, num_nodes, num_nodes).astype(np.int64, copy=False)
+        edges = checks.edges("edge_index", edge_index, num_nodes, num_nodes).astype(
+            np.int64, copy=False
+        )
     return np.ascontiguousarray(edges[0]), np.ascontiguousarray(edges[1])
 
 
@@ -80,14 +95,17 @@ def _histogram(source, target, code, width, counts):  # type: ignore[no-untyped-
     for part in prange(parts):
         low = len(source) * part // parts
         high = len(source) * (part + 1) // parts
-        outside[part] = _count_stretch(source[low:high], target[low:high], code, width, counts[part])
+        outside[part] = _count_stretch(
+            source[low:high], target[low:high], code, width, counts[part]
+        )
     return outside.sum() == 0
 
 
 @njit(cache=True)
 def _count_stretch(source, target, code, width, counts):  # type: ignore[no-untyped-def]
-    # Three short loops over a block that stays in the first-level cache (range, keys, counts) keep the reads
-    # of one from waiting for the writes of another: 1.7 times the speed of one loop that does all three.
+    # Three short loops over a block that stays in the first-level cache (range, keys, counts) keep
+    # the reads of one from waiting for the writes of another: 1.7 times the speed of one loop that
+    # does all three.
     nodes = np.uint64(len(code))
     keys = np.empty(_BLOCK, np.uint32)
     outside = 0
@@ -108,7 +126,9 @@ def _count_stretch(source, target, code, width, counts):  # type: ignore[no-unty
     return outside
 
 
-def codes(label: np.ndarray, period: np.ndarray, *, num_labels: int, num_times: int, num_known: int) -> np.ndarray:
+def codes(
+    label: np.ndarray, period: np.ndarray, *, num_labels: int, num_times: int, num_known: int
+) -> np.ndarray:
     """Per node label·T + period, or S + period where the label is unknown, in the smallest unsigned type.
 
     A label counts as unknown where it is −1 and in every period from `num_known` on.

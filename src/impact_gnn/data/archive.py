@@ -1,8 +1,9 @@
 """`.npz` archives: which arrays make up a graph, and arrays mapped into memory where they lie.
 
-An archive of one node type holds `time`, `edge_index` and so on; of several, `paper_time`, `num_authors` and one array
-`author_writes_paper` per relation. An array stored without compression lies in the zip file as it would in a `.npy`
-file, so `mapped` can map it; a large compressed one is unpacked once, next to the archive.
+An archive of one node type holds `time`, `edge_index` and so on; of several, `paper_time`,
+`num_authors` and one array `author_writes_paper` per relation. An array stored without compression
+lies in the zip file as it would in a `.npy` file, so `mapped` can map it; a large compressed one is
+unpacked once, next to the archive.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ def read_archive(path: Path) -> TemporalGraph:
         several = typed and "time" not in archive and "edge_index" not in archive
         parts = (_several_types if several else _one_type)(str(path), archive)
         if (names := archive.get("label_names")) is not None and names.ndim != 1:
-            raise InputError(f"{path}: label_names has shape {names.shape}; give one name per class.")
+            raise InputError(
+                f"{path}: label_names has shape {names.shape}; give one name per class."
+            )
         parts["label_names"] = None if names is None else names.tolist()
     return TemporalGraph.hetero(**parts) if several else TemporalGraph(**parts)
 
@@ -45,8 +48,8 @@ def read_archive(path: Path) -> TemporalGraph:
 def types_of(names: Iterable[str]) -> dict[str, str | None]:
     """The node types that arrays speak of, each with the array that holds its size, if there is one.
 
-    A type is what stands before `_x`, `_y` or `_time`, unless that is itself an array, a relation's; or what follows
-    `num_`, where the plural may be meant.
+    A type is what stands before `_x`, `_y` or `_time`, unless that is itself an array, a
+    relation's; or what follows `num_`, where the plural may be meant.
 
     Examples:
         >>> types_of(["paper_x", "paper_time", "num_authors", "author_writes_paper"])
@@ -55,14 +58,18 @@ def types_of(names: Iterable[str]) -> dict[str, str | None]:
     names = sorted(names)
     parts = (name.rpartition("_") for name in names)
     types: dict[str, str | None] = {
-        kind: None for kind, _, field in parts if field in ("x", "y", "time") and kind and kind not in names
+        kind: None
+        for kind, _, field in parts
+        if field in ("x", "y", "time") and kind and kind not in names
     }
     for name in names:
         kind = name.removeprefix("num_")
         if kind == name or name in COMMON:
             continue
         singular = kind.removesuffix("s")
-        used = singular in types or any(n.startswith(f"{singular}_") or n.endswith(f"_{singular}") for n in names)
+        used = singular in types or any(
+            n.startswith(f"{singular}_") or n.endswith(f"_{singular}") for n in names
+        )
         types[singular if kind not in types and singular and used else kind] = name
     return types
 
@@ -79,7 +86,9 @@ def relation_of(name: str, types: Iterable[str]) -> Triple | None:
         (source, name[len(source) + 1 : -len(target) - 1], target)
         for source in types
         for target in types
-        if len(name) > len(source) + len(target) + 2 and name.startswith(f"{source}_") and name.endswith(f"_{target}")
+        if len(name) > len(source) + len(target) + 2
+        and name.startswith(f"{source}_")
+        and name.endswith(f"_{target}")
     ]
     if len(readings) > 1:
         shown = listing(["-".join(triple) for triple in readings])
@@ -102,21 +111,34 @@ def _several_types(where: str, arrays: Arrays) -> dict[str, Any]:
     types = types_of(arrays)
     nodes: dict[str, dict[str, Any]] = {}
     for kind, size in types.items():
-        nodes[kind] = {field: arrays[f"{kind}_{field}"] for field in FIELDS if f"{kind}_{field}" in arrays}
+        nodes[kind] = {
+            field: arrays[f"{kind}_{field}"] for field in FIELDS if f"{kind}_{field}" in arrays
+        }
         if size is not None:
             nodes[kind]["num_nodes"] = _single(f"{size} of {where}", arrays[size])
-    others = set(arrays) - {f"{kind}_{field}" for kind in types for field in FIELDS} - {*types.values(), *COMMON}
-    relations = {name: triple for name in sorted(others) if (triple := relation_of(name, types)) is not None}
+    others = (
+        set(arrays)
+        - {f"{kind}_{field}" for kind in types for field in FIELDS}
+        - {*types.values(), *COMMON}
+    )
+    relations = {
+        name: triple for name in sorted(others) if (triple := relation_of(name, types)) is not None
+    }
     if not relations:
-        raise InputError(f"{where} holds no relation between its types {listing(list(types))}; {MEND}.")
+        raise InputError(
+            f"{where} holds no relation between its types {listing(list(types))}; {MEND}."
+        )
     return {
         "nodes": nodes,
         "edges": {
-            triple: {"edge_index": arrays[name]} | {part: arrays.get(f"{name}_{part}") for part in ("weight", "time")}
+            triple: {"edge_index": arrays[name]}
+            | {part: arrays.get(f"{name}_{part}") for part in ("weight", "time")}
             for name, triple in relations.items()
         },
         "target": _target(where, nodes),
-        "num_labels": _single(f"num_labels of {where}", arrays["num_labels"]) if "num_labels" in arrays else None,
+        "num_labels": _single(f"num_labels of {where}", arrays["num_labels"])
+        if "num_labels" in arrays
+        else None,
     }
 
 
@@ -147,10 +169,15 @@ def mapped(path: Path, name: str, *, small: int = SMALL) -> np.ndarray:
         if entry.file_size <= small:
             with np.load(path, allow_pickle=False) as arrays:
                 return arrays[name]
-        goal = path.with_name(f"{path.stem}.{name}.{entry.CRC:08x}.npy")  # of these bytes and no others
+        # of these bytes and no others
+        goal = path.with_name(f"{path.stem}.{name}.{entry.CRC:08x}.npy")
         if not goal.exists():
             _files.require_space(path.parent, entry.file_size)
-            with _files.atomic_file(goal) as temporary, archive.open(entry) as source, temporary.open("wb") as out:
+            with (
+                _files.atomic_file(goal) as temporary,
+                archive.open(entry) as source,
+                temporary.open("wb") as out,
+            ):
                 shutil.copyfileobj(source, out, 1 << 22)
     return _files.open_array(goal)
 
@@ -161,7 +188,11 @@ def _in_place(path: Path, entry: zipfile.ZipInfo) -> np.ndarray:
         name_length, extra_length = struct.unpack("<HH", file.read(LOCAL_HEADER)[26:30])
         file.seek(entry.header_offset + LOCAL_HEADER + name_length + extra_length)
         version = np.lib.format.read_magic(file)
-        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        read = (
+            np.lib.format.read_array_header_1_0
+            if version == (1, 0)
+            else np.lib.format.read_array_header_2_0
+        )
         shape, columns_first, dtype = read(file)
         position = file.tell()
     if dtype.hasobject:

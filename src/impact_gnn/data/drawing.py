@@ -1,8 +1,9 @@
 """Drawing block models in time proportional to their edges, by jumping from edge to edge.
 
-The number of pairs passed over before the next edge is geometric, ⌊log(1−u) / log(1−p)⌋ with u uniform: exactly the
-law of independent coins. Work is cut into *pieces*, each with random numbers derived from the seed and its own number,
-so that a graph depends on model and seed alone, not on chunks, threads, or whether it goes to memory or to disk.
+The number of pairs passed over before the next edge is geometric, ⌊log(1−u) / log(1−p)⌋ with u
+uniform: exactly the law of independent coins. Work is cut into *pieces*, each with random numbers
+derived from the seed and its own number, so that a graph depends on model and seed alone, not on
+chunks, threads, or whether it goes to memory or to disk.
 """
 
 from __future__ import annotations
@@ -22,28 +23,40 @@ if TYPE_CHECKING:
 
 FEATURES = 1 << 22  # feature values drawn in one go
 NODES = 1 << 20  # labels and times widened in one go for the disk
-EDGES_PER_PIECE = 1 << 16  # expected, of the largest: small enough to share out and stream, large enough to be fast
-SHARED = 1 << 20  # edges from which threads are worth starting; small graphs are often drawn by many processes at once
-WEYL = np.uint64(0x9E3779B97F4A7C15)  # step of the random numbers' counter: odd, so that it visits all 64-bit values
+# expected, of the largest: small enough to share out and stream, large enough to be fast
+EDGES_PER_PIECE = 1 << 16
+# edges from which threads are worth starting; small graphs are often drawn by many processes at once
+SHARED = 1 << 20
+# step of the random numbers' counter: odd, so that it visits all 64-bit values
+WEYL = np.uint64(0x9E3779B97F4A7C15)
 
 
 class BlockPairs:
     """Links between blocks of nodes, piece by piece; a piece is a range of the numbered pairs of nodes of two blocks.
 
-    `members` are the nodes sorted by block [N], in the type that edges shall have, `sizes` the nodes per block [B].
-    Nodes of the blocks row[k] and column[k] are linked with probability chance[k]. `ordered` draws (i, j) and (j, i)
-    separately; otherwise pairs of blocks with row > column are left out.
+    `members` are the nodes sorted by block [N], in the type that edges shall have, `sizes` the
+    nodes per block [B]. Nodes of the blocks row[k] and column[k] are linked with probability
+    chance[k]. `ordered` draws (i, j) and (j, i) separately; otherwise pairs of blocks with row >
+    column are left out.
     """
 
     def __init__(
-        self, members: np.ndarray, sizes: np.ndarray, row: np.ndarray, column: np.ndarray, chance: np.ndarray,
-        seed: np.random.SeedSequence, *, ordered: bool,
-    ) -> None:  # fmt: skip
+        self,
+        members: np.ndarray,
+        sizes: np.ndarray,
+        row: np.ndarray,
+        column: np.ndarray,
+        chance: np.ndarray,
+        seed: np.random.SeedSequence,
+        *,
+        ordered: bool,
+    ) -> None:
         own = sizes * (sizes - 1) // (1 if ordered else 2)
         pairs = np.where(row == column, own[row], sizes[row] * sizes[column])
         keep = (pairs > 0) & (chance >= np.finfo(np.float64).tiny) & (ordered | (row <= column))
         row, column, pairs, chance = row[keep], column[keep], pairs[keep], chance[keep]
-        # Pairs of blocks cut into pieces of about equal work; `origin` is the pair of blocks a piece comes from.
+        # Pairs of blocks cut into pieces of about equal work; `origin` is the pair of blocks a
+        # piece comes from.
         parts = np.maximum(1, np.ceil(pairs * chance / EDGES_PER_PIECE).astype(np.int64))
         origin = np.repeat(np.arange(len(parts)), parts)
         step = -(-pairs // parts)
@@ -51,8 +64,11 @@ class BlockPairs:
         length = np.minimum(step[origin], pairs[origin] - start)
         chance = chance[origin]
         state = np.uint64(seed.generate_state(1, np.uint64)[0])
-        self.count = np.zeros(len(origin), np.int64)  # drawn pairs of every piece: the same random walk, not written
-        _share_out(length * chance, lambda low, high: _count(length, chance, state, low, high, self.count))
+        # drawn pairs of every piece: the same random walk, not written
+        self.count = np.zeros(len(origin), np.int64)
+        _share_out(
+            length * chance, lambda low, high: _count(length, chance, state, low, high, self.count)
+        )
         self._dtype = members.dtype
         offset = np.concatenate([[0], np.cumsum(sizes)])
         row, column = row[origin].astype(np.int32), column[origin].astype(np.int32)
@@ -116,7 +132,9 @@ def draw_nodes(model: TSBM, rng: np.random.Generator) -> tuple[np.ndarray, np.nd
     return label, np.repeat(np.arange(times, dtype=smallest_unsigned(times)), per_time)
 
 
-def feature_chunks(model: TSBM, label: np.ndarray, rng: np.random.Generator) -> Iterator[np.ndarray]:
+def feature_chunks(
+    model: TSBM, label: np.ndarray, rng: np.random.Generator
+) -> Iterator[np.ndarray]:
     """Features μ(y) + k_y·Z of nodes with these labels in float32, some rows at a time."""
     mean, std = model.mean.astype(np.float32), model.std.astype(np.float32)
     rows = max(1, FEATURES // mean.shape[1])
@@ -190,7 +208,8 @@ def _pair(number, columns, within, ordered):  # type: ignore[no-untyped-def]
         i = number // (columns - 1)
         j = number - i * (columns - 1)
         return i, j + (1 if j >= i else 0)
-    # Below the diagonal, where row i begins at i(i−1)/2; the root is rounded, so step to the right row.
+    # Below the diagonal, where row i begins at i(i−1)/2; the root is rounded, so step to the right
+    # row.
     i = np.int64((1.0 + np.sqrt(1.0 + 8.0 * number)) * 0.5)
     while i * (i - 1) // 2 > number:
         i -= 1
@@ -215,7 +234,9 @@ def _count(pairs, probability, seed, low, high, count):  # type: ignore[no-untyp
 
 
 @njit(cache=True, nogil=True)
-def _draw(row, column, start, probability, members, offset, ordered, seed, first, place, low, high, out):  # type: ignore[no-untyped-def]
+def _draw(  # type: ignore[no-untyped-def]
+    row, column, start, probability, members, offset, ordered, seed, first, place, low, high, out
+):
     for k in range(low, high):
         piece = first + k
         state = _first_state(seed, piece)

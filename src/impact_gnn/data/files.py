@@ -27,19 +27,22 @@ def load(
 ) -> TemporalGraph:
     """The graph in one of these.
 
-    - a folder of tables: CSV (also .gz), Parquet (also a sub-folder of such), with a `graph.toml` that says which
-      table and column is what, or with names by which that can be guessed: `nodes.csv` with `id`, `time`, `label`, and
-      features, `edges.csv` with `source`, `target`, `weight`, `time`; a `features.npy` replaces the feature columns;
+    - a folder of tables: CSV (also .gz), Parquet (also a sub-folder of such), with a `graph.toml`
+      that says which table and column is what, or with names by which that can be guessed:
+      `nodes.csv` with `id`, `time`, `label`, and features, `edges.csv` with `source`, `target`,
+      `weight`, `time`; a `features.npy` replaces the feature columns;
     - a database: "duckdb:FILE" or a URL of SQLAlchemy, with tables as in a folder;
-    - an `.npz` archive with `time`, `edge_index` and optionally `x`, `y`, `edge_weight`, `edge_time`, `ids`,
-      `label_names`, or one of several node types: `paper_time`, `paper_x`, `paper_y`, `num_authors`, and one array
-      `author_writes_paper` per relation; the type with labels is the one to classify;
+    - an `.npz` archive with `time`, `edge_index` and optionally `x`, `y`, `edge_weight`,
+      `edge_time`, `ids`, `label_names`, or one of several node types: `paper_time`, `paper_x`,
+      `paper_y`, `num_authors`, and one array `author_writes_paper` per relation; the type with
+      labels is the one to classify;
     - a directory written by `TemporalGraph.save`, whose arrays are mapped into memory, not read.
 
     Args:
         path: Where it lies.
         verify: Hold the checksums of a saved directory against its files.
-        period: Of tables: how times become periods, as in `from_tables`; by default what `graph.toml` says, or "auto".
+        period: Of tables: how times become periods, as in `from_tables`; by default what
+            `graph.toml` says, or "auto".
         cutoff: Of tables: where labels end, so that periods can be chosen with a border there.
         roles: Of tables: a `graph.toml` that lies elsewhere.
     """
@@ -47,19 +50,28 @@ def load(
 
 
 def read(
-    path: str | Path, *, verify: bool = False, period: Period | None = None, cutoff: Any = None,
-    roles: str | Path | None = None, spill: Path | None = None,
-) -> Reading:  # fmt: skip
+    path: str | Path,
+    *,
+    verify: bool = False,
+    period: Period | None = None,
+    cutoff: Any = None,
+    roles: str | Path | None = None,
+    spill: Path | None = None,
+) -> Reading:
     """As `load`, with what every column was taken for; `spill` is a directory for what need not be in memory."""
     root = Path(path)
     _files.put_back(root)
     if not is_table(path):
         if period is not None or roles is not None:
-            raise InputError(f"{root} is no table, so periods and roles cannot be chosen; leave them out.")
+            raise InputError(
+                f"{root} is no table, so periods and roles cannot be chosen; leave them out."
+            )
         if root.is_dir() and regular(root / saved.MANIFEST):
             return Reading(_from_saved(root, verify), [])
         if not root.exists():
-            raise InputError(f"{root} does not exist; give a folder with nodes.csv and edges.csv, or an .npz file.")
+            raise InputError(
+                f"{root} does not exist; give a folder with nodes.csv and edges.csv, or an .npz file."
+            )
         if root.suffix == ".npz":
             return Reading(read_archive(root), [])
         raise InputError(f"{root} is not a graph that can be read; give a folder, or an .npz file.")
@@ -67,7 +79,9 @@ def read(
     given = None
     if root.is_dir() and (root / FEATURES).exists():
         given = features(FEATURES, _files.open_array(root / FEATURES), None)
-    return build(spec, list(sources.values()), period=period, cutoff=cutoff, features=given, spill=spill)
+    return build(
+        spec, list(sources.values()), period=period, cutoff=cutoff, features=given, spill=spill
+    )
 
 
 def is_table(path: str | Path) -> bool:
@@ -80,7 +94,9 @@ def _tables(path: str | Path) -> dict[str, places.Source]:
     return places.database(str(path)) if places.is_database(str(path)) else places.files(Path(path))
 
 
-def described(path: str | Path, roles: str | Path | None = None) -> tuple[Spec, dict[str, places.Source]]:
+def described(
+    path: str | Path, roles: str | Path | None = None
+) -> tuple[Spec, dict[str, places.Source]]:
     """The tables of a folder or database, and what they are: as written in a `graph.toml`, or guessed."""
     sources = _tables(path)
     toml = Path(path) / TOML if roles is None else Path(roles)
@@ -90,14 +106,26 @@ def described(path: str | Path, roles: str | Path | None = None) -> tuple[Spec, 
 
 
 def converted(
-    path: str | Path, out: Path, *, memory: str | int = "2GB", period: Period | None = None, cutoff: Any = None,
+    path: str | Path,
+    out: Path,
+    *,
+    memory: str | int = "2GB",
+    period: Period | None = None,
+    cutoff: Any = None,
     roles: str | Path | None = None,
-) -> Reading:  # fmt: skip
+) -> Reading:
     """Reads a graph and saves it to `out`; tables that are large for `memory` go through files beside it."""
     large = sum(source.size for source in _tables(path).values()) if is_table(path) else 0
     streamed = 4 * large > _files.byte_size(memory)
     with _files.alone(out) as scratch:
-        found = read(path, verify=True, period=period, cutoff=cutoff, roles=roles, spill=scratch if streamed else None)
+        found = read(
+            path,
+            verify=True,
+            period=period,
+            cutoff=cutoff,
+            roles=roles,
+            spill=scratch if streamed else None,
+        )
         found.graph.save(out)
         return Reading(load(out), found.notes) if streamed else found
 

@@ -19,7 +19,9 @@ def as_graph(graph: GraphLike) -> TemporalGraph:
         return graph
     if not any(kind.__module__.startswith("torch_geometric.data") for kind in type(graph).__mro__):
         name = type(graph).__name__
-        raise InputError(f"graph is a {name}; give a TemporalGraph (from_tables, load) or PyG's Data, HeteroData.")
+        raise InputError(
+            f"graph is a {name}; give a TemporalGraph (from_tables, load) or PyG's Data, HeteroData."
+        )
     from impact_gnn.data.pyg import from_pyg  # torch is needed only now
 
     return from_pyg(graph)

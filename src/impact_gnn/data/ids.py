@@ -16,7 +16,8 @@ from impact_gnn.encoding.kinds import is_text, texts, whole
 from impact_gnn.encoding.moments import one_array
 from impact_gnn.graph.csr import index_type
 
-AT_ONCE = 1 << 25  # edges whose ids are looked at together: text is copied, and the ids are hashed anew for each
+# edges whose ids are looked at together: text is copied, and the ids are hashed anew for each
+AT_ONCE = 1 << 25
 EXACT = 1 << 53  # whole numbers that a float can tell apart
 
 
@@ -68,7 +69,9 @@ class Ids:
         if self.is_text:
             return False
         numbers = np.asarray(self.values)
-        return bool(numbers[-1] - numbers[0] == len(numbers) - 1) and bool((np.diff(numbers) == 1).all())
+        return bool(numbers[-1] - numbers[0] == len(numbers) - 1) and bool(
+            (np.diff(numbers) == 1).all()
+        )
 
     def find(self, column: pa.Array) -> np.ndarray:
         """Positions of the nodes that a column names, −1 for those that are not there."""
@@ -76,7 +79,9 @@ class Ids:
         low, span = (0, 0) if self.is_text else self._range
         if self.is_text or span > 8 * size + 1024:
             position = pc.index_in(column, value_set=self.values)
-            return pc.fill_null(position, -1).to_numpy(zero_copy_only=False).astype(kind, copy=False)
+            return (
+                pc.fill_null(position, -1).to_numpy(zero_copy_only=False).astype(kind, copy=False)
+            )
         wanted = np.asarray(column)  # a table of all numbers in between is quicker than hashing
         inside = not len(wanted) or (wanted.min() >= low and wanted.max() < low + span)
         outside = None if inside else (wanted < low) | (wanted >= low + span)
@@ -97,7 +102,9 @@ def characters(column: pa.Array) -> np.ndarray:
         part = column.slice(start, 1 << 18).cast(pa.large_binary())
         points = np.frombuffer(_joined(part).decode().encode("utf-32-le"), np.uint32)
         # Characters of all rows follow each other, as the places do that are true here.
-        out[start : start + len(part)][np.arange(width) < lengths[start : start + len(part), None]] = points
+        out[start : start + len(part)][
+            np.arange(width) < lengths[start : start + len(part), None]
+        ] = points
     return out.view(f"U{width}")[:, 0]
 
 
@@ -110,12 +117,19 @@ def _joined(part: pa.Array) -> bytes:
 
 def exact(column: pa.ChunkedArray, name: str, file: str) -> None:
     """Refuses ids that have become floats and lost digits."""
-    if pa.types.is_floating(column.type) and (pc.max(pc.abs(column.cast(pa.float64()))).as_py() or 0) >= EXACT:
+    if (
+        pa.types.is_floating(column.type)
+        and (pc.max(pc.abs(column.cast(pa.float64()))).as_py() or 0) >= EXACT
+    ):
         mend = "read the column as text or whole numbers"
-        raise InputError(f"column '{name}' of {file} holds {column.type} too large to tell ids apart; {mend}.")
+        raise InputError(
+            f"column '{name}' of {file} holds {column.type} too large to tell ids apart; {mend}."
+        )
 
 
-def put_positions(column: pa.ChunkedArray, name: str, file: str, ids: Ids | int, nodes: str, out: np.ndarray) -> None:
+def put_positions(
+    column: pa.ChunkedArray, name: str, file: str, ids: Ids | int, nodes: str, out: np.ndarray
+) -> None:
     """Writes the positions of the nodes that a column of edge ends names, −1 where they are not there.
 
     `ids` are those of the table `nodes`, or the number of its rows where it has none.
@@ -133,10 +147,14 @@ def put_positions(column: pa.ChunkedArray, name: str, file: str, ids: Ids | int,
             try:
                 part = part.cast(pa.int64())
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-                known = f"the ids of {nodes} are whole numbers; write ids the same way in both tables"
+                known = (
+                    f"the ids of {nodes} are whole numbers; write ids the same way in both tables"
+                )
                 if isinstance(ids, int):
                     known = f"but no column of {nodes} was taken for ids; name it with id=..."
-                raise InputError(f"column '{name}' of {file} holds {column.type}, {known}.") from None
+                raise InputError(
+                    f"column '{name}' of {file} holds {column.type}, {known}."
+                ) from None
         else:
             part = texts(name, part)
         part = one_array(part)

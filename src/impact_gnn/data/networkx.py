@@ -37,7 +37,9 @@ def from_networkx(
     """
     for given in ("id", "source", "target"):
         if any(given in part for _, part in graph.nodes(data=True)):
-            raise InputError(f"a node has an attribute {given!r}, which names the node itself here; rename it.")
+            raise InputError(
+                f"a node has an attribute {given!r}, which names the node itself here; rename it."
+            )
     names = list(graph.nodes)
     plain = {str: names, int: names}.get(type(names[0]) if names else str, list(map(str, names)))
     ends = list(graph.edges(data=True))
@@ -48,9 +50,20 @@ def from_networkx(
     found = _columns([part for _, _, part in ends])
     edges |= {name: values for name, values in found.items() if name in wanted}
     return from_tables(
-        nodes, edges, id="id", time=time, label=label, columns=columns, edge_source="source", edge_target="target",
-        edge_weight=weight, edge_time=edge_time, period=period, cutoff=cutoff, quiet=quiet,
-    )  # fmt: skip
+        nodes,
+        edges,
+        id="id",
+        time=time,
+        label=label,
+        columns=columns,
+        edge_source="source",
+        edge_target="target",
+        edge_weight=weight,
+        edge_time=edge_time,
+        period=period,
+        cutoff=cutoff,
+        quiet=quiet,
+    )
 
 
 def _columns(parts: list[dict[str, Any]]) -> dict[str, list[Any]]:
@@ -62,7 +75,8 @@ def _columns(parts: list[dict[str, Any]]) -> dict[str, list[Any]]:
 def to_networkx(graph: TemporalGraph) -> networkx.DiGraph:
     """A directed graph with `time`, `label` (by name, where known) and `x` on the nodes, `weight`, `time` on the edges.
 
-    Nodes are called by their ids; those of several types by (type, id), and edges carry their `relation`.
+    Nodes are called by their ids; those of several types by (type, id), and edges carry their
+    `relation`.
     """
     import networkx as nx
 
@@ -86,6 +100,11 @@ def to_networkx(graph: TemporalGraph) -> networkx.DiGraph:
             values = getattr(relation, key)
             for edge, value in zip(about, [] if values is None else values.tolist(), strict=False):
                 edge[key] = value
-        ends = ([called[kind][k] for k in row] for kind, row in zip((source, target), relation.edge_index, strict=True))
-        out.add_edges_from((a, b, edge) for (a, b), edge in zip(zip(*ends, strict=True), about, strict=True))
+        ends = (
+            [called[kind][k] for k in row]
+            for kind, row in zip((source, target), relation.edge_index, strict=True)
+        )
+        out.add_edges_from(
+            (a, b, edge) for (a, b), edge in zip(zip(*ends, strict=True), about, strict=True)
+        )
     return out

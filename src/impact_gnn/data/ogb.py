@@ -1,7 +1,8 @@
 """The time-stamped node data sets of OGB, read from where OGB's own package keeps them; nothing is downloaded.
 
-`ogbn-arxiv` and `ogbn-mag` come from the compressed tables in `raw`, `ogbn-papers100M` from `raw/data.npz`, whose
-features and edges stay where they are and are mapped into memory. The `ogb` package is not needed for reading.
+`ogbn-arxiv` and `ogbn-mag` come from the compressed tables in `raw`, `ogbn-papers100M` from
+`raw/data.npz`, whose features and edges stay where they are and are mapped into memory. The `ogb`
+package is not needed for reading.
 """
 
 from __future__ import annotations
@@ -27,11 +28,13 @@ DATASETS: Mapping[str, str] = MappingProxyType(
 )
 """Names of data sets, and of the folders in their zip files."""
 
-FIELDS: Mapping[str, tuple[str, str, type]] = MappingProxyType({
-    "x": ("node-feat", "node-feat.csv.gz", np.float32),
-    "time": ("node-feat", "node_year.csv.gz", np.int64),
-    "y": ("node-label", "node-label.csv.gz", np.float64),
-})  # fmt: skip
+FIELDS: Mapping[str, tuple[str, str, type]] = MappingProxyType(
+    {
+        "x": ("node-feat", "node-feat.csv.gz", np.float32),
+        "time": ("node-feat", "node_year.csv.gz", np.int64),
+        "y": ("node-label", "node-label.csv.gz", np.float64),
+    }
+)
 """Folder (of several types) and file of the arrays of nodes, and as what they are read; labels may be missing (NaN)."""
 
 BLOCK = 1 << 24  # bytes of text that are parsed in one go
@@ -58,8 +61,9 @@ class Official:
 def load_ogb(name: str, root: str | Path) -> Official:
     """A data set of OGB from a local folder, with its official split by time.
 
-    Read are OGB's raw files; where only PyG's processed file is there, it is opened by torch's restricted reader,
-    which builds tensors and PyG's own containers and runs nothing. Other processed files are refused.
+    Read are OGB's raw files; where only PyG's processed file is there, it is opened by torch's
+    restricted reader, which builds tensors and PyG's own containers and runs nothing. Other
+    processed files are refused.
 
     Args:
         name: "ogbn-arxiv", "ogbn-mag" or "ogbn-papers100M".
@@ -75,19 +79,33 @@ def load_ogb(name: str, root: str | Path) -> Official:
     folder = _folder(name, Path(root))
     raw = folder / "raw"
     if (raw / "data.npz").is_file():
-        x, time, edge_index = (mapped(raw / "data.npz", key) for key in ("node_feat", "node_year", "edge_index"))
+        x, time, edge_index = (
+            mapped(raw / "data.npz", key) for key in ("node_feat", "node_year", "edge_index")
+        )
         label = mapped(raw / "node-label.npz", "node_label")
-        graph = TemporalGraph(x=x, y=label.reshape(-1), time=time.reshape(-1), edge_index=edge_index)
+        graph = TemporalGraph(
+            x=x, y=label.reshape(-1), time=time.reshape(-1), edge_index=edge_index
+        )
     elif (raw / "triplet-type-list.csv.gz").is_file():
         graph = _from_relations(raw)
     elif (raw / "edge.csv.gz").is_file():
-        graph = TemporalGraph(**_node_arrays(raw, _size(raw / "num-node-list.csv.gz")), edge_index=_edges(raw))
+        graph = TemporalGraph(
+            **_node_arrays(raw, _size(raw / "num-node-list.csv.gz")), edge_index=_edges(raw)
+        )
     else:
         graph = _from_processed(name, folder)
     place = folder / "split" / "time"
     place = place / graph.target if (place / graph.target).is_dir() else place
-    train, valid, test = (_rows(place / f"{part}.csv.gz", graph.num_nodes) for part in ("train", "valid", "test"))
-    return Official(graph, train, valid, test, _cutoff(graph.time[train], graph.time[valid], graph.time[test], place))
+    train, valid, test = (
+        _rows(place / f"{part}.csv.gz", graph.num_nodes) for part in ("train", "valid", "test")
+    )
+    return Official(
+        graph,
+        train,
+        valid,
+        test,
+        _cutoff(graph.time[train], graph.time[valid], graph.time[test], place),
+    )
 
 
 def download_command(name: str, root: str | Path) -> str:
@@ -100,7 +118,13 @@ def download_command(name: str, root: str | Path) -> str:
 
 def _folder(name: str, root: Path) -> Path:
     plain = name.replace("-", "_")
-    places = [root / plain, root / f"{plain}_pyg", root / f"{plain}_dgl", root / DATASETS[name], root]
+    places = [
+        root / plain,
+        root / f"{plain}_pyg",
+        root / f"{plain}_dgl",
+        root / DATASETS[name],
+        root,
+    ]
     for place in places:
         if (place / "raw").is_dir() or (place / "processed").is_dir():
             return place
@@ -119,10 +143,14 @@ def _from_relations(raw: Path) -> TemporalGraph:
     }
     labelled = [kind for kind, part in nodes.items() if "y" in part]
     if len(labelled) != 1:
-        raise InputError(f"{raw} has labels for {len(labelled)} types of node, one was expected; download it again.")
+        raise InputError(
+            f"{raw} has labels for {len(labelled)} types of node, one was expected; download it again."
+        )
     edges: dict[Triple, np.ndarray] = {}
     for source, relation, target in _table(raw / "triplet-type-list.csv.gz"):
-        edges[source, relation, target] = _edges(raw / "relations" / f"{source}___{relation}___{target}")
+        edges[source, relation, target] = _edges(
+            raw / "relations" / f"{source}___{relation}___{target}"
+        )
     return TemporalGraph.hetero(nodes=nodes, edges=edges, target=labelled[0])
 
 
@@ -138,15 +166,18 @@ def _node_arrays(raw: Path, rows: int, kind: str | None = None) -> dict[str, Any
 
 
 def _edges(place: Path) -> np.ndarray:
-    return matrix(place / "edge.csv.gz", np.int64, _size(place / "num-edge-list.csv.gz"), turned=True)
+    return matrix(
+        place / "edge.csv.gz", np.int64, _size(place / "num-edge-list.csv.gz"), turned=True
+    )
 
 
 def _from_processed(name: str, folder: Path) -> TemporalGraph:
     """The graph in PyG's `geometric_data_processed.pt`, whose tensors are mapped into memory; needs torch.
 
-    The file is a pickle, and pickles can run code when they are loaded. `torch.load(weights_only=True)` builds nothing
-    but tensors, plain containers and classes that were named beforehand; named here are the four in which PyG keeps a
-    graph. Anything else in the file is refused.
+    The file is a pickle, and pickles can run code when they are loaded.
+    `torch.load(weights_only=True)` builds nothing but tensors, plain containers and classes that
+    were named beforehand; named here are the four in which PyG keeps a graph. Anything else in the
+    file is refused.
     """
     file = folder / "processed" / "geometric_data_processed.pt"
     if not file.is_file():
@@ -163,7 +194,9 @@ def _from_processed(name: str, folder: Path) -> TemporalGraph:
 
     allow = getattr(torch.serialization, "safe_globals", None)
     if allow is None:
-        raise InputError(f"{file} can be read with torch 2.5 or later; install it, or restore the raw files.")
+        raise InputError(
+            f"{file} can be read with torch 2.5 or later; install it, or restore the raw files."
+        )
     try:
         with allow([Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]):
             content = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
@@ -172,15 +205,21 @@ def _from_processed(name: str, folder: Path) -> TemporalGraph:
         raise InputError(f"{file} {why}; restore the raw files.") from None
     data = content[0] if isinstance(content, tuple) and content else content
     if not isinstance(data, Data):
-        raise InputError(f"{file} holds no graph but a {type(data).__name__}; restore the raw files.")
+        raise InputError(
+            f"{file} holds no graph but a {type(data).__name__}; restore the raw files."
+        )
     return from_pyg(data, time="node_year")
 
 
 def _rows(file: Path, num_nodes: int) -> np.ndarray:
     with guarded(file):
-        rows = np.concatenate([np.empty(0, np.int64), *(block[0] for block in _blocks(file, np.dtype(np.int64)))])
+        rows = np.concatenate(
+            [np.empty(0, np.int64), *(block[0] for block in _blocks(file, np.dtype(np.int64)))]
+        )
     if len(rows) == 0 or rows.min() < 0 or rows.max() >= num_nodes:
-        raise InputError(f"{file} must name some of {num_nodes} nodes by position; download it again.")
+        raise InputError(
+            f"{file} must name some of {num_nodes} nodes by position; download it again."
+        )
     return rows
 
 
@@ -233,10 +272,16 @@ def _blocks(path: Path, dtype: np.dtype) -> Iterator[np.ndarray]:
     with pa.input_stream(path, compression="gzip") as stream:
         reader = pyarrow.csv.open_csv(
             stream,
-            read_options=pyarrow.csv.ReadOptions(column_names=names, block_size=BLOCK, use_threads=False),
+            read_options=pyarrow.csv.ReadOptions(
+                column_names=names, block_size=BLOCK, use_threads=False
+            ),
             convert_options=pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(names, kind)),
         )
         for batch in reader:
             if dtype.kind != "f" and any(column.null_count for column in batch.columns):
-                raise InputError(f"{path} has empty fields where whole numbers belong; download it again.")
-            yield np.stack([column.to_numpy(zero_copy_only=False) for column in batch.columns]).astype(dtype)
+                raise InputError(
+                    f"{path} has empty fields where whole numbers belong; download it again."
+                )
+            yield np.stack(
+                [column.to_numpy(zero_copy_only=False) for column in batch.columns]
+            ).astype(dtype)

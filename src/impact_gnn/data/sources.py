@@ -43,7 +43,8 @@ class Source:
         """The table in memory."""
         with guarded(Path(self.name)):
             table = self.whole()
-            table.validate(full=self.stream is not None)  # of a frame that is in memory the types are enough
+            # of a frame that is in memory the types are enough
+            table.validate(full=self.stream is not None)
         return self._checked(table)
 
     @functools.cached_property
@@ -72,7 +73,9 @@ class Source:
         columns = table.column_names
         repeated = sorted({column for column in columns if columns.count(column) > 1})
         if repeated:
-            raise InputError(f"{self.name} has several columns called {listing(repeated)}; rename them.")
+            raise InputError(
+                f"{self.name} has several columns called {listing(repeated)}; rename them."
+            )
         return table
 
 
@@ -86,9 +89,13 @@ def usual_text(table: pa.Table) -> pa.Table:
     for place, name in enumerate(table.column_names):
         kind = table.schema.types[place]
         if pa.types.is_dictionary(kind):
-            value = pa.large_string() if pa.types.is_string_view(kind.value_type) else kind.value_type
+            value = (
+                pa.large_string() if pa.types.is_string_view(kind.value_type) else kind.value_type
+            )
             chunks = [
-                pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(value)).dictionary_decode()
+                pa.DictionaryArray.from_arrays(
+                    chunk.indices, chunk.dictionary.cast(value)
+                ).dictionary_decode()
                 for chunk in table.column(name).chunks
             ]
             table = table.set_column(place, name, pa.chunked_array(chunks, value))
@@ -98,7 +105,8 @@ def usual_text(table: pa.Table) -> pa.Table:
     return table
 
 
-# -- data frames -------------------------------------------------------------------------------------------
+# -- data frames
+# -------------------------------------------------------------------------------------------
 
 
 def from_frame(name: str, frame: Any, *, indexed: bool = False) -> Source:
@@ -118,7 +126,10 @@ def from_frame(name: str, frame: Any, *, indexed: bool = False) -> Source:
         frame = {"source": frame[0], "target": frame[1]}  # an edge list of ids
     try:
         if isinstance(frame, Mapping):
-            columns = {str(key): v if isinstance(v, pa.Array | np.ndarray) else list(v) for key, v in frame.items()}
+            columns = {
+                str(key): v if isinstance(v, pa.Array | np.ndarray) else list(v)
+                for key, v in frame.items()
+            }
             table = pa.table({key: pa.array(values) for key, values in columns.items()})
         else:
             known = nw.from_native(frame)
@@ -127,16 +138,21 @@ def from_frame(name: str, frame: Any, *, indexed: bool = False) -> Source:
             table = pa.table(frame) if known.implementation.is_polars() else known.to_arrow()
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         reason = one_line(error)
-        raise InputError(f"{name} has a column that cannot be read ({reason}); give it one type.") from None
+        raise InputError(
+            f"{name} has a column that cannot be read ({reason}); give it one type."
+        ) from None
     except TypeError:
         kind = type(frame).__name__
-        raise InputError(f"{name} is a {kind}; give a data frame (pandas, polars, pyarrow, DuckDB, Ibis).") from None
+        raise InputError(
+            f"{name} is a {kind}; give a data frame (pandas, polars, pyarrow, DuckDB, Ibis)."
+        ) from None
     except Exception as error:  # a query that fails in its own engine
         raise InputError(f"{name} cannot be read ({one_line(error)}); mend the frame.") from None
     return Source(name, lambda: table)
 
 
-# -- files -------------------------------------------------------------------------------------------------
+# -- files
+# -------------------------------------------------------------------------------------------------
 
 
 def files(folder: Path) -> dict[str, Source]:
@@ -148,7 +164,9 @@ def files(folder: Path) -> dict[str, Source]:
             continue
         stem = path.name.split(".")[0]
         if stem in out:
-            raise InputError(f"{folder} holds both {out[stem].name} and {path.name}; keep one of them.")
+            raise InputError(
+                f"{folder} holds both {out[stem].name} and {path.name}; keep one of them."
+            )
         out[stem] = source
     return out
 
@@ -163,19 +181,27 @@ def file(path: Path) -> Source | None:
 
         def dataset() -> pa.dataset.Dataset:
             found = pa.dataset.dataset(path, format="parquet", partitioning="hive")
-            schemas = [part.physical_schema for part in found.get_fragments()]  # files may have columns of their own
-            return found.replace_schema(pa.unify_schemas([found.schema, *schemas], promote_options="permissive"))
+            # files may have columns of their own
+            schemas = [part.physical_schema for part in found.get_fragments()]
+            return found.replace_schema(
+                pa.unify_schemas([found.schema, *schemas], promote_options="permissive")
+            )
 
         def whole() -> pa.Table:
             if path.is_dir():
                 return dataset().to_table()
-            return pa.parquet.read_table(path, memory_map=True, partitioning=None)  # its folder's name is no column
+            # its folder's name is no column
+            return pa.parquet.read_table(path, memory_map=True, partitioning=None)
 
         def stream() -> Iterator[pa.RecordBatch]:
             # Reading ahead would hold much of the file.
             if path.is_dir():
                 ahead = pa.dataset.ParquetFragmentScanOptions(pre_buffer=False)
-                options: Any = {"batch_readahead": 1, "fragment_readahead": 1, "fragment_scan_options": ahead}
+                options: Any = {
+                    "batch_readahead": 1,
+                    "fragment_readahead": 1,
+                    "fragment_scan_options": ahead,
+                }
                 return iter(dataset().to_batches(batch_size=ROWS, **options))
             return pa.parquet.ParquetFile(path, pre_buffer=False).iter_batches(ROWS)
 
@@ -190,7 +216,9 @@ def _csv_options(path: Path, types: Any = None) -> tuple[Any, Any]:
     first = head.split(b"\n", 1)[0]
     delimiter = max(",;\t|", key=lambda mark: first.count(mark.encode()))
     parse = pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=b'"' in head)
-    return parse, pa.csv.ConvertOptions(null_values=list(MISSING), strings_can_be_null=True, column_types=types)
+    return parse, pa.csv.ConvertOptions(
+        null_values=list(MISSING), strings_can_be_null=True, column_types=types
+    )
 
 
 def _read_csv(path: Path) -> pa.Table:
@@ -198,12 +226,18 @@ def _read_csv(path: Path) -> pa.Table:
         names = first.schema.names
     with _opened_csv(path, dict.fromkeys(names, pa.string())) as rows:
         first = next(iter(rows), None)
-    padded = [name for name in names if first is not None and names.count(name) == 1 and _padded(first.column(name))]
+    padded = [
+        name
+        for name in names
+        if first is not None and names.count(name) == 1 and _padded(first.column(name))
+    ]
     parse, convert = _csv_options(path, dict.fromkeys(padded, pa.string()))
     return pa.csv.read_csv(path, parse_options=parse, convert_options=convert)
 
 
-def _opened_csv(path: Path, types: dict[str, pa.DataType] | None = None) -> pa.csv.CSVStreamingReader:
+def _opened_csv(
+    path: Path, types: dict[str, pa.DataType] | None = None
+) -> pa.csv.CSVStreamingReader:
     parse, convert = _csv_options(path, types)
     read = pa.csv.ReadOptions(block_size=1 << 24)
     return pa.csv.open_csv(path, read_options=read, parse_options=parse, convert_options=convert)
@@ -237,7 +271,8 @@ def _casts(column: pa.Array, kind: pa.DataType) -> bool:
     return True
 
 
-# -- databases ---------------------------------------------------------------------------------------------
+# -- databases
+# ---------------------------------------------------------------------------------------------
 
 
 def is_database(text: str) -> bool:
@@ -258,7 +293,10 @@ def database(url: str) -> dict[str, Source]:
         raise InputError(f"{file[1]} does not exist; give sqlite:///FILE.")
     with _said(url):
         engine = sqlalchemy.create_engine(url)
-        names = sqlalchemy.inspect(engine).get_table_names() + sqlalchemy.inspect(engine).get_view_names()
+        names = (
+            sqlalchemy.inspect(engine).get_table_names()
+            + sqlalchemy.inspect(engine).get_view_names()
+        )
 
     def whole(name: str) -> pa.Table:
         table = sqlalchemy.Table(name, sqlalchemy.MetaData(), autoload_with=engine)
@@ -275,18 +313,29 @@ def _duckdb(path: Path) -> dict[str, Source]:
     try:
         import duckdb
     except ImportError:
-        raise InputError("DuckDB files need the package duckdb; pip install 'impact-gnn[sql]'.") from None
+        raise InputError(
+            "DuckDB files need the package duckdb; pip install 'impact-gnn[sql]'."
+        ) from None
     if not path.is_file():
         raise InputError(f"{path} does not exist; give duckdb:FILE.")
     with _said(str(path)):
         connection = duckdb.connect(str(path), read_only=True)
-        names = [row[0] for row in connection.execute("select table_name from information_schema.tables").fetchall()]
+        names = [
+            row[0]
+            for row in connection.execute(
+                "select table_name from information_schema.tables"
+            ).fetchall()
+        ]
 
     def relation(name: str) -> Any:
         return connection.table('"' + name.replace('"', '""') + '"')
 
     def source(name: str) -> Source:
-        return Source(name, lambda: relation(name).to_arrow_table(), lambda: iter(relation(name).to_arrow_reader(ROWS)))
+        return Source(
+            name,
+            lambda: relation(name).to_arrow_table(),
+            lambda: iter(relation(name).to_arrow_reader(ROWS)),
+        )
 
     return {name: source(name) for name in names}
 

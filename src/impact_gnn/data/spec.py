@@ -25,14 +25,32 @@ else:  # pragma: no cover
 TOML = "graph.toml"
 IDS = ("id", "node", "node_id", "uuid", "key", "name", "index")
 TIMES = (
-    "time", "date", "datetime", "timestamp", "created_at", "created", "published", "published_at", "publication_date",
-    "year", "publication_year", "month", "day", "period",
-)  # fmt: skip
+    "time",
+    "date",
+    "datetime",
+    "timestamp",
+    "created_at",
+    "created",
+    "published",
+    "published_at",
+    "publication_date",
+    "year",
+    "publication_year",
+    "month",
+    "day",
+    "period",
+)
 LABELS = ("label", "class", "y", "target")
 ENDS = (
-    ("source", "target"), ("src", "dst"), ("from", "to"),
-    ("citing", "cited"), ("follower", "followed"), ("sender", "receiver"), ("head", "tail"), ("u", "v"),
-)  # fmt: skip
+    ("source", "target"),
+    ("src", "dst"),
+    ("from", "to"),
+    ("citing", "cited"),
+    ("follower", "followed"),
+    ("sender", "receiver"),
+    ("head", "tail"),
+    ("u", "v"),
+)
 WEIGHTS = ("weight", "w")
 FEW = 100  # classes that a column may have to be taken for a label by its gaps
 DANGLING = ("refuse", "drop")
@@ -72,7 +90,8 @@ class Spec:
     period: str | int = "auto"
 
 
-# -- guessing ----------------------------------------------------------------------------------------------
+# -- guessing
+# ----------------------------------------------------------------------------------------------
 
 
 def guess_nodes(
@@ -80,20 +99,27 @@ def guess_nodes(
 ) -> NodeTable:
     """Roles of the columns of a node table; `given` holds those that were named.
 
-    The only date is the time of nodes with a label, or of the only type (`alone`); of others it may be a birthday.
+    The only date is the time of nodes with a label, or of the only type (`alone`); of others it may
+    be a birthday.
     """
     table = source.head
     names = table.column_names
     columns = given.get("columns") or {}
     if not isinstance(columns, Mapping):
-        raise InputError(f"columns={shown(columns)} should be a mapping from names of columns to kinds.")
+        raise InputError(
+            f"columns={shown(columns)} should be a mapping from names of columns to kinds."
+        )
     for column in [given.get(role) for role in ("id", "time", "label")] + list(columns):
         _refuse_absent(source.name, column, names)
     for column, meant in columns.items():
         choice(f"the kind of column '{column}'", meant, KINDS)
     named = [given[role] for role in ("id", "time", "label") if given.get(role)]
-    if twice := [name for name in dict.fromkeys([*named, *columns]) if [*named, *columns].count(name) > 1]:
-        raise InputError(f"column {listing(twice)} of {source.name} is named for two things; name it once.")
+    if twice := [
+        name for name in dict.fromkeys([*named, *columns]) if [*named, *columns].count(name) > 1
+    ]:
+        raise InputError(
+            f"column {listing(twice)} of {source.name} is named for two things; name it once."
+        )
     roles: dict[str, str | None] = {}
 
     def left() -> list[str]:
@@ -113,7 +139,10 @@ def guess_nodes(
 
 
 def guess_edges(
-    source: Source, given: Mapping[str, Any], ends: tuple[str, str] | None = None, types: Iterable[str] = ()
+    source: Source,
+    given: Mapping[str, Any],
+    ends: tuple[str, str] | None = None,
+    types: Iterable[str] = (),
 ) -> EdgeTable:
     """Roles of the columns of an edge table; its ends may be named after their types, or any two `types`."""
     names = source.head.column_names
@@ -121,21 +150,30 @@ def guess_edges(
         _refuse_absent(source.name, given.get(role), names)
     columns = [given.get("source"), given.get("target")]
     if None in columns:
-        pair = _by_type(names, ends) or _pair(names, types) or (tuple(names) if len(names) == 2 else ())
+        pair = (
+            _by_type(names, ends)
+            or _pair(names, types)
+            or (tuple(names) if len(names) == 2 else ())
+        )
         if len(pair) < 2:
             has = f"it has {listing(names)}. Rename columns, or name the two ends"
             raise InputError(f"{source.name} has no columns source, target; {has}.")
         columns = [one or other for one, other in zip(columns, pair, strict=True)]
     if columns[0] == columns[1]:
-        raise InputError(f"column {columns[0]!r} of {source.name} cannot be both ends of an edge; name two columns.")
+        raise InputError(
+            f"column {columns[0]!r} of {source.name} cannot be both ends of an edge; name two columns."
+        )
     left = [name for name in names if name not in columns]
     about = {"weight": WEIGHTS, "time": TIMES}
     weight, time = (
-        _named(left, usual) if given.get(role) is None else given[role] or None for role, usual in about.items()
+        _named(left, usual) if given.get(role) is None else given[role] or None
+        for role, usual in about.items()
     )
     used = [name for name in (*columns, weight, time) if name]
     if twice := [name for name in dict.fromkeys(used) if used.count(name) > 1]:
-        raise InputError(f"column {listing(twice)} of {source.name} is named for two things; name it once.")
+        raise InputError(
+            f"column {listing(twice)} of {source.name} is named for two things; name it once."
+        )
     dangling = choice("dangling", given.get("dangling", "refuse"), DANGLING)
     return EdgeTable(source.name, str(columns[0]), str(columns[1]), weight, time, dangling)
 
@@ -153,17 +191,24 @@ def guess(where: str, sources: Mapping[str, Source], *, first: bool = False) -> 
     }
     tables = {kinds[name]: source for name, source in sources.items() if name not in links}
     if not tables or not links:
-        name, other = ("edges", "a pair of columns that name nodes") if tables else ("nodes", "a column 'id'")
+        name, other = (
+            ("edges", "a pair of columns that name nodes") if tables else ("nodes", "a column 'id'")
+        )
         raise InputError(
             f"{where} holds no table {name} (such as {name}.csv or {name}.parquet), nor another with {other}; a graph "
             f"needs nodes and edges, or a {TOML} that says which is which."
         )
     alone = len(tables) == 1
-    nodes = {kind: guess_nodes(kind, source, {}, labelled=True, alone=alone) for kind, source in tables.items()}
+    nodes = {
+        kind: guess_nodes(kind, source, {}, labelled=True, alone=alone)
+        for kind, source in tables.items()
+    }
     edges = {}
     for name, source in links.items():
         table = guess_edges(source, {}, None, tables)
-        fitting = [_types_of(source, column, nodes, tables) for column in (table.source, table.target)]
+        fitting = [
+            _types_of(source, column, nodes, tables) for column in (table.source, table.target)
+        ]
         both = [kind for kind in fitting[0] if kind in fitting[1]]
         fitting = [both if len(kinds) > 1 and len(both) == 1 else kinds for kinds in fitting]
         if any(len(kinds) != 1 for kinds in fitting):
@@ -175,11 +220,15 @@ def guess(where: str, sources: Mapping[str, Source], *, first: bool = False) -> 
         labelled = [*labelled, *(kind for kind, node in nodes.items() if node.time), *nodes][:1]
     if len(labelled) != 1:
         came = f"{listing(labelled)} have" if labelled else "no table has"
-        raise InputError(f"{came} a time and a label, so the type to classify is not clear; say it in a {TOML}.")
+        raise InputError(
+            f"{came} a time and a label, so the type to classify is not clear; say it in a {TOML}."
+        )
     return Spec(nodes, edges, labelled[0])
 
 
-def _types_of(source: Source, column: str, nodes: Mapping[str, NodeTable], tables: Mapping[str, Source]) -> list[str]:
+def _types_of(
+    source: Source, column: str, nodes: Mapping[str, NodeTable], tables: Mapping[str, Source]
+) -> list[str]:
     """The node types that a column may name: by its name, or those that have its values."""
     by_name = [kind for kind in nodes if _names(column, kind)]
     if by_name or len(nodes) == 1:
@@ -188,7 +237,11 @@ def _types_of(source: Source, column: str, nodes: Mapping[str, NodeTable], table
     values = source.head.column(column).slice(0, 1000).drop_null()
     for kind, node in nodes.items():
         ids = tables[kind].table.column(node.id) if node.id else None
-        if ids is not None and ids.type == values.type and pc.all(pc.is_in(values, pc.unique(ids))).as_py():
+        if (
+            ids is not None
+            and ids.type == values.type
+            and pc.all(pc.is_in(values, pc.unique(ids))).as_py()
+        ):
             found.append(kind)
     return found
 
@@ -227,13 +280,17 @@ def _id_column(kind: str, names: list[str], table: pa.Table) -> str | None:
     for name in ([named] if named else []) + ends + text:
         column = table.column(name)
         comparable = not pa.types.is_floating(column.type) and not pa.types.is_nested(column.type)
-        if name == named or (comparable and pc.count_distinct(column, mode="all").as_py() == len(column)):
+        if name == named or (
+            comparable and pc.count_distinct(column, mode="all").as_py() == len(column)
+        ):
             return name
     return None
 
 
 def _only_date(table: pa.Table, names: list[str]) -> str | None:
-    dates = [name for name in names if guess_kind(name, table.column(name).slice(0, 1000))[0] == "date"]
+    dates = [
+        name for name in names if guess_kind(name, table.column(name).slice(0, 1000))[0] == "date"
+    ]
     return dates[0] if len(dates) == 1 else None
 
 
@@ -242,11 +299,17 @@ def _unknown_lately(table: pa.Table, names: list[str], time: str | None) -> str 
     found = []
     for name in names if time is not None else ():
         column, missing = table.column(name), pc.is_null(table.column(name))
-        if not 0 < column.null_count < len(column) or guess_kind(name, column)[0] not in ("category", "number"):
+        if not 0 < column.null_count < len(column) or guess_kind(name, column)[0] not in (
+            "category",
+            "number",
+        ):
             continue
         when = table.column(time)
         try:
-            ends = pc.max(when.filter(pc.invert(missing))).as_py(), pc.min(when.filter(missing)).as_py()
+            ends = (
+                pc.max(when.filter(pc.invert(missing))).as_py(),
+                pc.min(when.filter(missing)).as_py(),
+            )
         except pa.ArrowNotImplementedError:
             continue
         if None not in ends and ends[0] <= ends[1] and pc.count_distinct(column).as_py() <= FEW:
@@ -261,10 +324,13 @@ def _singular(name: str) -> str:
 
 def _refuse_absent(table: str, column: Any, names: list[str]) -> None:
     if column and column not in names:
-        raise InputError(f"{table} has no column {shown(column)}; it has {listing(names)}. Rename a column or add it.")
+        raise InputError(
+            f"{table} has no column {shown(column)}; it has {listing(names)}. Rename a column or add it."
+        )
 
 
-# -- graph.toml --------------------------------------------------------------------------------------------
+# -- graph.toml
+# --------------------------------------------------------------------------------------------
 
 
 def read_toml(path: Path, sources: Mapping[str, Source]) -> Spec:
@@ -275,8 +341,14 @@ def read_toml(path: Path, sources: Mapping[str, Source]) -> Spec:
     parts = {}
     for floor in ("nodes", "edges"):
         part = content.get(floor)
-        if not isinstance(part, dict) or not part or not all(isinstance(entry, dict) for entry in part.values()):
-            raise InputError(f"{path.name} has no [{floor}.NAME] table; write one for each table of {floor}.")
+        if (
+            not isinstance(part, dict)
+            or not part
+            or not all(isinstance(entry, dict) for entry in part.values())
+        ):
+            raise InputError(
+                f"{path.name} has no [{floor}.NAME] table; write one for each table of {floor}."
+            )
         parts[floor] = part
     only = next(iter(parts["nodes"])) if len(parts["nodes"]) == 1 else None
     target = content.get("target", only)
@@ -290,10 +362,14 @@ def read_toml(path: Path, sources: Mapping[str, Source]) -> Spec:
         nodes[kind] = guess_nodes(kind, _source(path, entry, sources), entry, **roles)
     for name, entry in parts["edges"].items():
         where = f"{path.name} [edges.{name}]"
-        _refuse_unknown(where, entry, ["source_type", "target_type", *(f.name for f in fields(EdgeTable))])
+        _refuse_unknown(
+            where, entry, ["source_type", "target_type", *(f.name for f in fields(EdgeTable))]
+        )
         ends = [entry.get(role, only) for role in ("source_type", "target_type")]
         if not all(end in nodes for end in ends):
-            raise InputError(f"{where} needs source_type and target_type; choose of {listing(list(nodes))}.")
+            raise InputError(
+                f"{where} needs source_type and target_type; choose of {listing(list(nodes))}."
+            )
         kinds = str(ends[0]), str(ends[1])
         edges[kinds[0], name, kinds[1]] = guess_edges(_source(path, entry, sources), entry, kinds)
     period = content.get("period", "auto")
@@ -306,7 +382,9 @@ def _source(path: Path, entry: Mapping[str, Any], sources: Mapping[str, Source])
         if name in (key, source.name) or str(name).split(".")[0] == key:
             return source
     there = listing([source.name for source in sources.values()]) or "none"
-    raise InputError(f"{path.name} names the file {shown(name)}, which is not there; there are {there}.")
+    raise InputError(
+        f"{path.name} names the file {shown(name)}, which is not there; there are {there}."
+    )
 
 
 def _refuse_unknown(where: str, entry: Mapping[str, Any], known: Iterable[str]) -> None:
@@ -323,9 +401,14 @@ def _refuse_unknown(where: str, entry: Mapping[str, Any], known: Iterable[str]) 
 
 def write_toml(spec: Spec, explained: Mapping[str, Mapping[str, tuple[str, str]]]) -> str:
     """A `graph.toml` with comments; `explained` holds what every feature column is taken for, and why."""
-    lines = ["# Which table and column is what. Change what was guessed wrong, delete what should be guessed anew.", ""]
+    lines = [
+        "# Which table and column is what. Change what was guessed wrong, delete what should be guessed anew.",
+        "",
+    ]
     lines += [f"target = {_quote(spec.target)}  # the type to classify; it needs a time and labels"]
-    lines += [f"period = {_quote(spec.period)}  # auto, year, quarter, month, week, day, hour, whole, or a number"]
+    lines += [
+        f"period = {_quote(spec.period)}  # auto, year, quarter, month, week, day, hour, whole, or a number"
+    ]
     for kind, node in spec.nodes.items():
         lines += ["", f"[nodes.{_quote(kind)}]", f"file = {_quote(node.file)}"]
         for role, absent in (("id", "rows are numbered"), ("time", "none"), ("label", "none")):
@@ -341,7 +424,9 @@ def write_toml(spec: Spec, explained: Mapping[str, Mapping[str, tuple[str, str]]
         for role in ("weight", "time"):
             column = getattr(edge, role)
             lines.append(f"{role} = {_quote(column)}" if column else f'{role} = ""  # none')
-        lines.append(f"dangling = {_quote(edge.dangling)}  # or drop: edges that name a node which is not there")
+        lines.append(
+            f"dangling = {_quote(edge.dangling)}  # or drop: edges that name a node which is not there"
+        )
     return "\n".join(lines) + "\n"
 
 

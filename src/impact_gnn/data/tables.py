@@ -1,7 +1,7 @@
 """Graphs from tables: ids are joined, labels coded, times put into periods, features kept raw until they are encoded.
 
-Everything here is done column by column in Arrow and numpy. Given a `spill` directory, features and edges go there
-batch by batch, so that memory holds ids, times and labels only.
+Everything here is done column by column in Arrow and numpy. Given a `spill` directory, features and
+edges go there batch by batch, so that memory holds ids, times and labels only.
 """
 
 from __future__ import annotations
@@ -26,7 +26,21 @@ from impact_gnn.graph import HOMOGENEOUS, TemporalGraph, Triple
 from impact_gnn.graph.csr import index_type
 from impact_gnn.graph.periods import Periods, choose
 
-DOUBTFUL = ("?", "-", "--", "-1", ".", "unknown", "none", "n/a", "nan", "null", "missing", "undefined", "tbd")
+DOUBTFUL = (
+    "?",
+    "-",
+    "--",
+    "-1",
+    ".",
+    "unknown",
+    "none",
+    "n/a",
+    "nan",
+    "null",
+    "missing",
+    "undefined",
+    "tbd",
+)
 TOGETHER = 1 << 22  # edges that are joined with ids at a time when they are spilled
 
 
@@ -50,25 +64,28 @@ def from_tables(
 ) -> TemporalGraph:
     """A graph from data frames: pandas, polars, pyarrow, DuckDB relations, Ibis, or mappings of columns.
 
-    What a column is for is guessed from its name where it is not said, and printed; "" says that there is none. Columns
-    without a role are features: numbers, categories, text, dates and lists of numbers, encoded by what is known before
-    a cutoff.
+    What a column is for is guessed from its name where it is not said, and printed; "" says that
+    there is none. Columns without a role are features: numbers, categories, text, dates and lists
+    of numbers, encoded by what is known before a cutoff.
 
     Args:
         nodes: A table with a row per node; for several types a mapping from their names to tables.
-        edges: A table with a row per edge; for several types a mapping {(source type, name, target type): table}.
+        edges: A table with a row per edge; for several types a mapping {(source type, name, target
+            type): table}.
         target: The type to classify; by default the one with a label.
         id: Column of the nodes' ids; several types take a mapping by type here and below.
-        time: Column of the nodes' times: dates, timestamps, ISO text, seconds since 1970, years, any numbers.
+        time: Column of the nodes' times: dates, timestamps, ISO text, seconds since 1970, years,
+            any numbers.
         label: Column of the labels of the type to classify; missing ones are unknown.
-        columns: What feature columns are, if not what is guessed: "number", "category", "text", "date", "vector",
-            "ignore". With several types a mapping by type.
-        edge_source: Column of an edge's source; several relations take a mapping by relation here and below.
+        columns: What feature columns are, if not what is guessed: "number", "category", "text",
+            "date", "vector", "ignore". With several types a mapping by type.
+        edge_source: Column of an edge's source; several relations take a mapping by relation here
+            and below.
         edge_target: Column of its target.
         edge_weight: Column of its weight.
         edge_time: Column of its time.
-        period: "auto", "year", "quarter", "month", "week", "day", "hour", a number of periods with equal counts,
-            "whole" for whole numbers as they are, or the `periods` of another graph.
+        period: "auto", "year", "quarter", "month", "week", "day", "hour", a number of periods with
+            equal counts, "whole" for whole numbers as they are, or the `periods` of another graph.
         cutoff: Where labels end, so that periods can be chosen with a border there.
         dangling: "refuse" or "drop" edges that name a node which is not there.
         quiet: Do not print what was guessed.
@@ -78,23 +95,34 @@ def from_tables(
         ...           "label": ["x", "y", None], "pages": [8, None, 12]}
         >>> g = from_tables(papers, {"source": ["b", "c"], "target": ["a", "b"]}, period="year", quiet=True)
         >>> g, g.ids.tolist(), g.masked("2021").y.tolist()
-        (TemporalGraph(3 nodes, 2 edges, 2 features, 2 classes, times 2019..2021), ['a', 'b', 'c'], [0, 1, -1])
+        (TemporalGraph(3 nodes, 2 edges, 2 features, 2 classes, times 2019..2021), ['a', 'b', 'c'],
+        [0, 1, -1])
     """
     several = isinstance(nodes, Mapping) and any(
         isinstance(part, Mapping) or hasattr(part, "columns") for part in nodes.values()
     )
-    given_nodes = {f"nodes[{kind!r}]": (kind, part) for kind, part in nodes.items()} if several else {}
+    given_nodes = (
+        {f"nodes[{kind!r}]": (kind, part) for kind, part in nodes.items()} if several else {}
+    )
     given_nodes = given_nodes or {"nodes": ("node", nodes)}
-    frames = {kind: from_frame(name, part, indexed=True) for name, (kind, part) in given_nodes.items()}
+    frames = {
+        kind: from_frame(name, part, indexed=True) for name, (kind, part) in given_nodes.items()
+    }
     if target is not None and target not in frames:
-        raise InputError(f"target={shown(target)} is not a node type; choose one of {listing(list(frames))}.")
+        raise InputError(
+            f"target={shown(target)} is not a node type; choose one of {listing(list(frames))}."
+        )
     if not isinstance(edges, Mapping) or not all(isinstance(key, tuple) for key in edges):
         edges = {(next(iter(frames)), "to", next(iter(frames))): edges}
     for triple in edges:
         if len(triple) != 3 or triple[0] not in frames or triple[2] not in frames:
-            wanted = f"write (source type, name, target type) with types among {listing(list(frames))}"
+            wanted = (
+                f"write (source type, name, target type) with types among {listing(list(frames))}"
+            )
             raise InputError(f"{shown(triple)} does not name a relation; {wanted}.")
-    links = {t: from_frame("-".join(map(str, t)) if len(edges) > 1 else "edges", edges[t]) for t in edges}
+    links = {
+        t: from_frame("-".join(map(str, t)) if len(edges) > 1 else "edges", edges[t]) for t in edges
+    }
 
     def role(given: Any, key: Any, table: Source) -> Any:
         """What was named, by type or relation, or for every table that has such a column."""
@@ -113,12 +141,21 @@ def from_tables(
         roles = {"id": role(id, kind, table), "time": role(time, kind, table), "columns": chosen}
         if target in (None, kind):
             roles["label"] = role(label, kind, table)
-        found[kind] = guess_nodes(kind, table, roles, labelled=target in (None, kind), alone=len(frames) == 1)
+        found[kind] = guess_nodes(
+            kind, table, roles, labelled=target in (None, kind), alone=len(frames) == 1
+        )
     relations = {}
     for triple, table in links.items():
-        given = {"source": edge_source, "target": edge_target, "weight": edge_weight, "time": edge_time}
+        given = {
+            "source": edge_source,
+            "target": edge_target,
+            "weight": edge_weight,
+            "time": edge_time,
+        }
         roles = {name: role(value, triple, table) for name, value in given.items()}
-        relations[triple] = guess_edges(table, roles | {"dangling": dangling}, (triple[0], triple[2]))
+        relations[triple] = guess_edges(
+            table, roles | {"dangling": dangling}, (triple[0], triple[2])
+        )
     labelled = [kind for kind, node in found.items() if node.label and node.time] or list(found)
     if target is None and len(labelled) > 1:
         raise InputError(f"{listing(labelled)} could all be classified; choose with target=...")
@@ -141,19 +178,27 @@ class Reading:
 
 
 def build(
-    spec: Spec, sources: list[Source], *, period: Period | None = None, cutoff: Any = None,
-    features: np.ndarray | None = None, spill: Path | None = None,
-) -> Reading:  # fmt: skip
+    spec: Spec,
+    sources: list[Source],
+    *,
+    period: Period | None = None,
+    cutoff: Any = None,
+    features: np.ndarray | None = None,
+    spill: Path | None = None,
+) -> Reading:
     """The graph that a spec describes; `features` replace the feature columns of the type to classify.
 
-    With `spill`, a directory, feature columns and edges are written there batch by batch and mapped.
+    With `spill`, a directory, feature columns and edges are written there batch by batch and
+    mapped.
     """
     tables = {source.name: source for source in sources}
     notes: list[str] = []
     nodes: dict[str, _Nodes] = {}
     for kind, node in spec.nodes.items():
         given = features if kind == spec.target else None
-        nodes[kind] = _Nodes.read(tables[node.file], node, given, notes, spill and spill / f"nodes-{len(nodes)}.arrow")
+        nodes[kind] = _Nodes.read(
+            tables[node.file], node, given, notes, spill and spill / f"nodes-{len(nodes)}.arrow"
+        )
     if nodes[spec.target].time is None:
         raise InputError(
             f"{spec.nodes[spec.target].file} has no column of times; name it with time=... or in graph.toml."
@@ -161,7 +206,9 @@ def build(
     links: dict[Triple, _Edges] = {}
     for triple, edge in spec.edges.items():
         ends = nodes[triple[0]], nodes[triple[2]]
-        links[triple] = _Edges.read(tables[edge.file], edge, ends, notes, spill and spill / f"edges-{len(links)}")
+        links[triple] = _Edges.read(
+            tables[edge.file], edge, ends, notes, spill and spill / f"edges-{len(links)}"
+        )
     rule = spec.period if period is None else period
     periods = _put_into_periods(spec, nodes, links, rule, cutoff, notes)
     alone = len(nodes) == 1 and len(links) == 1
@@ -175,7 +222,8 @@ def build(
     return Reading(graph, notes)
 
 
-# -- nodes -------------------------------------------------------------------------------------------------
+# -- nodes
+# -------------------------------------------------------------------------------------------------
 
 
 @dataclass(eq=False)
@@ -193,20 +241,31 @@ class _Nodes:
 
     @classmethod
     def read(
-        cls, source: Source, spec: NodeTable, features: np.ndarray | None, notes: list[str], spill: Path | None
+        cls,
+        source: Source,
+        spec: NodeTable,
+        features: np.ndarray | None,
+        notes: list[str],
+        spill: Path | None,
     ) -> _Nodes:
         roles = [column for column in (spec.id, spec.time, spec.label) if column]
         raw = source.table if spill is None else _spilled(source, roles, spill)
         table = usual_text(raw)
         if table.num_rows == 0:
             raise InputError(f"{source.name} has no rows; give at least one node.")
-        columns = {role: table.column(column) for role in ("id", "time", "label") if (column := getattr(spec, role))}
+        columns = {
+            role: table.column(column)
+            for role in ("id", "time", "label")
+            if (column := getattr(spec, role))
+        }
         said = [f"{role} from '{getattr(spec, role)}'" for role in columns]
         if spec.id is None:
             said.insert(0, f"rows numbered 0 to {table.num_rows - 1} as ids")
         notes.append(f"{source.name}: {', '.join(said)}")
         ids = None if spec.id is None else Ids.of(columns["id"], spec.id, source.name)
-        label, names = labels(columns["label"], spec.label, source.name) if spec.label else (None, None)
+        label, names = (
+            labels(columns["label"], spec.label, source.name) if spec.label else (None, None)
+        )
         time = times(columns["time"], spec.time, source.name) if spec.time else None
         zone = getattr(columns["time"].type, "tz", None) if spec.time else None
         if zone not in (None, "UTC"):
@@ -215,7 +274,9 @@ class _Nodes:
         doubtful = [name for name in names or () if str(name).strip().casefold() in DOUBTFUL]
         if doubtful:
             mend = "if they mean that the class is not known, write NA or nothing instead"
-            notes.append(f"  warning: {', '.join(map(repr, doubtful))} are taken for classes; {mend}")
+            notes.append(
+                f"  warning: {', '.join(map(repr, doubtful))} are taken for classes; {mend}"
+            )
         others = [name for name in table.column_names if name not in roles]
         if features is not None and others:
             notes.append(f"  {', '.join(others)}: left out, features.npy takes their place")
@@ -242,7 +303,13 @@ class _Nodes:
 
     def arrays(self) -> dict[str, Any]:
         ids = self.ids.names if self.ids is not None else None
-        return {"x": self.features, "y": self.label, "time": self.period, "ids": ids, "num_nodes": self.size}
+        return {
+            "x": self.features,
+            "y": self.label,
+            "time": self.period,
+            "ids": ids,
+            "num_nodes": self.size,
+        }
 
 
 def _spilled(source: Source, roles: list[str], path: Path) -> pa.Table:
@@ -266,7 +333,8 @@ def _spilled(source: Source, roles: list[str], path: Path) -> pa.Table:
     return table
 
 
-# -- edges -------------------------------------------------------------------------------------------------
+# -- edges
+# -------------------------------------------------------------------------------------------------
 
 
 @dataclass(eq=False)
@@ -281,10 +349,22 @@ class _Edges:
 
     @classmethod
     def read(
-        cls, source: Source, spec: EdgeTable, ends: tuple[_Nodes, _Nodes], notes: list[str], spill: Path | None
+        cls,
+        source: Source,
+        spec: EdgeTable,
+        ends: tuple[_Nodes, _Nodes],
+        notes: list[str],
+        spill: Path | None,
     ) -> _Edges:
-        roles = {role: column for role in ("source", "target", "weight", "time") if (column := getattr(spec, role))}
-        notes.append(f"{source.name}: " + ", ".join(f"{role} from '{column}'" for role, column in roles.items()))
+        roles = {
+            role: column
+            for role in ("source", "target", "weight", "time")
+            if (column := getattr(spec, role))
+        }
+        notes.append(
+            f"{source.name}: "
+            + ", ".join(f"{role} from '{column}'" for role, column in roles.items())
+        )
         if unused := [name for name in source.head.column_names if name not in roles.values()]:
             notes.append(f"  {', '.join(unused)}: left out, edges have no features")
         if spill is None:
@@ -297,14 +377,20 @@ class _Edges:
 
     @classmethod
     def _joined(
-        cls, table: pa.Table, file: str, spec: EdgeTable, ends: tuple[_Nodes, _Nodes], first: int = 0
+        cls,
+        table: pa.Table,
+        file: str,
+        spec: EdgeTable,
+        ends: tuple[_Nodes, _Nodes],
+        first: int = 0,
     ) -> tuple[_Edges, int]:
         rows = table.num_rows
         kind = np.result_type(*(index_type(end.size) for end in ends))
         index, absent = np.empty((2, rows), kind), np.zeros(rows, bool)
         named = ("source", spec.source), ("target", spec.target)
         sides = [
-            (table.column(name), name, file, ends[k].key, ends[k].name, index[k]) for k, (_, name) in enumerate(named)
+            (table.column(name), name, file, ends[k].key, ends[k].name, index[k])
+            for k, (_, name) in enumerate(named)
         ]
         _native.run(put_positions, sides, None)
         for side, (role, column) in enumerate(named):
@@ -317,7 +403,9 @@ class _Edges:
                     f"row {first + row + 1}; add the node, remove the edge, or drop such edges with dangling = 'drop'."
                 )
             absent |= missing
-        weight = number_column(table.column(spec.weight), spec.weight, file) if spec.weight else None
+        weight = (
+            number_column(table.column(spec.weight), spec.weight, file) if spec.weight else None
+        )
         time = times(table.column(spec.time), spec.time, file) if spec.time else None
         if absent.any():
             keep = np.flatnonzero(~absent)
@@ -326,16 +414,22 @@ class _Edges:
         return cls(file, index, weight, time), int(absent.sum())
 
     @classmethod
-    def _spilled(cls, source: Source, spec: EdgeTable, ends: tuple[_Nodes, _Nodes], folder: Path) -> tuple[_Edges, int]:
+    def _spilled(
+        cls, source: Source, spec: EdgeTable, ends: tuple[_Nodes, _Nodes], folder: Path
+    ) -> tuple[_Edges, int]:
         """The same in pieces, each joined by itself, in files."""
         pieces: dict[str, list[np.ndarray]] = {"index": [], "weight": [], "time": []}
-        columns = [column for column in (spec.source, spec.target, spec.weight, spec.time) if column]
+        columns = [
+            column for column in (spec.source, spec.target, spec.weight, spec.time) if column
+        ]
         dropped = first = 0
         held: list[pa.RecordBatch] = []
 
         def flush() -> None:
             nonlocal dropped, first
-            table = pa.Table.from_batches(held, source.head.select(columns).schema if not held else None)
+            table = pa.Table.from_batches(
+                held, source.head.select(columns).schema if not held else None
+            )
             part, lost = cls._joined(table, source.name, spec, ends, first)
             dropped, first = dropped + lost, first + table.num_rows
             held.clear()
@@ -352,7 +446,9 @@ class _Edges:
                 flush()
         if held or not pieces["index"]:
             flush()
-        joined = {name: _concatenated(kept, folder / f"{name}.npy") for name, kept in pieces.items()}
+        joined = {
+            name: _concatenated(kept, folder / f"{name}.npy") for name, kept in pieces.items()
+        }
         return cls(source.name, joined["index"], joined["weight"], joined["time"]), dropped  # type: ignore[arg-type]
 
     def arrays(self) -> dict[str, Any]:
@@ -377,7 +473,12 @@ def _concatenated(pieces: list[np.ndarray], path: Path) -> np.ndarray | None:
 
 
 def _put_into_periods(
-    spec: Spec, nodes: dict[str, _Nodes], links: dict[Triple, _Edges], rule: Period, cutoff: Any, notes: list[str]
+    spec: Spec,
+    nodes: dict[str, _Nodes],
+    links: dict[Triple, _Edges],
+    rule: Period,
+    cutoff: Any,
+    notes: list[str],
 ) -> Periods | None:
     """Chooses the periods by the type to classify, and puts all times into them."""
     main = nodes[spec.target]
@@ -385,14 +486,20 @@ def _put_into_periods(
     assert main.time is not None
     dated, unit = dated_by(main.time, rule)
     if unit is not None:
-        notes.append(f"time: whole numbers read as {unit}" + (" since 1970" if unit[0] != "Y" else ""))
+        notes.append(
+            f"time: whole numbers read as {unit}" + (" since 1970" if unit[0] != "Y" else "")
+        )
     periods, sentence = choose(dated, None if main.label is None else main.label >= 0, rule, cutoff)
     notes.append(f"time: {sentence}")
     for part in everything:
         if part.time is None:
             continue
         values = dated if part is main else like(part.time, unit, dated, part.name)
-        if isinstance(part, _Nodes) and isinstance(part.features, Columns) and values.dtype.kind == "M":
+        if (
+            isinstance(part, _Nodes)
+            and isinstance(part.features, Columns)
+            and values.dtype.kind == "M"
+        ):
             part.features = replace(part.features, moment=values)
         part.period = values if periods is None else periods.of(values)
     return periods

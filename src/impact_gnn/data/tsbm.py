@@ -1,7 +1,8 @@
 """The temporal stochastic block model: random graphs in time for which the truth is known.
 
-P(y, t, ỹ, t̃) = base(y, ỹ)·γ(y, ỹ)^|t − t̃|, features x = μ(y) + k_y·Z. Nodes are numbered in order of time, so that
-neighbours are near in memory, with labels shuffled within a time; every edge is stored in both directions.
+P(y, t, ỹ, t̃) = base(y, ỹ)·γ(y, ỹ)^|t − t̃|, features x = μ(y) + k_y·Z. Nodes are numbered in order
+of time, so that neighbours are near in memory, with labels shuffled within a time; every edge is
+stored in both directions.
 """
 
 from __future__ import annotations
@@ -59,23 +60,38 @@ class TSBM:
 
     def __post_init__(self) -> None:
         checks.choice("protocol", self.protocol, PROTOCOLS)
-        for number, least in (("num_nodes", 1), ("num_times", 1), ("seed", 0), ("start", -MAX_TIME)):
+        for number, least in (
+            ("num_nodes", 1),
+            ("num_times", 1),
+            ("seed", 0),
+            ("start", -MAX_TIME),
+        ):
             checks.at_least(number, getattr(self, number), least)
         if self.start > MAX_TIME:
-            raise InputError(f"start={self.start} is too large for 64-bit times; give at most {MAX_TIME}.")
+            raise InputError(
+                f"start={self.start} is too large for 64-bit times; give at most {MAX_TIME}."
+            )
         mean = checks.features("mean", self.mean, None)
         labels = len(mean)
         arrays = {"mean": mean}
         for name, ndim, most, bound in (
-            ("std", 1, np.inf, "of at least 0"), ("base", 2, 1, "from 0 to 1"), ("decay", 2, 1, "from 0 to 1")
-        ):  # fmt: skip
+            ("std", 1, np.inf, "of at least 0"),
+            ("base", 2, 1, "from 0 to 1"),
+            ("decay", 2, 1, "from 0 to 1"),
+        ):
             values = arrays[name] = checks.array(name, getattr(self, name)).astype(np.float64)
             if values.shape != (labels,) * ndim:
-                raise InputError(f"{name} has shape {values.shape} for {labels} labels; give shape {(labels,) * ndim}.")
+                raise InputError(
+                    f"{name} has shape {values.shape} for {labels} labels; give shape {(labels,) * ndim}."
+                )
             if not (np.isfinite(values).all() and values.min() >= 0 and values.max() <= most):
-                raise InputError(f"{name} runs from {values.min():.4g} to {values.max():.4g}; give numbers {bound}.")
+                raise InputError(
+                    f"{name} runs from {values.min():.4g} to {values.max():.4g}; give numbers {bound}."
+                )
             if ndim == 2 and not np.array_equal(values, values.T):
-                raise InputError(f"{name} is not symmetric; give the same value for both orders of two labels.")
+                raise InputError(
+                    f"{name} is not symmetric; give the same value for both orders of two labels."
+                )
         for name, values in arrays.items():
             values = values.view()
             values.flags.writeable = False
@@ -108,7 +124,8 @@ class TSBM:
     def probability(self) -> np.ndarray:
         """True probability of one draw, base·γ^|Δ|, by label and time of both ends [Y, T, Y, T]; for oracles only."""
         distance = np.abs(np.subtract.outer(np.arange(self.num_times), np.arange(self.num_times)))
-        decayed = self.decay[:, None, :, None] ** distance[None, :, None, :]  # 0⁰ = 1: the same time is kept
+        # 0⁰ = 1: the same time is kept
+        decayed = self.decay[:, None, :, None] ** distance[None, :, None, :]
         return self.base[:, None, :, None] * decayed
 
     @property
@@ -132,22 +149,30 @@ class TSBM:
         sizes = checks.array("sizes", sizes)
         if sizes.shape != (self.num_labels, self.num_times):
             shape = (self.num_labels, self.num_times)
-            raise InputError(f"sizes has shape {sizes.shape}; give nodes per label and time {shape}.")
+            raise InputError(
+                f"sizes has shape {sizes.shape}; give nodes per label and time {shape}."
+            )
         # A node is not its own neighbour.
         return self._shares(np.maximum(sizes.T.ravel()[None, :] - np.eye(sizes.size), 0.0))
 
     def block_sizes(self, label: np.ndarray, time: np.ndarray) -> np.ndarray:
         """Nodes of every label and time of the model [Y, T]."""
         key = np.asarray(label, np.int64) * self.num_times + (np.asarray(time) - self.start)
-        return np.bincount(key, minlength=self.num_labels * self.num_times).reshape(self.num_labels, -1)
+        return np.bincount(key, minlength=self.num_labels * self.num_times).reshape(
+            self.num_labels, -1
+        )
 
     def sample(self, seed: int | None = None) -> TemporalGraph:
         """A graph with all its true labels; hide those to be predicted with `graph.masked(cutoff)`."""
-        draw = Draw(self, self._seed(seed), np.dtype(np.int64))  # the type PyTorch wants for positions
+        # the type PyTorch wants for positions
+        draw = Draw(self, self._seed(seed), np.dtype(np.int64))
         return TemporalGraph(
-            x=drawing.joined(draw.feature_chunks(), (self.num_nodes, self.num_features)), y=draw.label.astype(np.int64),
-            time=self.start + draw.period.astype(np.int64), edge_index=draw.pairs.edges(), num_labels=self.num_labels,
-        )  # fmt: skip
+            x=drawing.joined(draw.feature_chunks(), (self.num_nodes, self.num_features)),
+            y=draw.label.astype(np.int64),
+            time=self.start + draw.period.astype(np.int64),
+            edge_index=draw.pairs.edges(),
+            num_labels=self.num_labels,
+        )
 
     def edge_chunks(self, seed: int | None = None, *, size: int = CHUNK) -> Iterator[np.ndarray]:
         """The edges of `sample(seed)` in the same order, in chunks [2, ·] of at most `size` or about 130,000 edges."""
@@ -170,10 +195,20 @@ class TSBM:
 
 
 def tsbm_model(
-    num_nodes: int = 2000, num_times: int = 10, num_labels: int = 10, num_features: int = 5, *,
-    decay: float | str = 0.6, protocol: str = "text", seed: int = 0, feature_std: float | str | None = None,
-    same: float = 0.6, different: float = 0.24, mean_degree: float | None = None, start: int = 0,
-) -> TSBM:  # fmt: skip
+    num_nodes: int = 2000,
+    num_times: int = 10,
+    num_labels: int = 10,
+    num_features: int = 5,
+    *,
+    decay: float | str = 0.6,
+    protocol: str = "text",
+    seed: int = 0,
+    feature_std: float | str | None = None,
+    same: float = 0.6,
+    different: float = 0.24,
+    mean_degree: float | None = None,
+    start: int = 0,
+) -> TSBM:
     """Draws the parameters of a temporal stochastic block model; the arguments are those of `tsbm`.
 
     Examples:
@@ -182,19 +217,29 @@ def tsbm_model(
                [0.24, 0.6 ]])
     """
     checks.choice("protocol", protocol, PROTOCOLS)
-    sizes = {"num_nodes": num_nodes, "num_times": num_times, "num_labels": num_labels, "num_features": num_features}
+    sizes = {
+        "num_nodes": num_nodes,
+        "num_times": num_times,
+        "num_labels": num_labels,
+        "num_features": num_features,
+    }
     for name, value in sizes.items():
         checks.at_least(name, value, 1)
     checks.at_least("seed", seed, 0)
     blocks, fewer = num_labels * num_times, "give fewer labels or times"
-    checks.fits(f"{blocks:,} x {blocks:,} probabilities between labels and times", 24 * blocks**2, fewer)
-    checks.fits(f"features of {num_labels:,} labels", 16 * num_labels * num_features, "give fewer features")
+    checks.fits(
+        f"{blocks:,} x {blocks:,} probabilities between labels and times", 24 * blocks**2, fewer
+    )
+    checks.fits(
+        f"features of {num_labels:,} labels", 16 * num_labels * num_features, "give fewer features"
+    )
     checks.share("same", same, "a probability")
     checks.share("different", different, "a probability")
 
     rng = np.random.default_rng(np.random.SeedSequence(int(seed)).spawn(1)[0])
     mean = rng.standard_normal((num_labels, num_features))
-    # Drawn whether used or not: with one seed, graphs of different decay differ in their edges only.
+    # Drawn whether used or not: with one seed, graphs of different decay differ in their edges
+    # only.
     random_std = rng.uniform(0, MOST_NOISE, num_labels)
     random_base = _symmetric(rng.uniform(0, 1, (num_labels, num_labels)))
     random_decay = _symmetric(rng.uniform(*DECAY_RANGE, (num_labels, num_labels)))
@@ -203,26 +248,49 @@ def tsbm_model(
     if protocol == "text":
         base = base * random_base
     std = _chosen_std(feature_std, protocol, random_std)
-    model = TSBM(mean, std, base, _chosen_decay(decay, random_decay), num_nodes, num_times, protocol, start, seed)
+    model = TSBM(
+        mean,
+        std,
+        base,
+        _chosen_decay(decay, random_decay),
+        num_nodes,
+        num_times,
+        protocol,
+        start,
+        seed,
+    )
     return model if mean_degree is None else _with_mean_degree(model, mean_degree)
 
 
 def tsbm(
-    num_nodes: int = 2000, num_times: int = 10, num_labels: int = 10, num_features: int = 5, *,
-    decay: float | str = 0.6, protocol: str = "text", seed: int = 0, feature_std: float | str | None = None,
-    same: float = 0.6, different: float = 0.24, mean_degree: float | None = None, start: int = 0,
-) -> TemporalGraph:  # fmt: skip
+    num_nodes: int = 2000,
+    num_times: int = 10,
+    num_labels: int = 10,
+    num_features: int = 5,
+    *,
+    decay: float | str = 0.6,
+    protocol: str = "text",
+    seed: int = 0,
+    feature_std: float | str | None = None,
+    same: float = 0.6,
+    different: float = 0.24,
+    mean_degree: float | None = None,
+    start: int = 0,
+) -> TemporalGraph:
     """A graph of the temporal stochastic block model, with all its true labels.
 
-    P(edge) = base(y, ỹ)·γ(y, ỹ)^|t − t̃| and x = μ(y) + k_y·Z; times run from `start`. Hide the labels to be predicted
-    with `graph.masked(cutoff)`.
+    P(edge) = base(y, ỹ)·γ(y, ỹ)^|t − t̃| and x = μ(y) + k_y·Z; times run from `start`. Hide the
+    labels to be predicted with `graph.masked(cutoff)`.
 
-    - `protocol="text"`, as the paper describes it: base uniform in [0, same] within a label and [0, different] between
-      labels, noise k_y in [0, 8], (label, time) blocks of equal size, unordered pairs.
-    - `protocol="released"`, as its table was computed: base exactly `same` or `different`, noise 4, labels and times
-      drawn per node, *ordered* pairs, so that two nodes may be linked twice: two parallel edges in each direction.
-    - `decay` is γ of all label pairs; "random": uniform in [.4, .7] for each pair of labels; "random-zero-diagonal":
-      so, but 0 within a label, whose nodes are then linked at equal times only.
+    - `protocol="text"`, as the paper describes it: base uniform in [0, same] within a label and [0,
+      different] between labels, noise k_y in [0, 8], (label, time) blocks of equal size, unordered
+      pairs.
+    - `protocol="released"`, as its table was computed: base exactly `same` or `different`, noise 4,
+      labels and times drawn per node, *ordered* pairs, so that two nodes may be linked twice: two
+      parallel edges in each direction.
+    - `decay` is γ of all label pairs; "random": uniform in [.4, .7] for each pair of labels;
+      "random-zero-diagonal": so, but 0 within a label, whose nodes are then linked at equal times
+      only.
     - `feature_std` replaces the protocol's noise k_y; "uniform": in [0, 8] for each label.
     - `mean_degree` scales all probabilities so that nodes have this many edges on average.
 
@@ -231,19 +299,33 @@ def tsbm(
         TemporalGraph(1,000 nodes, ... edges, 5 features, 4 classes, times 2015..2019)
     """
     return tsbm_model(
-        num_nodes, num_times, num_labels, num_features, decay=decay, protocol=protocol, seed=seed,
-        feature_std=feature_std, same=same, different=different, mean_degree=mean_degree, start=start,
-    ).sample()  # fmt: skip
+        num_nodes,
+        num_times,
+        num_labels,
+        num_features,
+        decay=decay,
+        protocol=protocol,
+        seed=seed,
+        feature_std=feature_std,
+        same=same,
+        different=different,
+        mean_degree=mean_degree,
+        start=start,
+    ).sample()
 
 
 def write_tsbm(
-    directory: str | Path, model: TSBM, *, seed: int | None = None, memory: str | int = "2GB",
+    directory: str | Path,
+    model: TSBM,
+    *,
+    seed: int | None = None,
+    memory: str | int = "2GB",
     progress: bool | Progress = False,
-) -> None:  # fmt: skip
+) -> None:
     """Writes the graph `model.sample(seed)` to a directory that `load` opens, without ever holding its edges.
 
-    The directory appears under its name when it is complete. Edges are stored in 32 bits where nodes allow it.
-    `memory` bounds the arrays in memory at any moment; `progress` is as in `Disk`.
+    The directory appears under its name when it is complete. Edges are stored in 32 bits where
+    nodes allow it. `memory` bounds the arrays in memory at any moment; `progress` is as in `Disk`.
 
     Examples:
         >>> import tempfile
@@ -264,7 +346,9 @@ def write_tsbm(
     _files.require_space(existing, nodes * (4 * width + 16) + 2 * total * item)
     with saved.writing(directory, target="node", num_labels=model.num_labels) as writer:
         place = writer.nodes("node", nodes, {})
-        drawing.fill(_files.create_array(place / "x.npy", np.float32, (nodes, width)), draw.feature_chunks())
+        drawing.fill(
+            _files.create_array(place / "x.npy", np.float32, (nodes, width)), draw.feature_chunks()
+        )
         # In 64 bits, as a graph holds them: opening the directory then copies nothing.
         for name, values, origin in (("y", draw.label, 0), ("time", draw.period, model.start)):
             cuts = range(0, nodes, drawing.NODES)
@@ -289,12 +373,16 @@ def _expected_pairs(model: TSBM) -> tuple[float, float]:
         return (nodes * (nodes - 1) / blocks**2,) * 2
     size, extra = divmod(nodes, blocks)  # `extra` blocks, chosen at random, have one node more
     both = extra * (extra - 1) / (blocks * (blocks - 1)) if blocks > 1 else 0.0
-    return size * size + 2 * size * extra / blocks + both, size * (size - 1) + 2 * size * extra / blocks
+    return size * size + 2 * size * extra / blocks + both, size * (
+        size - 1
+    ) + 2 * size * extra / blocks
 
 
 def _with_mean_degree(model: TSBM, mean_degree: float) -> TSBM:
     if not (checks.is_number(mean_degree) and mean_degree > 0):
-        raise InputError(f"mean_degree={mean_degree!r} is not a positive number; give the edges a node should have.")
+        raise InputError(
+            f"mean_degree={mean_degree!r} is not a positive number; give the edges a node should have."
+        )
     now = model.expected_edges / model.num_nodes
     if now == 0:
         mend = "give more nodes, or probabilities above 0"
@@ -308,13 +396,17 @@ def _with_mean_degree(model: TSBM, mean_degree: float) -> TSBM:
     return replace(model, base=model.base * scale)
 
 
-def _chosen_std(feature_std: float | str | None, protocol: str, random_std: np.ndarray) -> np.ndarray:
+def _chosen_std(
+    feature_std: float | str | None, protocol: str, random_std: np.ndarray
+) -> np.ndarray:
     if feature_std is None:
         feature_std = "uniform" if protocol == "text" else RELEASED_NOISE
     if isinstance(feature_std, str) and feature_std == "uniform":
         return random_std
     if not (checks.is_number(feature_std) and float(feature_std) >= 0):
-        raise InputError(f"feature_std={feature_std!r} is not known; give a number of at least 0, or 'uniform'.")
+        raise InputError(
+            f"feature_std={feature_std!r} is not known; give a number of at least 0, or 'uniform'."
+        )
     return np.full(len(random_std), float(feature_std))
 
 

@@ -14,7 +14,9 @@ from impact_gnn.encoding.moments import from_numbers, moments, one_array, unit_o
 from impact_gnn.graph.periods import UNITS, Periods
 
 SOME = 50  # distinct numbers from which they may be seconds since 1970
-MOST_CLASSES = 1000  # different labels, beyond which a label that is different nearly everywhere is refused
+MOST_CLASSES = (
+    1000  # different labels, beyond which a label that is different nearly everywhere is refused
+)
 
 Period: TypeAlias = str | int | Periods
 
@@ -25,7 +27,9 @@ def no_gaps(column: pa.Array | pa.ChunkedArray, file: str, name: str, mend: str)
     count = pc.sum(missing).as_py() or 0
     if count:
         row = pc.index(missing, True).as_py() + 1
-        raise InputError(f"column '{name}' of {file} is empty in {count} rows, first in row {row}; {mend}.")
+        raise InputError(
+            f"column '{name}' of {file} is empty in {count} rows, first in row {row}; {mend}."
+        )
 
 
 def number_column(column: pa.ChunkedArray, name: str, file: str) -> np.ndarray:
@@ -36,7 +40,11 @@ def number_column(column: pa.ChunkedArray, name: str, file: str) -> np.ndarray:
     if not is_number(column.type):
         such = f"{column.type} such as {column[0].as_py()!r}"
         raise InputError(f"column '{name}' of {file} holds {such}; give numbers.")
-    out = column.to_numpy() if pa.types.is_integer(column.type) else column.cast(pa.float64()).to_numpy()
+    out = (
+        column.to_numpy()
+        if pa.types.is_integer(column.type)
+        else column.cast(pa.float64()).to_numpy()
+    )
     if out.dtype.kind == "f" and not np.isfinite(out).all():
         row = int((~np.isfinite(out)).argmax()) + 1
         raise InputError(f"column '{name}' of {file} is infinite in row {row}; give a number.")
@@ -66,7 +74,9 @@ def labels(column: pa.ChunkedArray, name: str, file: str) -> tuple[np.ndarray, l
     labelled = len(column) - column.null_count
     if len(seen) > MOST_CLASSES and len(seen) > labelled / 2:
         such = f"{len(seen):,} different values in {labelled:,} labelled rows"
-        raise InputError(f"column '{name}' of {file} has {such}; a label names a class, so name another column.")
+        raise InputError(
+            f"column '{name}' of {file} has {such}; a label names a class, so name another column."
+        )
     names = seen.to_pylist()
     order = sorted(range(len(names)), key=lambda k: _in_order(names[k]))
     rank = np.full(len(values) + 1, -1)  # the last place is that of missing labels
@@ -121,9 +131,19 @@ def like(values: np.ndarray, unit: str | None, main: np.ndarray, where: str) -> 
     if own is not None and own == unit:
         values = from_numbers(values, own)
     elif own is not None and main.dtype.kind != "M":
-        raise InputError(f"the times of {where} look like {own}, those of the nodes are numbers such as {main[0]:g}.")
-    if (values.dtype.kind == "M") != (main.dtype.kind == "M") or (values.dtype.kind == "M" and np.isnat(values).any()):
-        kind = f"numbers that count {unit}" if unit else "dates" if main.dtype.kind == "M" else "numbers"
+        raise InputError(
+            f"the times of {where} look like {own}, those of the nodes are numbers such as {main[0]:g}."
+        )
+    if (values.dtype.kind == "M") != (main.dtype.kind == "M") or (
+        values.dtype.kind == "M" and np.isnat(values).any()
+    ):
+        kind = (
+            f"numbers that count {unit}"
+            if unit
+            else "dates"
+            if main.dtype.kind == "M"
+            else "numbers"
+        )
         raise InputError(
             f"the times of {where} are not all of the kind that the nodes have ({kind}); write them alike."
         )
@@ -132,7 +152,11 @@ def like(values: np.ndarray, unit: str | None, main: np.ndarray, where: str) -> 
 
 def dated_by(values: np.ndarray, rule: Period) -> tuple[np.ndarray, str | None]:
     """Numbers as dates where they count from 1970 or write one out, and which way."""
-    if values.dtype.kind == "M" or rule == "whole" or (isinstance(rule, Periods) and not rule.dated):
+    if (
+        values.dtype.kind == "M"
+        or rule == "whole"
+        or (isinstance(rule, Periods) and not rule.dated)
+    ):
         return values, None
     unit = unit_of(values)
     asked = rule in UNITS or isinstance(rule, Periods)

@@ -35,7 +35,8 @@ class Diagnosis:
     feature_drift: FeatureDrift
     separability: Separability
     decay: Decay
-    shift: MessageShift | None  # messages of the past against those of the targets; None where there are none
+    # messages of the past against those of the targets; None where there are none
+    shift: MessageShift | None
     feature_map: FeatureMap | None  # None without features
     notes: tuple[str, ...] = ()  # how the graph was looked at, in sentences
 
@@ -47,12 +48,22 @@ class Diagnosis:
         lines = [f"{'assumption':26}{'verdict':13}{'statistic':>10}  95 % interval"]
         for finding in self.findings:
             value = "" if finding.statistic is None else f"{finding.statistic:.3f}"
-            around = "" if finding.interval is None else f"{finding.interval[0]:.3f} to {finding.interval[1]:.3f}"
+            around = (
+                ""
+                if finding.interval is None
+                else f"{finding.interval[0]:.3f} to {finding.interval[1]:.3f}"
+            )
             head = f"{finding.assumption} {finding.name}"
             lines.append(f"{head:26}{finding.verdict!s:13}{value:>10}  {around}".rstrip())
-            lines += textwrap.wrap(finding.sentence, WIDTH, initial_indent="    ", subsequent_indent="    ")
+            lines += textwrap.wrap(
+                finding.sentence, WIDTH, initial_indent="    ", subsequent_indent="    "
+            )
         if self.shift is not None:
-            lines += ["", f"shift of the labelled past to the targets ({self.shift.path})", str(self.shift)]
+            lines += [
+                "",
+                f"shift of the labelled past to the targets ({self.shift.path})",
+                str(self.shift),
+            ]
         for note in self.notes:
             lines += textwrap.wrap(f"Note: {note}", WIDTH)
         return "\n".join(lines)
@@ -70,17 +81,19 @@ def diagnose(
 ) -> Diagnosis:
     """Evidence for assumptions 1 to 4 and the shift of messages, from labels before the cutoff only.
 
-    What a graph does not show (one labelled period, no features, no edges) gives "cannot tell". Large graphs are
-    sampled; the same seed gives the same result.
+    What a graph does not show (one labelled period, no features, no edges) gives "cannot tell".
+    Large graphs are sampled; the same seed gives the same result.
 
     Args:
         graph: The graph, or PyG's `Data` or `HeteroData`; edges are taken in both directions.
-        cutoff: Labels at or after it are hidden first; by default the graph's own, or `graph.infer_cutoff()`.
+        cutoff: Labels at or after it are hidden first; by default the graph's own, or
+            `graph.infer_cutoff()`.
         embedding: "pca" or "tsne", for the map of the features.
         hops: Hops of the messages whose shift is measured.
         seed: Seed of samples and bootstraps.
         engine: Where to propagate; in memory by default.
-        progress: True for bars on the terminal, or a function called with stage, steps done, steps and a note.
+        progress: True for bars on the terminal, or a function called with stage, steps done, steps
+            and a note.
 
     Examples:
         >>> from impact_gnn.data.tsbm import tsbm

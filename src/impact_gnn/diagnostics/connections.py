@@ -8,7 +8,16 @@ import numpy as np
 
 from impact_gnn.checks import InputError
 from impact_gnn.connectivity import relative_connectivity
-from impact_gnn.diagnostics.finding import CANNOT_TELL, DOUBTFUL, FAILS, HOLDS, Finding, Verdict, judge, listed
+from impact_gnn.diagnostics.finding import (
+    CANNOT_TELL,
+    DOUBTFUL,
+    FAILS,
+    HOLDS,
+    Finding,
+    Verdict,
+    judge,
+    listed,
+)
 from impact_gnn.diagnostics.models import GROUPS, Fits, PairCounts, Share
 from impact_gnn.diagnostics.view import View
 
@@ -38,16 +47,22 @@ class Separability(Finding):
     assumption = 3
     measure = "share of the time pattern of connections that f·g explains"
 
-    symmetry: Share | None = None  # the same share of that which g(y, ỹ, t̃−t) explains, with past and future apart
-    per_node: Share | None = None  # connections counted per node of the neighbours' period, as GenPMP does
+    symmetry: Share | None = (
+        None  # the same share of that which g(y, ỹ, t̃−t) explains, with past and future apart
+    )
+    per_node: Share | None = (
+        None  # connections counted per node of the neighbours' period, as GenPMP does
+    )
     with_sides: Share | None = None  # past and future may differ
     steps: list[int] = field(default_factory=list)  # first time of every step [T]
     distances: list[int] = field(default_factory=list)  # between steps [D]
-    g: dict[str, list[float]] = field(default_factory=dict)  # fitted, of every group of neighbours [D]
+    # fitted, of every group of neighbours [D]
+    g: dict[str, list[float]] = field(default_factory=dict)
     # Edges by own and neighbour's step, as shares [T, T].
     same_label: list[list[float]] = field(default_factory=list)
     different_label: list[list[float]] = field(default_factory=list)
-    alike: list[float | None] = field(default_factory=list)  # share of neighbours of the same label, by own step
+    # share of neighbours of the same label, by own step
+    alike: list[float | None] = field(default_factory=list)
     curves: list[Curve] = field(default_factory=list)  # the strongest pairs of labels
 
 
@@ -67,21 +82,30 @@ class Decay(Finding):
 def separability(view: View, pairs: PairCounts | None, fits: Fits | None) -> Separability:
     """Weighted R² of P(y, t, ỹ, t̃) = f(y, t)·g(y, ỹ, |t̃−t|) against neighbours that do not depend on time.
 
-    1 − Σ n_yt (P − f·g)² / Σ n_yt (P − P₀)², sampling noise taken out of both by a bootstrap of the nodes; ỹ stands
-    for the own label, the one met most often, and the rest. Connections are taken in both directions.
+    1 − Σ n_yt (P − f·g)² / Σ n_yt (P − P₀)², sampling noise taken out of both by a bootstrap of the
+    nodes; ỹ stands for the own label, the one met most often, and the rest. Connections are taken
+    in both directions.
     """
     if pairs is None or fits is None:
-        why = "Labels are known in fewer than three periods, so distances in time cannot be compared."
+        why = (
+            "Labels are known in fewer than three periods, so distances in time cannot be compared."
+        )
         return Separability(CANNOT_TELL, why if pairs else _missing(view))
     weight = pairs.counts.sum((1, 2, 3))
     g = (weight[:, None, None] * fits.g).sum(0) / weight.sum()
     same, different = pairs.counts[:, 0].sum(0), pairs.counts[:, 1:].sum((0, 1))
     series = (
-        fits.share("separable", best="sided"), fits.share("sized"), fits.share("sided"),
-        listed(pairs.steps), listed(fits.distances), {name: listed(part) for name, part in zip(GROUPS, g, strict=True)},
-        listed(same / max(same.sum(), 1)), listed(different / max(different.sum(), 1)),
-        listed(same.sum(1) / np.where((both := (same + different).sum(1)) > 0, both, np.nan)), _curves(view),
-    )  # fmt: skip
+        fits.share("separable", best="sided"),
+        fits.share("sized"),
+        fits.share("sided"),
+        listed(pairs.steps),
+        listed(fits.distances),
+        {name: listed(part) for name, part in zip(GROUPS, g, strict=True)},
+        listed(same / max(same.sum(), 1)),
+        listed(different / max(different.sum(), 1)),
+        listed(same.sum(1) / np.where((both := (same + different).sum(1)) > 0, both, np.nan)),
+        _curves(view),
+    )
     share, sided, sized = (fits.share(model).value for model in ("separable", "sided", "sized"))
     pattern = f"{share:.0%} of how connections vary with time follows from the distance in time"
     if sided > share + 0.1 and sided >= sized:
@@ -117,7 +141,10 @@ def decay(view: View, pairs: PairCounts | None, fits: Fits | None) -> Decay:
         FAILS: f"Labels differ in how their connections fade: {explained}.",
         CANNOT_TELL: "Too few labelled neighbours to compare the decays of labels.",
     }
-    still, unseen = "Connections hardly depend on time.", "Too few labelled neighbours to see a decay."
+    still, unseen = (
+        "Connections hardly depend on time.",
+        "Too few labelled neighbours to see a decay.",
+    )
     return Decay(*(*_conclusion(fits, share, COMMON, sentences, still, unseen), *series))
 
 
@@ -126,7 +153,12 @@ def _missing(view: View) -> str:
 
 
 def _conclusion(
-    fits: Fits, share: Share, bounds: tuple[float, float], sentences: dict[Verdict, str], still: str, unseen: str
+    fits: Fits,
+    share: Share,
+    bounds: tuple[float, float],
+    sentences: dict[Verdict, str],
+    still: str,
+    unseen: str,
 ) -> tuple[Verdict, str, float | None, tuple[float, float] | None]:
     """Verdict, sentence, statistic and interval; `still` and `unseen` where time does not, or may not, matter."""
     # What depends on time at all: what `still` leaves, as a share of what is seen.
@@ -135,7 +167,9 @@ def _conclusion(
         return HOLDS, still, None, None
     if left <= half:
         return CANNOT_TELL, unseen, None, None
-    verdict = judge(1 - share.value, 1 - share.high, 1 - share.low, small=bounds[0], large=bounds[1])
+    verdict = judge(
+        1 - share.value, 1 - share.high, 1 - share.low, small=bounds[0], large=bounds[1]
+    )
     return verdict, sentences[verdict], share.value, (share.low, share.high)
 
 
@@ -153,8 +187,12 @@ def _curves(view: View) -> list[Curve]:
     met = np.bincount(label[target[both]] * classes + label[source[both]], minlength=classes**2)
     # The strongest pairs are nearly always of one label; two of each kind show more.
     alike = np.arange(classes**2) % (classes + 1) == 0
-    strongest = [(kind, np.argsort(-np.where(kind, met, -1), kind="stable")) for kind in (alike, ~alike)]
-    chosen = [int(p) for kind, order in strongest for p in order[: MOST_PAIRS // 2] if kind[p] and met[p]]
+    strongest = [
+        (kind, np.argsort(-np.where(kind, met, -1), kind="stable")) for kind in (alike, ~alike)
+    ]
+    chosen = [
+        int(p) for kind, order in strongest for p in order[: MOST_PAIRS // 2] if kind[p] and met[p]
+    ]
     times = view.masked.times[view.known]
     out = []
     for pair in chosen:
@@ -164,5 +202,9 @@ def _curves(view: View) -> list[Curve]:
         shown = np.sort(np.argsort(-degree, kind="stable")[:MOST_CURVES])
         shown = shown[degree[shown] > 0]
         share = [connectivity.row(own, int(t))[neighbour, view.known] for t in times[shown]]
-        out.append(Curve(own, neighbour, int(met[pair]), listed(times[shown]), listed(times), listed(share)))
+        out.append(
+            Curve(
+                own, neighbour, int(met[pair]), listed(times[shown]), listed(times), listed(share)
+            )
+        )
     return out

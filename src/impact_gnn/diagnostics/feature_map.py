@@ -13,7 +13,11 @@ from impact_gnn.statistics import Scale
 
 EMBEDDINGS = ("pca", "tsne")
 MOST_CLASSES = 15  # whose means are shown: the largest, as many as the paper shows
-MOST_MEANS, MOST_ROWS = 600, 100_000  # means shown, of more some are left out evenly; nodes they are taken from
+# means shown, of more some are left out evenly; nodes they are taken from
+MOST_MEANS, MOST_ROWS = (
+    600,
+    100_000,
+)
 
 
 @dataclass(frozen=True)
@@ -35,11 +39,13 @@ class FeatureMap:
     means: Places
 
 
-def feature_map(view: View, *, embedding: str = "pca", sample: int = 1500, seed: int = 0) -> FeatureMap | None:
+def feature_map(
+    view: View, *, embedding: str = "pca", sample: int = 1500, seed: int = 0
+) -> FeatureMap | None:
     """Two coordinates for a sample of nodes and for the means of the largest classes in every period.
 
-    "pca" is linear: distances in the map are distances in the features, seen from the best side. "tsne" keeps
-    neighbourhoods only, and takes seconds. None without features.
+    "pca" is linear: distances in the map are distances in the features, seen from the best side.
+    "tsne" keeps neighbourhoods only, and takes seconds. None without features.
     """
     from sklearn.decomposition import PCA  # both take a second to import
     from sklearn.manifold import TSNE

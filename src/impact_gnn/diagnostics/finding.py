@@ -38,7 +38,9 @@ class Finding:
 
     def __repr__(self) -> str:
         numbers = "" if self.statistic is None else f", {self.measure} {self.statistic:.3f}"
-        around = "" if self.interval is None else f" [{self.interval[0]:.3f}, {self.interval[1]:.3f}]"
+        around = (
+            "" if self.interval is None else f" [{self.interval[0]:.3f}, {self.interval[1]:.3f}]"
+        )
         return f"{self.assumption} {self.name}: {self.verdict}{numbers}{around}"
 
 

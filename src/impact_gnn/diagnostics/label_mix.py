@@ -1,7 +1,7 @@
 """Assumption 1: is the mix of labels the same in every period?
 
-The statistic is the distance between the mix of a period and that of all before it, averaged over the last few labelled
-periods; the target period, whose mix nobody knows, is the next in this row.
+The statistic is the distance between the mix of a period and that of all before it, averaged over
+the last few labelled periods; the target period, whose mix nobody knows, is the next in this row.
 """
 
 from __future__ import annotations
@@ -11,11 +11,20 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy import stats
 
-from impact_gnn.diagnostics.finding import CANNOT_TELL, DOUBTFUL, FAILS, HOLDS, Finding, judge, listed
+from impact_gnn.diagnostics.finding import (
+    CANNOT_TELL,
+    DOUBTFUL,
+    FAILS,
+    HOLDS,
+    Finding,
+    judge,
+    listed,
+)
 from impact_gnn.diagnostics.view import View, recent
 
 SMALL, LARGE = 0.05, 0.12  # up to SMALL the mix counts as stable, from LARGE on as changing
-MOST_NUMBERS = 1 << 22  # size of the bootstrap; with very many periods and labels it has fewer replicates
+# size of the bootstrap; with very many periods and labels it has fewer replicates
+MOST_NUMBERS = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -38,7 +47,8 @@ class LabelMix(Finding):
 
     times: list[int] = field(default_factory=list)  # labelled periods [T]
     mix: list[list[float]] = field(default_factory=list)  # share of every label in them [T, Y]
-    to_past: list[float] = field(default_factory=list)  # distance of every period but the first to all before [T − 1]
+    # distance of every period but the first to all before [T − 1]
+    to_past: list[float] = field(default_factory=list)
     noise: list[float] = field(default_factory=list)  # what sampling alone gives of it [T − 1]
     independence: Independence | None = None
 
@@ -46,8 +56,8 @@ class LabelMix(Finding):
 def label_mix(view: View, *, replicates: int = 200, seed: int = 0) -> LabelMix:
     """TV_t = ½ Σ_y |p_t(y) − p_<t(y)|, squared and less what sampling adds to it, over the last labelled periods.
 
-    It is averaged with the labels as weights, and the root taken. Noise and interval come from a bootstrap of the
-    labels within periods.
+    It is averaged with the labels as weights, and the root taken. Noise and interval come from a
+    bootstrap of the labels within periods.
 
     Examples:
         >>> from impact_gnn.data.tsbm import tsbm
@@ -55,21 +65,30 @@ def label_mix(view: View, *, replicates: int = 200, seed: int = 0) -> LabelMix:
         1 label mix: holds, share of labels ... 0.000 [0.000, 0.0...]
     """
     labelled = view.label >= 0
-    row, size = np.searchsorted(view.known, view.masked.period[labelled]), max(view.masked.num_labels, 1)
-    counts = np.bincount(row * size + view.label[labelled], minlength=len(view.known) * size).reshape(-1, size)
+    row, size = (
+        np.searchsorted(view.known, view.masked.period[labelled]),
+        max(view.masked.num_labels, 1),
+    )
+    counts = np.bincount(
+        row * size + view.label[labelled], minlength=len(view.known) * size
+    ).reshape(-1, size)
     times, mix = listed(view.masked.times[view.known]), listed(_shares(counts))
     if len(counts) < 2:
         why = "Labels are known in one period only, so no change can be seen."
         return LabelMix(CANNOT_TELL, why, times=times, mix=mix)
     if np.count_nonzero(counts.sum(0)) < 2:
-        return LabelMix(CANNOT_TELL, "Only one class is seen, so there is no mix.", times=times, mix=mix)
+        return LabelMix(
+            CANNOT_TELL, "Only one class is seen, so there is no mix.", times=times, mix=mix
+        )
     draws = (min(replicates, max(50, MOST_NUMBERS // counts.size)), len(counts))
     drawn = np.random.default_rng(seed).multinomial(counts.sum(1), _shares(counts), size=draws)
     # What sampling adds to TV²: as much as drawing the labels once more adds to it.
     noise = np.maximum((_to_past(drawn) ** 2).mean(0) - _to_past(counts) ** 2, 0)
     value = _statistic(counts, noise, 1)
     # A replicate carries the noise of the graph and its own.
-    low, high = (float(v) for v in np.quantile([_statistic(one, noise, 2) for one in drawn], [0.025, 0.975]))
+    low, high = (
+        float(v) for v in np.quantile([_statistic(one, noise, 2) for one in drawn], [0.025, 0.975])
+    )
     low, high = min(low, value), max(high, value)
     verdict = judge(value, low, high, small=SMALL, large=LARGE)
     share = f"{value:.0%} of the labels of a new period differ from the mix of the past"
@@ -80,7 +99,9 @@ def label_mix(view: View, *, replicates: int = 200, seed: int = 0) -> LabelMix:
         CANNOT_TELL: "Too few labels per period to tell whether the label mix changes.",
     }[verdict]
     changes = listed(_to_past(counts)), listed(np.sqrt(noise))
-    return LabelMix(verdict, sentence, value, (low, high), times, mix, *changes, _independence(counts))
+    return LabelMix(
+        verdict, sentence, value, (low, high), times, mix, *changes, _independence(counts)
+    )
 
 
 def _shares(counts: np.ndarray) -> np.ndarray:

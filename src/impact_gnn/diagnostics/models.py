@@ -1,8 +1,10 @@
 r"""Connections counted, models of relative connectivity fitted to the counts, and how much each of them explains.
 
-Neighbours are counted by group: groups instead of single labels have a tenth of the cells, and a tenth of the noise.
+Neighbours are counted by group: groups instead of single labels have a tenth of the cells, and a
+    tenth of the noise.
 
-Models are products, fitted by maximum likelihood of Poisson counts: every factor is set in turn to fit its own margin.
+Models are products, fitted by maximum likelihood of Poisson counts: every factor is set in turn to
+    fit its own margin.
 
 | model | P(y, t, k, t̃) |
 |---|---|
@@ -24,7 +26,11 @@ from impact_gnn.diagnostics.view import View
 GROUPS = ("same label", "strongest other label", "other labels")
 MOST_PERIODS = 40  # steps of equal length into which more periods are drawn together
 MODELS = ("still", "decay", "separable", "sided", "sized")
-ROUNDS, CLOSE = 200, 1e-6  # rounds of fitting at most; the largest relative change of a factor that ends them earlier
+# rounds of fitting at most; the largest relative change of a factor that ends them earlier
+ROUNDS, CLOSE = (
+    200,
+    1e-6,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,8 +41,8 @@ class PairCounts:
     width: int  # of a step in time
     strongest: np.ndarray  # for every class the label met most often besides its own [Y]
     num_nodes: np.ndarray  # of every step, labelled or not [T]
-    # Edges by class, group, own step and neighbour's step [Y, 3, T, T]; neighbours without a label are handed to the
-    # groups in the proportions seen among the others.
+    # Edges by class, group, own step and neighbour's step [Y, 3, T, T]; neighbours without a label
+    # are handed to the groups in the proportions seen among the others.
     counts: np.ndarray
     _cell: np.ndarray
     _target: np.ndarray
@@ -66,11 +72,22 @@ class PairCounts:
         other = np.where(np.eye(classes, dtype=bool), -1, met)
         strongest = np.where(other.max(1) > 0, other.argmax(1), -1)
         own = label[target]
-        group = np.select([~both, label[source] == own, label[source] == strongest[own]], [3, 0, 1], 2)
+        group = np.select(
+            [~both, label[source] == own, label[source] == strongest[own]], [3, 0, 1], 2
+        )
         cell = ((own * 4 + group) * size + position[target]) * size + position[source]
         number = np.bincount(position[inside], minlength=size)
         counts = _handed_out(np.bincount(cell, minlength=classes * 4 * size * size), classes, size)
-        return cls(first + filled * width, width, strongest, number, counts, cell, target, (classes, size, len(label)))
+        return cls(
+            first + filled * width,
+            width,
+            strongest,
+            number,
+            counts,
+            cell,
+            target,
+            (classes, size, len(label)),
+        )
 
     def redrawn(self, rng: np.random.Generator) -> np.ndarray:
         """`counts` after drawing the nodes again, each with all its edges."""
@@ -141,7 +158,9 @@ def fit_models(pairs: PairCounts, *, replicates: int = 40, seed: int = 0) -> Fit
             raw[model].append(float((total * residual).sum()))
     left, drawn = {}, {}
     for model in MODELS:
-        variance = np.maximum(squares[model] - sums[model] ** 2 / replicates, 0) / max(replicates - 1, 1)
+        variance = np.maximum(squares[model] - sums[model] ** 2 / replicates, 0) / max(
+            replicates - 1, 1
+        )
         noise = float((total * variance).sum())
         left[model] = float((total * layout.residual(model, pairs.counts) ** 2).sum()) - noise
         # A replicate carries the noise of the graph and its own.
@@ -179,7 +198,9 @@ class Layout:
             f, a, h = self.decay(counts)
             return f[:, None, :, None] * a[:, :, None, None] * h[self.distance]
         # The same g at all distances is what `still` says.
-        index = {"still": np.zeros_like(self.distance), "sided": self.signed}.get(model, self.distance)
+        index = {"still": np.zeros_like(self.distance), "sided": self.signed}.get(
+            model, self.distance
+        )
         offset = self.num_nodes if model == "sized" else np.ones(len(index))
         f, g = self.separable(counts, index, offset)
         return f[:, None, :, None] * g[:, :, index] * offset
@@ -200,8 +221,13 @@ class Layout:
 
     def decay(self, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Factors f [Y, T], a [Y, 3] and h [D] of f(y, t)·a(y, k)·h(|t̃ − t|)."""
-        reach, rows, columns = _reach(self.distance), counts.sum((1, 3)), self.by_distance(counts).sum((0, 1))
-        a = _ratio(counts.sum((2, 3)), counts.sum((1, 2, 3))[:, None])  # the groups share a row in fixed proportions
+        reach, rows, columns = (
+            _reach(self.distance),
+            counts.sum((1, 3)),
+            self.by_distance(counts).sum((0, 1)),
+        )
+        # the groups share a row in fixed proportions
+        a = _ratio(counts.sum((2, 3)), counts.sum((1, 2, 3))[:, None])
         h = np.ones(len(self.distances))
         for _ in range(ROUNDS):
             before, h = h, _ratio(columns, _ratio(rows, reach @ h).sum(0) @ reach)

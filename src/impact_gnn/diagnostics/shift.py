@@ -1,6 +1,7 @@
 """How far messages of the past lie from those of the targets, before and after each correction.
 
-The past is what a model is trained on: labelled nodes, by period. The targets are all nodes at or after the cutoff,
+The past is what a model is trained on: labelled nodes, by period. The targets are all nodes at or
+    after the cutoff,
 taken together; no label of theirs is used.
 """
 
@@ -20,9 +21,18 @@ from impact_gnn.engines import Engine, or_memory
 from impact_gnn.graph import TemporalGraph, Triple
 
 WEIGHTINGS = ("mmp", "pmp", "genpmp")
-MOST_COLUMNS, MOST_NODES = 64, 1 << 18  # of the features; nodes whose messages alignments are computed from
+# of the features; nodes whose messages alignments are computed from
+MOST_COLUMNS, MOST_NODES = (
+    64,
+    1 << 18,
+)
 MOST_PERIODS = 40  # that are measured: the last ones
-PER_PERIOD, TARGETS, COMPARED = 400, 2000, 8  # nodes of a period and of the targets, and classes, that are measured
+# nodes of a period and of the targets, and classes, that are measured
+PER_PERIOD, TARGETS, COMPARED = (
+    400,
+    2000,
+    8,
+)
 PER_CLASS = 100  # nodes of a class on either side whose risks are compared
 
 
@@ -45,8 +55,10 @@ class Distances:
     second: list[float]  # Bures distance of the covariances, by period
     sliced: list[float]  # sliced W1, by period
     overall: float  # mean of sliced W1 over periods, noise taken out, weighted by nodes
-    separation: float | None  # share of the variance of labelled messages between classes, chance taken out
-    classes: ClassDistance | None  # classes at different times; None where there is one labelled period
+    # share of the variance of labelled messages between classes, chance taken out
+    separation: float | None
+    # classes at different times; None where there is one labelled period
+    classes: ClassDistance | None
 
 
 @dataclass(frozen=True)
@@ -70,8 +82,10 @@ class MessageShift:
     path: str  # what the messages are, in words
     times: list[int]  # periods with labelled nodes, the last ones if there are many
     count: list[int]  # labelled nodes of every period
-    silent: list[float]  # share of nodes without a message: in every period, and last among the targets
-    noise: list[float]  # sliced W1 that the targets would have to a sample of themselves of each period's size
+    # share of nodes without a message: in every period, and last among the targets
+    silent: list[float]
+    # sliced W1 that the targets would have to a sample of themselves of each period's size
+    noise: list[float]
     methods: dict[str, Distances]  # weightings, and alignments of plain messages
     risk: Risk | None = None  # of plain messages; None where there is one labelled period
 
@@ -80,21 +94,30 @@ class MessageShift:
         return float(np.average(values, weights=self.count))
 
     def __str__(self) -> str:
-        lines = [f"{'':14}{'sliced W1':>10}{'mean':>8}{'spread':>8}{'separation':>12}{'class W1':>10}{'Thm 4.3':>9}"]
+        lines = [
+            f"{'':14}{'sliced W1':>10}{'mean':>8}{'spread':>8}{'separation':>12}{'class W1':>10}{'Thm 4.3':>9}"
+        ]
         for name, one in self.methods.items():
             apart = "" if one.separation is None else f"{one.separation:.3f}"
-            inside = "" if one.classes is None else f"{one.classes.measured:>10.3f}{one.classes.theorem_4_3:>9.3f}"
+            inside = (
+                ""
+                if one.classes is None
+                else f"{one.classes.measured:>10.3f}{one.classes.theorem_4_3:>9.3f}"
+            )
             moments = f"{self.average(one.mean):>8.3f}{self.average(one.second):>8.3f}"
             lines.append(f"{name:14}{one.overall:>10.3f}{moments}{apart:>12}{inside}".rstrip())
         lines += [] if self.risk is None else [str(self.risk)]
         return "\n".join(lines)
 
 
-def message_shift(view: View, *, hops: int = 1, seed: int = 0, engine: Engine | None = None) -> MessageShift | None:
+def message_shift(
+    view: View, *, hops: int = 1, seed: int = 0, engine: Engine | None = None
+) -> MessageShift | None:
     """Mean, second moment and sliced W1 of every labelled period's messages to the targets', for every correction.
 
-    Where no relation joins target nodes with each other, messages go to another type and back, and time weights,
-    which need a time at both ends, are left out. None where there are no messages or no features.
+    Where no relation joins target nodes with each other, messages go to another type and back, and
+    time weights, which need a time at both ends, are left out. None where there are no messages or
+    no features.
     """
     if not view.num_features:
         return None
@@ -106,7 +129,8 @@ def message_shift(view: View, *, hops: int = 1, seed: int = 0, engine: Engine | 
     rng = np.random.default_rng(seed)
     assert view.masked.x is not None
     step = -(-view.num_features // MOST_COLUMNS)
-    x = view.masked.x[:, int(rng.integers(step)) :: step]  # every so many columns: a view, also of a file
+    # every so many columns: a view, also of a file
+    x = view.masked.x[:, int(rng.integers(step)) :: step]
     sample = Sample.of(view, rng)
     weightings, repeats = (WEIGHTINGS, hops) if view.own is not None else ((), 1)
     dtype = np.float32 if x.dtype.itemsize < 4 else x.dtype  # alignments refuse half precision
@@ -125,15 +149,24 @@ def message_shift(view: View, *, hops: int = 1, seed: int = 0, engine: Engine | 
         "jjnorm": lambda: alignment.jjnorm(message, view.label[nodes], time, target=target),
     }
     noise = sample.noise(message[place], seed, rng)
-    methods, risk = {"plain": sample.measure(message[place], noise, seed)}, sample.risk(message[place], seed)
-    methods |= {name: sample.measure(messages(name, sample.rows), noise, seed) for name in weightings}
-    methods |= {name: sample.measure(align()[place], noise, seed) for name, align in aligned.items()}
+    methods, risk = (
+        {"plain": sample.measure(message[place], noise, seed)},
+        sample.risk(message[place], seed),
+    )
+    methods |= {
+        name: sample.measure(messages(name, sample.rows), noise, seed) for name in weightings
+    }
+    methods |= {
+        name: sample.measure(align()[place], noise, seed) for name, align in aligned.items()
+    }
     silent = 1 - np.bincount(sample.group, message[place].any(1)) / np.bincount(sample.group)
     words = f"messages from {path[0][0]} to {path[0][2]} and back"
     if len(path) == 1:
         words = f"messages of {hops} hop{'s' if hops > 1 else ''}, edges in both directions"
     times = listed(view.masked.times[view.known[-MOST_PERIODS:]])
-    return MessageShift(words, times, listed(sample.count), listed(silent), listed(noise), methods, risk)
+    return MessageShift(
+        words, times, listed(sample.count), listed(silent), listed(noise), methods, risk
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,7 +197,11 @@ class Sample:
         """Distances of the sampled messages of one kind, in units of the targets' standard deviation."""
         values = self._scaled(message)
         apart = bounds.shift(values, self.group, num_slices=32, seed=seed)
-        series = apart.mean / np.sqrt(values.shape[1]), apart.second / np.sqrt(values.shape[1]), apart.sliced
+        series = (
+            apart.mean / np.sqrt(values.shape[1]),
+            apart.second / np.sqrt(values.shape[1]),
+            apart.sliced,
+        )
         mean, second, sliced = (listed(part[: self.last]) for part in series)
         square = np.average(np.maximum(np.array(sliced) ** 2 - noise**2, 0), weights=self.count)
         rest = float(np.sqrt(square)), self._separation(values), self._classes(values, seed)
@@ -200,7 +237,9 @@ class Sample:
         part, label = values[labelled], self.label[labelled]
         count, mean, squares = group_moments(part, label.astype(np.int32), int(label.max()) + 1)
         within = squares.sum() / max(len(part) - np.count_nonzero(count), 1)
-        between = (count[:, None] * (mean - part.mean(0)) ** 2).sum() - (np.count_nonzero(count) - 1) * within
+        between = (count[:, None] * (mean - part.mean(0)) ** 2).sum() - (
+            np.count_nonzero(count) - 1
+        ) * within
         total = ((part - part.mean(0)) ** 2).sum() + within
         return float(max(between, 0.0) / total) if total > 0 else None
 
@@ -224,7 +263,11 @@ class Sample:
 def _there_and_back(graph: TemporalGraph) -> tuple[Triple, ...] | None:
     """Relations from the target type to another and back."""
     for into in graph.relations:
-        back = [out for out in graph.relations if out[0] == graph.target == into[2] and out[2] == into[0]]
+        back = [
+            out
+            for out in graph.relations
+            if out[0] == graph.target == into[2] and out[2] == into[0]
+        ]
         if into[0] != graph.target and back and graph.relations[into].num_edges:
             return (back[0], into)
     return None

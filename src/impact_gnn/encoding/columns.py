@@ -59,13 +59,15 @@ class Block:
 class Columns:
     """Raw columns of nodes; `x` encodes them by what `known` rows teach.
 
-    A view with other rows or another cutoff has an encoder of its own, so that nothing from after a cutoff shapes what
-    is seen before it.
+    A view with other rows or another cutoff has an encoder of its own, so that nothing from after a
+    cutoff shapes what is seen before it.
 
     Args:
-        table: A column per feature, a row per node (of the whole table, of which this may be a view).
+        table: A column per feature, a row per node (of the whole table, of which this may be a
+            view).
         kinds: What every column is taken for, by name, in the order of the features.
-        moment: The nodes' own times as datetime64[us], against which dates are held; None if they have no dates.
+        moment: The nodes' own times as datetime64[us], against which dates are held; None if they
+            have no dates.
         rows: Rows of this view in increasing order; None for all.
         known: Mask over this view's rows that an encoder may learn from; None for all.
         mapped: The table lies in a file, so its features should too.
@@ -121,7 +123,8 @@ class Columns:
         """Some rows that follow each other."""
         rows = np.arange(span.start, span.stop) if self.rows is None else self.rows[span]
         first, last = int(rows[0]), int(rows[-1]) + 1
-        table = self.table.slice(first, last - first)  # copies nothing; only what is near is looked through
+        # copies nothing; only what is near is looked through
+        table = self.table.slice(first, last - first)
         if len(rows) != last - first:
             table = table.take(pa.array(rows - first))
         return Block(table, rows, self)
@@ -129,7 +132,8 @@ class Columns:
     def digest(self) -> str:
         """The same text for the same values, kinds and known rows."""
         parts = [
-            _files.digest(*map(_buffers, block.table.columns), block.moment) for block in map(self.block, self.spans())
+            _files.digest(*map(_buffers, block.table.columns), block.moment)
+            for block in map(self.block, self.spans())
         ]
         return _files.digest(parts, self.kinds, self.table.schema.to_string(), self.known)
 
@@ -137,10 +141,14 @@ class Columns:
         """Writes the view as an Arrow file, which `open` maps."""
         schema, place = self.table.schema, ""
         if self.moment is not None:
-            place = max(schema.names, key=len, default="") + "_moment"  # longer than any, so it is nobody's name
+            # longer than any, so it is nobody's name
+            place = max(schema.names, key=len, default="") + "_moment"
             schema = schema.append(pa.field(place, pa.timestamp("us")))
         note = json.dumps({"kinds": self.kinds, "moment": place})
-        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema.with_metadata({NOTE: note})) as writer:
+        with (
+            pa.OSFile(str(path), "wb") as sink,
+            pa.ipc.new_file(sink, schema.with_metadata({NOTE: note})) as writer,
+        ):
             for block in map(self.block, self.spans()):
                 arrays = [one_array(column) for column in block.table.columns]
                 if block.moment is not None:

@@ -1,8 +1,9 @@
 """`Encoder`: raw columns as numbers, learned from known rows only.
 
-It is kept with a model, so that next month's table reads the same, by the names of its columns. Numbers stay as they
-are (missing ones get the median and a mark, wild ones are pulled in), few values become a column each, many are hashed,
-text becomes the main directions of its words (TF-IDF and SVD), a date the days to the node's own time.
+It is kept with a model, so that next month's table reads the same, by the names of its columns.
+Numbers stay as they are (missing ones get the median and a mark, wild ones are pulled in), few
+values become a column each, many are hashed, text becomes the main directions of its words (TF-IDF
+and SVD), a date the days to the node's own time.
 """
 
 from __future__ import annotations
@@ -108,7 +109,9 @@ class Number(Part):
         low, high = float(seen.min()), float(seen.max())
         if low == high and not missing.any():
             raise Dropped("it is constant before the cutoff")
-        bounds = usual(seen[:: max(len(seen) // QUANTILES, 1), None], np.array([low]), np.array([high]))
+        bounds = usual(
+            seen[:: max(len(seen) // QUANTILES, 1), None], np.array([low]), np.array([high])
+        )
         below, above, middle, width, wild = (column.item() for column in bounds)
         return cls(name, middle, bool(missing.any()), below, above, middle, width, wild)
 
@@ -120,7 +123,11 @@ class Number(Part):
         missing = np.isnan(values)
         if missing.any():
             values = np.where(missing, self.fill, values)
-        values = pulled(values, self.middle, self.width) if self.wild else near(values, self.low, self.high)
+        values = (
+            pulled(values, self.middle, self.width)
+            if self.wild
+            else near(values, self.low, self.high)
+        )
         return np.column_stack([values, missing]) if self.marked else values
 
 
@@ -162,7 +169,9 @@ class Category(Part):
         """The distinct values and where they stand."""
         coded = pc.fill_null(texts(name, block.column(name)), cls.missing).dictionary_encode()
         values = [value_name(value) for value in coded.dictionary.to_pylist()]
-        return np.asarray(coded.indices), [cls.missing if value in MISSING else value for value in values]
+        return np.asarray(coded.indices), [
+            cls.missing if value in MISSING else value for value in values
+        ]
 
     def encode(self, block: Block) -> np.ndarray:
         code, distinct = self._coded(self.name, block)
@@ -196,7 +205,9 @@ class Text(Part):
         counts = word_counts(name, sample)
         counts = counts[np.flatnonzero(np.diff(counts.indptr))]
         if counts.shape[0] > TEXTS:
-            counts = counts[np.sort(np.random.default_rng(0).choice(counts.shape[0], TEXTS, replace=False))]
+            counts = counts[
+                np.sort(np.random.default_rng(0).choice(counts.shape[0], TEXTS, replace=False))
+            ]
         if counts.shape[0] < 3:
             raise Dropped("it has no words before the cutoff")
         weights = TfidfTransformer(sublinear_tf=True).fit(counts)
@@ -220,7 +231,9 @@ def word_counts(name: str, block: Block) -> Any:
     from sklearn.feature_extraction.text import HashingVectorizer
 
     def counted(column: pa.Array) -> Any:
-        vectorizer = HashingVectorizer(n_features=WORDS, alternate_sign=False, norm=None, dtype=np.float32)
+        vectorizer = HashingVectorizer(
+            n_features=WORDS, alternate_sign=False, norm=None, dtype=np.float32
+        )
         return vectorizer.transform(pc.fill_null(texts(name, column), "").to_pylist())
 
     return block.remembered(name, counted)
@@ -274,13 +287,17 @@ class Vector(Part):
             values = np.full((len(values), len(self.fill)), np.nan, np.float32)
         if values.shape[1] != len(self.fill):
             came, wanted = values.shape[1], len(self.fill)
-            raise InputError(f"column '{self.name}' holds lists of {came} numbers, the model knows {wanted}.")
+            raise InputError(
+                f"column '{self.name}' holds lists of {came} numbers, the model knows {wanted}."
+            )
         return self.within(np.where(np.isnan(values), self.fill, values))
 
     def within(self, values: np.ndarray) -> np.ndarray:
         """Rows of numbers without wild ones."""
         out = near(values, self.low, self.high)
-        out[:, self.wild] = pulled(values[:, self.wild], self.middle[self.wild], self.width[self.wild])
+        out[:, self.wild] = pulled(
+            values[:, self.wild], self.middle[self.wild], self.width[self.wild]
+        )
         return out
 
     def matrix(self, x: np.ndarray) -> np.ndarray:
@@ -295,7 +312,10 @@ class Vector(Part):
         if far.max() > MANY * len(x):
             share, column = far.max() / len(x), int(far.argmax())
             what = f"{share:.0%} of the values in feature column {column} lie far outside what the past holds"
-            warnings.warn(f"{what}; they are pulled in, so look whether it means the same as before.", stacklevel=2)
+            warnings.warn(
+                f"{what}; they are pulled in, so look whether it means the same as before.",
+                stacklevel=2,
+            )
         out = room(x.shape, in_file=_native.mapping(x) is not None)
         for part in _native.blocks(x):
             out[part] = self.within(x[part])
@@ -307,7 +327,8 @@ def usual(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """What is usual of columns, by `some` of their rows and the least and largest number in all.
 
-    Bounds for later numbers, the middle, the usual width, and whether a column is wild: numbers far off the others, or
+    Bounds for later numbers, the middle, the usual width, and whether a column is wild: numbers far
+        off the others, or
     of a size, or so close to each other beside it, that float32 cannot tell them apart.
     """
     a, first, middle, third, b = np.quantile(some, [0.01, 0.25, 0.5, 0.75, 0.99], axis=0)
@@ -318,8 +339,13 @@ def usual(
     size = np.maximum(high, -low)
     with np.errstate(over="ignore"):
         wild = np.maximum(high / 2 - middle / 2, middle / 2 - low / 2) > WILD * half
-        wild |= (size > LARGEST) | ((size > 0) & (size < SMALLEST)) | (half < FINE / 2 * np.abs(middle))
-        reach, width = np.where(wild, 0.0, FAR * (high - low)), np.minimum(2 * half, np.finfo(np.float64).max)
+        wild |= (
+            (size > LARGEST) | ((size > 0) & (size < SMALLEST)) | (half < FINE / 2 * np.abs(middle))
+        )
+        reach, width = (
+            np.where(wild, 0.0, FAR * (high - low)),
+            np.minimum(2 * half, np.finfo(np.float64).max),
+        )
     return low - reach, high + reach, middle, width, wild
 
 
@@ -348,7 +374,8 @@ class Encoder:
         >>> table = pa.table({"age": [20, 30, None, 50], "colour": ["red", "blue", "red", "red"], "one": [1, 1, 1, 1]})
         >>> columns = Columns(table, {"age": "number", "colour": "category", "one": "number"})
         >>> columns.encoder.outputs, columns.encoder.dropped
-        (['age', 'age is missing', 'colour = blue', 'colour = red'], {'one': 'it is constant before the cutoff'})
+        (['age', 'age is missing', 'colour = blue', 'colour = red'], {'one': 'it is constant before
+        the cutoff'})
         >>> columns.x.tolist()[2]
         [30.0, 1.0, 0.0, 1.0]
     """
@@ -393,7 +420,9 @@ class Encoder:
         missing = [part.name for part in self.parts if part.name not in columns.table.column_names]
         if missing:
             has = listing(columns.table.column_names) or "none"
-            raise InputError(f"there is no feature column {listing(missing)}, which the model needs; there are {has}.")
+            raise InputError(
+                f"there is no feature column {listing(missing)}, which the model needs; there are {has}."
+            )
         widths = [len(part.outputs) for part in self.parts]
         ends = np.cumsum(widths)
         out = room((len(columns), int(ends[-1]) if len(ends) else 0), in_file=columns.mapped)
@@ -401,7 +430,8 @@ class Encoder:
         def fill(rows: slice) -> None:
             block = columns.block(rows)
             for part, end, width in zip(self.parts, ends, widths, strict=True):
-                if width == 1:  # by its number: numpy copies a slice of one column several times slower
+                # by its number: numpy copies a slice of one column several times slower
+                if width == 1:
                     out[rows, end - 1] = part.encode(block).reshape(-1)
                 else:
                     out[rows, end - width : end] = part.encode(block)
@@ -419,18 +449,25 @@ class Encoder:
         block = replace(columns, known=None).sample(LOOK)
         return [part.name for part in self.parts if part.silent(block)]
 
-    # -- disk ------------------------------------------------------------------------------------------------
+    # -- disk
+    # ------------------------------------------------------------------------------------------------
 
     def content(self) -> dict[str, Any]:
         """What is no array, for JSON."""
         parts = []
         for part in self.parts:
             plain = [field.name for field in fields(part) if field.name not in part.arrays]
-            parts.append({"kind": part.kind, **{name: encode(getattr(part, name)) for name in plain}})
+            parts.append(
+                {"kind": part.kind, **{name: encode(getattr(part, name)) for name in plain}}
+            )
         return {"parts": parts, "dropped": self.dropped}
 
     def arrays(self) -> dict[str, np.ndarray]:
-        return {f"{k}.{name}": getattr(part, name) for k, part in enumerate(self.parts) for name in part.arrays}
+        return {
+            f"{k}.{name}": getattr(part, name)
+            for k, part in enumerate(self.parts)
+            for name in part.arrays
+        }
 
     @classmethod
     def restored(cls, content: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Encoder:
@@ -449,7 +486,8 @@ def room(shape: tuple[int, int], *, in_file: bool = False) -> np.ndarray:
     if size < LARGE:
         return np.empty(shape, np.float32)
     if not in_file and size <= _native.free_memory() // 4:
-        # numpy asks for huge pages, and where memory is in pieces the first touch of each takes several times longer.
+        # numpy asks for huge pages, and where memory is in pieces the first touch of each takes
+        # several times longer.
         return np.frombuffer(mmap.mmap(-1, size), np.float32).reshape(shape)
     folder = tempfile.TemporaryDirectory(prefix="impact-features-")
     _files.require_space(Path(folder.name), size)

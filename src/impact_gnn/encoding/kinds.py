@@ -20,7 +20,9 @@ MISSING = ("", "NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL")
 
 LOOK = 10_000  # values that a guess looks at
 WORDS = 3.0  # words in a value, on average, from which it is text
-NAMELIKE = 0.5  # share of distinct values above which short text names things and says little about them
+NAMELIKE = (
+    0.5  # share of distinct values above which short text names things and says little about them
+)
 
 Column: TypeAlias = pa.Array | pa.ChunkedArray
 
@@ -71,7 +73,9 @@ def is_number(kind: pa.DataType) -> bool:
 
 def is_list(kind: pa.DataType) -> bool:
     """Any of Arrow's kinds of lists."""
-    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    return (
+        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    )
 
 
 def numbers(name: str, column: Column) -> np.ndarray:
@@ -93,7 +97,9 @@ def numbers(name: str, column: Column) -> np.ndarray:
             raise retyped(name, column, "a number") from None
     elif not is_number(kind):
         raise retyped(name, column, "a number")
-    out = column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else column.to_numpy()
+    out = (
+        column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else column.to_numpy()
+    )
     if out.dtype not in (np.float32, np.float64):
         out = out.astype(np.float32 if out.dtype == np.float16 else np.float64)
     return out if np.isfinite(out).all() else np.where(np.isfinite(out), out, np.nan)
@@ -106,7 +112,9 @@ def texts(name: str, column: Column) -> pa.Array:
         column, kind = column.cast(kind.value_type), kind.value_type
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):  # one text, whatever the unit
         column = column.cast(pa.timestamp("us", getattr(kind, "tz", None)), safe=False)
-        whole_days = pc.all(pc.equal(pc.floor_temporal(column, unit="day"), column)).as_py() is not False
+        whole_days = (
+            pc.all(pc.equal(pc.floor_temporal(column, unit="day"), column)).as_py() is not False
+        )
         column = column.cast(pa.date32()) if whole_days else column
     if pa.types.is_floating(kind) and (numbered := whole(column)) is not None:
         column = numbered
@@ -158,12 +166,16 @@ def vectors(name: str, column: Column) -> np.ndarray:
     column = one_array(column)
     lengths = pc.unique(pc.list_value_length(column).drop_null())
     if len(lengths) > 1:
-        raise InputError(f"column '{name}' holds lists of {len(lengths)} lengths; give all nodes as many numbers.")
+        raise InputError(
+            f"column '{name}' holds lists of {len(lengths)} lengths; give all nodes as many numbers."
+        )
     width = lengths[0].as_py() if len(lengths) else 0
     present = np.flatnonzero(np.asarray(column.is_valid()))
     out = np.full((len(column), width), np.nan, np.float32)
     with np.errstate(over="ignore"):
-        out[present] = numbers(name, pc.list_flatten(column.drop_null())).reshape(len(present), width)
+        out[present] = numbers(name, pc.list_flatten(column.drop_null())).reshape(
+            len(present), width
+        )
     return out
 
 

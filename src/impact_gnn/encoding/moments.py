@@ -24,7 +24,9 @@ def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 def is_text(kind: pa.DataType) -> bool:
     """Any of Arrow's kinds of text."""
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    return (
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )
 
 
 def moments(column: pa.Array | pa.ChunkedArray) -> np.ndarray | None:
@@ -50,7 +52,9 @@ def moments(column: pa.Array | pa.ChunkedArray) -> np.ndarray | None:
             return None
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
-    out = column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else column.to_numpy()
+    out = (
+        column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else column.to_numpy()
+    )
     return out.astype("M8[us]")
 
 
@@ -106,7 +110,9 @@ def from_numbers(values: np.ndarray, unit: str) -> np.ndarray:
         whole = values // 1_000 if scale == 10**9 else values * (10**6 // scale)
         return np.floor(whole).astype(np.int64).view("M8[us]")
     whole = values.astype(np.int64)
-    year, month = (whole // 10_000, whole // 100 % 100) if unit == "YYYYMMDD" else (whole // 100, whole % 100)
+    year, month = (
+        (whole // 10_000, whole // 100 % 100) if unit == "YYYYMMDD" else (whole // 100, whole % 100)
+    )
     first = (12 * (year - 1970) + month - 1).astype("M8[M]")
     date = first.astype("M8[D]") + (whole % 100 - 1 if unit == "YYYYMMDD" else 0)
     return np.where(date.astype("M8[M]") == first, date, np.datetime64("NaT")).astype("M8[us]")

@@ -7,4 +7,15 @@ from impact_gnn.engines.disk import Disk
 from impact_gnn.engines.memory import Memory, or_memory
 from impact_gnn.engines.operator import Operator
 
-__all__ = ["KINDS", "Choice", "Dask", "Disk", "Engine", "Hop", "Memory", "Operator", "choose", "or_memory"]
+__all__ = [
+    "KINDS",
+    "Choice",
+    "Dask",
+    "Disk",
+    "Engine",
+    "Hop",
+    "Memory",
+    "Operator",
+    "choose",
+    "or_memory",
+]

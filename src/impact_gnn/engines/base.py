@@ -1,9 +1,10 @@
 """What an engine is: few verbs, the same numbers wherever they are computed.
 
-An engine makes the operation of a relation (`operator`), applies operations one after the other (`hops`), keeps a graph
-as it was at a time or with its edges in both directions (`graph`), and gives away places of their own (`child`). What
-comes out is a `Hop`: a matrix that is asked for rows, whether it lies in memory or in files. Nothing above this floor
-asks an engine what kind it is.
+An engine makes the operation of a relation (`operator`), applies operations one after the other
+(`hops`), keeps a graph as it was at a time or with its edges in both directions (`graph`), and
+gives away places of their own (`child`). What comes out is a `Hop`: a matrix that is asked for
+rows, whether it lies in memory or in files. Nothing above this floor asks an engine what kind it
+is.
 """
 
 from __future__ import annotations
@@ -123,7 +124,8 @@ class SlicedHop(_LazyHop):
 class MadeHop(_LazyHop):
     """A hop whose rows are made when they are asked for: `make(index)` gives rows [n, width] of type `dtype`.
 
-    What is made of another hop says by `redo(values, index)` what it would show if that one held these values.
+    What is made of another hop says by `redo(values, index)` what it would show if that one held
+    these values.
     """
 
     shape: tuple[int, int]
@@ -140,9 +142,14 @@ def as_hop(values: Any) -> Any:
     return values.view(ArrayHop) if type(values) is np.ndarray else values
 
 
-def mapped_hop(hop: Any, change: Callable[[np.ndarray, np.ndarray], np.ndarray], dtype: Any = None) -> MadeHop:
+def mapped_hop(
+    hop: Any, change: Callable[[np.ndarray, np.ndarray], np.ndarray], dtype: Any = None
+) -> MadeHop:
     """A hop whose rows are `change(rows of hop, their positions)`."""
-    kind, redo = np.dtype(dtype or hop.dtype), lambda values, index: change(redone(hop, values, index), index)
+    kind, redo = (
+        np.dtype(dtype or hop.dtype),
+        lambda values, index: change(redone(hop, values, index), index),
+    )
     return MadeHop(hop.shape, kind, lambda index: change(hop.rows(index), index), redo)
 
 
@@ -203,7 +210,9 @@ def checked_features(x: Any) -> Any:
         if x.ndim != 2:
             raise InputError(f"x has shape {x.shape}; give a matrix [N, f] with one row per node.")
         if x.dtype not in FLOATS:
-            raise InputError(f"x is of type {x.dtype}; give float16, float32 or float64 (x.astype(np.float32)).")
+            raise InputError(
+                f"x is of type {x.dtype}; give float16, float32 or float64 (x.astype(np.float32))."
+            )
         return x
     if isinstance(x, MadeHop):
         return np.asarray(x)
@@ -219,9 +228,12 @@ class Engine(ABC):
 
     def __post_init__(self) -> None:
         if self.threads is not None and (not isinstance(self.threads, int) or self.threads < 1):
-            raise InputError(f"threads={self.threads!r} must be a whole number of at least 1, or None for all cores.")
+            raise InputError(
+                f"threads={self.threads!r} must be a whole number of at least 1, or None for all cores."
+            )
 
-    # -- what differs --------------------------------------------------------------------------------------
+    # -- what differs
+    # --------------------------------------------------------------------------------------
 
     @abstractmethod
     def csr(self, graph: TemporalGraph, relation: Triple) -> CSR:
@@ -229,7 +241,12 @@ class Engine(ABC):
 
     @abstractmethod
     def hops(
-        self, operators: Sequence[Operator], x: Features, *, rows: np.ndarray | None = None, dtype: Any = None
+        self,
+        operators: Sequence[Operator],
+        x: Features,
+        *,
+        rows: np.ndarray | None = None,
+        dtype: Any = None,
     ) -> list[Any]:
         """Hop k is `operators[k]` applied to hop k−1, the first one to `x`: a list of `Hop`s.
 
@@ -241,7 +258,9 @@ class Engine(ABC):
         """
 
     @abstractmethod
-    def graph(self, graph: TemporalGraph, *, upto: int | None = None, undirected: bool = False) -> TemporalGraph:
+    def graph(
+        self, graph: TemporalGraph, *, upto: int | None = None, undirected: bool = False
+    ) -> TemporalGraph:
         """The graph as it was at the end of time `upto`, and/or with every edge in both directions."""
 
     @abstractmethod
@@ -264,7 +283,8 @@ class Engine(ABC):
     def fits(self, size: int) -> bool:
         """Whether `size` bytes may be held in memory for as long as something is trained on them."""
 
-    # -- what is the same ----------------------------------------------------------------------------------
+    # -- what is the same
+    # ----------------------------------------------------------------------------------
 
     def operator(
         self,
@@ -281,12 +301,14 @@ class Engine(ABC):
         Args:
             graph: The graph.
             relation: Which relation; may be left out where there is only one.
-            weighting: One of `weighting.NAMES`, or a table [T, T] over `graph.times`. A table applies where both ends
-                of the relation have a time, "gsmp" and "stamp" where sources have one; elsewhere edges count the same.
+            weighting: One of `weighting.NAMES`, or a table [T, T] over `graph.times`. A table
+                applies where both ends of the relation have a time, "gsmp" and "stamp" where
+                sources have one; elsewhere edges count the same.
             norm: "mean" (weighted mean), "sym" (D^-½ on both sides) or "sum".
-            self_loop: Adds a loop of weight 1 to every node (only where source and target are of one type).
-            last: Shows the graph as it was at the end of this period, where edges came with their nodes: newer
-                sources weigh nothing.
+            self_loop: Adds a loop of weight 1 to every node (only where source and target are of
+                one type).
+            last: Shows the graph as it was at the end of this period, where edges came with their
+                nodes: newer sources weigh nothing.
         """
         relation = graph.relation_name(relation)
         source, _, target = relation
@@ -295,7 +317,11 @@ class Engine(ABC):
             checks.choice("weighting", weighting, weights.NAMES)
         timed = [graph.nodes[kind].time is not None for kind in (source, target)]
         balanced = timed[0] and isinstance(weighting, str) and weighting in weights.BY_ROW
-        table, before, here = np.ones((1, 1)), np.zeros(csr.num_sources, np.uint8), np.zeros(csr.num_targets, np.uint8)
+        table, before, here = (
+            np.ones((1, 1)),
+            np.zeros(csr.num_sources, np.uint8),
+            np.zeros(csr.num_targets, np.uint8),
+        )
         if all(timed):
             table = time_table(graph, weighting, source, last)
             before, here = graph.period_of(source), graph.period_of(target)
@@ -304,9 +330,14 @@ class Engine(ABC):
         return Operator(csr, table, before, here, norm=norm, self_loop=self_loop, balanced=balanced)
 
     def operators(
-        self, hops: int, graph: TemporalGraph, relation: Triple | None = None, *,
-        weighting: str | np.ndarray = "plain", **options: Any,
-    ) -> list[Operator]:  # fmt: skip
+        self,
+        hops: int,
+        graph: TemporalGraph,
+        relation: Triple | None = None,
+        *,
+        weighting: str | np.ndarray = "plain",
+        **options: Any,
+    ) -> list[Operator]:
         """The operations of one hop after the other: one again and again, but that "stamp" is for the first alone."""
         first = self.operator(graph, relation, weighting=weighting, **options)
         if hops < 2 or (later := later_hops(weighting)) is weighting:
@@ -340,7 +371,10 @@ def later_hops(weighting: str | np.ndarray) -> str | np.ndarray:
 
 
 def time_table(
-    graph: TemporalGraph, weighting: str | np.ndarray, source: str | None = None, last: int | None = None
+    graph: TemporalGraph,
+    weighting: str | np.ndarray,
+    source: str | None = None,
+    last: int | None = None,
 ) -> np.ndarray:
     """The table of a method over `graph.times`, nodes of type `source` counted for GenPMP; a table is checked.
 
@@ -349,7 +383,9 @@ def time_table(
     size = len(graph.times)
     if isinstance(weighting, str):
         name = "plain" if weighting in weights.BY_ROW else weighting
-        counts = np.bincount(graph.period_of(graph.target if source is None else source), minlength=size)
+        counts = np.bincount(
+            graph.period_of(graph.target if source is None else source), minlength=size
+        )
         if last is None:
             return weights.table(name, graph.times, counts)
         table, now = np.zeros((size, size)), last + 1

@@ -44,9 +44,10 @@ def choose(
 ) -> Choice:
     """The engine for a job on this graph.
 
-    "auto" takes memory if the job of so many hops fits into what is free, or into `memory` if given, otherwise disk.
-    `memory` caps the engines on files (by default a share of what is free), `scheduler` is HOST:PORT for "dask", and
-    `scratch` the directory for files, by default a temporary one.
+    "auto" takes memory if the job of so many hops fits into what is free, or into `memory` if
+    given, otherwise disk. `memory` caps the engines on files (by default a share of what is free),
+    `scheduler` is HOST:PORT for "dask", and `scratch` the directory for files, by default a
+    temporary one.
 
     Examples:
         >>> from impact_gnn.data.tsbm import tsbm
@@ -55,7 +56,9 @@ def choose(
     """
     checks.choice("engine", kind, KINDS)
     if scheduler is not None and kind != "dask":
-        raise InputError(f"a scheduler is of use with engine 'dask' only, not with {kind!r}; leave it out.")
+        raise InputError(
+            f"a scheduler is of use with engine 'dask' only, not with {kind!r}; leave it out."
+        )
     (in_memory, in_files, seconds), free = _needs(graph, hops), free_memory()
     cap = int(SHARE * free) if memory is None else _files.byte_size(memory)
     size = _files.readable_size
@@ -65,17 +68,23 @@ def choose(
             raise InputError(
                 f"engine 'memory' needs {about}, but {size(free)} are free; use --engine disk, or fewer features."
             )
-        return Choice(Memory(), f"engine memory: {about} of {size(free)} free, {duration(seconds)} per pass")
+        return Choice(
+            Memory(), f"engine memory: {about} of {size(free)} free, {duration(seconds)} per pass"
+        )
     if scratch is None:
         scratch = tempfile.mkdtemp(prefix="impact-gnn-")
         atexit.register(_files.remove, Path(scratch))
     place = Path(scratch)
     place.mkdir(parents=True, exist_ok=True)
     _files.require_space(place, in_files)
-    took = f"in memory {size(in_memory)}; in files {size(in_files)}, {duration(2 * seconds)} per pass"
+    took = (
+        f"in memory {size(in_memory)}; in files {size(in_files)}, {duration(2 * seconds)} per pass"
+    )
     if kind == "dask":
         if scheduler is None:
-            raise InputError("engine 'dask' needs --scheduler HOST:PORT of a running dask scheduler; give it.")
+            raise InputError(
+                "engine 'dask' needs --scheduler HOST:PORT of a running dask scheduler; give it."
+            )
         address = scheduler if "://" in scheduler else f"tcp://{scheduler}"
         engine = Dask(connected(address, patience=20), place, "2GB" if memory is None else memory)
         return Choice(engine, f"engine dask at {address}: {took}")
@@ -85,7 +94,8 @@ def choose(
 def _needs(graph: TemporalGraph, hops: int) -> tuple[int, int, float]:
     """What one candidate's inputs take: bytes in memory, bytes in files, and very roughly seconds.
 
-    Held against a run on 2 M nodes and 40 M edges: hops are held as made, scaled and trained on, edges twice.
+    Held against a run on 2 M nodes and 40 M edges: hops are held as made, scaled and trained on,
+        edges twice.
     """
     rows = sum(part.num_nodes for part in graph.nodes.values())
     width = max((part.x.shape[1] for part in graph.nodes.values() if part.x is not None), default=0)

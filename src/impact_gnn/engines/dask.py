@@ -1,7 +1,8 @@
 """The engine for several machines: the tasks of `Disk` on the workers of a Dask cluster that share a directory.
 
-What travels is paths and sizes; features, edges and hops are read and written as files. A task is a range of targets to
-sort, or a slice of columns to take through all hops; a task whose worker dies is done again elsewhere.
+What travels is paths and sizes; features, edges and hops are read and written as files. A task is a
+range of targets to sort, or a slice of columns to take through all hops; a task whose worker dies
+is done again elsewhere.
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ CHECK = 2.0  # seconds between two looks at whether there still are workers
 class Dask(FileEngine):
     """Hops as files in a directory that all workers of a Dask cluster see.
 
-    Like `Disk` it goes on after a crash. Workers that stay away longer than `patience` seconds end the work with a
-    `WorkerLost`; what is complete is kept.
+    Like `Disk` it goes on after a crash. Workers that stay away longer than `patience` seconds end
+    the work with a `WorkerLost`; what is complete is kept.
 
     Args:
         client: A `dask.distributed.Client`, or the address of a scheduler.
-        directory: On a file system that the workers share with this process, under the same path. By default a
-            temporary one that goes with the engine: for workers on this machine.
+        directory: On a file system that the workers share with this process, under the same path.
+            By default a temporary one that goes with the engine: for workers on this machine.
         memory: What the tasks of one worker may take together.
         storage: As for `Disk`.
         progress: As for `Disk`.
@@ -67,7 +68,9 @@ class Dask(FileEngine):
                 f"such as 'tcp://host:8786'."
             )
         if self.directory is None:
-            object.__setattr__(self, "_temporary", tempfile.TemporaryDirectory(prefix="impact-gnn-"))
+            object.__setattr__(
+                self, "_temporary", tempfile.TemporaryDirectory(prefix="impact-gnn-")
+            )
 
     @property
     def place(self) -> Path:
@@ -85,7 +88,12 @@ class Dask(FileEngine):
             return SLICES_PER_THREAD * sum(self._threads(client))
 
     def hops(
-        self, operators: Sequence[Operator], x: Features, *, rows: np.ndarray | None = None, dtype: Any = None
+        self,
+        operators: Sequence[Operator],
+        x: Features,
+        *,
+        rows: np.ndarray | None = None,
+        dtype: Any = None,
     ) -> list[Any]:
         if isinstance(x, np.ndarray):
             x = self._in_file(x)
@@ -103,11 +111,16 @@ class Dask(FileEngine):
         return SlicedHop((_files.open_array(path, sealed=True),), key)
 
     def share(
-        self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], counter: Counter | None = None
+        self,
+        function: Callable[..., Any],
+        tasks: Sequence[tuple[Any, ...]],
+        counter: Counter | None = None,
     ) -> list[Any]:
         with self._connected() as client:
             self._refuse_unless_seen(client)
-            futures = [client.submit(function, *task, pure=False, retries=RETRIES) for task in tasks]
+            futures = [
+                client.submit(function, *task, pure=False, retries=RETRIES) for task in tasks
+            ]
             try:
                 self._wait(client, futures, counter)
                 return self._answer(client.gather, futures)
@@ -131,7 +144,9 @@ class Dask(FileEngine):
         while waiting:
             done: set[Any] = set()
             with contextlib.suppress(TimeoutError):
-                done = self._answer(wait, waiting, timeout=CHECK, return_when="FIRST_COMPLETED").done
+                done = self._answer(
+                    wait, waiting, timeout=CHECK, return_when="FIRST_COMPLETED"
+                ).done
             for _ in done:
                 if counter is not None:
                     counter.advance()
@@ -139,11 +154,14 @@ class Dask(FileEngine):
             if client.status == "running" and self._answer(client.nthreads):
                 seen = time.monotonic()
             elif time.monotonic() - seen > self.patience:
-                raise self._lost(f"no worker of the cluster has been seen for {self.patience:.0f} seconds")
+                raise self._lost(
+                    f"no worker of the cluster has been seen for {self.patience:.0f} seconds"
+                )
 
     def _refuse_unless_seen(self, client: Any) -> None:
         seen: dict[str, Any] = {}
-        with contextlib.suppress(OSError):  # a worker that has just died sees nothing, and others will do its tasks
+        # a worker that has just died sees nothing, and others will do its tasks
+        with contextlib.suppress(OSError):
             seen = self._answer(client.run, _sees, str(self.place), on_error="return")
         blind = [worker for worker, sees in seen.items() if sees is False]
         if blind:
@@ -166,7 +184,9 @@ class Dask(FileEngine):
         try:
             answer, error = answers.get(timeout=self.patience)
         except queue.Empty:
-            raise self._lost(f"the cluster has not answered for {self.patience:.0f} seconds") from None
+            raise self._lost(
+                f"the cluster has not answered for {self.patience:.0f} seconds"
+            ) from None
         from distributed.comm import CommClosedError
 
         if isinstance(error, (CancelledError, CommClosedError)):
@@ -182,7 +202,9 @@ class Dask(FileEngine):
     def _threads(self, client: Any) -> list[int]:
         threads = [number for number in self._answer(client.nthreads).values() if number]
         if not threads:
-            raise InputError("the cluster has no workers; start some, or call client.wait_for_workers(1) before.")
+            raise InputError(
+                "the cluster has no workers; start some, or call client.wait_for_workers(1) before."
+            )
         return threads
 
     def child(self, name: str) -> Dask:
@@ -206,7 +228,9 @@ def connected(address: str, patience: float = 60.0) -> Any:
     try:
         return Client(address, timeout=patience)
     except (OSError, TimeoutError, ValueError) as error:
-        raise InputError(f"no scheduler answers at {address} ({error}); check the address.") from None
+        raise InputError(
+            f"no scheduler answers at {address} ({error}); check the address."
+        ) from None
 
 
 def _sees(path: str) -> bool:

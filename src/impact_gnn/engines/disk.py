@@ -1,6 +1,7 @@
 """The engine for graphs whose features, or edges, do not fit into memory.
 
-Everything lies in `.npy` files under one directory, each in a folder named by a digest of what it was made from:
+Everything lies in `.npy` files under one directory, each in a folder named by a digest of what it
+was made from:
 
     edges/<digest>/      a relation grouped by target (`edges.sort_edges`)
     operators/<digest>/  an operation: its table, the periods of its nodes, the scales of its rows
@@ -8,9 +9,9 @@ Everything lies in `.npy` files under one directory, each in a folder named by a
     graphs/<digest>/     a graph as it was, or with edges in both directions
     arrays/, children/   scratch arrays, and engines with a place of their own
 
-A slice of columns goes through all hops without looking at the others. It must fit into memory; edges and results
-stream through in blocks of rows. A file has its name only when it is whole, so whatever was killed goes on where it
-stopped, and other inputs can never meet the wrong files.
+A slice of columns goes through all hops without looking at the others. It must fit into memory;
+edges and results stream through in blocks of rows. A file has its name only when it is whole, so
+whatever was killed goes on where it stopped, and other inputs can never meet the wrong files.
 """
 
 from __future__ import annotations
@@ -28,8 +29,22 @@ import numpy as np
 from impact_gnn import _files, _native, checks
 from impact_gnn._progress import Counter, Progress, watched
 from impact_gnn.checks import InputError, listing
-from impact_gnn.engines.base import FEW, Engine, Features, SlicedHop, checked_start, columns_of, selected_hop
-from impact_gnn.engines.edges import EdgeList, StoredCSR, checked_list, edges_from_tables, sort_edges
+from impact_gnn.engines.base import (
+    FEW,
+    Engine,
+    Features,
+    SlicedHop,
+    checked_start,
+    columns_of,
+    selected_hop,
+)
+from impact_gnn.engines.edges import (
+    EdgeList,
+    StoredCSR,
+    checked_list,
+    edges_from_tables,
+    sort_edges,
+)
 from impact_gnn.engines.operator import Operator, row_blocks
 from impact_gnn.graph import Relation, TemporalGraph, Triple, saved
 from impact_gnn.graph.csr import CSR, earliest
@@ -56,11 +71,13 @@ class FileEngine(Engine):
         if self.storage is not None:
             checks.choice("storage", self.storage, STORAGE)
 
-    # -- the verbs -----------------------------------------------------------------------------------------
+    # -- the verbs
+    # -----------------------------------------------------------------------------------------
 
     def csr(self, graph: TemporalGraph, relation: Triple) -> CSR:
         stored = graph.kept_csr(relation)
-        if isinstance(stored, StoredCSR) and stored.directory.exists():  # whoever sorted it may have been cleared
+        # whoever sorted it may have been cleared
+        if isinstance(stored, StoredCSR) and stored.directory.exists():
             return stored
         part = graph.relations[relation]
         sizes = graph.nodes[relation[0]].num_nodes, graph.nodes[relation[2]].num_nodes
@@ -76,10 +93,13 @@ class FileEngine(Engine):
         with self._working():  # a weight per edge of its own is kept in a file
             return open_operator(self._saved(made))
 
-    def edges(self, files: Any, num_sources: int, num_targets: int | None = None, *, weight: Any = None) -> StoredCSR:
+    def edges(
+        self, files: Any, num_sources: int, num_targets: int | None = None, *, weight: Any = None
+    ) -> StoredCSR:
         """Edges from an array [2, E], a `.npy` file, or CSV and Parquet tables, grouped by target in files.
 
-        Tables need whole-number columns source and target and may have a column weight; arrays take `weight`.
+        Tables need whole-number columns source and target and may have a column weight; arrays take
+        `weight`.
         """
         num_targets = num_sources if num_targets is None else num_targets
         if isinstance(files, (str, Path)) and Path(files).suffix != ".npy":
@@ -90,7 +110,12 @@ class FileEngine(Engine):
             return self._sorted(checked_list(files, weight, num_sources, num_targets))
 
     def hops(
-        self, operators: Sequence[Operator], x: Features, *, rows: np.ndarray | None = None, dtype: Any = None
+        self,
+        operators: Sequence[Operator],
+        x: Features,
+        *,
+        rows: np.ndarray | None = None,
+        dtype: Any = None,
     ) -> list[Any]:
         x = checked_start(operators, x)
         if not operators:
@@ -106,7 +131,9 @@ class FileEngine(Engine):
                 self.share(run_slice, [(job, number) for number in missing], counter)
             return [job.hop(k) for k in range(1, len(operators) + 1)]
 
-    def graph(self, graph: TemporalGraph, *, upto: int | None = None, undirected: bool = False) -> TemporalGraph:
+    def graph(
+        self, graph: TemporalGraph, *, upto: int | None = None, undirected: bool = False
+    ) -> TemporalGraph:
         with self._working():
             if upto is not None:
                 graph = self._upto(graph, upto)
@@ -115,7 +142,9 @@ class FileEngine(Engine):
     def empty(self, shape: tuple[int, int], dtype: Any) -> np.ndarray:
         with self._working():
             _files.require_space(self.place, int(np.prod(shape)) * np.dtype(dtype).itemsize)
-            return _files.create_array(_files.fresh(self.place / "arrays") / "values.npy", dtype, shape)
+            return _files.create_array(
+                _files.fresh(self.place / "arrays") / "values.npy", dtype, shape
+            )
 
     def kept(self, array: np.ndarray) -> Any:
         array.flush()  # type: ignore[attr-defined]
@@ -128,7 +157,8 @@ class FileEngine(Engine):
     def fits(self, size: int) -> bool:
         return size <= _files.byte_size(self.memory) // 2
 
-    # -- inside --------------------------------------------------------------------------------------------
+    # -- inside
+    # --------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def _working(self) -> Iterator[None]:
@@ -149,7 +179,10 @@ class FileEngine(Engine):
 
     @abstractmethod
     def share(
-        self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], counter: Counter | None = None
+        self,
+        function: Callable[..., Any],
+        tasks: Sequence[tuple[Any, ...]],
+        counter: Counter | None = None,
     ) -> list[Any]:
         """Calls the function for every tuple of arguments and returns the results in order."""
 
@@ -172,14 +205,18 @@ class FileEngine(Engine):
         goal = self.place / "edges" / edges.key()
         return sort_edges(edges, goal, memory=self.task_memory, share=self.share)
 
-    def _job(self, operators: Sequence[Operator], x: Any, rows: np.ndarray | None, dtype: np.dtype) -> Job:
+    def _job(
+        self, operators: Sequence[Operator], x: Any, rows: np.ndarray | None, dtype: np.dtype
+    ) -> Job:
         saved = {id(each): self._saved(each) for each in operators}
         paths = tuple(saved[id(each)] for each in operators)
         nodes = (x.shape[0], *(each.csr.num_targets for each in operators))
         x_key = x.key if not isinstance(x, np.ndarray) else _files.digest(x)
         key = _files.digest(x_key, [path.name for path in paths], rows, dtype.str)
         fixed = max(each.csr.num_sources * (9 if each.norm == "sym" else 1) for each in operators)
-        columns = slice_borders(x.shape[1], max(nodes[:-1]), dtype, self.task_memory - fixed, self.least_slices)
+        columns = slice_borders(
+            x.shape[1], max(nodes[:-1]), dtype, self.task_memory - fixed, self.least_slices
+        )
         directory = self.place / "hops" / key
         directory.mkdir(parents=True, exist_ok=True)
         borders = directory / "columns.json"
@@ -199,7 +236,11 @@ class FileEngine(Engine):
         csr = operator.csr
         if not isinstance(csr, StoredCSR):
             csr = self._stored(csr)
-        arrays = {"table": operator.table, "source": operator.source_period, "target": operator.target_period}
+        arrays = {
+            "table": operator.table,
+            "source": operator.source_period,
+            "target": operator.target_period,
+        }
         said = [operator.norm, operator.self_loop, *(["balanced"] if operator.balanced else [])]
         key = _files.digest(str(csr.directory), *said, *arrays.values())
         goal = self.place / "operators" / key
@@ -209,7 +250,9 @@ class FileEngine(Engine):
                     _files.save_array(temporary / f"{name}.npy", values, sealed=True)
                 if operator.balanced:
                     dtype = np.float32 if csr.weight is None else csr.weight.dtype
-                    with _files.atomic_array(temporary / "weight.npy", dtype, (csr.num_edges,)) as out:
+                    with _files.atomic_array(
+                        temporary / "weight.npy", dtype, (csr.num_edges,)
+                    ) as out:
                         operator.balance(out)
                 if operator.norm == "sym":  # which is asked for the scales of all nodes at once
                     _files.save_array(temporary / "scale.npy", operator.row_scale, sealed=True)
@@ -227,12 +270,18 @@ class FileEngine(Engine):
 
     def _stored(self, csr: CSR) -> StoredCSR:
         """A CSR that was made in memory, as files."""
-        goal = self.place / "edges" / _files.digest(csr.indptr, csr.indices, csr.weight, csr.num_sources)
+        goal = (
+            self.place
+            / "edges"
+            / _files.digest(csr.indptr, csr.indices, csr.weight, csr.num_sources)
+        )
         if not (goal / "csr.json").exists():
             with _files.atomic_directory(goal, may_replace=lambda path: True) as temporary:
                 for name in ("indptr", "indices", "weight"):
                     if getattr(csr, name) is not None:
-                        _files.save_array(temporary / f"{name}.npy", getattr(csr, name), sealed=True)
+                        _files.save_array(
+                            temporary / f"{name}.npy", getattr(csr, name), sealed=True
+                        )
                 meta = {"num_sources": csr.num_sources, "weighted": csr.weight is not None}
                 _files.write_json(temporary / "csr.json", meta, sealed=True)
         return StoredCSR.open(goal)
@@ -251,7 +300,10 @@ class FileEngine(Engine):
             if not path.exists():
                 _write_edge_index(csr, path)
             time = None if part.time is None else self._earliest(csr, part.edge_index, part.time)
-            relations[triple], kept[triple] = Relation(_files.open_array(path, sealed=True), csr.weight, time), csr
+            relations[triple], kept[triple] = (
+                Relation(_files.open_array(path, sealed=True), csr.weight, time),
+                csr,
+            )
         out = graph.with_parts(dict(graph.nodes), relations)
         for triple, csr in kept.items():
             out.keep_csr(triple, csr)
@@ -262,17 +314,31 @@ class FileEngine(Engine):
         path = csr.directory / f"time-{_files.digest(time)}.npy"
         if not path.exists():
             with _files.atomic_array(path, np.int64, (csr.num_edges,)) as out:
-                # As many rows at a time as fit, each a time and a source per edge: every run reads all edges given.
-                for rows in pairwise(map(int, _native.spans(csr.indptr, max(1, self.task_memory // 16)))):
-                    out[csr.indptr[rows[0]] : csr.indptr[rows[1]]] = earliest(csr, edge_index, time, rows)
+                # As many rows at a time as fit, each a time and a source per edge: every run reads
+                # all edges given.
+                for rows in pairwise(
+                    map(int, _native.spans(csr.indptr, max(1, self.task_memory // 16)))
+                ):
+                    out[csr.indptr[rows[0]] : csr.indptr[rows[1]]] = earliest(
+                        csr, edge_index, time, rows
+                    )
                     _native.release(out, csr.indices)
         return _files.open_array(path, sealed=True)
 
     def _upto(self, graph: TemporalGraph, t: int) -> TemporalGraph:
         """`graph.upto(t)`, features and edges filtered block by block into files."""
         kept = graph.positions_upto(t)
-        arrays = [a for part in graph.nodes.values() for a in (part.features, part.time) if isinstance(a, np.ndarray)]
-        edges = [a for part in graph.relations.values() for a in (part.edge_index, part.weight, part.time)]
+        arrays = [
+            a
+            for part in graph.nodes.values()
+            for a in (part.features, part.time)
+            if isinstance(a, np.ndarray)
+        ]
+        edges = [
+            a
+            for part in graph.relations.values()
+            for a in (part.edge_index, part.weight, part.time)
+        ]
         goal = self.place / "graphs" / _files.digest(t, *arrays, *edges)
         nodes, relations = {}, {}
         for kind, part in graph.nodes.items():
@@ -281,7 +347,8 @@ class FileEngine(Engine):
                 nodes[kind] = part
                 continue
             x = part.features
-            if not isinstance(x, np.ndarray):  # raw columns are a view, encoded when they are asked for
+            # raw columns are a view, encoded when they are asked for
+            if not isinstance(x, np.ndarray):
                 nodes[kind] = part.take(keep)
                 continue
             path = goal / f"{_files.safe_name(kind)}-x.npy"
@@ -291,7 +358,8 @@ class FileEngine(Engine):
                         out[rows] = x[keep[rows]]
                         _native.release(out, x)
             nodes[kind] = replace(
-                replace(part, features=None).take(keep), features=_files.open_array(path, sealed=True)
+                replace(part, features=None).take(keep),
+                features=_files.open_array(path, sealed=True),
             )
         for number, (triple, relation) in enumerate(graph.relations.items()):
             ends = [graph.nodes[kind].renumbered(kept[kind]) for kind in (triple[0], triple[2])]
@@ -305,7 +373,8 @@ class Disk(FileEngine):
 
     Args:
         directory: Where files go; new, empty, or used by this engine before.
-        memory: What a slice of columns, and sorting, may take: "2GB", "500MB" or bytes. The interpreter comes on top.
+        memory: What a slice of columns, and sorting, may take: "2GB", "500MB" or bytes. The
+            interpreter comes on top.
         storage: In which type hops are kept; by default that of the features.
         threads: By default as many as there are cores.
         progress: True for a bar on the terminal, or a function as in `_progress`.
@@ -339,7 +408,10 @@ class Disk(FileEngine):
         return 1
 
     def share(
-        self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], counter: Counter | None = None
+        self,
+        function: Callable[..., Any],
+        tasks: Sequence[tuple[Any, ...]],
+        counter: Counter | None = None,
     ) -> list[Any]:
         """One task after the other: each uses all threads and the whole memory."""
         results = []
@@ -357,7 +429,8 @@ class Disk(FileEngine):
 class Job:
     """Hops to be made: hop k is the operation in `operators[k − 1]` on hop k − 1, slice by slice; hop 0 is `x`.
 
-    `columns` are the borders of the slices, `nodes[k]` the number of nodes at hop k. Travels to workers as it is.
+    `columns` are the borders of the slices, `nodes[k]` the number of nodes at hop k. Travels to
+    workers as it is.
     """
 
     directory: Path
@@ -381,14 +454,22 @@ class Job:
     def missing(self) -> list[int]:
         """Slices of which some hop is not there."""
         hops = range(1, len(self.nodes))
-        return [k for k in range(len(self.columns) - 1) if not all(self.file(hop, k).exists() for hop in hops)]
+        return [
+            k
+            for k in range(len(self.columns) - 1)
+            if not all(self.file(hop, k).exists() for hop in hops)
+        ]
 
     def hop(self, hop: int) -> SlicedHop:
-        slices = tuple(_files.open_array(self.file(hop, k), sealed=True) for k in range(len(self.columns) - 1))
+        slices = tuple(
+            _files.open_array(self.file(hop, k), sealed=True) for k in range(len(self.columns) - 1)
+        )
         return SlicedHop(slices, f"{self.key}-{hop}")
 
     def bytes_missing(self) -> int:
-        places = [(hop, k) for hop in range(1, len(self.nodes)) for k in range(len(self.columns) - 1)]
+        places = [
+            (hop, k) for hop in range(1, len(self.nodes)) for k in range(len(self.columns) - 1)
+        ]
         sizes = [np.prod(self.shape(*place)) for place in places if not self.file(*place).exists()]
         return int(sum(sizes)) * self.dtype.itemsize
 
@@ -424,7 +505,9 @@ def _apply(operator: Operator, x: np.ndarray, out: np.ndarray, threads: int | No
         _native.release(csr.indices, csr.weight, out)
 
 
-def _apply_rows(operator: Operator, x: np.ndarray, rows: np.ndarray, out: np.ndarray, threads: int | None) -> None:
+def _apply_rows(
+    operator: Operator, x: np.ndarray, rows: np.ndarray, out: np.ndarray, threads: int | None
+) -> None:
     csr = operator.edges
     cumulative = np.concatenate([[0], np.cumsum(csr.indptr[rows + 1] - csr.indptr[rows])])
     borders = _native.spans(cumulative, ROWS_EDGES)
@@ -436,11 +519,23 @@ def _apply_rows(operator: Operator, x: np.ndarray, rows: np.ndarray, out: np.nda
 def open_operator(folder: Path) -> Operator:
     """The operation that `Disk` keeps in a folder; its arrays are mapped."""
     meta = _files.read_json(folder / "operator.json", sealed=True)
-    names = ["table", "source", "target", *["scale"] * (meta["norm"] == "sym"), *["weight"] * meta["balanced"]]
+    names = [
+        "table",
+        "source",
+        "target",
+        *["scale"] * (meta["norm"] == "sym"),
+        *["weight"] * meta["balanced"],
+    ]
     kept = {name: _files.open_array(folder / f"{name}.npy", sealed=True) for name in names}
     csr = StoredCSR.open(Path(meta["edges"]))
     operator = Operator(
-        csr, np.array(kept["table"]), kept["source"], kept["target"], meta["norm"], meta["self_loop"], meta["balanced"]
+        csr,
+        np.array(kept["table"]),
+        kept["source"],
+        kept["target"],
+        meta["norm"],
+        meta["self_loop"],
+        meta["balanced"],
     )
     if "weight" in kept:  # fills the cached properties
         vars(operator)["edges"] = replace(csr, weight=kept["weight"])
@@ -449,7 +544,9 @@ def open_operator(folder: Path) -> Operator:
     return operator
 
 
-def slice_borders(num_columns: int, num_rows: int, dtype: np.dtype, memory: int, least: int = 1) -> tuple[int, ...]:
+def slice_borders(
+    num_columns: int, num_rows: int, dtype: np.dtype, memory: int, least: int = 1
+) -> tuple[int, ...]:
     """Borders of the widest slices of which one, with `num_rows` rows, fits into `memory`; at least `least` of them.
 
     Examples:
@@ -474,7 +571,11 @@ def slice_borders(num_columns: int, num_rows: int, dtype: np.dtype, memory: int,
 def _filtered(relation: Relation, t: int, numbers: list[np.ndarray | None], goal: Path) -> Relation:
     """`relation.upto(t, numbers)`, block by block into files whose names begin as `goal`."""
     given = relation.edge_index
-    kinds = {name: values for name in saved.EDGE_ARRAYS if (values := getattr(relation, name)) is not None}
+    kinds = {
+        name: values
+        for name in saved.EDGE_ARRAYS
+        if (values := getattr(relation, name)) is not None
+    }
     files = {name: goal.with_name(f"{goal.name}-{name}.npy") for name in kinds}
 
     def pieces() -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
@@ -486,8 +587,12 @@ def _filtered(relation: Relation, t: int, numbers: list[np.ndarray | None], goal
         counts = [len(place) for _, _, place in pieces()]
         borders = np.concatenate([[0], np.cumsum(counts)]).astype(int)
         for name, values in kinds.items():
-            with _files.atomic_array(files[name], values.dtype, (*values.shape[:-1], borders[-1])) as out:
-                for (part, ends, place), low, high in zip(pieces(), borders, borders[1:], strict=False):
+            with _files.atomic_array(
+                files[name], values.dtype, (*values.shape[:-1], borders[-1])
+            ) as out:
+                for (part, ends, place), low, high in zip(
+                    pieces(), borders, borders[1:], strict=False
+                ):
                     out[..., low:high] = ends if values is given else values[part][place]
                     _native.release(out)
     return Relation(**{name: _files.open_array(file, sealed=True) for name, file in files.items()})
@@ -499,5 +604,7 @@ def _write_edge_index(csr: CSR, path: Path) -> None:
         for first, last in row_blocks(csr):
             begin, end = int(csr.indptr[first]), int(csr.indptr[last])
             out[0, begin:end] = csr.indices[begin:end]
-            out[1, begin:end] = np.repeat(np.arange(first, last), np.diff(csr.indptr[first : last + 1]))
+            out[1, begin:end] = np.repeat(
+                np.arange(first, last), np.diff(csr.indptr[first : last + 1])
+            )
             _native.release(out, csr.indices)

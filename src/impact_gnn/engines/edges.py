@@ -1,9 +1,9 @@
 """Edges grouped by target in files, within a cap on memory: one task per range of targets.
 
-A first pass counts edges per bin of neighbouring targets; bins are joined to ranges whose edges fit into memory. For
-each range all edges are gone through, those into the range are taken, sorted as `build_csr` does and written to their
-place. Ranges know nothing of each other, so workers of a cluster can share them. The price is one reading of the edge
-list per range.
+A first pass counts edges per bin of neighbouring targets; bins are joined to ranges whose edges fit
+into memory. For each range all edges are gone through, those into the range are taken, sorted as
+`build_csr` does and written to their place. Ranges know nothing of each other, so workers of a
+cluster can share them. The price is one reading of the edge list per range.
 """
 
 from __future__ import annotations
@@ -36,8 +36,12 @@ class StoredCSR(CSR):
     def open(cls, directory: Path) -> StoredCSR:
         meta = _files.read_json(directory / "csr.json", sealed=True)
         names = ("indptr", "indices", "weight") if meta["weighted"] else ("indptr", "indices")
-        indptr, indices, *weight = (_files.open_array(directory / f"{name}.npy", sealed=True) for name in names)
-        return cls(indptr, indices, weight[0] if weight else None, meta["num_sources"], True, directory)
+        indptr, indices, *weight = (
+            _files.open_array(directory / f"{name}.npy", sealed=True) for name in names
+        )
+        return cls(
+            indptr, indices, weight[0] if weight else None, meta["num_sources"], True, directory
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return StoredCSR.open, (self.directory,)
@@ -54,7 +58,9 @@ class EdgeList:
     both: bool = False
 
     def key(self) -> str:
-        return _files.digest(self.edge_index, self.weight, self.num_sources, self.num_targets, self.both)
+        return _files.digest(
+            self.edge_index, self.weight, self.num_sources, self.num_targets, self.both
+        )
 
     def saved(self, directory: Path) -> EdgeList:
         """The same list whose arrays are mapped from files, which is how it travels to workers."""
@@ -63,23 +69,39 @@ class EdgeList:
             if values is not None and _native.file_of(values) is None:
                 _files.save_array(directory / f"{name}.npy", values)
                 parts[name] = _files.open_array(directory / f"{name}.npy")
-        return EdgeList(parts["edge_index"], parts["weight"], self.num_sources, self.num_targets, self.both)  # type: ignore[arg-type]
+        edge_index = parts["edge_index"]
+        assert edge_index is not None
+        return EdgeList(edge_index, parts["weight"], self.num_sources, self.num_targets, self.both)
 
     def windows(self) -> Iterator[list[tuple[np.ndarray, np.ndarray, np.ndarray]]]:
         """Pieces (sources, targets, weights or nothing), some at a time."""
         size = self.edge_index.shape[1]
         for begin in range(0, size, WINDOW * PIECE):
-            places = [slice(a, min(a + PIECE, size)) for a in range(begin, min(begin + WINDOW * PIECE, size), PIECE)]
-            yield [(_numbers(self.edge_index[0, e]), _numbers(self.edge_index[1, e]), self._weights(e)) for e in places]
+            places = [
+                slice(a, min(a + PIECE, size))
+                for a in range(begin, min(begin + WINDOW * PIECE, size), PIECE)
+            ]
+            yield [
+                (_numbers(self.edge_index[0, e]), _numbers(self.edge_index[1, e]), self._weights(e))
+                for e in places
+            ]
             _native.release(self.edge_index, self.weight)
 
     def _weights(self, part: slice) -> np.ndarray:
-        return np.empty(0, np.float32) if self.weight is None else plain_view(self.weight[part].astype(self.real))
+        return (
+            np.empty(0, np.float32)
+            if self.weight is None
+            else plain_view(self.weight[part].astype(self.real))
+        )
 
     @property
     def real(self) -> np.dtype:
         """The type in which weights are kept."""
-        wide = self.weight is not None and self.weight.dtype.kind in "iuf" and self.weight.dtype.itemsize > 4
+        wide = (
+            self.weight is not None
+            and self.weight.dtype.kind in "iuf"
+            and self.weight.dtype.itemsize > 4
+        )
         return np.dtype(np.float64 if wide else np.float32)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -106,7 +128,10 @@ def ranges_of(edges: EdgeList, memory: int) -> list[Range]:
     for pieces in edges.windows():
         counts = np.zeros((len(pieces), bins), np.int64)
         wrong = np.full(len(pieces), -1)
-        tasks = [(s, t, sizes, shift, edges.both, counts[k], wrong[k : k + 1]) for k, (s, t, _) in enumerate(pieces)]
+        tasks = [
+            (s, t, sizes, shift, edges.both, counts[k], wrong[k : k + 1])
+            for k, (s, t, _) in enumerate(pieces)
+        ]
         _native.run(_count, tasks, None)
         for k in np.flatnonzero(wrong >= 0):
             source, target = (int(part[wrong[k]]) for part in pieces[k][:2])
@@ -116,8 +141,14 @@ def ranges_of(edges: EdgeList, memory: int) -> list[Range]:
             )
         total += counts.sum(0)
         seen += sum(len(piece[0]) for piece in pieces)
-    # Taken (target, source), sorted (source, digits), and what a merge copies; a row costs its border and its count.
-    edge = 4 + 3 * index_type(edges.num_sources).itemsize + 2 + (0 if edges.weight is None else 3 * edges.real.itemsize)
+    # Taken (target, source), sorted (source, digits), and what a merge copies; a row costs its
+    # border and its count.
+    edge = (
+        4
+        + 3 * index_type(edges.num_sources).itemsize
+        + 2
+        + (0 if edges.weight is None else 3 * edges.real.itemsize)
+    )
     cost = np.cumsum(total * edge + (24 << shift))
     group = np.zeros(bins, np.int64)
     begin = 0
@@ -128,7 +159,10 @@ def ranges_of(edges: EdgeList, memory: int) -> list[Range]:
     firsts = np.flatnonzero(np.diff(group, prepend=-1))
     border = np.concatenate([[0], np.cumsum(np.add.reduceat(total, firsts))])
     rows = [*(firsts << shift).tolist(), edges.num_targets]
-    return [Range(rows[k], rows[k + 1], int(border[k]), int(border[k + 1] - border[k])) for k in range(len(firsts))]
+    return [
+        Range(rows[k], rows[k + 1], int(border[k]), int(border[k + 1] - border[k]))
+        for k in range(len(firsts))
+    ]
 
 
 def sort_range(edges: EdgeList, part: Range, directory: Path) -> int:
@@ -142,10 +176,18 @@ def sort_range(edges: EdgeList, part: Range, directory: Path) -> int:
         tasks = [(s, t, rows, edges.both, count[k : k + 1]) for k, (s, t, _) in enumerate(pieces)]
         _native.run(_matching, tasks, None)
         places = at + np.cumsum(count) - count
-        _native.run(_take, [(*p, rows, edges.both, places[k], *taken, weight) for k, p in enumerate(pieces)], None)
+        _native.run(
+            _take,
+            [(*p, rows, edges.both, places[k], *taken, weight) for k, p in enumerate(pieces)],
+            None,
+        )
         at += int(count.sum())
     csr = build_csr(
-        taken[1], taken[0].view(np.int32), edges.num_sources, part.last - part.first, weight if len(weight) else None
+        taken[1],
+        taken[0].view(np.int32),
+        edges.num_sources,
+        part.last - part.first,
+        weight if len(weight) else None,
     )
     del taken, weight
     csr = merged(csr) if edges.both else csr
@@ -165,15 +207,22 @@ def sort_edges(
 ) -> StoredCSR:
     """The edges by target, in files of `goal`, whose name tells what is sorted; it appears when they are complete.
 
-    One range takes `memory` bytes at most. `share` calls a function for every tuple of arguments, here or on workers.
+    One range takes `memory` bytes at most. `share` calls a function for every tuple of arguments,
+    here or on workers.
     """
     if (goal / "csr.json").exists():
         return StoredCSR.open(goal)
     ranges = ranges_of(edges, memory)
     size = ranges[-1].begin + ranges[-1].count if ranges else 0
-    kinds = {"indices": index_type(edges.num_sources)} | ({} if edges.weight is None else {"weight": edges.real})
-    with _files.atomic_directory(goal, may_replace=lambda path: not (path / "csr.json").exists()) as temporary:
-        _files.require_space(temporary, size * sum(kind.itemsize for kind in kinds.values()) + 8 * edges.num_targets)
+    kinds = {"indices": index_type(edges.num_sources)} | (
+        {} if edges.weight is None else {"weight": edges.real}
+    )
+    with _files.atomic_directory(
+        goal, may_replace=lambda path: not (path / "csr.json").exists()
+    ) as temporary:
+        _files.require_space(
+            temporary, size * sum(kind.itemsize for kind in kinds.values()) + 8 * edges.num_targets
+        )
         for name, kind in kinds.items():
             _files.create_array(temporary / f"{name}.npy", kind, (size,))
         _files.create_array(temporary / "indptr.npy", np.int64, (edges.num_targets + 1,))
@@ -189,7 +238,9 @@ def sort_edges(
     return StoredCSR.open(goal)
 
 
-def _close_gaps(directory: Path, ranges: list[Range], counts: list[int], kinds: dict[str, np.dtype]) -> None:
+def _close_gaps(
+    directory: Path, ranges: list[Range], counts: list[int], kinds: dict[str, np.dtype]
+) -> None:
     """Moves ranges together that have become smaller by merging edges."""
     begins = np.concatenate([[0], np.cumsum(counts)])
     for name, kind in kinds.items():
@@ -198,7 +249,9 @@ def _close_gaps(directory: Path, ranges: list[Range], counts: list[int], kinds: 
         new = _files.create_array(smaller, kind, (int(begins[-1]),))
         for part, begin, count in zip(ranges, begins, counts, strict=False):
             for rows in _native.blocks(old[part.begin : part.begin + count]):
-                new[begin + rows.start : begin + rows.stop] = old[part.begin + rows.start : part.begin + rows.stop]
+                new[begin + rows.start : begin + rows.stop] = old[
+                    part.begin + rows.start : part.begin + rows.stop
+                ]
                 _native.release(new)
         smaller.replace(path)
     for part, begin in zip(ranges, begins, strict=False):
@@ -206,7 +259,9 @@ def _close_gaps(directory: Path, ranges: list[Range], counts: list[int], kinds: 
         indptr[part.first + 1 : part.last + 1] += begin - part.begin
 
 
-def edges_from_tables(files: Sequence[str | Path], goal: Path) -> tuple[np.ndarray, np.ndarray | None]:
+def edges_from_tables(
+    files: Sequence[str | Path], goal: Path
+) -> tuple[np.ndarray, np.ndarray | None]:
     """The edges of CSV or Parquet tables with whole-number columns source, target, perhaps weight, in mapped files."""
     import pyarrow as pa
     import pyarrow.dataset
@@ -214,17 +269,25 @@ def edges_from_tables(files: Sequence[str | Path], goal: Path) -> tuple[np.ndarr
     weighted = {}
     for file in map(Path, files):
         if not file.exists() or file.suffix not in (".csv", ".parquet"):
-            raise InputError(f"{file} does not exist or is neither .csv nor .parquet; give tables of edges.")
+            raise InputError(
+                f"{file} does not exist or is neither .csv nor .parquet; give tables of edges."
+            )
         names = _opened(file, None).schema.names
         missing = [name for name in ("source", "target") if name not in names]
         if missing:
-            raise InputError(f"{file} has no column {listing(missing)}; it has {listing(names)}. Rename a column.")
+            raise InputError(
+                f"{file} has no column {listing(missing)}; it has {listing(names)}. Rename a column."
+            )
         weighted[file] = "weight" in names
     if len(set(weighted.values())) > 1:
         without = next(file for file, has in weighted.items() if not has)
-        raise InputError(f"{without} has no column 'weight', others have; give weights in all files or in none.")
+        raise InputError(
+            f"{without} has no column 'weight', others have; give weights in all files or in none."
+        )
     some = any(weighted.values())
-    kinds = {"source": pa.int64(), "target": pa.int64()} | ({"weight": pa.float64()} if some else {})
+    kinds = {"source": pa.int64(), "target": pa.int64()} | (
+        {"weight": pa.float64()} if some else {}
+    )
     tables = {file: _opened(file, pa.schema(kinds)) for file in weighted}
     size = 0
     for file, table in tables.items():
@@ -239,7 +302,9 @@ def edges_from_tables(files: Sequence[str | Path], goal: Path) -> tuple[np.ndarr
             for batch in table.to_batches(batch_size=PIECE):
                 for name, out, column in zip(kinds, columns, batch.columns, strict=True):
                     if column.null_count:
-                        raise InputError(f"column '{name}' of {file} has gaps; give one number per edge.")
+                        raise InputError(
+                            f"column '{name}' of {file} has gaps; give one number per edge."
+                        )
                     out[at : at + len(column)] = column.to_numpy(zero_copy_only=False)
                 at += batch.num_rows
     return edge_index, weight
@@ -254,18 +319,26 @@ def _opened(file: Path, schema: Any) -> Any:
 
 def checked_list(edge_index: Any, weight: Any, num_sources: int, num_targets: int) -> EdgeList:
     """An edge list from arrays or paths of `.npy` files."""
-    edge_index = _files.open_array(Path(edge_index)) if isinstance(edge_index, (str, Path)) else edge_index
+    edge_index = (
+        _files.open_array(Path(edge_index)) if isinstance(edge_index, (str, Path)) else edge_index
+    )
     weight = _files.open_array(Path(weight)) if isinstance(weight, (str, Path)) else weight
     ends = edge_index if isinstance(edge_index, np.ndarray) else np.asarray(edge_index)
     if ends.ndim != 2 or len(ends) != 2 or ends.dtype.kind not in "iu":
-        raise InputError(f"edges are {ends.dtype} of shape {ends.shape}; give whole numbers as two rows [2, E].")
+        raise InputError(
+            f"edges are {ends.dtype} of shape {ends.shape}; give whole numbers as two rows [2, E]."
+        )
     if weight is not None:
         weight = checks.edge_weights("weight", weight, ends.shape[1])
     return EdgeList(ends, weight, num_sources, num_targets)
 
 
-def _open_list(edge_index: str, weight: str | None, num_sources: int, num_targets: int, both: bool) -> EdgeList:
-    arrays = [None if name is None else _files.open_array(Path(name)) for name in (edge_index, weight)]
+def _open_list(
+    edge_index: str, weight: str | None, num_sources: int, num_targets: int, both: bool
+) -> EdgeList:
+    arrays = [
+        None if name is None else _files.open_array(Path(name)) for name in (edge_index, weight)
+    ]
     return EdgeList(arrays[0], arrays[1], num_sources, num_targets, both)  # type: ignore[arg-type]
 
 

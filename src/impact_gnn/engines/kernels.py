@@ -1,16 +1,19 @@
 """The numba kernels of the one operation: out_v = r_v · (Σ_u Ω[t_v, t_u]·a_vu·c_u·x_u + [loop] c_v·x_v).
 
-How it goes fast: the sums of up to 64 columns stay in registers over all edges of a row (`vectors`); rows of X
-are asked for some edges before they are needed; an edge costs its source and nothing else, its weight being
-looked up from the period of its source while the first columns are summed, and kept for the others.
+How it goes fast: the sums of up to 64 columns stay in registers over all edges of a row
+    (`vectors`); rows of X
+are asked for some edges before they are needed; an edge costs its source and nothing else, its
+weight being looked up from the period of its source while the first columns are summed, and kept
+for the others.
 
-Deterministic: a number of the result is computed by one thread, in an order fixed by the graph alone. It does
-not depend on the threads, nor on which other columns are computed with it. Sums of float16 and float32 rows are
-kept in float32 for at most `TILE` edges, and those sums are added up in float64.
+Deterministic: a number of the result is computed by one thread, in an order fixed by the graph
+    alone. It does
+not depend on the threads, nor on which other columns are computed with it. Sums of float16 and
+float32 rows are kept in float32 for at most `TILE` edges, and those sums are added up in float64.
 
-Compiled without the GIL and run from ordinary threads (`_native.run`): no OpenMP, so it is safe under Dask and
-after a fork. Arguments are always of the same types (an empty array where there is nothing), because numba
-compiles the whole kernel again for every new combination.
+Compiled without the GIL and run from ordinary threads (`_native.run`): no OpenMP, so it is safe
+under Dask and after a fork. Arguments are always of the same types (an empty array where there is
+nothing), because numba compiles the whole kernel again for every new combination.
 """
 
 # mypy: disallow-untyped-defs=False, check-untyped-defs=False
@@ -19,7 +22,16 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from impact_gnn.engines.vectors import add, keep, multiply_add, pointer, prefetch, store, widened, zeros
+from impact_gnn.engines.vectors import (
+    add,
+    keep,
+    multiply_add,
+    pointer,
+    prefetch,
+    store,
+    widened,
+    zeros,
+)
 
 TILE = 256  # edges of a row handled together; also the longest sum in float32
 
@@ -37,7 +49,8 @@ def gather(rows, columns, csr, table, periods, row_scale, column_scale, self_loo
         csr: `indptr`, `indices`, `weight` (may be empty: weights 1).
         table: Ω as float32 (float64 for float64 rows), flat; may be empty: 1 everywhere.
         periods: Period of each source, period of each target, number of source periods.
-        row_scale: r; may be empty: then rows are divided by their weight, which is summed up on the way.
+        row_scale: r; may be empty: then rows are divided by their weight, which is summed up on the
+            way.
         column_scale: c, of the type of `table`; may be empty: 1 everywhere.
         self_loop: Whether v is a neighbour of itself, with weight 1.
         x: The rows, flat, and the distance between their beginnings; float16 comes as uint16.
@@ -52,7 +65,14 @@ def gather(rows, columns, csr, table, periods, row_scale, column_scale, self_loo
     kind = LOOK_UP if given[0] or given[1] or given[2] else PLAIN
     # From here on only pointers, see `vectors`.
     sums, factors = pointer(wide), pointer(factor)
-    parts = pointer(weight), pointer(table), pointer(column_scale), pointer(periods[0]), factors, sums
+    parts = (
+        pointer(weight),
+        pointer(table),
+        pointer(column_scale),
+        pointer(periods[0]),
+        factors,
+        sums,
+    )
     borders, target_period, scales = pointer(indptr), pointer(periods[1]), pointer(row_scale)
     divide = len(row_scale) == 0
     values, result = (pointer(x[0]), x[1]), (pointer(out[0]), out[1])
@@ -65,7 +85,8 @@ def gather(rows, columns, csr, table, periods, row_scale, column_scale, self_loo
             for c in range(columns[0], columns[1]):
                 sums[c] = 0
         own = parts[2][v] if given[2] else one
-        # The weight that has come in so far, and what the row is multiplied by where that is known beforehand.
+        # The weight that has come in so far, and what the row is multiplied by where that is known
+        # beforehand.
         heard, scale = (1.0 if self_loop else 0.0), 1.0
         if not divide:
             scale = scales[v]
@@ -80,16 +101,24 @@ def gather(rows, columns, csr, table, periods, row_scale, column_scale, self_loo
             how, c = kind, columns[0]
             while c < columns[1]:
                 if c + 64 <= columns[1]:
-                    heard = _block(zeros(64, values[0]), how, c, edges, (one, own, scale, divide), heard, *rest)
+                    heard = _block(
+                        zeros(64, values[0]), how, c, edges, (one, own, scale, divide), heard, *rest
+                    )
                     c += 64
                 elif c + 16 <= columns[1]:
-                    heard = _block(zeros(16, values[0]), how, c, edges, (one, own, scale, divide), heard, *rest)
+                    heard = _block(
+                        zeros(16, values[0]), how, c, edges, (one, own, scale, divide), heard, *rest
+                    )
                     c += 16
                 elif c + 4 <= columns[1]:
-                    heard = _block(zeros(4, values[0]), how, c, edges, (one, own, scale, divide), heard, *rest)
+                    heard = _block(
+                        zeros(4, values[0]), how, c, edges, (one, own, scale, divide), heard, *rest
+                    )
                     c += 4
                 else:
-                    heard = _block(zeros(1, values[0]), how, c, edges, (one, own, scale, divide), heard, *rest)
+                    heard = _block(
+                        zeros(1, values[0]), how, c, edges, (one, own, scale, divide), heard, *rest
+                    )
                     c += 1
                 if how == LOOK_UP:
                     how = KNOWN
@@ -119,7 +148,8 @@ def row_sums(rows, csr, table, periods, out):
 def balanced(rows, csr, source_period, num_periods, out):
     """a_vu / Σ_w a_vw over the sources w of u's period, into out[e] for the edges e of v in range(*rows)."""
     indptr, indices, weight = csr
-    total = np.zeros(num_periods)  # of the row at hand, by period; cleared after it by the same edges
+    # of the row at hand, by period; cleared after it by the same edges
+    total = np.zeros(num_periods)
     for v in range(rows[0], rows[1]):
         for e in range(indptr[v], indptr[v + 1]):
             total[source_period[np.uintp(indices[e])]] += weight[e] if len(weight) else 1.0
@@ -156,7 +186,9 @@ def _block(total, how, c, edges, scale, heard, source, given, parts, x, out):
     else:
         for e in range(first, last):
             prefetch(values, np.int64(source[e + step]) * stride + c, total)
-            total = multiply_add(total, factors[e - first], values, np.int64(source[e]) * stride + c)
+            total = multiply_add(
+                total, factors[e - first], values, np.int64(source[e]) * stride + c
+            )
     if how == LOOK_UP and divide:
         row_scale = 1 / heard if heard > 0 else 0.0
     if self_loop and finished:

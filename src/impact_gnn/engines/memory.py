@@ -32,7 +32,12 @@ class Memory(Engine):
         return graph.csr(relation)
 
     def hops(
-        self, operators: Sequence[Operator], x: Features, *, rows: np.ndarray | None = None, dtype: Any = None
+        self,
+        operators: Sequence[Operator],
+        x: Features,
+        *,
+        rows: np.ndarray | None = None,
+        dtype: Any = None,
     ) -> list[Any]:
         x = checked_start(operators, x)
         values = columns_of(x, 0, x.shape[1], dtype or x.dtype)
@@ -46,7 +51,9 @@ class Memory(Engine):
             hops.append(as_hop(values[rows] if rows is not None and last else values))
         return hops
 
-    def graph(self, graph: TemporalGraph, *, upto: int | None = None, undirected: bool = False) -> TemporalGraph:
+    def graph(
+        self, graph: TemporalGraph, *, upto: int | None = None, undirected: bool = False
+    ) -> TemporalGraph:
         graph = graph if upto is None else graph.upto(upto)
         return graph.undirected() if undirected else graph
 
@@ -72,5 +79,7 @@ def or_memory(engine: Engine | None) -> Engine:
         return Memory()
     if not isinstance(engine, Engine):
         known = "engines.Memory(), engines.Disk(directory) or engines.Dask(client)"
-        raise InputError(f"engine={checks.shown(engine)} is no engine; give {known}, or leave it out.")
+        raise InputError(
+            f"engine={checks.shown(engine)} is no engine; give {known}, or leave it out."
+        )
     return engine

@@ -1,7 +1,8 @@
 """The one operation of this library, M = normalise(Ω[t_v, t_u]·a_vu), as a value that can be applied.
 
-Nothing is stored per edge but its source (and its own weight, if it has one). Applying it to X, or its transpose to a
-gradient, is one pass of the same kernel. Its arrays may be mapped from files: a pass over some rows reads only those.
+Nothing is stored per edge but its source (and its own weight, if it has one). Applying it to X, or
+its transpose to a gradient, is one pass of the same kernel. Its arrays may be mapped from files: a
+pass over some rows reads only those.
 """
 
 from __future__ import annotations
@@ -36,16 +37,16 @@ FLOATS = (np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64))
 class Operator:
     """M = normalise(Ω[t_v, t_u]·a_vu), made once and applied to many X.
 
-    With w_vu = Ω[t_v, t_u]·a_vu (divided by Σ a_vw over the sources w of the time t_u where `balanced`), and w_vv
-    increased by 1 where `self_loop`, row v of the result is
+    With w_vu = Ω[t_v, t_u]·a_vu (divided by Σ a_vw over the sources w of the time t_u where
+    `balanced`), and w_vv increased by 1 where `self_loop`, row v of the result is
 
     * "mean": Σ_u w_vu·x_u / Σ_u w_vu, zeros where no weight comes in;
-    * "sym": Σ_u w_vu·x_u / √(D_v·D_u) with D_v = Σ_u w_vu, nothing from or to nodes where it is zero;
-    * "sum": Σ_u w_vu·x_u.
+    * "sym": Σ_u w_vu·x_u / √(D_v·D_u) with D_v = Σ_u w_vu, nothing from or to nodes where it is
+    zero; * "sum": Σ_u w_vu·x_u.
 
-    The same graph and X give the same bits whatever the number of threads, and the result of a column does not
-    depend on the other columns. Sums are kept in float32 for up to 256 neighbours and in float64 beyond them
-    and for X of float64.
+    The same graph and X give the same bits whatever the number of threads, and the result of a
+    column does not depend on the other columns. Sums are kept in float32 for up to 256 neighbours
+    and in float64 beyond them and for X of float64.
 
     Args:
         csr: The edges by target.
@@ -53,8 +54,10 @@ class Operator:
         source_period: For every source node its column of the table.
         target_period: For every target node its row of the table.
         norm: "mean", "sym" or "sum".
-        self_loop: Adds a loop of weight 1 to every node; sources and targets must be the same nodes.
-        balanced: Within a row all periods of sources count the same, however many sources they have: GSMP.
+        self_loop: Adds a loop of weight 1 to every node; sources and targets must be the same
+            nodes.
+        balanced: Within a row all periods of sources count the same, however many sources they
+            have: GSMP.
 
     Examples:
         >>> from impact_gnn.graph import build_csr
@@ -87,31 +90,47 @@ class Operator:
             )
         table = np.ascontiguousarray(checks.array("table", self.table), dtype=np.float64)
         if table.ndim != 2 or not np.isfinite(table).all() or table.min(initial=0) < 0:
-            raise InputError(f"table (shape {table.shape}) must be a matrix of finite weights of zero or more.")
+            raise InputError(
+                f"table (shape {table.shape}) must be a matrix of finite weights of zero or more."
+            )
         # Both periods in one type: the kernel is compiled for every new combination.
         smallest = smallest_unsigned(max(table.shape))
         object.__setattr__(self, "table", table)
-        for name, size, most in (("source", sources, table.shape[1]), ("target", targets, table.shape[0])):
-            value = _periods(f"{name}_period", getattr(self, f"{name}_period"), size, most).astype(smallest, copy=False)
+        for name, size, most in (
+            ("source", sources, table.shape[1]),
+            ("target", targets, table.shape[0]),
+        ):
+            value = _periods(f"{name}_period", getattr(self, f"{name}_period"), size, most).astype(
+                smallest, copy=False
+            )
             object.__setattr__(self, f"{name}_period", value)
         _check_csr(self.csr)
 
-    # -- applying ------------------------------------------------------------------------------------------
+    # -- applying
+    # ------------------------------------------------------------------------------------------
 
     def apply(
-        self, x: Any, out: np.ndarray | None = None, threads: int | None = None, rows: tuple[int, int] | None = None
+        self,
+        x: Any,
+        out: np.ndarray | None = None,
+        threads: int | None = None,
+        rows: tuple[int, int] | None = None,
     ) -> np.ndarray:
         """M·X.
 
         Args:
-            x: [sources, f] of float16, float32 or float64; rows may lie apart, as in a slice of columns.
+            x: [sources, f] of float16, float32 or float64; rows may lie apart, as in a slice of
+                columns.
             out: Where to write, [targets, f]; by default a new array of the type of `x`.
             threads: By default as many as there are cores.
-            rows: First and last target (excluded) to compute, others stay as they are; by default all.
+            rows: First and last target (excluded) to compute, others stay as they are; by default
+                all.
         """
         return self._forward.apply(x, out, threads, rows)
 
-    def transpose_apply(self, x: Any, out: np.ndarray | None = None, threads: int | None = None) -> np.ndarray:
+    def transpose_apply(
+        self, x: Any, out: np.ndarray | None = None, threads: int | None = None
+    ) -> np.ndarray:
         """Mᵀ·X for `x` [targets, f]: the gradient of `apply`. The first call groups the edges by source."""
         return self._backward.apply(x, out, threads, None)
 
@@ -122,31 +141,43 @@ class Operator:
         """Rows `rows` of M·X, at the cost of their own edges only."""
         scale = np.empty(0) if self.norm == "mean" and not self.self_loop else self.row_scale[rows]
         part = replace(
-            self._forward, csr=self.edges.take(rows), target_period=self.target_period[rows], row_scale=scale,
+            self._forward,
+            csr=self.edges.take(rows),
+            target_period=self.target_period[rows],
+            row_scale=scale,
             self_loop=False,
-        )  # fmt: skip
+        )
         out = part.apply(x, None, threads, None)
-        if self.self_loop:  # the kernel looks for the loop of row v at x_v, which is x[rows[v]] here
+        # the kernel looks for the loop of row v at x_v, which is x[rows[v]] here
+        if self.self_loop:
             out += ((self.row_scale * self.column_scale)[rows, None] * x[rows]).astype(out.dtype)
         return out
 
-    # -- its parts -----------------------------------------------------------------------------------------
+    # -- its parts
+    # -----------------------------------------------------------------------------------------
 
     @cached_property
     def edges(self) -> CSR:
         """The edges with all of their weight that is not the table's: `csr`, balanced if asked."""
         if not self.balanced:
             return self.csr
-        weight = np.empty(self.csr.num_edges, np.float32 if self.csr.weight is None else self.csr.weight.dtype)
+        weight = np.empty(
+            self.csr.num_edges, np.float32 if self.csr.weight is None else self.csr.weight.dtype
+        )
         return replace(self.csr, weight=self.balance(weight))
 
     def balance(self, out: np.ndarray) -> np.ndarray:
         """Fills `out` with a_vu / Σ a_vw over the sources w of the time t_u, for every edge of `csr`."""
         csr = self.csr
         weight = np.empty(0, np.float32) if csr.weight is None else csr.weight
-        rest = tuple(map(plain_view, (csr.indptr, csr.indices, weight))), plain_view(self.source_period)
+        rest = (
+            tuple(map(plain_view, (csr.indptr, csr.indices, weight))),
+            plain_view(self.source_period),
+        )
         for rows in row_blocks(csr):
-            _native.run(kernels.balanced, [(rows, *rest, self.table.shape[1], plain_view(out))], None)
+            _native.run(
+                kernels.balanced, [(rows, *rest, self.table.shape[1], plain_view(out))], None
+            )
             _native.release(csr.indices, csr.weight, out)
         return out
 
@@ -174,7 +205,9 @@ class Operator:
     @cached_property
     def _sums(self) -> _Pass:
         table = None if (self.table == 1).all() else self.table
-        return _Pass(self.edges, table, self.source_period, self.target_period, np.empty(0), None, False)
+        return _Pass(
+            self.edges, table, self.source_period, self.target_period, np.empty(0), None, False
+        )
 
     @cached_property
     def _forward(self) -> _Pass:
@@ -200,8 +233,8 @@ class Operator:
 class _Pass:
     """out_v = row_scale_v · (Σ_u table[t_v, t_u]·a_vu·column_scale_u·x_u + [self_loop] column_scale_v·x_v).
 
-    Everything has been checked. `table` and `column_scale` are None where they are 1 everywhere. Where `row_scale` is
-    empty, rows are divided by the weight that comes in, self-loop included.
+    Everything has been checked. `table` and `column_scale` are None where they are 1 everywhere.
+    Where `row_scale` is empty, rows are divided by the weight that comes in, self-loop included.
     """
 
     csr: CSR
@@ -212,7 +245,9 @@ class _Pass:
     column_scale: np.ndarray | None
     self_loop: bool
 
-    def apply(self, x: Any, out: np.ndarray | None, threads: int | None, rows: tuple[int, int] | None) -> np.ndarray:
+    def apply(
+        self, x: Any, out: np.ndarray | None, threads: int | None, rows: tuple[int, int] | None
+    ) -> np.ndarray:
         x = _matrix("x", x, self.csr.num_sources, "source")
         shape = self.csr.num_targets, x.shape[1]
         out = aligned_empty(shape, x.dtype) if out is None else _writable(out, shape, x)
@@ -220,9 +255,16 @@ class _Pass:
             return out
         table, column_scale = self._double if x.dtype == np.float64 else self._single
         rest = (
-            self._edges, table, self._periods, plain_view(self.row_scale), column_scale, self.self_loop, _flat(x),
-            _flat(out), ahead(x),
-        )  # fmt: skip
+            self._edges,
+            table,
+            self._periods,
+            plain_view(self.row_scale),
+            column_scale,
+            self.self_loop,
+            _flat(x),
+            _flat(out),
+            ahead(x),
+        )
         places = self._places(x.shape[1], rows or (0, shape[0]))
         _native.run(kernels.gather, [(*place, *rest) for place in places], threads)
         return out
@@ -235,11 +277,17 @@ class _Pass:
         table = np.empty(0) if self.table is None else np.ascontiguousarray(self.table).reshape(-1)
         rest = self._edges, table, self._periods, out
         for first, last in row_blocks(self.csr):
-            _native.run(kernels.row_sums, [(rows, *rest) for rows, _ in self._places(8, (first, last))], None)
+            _native.run(
+                kernels.row_sums,
+                [(rows, *rest) for rows, _ in self._places(8, (first, last))],
+                None,
+            )
             _native.release(self.csr.indices, self.csr.weight)
         return out
 
-    def _places(self, columns: int, rows: tuple[int, int]) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+    def _places(
+        self, columns: int, rows: tuple[int, int]
+    ) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
         """The result cut into rows × columns of about equal work, of which threads take one after the other."""
         most = max(1, TASK // columns)
         indptr = self.csr.indptr[rows[0] : rows[1] + 1]
@@ -285,10 +333,14 @@ def ahead(x: np.ndarray) -> int:
 def _periods(name: str, value: Any, size: int, most: int) -> np.ndarray:
     out = checks.array(name, value)
     if out.shape != (size,) or out.dtype.kind not in "iu":
-        raise InputError(f"{name} is {out.dtype} of shape {out.shape}; give one whole number for each of {size} nodes.")
+        raise InputError(
+            f"{name} is {out.dtype} of shape {out.shape}; give one whole number for each of {size} nodes."
+        )
     if size and (out.min() < 0 or out.max() >= most):
         at = int(np.flatnonzero((out < 0) | (out >= most))[0])
-        raise InputError(f"{name} holds {out[at]} at node {at}, but the table has {most} such periods (from 0).")
+        raise InputError(
+            f"{name} holds {out[at]} at node {at}, but the table has {most} such periods (from 0)."
+        )
     return out
 
 
@@ -297,13 +349,20 @@ def _check_csr(csr: CSR) -> None:
     if csr.checked:
         return
     at, indices = csr.indptr, csr.indices
-    if at.ndim != 1 or len(at) == 0 or at.dtype != np.int64 or indices.dtype not in (np.int32, np.int64):
+    if (
+        at.ndim != 1
+        or len(at) == 0
+        or at.dtype != np.int64
+        or indices.dtype not in (np.int32, np.int64)
+    ):
         raise InputError(
             f"csr has indptr {at.dtype} {at.shape} and indices {indices.dtype}; give int64 row borders "
             f"(one more than targets) and int32 or int64 sources, as build_csr does."
         )
     if at[0] != 0 or at[-1] != len(indices) or (np.diff(at) < 0).any():
-        raise InputError("csr.indptr must rise from 0 to the number of edges; make it with build_csr.")
+        raise InputError(
+            "csr.indptr must rise from 0 to the number of edges; make it with build_csr."
+        )
     if len(indices) and (indices.min() < 0 or indices.max() >= csr.num_sources):
         raise InputError(
             f"csr.indices run from {indices.min()} to {indices.max()} for {csr.num_sources} sources; "
@@ -317,10 +376,16 @@ def _matrix(name: str, value: Any, rows: int, kind: str) -> np.ndarray:
     """`value` as a matrix of floats whose rows are contiguous, copied only if it is not."""
     out = checks.array(name, value)
     if out.ndim != 2 or len(out) != rows:
-        raise InputError(f"{name} has shape {out.shape}; give a matrix with {rows} rows, one per {kind} node.")
+        raise InputError(
+            f"{name} has shape {out.shape}; give a matrix with {rows} rows, one per {kind} node."
+        )
     if out.dtype not in FLOATS:
-        raise InputError(f"{name} is of type {out.dtype}; give float16, float32 or float64 (x.astype(np.float32)).")
-    return out if _is_row_major(out) else np.ascontiguousarray(out, dtype=out.dtype.newbyteorder("="))
+        raise InputError(
+            f"{name} is of type {out.dtype}; give float16, float32 or float64 (x.astype(np.float32))."
+        )
+    return (
+        out if _is_row_major(out) else np.ascontiguousarray(out, dtype=out.dtype.newbyteorder("="))
+    )
 
 
 def _is_row_major(matrix: np.ndarray) -> bool:

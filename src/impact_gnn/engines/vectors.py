@@ -1,11 +1,12 @@
 """A numba type for a run of columns that stays in CPU registers, and prefetching.
 
-Numba has no local arrays, so a sum over neighbours written as a loop over columns goes through memory for
-every edge. A value of type `Vector` is one LLVM vector: 64 columns of float32 are eight AVX2 or four AVX-512
-registers, and the compiler splits it to fit the machine. Rows stored as float16 (seen by numba as uint16)
-are widened by the CPU's own conversion while loading.
+Numba has no local arrays, so a sum over neighbours written as a loop over columns goes through
+memory for every edge. A value of type `Vector` is one LLVM vector: 64 columns of float32 are eight
+AVX2 or four AVX-512 registers, and the compiler splits it to fit the machine. Rows stored as
+float16 (seen by numba as uint16) are widened by the CPU's own conversion while loading.
 
-Arrays are handled as `pointer`s: numba counts references of arrays, also inside loops, and it would do so for
+Arrays are handled as `pointer`s: numba counts references of arrays, also inside loops, and it would
+    do so for
 every row. Positions are in elements. Nothing is checked here.
 """
 
@@ -33,7 +34,9 @@ class Vector(types.Type):
 
     def of(self, element: ir.Type | None = None) -> ir.VectorType:
         """The LLVM vector of this width, of `element` or of the type of the sums."""
-        return ir.VectorType(element or (ir.DoubleType() if self.double else ir.FloatType()), self.width)
+        return ir.VectorType(
+            element or (ir.DoubleType() if self.double else ir.FloatType()), self.width
+        )
 
 
 @register_model(Vector)
@@ -136,7 +139,11 @@ def prefetch(typing, array, position, total):  # type: ignore[no-untyped-def]
 
     def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
         size = array.dtype.bitwidth // 8
-        steps = {*range(0, total.width, CACHE_LINE // size), total.width - 1}  # the last: rows may straddle lines
+        # the last: rows may straddle lines
+        steps = {
+            *range(0, total.width, CACHE_LINE // size),
+            total.width - 1,
+        }
         for step in sorted(steps):
             at = builder.add(args[1], ir.Constant(args[1].type, step))
             _prefetch(builder, _address(builder, args[0], at))
@@ -150,7 +157,11 @@ def _address(builder, value, position, to=None):  # type: ignore[no-untyped-def]
 
 
 def _load(builder, total, array, value, position):  # type: ignore[no-untyped-def]
-    stored = {types.uint16: ir.HalfType(), types.float32: ir.FloatType(), types.float64: ir.DoubleType()}[array.dtype]
+    stored = {
+        types.uint16: ir.HalfType(),
+        types.float32: ir.FloatType(),
+        types.float64: ir.DoubleType(),
+    }[array.dtype]
     row = builder.load(_address(builder, value, position, total.of(stored)))
     row.align = array.dtype.bitwidth // 8  # rows start anywhere
     return row if row.type == total.of() else builder.fpext(row, total.of())
@@ -159,7 +170,9 @@ def _load(builder, total, array, value, position):  # type: ignore[no-untyped-de
 def _repeat(builder, total, scalar):  # type: ignore[no-untyped-def]
     nothing = ir.Constant(total.of(), ir.Undefined)
     first = builder.insert_element(nothing, scalar, ir.Constant(_INT32, 0))
-    return builder.shuffle_vector(first, nothing, ir.Constant(ir.VectorType(_INT32, total.width), None))
+    return builder.shuffle_vector(
+        first, nothing, ir.Constant(ir.VectorType(_INT32, total.width), None)
+    )
 
 
 def _prefetch(builder, address):  # type: ignore[no-untyped-def]

@@ -1,7 +1,8 @@
 """Edges grouped by target, in parallel: a counting sort in two steps that keeps the order in which edges came.
 
-First every edge goes to the bucket of its target's leading digits; then each bucket, small enough for the cache, is
-sorted by the digits that are left. The result depends on the edges alone, not on threads or pieces.
+First every edge goes to the bucket of its target's leading digits; then each bucket, small enough
+for the cache, is sorted by the digits that are left. The result depends on the edges alone, not on
+threads or pieces.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ PIECE = 1 << 20  # edges that one task reads
 class CSR:
     """Sources of the edges into target v: `indices[indptr[v]:indptr[v + 1]]`, with their weights if any.
 
-    The arrays may be mapped from files. `checked` says that rows and sources point inside, because we made it.
+    The arrays may be mapped from files. `checked` says that rows and sources point inside, because
+    we made it.
     """
 
     indptr: np.ndarray
@@ -65,7 +67,13 @@ def index_type(size: int) -> np.dtype:
 
 
 def build_csr(
-    source: Any, target: Any, num_sources: int, num_targets: int, weight: Any = None, *, threads: int | None = None
+    source: Any,
+    target: Any,
+    num_sources: int,
+    num_targets: int,
+    weight: Any = None,
+    *,
+    threads: int | None = None,
 ) -> CSR:
     """The edges source → target as `CSR`, sources in 32 bits where they fit.
 
@@ -84,31 +92,42 @@ def build_csr(
     """
     sources, targets = _ends("source", source, num_sources), _ends("target", target, num_targets)
     if len(sources) != len(targets):
-        raise InputError(f"there are {len(sources)} sources and {len(targets)} targets; give both for every edge.")
+        raise InputError(
+            f"there are {len(sources)} sources and {len(targets)} targets; give both for every edge."
+        )
     weights = np.empty(0, np.float32)
     if weight is not None:
         given = checks.edge_weights("weight", weight, len(sources))
         weights = plain_view(given.astype(np.float32) if given.dtype.itemsize < 4 else given)
 
     num_edges = len(sources)
-    pieces = [(begin, min(begin + PIECE, num_edges), sources, targets) for begin in range(0, num_edges, PIECE)]
+    pieces = [
+        (begin, min(begin + PIECE, num_edges), sources, targets)
+        for begin in range(0, num_edges, PIECE)
+    ]
     bits = min(BUCKET_BITS, (num_edges >> BUCKET_EDGES).bit_length())
     shift = min(16, max(0, (max(num_targets, 1) - 1).bit_length() - bits))
     buckets = (max(num_targets, 1) - 1 >> shift) + 1
     count = np.zeros((len(pieces), buckets), np.int64)
     _native.run(_count, [(*piece, shift, count[k]) for k, piece in enumerate(pieces)], threads)
 
-    # Piece after piece within a bucket, bucket after bucket: where each piece's share of a bucket begins.
+    # Piece after piece within a bucket, bucket after bucket: where each piece's share of a bucket
+    # begins.
     ordered = np.cumsum(count.T.reshape(-1)).reshape(buckets, len(pieces))
     place = np.ascontiguousarray((ordered - count.T).T)
     border = np.concatenate([[0], ordered[:, -1]]) if pieces else np.zeros(buckets + 1, np.int64)
     indices = np.empty(num_edges, index_type(num_sources))
     low = np.empty(num_edges, np.uint16)
     placed = np.empty(num_edges if weight is not None else 0, weights.dtype)
-    spread = [(*piece, shift, place[k], weights, indices, low, placed) for k, piece in enumerate(pieces)]
+    spread = [
+        (*piece, shift, place[k], weights, indices, low, placed) for k, piece in enumerate(pieces)
+    ]
     _native.run(_spread, spread, threads)
     indptr = np.zeros(num_targets + 1, np.int64)
-    tasks = [(border[b], border[b + 1], indptr[b << shift : (b + 1 << shift) + 1]) for b in range(buckets)]
+    tasks = [
+        (border[b], border[b + 1], indptr[b << shift : (b + 1 << shift) + 1])
+        for b in range(buckets)
+    ]
     _native.run(_sort_bucket, [(*task, indices, low, placed) for task in tasks], threads)
     return CSR(indptr, indices, placed if weight is not None else None, num_sources, checked=True)
 
@@ -122,15 +141,29 @@ def merged(csr: CSR) -> CSR:
     _native.run(_merge_rows, [(a, b, indptr, indices, weight, kept) for a, b in rows], None)
     borders = np.concatenate([[0], np.cumsum(kept)])
     if borders[-1] == csr.num_edges:
-        return CSR(csr.indptr, indices, None if csr.weight is None else weight, csr.num_sources, csr.checked)
+        return CSR(
+            csr.indptr,
+            indices,
+            None if csr.weight is None else weight,
+            csr.num_sources,
+            csr.checked,
+        )
     kept_edges = np.empty(borders[-1], indices.dtype)
     kept_weight = np.empty(borders[-1] if len(weight) else 0, weight.dtype)
     packed = [(a, b, indptr, borders, indices, weight, kept_edges, kept_weight) for a, b in rows]
     _native.run(_pack_rows, packed, None)
-    return CSR(borders, kept_edges, None if csr.weight is None else kept_weight, csr.num_sources, csr.checked)
+    return CSR(
+        borders,
+        kept_edges,
+        None if csr.weight is None else kept_weight,
+        csr.num_sources,
+        csr.checked,
+    )
 
 
-def earliest(csr: CSR, edge_index: np.ndarray, time: np.ndarray, rows: tuple[int, int] | None = None) -> np.ndarray:
+def earliest(
+    csr: CSR, edge_index: np.ndarray, time: np.ndarray, rows: tuple[int, int] | None = None
+) -> np.ndarray:
     """The first time at which any of the edges that `merged` made one of was there, for the edges into `rows`.
 
     Args:
@@ -142,7 +175,10 @@ def earliest(csr: CSR, edge_index: np.ndarray, time: np.ndarray, rows: tuple[int
     first, last = rows or (0, csr.num_targets)
     begin, end = int(csr.indptr[first]), int(csr.indptr[last])
     out = np.full(end - begin, np.iinfo(np.int64).max)
-    indptr, indices = plain_view(csr.indptr[first : last + 1] - begin), plain_view(csr.indices[begin:end])
+    indptr, indices = (
+        plain_view(csr.indptr[first : last + 1] - begin),
+        plain_view(csr.indices[begin:end]),
+    )
     for part in _native.blocks(edge_index, 1):
         ends = plain_view(edge_index[0, part]), plain_view(edge_index[1, part])
         _keep_earliest(*ends, plain_view(time[part]), first, indptr, indices, out)
@@ -153,12 +189,16 @@ def earliest(csr: CSR, edge_index: np.ndarray, time: np.ndarray, rows: tuple[int
 def _ends(name: str, value: Any, size: int) -> np.ndarray:
     out = checks.array(name, value)
     if out.ndim != 1 or out.dtype.kind not in "iu":
-        raise InputError(f"{name} is {out.dtype} of shape {out.shape}; give one whole number per edge.")
+        raise InputError(
+            f"{name} is {out.dtype} of shape {out.shape}; give one whole number per edge."
+        )
     if out.dtype not in (np.int32, np.int64):
         out = out.astype(np.int64)
     if len(out) and (out.min() < 0 or out.max() >= size):
         at = int(np.flatnonzero((out < 0) | (out >= size))[0])
-        raise InputError(f"{name} of edge {at} is {out[at]}, but there are {size} such nodes (0 to {size - 1}).")
+        raise InputError(
+            f"{name} of edge {at} is {out[at]}, but there are {size} such nodes (0 to {size - 1})."
+        )
     return plain_view(out)
 
 
@@ -211,7 +251,8 @@ def _merge_rows(first, last, indptr, indices, weight, kept):  # type: ignore[no-
     for v in range(first, last):
         begin, end = indptr[v], indptr[v + 1]
         if weighted:
-            order = np.argsort(indices[begin:end], kind="mergesort")  # stable: weights are added in the order given
+            # stable: weights are added in the order given
+            order = np.argsort(indices[begin:end], kind="mergesort")
             weight[begin:end] = weight[begin:end][order]
             indices[begin:end] = indices[begin:end][order]
         else:

@@ -35,7 +35,9 @@ class Nodes:
     y: np.ndarray | None = None
     time: np.ndarray | None = None
     ids: np.ndarray | None = None
-    known: np.ndarray | None = None  # mask of the nodes before the cutoff of a view, by which features are encoded
+    known: np.ndarray | None = (
+        None  # mask of the nodes before the cutoff of a view, by which features are encoded
+    )
     ready: bool = False  # features have been encoded
 
     def __post_init__(self) -> None:
@@ -51,28 +53,42 @@ class Nodes:
             )
         unknown = [name for name in given if name not in NODE_FIELDS]
         if unknown:
-            raise InputError(f"nodes[{kind!r}] has unknown entries {listing(unknown)}; use {listing(NODE_FIELDS)}.")
+            raise InputError(
+                f"nodes[{kind!r}] has unknown entries {listing(unknown)}; use {listing(NODE_FIELDS)}."
+            )
         count = given.get("num_nodes")
         if count is None:
             sized = next((name for name in ("time", "x", "y") if given.get(name) is not None), None)
             if sized is None:
-                missing = f"nodes[{kind!r}] has no size; give num_nodes, x or time." if kind else TIME_MISSING
+                missing = (
+                    f"nodes[{kind!r}] has no size; give num_nodes, x or time."
+                    if kind
+                    else TIME_MISSING
+                )
                 raise InputError(missing)
             first = given[sized]
-            shape = (len(first),) if isinstance(first, Columns) else checks.array(f"{where}{sized}", first).shape
+            shape = (
+                (len(first),)
+                if isinstance(first, Columns)
+                else checks.array(f"{where}{sized}", first).shape
+            )
             if not shape:
                 raise InputError(f"{where}{sized} is a single value; give one entry per node.")
             count = shape[0]
         count = checks.whole_number(f"{where}num_nodes", count)
         if count <= 0:
-            raise InputError(f"the graph has no nodes{f' of type {kind!r}' if kind else ''}; give at least one.")
+            raise InputError(
+                f"the graph has no nodes{f' of type {kind!r}' if kind else ''}; give at least one."
+            )
         x, y, time, ids = (given.get(name) for name in ("x", "y", "time", "ids"))
         if time is None and not kind:
             raise InputError(TIME_MISSING)
         if ids is not None:
             ids = checks.ids(f"{where}ids", ids)
             if ids.shape != (count,):
-                raise InputError(f"{where}ids has shape {ids.shape} for {count} nodes; give one id per node.")
+                raise InputError(
+                    f"{where}ids has shape {ids.shape} for {count} nodes; give one id per node."
+                )
             checks.distinct(f"{where}ids", ids)
         return cls(
             count,
@@ -124,9 +140,15 @@ class Nodes:
 
     def take(self, keep: np.ndarray) -> Nodes:
         """The nodes at positions `keep`, remembering where they came from in `ids`."""
-        columns = self.columns
-        features = None if self.features is None else columns.take(keep) if columns else self.features[keep]  # type: ignore[index]
-        parts = {name: None if (a := getattr(self, name)) is None else a[keep] for name in ("y", "time", "known")}
+        features = self.features
+        if isinstance(features, Columns):
+            features = features.take(keep)
+        elif features is not None:
+            features = features[keep]
+        parts = {
+            name: None if (a := getattr(self, name)) is None else a[keep]
+            for name in ("y", "time", "known")
+        }
         ids = keep if self.ids is None else self.ids[keep]
         return Nodes(len(keep), features, ids=ids, ready=self.ready, **parts)
 
@@ -145,14 +167,20 @@ class Nodes:
         y = None if self.y is None else np.where(self.time < cutoff, self.y, -1)
         columns = self.columns
         known = self.time < cutoff
-        return replace(self, y=y, known=known, features=self.features if columns is None else columns.before(known))
+        return replace(
+            self,
+            y=y,
+            known=known,
+            features=self.features if columns is None else columns.before(known),
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class Relation:
     """Edges source → target as positions [2, E], with one weight and one time each if these are given.
 
-    Without `time` it is not known when edges came: one is taken to be there as soon as both its nodes are.
+    Without `time` it is not known when edges came: one is taken to be there as soon as both its
+        nodes are.
     """
 
     edge_index: np.ndarray
@@ -163,7 +191,9 @@ class Relation:
         _show_read_only(self, *saved.EDGE_ARRAYS)
 
     @classmethod
-    def checked(cls, name: str, given: Mapping[str, Any], nodes: Mapping[str, Nodes], triple: Triple) -> Relation:
+    def checked(
+        cls, name: str, given: Mapping[str, Any], nodes: Mapping[str, Nodes], triple: Triple
+    ) -> Relation:
         """A relation from what a user gave."""
         unknown = [entry for entry in given if entry not in saved.EDGE_ARRAYS]
         if unknown:
@@ -171,7 +201,9 @@ class Relation:
                 f"edges of {name} have unknown entries {listing(unknown)}; use {listing(saved.EDGE_ARRAYS)}."
             )
         edge_index, weight, time = (given.get(entry) for entry in saved.EDGE_ARRAYS)
-        edges = checks.edges(name, edge_index, nodes[triple[0]].num_nodes, nodes[triple[2]].num_nodes)
+        edges = checks.edges(
+            name, edge_index, nodes[triple[0]].num_nodes, nodes[triple[2]].num_nodes
+        )
         if weight is not None:
             weight = checks.edge_weights(f"weight of {name}", weight, edges.shape[1])
         if time is not None:
@@ -186,7 +218,10 @@ class Relation:
         self, t: int, numbers: Sequence[np.ndarray | None], part: slice = slice(None)
     ) -> tuple[np.ndarray, np.ndarray]:
         """The edges `part` that were there at the end of time `t` with new node `numbers`, and where they are in it."""
-        ends = [row[part] if new is None else new[row[part]] for row, new in zip(self.edge_index, numbers, strict=True)]
+        ends = [
+            row[part] if new is None else new[row[part]]
+            for row, new in zip(self.edge_index, numbers, strict=True)
+        ]
         there = (ends[0] >= 0) & (ends[1] >= 0)
         if self.time is not None:
             there &= self.time[part] <= t
@@ -201,7 +236,12 @@ def classes(
 
     Labels that are codes with wide gaps are numbered anew, and their codes become the names.
     """
-    if num_labels is None and label_names is None and nodes.y is not None and nodes.y.max() >= GAPS_FROM:
+    if (
+        num_labels is None
+        and label_names is None
+        and nodes.y is not None
+        and nodes.y.max() >= GAPS_FROM
+    ):
         codes = np.unique(nodes.y[nodes.y >= 0])
         if 2 * len(codes) < nodes.y.max():
             y = np.where(nodes.y >= 0, np.searchsorted(codes, nodes.y), -1)
@@ -211,18 +251,28 @@ def classes(
 
 def _class_count(nodes: Nodes, num_labels: int | None, label_names: Sequence[Any] | None) -> int:
     largest = -1 if nodes.y is None else int(nodes.y.max())
-    is_row = isinstance(label_names, list | tuple) or (isinstance(label_names, np.ndarray) and label_names.ndim == 1)
+    is_row = isinstance(label_names, list | tuple) or (
+        isinstance(label_names, np.ndarray) and label_names.ndim == 1
+    )
     if label_names is not None and not is_row:
-        raise InputError(f"label_names is a {type(label_names).__name__}; give a list with one name per class.")
+        raise InputError(
+            f"label_names is a {type(label_names).__name__}; give a list with one name per class."
+        )
     if label_names is not None and num_labels is None:
         num_labels = len(label_names)
     if label_names is not None and num_labels != len(label_names):
-        raise InputError(f"label_names has {len(label_names)} names for {num_labels} classes; give one per class.")
+        raise InputError(
+            f"label_names has {len(label_names)} names for {num_labels} classes; give one per class."
+        )
     names = [] if label_names is None else [class_name(name) for name in label_names]
-    if odd := [name for name in label_names or () if not isinstance(name, str | int | float | np.number)]:
+    if odd := [
+        name for name in label_names or () if not isinstance(name, str | int | float | np.number)
+    ]:
         raise InputError(f"label_names holds {checks.shown(odd[0])}; give text, or whole numbers.")
     if len(set(names)) < len(names):
-        raise InputError(f"label_names holds {max(names, key=names.count)!r} twice; give every class its own name.")
+        raise InputError(
+            f"label_names holds {max(names, key=names.count)!r} twice; give every class its own name."
+        )
     checks.ids("label_names", names or [0])
     if num_labels is None:
         return largest + 1

@@ -1,7 +1,8 @@
 """`Periods`: how times as people have them became whole numbers in order, and what those are called.
 
-A graph's time is a whole number per node. Years and the like are taken as they are; dates fall into calendar periods or
-into bins of equal counts, chosen so that there are enough labels in each and not hundreds of them.
+A graph's time is a whole number per node. Years and the like are taken as they are; dates fall into
+calendar periods or into bins of equal counts, chosen so that there are enough labels in each and
+not hundreds of them.
 """
 
 from __future__ import annotations
@@ -44,8 +45,12 @@ class Periods:
     unit: str
     dated: bool = True
     starts: tuple[float, ...] = ()
-    end: float = 0.0  # the last value when the bins were made; later ones go on in bins of the usual width
-    first: int = 0  # number of the first bin: beyond all values, so that none is taken for the other
+    end: float = (
+        0.0  # the last value when the bins were made; later ones go on in bins of the usual width
+    )
+    first: int = (
+        0  # number of the first bin: beyond all values, so that none is taken for the other
+    )
 
     def of(self, values: np.ndarray) -> np.ndarray:
         """The period of every value."""
@@ -84,7 +89,11 @@ class Periods:
             return f"{period // 4}-Q{period % 4 + 1}"
         if self.unit == "week":
             return first.item().strftime("%G-W%V")
-        return str(first.astype({"year": "M8[Y]", "month": "M8[M]", "day": "M8[D]", "hour": "M8[h]"}[self.unit]))
+        return str(
+            first.astype(
+                {"year": "M8[Y]", "month": "M8[M]", "day": "M8[D]", "hour": "M8[h]"}[self.unit]
+            )
+        )
 
     def cutoff(self, value: Any) -> int:
         """The period that begins at a date (or bears a name); refuses one that would be cut in two."""
@@ -97,7 +106,9 @@ class Periods:
             return period
         period = int(self.of(np.array([point]))[0])
         if self.start(period) != point:
-            here, after = (f"{self.name(p)} ({_short(self.start(p))})" for p in (period, period + 1))
+            here, after = (
+                f"{self.name(p)} ({_short(self.start(p))})" for p in (period, period + 1)
+            )
             raise InputError(
                 f"cutoff={shown(value)} lies within the period {self.name(period)}; cut at the beginning of {here} or "
                 f"{after}, or choose finer periods."
@@ -122,11 +133,15 @@ class Periods:
 
 
 def choose(
-    values: np.ndarray, labelled: np.ndarray | None, rule: str | int | Periods | None = "auto", cutoff: Any = None
+    values: np.ndarray,
+    labelled: np.ndarray | None,
+    rule: str | int | Periods | None = "auto",
+    cutoff: Any = None,
 ) -> tuple[Periods | None, str]:
     """The periods for times (numbers, or datetime64[us]), and a sentence about them; None keeps whole numbers.
 
-    `labelled` marks the nodes with a label: periods are to have enough of those, and none is to hold both the last
+    `labelled` marks the nodes with a label: periods are to have enough of those, and none is to
+        hold both the last
     label and the first node to predict.
     """
     dated = values.dtype.kind == "M"
@@ -139,12 +154,16 @@ def choose(
         return rule, f"{_called(rule)}, as given"
     count = _count(rule)
     if count is None and rule not in (None, *RULES):
-        raise InputError(f"period={shown(rule)} is not known; choose {', '.join(RULES)}, or a number of periods.")
+        raise InputError(
+            f"period={shown(rule)} is not known; choose {', '.join(RULES)}, or a number of periods."
+        )
     whole = not dated and (np.floor(values) == values).all()
     years = whole and rule == "year" and values.min() >= 1000 and values.max() < 3000
     if rule in UNITS and not dated and not years:
         such = f"{values[0]:g}" if len(values) else ""
-        raise InputError(f"period={rule!r} needs dates, but the times are numbers such as {such}; leave it out.")
+        raise InputError(
+            f"period={rule!r} needs dates, but the times are numbers such as {such}; leave it out."
+        )
     if rule == "whole" and not whole:
         raise InputError("period='whole' needs whole numbers as times; choose another period.")
     distinct = len(np.unique(values))
@@ -154,13 +173,22 @@ def choose(
         return Periods(str(rule)), f"a period is a {rule}"
     cut, past = _border(values, labelled, cutoff, dated)
     if dated and count is None and (unit := _calendar(values, past, cut)) is not None:
-        return Periods(unit), f"a period is a {unit}, chosen so that each has enough labels (set it with period=...)"
+        return Periods(
+            unit
+        ), f"a period is a {unit}, chosen so that each has enough labels (set it with period=...)"
     count = min(max(int(past.sum()) // 50, 3), BINS) if count is None else count
     number = values.astype(np.int64) if dated else values
-    starts = _starts(number, number < cut if cut is not None else np.ones(len(number), bool), count, cut)
+    starts = _starts(
+        number, number < cut if cut is not None else np.ones(len(number), bool), count, cut
+    )
     first = 0 if dated else 10 ** (len(str(int(np.abs(number).max()))) + 1)
-    made = Periods("bins", dated, tuple(float(start) for start in starts), float(number.max()), first)
-    return made, f"{distinct:,} distinct times in {len(starts)} periods with about as many nodes each"
+    made = Periods(
+        "bins", dated, tuple(float(start) for start in starts), float(number.max()), first
+    )
+    return (
+        made,
+        f"{distinct:,} distinct times in {len(starts)} periods with about as many nodes each",
+    )
 
 
 def _count(rule: Any) -> int | None:
@@ -196,9 +224,18 @@ def _calendar(values: np.ndarray, known: np.ndarray, cut: float | None) -> str |
         periods = Periods(unit)
         every = periods.of(values)
         sizes = np.unique(every[known], return_counts=True)[1]
-        torn = cut is not None and known.any() and every[known].max() >= periods.of(np.array([cut]).astype("M8[us]"))[0]
+        torn = (
+            cut is not None
+            and known.any()
+            and every[known].max() >= periods.of(np.array([cut]).astype("M8[us]"))[0]
+        )
         enough = len(sizes) > 0 and np.quantile(sizes, 0.25) >= ENOUGH
-        if torn or not enough or not LEAST_BINS <= len(sizes) <= MOST_LABELLED or len(np.unique(every)) > MOST:
+        if (
+            torn
+            or not enough
+            or not LEAST_BINS <= len(sizes) <= MOST_LABELLED
+            or len(np.unique(every)) > MOST
+        ):
             continue
         off = abs(np.log(len(sizes) / BINS))
         if best is None or off < best[0]:
@@ -211,7 +248,9 @@ def _starts(number: np.ndarray, past: np.ndarray, count: int, cut: float | None)
     if cut is None or past.all() or not past.any():
         return np.unique(_quantiles(number, count))
     before = min(max(round(count * float(past.mean())), 1), count - 1)
-    return np.unique(np.r_[_quantiles(number[past], before), cut, _quantiles(number[~past], count - before)[1:]])
+    return np.unique(
+        np.r_[_quantiles(number[past], before), cut, _quantiles(number[~past], count - before)[1:]]
+    )
 
 
 def _quantiles(number: np.ndarray, count: int) -> np.ndarray:
@@ -221,11 +260,17 @@ def _quantiles(number: np.ndarray, count: int) -> np.ndarray:
 
 
 def _called(periods: Periods) -> str:
-    return f"{len(periods.starts)} bins" if periods.unit == "bins" else f"a period is a {periods.unit}"
+    return (
+        f"{len(periods.starts)} bins" if periods.unit == "bins" else f"a period is a {periods.unit}"
+    )
 
 
 def _short(moment: Any) -> str:
-    return str(moment).removesuffix("T00:00:00.000000") if isinstance(moment, np.datetime64) else f"{moment:g}"
+    return (
+        str(moment).removesuffix("T00:00:00.000000")
+        if isinstance(moment, np.datetime64)
+        else f"{moment:g}"
+    )
 
 
 def _point(value: Any, dated: bool) -> Any:

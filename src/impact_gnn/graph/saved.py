@@ -1,8 +1,10 @@
 """A graph as a directory of `.npy` files and one manifest, whole or absent.
 
-Layout: `manifest.json` (format version, sizes, types and a SHA-256 for every array), `nodes/<k>-<type>/` with
-`x.npy`, `y.npy`, `time.npy`, `ids.npy` where the type has them, `edges/<k>-<relation>/` with `edge_index.npy`,
-`weight.npy`, `time.npy` likewise. Reading maps the arrays into memory; nothing is copied until it is used.
+Layout: `manifest.json` (format version, sizes, types and a SHA-256 for every array),
+    `nodes/<k>-<type>/` with
+`x.npy`, `y.npy`, `time.npy`, `ids.npy` where the type has them, `edges/<k>-<relation>/` with
+`edge_index.npy`, `weight.npy`, `time.npy` likewise. Reading maps the arrays into memory; nothing is
+copied until it is used.
 """
 
 from __future__ import annotations
@@ -35,14 +37,19 @@ EDGE_ARRAYS = ("edge_index", "weight", "time")
 class Writer:
     """Fills a directory that becomes a saved graph when the `writing` block ends.
 
-    `nodes` and `relation` take arrays that are in memory, and tell in which folder others may be made.
+    `nodes` and `relation` take arrays that are in memory, and tell in which folder others may be
+    made.
     """
 
     directory: Path
     manifest: dict[str, Any] = field(default_factory=dict)
 
     def nodes(
-        self, kind: str, num_nodes: int, arrays: Mapping[str, np.ndarray | None], columns: Columns | None = None
+        self,
+        kind: str,
+        num_nodes: int,
+        arrays: Mapping[str, np.ndarray | None],
+        columns: Columns | None = None,
     ) -> Path:
         """Adds a node type with those of its arrays that are not None, and its raw columns if it has such."""
         folder = f"nodes/{_named(self.manifest['nodes'], kind)}"
@@ -54,7 +61,9 @@ class Writer:
             self.manifest["nodes"][kind]["columns"] = _files.checksum(place / COLUMNS)
         return place
 
-    def relation(self, triple: tuple[str, str, str], arrays: Mapping[str, np.ndarray | None]) -> Path:
+    def relation(
+        self, triple: tuple[str, str, str], arrays: Mapping[str, np.ndarray | None]
+    ) -> Path:
         """Adds a relation with those of its arrays that are not None."""
         folder = f"edges/{_named(self.manifest['relations'], triple[1])}"
         self.manifest["relations"].append({"triple": list(triple), "folder": folder})
@@ -83,13 +92,22 @@ def writing(
 ) -> Iterator[Writer]:
     """A `Writer` for `directory`; checksums and manifest are added and the name taken when the block ends."""
     with _files.atomic_directory(Path(directory), may_replace=is_saved) as temporary:
-        head = {"format": FORMAT, "version": VERSION, "target": target, "num_labels": int(num_labels)}
+        head = {
+            "format": FORMAT,
+            "version": VERSION,
+            "target": target,
+            "num_labels": int(num_labels),
+        }
         head |= {"label_names": label_names, "cutoff": cutoff, "periods": periods}
         writer = Writer(temporary, head | {"nodes": {}, "relations": [], "arrays": {}})
         yield writer
         for file in sorted(temporary.rglob("*.npy")):
             values = _files.open_array(file)
-            entry = {"shape": list(values.shape), "dtype": values.dtype.str, "sha256": _files.checksum(file)}
+            entry = {
+                "shape": list(values.shape),
+                "dtype": values.dtype.str,
+                "sha256": _files.checksum(file),
+            }
             writer.manifest["arrays"][file.relative_to(temporary).as_posix()] = entry
         _files.write_json(temporary / MANIFEST, writer.manifest, sealed=True)
 
@@ -113,7 +131,9 @@ def read(directory: str | Path, *, verify: bool = False) -> dict[str, Any]:
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{root / MANIFEST} is damaged ({error!r}); save the graph again.") from None
+        raise InputError(
+            f"{root / MANIFEST} is damaged ({error!r}); save the graph again."
+        ) from None
     return parts
 
 
@@ -128,32 +148,52 @@ def _parts(root: Path, manifest: dict[str, Any], verify: bool) -> dict[str, Any]
                 f"{entry['shape']}; restore the file or save the graph again."
             )
         if verify and _files.checksum(path) != entry["sha256"]:
-            raise InputError(f"{path} has changed since it was saved (its checksum differs); restore it.")
+            raise InputError(
+                f"{path} has changed since it was saved (its checksum differs); restore it."
+            )
         arrays[name] = values
     nodes: dict[str, dict[str, Any]] = {}
     for kind, entry in manifest["nodes"].items():
-        nodes[kind] = {"num_nodes": entry["num_nodes"], **_under(arrays, entry["folder"], NODE_ARRAYS)}
+        nodes[kind] = {
+            "num_nodes": entry["num_nodes"],
+            **_under(arrays, entry["folder"], NODE_ARRAYS),
+        }
         if "columns" in entry:
             path = root / _inside(root, entry["folder"]) / COLUMNS
             if verify and _files.checksum(path) != entry["columns"]:
-                raise InputError(f"{path} has changed since it was saved (its checksum differs); restore it.")
+                raise InputError(
+                    f"{path} has changed since it was saved (its checksum differs); restore it."
+                )
             nodes[kind]["x"] = Columns.open(path)
     edges = {}
     for entry in manifest["relations"]:
         parts = _under(arrays, entry["folder"], EDGE_ARRAYS)
         if "edge_index" not in parts:
-            raise InputError(f"{root} has no edges for relation {listing(entry['triple'])}; save the graph again.")
+            raise InputError(
+                f"{root} has no edges for relation {listing(entry['triple'])}; save the graph again."
+            )
         edges[tuple(entry["triple"])] = parts
     keep = ("target", "num_labels", "label_names", "cutoff")
     periods = decode(Periods, manifest["periods"], "periods") if manifest.get("periods") else None
-    return {"nodes": nodes, "edges": edges, "periods": periods, **{name: manifest[name] for name in keep}}
+    return {
+        "nodes": nodes,
+        "edges": edges,
+        "periods": periods,
+        **{name: manifest[name] for name in keep},
+    }
 
 
 def _inside(root: Path, name: str) -> str:
     if ".." in Path(name).parts or Path(name).is_absolute():
-        raise InputError(f"{root / MANIFEST} points outside its directory ({name}); it cannot be trusted.")
+        raise InputError(
+            f"{root / MANIFEST} points outside its directory ({name}); it cannot be trusted."
+        )
     return name
 
 
-def _under(arrays: dict[str, np.ndarray], folder: str, names: tuple[str, ...]) -> dict[str, np.ndarray]:
-    return {name: arrays[f"{folder}/{name}.npy"] for name in names if f"{folder}/{name}.npy" in arrays}
+def _under(
+    arrays: dict[str, np.ndarray], folder: str, names: tuple[str, ...]
+) -> dict[str, np.ndarray]:
+    return {
+        name: arrays[f"{folder}/{name}.npy"] for name in names if f"{folder}/{name}.npy" in arrays
+    }

@@ -21,12 +21,15 @@ class Summary:
     cutoff: int | None
     since: str | None = None  # name of the cutoff
     cross_time_share: dict[str, float] = field(default_factory=dict)
-    edge_times: dict[str, tuple[str, str]] = field(default_factory=dict)  # first and last, where edges have times
+    # first and last, where edges have times
+    edge_times: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     @property
     def undated_edges(self) -> list[str]:
         """Relations with edges of which it is not known when they came."""
-        return [name for name, count in self.num_edges.items() if count and name not in self.edge_times]
+        return [
+            name for name, count in self.num_edges.items() if count and name not in self.edge_times
+        ]
 
     def name(self, time: int) -> str:
         """What a person calls a time; nothing where no node has it and times are not just numbers."""
@@ -40,12 +43,20 @@ class Summary:
             share = self.cross_time_share.get(name)
             across = "" if share is None else f", {share:.1%} of them between different times"
             span = self.edge_times.get(name)
-            came = f", made from {span[0]} to {span[1]}" if span else ", without times of their own" if count else ""
+            came = (
+                f", made from {span[0]} to {span[1]}"
+                if span
+                else ", without times of their own"
+                if count
+                else ""
+            )
             lines.append(f"edges     {count:,} {name}{across}{came}")
         lines.append(f"features  {'none' if self.num_features is None else self.num_features}")
         labelled, total = sum(self.labelled_per_time), sum(self.nodes_per_time)
         present = sum(count > 0 for count in self.label_counts)
-        lines.append(f"labels    {len(self.label_counts)} classes ({present} seen), {labelled:,} of {total:,} nodes")
+        lines.append(
+            f"labels    {len(self.label_counts)} classes ({present} seen), {labelled:,} of {total:,} nodes"
+        )
         lines.append(f"periods   {len(self.times)}, from {self.names[0]} to {self.names[-1]}")
         if self.cutoff is not None:
             lines.append(f"cutoff    {self.since} (labels at or after it are hidden)")
@@ -54,5 +65,8 @@ class Summary:
         rows = list(zip(self.names, self.nodes_per_time, self.labelled_per_time, strict=True))
         shown = rows if len(rows) <= 14 else [*rows[:3], None, *rows[-10:]]
         dots = " " * (width - 3) + "..."
-        lines += [dots if row is None else f"{row[0]:>{width}} {row[1]:>10,} {row[2]:>10,}" for row in shown]
+        lines += [
+            dots if row is None else f"{row[0]:>{width}} {row[1]:>10,} {row[2]:>10,}"
+            for row in shown
+        ]
         return "\n".join(lines)

@@ -27,9 +27,9 @@ from impact_gnn.graph.summary import Summary
 class TemporalGraph:
     """A graph whose nodes carry a time; homogeneous, or `TemporalGraph.hetero`.
 
-    Everything is checked here, once. Arrays are kept as they are (numpy arrays or memory maps, never copied
-    needlessly) and shown read-only. Methods never see labels at or after a cutoff: they are given the view
-    `masked(cutoff)`, which does not hold them.
+    Everything is checked here, once. Arrays are kept as they are (numpy arrays or memory maps,
+    never copied needlessly) and shown read-only. Methods never see labels at or after a cutoff:
+    they are given the view `masked(cutoff)`, which does not hold them.
 
     Args:
         x: Features [N, f], raw `Columns` of a table, or None.
@@ -38,11 +38,12 @@ class TemporalGraph:
         edge_index: Edges source → target [2, E].
         edge_weight: One non-negative weight per edge [E], or None.
         edge_time: When each edge came [E], in the units of `time`, or None where that is not known.
-        num_labels: Number of classes; by default the largest label plus one, or, of codes with wide gaps from 1000
-            on, as many as occur (`label_names` then holds the codes).
+        num_labels: Number of classes; by default the largest label plus one, or, of codes with wide
+            gaps from 1000 on, as many as occur (`label_names` then holds the codes).
         ids: The user's own node names [N], carried through to predictions.
         label_names: The user's own coding of labels 0, 1, 2, ...
-        periods: How times became whole numbers and what those are called; None for numbers as they are.
+        periods: How times became whole numbers and what those are called; None for numbers as they
+            are.
 
     Examples:
         >>> g = TemporalGraph(x=np.eye(3), y=[0, 1, -1], time=[2019, 2020, 2021], edge_index=[[0, 1], [1, 2]])
@@ -96,8 +97,8 @@ class TemporalGraph:
 
         Args:
             nodes: For each type a mapping with any of `x`, `y`, `time`, `ids`, `num_nodes`.
-            edges: For each relation (source type, name, target type) its `edge_index`, or (`edge_index`, weight), or
-                a mapping with `edge_index` and any of `weight`, `time`.
+            edges: For each relation (source type, name, target type) its `edge_index`, or
+                (`edge_index`, weight), or a mapping with `edge_index` and any of `weight`, `time`.
             target: The type to classify; it needs a time.
             num_labels: Number of classes of the target type.
             label_names: The user's own coding of labels 0, 1, 2, ...
@@ -108,23 +109,41 @@ class TemporalGraph:
             ...     nodes={"paper": dict(x=np.ones((2, 4)), y=[0, -1], time=[0, 1]), "author": dict(num_nodes=1)},
             ...     edges={("author", "writes", "paper"): [[0, 0], [0, 1]]}, target="paper")
             >>> g
-            TemporalGraph(2 paper (target), 1 author, 2 author-writes-paper, 4 features, 1 classes, times 0..1)
+            TemporalGraph(2 paper (target), 1 author, 2 author-writes-paper, 4 features, 1 classes,
+            times 0..1)
         """
-        if not isinstance(nodes, Mapping) or not nodes or not all(isinstance(kind, str) and kind for kind in nodes):
-            raise InputError("nodes must be a mapping from the name of each node type to its arrays; give one or more.")
+        if (
+            not isinstance(nodes, Mapping)
+            or not nodes
+            or not all(isinstance(kind, str) and kind for kind in nodes)
+        ):
+            raise InputError(
+                "nodes must be a mapping from the name of each node type to its arrays; give one or more."
+            )
         if not isinstance(edges, Mapping) or not edges:
-            raise InputError("edges is empty; give at least one relation {(source type, name, target type): edges}.")
+            raise InputError(
+                "edges is empty; give at least one relation {(source type, name, target type): edges}."
+            )
         num_labels = None if num_labels is None else checks.class_count(num_labels)
         if not isinstance(target, str) or target not in nodes:
-            raise InputError(f"target={checks.shown(target)} is not a node type; choose one of {listing(list(nodes))}.")
+            raise InputError(
+                f"target={checks.shown(target)} is not a node type; choose one of {listing(list(nodes))}."
+            )
         checked = {
-            kind: Nodes.checked(kind, part, num_labels if kind == target else None) for kind, part in nodes.items()
+            kind: Nodes.checked(kind, part, num_labels if kind == target else None)
+            for kind, part in nodes.items()
         }
         if checked[target].time is None:
-            raise InputError(f"the target type {target!r} has no time; give nodes[{target!r}]['time'].")
+            raise InputError(
+                f"the target type {target!r} has no time; give nodes[{target!r}]['time']."
+            )
         relations = {}
         for triple, given in edges.items():
-            names = isinstance(triple, tuple) and len(triple) == 3 and all(isinstance(part, str) for part in triple)
+            names = (
+                isinstance(triple, tuple)
+                and len(triple) == 3
+                and all(isinstance(part, str) for part in triple)
+            )
             if not names or triple[0] not in nodes or triple[2] not in nodes:
                 raise InputError(
                     f"{checks.shown(triple)} does not name a relation; write (source type, name, target type) with "
@@ -137,7 +156,8 @@ class TemporalGraph:
         checked[target], count, label_names = classes(checked[target], num_labels, label_names)
         return cls.__new__(cls)._set(checked, relations, target, count, label_names, None, periods)
 
-    # -- what is in it -------------------------------------------------------------------------------------
+    # -- what is in it
+    # -------------------------------------------------------------------------------------
 
     @property
     def x(self) -> np.ndarray | None:
@@ -195,7 +215,9 @@ class TemporalGraph:
     @cached_property
     def times(self) -> np.ndarray:
         """The sorted distinct times of all types that have one."""
-        return np.unique(np.concatenate([np.unique(n.time) for n in self.nodes.values() if n.time is not None]))
+        return np.unique(
+            np.concatenate([np.unique(n.time) for n in self.nodes.values() if n.time is not None])
+        )
 
     @cached_property
     def period(self) -> np.ndarray:
@@ -211,9 +233,13 @@ class TemporalGraph:
         """For every node of a timed type the position of its time in `times`, in the smallest unsigned type."""
         time = self.nodes[kind].time
         if time is None:
-            raise InputError(f"nodes of type {kind!r} have no time; give one or leave the type unweighted.")
+            raise InputError(
+                f"nodes of type {kind!r} have no time; give one or leave the type unweighted."
+            )
         if kind not in self._periods:
-            self._periods[kind] = np.searchsorted(self.times, time).astype(smallest_unsigned(len(self.times)))
+            self._periods[kind] = np.searchsorted(self.times, time).astype(
+                smallest_unsigned(len(self.times))
+            )
             self._periods[kind].flags.writeable = False
         return self._periods[kind]
 
@@ -223,7 +249,9 @@ class TemporalGraph:
         if relation not in self._csr:
             part = self.relations[relation]
             sizes = self.nodes[relation[0]].num_nodes, self.nodes[relation[2]].num_nodes
-            self._csr[relation] = build_csr(part.edge_index[0], part.edge_index[1], *sizes, part.weight)
+            self._csr[relation] = build_csr(
+                part.edge_index[0], part.edge_index[1], *sizes, part.weight
+            )
         return self._csr[relation]
 
     def kept_csr(self, relation: Triple) -> CSR | None:
@@ -242,10 +270,15 @@ class TemporalGraph:
             source, target = self.nodes[triple[0]].time, self.nodes[triple[2]].time
             if source is not None and target is not None and relation.num_edges:
                 ends = relation.edge_index
-                unequal = [np.count_nonzero(source[ends[0, e]] != target[ends[1, e]]) for e in _native.blocks(ends, 1)]
+                unequal = [
+                    np.count_nonzero(source[ends[0, e]] != target[ends[1, e]])
+                    for e in _native.blocks(ends, 1)
+                ]
                 cross["-".join(triple)] = sum(unequal) / relation.num_edges
             if (when := relation.time) is not None and relation.num_edges:
-                lows, highs = zip(*((when[e].min(), when[e].max()) for e in _native.blocks(when)), strict=True)
+                lows, highs = zip(
+                    *((when[e].min(), when[e].max()) for e in _native.blocks(when)), strict=True
+                )
                 came["-".join(triple)] = self.name_of(int(min(lows))), self.name_of(int(max(highs)))
         return Summary(
             num_nodes={kind: part.num_nodes for kind, part in self.nodes.items()},
@@ -255,15 +288,20 @@ class TemporalGraph:
             times=[int(t) for t in self.times],
             names=[self.name_of(int(t)) for t in self.times],
             nodes_per_time=[int(n) for n in self.counts],
-            labelled_per_time=[int(n) for n in np.bincount(self.period[labels >= 0], minlength=len(self.times))],
-            label_counts=[int(n) for n in np.bincount(labels[labels >= 0], minlength=self.num_labels)],
+            labelled_per_time=[
+                int(n) for n in np.bincount(self.period[labels >= 0], minlength=len(self.times))
+            ],
+            label_counts=[
+                int(n) for n in np.bincount(labels[labels >= 0], minlength=self.num_labels)
+            ],
             cutoff=self.cutoff,
             since=None if self.cutoff is None else self.name_of(self.cutoff),
             cross_time_share=cross,
             edge_times=came,
         )
 
-    # -- time ----------------------------------------------------------------------------------------------
+    # -- time
+    # ----------------------------------------------------------------------------------------------
 
     def name_of(self, t: int) -> str:
         """What a person calls a time: "2021-Q3"."""
@@ -279,31 +317,44 @@ class TemporalGraph:
             (24258, 24258, '2021-07')
         """
         text = isinstance(value, str) and not value.strip().lstrip("-+").isdigit()
-        # A whole number is a period of the graph if it can be one, otherwise a year, or a time that was put into bins.
-        foreign = isinstance(value, int | float) and not self.times[0] - 1 <= value <= self.times[-1] + 1
-        if self.periods is not None and (text or foreign or isinstance(value, str | date | np.datetime64)):
+        # A whole number is a period of the graph if it can be one, otherwise a year, or a time that
+        # was put into bins.
+        foreign = (
+            isinstance(value, int | float) and not self.times[0] - 1 <= value <= self.times[-1] + 1
+        )
+        if self.periods is not None and (
+            text or foreign or isinstance(value, str | date | np.datetime64)
+        ):
             return self.periods.cutoff(value)
         if text or isinstance(value, date | np.datetime64):
             such = f"{self.times[0]} to {self.times[-1]}"
-            raise InputError(f"{name}={checks.shown(value)} is no time of this graph, which has numbers: {such}.")
+            raise InputError(
+                f"{name}={checks.shown(value)} is no time of this graph, which has numbers: {such}."
+            )
         return checks.whole_number(name, int(value) if isinstance(value, str) else value)
 
-    # -- views ---------------------------------------------------------------------------------------------
+    # -- views
+    # ---------------------------------------------------------------------------------------------
 
     def upto(self, t: int | str) -> TemporalGraph:
         """The graph as it was at the end of time `t`, inclusive: nodes up to then and the edges among them.
 
-        Of edges that carry a time, later ones are left out. Nodes without a time are kept, and so are edges without
-        one. `ids` holds the nodes' names, or their positions in this graph.
+        Of edges that carry a time, later ones are left out. Nodes without a time are kept, and so
+        are edges without one. `ids` holds the nodes' names, or their positions in this graph.
         """
         t = self.when(t, "t")
         keep = self.positions_upto(t)
-        nodes = {kind: part if (k := keep[kind]) is None else part.take(k) for kind, part in self.nodes.items()}
+        nodes = {
+            kind: part if (k := keep[kind]) is None else part.take(k)
+            for kind, part in self.nodes.items()
+        }
         relations = {}
         for triple, part in self.relations.items():
             ends = [self.nodes[kind].renumbered(keep[kind]) for kind in (triple[0], triple[2])]
             edge_index, place = part.upto(t, ends)
-            rest = (None if values is None else values[place] for values in (part.weight, part.time))
+            rest = (
+                None if values is None else values[place] for values in (part.weight, part.time)
+            )
             relations[triple] = Relation(edge_index, *rest)
         return self.with_parts(nodes, relations)
 
@@ -311,7 +362,10 @@ class TemporalGraph:
         """Positions of the nodes up to time `t` by type, None for types without a time; refuses a `t` before all."""
         t = checks.whole_number("t", t)
         times = {kind: part.time for kind, part in self.nodes.items()}
-        keep = {kind: None if time is None else np.flatnonzero(time <= t) for kind, time in times.items()}
+        keep = {
+            kind: None if time is None else np.flatnonzero(time <= t)
+            for kind, time in times.items()
+        }
         kept = keep[self.target]
         if kept is None or len(kept) == 0:
             raise InputError(f"there is no node up to time {t}; the first time is {self.times[0]}.")
@@ -320,9 +374,9 @@ class TemporalGraph:
     def masked(self, cutoff: int | str) -> TemporalGraph:
         """The view that methods are given: labels at or after `cutoff` are −1 in it and nowhere else to be found.
 
-        Raw columns are encoded by what nodes before the cutoff teach, and the classes are those that can be seen
-        (`with_visible_classes`; a view of a view keeps its classes). Refuses a split that cannot be learned from (one
-        period, no labelled past, no target nodes).
+        Raw columns are encoded by what nodes before the cutoff teach, and the classes are those
+        that can be seen (`with_visible_classes`; a view of a view keeps its classes). Refuses a
+        split that cannot be learned from (one period, no labelled past, no target nodes).
         """
         cutoff = self.when(cutoff)
         checks.chronology(self.time, self.y, cutoff, self.name_of)
@@ -333,7 +387,9 @@ class TemporalGraph:
     def hidden_from(self, wants: str) -> int:
         """The cutoff of a view; any other graph is refused in the name of who `wants` one."""
         if self.cutoff is None:
-            raise InputError(f"{wants} a view that hides the labels to predict; pass graph.masked(cutoff).")
+            raise InputError(
+                f"{wants} a view that hides the labels to predict; pass graph.masked(cutoff)."
+            )
         return self.cutoff
 
     def targets(self, cutoff: int | str | None = None) -> np.ndarray:
@@ -367,18 +423,21 @@ class TemporalGraph:
     def infer_cutoff(self) -> int:
         """The natural cutoff: the first time after the last label; the last time where every period has labels."""
         if self.y is None or not (self.y >= 0).any():
-            raise InputError("no node has a label, so no cutoff can be found; give labels for the past.")
+            raise InputError(
+                "no node has a label, so no cutoff can be found; give labels for the past."
+            )
         last_label = int(self.time[self.y >= 0].max())
-        later = self.time[self.time > last_label]  # the target type's own times: another type may be newer
+        # the target type's own times: another type may be newer
+        later = self.time[self.time > last_label]
         return int(later.min() if len(later) else last_label)
 
     def undirected(self, *, merge: bool = True) -> TemporalGraph:
         """The graph with every edge in both directions; between two types, a relation `rev_...` is added.
 
         Args:
-            merge: Keep one edge per ordered pair. Weights are added up and the earliest time is kept, so call `upto`
-                before where weights of the past matter. Without it an edge that was given in both directions counts
-                twice.
+            merge: Keep one edge per ordered pair. Weights are added up and the earliest time is
+                kept, so call `upto` before where weights of the past matter. Without it an edge
+                that was given in both directions counts twice.
         """
         relations, kept = self.both_ways(), {}
         for triple, part in relations.items():
@@ -386,7 +445,10 @@ class TemporalGraph:
                 continue
             loop = part.edge_index[0] == part.edge_index[1]
             both = np.concatenate([part.edge_index, part.edge_index[::-1, ~loop]], axis=1)
-            weight, time = (None if a is None else np.concatenate([a, a[~loop]]) for a in (part.weight, part.time))
+            weight, time = (
+                None if a is None else np.concatenate([a, a[~loop]])
+                for a in (part.weight, part.time)
+            )
             relations[triple] = Relation(both, weight, time)
             if merge:
                 size = self.nodes[triple[0]].num_nodes
@@ -414,7 +476,13 @@ class TemporalGraph:
         self, nodes: dict[str, Nodes], relations: dict[Triple, Relation], cutoff: int | None = None
     ) -> TemporalGraph:
         """A graph of parts that were checked before, with the target, classes and (by default) cutoff of this one."""
-        rest = self.target, self.num_labels, self.label_names, self.cutoff if cutoff is None else cutoff, self.periods
+        rest = (
+            self.target,
+            self.num_labels,
+            self.label_names,
+            self.cutoff if cutoff is None else cutoff,
+            self.periods,
+        )
         return TemporalGraph.__new__(TemporalGraph)._set(nodes, relations, *rest)
 
     def with_features(self, x: Any) -> TemporalGraph:
@@ -425,16 +493,23 @@ class TemporalGraph:
     def encoded(self, encoders: Mapping[str, Encoder] | None = None) -> TemporalGraph:
         """The graph with features that models read, by encoders fitted elsewhere or the view's own.
 
-        Raw columns become numbers, and numbers far off what is known before the cutoff are pulled in.
+        Raw columns become numbers, and numbers far off what is known before the cutoff are pulled
+        in.
         """
         if all(part.features is None or part.ready for part in self.nodes.values()):
             return self
         given = encoders or {}
-        return self._same_edges({kind: part.encoded(given.get(kind)) for kind, part in self.nodes.items()})
+        return self._same_edges(
+            {kind: part.encoded(given.get(kind)) for kind, part in self.nodes.items()}
+        )
 
     def with_labels(self, y: Any) -> TemporalGraph:
         """The same graph with other labels for the target type, −1 where unknown."""
-        return self._with(replace(self.nodes[self.target], y=checks.labels("y", y, self.num_nodes, self.num_labels)))
+        return self._with(
+            replace(
+                self.nodes[self.target], y=checks.labels("y", y, self.num_nodes, self.num_labels)
+            )
+        )
 
     def only(self, kinds: Sequence[str], triples: Sequence[Triple]) -> TemporalGraph:
         """The graph of some of its types and relations, in this order."""
@@ -452,7 +527,9 @@ class TemporalGraph:
         if self.label_names is None or self.y is None:
             return self
         known = {class_name(name): place for place, name in enumerate(names)}
-        return self.recoded([known.get(class_name(name), -1) for name in self.label_names], len(names), names)
+        return self.recoded(
+            [known.get(class_name(name), -1) for name in self.label_names], len(names), names
+        )
 
     def visible_classes(self) -> np.ndarray:
         """Classes of which a label can be seen; without names a class is its number, so all up to the largest."""
@@ -465,20 +542,33 @@ class TemporalGraph:
         if len(seen) == self.num_labels:
             return self
         code = np.where(
-            np.isin(np.arange(self.num_labels), seen), np.searchsorted(seen, np.arange(self.num_labels)), -1
+            np.isin(np.arange(self.num_labels), seen),
+            np.searchsorted(seen, np.arange(self.num_labels)),
+            -1,
         )
-        return self.recoded(code, len(seen), None if self.label_names is None else [self.label_names[k] for k in seen])
+        return self.recoded(
+            code,
+            len(seen),
+            None if self.label_names is None else [self.label_names[k] for k in seen],
+        )
 
-    def recoded(self, code: Sequence[int] | np.ndarray, num_labels: int, names: Sequence[Any] | None) -> TemporalGraph:
+    def recoded(
+        self, code: Sequence[int] | np.ndarray, num_labels: int, names: Sequence[Any] | None
+    ) -> TemporalGraph:
         """With `code[k]` in the place of label k, and these classes."""
         part = self.nodes[self.target]
-        y = None if part.y is None else np.append(code, -1)[part.y].astype(np.int64)  # the last is that of −1
+        # the last is that of −1
+        y = None if part.y is None else np.append(code, -1)[part.y].astype(np.int64)
         out = self._with(replace(part, y=y))
-        out.__dict__.update(num_labels=num_labels, label_names=None if names is None else tuple(names))
+        out.__dict__.update(
+            num_labels=num_labels, label_names=None if names is None else tuple(names)
+        )
         return out
 
     def _with(self, part: Nodes) -> TemporalGraph:
-        return self._same_edges({kind: part if kind == self.target else other for kind, other in self.nodes.items()})
+        return self._same_edges(
+            {kind: part if kind == self.target else other for kind, other in self.nodes.items()}
+        )
 
     def _same_edges(self, nodes: dict[str, Nodes], cutoff: int | None = None) -> TemporalGraph:
         out = self.with_parts(nodes, dict(self.relations), cutoff)
@@ -489,16 +579,28 @@ class TemporalGraph:
         """Writes the graph as a directory of `.npy` files with a manifest, atomically; `load` maps it back."""
         names = None if self.label_names is None else [encode(name) for name in self.label_names]
         with saved.writing(
-            directory, target=self.target, num_labels=self.num_labels, label_names=names, cutoff=self.cutoff,
+            directory,
+            target=self.target,
+            num_labels=self.num_labels,
+            label_names=names,
+            cutoff=self.cutoff,
             periods=encode(self.periods),
-        ) as writer:  # fmt: skip
+        ) as writer:
             for kind, part in self.nodes.items():
-                arrays = {"x": None if part.columns else part.x, "y": part.y, "time": part.time, "ids": part.ids}
+                arrays = {
+                    "x": None if part.columns else part.x,
+                    "y": part.y,
+                    "time": part.time,
+                    "ids": part.ids,
+                }
                 writer.nodes(kind, part.num_nodes, arrays, part.columns)
             for triple, relation in self.relations.items():
-                writer.relation(triple, {name: getattr(relation, name) for name in saved.EDGE_ARRAYS})
+                writer.relation(
+                    triple, {name: getattr(relation, name) for name in saved.EDGE_ARRAYS}
+                )
 
-    # -- inside --------------------------------------------------------------------------------------------
+    # -- inside
+    # --------------------------------------------------------------------------------------------
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a TemporalGraph is frozen; make a new one to change {name}.")
@@ -511,12 +613,22 @@ class TemporalGraph:
     def __repr__(self) -> str:
         if self.is_hetero:
             mark = {self.target: " (target)"}
-            parts = [f"{part.num_nodes:,} {kind}{mark.get(kind, '')}" for kind, part in self.nodes.items()]
-            parts += [f"{part.num_edges:,} {'-'.join(triple)}" for triple, part in self.relations.items()]
+            parts = [
+                f"{part.num_nodes:,} {kind}{mark.get(kind, '')}"
+                for kind, part in self.nodes.items()
+            ]
+            parts += [
+                f"{part.num_edges:,} {'-'.join(triple)}" for triple, part in self.relations.items()
+            ]
         else:
             parts = [f"{self.num_nodes:,} nodes", f"{self.edge_index.shape[1]:,} edges"]
-        parts += [f"{self.nodes[self.target].num_features or 'no'} features", f"{self.num_labels} classes"]
-        parts.append(f"times {self.name_of(int(self.times[0]))}..{self.name_of(int(self.times[-1]))}")
+        parts += [
+            f"{self.nodes[self.target].num_features or 'no'} features",
+            f"{self.num_labels} classes",
+        ]
+        parts.append(
+            f"times {self.name_of(int(self.times[0]))}..{self.name_of(int(self.times[-1]))}"
+        )
         if self.cutoff is not None:
             parts.append(f"cutoff {self.name_of(self.cutoff)}")
         return f"TemporalGraph({', '.join(parts)})"
@@ -525,7 +637,9 @@ class TemporalGraph:
         """A relation that exists; None means the only one."""
         if relation is None:
             if len(self.relations) > 1:
-                raise InputError(f"name a relation; there are {listing(['-'.join(t) for t in self.relations])}.")
+                raise InputError(
+                    f"name a relation; there are {listing(['-'.join(t) for t in self.relations])}."
+                )
             return next(iter(self.relations))
         if relation not in self.relations:
             known = listing(["-".join(t) for t in self.relations])
@@ -547,8 +661,12 @@ class TemporalGraph:
     ) -> TemporalGraph:
         """Fills a new graph with parts that were checked before."""
         names = None if label_names is None else tuple(label_names)
-        self.__dict__.update(nodes=MappingProxyType(nodes), relations=MappingProxyType(relations), target=target)
-        self.__dict__.update(num_labels=num_labels, label_names=names, cutoff=cutoff, periods=periods)
+        self.__dict__.update(
+            nodes=MappingProxyType(nodes), relations=MappingProxyType(relations), target=target
+        )
+        self.__dict__.update(
+            num_labels=num_labels, label_names=names, cutoff=cutoff, periods=periods
+        )
         self.__dict__.update(_csr={}, _periods={})
         return self
 
@@ -556,15 +674,25 @@ class TemporalGraph:
     _periods: dict[str, np.ndarray]
 
 
-def _restored(nodes: dict[str, Nodes], relations: dict[Triple, Relation], *rest: Any) -> TemporalGraph:
+def _restored(
+    nodes: dict[str, Nodes], relations: dict[Triple, Relation], *rest: Any
+) -> TemporalGraph:
     """A graph from its parts, whose arrays a pickle has made writeable."""
-    shown: Any = ({key: replace(part) for key, part in parts.items()} for parts in (nodes, relations))
+    shown: Any = (
+        {key: replace(part) for key, part in parts.items()} for parts in (nodes, relations)
+    )
     return TemporalGraph.__new__(TemporalGraph)._set(*shown, *rest)
 
 
 def graph_digest(graph: TemporalGraph) -> str:
     """The same text for the same nodes, edges, labels and names, wherever the arrays are."""
-    parts: list[object] = [graph.target, graph.num_labels, graph.label_names, graph.cutoff, graph.periods]
+    parts: list[object] = [
+        graph.target,
+        graph.num_labels,
+        graph.label_names,
+        graph.cutoff,
+        graph.periods,
+    ]
     for kind, node in graph.nodes.items():
         features = node.columns.digest() if node.columns else node.features
         parts += [kind, node.num_nodes, features, node.y, node.time, node.ids]

@@ -11,13 +11,25 @@ HEADS = (*NETWORKS, "trees", "prior")
 def make_head(model: Model, shape: Shape, options: HeadOptions) -> Head:
     """The head of this name or with this network, not fitted."""
     if not isinstance(model, str):
-        return NetworkHead(type(model).__name__, shape, options, Network(Builder(model), hidden=128, spatial=True))
+        return NetworkHead(
+            type(model).__name__, shape, options, Network(Builder(model), hidden=128, spatial=True)
+        )
     if model in NETWORKS:
         return NetworkHead(model, shape, options, NETWORKS[model])
     return (TreesHead if model == "trees" else PriorHead)(shape, options)
 
 
 __all__ = [
-    "HEADS", "NETWORKS", "SPATIAL", "Head", "HeadOptions", "Model", "NetworkHead", "Own", "Shape", "is_spatial",
-    "make_head", "model_name",
-]  # fmt: skip
+    "HEADS",
+    "NETWORKS",
+    "SPATIAL",
+    "Head",
+    "HeadOptions",
+    "Model",
+    "NetworkHead",
+    "Own",
+    "Shape",
+    "is_spatial",
+    "make_head",
+    "model_name",
+]

@@ -43,7 +43,9 @@ class HeadOptions:
     device: str = "auto"
     curriculum: str | None = None  # a pace of `nn.Curriculum`
     terms: tuple[Term, ...] = ()
-    patient: bool = False  # scores may fall at first before they rise, so they are waited for longer
+    patient: bool = (
+        False  # scores may fall at first before they rise, so they are waited for longer
+    )
     scoring: Scoring = field(default_factory=Scoring)
     progress: Callable[[Epoch], None] | None = field(default=None, compare=False)
 
@@ -55,21 +57,31 @@ class HeadOptions:
             checks.share("dropout", self.dropout)
 
 
-KEPT = ("shape", "rounds", "valid_score", "name", "kind")  # in a pickle, with the options and what was learned
+# in a pickle, with the options and what was learned
+KEPT = (
+    "shape",
+    "rounds",
+    "valid_score",
+    "name",
+    "kind",
+)
 
 
 class Head(ABC):
     """Probabilities from the hops of a row.
 
-    `fit` with rows to choose by finds out how long to learn (`rounds`: epochs, trees); given `rounds` it learns that
-    long; how long is best the options' `scoring` tells. What was learned goes to disk and back as arrays.
+    `fit` with rows to choose by finds out how long to learn (`rounds`: epochs, trees); given
+    `rounds` it learns that long; how long is best the options' `scoring` tells. What was learned
+    goes to disk and back as arrays.
     """
 
     def __init__(self, shape: Shape, options: HeadOptions) -> None:
         what = f"weights of {shape.columns:,} inputs and {shape.num_labels:,} classes"
         width = max(shape.num_labels, options.hidden or 0)
         checks.fits(
-            what, 16 * shape.columns * width, "merge rare classes, leave out 'labels' or take fewer hidden units"
+            what,
+            16 * shape.columns * width,
+            "merge rare classes, leave out 'labels' or take fewer hidden units",
         )
         self.shape, self.options = shape, options
         self.rounds = 0
@@ -77,9 +89,15 @@ class Head(ABC):
 
     @abstractmethod
     def fit(
-        self, task: Task, label: np.ndarray, split: Split, *, weight: np.ndarray | None = None,
-        rounds: int | None = None, target: np.ndarray | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        task: Task,
+        label: np.ndarray,
+        split: Split,
+        *,
+        weight: np.ndarray | None = None,
+        rounds: int | None = None,
+        target: np.ndarray | None = None,
+    ) -> None:
         """Learns from the rows `split.train`; `label` and `weight` have an entry for every row of the task.
 
         Networks learn the probabilities `target` [N, num_labels], if given, in place of the labels.
@@ -104,7 +122,10 @@ class Head(ABC):
     def __getstate__(self) -> dict[str, Any]:
         """A pickle holds what a file would: nothing of a graph, and nobody to tell of progress."""
         rest = {name: value for name, value in vars(self).items() if name in KEPT}
-        return rest | {"options": replace(self.options, progress=None, terms=()), "arrays": self.arrays()}
+        return rest | {
+            "options": replace(self.options, progress=None, terms=()),
+            "arrays": self.arrays(),
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update({name: state[name] for name in state if name != "arrays"})
@@ -123,15 +144,23 @@ class PriorHead(Head):
     share: np.ndarray
 
     def fit(
-        self, task: Task, label: np.ndarray, split: Split, *, weight: np.ndarray | None = None,
-        rounds: int | None = None, target: np.ndarray | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        task: Task,
+        label: np.ndarray,
+        split: Split,
+        *,
+        weight: np.ndarray | None = None,
+        rounds: int | None = None,
+        target: np.ndarray | None = None,
+    ) -> None:
         counted = None if weight is None else weight[split.train]
         count = np.bincount(label[split.train], counted, self.shape.num_labels)
         self.share = (count / count.sum()).astype(np.float32)
         self.rounds = 1
         if len(split.valid):
-            self.valid_score = self.options.scoring.score(self.honest(task, split.valid), label[split.valid])
+            self.valid_score = self.options.scoring.score(
+                self.honest(task, split.valid), label[split.valid]
+            )
 
     def probabilities(self, task: Task, rows: np.ndarray) -> np.ndarray:
         return np.tile(self.share, (len(rows), 1))

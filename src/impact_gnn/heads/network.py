@@ -36,8 +36,11 @@ class Network:
     dropout: float = 0.5
     lr: float = 0.01
     spatial: bool = False  # looks at the whole graph; the others read hops
-    squashed: bool = False  # reads metapaths squashed at random, and is told which of them belong together
-    how: nn.Training = field(default_factory=nn.Training)  # its loss, optimizer, schedule and how an epoch is chosen
+    squashed: bool = (
+        False  # reads metapaths squashed at random, and is told which of them belong together
+    )
+    # its loss, optimizer, schedule and how an epoch is chosen
+    how: nn.Training = field(default_factory=nn.Training)
     consistency: float = 0.0  # weight of the consistency of several views
 
 
@@ -53,7 +56,8 @@ NETWORKS: dict[str, Network] = {
         partial(nn.SeHGNN, encoder_layers=2, label_layers=4, norm="batch"), hidden=512, lr=0.001
     ),
     "rphgnn": Network(nn.RpHGNN, squashed=True),
-    # As published for ogbn-mag: wide, slow, and rows without labels count by the consistency of three views.
+    # As published for ogbn-mag: wide, slow, and rows without labels count by the consistency of
+    # three views.
     "rphgnn-original": Network(
         nn.RpHGNN,
         hidden=512,
@@ -84,7 +88,10 @@ class NetworkHead(Head):
     def __init__(self, name: str, shape: Shape, options: HeadOptions, kind: Network) -> None:
         self.name, self.kind = name, kind
         usual: Any = {name: getattr(kind, name) for name in ("hidden", "dropout", "lr")}
-        super().__init__(shape, replace(options, **{n: x for n, x in usual.items() if getattr(options, n) is None}))
+        super().__init__(
+            shape,
+            replace(options, **{n: x for n, x in usual.items() if getattr(options, n) is None}),
+        )
 
     def aligned(self, align: Module | None) -> None:
         """Messages are aligned by this layer from now on, which belongs to one graph; what was learned stays."""
@@ -95,9 +102,15 @@ class NetworkHead(Head):
             self.model.eval()
 
     def fit(
-        self, task: nn.Task, label: np.ndarray, split: nn.Split, *, weight: np.ndarray | None = None,
-        rounds: int | None = None, target: np.ndarray | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        task: nn.Task,
+        label: np.ndarray,
+        split: nn.Split,
+        *,
+        weight: np.ndarray | None = None,
+        rounds: int | None = None,
+        target: np.ndarray | None = None,
+    ) -> None:
         training = self._training(len(split.all))
         if rounds is not None:
             training = replace(training, epochs=rounds, patience=None)
@@ -105,12 +118,21 @@ class NetworkHead(Head):
             training = replace(training, hide_labels=HIDDEN_LABELS)
         if self.kind.consistency:
             others = np.setdiff1d(np.arange(task.num_rows), split.all)
-            training = replace(training, terms=(*training.terms, nn.Consistency(others, weight=self.kind.consistency)))
+            training = replace(
+                training,
+                terms=(*training.terms, nn.Consistency(others, weight=self.kind.consistency)),
+            )
         rows = task.num_rows if self.kind.spatial else min(len(split.all), FULL_BATCH)
         assert self.options.hidden is not None
         with _suitable_threads(rows * self.options.hidden):
-            result = nn.fit(self._build, task, label, split, training, sample_weight=weight, target=target)
-        self.model, self.rounds, self.valid_score = result.model, result.best_epoch, result.valid_score
+            result = nn.fit(
+                self._build, task, label, split, training, sample_weight=weight, target=target
+            )
+        self.model, self.rounds, self.valid_score = (
+            result.model,
+            result.best_epoch,
+            result.valid_score,
+        )
         scoring = self.options.scoring
         if len(split.valid) and not scoring.counts_hits:  # without the trace of the log-loss
             self.valid_score = scoring.score(self.honest(task, split.valid), label[split.valid])
@@ -125,7 +147,9 @@ class NetworkHead(Head):
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         self.model = self._build()
-        self.model.load_state_dict({name: torch.from_numpy(value) for name, value in arrays.items()})
+        self.model.load_state_dict(
+            {name: torch.from_numpy(value) for name, value in arrays.items()}
+        )
         self.model.eval()
 
     def _build(self) -> Module:
@@ -133,12 +157,22 @@ class NetworkHead(Head):
         shape, options = self.shape, self.options
         make = self.kind.build
         if self.kind.spatial:
-            return make(shape.hops[0], shape.num_labels, options.hidden, dropout=options.dropout, align=self.align)
+            return make(
+                shape.hops[0],
+                shape.num_labels,
+                options.hidden,
+                dropout=options.dropout,
+                align=self.align,
+            )
         extra: dict[str, Any] = {"groups": shape.groups} if self.kind.squashed else {}
         return make(
-            shape.hops, shape.num_labels, options.hidden, label_channels=shape.label_hops, dropout=options.dropout,
+            shape.hops,
+            shape.num_labels,
+            options.hidden,
+            label_channels=shape.label_hops,
+            dropout=options.dropout,
             **extra,
-        )  # fmt: skip
+        )
 
     def _training(self, num_rows: int) -> nn.Training:
         options = self.options
@@ -149,11 +183,22 @@ class NetworkHead(Head):
         assert options.lr is not None
         patience = options.patience or max(PATIENCE, epochs // (3 if options.patient else 12))
         return replace(
-            self.kind.how, epochs=epochs, lr=options.lr, weight_decay=options.weight_decay, batch_size=batch,
-            seed=options.seed, patience=patience, device=options.device, progress=options.progress,
-            curriculum=nn.Curriculum.within(epochs, options.curriculum) if options.curriculum else None,
-            scoring=options.scoring, terms=options.terms, choose_over=CHOOSE_OVER,
-        )  # fmt: skip
+            self.kind.how,
+            epochs=epochs,
+            lr=options.lr,
+            weight_decay=options.weight_decay,
+            batch_size=batch,
+            seed=options.seed,
+            patience=patience,
+            device=options.device,
+            progress=options.progress,
+            curriculum=nn.Curriculum.within(epochs, options.curriculum)
+            if options.curriculum
+            else None,
+            scoring=options.scoring,
+            terms=options.terms,
+            choose_over=CHOOSE_OVER,
+        )
 
 
 @contextmanager

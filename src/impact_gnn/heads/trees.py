@@ -32,21 +32,33 @@ def rounds_of(rows: int, columns: float, num_labels: int) -> int:
 class TreesHead(Head):
     """Gradient boosting; the number of trees is chosen on the rows to choose by, for accuracy by log-loss.
 
-    A tree per class and round is grown, so with many classes and rows there are fewer rounds, each learning faster.
-    The model is kept as LightGBM's own text: no pickle.
+    A tree per class and round is grown, so with many classes and rows there are fewer rounds, each
+    learning faster. The model is kept as LightGBM's own text: no pickle.
     """
 
     booster: lightgbm.Booster | None = None
 
     def fit(
-        self, task: Task, label: np.ndarray, split: Split, *, weight: np.ndarray | None = None,
-        rounds: int | None = None, target: np.ndarray | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        task: Task,
+        label: np.ndarray,
+        split: Split,
+        *,
+        weight: np.ndarray | None = None,
+        rounds: int | None = None,
+        target: np.ndarray | None = None,
+    ) -> None:
         if self.shape.num_labels < 2:
-            raise InputError("boosting needs two classes at least, there is one; leave out 'trees'.")
+            raise InputError(
+                "boosting needs two classes at least, there is one; leave out 'trees'."
+            )
         train, chosen_by = self._some(split.train), self._some(split.valid)
-        most = self.options.epochs or rounds_of(len(train), self.shape.columns, self.shape.num_labels)
-        data = lightgbm.Dataset(matrix(task, train), label[train], weight=None if weight is None else weight[train])
+        most = self.options.epochs or rounds_of(
+            len(train), self.shape.columns, self.shape.num_labels
+        )
+        data = lightgbm.Dataset(
+            matrix(task, train), label[train], weight=None if weight is None else weight[train]
+        )
         options = self._options(most, len(train))
         if rounds is not None or not len(chosen_by):
             self.rounds = most if rounds is None else rounds
@@ -63,7 +75,9 @@ class TreesHead(Head):
         known = by.metric == "log-loss" and not by.balanced  # to LightGBM itself
         how: dict[str, Any] = {} if known else {"feval": judged}
         options |= {} if known else {"metric": "None"}
-        self.booster = lightgbm.train(options, data, most, valid_sets=[valid], callbacks=[stop], **how)
+        self.booster = lightgbm.train(
+            options, data, most, valid_sets=[valid], callbacks=[stop], **how
+        )
         self.rounds = max(self.booster.best_iteration, 1)
         self.valid_score = scoring.score(self.honest(task, chosen_by), label[chosen_by])
 
@@ -91,13 +105,22 @@ class TreesHead(Head):
 
     def _options(self, rounds: int, num_rows: int) -> dict[str, Any]:
         return {
-            "objective": "multiclass", "num_class": self.shape.num_labels, "verbosity": -1,
-            "learning_rate": min(0.3, 0.1 * math.sqrt(MOST_ROUNDS / rounds)), "num_leaves": 15, "max_bin": 63,
-            "min_data_in_leaf": min(20, max(2, num_rows // 50)), "lambda_l2": 1.0,
+            "objective": "multiclass",
+            "num_class": self.shape.num_labels,
+            "verbosity": -1,
+            "learning_rate": min(0.3, 0.1 * math.sqrt(MOST_ROUNDS / rounds)),
+            "num_leaves": 15,
+            "max_bin": 63,
+            "min_data_in_leaf": min(20, max(2, num_rows // 50)),
+            "lambda_l2": 1.0,
             "feature_fraction": min(1.0, max(0.2, 50 / self.shape.columns)),
-            "bagging_fraction": 0.8, "bagging_freq": 1, "seed": self.options.seed, "deterministic": True,
-            "force_row_wise": True, "num_threads": _threads(num_rows * self.shape.columns),
-        }  # fmt: skip
+            "bagging_fraction": 0.8,
+            "bagging_freq": 1,
+            "seed": self.options.seed,
+            "deterministic": True,
+            "force_row_wise": True,
+            "num_threads": _threads(num_rows * self.shape.columns),
+        }
 
 
 def _threads(values: int) -> int:

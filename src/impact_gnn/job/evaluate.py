@@ -36,21 +36,28 @@ LEAST = 2  # labels that it takes
 
 
 def evaluate(
-    directory: str | Path, labels: str | Path | GraphLike, *, graph: str | Path | GraphLike | None = None,
+    directory: str | Path,
+    labels: str | Path | GraphLike,
+    *,
+    graph: str | Path | GraphLike | None = None,
     model: Own | None = None,
-) -> Evaluation:  # fmt: skip
+) -> Evaluation:
     """Holds the predictions of a run against labels that have arrived since, and adds that to its report.
 
     Args:
         directory: Of the run.
-        labels: The graph with its new labels, or where it lies, or a table with the columns `id` and `label`.
-        graph: Where labels come as a table, the graph of the run: plain is fitted on it once more, as it would have
-            been then, and the choice is held against it on the same nodes.
+        labels: The graph with its new labels, or where it lies, or a table with the columns `id`
+            and `label`.
+        graph: Where labels come as a table, the graph of the run: plain is fitted on it once more,
+            as it would have been then, and the choice is held against it on the same nodes.
         model: The network of one's own that the run was made with, if any.
     """
     root = Path(directory)
     summary = read_summary(root / "summary.json")
-    table, fitted = read_table(root / summary.predicted.file), Ensemble.load(root / "model", model=model)
+    table, fitted = (
+        read_table(root / summary.predicted.file),
+        Ensemble.load(root / "model", model=model),
+    )
     ids = _names(table["id"].to_pylist())
     if not isinstance(labels, str | Path) or not is_label_table(labels):
         graph = given(labels, fitted)
@@ -63,14 +70,18 @@ def evaluate(
     place = pc.index_in(ids, value_set=known)
     found = pc.is_valid(place)
     if (count := pc.sum(found).as_py() or 0) < LEAST:
-        raise InputError(f"{labels} has labels of {count} of the {len(ids)} nodes that were predicted; give those ids.")
+        raise InputError(
+            f"{labels} has labels of {count} of the {len(ids)} nodes that were predicted; give those ids."
+        )
     rows = np.flatnonzero(found.to_numpy(zero_copy_only=False))
     true = truth.take(place.drop_null())
     classes = _classes(fitted.fitted.schema.label_names, fitted.fitted.num_labels)
     evaluation = _evaluated(summary, classes, table.take(rows), true)
     if graph is not None:
         known = pc.index_in(true, value_set=classes)
-        evaluation = _against_plain(evaluation, summary, fitted, model, graph, ids.take(rows), known)
+        evaluation = _against_plain(
+            evaluation, summary, fitted, model, graph, ids.take(rows), known
+        )
     _files.write_json(root / EVALUATION, encode(evaluation), sealed=True)
     write_report(summary, root / "report.html")
     return evaluation
@@ -85,7 +96,11 @@ def given(graph: str | Path | GraphLike, model: Ensemble) -> TemporalGraph:
     """A graph, loaded with the model's periods if it is not yet."""
     if not isinstance(graph, str | Path):
         return as_graph(graph)
-    return load(graph, verify=True, period=(model.fitted.schema.periods or "whole") if is_table(graph) else None)
+    return load(
+        graph,
+        verify=True,
+        period=(model.fitted.schema.periods or "whole") if is_table(graph) else None,
+    )
 
 
 def _names(values: Iterable[Any]) -> pa.Array:
@@ -98,7 +113,9 @@ def _columns(table: pa.Table, where: str) -> tuple[pa.Array, pa.Array]:
     names = {name.lower(): name for name in table.column_names}
     label = next((names[one] for one in LABELS if one in names), None)
     if "id" not in names or label is None:
-        raise InputError(f"{where} has the columns {listing(table.column_names)}; call two of them id and label.")
+        raise InputError(
+            f"{where} has the columns {listing(table.column_names)}; call two of them id and label."
+        )
     kept = table.filter(pc.is_valid(table[label]))
     ids, labels = (_names(kept[name].to_pylist()) for name in (names["id"], label))
     filled = pc.not_equal(labels, "")
@@ -119,19 +136,33 @@ def _classes(names: Sequence[Any] | None, count: int) -> pa.Array:
     return _names(range(count) if names is None else names)
 
 
-def _evaluated(summary: RunSummary, names: pa.Array, table: pa.Table, truth: pa.Array) -> Evaluation:
+def _evaluated(
+    summary: RunSummary, names: pa.Array, table: pa.Table, truth: pa.Array
+) -> Evaluation:
     """All that follows from the table of predictions alone; `names` are those of the model's classes."""
-    label = pc.fill_null(pc.index_in(_names(table["label"].to_pylist()), value_set=names), len(names)).to_numpy()
+    label = pc.fill_null(
+        pc.index_in(_names(table["label"].to_pylist()), value_set=names), len(names)
+    ).to_numpy()
     true = pc.fill_null(pc.index_in(truth, value_set=names), len(names)).to_numpy()
     right = label == true
     said = table["probability"].to_numpy()
-    shown = [*map(in_set, summary.predicted.labels), None]  # the last stands for classes that the model did not know
+    # the last stands for classes that the model did not know
+    shown = [
+        *map(in_set, summary.predicted.labels),
+        None,
+    ]
     sets = [re.findall(r"(?:[^|\\]|\\.)+", one, re.S) for one in table["set"].to_pylist()]
-    if not all(shown[own] in each for own, each in zip(label, sets, strict=True)):  # also where it is no class at all
-        what = f"{summary.predicted.file} has labels that are not in their own sets, so it was changed"
-        raise InputError(f"{what} or is of an older release; run the same again, which writes it anew.")
+    # also where it is no class at all
+    if not all(shown[own] in each for own, each in zip(label, sets, strict=True)):
+        what = (
+            f"{summary.predicted.file} has labels that are not in their own sets, so it was changed"
+        )
+        raise InputError(
+            f"{what} or is of an older release; run the same again, which writes it anew."
+        )
     held = [shown[own] in each for own, each in zip(true, sets, strict=True)]
-    two = np.stack([said, 1 - said], axis=1)  # calibration asks how probable what was said was, and whether it came
+    # calibration asks how probable what was said was, and whether it came
+    two = np.stack([said, 1 - said], axis=1)
     as_said = np.zeros(len(said), int)
     times = dict(zip(summary.graph.names, summary.graph.times, strict=True))
     time = np.array([times[str(one)] for one in table["time"].to_pylist()])
@@ -139,10 +170,20 @@ def _evaluated(summary: RunSummary, names: pa.Array, table: pa.Table, truth: pa.
     periods = [PeriodScore(one, int(at.sum()), float(right[at].mean()), None) for one, at in every]
     bins: list[Bin] = reliability(two, np.where(right, 0, 1), as_said, FINE)
     return Evaluation(
-        len(right), int((true == len(names)).sum()), _share(right), float(said.mean()),
-        calibration_error(two, np.where(right, 0, 1), as_said), float(np.mean(held)), bins, confusion(true, label),
-        periods, None, None, None, summary.predicted.mark,
-    )  # fmt: skip
+        len(right),
+        int((true == len(names)).sum()),
+        _share(right),
+        float(said.mean()),
+        calibration_error(two, np.where(right, 0, 1), as_said),
+        float(np.mean(held)),
+        bins,
+        confusion(true, label),
+        periods,
+        None,
+        None,
+        None,
+        summary.predicted.mark,
+    )
 
 
 def _share(right: np.ndarray) -> Estimate:
@@ -154,26 +195,40 @@ def _share(right: np.ndarray) -> Estimate:
 
 
 def _against_plain(
-    found: Evaluation, summary: RunSummary, model: Ensemble, own: Own | None, graph: TemporalGraph, ids: pa.Array,
+    found: Evaluation,
+    summary: RunSummary,
+    model: Ensemble,
+    own: Own | None,
+    graph: TemporalGraph,
+    ids: pa.Array,
     known: pa.Array,
-) -> Evaluation:  # fmt: skip
+) -> Evaluation:
     """With plain, fitted as it would have been then, on the same nodes; labels from the cutoff on stay hidden."""
     options, last = summary.options, summary.graph.times[-1]
-    graph = graph.upto(last) if graph.times[-1] > last else graph  # what came since could not be seen
+    # what came since could not be seen
+    graph = graph.upto(last) if graph.times[-1] > last else graph
     view = model.fitted.schema.adapted(graph, options.cutoff)
     base = Pipeline(
-        options.model if own is None else own, hops=options.hops, undirected=options.undirected, embed=options.embed,
-        metric=options.metric, class_weight=options.class_weight,
-    )  # fmt: skip
+        options.model if own is None else own,
+        hops=options.hops,
+        undirected=options.undirected,
+        embed=options.embed,
+        metric=options.metric,
+        class_weight=options.class_weight,
+    )
     plain = varied(base, PLAIN, seed=options.seed, cutoff=options.cutoff).fit(view)
     place = pc.index_in(ids, value_set=_names(graph.ids[model.targets(graph)].tolist()))
     both = pc.and_(pc.is_valid(known), pc.is_valid(place)).to_numpy(zero_copy_only=False)
     if both.sum() < LEAST:
-        raise InputError(f"the graph has {both.sum()} of the nodes that labels came for; give the graph of the run.")
+        raise InputError(
+            f"the graph has {both.sum()} of the nodes that labels came for; give the graph of the run."
+        )
     rows, true = (np.asarray(one.filter(pa.array(both))) for one in (place, known))
     scoring = Scoring(options.metric, tuple(model.prior.tolist()))
     ours = scoring.each(model.predict_proba(graph)[rows], true, model.calibration.tilt)
     theirs = scoring.each(plain.predict_proba(view)[rows], true)
     shown = scoring.rule.shown
     scores = shown(float(ours.mean())), shown(float(theirs.mean()))
-    return Evaluation(**vars(found) | {"gain": paired(ours, theirs), "score": scores[0], "plain_score": scores[1]})
+    return Evaluation(
+        **vars(found) | {"gain": paired(ours, theirs), "score": scores[0], "plain_score": scores[1]}
+    )

@@ -36,12 +36,13 @@ def write_predictions(
 ) -> Predictions:
     r"""Writes one row per target node and says what they are like.
 
-    Columns: `id`, `time` (the period's name), `label`, `probability`, then `second_label`, `second_probability`,
-    `third_...` as far as there are classes, the most probable of the others first, and `set`: the labels that hold the
-    truth with the probability stated in the summary, joined by "|" ("\|" within a name). Labels and ids are in the
-    user's own coding; in a `.csv` (not in a `.raw.csv`) text that a spreadsheet would run as a formula stands behind an
-    apostrophe.
-    `checks` of a back-test give the accuracy to expect.
+    Columns: `id`, `time` (the period's name), `label`, `probability`, then `second_label`,
+        `second_probability`,
+    `third_...` as far as there are classes, the most probable of the others first, and `set`: the
+    labels that hold the truth with the probability stated in the summary, joined by "|" ("\|"
+    within a name). Labels and ids are in the user's own coding; in a `.csv` (not in a `.raw.csv`)
+    text that a spreadsheet would run as a formula stands behind an apostrophe. `checks` of a
+    back-test give the accuracy to expect.
     """
     probability = model.predict_proba(graph, cutoff=cutoff, inputs=inputs, engine=engine)
     rows = model.targets(graph, cutoff=cutoff)
@@ -58,10 +59,14 @@ def write_predictions(
         best = order[:, place]
         columns[f"{prefix}label"] = coded[best]
         # Nothing is certain; and a column that begins with 0 and 1 would be read as whole numbers.
-        columns[f"{prefix}probability"] = probability[row, best].astype(np.float64).round(6).clip(1e-6, 1 - 1e-6)
+        columns[f"{prefix}probability"] = (
+            probability[row, best].astype(np.float64).round(6).clip(1e-6, 1 - 1e-6)
+        )
     inside = model.calibration.sets(probability, label)
     texts = np.array([in_set(str(name)) for name in coded.tolist()])
-    columns["set"] = ["|".join(texts[best[chosen[best]]]) for best, chosen in zip(order, inside, strict=True)]
+    columns["set"] = [
+        "|".join(texts[best[chosen[best]]]) for best, chosen in zip(order, inside, strict=True)
+    ]
     write_table(columns, path)
     counts = np.bincount(label, minlength=probability.shape[1])
     shares = {str(name): int(count) for name, count in zip(coded.tolist(), counts, strict=True)}
@@ -69,7 +74,9 @@ def write_predictions(
     expected = forecast(checks, float(confidence.mean()), len(rows))
     sets = model.calibration.coverage, float(inside.sum(1).mean())
     noted = _noted(shown, columns, rows, label)
-    return Predictions(path.name, len(rows), shares, float(confidence.mean()), histogram, expected, *sets, *noted)
+    return Predictions(
+        path.name, len(rows), shares, float(confidence.mean()), histogram, expected, *sets, *noted
+    )
 
 
 def in_set(name: str) -> str:

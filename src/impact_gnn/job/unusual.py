@@ -48,7 +48,11 @@ class Usual:
         means = sums / np.where(count > 0, count, np.nan)[:, None]
         away = np.sqrt(np.square(scaled - means[label]).mean(1))
         typical = float(np.median(away))
-        return cls(scale, means, typical, float(np.quantile(away, FAR)) / typical) if typical > 0 else None
+        return (
+            cls(scale, means, typical, float(np.quantile(away, FAR)) / typical)
+            if typical > 0
+            else None
+        )
 
     def distance(self, x: np.ndarray, rows: np.ndarray, label: np.ndarray) -> np.ndarray:
         """Of nodes from the labelled ones of their label, 1 for a usual one; `label` is of all nodes of `x`."""

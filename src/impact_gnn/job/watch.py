@@ -34,7 +34,8 @@ class Watched:
     count: int
     confidence: float  # mean probability of the predicted labels
     expected: float | None  # share that is expected to be right; None where nothing was back-tested
-    unusual: float | None  # share of nodes that lie far from what was learned; None without features
+    # share of nodes that lie far from what was learned; None without features
+    unusual: float | None
     mix: float  # share of predicted labels that differ from the labels learned from
 
 
@@ -50,27 +51,39 @@ class Watch:
         return bool(self.reasons)
 
     def __str__(self) -> str:
-        rows = [f"{'period':>12} {'nodes':>9} {'sure':>7} {'expected':>9} {'unusual':>8} {'mix moved':>10}"]
+        rows = [
+            f"{'period':>12} {'nodes':>9} {'sure':>7} {'expected':>9} {'unusual':>8} {'mix moved':>10}"
+        ]
         for one in self.periods:
             shares = f"{one.confidence:>7.1%} {_cell(one.expected):>9} {_cell(one.unusual):>8} {one.mix:>10.1%}"
             rows.append(f"{one.period:>12} {one.count:>9,} {shares}")
         if not self.reasons:
-            return "\n".join([*rows, "Keep the model: nothing in the new data speaks for fitting it again."])
+            return "\n".join(
+                [*rows, "Keep the model: nothing in the new data speaks for fitting it again."]
+            )
         return "\n".join([*rows, "Fit again:", *(f"- {reason}" for reason in self.reasons)])
 
 
 def watch(
-    directory: str | Path, graph: str | Path | GraphLike, *, model: Own | None = None, engine: Engine | None = None
+    directory: str | Path,
+    graph: str | Path | GraphLike,
+    *,
+    model: Own | None = None,
+    engine: Engine | None = None,
 ) -> Watch:
     """Looks at every period from the cutoff of a run on, in the graph as it is now; no label of these is read.
 
-    Reasons to fit again: periods later than the run could look ahead, in which the model is expected to be right less
-    often than the run's forecast allows; more nodes that lie far from what was learned, or another mix of predicted
-    labels, than the past ever showed; enough new labels to learn from (they are counted, not read). A `model` of one's
-    own, with which the run was made, is given again.
+    Reasons to fit again: periods later than the run could look ahead, in which the model is
+        expected to be right less
+    often than the run's forecast allows; more nodes that lie far from what was learned, or another
+    mix of predicted labels, than the past ever showed; enough new labels to learn from (they are
+    counted, not read). A `model` of one's own, with which the run was made, is given again.
     """
     root = Path(directory)
-    summary, fitted = read_summary(root / "summary.json"), Ensemble.load(root / "model", model=model)
+    summary, fitted = (
+        read_summary(root / "summary.json"),
+        Ensemble.load(root / "model", model=model),
+    )
     graph, cutoff = given(graph, fitted), summary.cutoff
     view = fitted.fitted.schema.adapted(graph, cutoff)
     probability, rows = fitted.predict_proba(graph, engine=engine), fitted.targets(graph)
@@ -88,10 +101,14 @@ def watch(
         lag = 1 + int(place) - int(np.searchsorted(graph.times, cutoff))
         periods.append(
             Watched(
-                name, int(here.sum()), confidence, _expected(summary, confidence, lag),
-                far, float(0.5 * np.abs(shares - fitted.prior).sum()),
+                name,
+                int(here.sum()),
+                confidence,
+                _expected(summary, confidence, lag),
+                far,
+                float(0.5 * np.abs(shares - fitted.prior).sum()),
             )
-        )  # fmt: skip
+        )
     new = int(((graph.label >= 0) & (graph.time >= cutoff)).sum()) if graph.y is not None else 0
     known = int((view.label >= 0).sum())
     past = 0.0 if usual is None else max(_past_far(usual, view), default=0.0)
@@ -105,7 +122,8 @@ def _expected(summary: RunSummary, confidence: float, lag: int) -> float | None:
         return None
     level = float(np.mean([one.fitted for one in checks if one.window == checks[-1].window]))
     lags, further = summary.backtest.aging, max(0, lag - max(summary.backtest.ahead, 1))
-    lost = max(lost_per_period(lags).value, 0.0) if len(lags) > 1 else 0.0  # a model does not learn by waiting
+    # a model does not learn by waiting
+    lost = max(lost_per_period(lags).value, 0.0) if len(lags) > 1 else 0.0
     return float(np.clip(0.5 * confidence + 0.5 * (level - further * lost), 0, 1))
 
 
@@ -122,7 +140,9 @@ def _past_far(usual: Usual, view: TemporalGraph) -> Iterator[float]:
             yield _far(usual, view, rows, view.label)
 
 
-def _reasons(summary: RunSummary, periods: list[Watched], new: int, known: int, past_far: float) -> Iterator[str]:
+def _reasons(
+    summary: RunSummary, periods: list[Watched], new: int, known: int, past_far: float
+) -> Iterator[str]:
     forecast, changes = summary.predicted.accuracy, summary.diagnosis.label_mix.to_past
     for one in periods:
         if one.count < LEAST:

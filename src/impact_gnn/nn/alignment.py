@@ -59,22 +59,35 @@ class JJNorm(_Grouped):
 class PNY(_Grouped):
     """`alignment.pny` on every message that passes; identity on target and unlabelled nodes.
 
-    The coefficients of the covariances are computed once. With `exact_gradient` the maps are differentiated too;
-    otherwise they count as constants, which is cheaper. All other arguments as in `alignment.pny`.
+    The coefficients of the covariances are computed once. With `exact_gradient` the maps are
+    differentiated too; otherwise they count as constants, which is cheaper. All other arguments as
+    in `alignment.pny`.
     """
 
     def __init__(
-        self, label: Tensor, time: Tensor, target: Tensor, *, connectivity: Connectivity,
-        degree: Tensor | None = None, table: np.ndarray | None = None, map: str = "transport",
+        self,
+        label: Tensor,
+        time: Tensor,
+        target: Tensor,
+        *,
+        connectivity: Connectivity,
+        degree: Tensor | None = None,
+        table: np.ndarray | None = None,
+        map: str = "transport",
         exact_gradient: bool = True,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(label, time, target)
         self.map, self.exact_gradient = map, exact_gradient
         self.weights = alignment.coefficients(self.communities, connectivity, degree, table)
 
     def forward(self, message: Tensor, previous: Tensor) -> Tensor:
         return alignment.pny_by(
-            message, previous, self.communities, self.weights, map=self.map, exact_gradient=self.exact_gradient
+            message,
+            previous,
+            self.communities,
+            self.weights,
+            map=self.map,
+            exact_gradient=self.exact_gradient,
         )
 
 
@@ -118,7 +131,9 @@ class Align(nn.Module):
     def __init__(self, layer: nn.Module | None) -> None:
         super().__init__()
         self.layer = layer
-        self.takes_previous = layer is not None and len(inspect.signature(layer.forward).parameters) > 1
+        self.takes_previous = (
+            layer is not None and len(inspect.signature(layer.forward).parameters) > 1
+        )
 
     def forward(self, message: Tensor, previous: Tensor) -> Tensor:
         if self.layer is None:
@@ -129,7 +144,8 @@ class Align(nn.Module):
 class Message(nn.Module):
     """align(M x, x): what the neighbours say, aligned.
 
-    With `keep` the message of the last input is remembered: for a model's first layer, whose input does not change
+    With `keep` the message of the last input is remembered: for a model's first layer, whose input
+        does not change
     from step to step; an input that needs a gradient is never remembered.
     """
 
@@ -142,16 +158,23 @@ class Message(nn.Module):
         if not self.keep or x.requires_grad:
             return self.align(propagation(x), x)
         last, now = self._last, (x, propagation, x._version, propagation.version)
-        if last is None or any(a is not b for a, b in zip(last[0][:2], now, strict=False)) or last[0][2:] != now[2:]:
+        if (
+            last is None
+            or any(a is not b for a, b in zip(last[0][:2], now, strict=False))
+            or last[0][2:] != now[2:]
+        ):
             with torch.no_grad():
                 last = self._last = (now, self.align(propagation(x), x))
         return last[1]
 
 
-def align_layer(name: str, graph: TemporalGraph, *, table: np.ndarray | None = None) -> nn.Module | None:
+def align_layer(
+    name: str, graph: TemporalGraph, *, table: np.ndarray | None = None
+) -> nn.Module | None:
     """The alignment called `name` for the nodes of a graph; None for "none".
 
-    `graph` is a view made by `masked(cutoff)`; `table` the weighting of the messages, for which only "pny" asks.
+    `graph` is a view made by `masked(cutoff)`; `table` the weighting of the messages, for which
+    only "pny" asks.
 
     Examples:
         >>> from impact_gnn.data.tsbm import tsbm
@@ -176,13 +199,15 @@ def _pny(graph: TemporalGraph, table: np.ndarray | None) -> nn.Module:
     return PNY(*_tensors(graph), connectivity=connectivity, degree=degree, table=table)
 
 
-ALIGNMENTS: Mapping[str, Callable[[TemporalGraph, np.ndarray | None], nn.Module | None]] = MappingProxyType(
-    {
-        "none": lambda graph, table: None,
-        "center": lambda graph, table: TimeCenter(torch.tensor(graph.time)),
-        "standardize": lambda graph, table: TimeStandardize(torch.tensor(graph.time)),
-        "jjnorm": lambda graph, table: JJNorm(*_tensors(graph)),
-        "pny": _pny,
-    }
+ALIGNMENTS: Mapping[str, Callable[[TemporalGraph, np.ndarray | None], nn.Module | None]] = (
+    MappingProxyType(
+        {
+            "none": lambda graph, table: None,
+            "center": lambda graph, table: TimeCenter(torch.tensor(graph.time)),
+            "standardize": lambda graph, table: TimeStandardize(torch.tensor(graph.time)),
+            "jjnorm": lambda graph, table: JJNorm(*_tensors(graph)),
+            "pny": _pny,
+        }
+    )
 )
 """Every layer-wise alignment by name: (view, table) → layer."""

@@ -15,8 +15,9 @@ from impact_gnn import checks
 class Dropout(nn.Module):
     """Leaves out a share of the units in training; on a CPU about nine times as fast as `torch.nn.Dropout`.
 
-    Torch draws a float for every unit, half of the time of training a SIGN of width 64. One byte says enough: the share
-    is rounded to 1/256, and the units that stay are scaled by what was really kept.
+    Torch draws a float for every unit, half of the time of training a SIGN of width 64. One byte
+    says enough: the share is rounded to 1/256, and the units that stay are scaled by what was
+    really kept.
 
     Examples:
         >>> x = Dropout(0.5)(torch.ones(1000, 8))
@@ -50,9 +51,11 @@ def dropout(x: Tensor, share: float, training: bool) -> Tensor:
 class BatchNorm(nn.BatchNorm1d):
     """Batch norm that can be evaluated after a few steps, and that takes a batch of one row.
 
-    Running statistics are the mean over the first ten steps and forget from then on: torch's own begin at 0 and 1 and
-    are still wrong after ten. A single row in training, which has no variance, is normalised by them. Where a layer is
-    computed again in the backward pass, `tracks = False` keeps a step from being counted twice.
+    Running statistics are the mean over the first ten steps and forget from then on: torch's own
+        begin at 0 and 1 and
+    are still wrong after ten. A single row in training, which has no variance, is normalised by
+    them. Where a layer is computed again in the backward pass, `tracks = False` keeps a step from
+    being counted twice.
 
     Examples:
         >>> norm, x = BatchNorm(3), 5 + 2 * torch.randn(1000, 3)
@@ -73,7 +76,11 @@ class BatchNorm(nn.BatchNorm1d):
         return super().forward(x)
 
 
-NORMS: dict[str, Callable[[int], nn.Module] | None] = {"batch": BatchNorm, "layer": nn.LayerNorm, "none": None}
+NORMS: dict[str, Callable[[int], nn.Module] | None] = {
+    "batch": BatchNorm,
+    "layer": nn.LayerNorm,
+    "none": None,
+}
 
 
 def norms(name: str, width: int) -> list[nn.Module]:
@@ -95,7 +102,9 @@ def mlp(widths: Sequence[int], share: float = 0.0, *, norm: str = "layer") -> nn
     return nn.Sequential(*layers, nn.Linear(widths[-2], widths[-1]))
 
 
-def encoder(width: int, hidden: int, share: float, *, layers: int = 1, norm: str = "layer") -> nn.Sequential:
+def encoder(
+    width: int, hidden: int, share: float, *, layers: int = 1, norm: str = "layer"
+) -> nn.Sequential:
     """What brings one hop of `width` columns to the model's own width."""
     widths = pairwise([width] + [hidden] * layers)
     parts = ([nn.Linear(a, b), *norms(norm, b), nn.PReLU(), Dropout(share)] for a, b in widths)
@@ -122,13 +131,22 @@ class ResidualMLP(nn.Module):
     """
 
     def __init__(
-        self, width: int, hidden: int, out: int, layers: int, share: float = 0.0, *, alpha: float = 0.5,
+        self,
+        width: int,
+        hidden: int,
+        out: int,
+        layers: int,
+        share: float = 0.0,
+        *,
+        alpha: float = 0.5,
         norm: str = "layer",
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         self.alpha, count = alpha, max(layers - 2, 0)
         self.first = encoder(width, hidden, share, norm=norm) if layers > 1 else nn.Identity()
-        middle = (nn.Sequential(nn.Linear(hidden, hidden), *norms(norm, hidden)) for _ in range(count))
+        middle = (
+            nn.Sequential(nn.Linear(hidden, hidden), *norms(norm, hidden)) for _ in range(count)
+        )
         self.middle = nn.ModuleList(middle)
         self.after = nn.ModuleList(nn.Sequential(nn.PReLU(), Dropout(share)) for _ in range(count))
         self.last = nn.Linear(hidden if layers > 1 else width, out)

@@ -18,13 +18,16 @@ PACES = ("loss", "drop")
 class Curriculum:
     """After a warm-up on all rows, a share of every class is learned from; it grows until all rows are.
 
-    With p = (epoch − warm_up − 1) / epochs the share is start + (1 − start)·p. Rows are ranked *within their class*:
-    ranked all together, the classes learned first would keep all others out. What ranks a row is the moving average,
-    over the epochs, of its loss without dropout. With `pace="loss"` those with the least come first (CLGNN: Wong, Yang,
-    Fu, Yao: Loss-aware Curriculum Learning for Heterogeneous Graph Neural Networks, 2024); with "drop" rows are drawn
-    without replacement with probability ∝ exp(how much their average fell in the last epoch) (LDHGNN: Wang, 2024).
+    With p = (epoch − warm_up − 1) / epochs the share is start + (1 − start)·p. Rows are ranked
+    *within their class*: ranked all together, the classes learned first would keep all others out.
+    What ranks a row is the moving average, over the epochs, of its loss without dropout. With
+    `pace="loss"` those with the least come first (CLGNN: Wong, Yang, Fu, Yao: Loss-aware Curriculum
+    Learning for Heterogeneous Graph Neural Networks, 2024); with "drop" rows are drawn without
+    replacement with probability ∝ exp(how much their average fell in the last epoch) (LDHGNN: Wang,
+    2024).
 
-    Only epochs that learn from all rows may be chosen: those of the warm-up, and those from `whole_from` on, from where
+    Only epochs that learn from all rows may be chosen: those of the warm-up, and those from
+        `whole_from` on, from where
     patience counts. So where few epochs are best the warm-up is all there is.
 
     Examples:
@@ -47,7 +50,9 @@ class Curriculum:
             raise InputError(f"start={self.start} must be above 0 and at most 1.")
         for name in ("warm_up", "epochs"):
             if checks.whole_number(name, getattr(self, name)) < 1:
-                raise InputError(f"{name}={getattr(self, name)} of a curriculum must be at least 1.")
+                raise InputError(
+                    f"{name}={getattr(self, name)} of a curriculum must be at least 1."
+                )
         if not 0 <= self.memory < 1:
             raise InputError(f"memory={self.memory} must be from 0 to below 1.")
 
@@ -74,11 +79,17 @@ class Curriculum:
     def chosen(self, average: Tensor, fallen: Tensor, label: Tensor, epoch: int) -> Tensor:
         """Positions of the rows that an epoch learns from, in order; random with "drop"."""
         ease = -average
-        if self.pace == "drop":  # the k largest of score + Gumbel noise are a draw of k without replacement
+        # the k largest of score + Gumbel noise are a draw of k without replacement
+        if self.pace == "drop":
             ease = fallen - torch.empty_like(fallen).exponential_().log()
         order = torch.argsort(ease, descending=True, stable=True)
-        order = order[torch.argsort(label[order], stable=True)]  # class after class, the easiest first in each
+        # class after class, the easiest first in each
+        order = order[torch.argsort(label[order], stable=True)]
         size = torch.bincount(label)
-        place = torch.arange(len(order), device=order.device) - (size.cumsum(0) - size)[label[order]]
-        most = torch.tensor([math.ceil(self.share(epoch) * n) for n in size.tolist()], device=order.device)
+        place = (
+            torch.arange(len(order), device=order.device) - (size.cumsum(0) - size)[label[order]]
+        )
+        most = torch.tensor(
+            [math.ceil(self.share(epoch) * n) for n in size.tolist()], device=order.device
+        )
         return order[place < most[label[order]]].sort().values

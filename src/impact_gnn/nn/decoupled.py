@@ -14,7 +14,8 @@ from impact_gnn.nn.blocks import Dropout, ResidualMLP, encoder, label_branch, ml
 class SGC(nn.Module):
     """Simple graph convolution: logits = f([M^K X, label hops]), f linear or, with `hidden`, an MLP.
 
-    Label hops are joined to the features. `in_channels` are the columns of the last hop, or of every hop.
+    Label hops are joined to the features. `in_channels` are the columns of the last hop, or of
+    every hop.
 
     Examples:
         >>> SGC([5, 5, 5], 10, hidden=16)([torch.randn(7, 5) for _ in range(3)]).shape
@@ -22,11 +23,19 @@ class SGC(nn.Module):
     """
 
     def __init__(
-        self, in_channels: int | Sequence[int], num_labels: int, hidden: int | None = None, *,
-        label_channels: Sequence[int] = (), num_layers: int = 2, dropout: float = 0.0,
-    ) -> None:  # fmt: skip
+        self,
+        in_channels: int | Sequence[int],
+        num_labels: int,
+        hidden: int | None = None,
+        *,
+        label_channels: Sequence[int] = (),
+        num_layers: int = 2,
+        dropout: float = 0.0,
+    ) -> None:
         super().__init__()
-        width = (in_channels if isinstance(in_channels, int) else in_channels[-1]) + sum(label_channels)
+        width = (in_channels if isinstance(in_channels, int) else in_channels[-1]) + sum(
+            label_channels
+        )
         middle = [] if hidden is None else [hidden] * (num_layers - 1)
         self.classify = mlp([width, *middle, num_labels], dropout, norm="none")
 
@@ -43,9 +52,14 @@ class Linear(nn.Module):
     """
 
     def __init__(
-        self, in_channels: Sequence[int], num_labels: int, hidden: int | None = None, *,
-        label_channels: Sequence[int] = (), dropout: float = 0.0,
-    ) -> None:  # fmt: skip
+        self,
+        in_channels: Sequence[int],
+        num_labels: int,
+        hidden: int | None = None,
+        *,
+        label_channels: Sequence[int] = (),
+        dropout: float = 0.0,
+    ) -> None:
         super().__init__()
         self.classify = nn.Linear(sum(in_channels) + sum(label_channels), num_labels)
 
@@ -65,13 +79,21 @@ class SIGN(nn.Module):
     """
 
     def __init__(
-        self, in_channels: Sequence[int], num_labels: int, hidden: int = 256, *, label_channels: Sequence[int] = (),
-        num_layers: int = 2, dropout: float = 0.5,
-    ) -> None:  # fmt: skip
+        self,
+        in_channels: Sequence[int],
+        num_labels: int,
+        hidden: int = 256,
+        *,
+        label_channels: Sequence[int] = (),
+        num_layers: int = 2,
+        dropout: float = 0.5,
+    ) -> None:
         super().__init__()
         widths = [*in_channels, *label_channels]
         self.branches = nn.ModuleList(encoder(width, hidden, dropout) for width in widths)
-        self.classify = mlp([hidden * len(widths), *[hidden] * (num_layers - 1), num_labels], dropout)
+        self.classify = mlp(
+            [hidden * len(widths), *[hidden] * (num_layers - 1), num_labels], dropout
+        )
 
     def forward(self, hops: Sequence[Tensor], label_hops: Sequence[Tensor] = ()) -> Tensor:
         inputs = zip(self.branches, [*hops, *label_hops], strict=True)
@@ -81,18 +103,20 @@ class SIGN(nn.Module):
 class GAMLP(nn.Module):
     """Graph attention MLP: h = Σ_k α_k H_k with α = softmax over the node's own hops, logits = f(h) + MLP(labels).
 
-    The score of hop k compares H_k with a reference: for "recursive" attention the weighted mean of the hops
-    before it, for "jk" (jumping knowledge) what an MLP makes of all hops together. The features themselves are
-    added to h once more (the residual). f is a `ResidualMLP`, whose layers all hear h. Label hops have a branch of
-    their own, whose logits are added at the end; they hold known labels, and in later stages of `fit_stages` reliable
-    predictions.
+    The score of hop k compares H_k with a reference: for "recursive" attention the weighted mean of
+        the hops
+    before it, for "jk" (jumping knowledge) what an MLP makes of all hops together. The features
+    themselves are added to h once more (the residual). f is a `ResidualMLP`, whose layers all hear
+    h. Label hops have a branch of their own, whose logits are added at the end; they hold known
+    labels, and in later stages of `fit_stages` reliable predictions.
 
-    After Zhang, Yin, Sheng et al.: Graph Attention Multi-Layer Perceptron, KDD 2022. The original reads its labels
-    nine hops away, by which a node is told its own. Ours come from one and two hops, where ways back to the node can
-    be taken out exactly (`propagation.labels`); further away they cannot without following every closed way.
-    The original has num_layers=6, encoder_layers=2, label_layers=4 and norm="batch", for widths of 512 and more. At
-    width 64 on AAN and the music graph none of them (4 layers in place of 6) was better on validation, mostly within
-    noise, and all together were worse; the defaults are smaller.
+    After Zhang, Yin, Sheng et al.: Graph Attention Multi-Layer Perceptron, KDD 2022. The original
+    reads its labels nine hops away, by which a node is told its own. Ours come from one and two
+    hops, where ways back to the node can be taken out exactly (`propagation.labels`); further away
+    they cannot without following every closed way. The original has num_layers=6, encoder_layers=2,
+    label_layers=4 and norm="batch", for widths of 512 and more. At width 64 on AAN and the music
+    graph none of them (4 layers in place of 6) was better on validation, mostly within noise, and
+    all together were worse; the defaults are smaller.
 
     Args:
         in_channels: Columns of every hop, hop 0 (the features themselves) first.
@@ -108,13 +132,26 @@ class GAMLP(nn.Module):
     """
 
     def __init__(
-        self, in_channels: Sequence[int], num_labels: int, hidden: int = 256, *, attention: str = "recursive",
-        label_channels: Sequence[int] = (), num_layers: int = 2, encoder_layers: int = 1, label_layers: int = 2,
-        norm: str = "layer", residual: bool = True, dropout: float = 0.5,
-    ) -> None:  # fmt: skip
+        self,
+        in_channels: Sequence[int],
+        num_labels: int,
+        hidden: int = 256,
+        *,
+        attention: str = "recursive",
+        label_channels: Sequence[int] = (),
+        num_layers: int = 2,
+        encoder_layers: int = 1,
+        label_layers: int = 2,
+        norm: str = "layer",
+        residual: bool = True,
+        dropout: float = 0.5,
+    ) -> None:
         super().__init__()
         checks.choice("attention", attention, ("recursive", "jk"))
-        encoders = (encoder(width, hidden, dropout, layers=encoder_layers, norm=norm) for width in in_channels)
+        encoders = (
+            encoder(width, hidden, dropout, layers=encoder_layers, norm=norm)
+            for width in in_channels
+        )
         self.encode = nn.ModuleList(encoders)
         self.attend = _HopAttention(len(in_channels), hidden, attention)
         self.residual = nn.Linear(in_channels[0], hidden) if residual else None
@@ -123,11 +160,17 @@ class GAMLP(nn.Module):
         self.label_branch = label_branch(label_channels, hidden, num_labels, label_layers, dropout)
 
     def forward(self, hops: Sequence[Tensor], label_hops: Sequence[Tensor] = ()) -> Tensor:
-        mixed = self.attend([layer(values) for layer, values in zip(self.encode, hops, strict=True)])
+        mixed = self.attend(
+            [layer(values) for layer, values in zip(self.encode, hops, strict=True)]
+        )
         if self.residual is not None:
             mixed = mixed + self.residual(hops[0])
         logits = self.classify(mixed)
-        return logits if self.label_branch is None else logits + self.label_branch(torch.cat([*label_hops], dim=1))
+        return (
+            logits
+            if self.label_branch is None
+            else logits + self.label_branch(torch.cat([*label_hops], dim=1))
+        )
 
 
 class _HopAttention(nn.Module):
@@ -135,7 +178,9 @@ class _HopAttention(nn.Module):
 
     def __init__(self, num_hops: int, width: int, kind: str) -> None:
         super().__init__()
-        self.reference = mlp([num_hops * width, width, width], norm="none") if kind == "jk" else None
+        self.reference = (
+            mlp([num_hops * width, width, width], norm="none") if kind == "jk" else None
+        )
         self.score = nn.Linear(2 * width, 1)
 
     def forward(self, hops: Sequence[Tensor]) -> Tensor:

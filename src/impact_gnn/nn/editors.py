@@ -1,9 +1,10 @@
 """EERM in its own form: K editors change the graph so that a model's risks differ, the model learns to err the same.
 
-The model minimises Var_k L_k + β · mean_k L_k over the risks L_k on the K edited graphs. The editors are taught by
-REINFORCE: what they drew becomes more probable with the variance that came of it. The paper's editors hold K·n² logits,
-one for every pair of nodes; these hold one for every edge that may be dropped, and for `NEW` edges a node that may be
-added: half of them to nodes at two steps, half to any node. In every graph each node has `FLIPS` edits.
+The model minimises Var_k L_k + β · mean_k L_k over the risks L_k on the K edited graphs. The
+editors are taught by REINFORCE: what they drew becomes more probable with the variance that came of
+it. The paper's editors hold K·n² logits, one for every pair of nodes; these hold one for every edge
+that may be dropped, and for `NEW` edges a node that may be added: half of them to nodes at two
+steps, half to any node. In every graph each node has `FLIPS` edits.
 """
 
 from __future__ import annotations
@@ -70,7 +71,9 @@ def _step(csr: CSR, nodes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """A neighbour of each node at random; −1 where there is none, or no node."""
     degree = np.where(nodes < 0, 0, csr.indptr[nodes + 1] - csr.indptr[nodes])
     place = csr.indptr[nodes] + (rng.random(len(nodes)) * degree).astype(np.int64)
-    return np.where(degree > 0, csr.indices[np.minimum(place, csr.num_edges - 1)] if csr.num_edges else -1, -1)
+    return np.where(
+        degree > 0, csr.indices[np.minimum(place, csr.num_edges - 1)] if csr.num_edges else -1, -1
+    )
 
 
 @dataclass(eq=False)
@@ -82,16 +85,20 @@ class Editor:
     row: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
-        self.row = np.repeat(np.arange(self.candidates.num_targets), np.diff(self.candidates.indptr))
+        self.row = np.repeat(
+            np.arange(self.candidates.num_targets), np.diff(self.candidates.indptr)
+        )
         self.logits = torch.zeros(self.candidates.num_edges, requires_grad=True)
         self.optimizer = torch.optim.Adam([self.logits], lr=LEARNING_RATE)
 
     def draw(self) -> tuple[np.ndarray, Tensor]:
         """Weights of the candidates with `FLIPS` edits of every node, and the log-probability of these edits.
 
-        Edits are drawn from the softmax over a node's candidates, without replacement, by Gumbel's trick.
+        Edits are drawn from the softmax over a node's candidates, without replacement, by Gumbel's
+        trick.
         """
-        # The FLIPS largest of logit + noise in every row: edges are grouped by row, and sorted within it.
+        # The FLIPS largest of logit + noise in every row: edges are grouped by row, and sorted
+        # within it.
         noisy = self.logits.detach().numpy() - np.log(
             -np.log(torch.rand(len(self.logits)).numpy().clip(1e-12, 1 - 1e-7))
         )

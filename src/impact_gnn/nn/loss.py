@@ -51,16 +51,18 @@ class LogCrossEntropy:
             raise InputError(f"epsilon={self.epsilon} must be above 0.")
 
     def __call__(self, logits: Tensor, target: Tensor) -> Tensor:
-        return torch.log(self.epsilon + cross_entropy(logits, target, reduction="none")) - math.log(self.epsilon)
+        return torch.log(self.epsilon + cross_entropy(logits, target, reduction="none")) - math.log(
+            self.epsilon
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class Step:
     """One step of training as a term sees it.
 
-    `rows` are the rows trained on, with their `logits` [n, C], what the model's last linear layer read (`hidden`
-    [n, h]), `labels`, losses (`each`) and `weight`; `again(rows)` gives logits and hidden of any rows of the task, in
-    training mode and with a gradient.
+    `rows` are the rows trained on, with their `logits` [n, C], what the model's last linear layer
+    read (`hidden` [n, h]), `labels`, losses (`each`) and `weight`; `again(rows)` gives logits and
+    hidden of any rows of the task, in training mode and with a gradient.
     """
 
     rows: Tensor
@@ -103,7 +105,9 @@ class Distillation:
             rows, logits = torch.cat([rows, more]), torch.cat([logits, step.again(more)[0]])
         given = torch.from_numpy(self.teacher)[rows.cpu()].to(rows.device).clamp(min=1e-8).log()
         taught = softmax(given / self.temperature, 1)
-        apart = taught * (taught.clamp(min=1e-8).log() - log_softmax(logits.float() / self.temperature, 1))
+        apart = taught * (
+            taught.clamp(min=1e-8).log() - log_softmax(logits.float() / self.temperature, 1)
+        )
         return self.weight * self.temperature**2 * apart.sum(1).mean()
 
 
@@ -111,8 +115,8 @@ class Distillation:
 class Consistency:
     """Several views of the same rows (other units dropped out) should say the same: weight · mean ‖p_view − p̄‖².
 
-    p̄ is the mean over the views, sharpened (p̄^(1/T), normalised) and not learned from. It needs no labels, so it
-    looks at as many of the rows `others` as the step has.
+    p̄ is the mean over the views, sharpened (p̄^(1/T), normalised) and not learned from. It needs
+    no labels, so it looks at as many of the rows `others` as the step has.
     """
 
     others: np.ndarray
@@ -140,8 +144,8 @@ OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
 class Schedule:
     """The learning rate of an epoch (the first is 1) as a part of the full one.
 
-    min(epoch / warm_up, 1) · decay^(epoch − 1), and with `period` also (1 + cos(π·(epoch − 1) / period)) / 2, which
-    falls to zero.
+    min(epoch / warm_up, 1) · decay^(epoch − 1), and with `period` also (1 + cos(π·(epoch − 1) /
+    period)) / 2, which falls to zero.
 
     Examples:
         >>> [round(Schedule(warm_up=2, decay=0.5)(epoch), 3) for epoch in (1, 2, 3)]
@@ -153,11 +157,21 @@ class Schedule:
     period: int | None = None
 
     def __post_init__(self) -> None:
-        if self.warm_up < 0 or not 0 < self.decay <= 1 or (self.period is not None and self.period < 1):
+        if (
+            self.warm_up < 0
+            or not 0 < self.decay <= 1
+            or (self.period is not None and self.period < 1)
+        ):
             problem = f"warm_up={self.warm_up}, decay={self.decay}, period={self.period}"
-            raise InputError(f"{problem} is no schedule; warm_up is 0 or more, decay in (0, 1], period 1 or more.")
+            raise InputError(
+                f"{problem} is no schedule; warm_up is 0 or more, decay in (0, 1], period 1 or more."
+            )
 
     def __call__(self, epoch: int) -> float:
         warm = min(epoch / self.warm_up, 1.0) if self.warm_up else 1.0
-        fall = 1.0 if self.period is None else (1 + math.cos(math.pi * min((epoch - 1) / self.period, 1.0))) / 2
+        fall = (
+            1.0
+            if self.period is None
+            else (1 + math.cos(math.pi * min((epoch - 1) / self.period, 1.0))) / 2
+        )
         return float(warm * self.decay ** (epoch - 1) * fall)

@@ -72,23 +72,38 @@ class _SomeEdges:
 class _Reversible(nn.Module):
     """An input layer, invertible blocks, norm, ReLU, dropout, an output layer; `num_layers` counts them all.
 
-    A block is computed again in the backward pass. What is random in it is therefore drawn before, and batch norms
-    count the first time only.
+    A block is computed again in the backward pass. What is random in it is therefore drawn before,
+    and batch norms count the first time only.
     """
 
     edge_dropout = 0.0
 
     def __init__(
-        self, in_channels: int, num_labels: int, hidden: int, heads: int, num_layers: int, num_groups: int, norm: str,
-        dropout: float, input_dropout: float, make_layer: Callable[[int, int, bool], nn.Module],
-    ) -> None:  # fmt: skip
+        self,
+        in_channels: int,
+        num_labels: int,
+        hidden: int,
+        heads: int,
+        num_layers: int,
+        num_groups: int,
+        norm: str,
+        dropout: float,
+        input_dropout: float,
+        make_layer: Callable[[int, int, bool], nn.Module],
+    ) -> None:
         super().__init__()
         if num_layers < 2:
-            raise InputError(f"num_layers={num_layers} must be at least 2: an input and an output layer.")
+            raise InputError(
+                f"num_layers={num_layers} must be at least 2: an input and an output layer."
+            )
         if hidden % num_groups:
-            raise InputError(f"hidden={hidden} cannot be split into {num_groups} groups; choose a multiple.")
+            raise InputError(
+                f"hidden={hidden} cannot be split into {num_groups} groups; choose a multiple."
+            )
         if num_groups < 2:
-            raise InputError(f"num_groups={num_groups} must be at least 2: one group cannot be inverted.")
+            raise InputError(
+                f"num_groups={num_groups} must be at least 2: one group cannot be inverted."
+            )
         self.dropout, self.input_dropout = dropout, input_dropout
         self.width = width = heads * hidden // num_groups
 
@@ -96,7 +111,9 @@ class _Reversible(nn.Module):
             return _Rooted(a, b, make_layer(a, b, last))
 
         def block() -> nn.Module:
-            return GroupAddRev(nn.ModuleList(_Block(width, norm, layer(width, width)) for _ in range(num_groups)))
+            return GroupAddRev(
+                nn.ModuleList(_Block(width, norm, layer(width, width)) for _ in range(num_groups))
+            )
 
         self.encode = layer(in_channels, heads * hidden)
         self.blocks = nn.ModuleList(block() for _ in range(num_layers - 2))
@@ -104,13 +121,20 @@ class _Reversible(nn.Module):
         self.classify = layer(heads * hidden, num_labels, last=True)
 
     def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
-        x = self.encode(dropout(x, self.input_dropout, self.training), self._heard(propagation, x.device))
+        x = self.encode(
+            dropout(x, self.input_dropout, self.training), self._heard(propagation, x.device)
+        )
         for block in self.blocks:
-            # Inputs are recomputed from outputs in the backward pass, which mixed precision would do inexactly.
+            # Inputs are recomputed from outputs in the backward pass, which mixed precision would
+            # do inexactly.
             block.disable = torch.is_autocast_enabled(x.device.type)  # type: ignore[assignment]
             mask = None
             if self.training and self.dropout:
-                mask = dropout(torch.ones(len(x), self.width, dtype=x.dtype, device=x.device), self.dropout, True)
+                mask = dropout(
+                    torch.ones(len(x), self.width, dtype=x.dtype, device=x.device),
+                    self.dropout,
+                    True,
+                )
             _track(block, True)
             x = block(x, self._heard(propagation, x.device), mask)
             _track(block, False)
@@ -131,8 +155,9 @@ def _track(block: nn.Module, now: bool) -> None:
 class RevGAT(_Reversible):
     """Reversible graph attention network: blocks Y_i = X_i + f_i(Y_{i−1}) over groups of columns, f_i a GAT layer.
 
-    The first and the last layer are ordinary ones; every layer has a linear map of the node itself besides. A head
-    has `hidden` columns, so the width is heads·hidden, which the groups of a block share; they share a dropout mask.
+    The first and the last layer are ordinary ones; every layer has a linear map of the node itself
+    besides. A head has `hidden` columns, so the width is heads·hidden, which the groups of a block
+    share; they share a dropout mask.
 
     After Li, Müller, Ghanem, Koltun: Training Graph Neural Networks with 1000 Layers, ICML 2021.
 
@@ -149,24 +174,42 @@ class RevGAT(_Reversible):
     """
 
     def __init__(
-        self, in_channels: int, num_labels: int, hidden: int = 256, *, num_layers: int = 5, num_groups: int = 2,
-        heads: int = 3, norm: str = "batch", dropout: float = 0.5, input_dropout: float = 0.25,
-        edge_dropout: float = 0.3, align: nn.Module | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        in_channels: int,
+        num_labels: int,
+        hidden: int = 256,
+        *,
+        num_layers: int = 5,
+        num_groups: int = 2,
+        heads: int = 3,
+        norm: str = "batch",
+        dropout: float = 0.5,
+        input_dropout: float = 0.25,
+        edge_dropout: float = 0.3,
+        align: nn.Module | None = None,
+    ) -> None:
         # Attention has no dropout of its own: it could not be repeated when a block is inverted.
         super().__init__(
-            in_channels, num_labels, hidden, heads, num_layers, num_groups, norm, dropout, input_dropout,
+            in_channels,
+            num_labels,
+            hidden,
+            heads,
+            num_layers,
+            num_groups,
+            norm,
+            dropout,
+            input_dropout,
             lambda a, b, last: GATLayer(a, b, heads=heads, concat=not last, align=align),
-        )  # fmt: skip
+        )
         self.edge_dropout = edge_dropout
 
 
 class LinearRevGAT(_Reversible):
     """RevGAT with its attention replaced by the propagation's weighted mean: f(X) = align(M X) W + X W_root + b.
 
-    With `norm="mean"` the rows of M sum to one whatever the time weights are. The paper's model has two layers, an
-    input and an output layer of 3 heads of 256, and so no invertible block. Without attention heads only say how wide
-    it is.
+    With `norm="mean"` the rows of M sum to one whatever the time weights are. The paper's model has
+    two layers, an input and an output layer of 3 heads of 256, and so no invertible block. Without
+    attention heads only say how wide it is.
 
     Examples:
         >>> from impact_gnn.data.tsbm import tsbm
@@ -176,11 +219,28 @@ class LinearRevGAT(_Reversible):
     """
 
     def __init__(
-        self, in_channels: int, num_labels: int, hidden: int = 256, *, num_layers: int = 2, num_groups: int = 2,
-        heads: int = 3, norm: str = "batch", dropout: float = 0.5, input_dropout: float = 0.25,
+        self,
+        in_channels: int,
+        num_labels: int,
+        hidden: int = 256,
+        *,
+        num_layers: int = 2,
+        num_groups: int = 2,
+        heads: int = 3,
+        norm: str = "batch",
+        dropout: float = 0.5,
+        input_dropout: float = 0.25,
         align: nn.Module | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(
-            in_channels, num_labels, hidden, heads, num_layers, num_groups, norm, dropout, input_dropout,
+            in_channels,
+            num_labels,
+            hidden,
+            heads,
+            num_layers,
+            num_groups,
+            norm,
+            dropout,
+            input_dropout,
             lambda a, b, last: _LinearLayer(a, b, align),
-        )  # fmt: skip
+        )

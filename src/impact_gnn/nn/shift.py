@@ -1,12 +1,14 @@
 """Rivals that are terms of the loss: what a model learns shall look the same, or err the same, whatever the time.
 
-* `MomentDiscrepancy` ("cmd", the first half of SR-GNN): what the last layer reads of the rows trained on and of the
-  rows to predict has the same moments. It needs no labels of the latter, and a step costs as much again.
-* `RiskVariance` ("vrex"; EERM with past periods as its environments): all periods have the same mean loss. It is
-  nearly free.
+* `MomentDiscrepancy` ("cmd", the first half of SR-GNN): what the last layer reads of the rows
+  trained on and of the rows to predict has the same moments. It needs no labels of the latter, and
+  a step costs as much again.
+* `RiskVariance` ("vrex"; EERM with past periods as its environments): all periods have the same
+  mean loss. It is nearly free.
 
-Adversarial alignment (DANN) and that of covariances (CORAL) are left out: the first two moments of "cmd" are what CORAL
-matches, and a discriminator needs a schedule of its own for what five moments do without one.
+Adversarial alignment (DANN) and that of covariances (CORAL) are left out: the first two moments of
+"cmd" are what CORAL matches, and a discriminator needs a schedule of its own for what five moments
+do without one.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ TERMS = ("cmd", "vrex", "eerm")
 """Method parts that are terms."""
 
 
-def terms_of(names: Collection[str], task: Task, period: np.ndarray, reference: np.ndarray) -> tuple[Term, ...]:
+def terms_of(
+    names: Collection[str], task: Task, period: np.ndarray, reference: np.ndarray
+) -> tuple[Term, ...]:
     """The terms called so, for a task.
 
     Args:
@@ -44,7 +48,9 @@ def terms_of(names: Collection[str], task: Task, period: np.ndarray, reference: 
         terms.append(RiskVariance(np.asarray(period, np.int64)))
     if "eerm" in names:
         if not isinstance(task, GraphTask) or not isinstance(task.propagation, Editable):
-            raise InputError("'eerm' edits the graph, which models on hops do not see; use gcn or sage, or 'vrex'.")
+            raise InputError(
+                "'eerm' edits the graph, which models on hops do not see; use gcn or sage, or 'vrex'."
+            )
         terms.append(RiskEditors.of(task.propagation))
     return tuple(terms)
 

@@ -1,7 +1,7 @@
 """The sparse product as a differentiable operation: forward M x, backward Mᵀ g.
 
-In CPU memory both directions run the kernels of the engines, which compute the time weights from one small integer per
-node. On other devices the normalised weights are written out once.
+In CPU memory both directions run the kernels of the engines, which compute the time weights from
+one small integer per node. On other devices the normalised weights are written out once.
 """
 
 from __future__ import annotations
@@ -38,17 +38,26 @@ class Propagation:
     def __init__(self, operator: Operator) -> None:
         if operator.csr.num_sources != operator.csr.num_targets:
             ends = f"{operator.csr.num_sources} to {operator.csr.num_targets} nodes"
-            raise InputError(f"the operator leads from {ends}; layers need one from the nodes of a type to themselves.")
+            raise InputError(
+                f"the operator leads from {ends}; layers need one from the nodes of a type to themselves."
+            )
         self.operator = operator
         self._on_device: dict[torch.device, tuple[Tensor, Tensor, Tensor]] = {}
 
     @classmethod
     def of(
-        cls, graph: TemporalGraph, relation: Triple | None = None, *, weighting: str | np.ndarray = "plain",
-        norm: str = "mean", self_loop: bool = False,
-    ) -> Propagation:  # fmt: skip
+        cls,
+        graph: TemporalGraph,
+        relation: Triple | None = None,
+        *,
+        weighting: str | np.ndarray = "plain",
+        norm: str = "mean",
+        self_loop: bool = False,
+    ) -> Propagation:
         """The propagation along a relation of a graph; arguments as in `Engine.operator`."""
-        return cls(Memory().operator(graph, relation, weighting=weighting, norm=norm, self_loop=self_loop))
+        return cls(
+            Memory().operator(graph, relation, weighting=weighting, norm=norm, self_loop=self_loop)
+        )
 
     @property
     def num_nodes(self) -> int:
@@ -85,7 +94,9 @@ class Propagation:
         return _Product.apply(x, self._kernels if x.device.type == "cpu" else self._written_out)
 
     def __repr__(self) -> str:
-        loops = "".join(f", {name}=True" for name in ("self_loop", "balanced") if getattr(self.operator, name))
+        loops = "".join(
+            f", {name}=True" for name in ("self_loop", "balanced") if getattr(self.operator, name)
+        )
         edges = self.operator.csr.num_edges
         return f"Propagation({self.num_nodes} nodes, {edges} edges, {self.operator.norm!r}{loops})"
 
@@ -94,7 +105,9 @@ class Propagation:
         operator, csr = self.operator, self.operator.edges
         target = np.repeat(np.arange(csr.num_targets), np.diff(csr.indptr))
         source = csr.indices.astype(np.int64)
-        weight = operator.table[operator.target_period[target], operator.source_period[source]].astype(np.float32)
+        weight = operator.table[
+            operator.target_period[target], operator.source_period[source]
+        ].astype(np.float32)
         if csr.weight is not None:
             weight = weight * csr.weight.astype(np.float32)
         if not (keep := weight > 0).all():
@@ -120,9 +133,20 @@ class Propagation:
         """The edges, and the logarithms of their weights and the normalised weights [E, 1], on one device."""
         if device not in self._on_device:
             operator, (source, target) = self.operator, self.edge_index.numpy()
-            scaled = operator.row_scale[target] * self.edge_weight.numpy() * operator.column_scale[source]
-            log_weight, weight = self.edge_weight.log()[:, None], torch.from_numpy(scaled.astype(np.float32))[:, None]
-            self._on_device[device] = self.edge_index.to(device), log_weight.to(device), weight.to(device)
+            scaled = (
+                operator.row_scale[target]
+                * self.edge_weight.numpy()
+                * operator.column_scale[source]
+            )
+            log_weight, weight = (
+                self.edge_weight.log()[:, None],
+                torch.from_numpy(scaled.astype(np.float32))[:, None],
+            )
+            self._on_device[device] = (
+                self.edge_index.to(device),
+                log_weight.to(device),
+                weight.to(device),
+            )
         return self._on_device[device]
 
 

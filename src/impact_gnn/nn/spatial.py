@@ -21,7 +21,9 @@ class _Layered(nn.Module):
 
     activation: Callable[[Tensor], Tensor] = staticmethod(relu)
 
-    def __init__(self, in_channels: int, num_labels: int, hidden: int, num_layers: int, dropout: float) -> None:
+    def __init__(
+        self, in_channels: int, num_labels: int, hidden: int, num_layers: int, dropout: float
+    ) -> None:
         super().__init__()
         self.dropout = dropout
         self.sizes = list(pairwise([in_channels, *[hidden] * (num_layers - 1), num_labels]))
@@ -44,9 +46,15 @@ class _Convolution(_Layered):
     has_root = False
 
     def __init__(
-        self, in_channels: int, num_labels: int, hidden: int = 16, *, num_layers: int = 2, dropout: float = 0.5,
+        self,
+        in_channels: int,
+        num_labels: int,
+        hidden: int = 16,
+        *,
+        num_layers: int = 2,
+        dropout: float = 0.5,
         align: nn.Module | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(in_channels, num_labels, hidden, num_layers, dropout)
         self.messages = nn.ModuleList(Message(align, keep=k == 0) for k in range(num_layers))
         if self.has_root:
@@ -60,9 +68,10 @@ class _Convolution(_Layered):
 class GCN(_Convolution):
     """Graph convolution: X ← σ(align(M X) W + b).
 
-    M is the propagation's own: the row mean of the paper by default, D^-½ A D^-½ with `norm="sym"`. Messages are
-    made before the linear map, so that their alignment sees what the paper calls the aggregated message; that of
-    the first layer is made once. `align` is a layer such as `TimeCenter`, `JJNorm` or `PNY`, used for every message.
+    M is the propagation's own: the row mean of the paper by default, D^-½ A D^-½ with `norm="sym"`.
+    Messages are made before the linear map, so that their alignment sees what the paper calls the
+    aggregated message; that of the first layer is made once. `align` is a layer such as
+    `TimeCenter`, `JJNorm` or `PNY`, used for every message.
 
     Examples:
         >>> from impact_gnn.data.tsbm import tsbm
@@ -91,7 +100,8 @@ class SAGE(_Convolution):
 class GAT(_Layered):
     """Graph attention network whose attention is multiplied by the time weights; see `GATLayer`.
 
-    The heads share the hidden width; the last layer takes their mean. `dropout` is of hidden units and of attention.
+    The heads share the hidden width; the last layer takes their mean. `dropout` is of hidden units
+    and of attention.
 
     Examples:
         >>> from impact_gnn.data.tsbm import tsbm
@@ -103,9 +113,16 @@ class GAT(_Layered):
     activation: Callable[[Tensor], Tensor] = staticmethod(elu)
 
     def __init__(
-        self, in_channels: int, num_labels: int, hidden: int = 16, *, num_layers: int = 2, heads: int = 2,
-        dropout: float = 0.5, align: nn.Module | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        in_channels: int,
+        num_labels: int,
+        hidden: int = 16,
+        *,
+        num_layers: int = 2,
+        heads: int = 2,
+        dropout: float = 0.5,
+        align: nn.Module | None = None,
+    ) -> None:
         super().__init__(in_channels, num_labels, hidden, num_layers, dropout)
         self.layers = nn.ModuleList(
             GATLayer(a, b, heads=heads, concat=k < num_layers - 1, dropout=dropout, align=align)
@@ -119,21 +136,37 @@ class GAT(_Layered):
 class GATLayer(nn.Module):
     """align(Σ_u α_vu W x_u) + b with α = softmax over the neighbours of leaky_relu(score) + log(Ω·a).
 
-    The weight multiplies exp(score) exactly. Normalisations of the propagation do not matter: softmax has its own.
+    The weight multiplies exp(score) exactly. Normalisations of the propagation do not matter:
+    softmax has its own.
 
-    With `concat` the heads stand side by side and share `out_channels`, otherwise their mean is taken.
+    With `concat` the heads stand side by side and share `out_channels`, otherwise their mean is
+    taken.
     """
 
     def __init__(
-        self, in_channels: int, out_channels: int, *, heads: int = 1, concat: bool = True, dropout: float = 0.0,
+        self,
+        in_channels: int,
+        out_channels: int,
+        *,
+        heads: int = 1,
+        concat: bool = True,
+        dropout: float = 0.0,
         align: nn.Module | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         if concat and out_channels % heads:
-            raise InputError(f"{out_channels} columns cannot be shared by {heads} heads; choose a multiple of {heads}.")
+            raise InputError(
+                f"{out_channels} columns cannot be shared by {heads} heads; choose a multiple of {heads}."
+            )
         each = out_channels // heads if concat else out_channels
         self.conv = TimeGATConv(
-            in_channels, each, heads=heads, concat=concat, dropout=dropout, add_self_loops=False, bias=False
+            in_channels,
+            each,
+            heads=heads,
+            concat=concat,
+            dropout=dropout,
+            add_self_loops=False,
+            bias=False,
         )
         self.align = Align(align)
         self.bias = nn.Parameter(torch.zeros(out_channels))

@@ -19,8 +19,8 @@ from impact_gnn.nn.training import Result, Training, fit, predict
 class Lesson:
     """What a stage is taught: label, target probabilities and weight of every row, and which rows it learns from.
 
-    `soft` [N, C] is what may be told of a row to its neighbours: its true label, or what the stage before believed;
-    None for true labels alone.
+    `soft` [N, C] is what may be told of a row to its neighbours: its true label, or what the stage
+    before believed; None for true labels alone.
     """
 
     label: np.ndarray
@@ -34,11 +34,12 @@ class Lesson:
 class Reliable:
     """Which predictions are believed, in how many trainings, and how much they count.
 
-    From the probability `threshold` on a row that has no label to learn from is believed. It then is learned from with
-    its probabilities, made sharper by p^(1/temperature), as target: their cross-entropy has the gradient of the KL
-    divergence from them. It counts `weight` times its largest probability, a labelled row 1; a weight of 0 keeps such
-    rows out of the loss and in the label hops. With `distill` every row trained on also learns, with this weight, what
-    the stage before said of it (self-distillation).
+    From the probability `threshold` on a row that has no label to learn from is believed. It then
+    is learned from with its probabilities, made sharper by p^(1/temperature), as target: their
+    cross-entropy has the gradient of the KL divergence from them. It counts `weight` times its
+    largest probability, a labelled row 1; a weight of 0 keeps such rows out of the loss and in the
+    label hops. With `distill` every row trained on also learns, with this weight, what the stage
+    before said of it (self-distillation).
 
     SeHGNN: threshold .75, weight 10; GAMLP's RLU: threshold 0, weight .5, temperature .001.
     """
@@ -61,26 +62,43 @@ class Reliable:
                 raise InputError(f"{name}={getattr(self, name)} must be at least 0.")
 
     def lesson(
-        self, label: np.ndarray, split: Split, num_labels: int, probability: np.ndarray,
+        self,
+        label: np.ndarray,
+        split: Split,
+        num_labels: int,
+        probability: np.ndarray,
         weight: np.ndarray | None = None,
-    ) -> Lesson:  # fmt: skip
+    ) -> Lesson:
         """What the next stage is taught, given the probabilities [N, C] of the one before.
 
-        True labels of rows that are not trained on are never read. Rows to choose by may be told to their neighbours
-        as predicted, but are not learned from.
+        True labels of rows that are not trained on are never read. Rows to choose by may be told to
+        their neighbours as predicted, but are not learned from.
         """
         soft = self.told(label, split.train, num_labels, probability)
-        taught = np.setdiff1d(np.flatnonzero(soft.any(1)), split.all) if self.weight else np.empty(0, np.int64)
-        known, counts = np.array(label), np.ones(len(label), np.float32) if weight is None else np.array(weight)
+        taught = (
+            np.setdiff1d(np.flatnonzero(soft.any(1)), split.all)
+            if self.weight
+            else np.empty(0, np.int64)
+        )
+        known, counts = (
+            np.array(label),
+            np.ones(len(label), np.float32) if weight is None else np.array(weight),
+        )
         known[taught] = probability[taught].argmax(1)
         counts[taught] = self.weight * probability[taught].max(1)
         target = np.array(soft)
         target[taught] = sharpened(soft[taught], self.temperature)
-        return Lesson(known, target, counts, Split(np.concatenate([split.train, taught]), split.valid), soft)
+        return Lesson(
+            known, target, counts, Split(np.concatenate([split.train, taught]), split.valid), soft
+        )
 
     def told(
-        self, label: np.ndarray, rows: np.ndarray, num_labels: int, probability: np.ndarray | None = None
-    ) -> np.ndarray:  # fmt: skip
+        self,
+        label: np.ndarray,
+        rows: np.ndarray,
+        num_labels: int,
+        probability: np.ndarray | None = None,
+    ) -> np.ndarray:
         """The labels of `rows` as one-hot vectors, and of others the probabilities where they are believed; else 0."""
         soft = np.zeros((len(label), num_labels), np.float32)
         if probability is not None:
@@ -101,19 +119,25 @@ class StageResult:
 
 
 def fit_stages(
-    build: Callable[[], nn.Module], make_task: Callable[[np.ndarray], Task], labels: np.ndarray, split: Split,
-    num_labels: int, training: Training | None = None, reliable: Reliable | None = None, *,
+    build: Callable[[], nn.Module],
+    make_task: Callable[[np.ndarray], Task],
+    labels: np.ndarray,
+    split: Split,
+    num_labels: int,
+    training: Training | None = None,
+    reliable: Reliable | None = None,
+    *,
     sample_weight: np.ndarray | None = None,
-) -> StageResult:  # fmt: skip
+) -> StageResult:
     """Trains stage by stage; the stage with the best score on the rows to choose by is returned.
 
-    Stage 0 sees the labels of the rows to train on, every later one also what `reliable` believes of the stage before.
-    With `training.refit` the stages up to the chosen one are run again on all labelled rows, each for its own best
-    number of epochs.
+    Stage 0 sees the labels of the rows to train on, every later one also what `reliable` believes
+    of the stage before. With `training.refit` the stages up to the chosen one are run again on all
+    labelled rows, each for its own best number of epochs.
 
-    `make_task` makes, of soft labels [N, num_labels] (zero rows where nothing is known), the task of a stage, for
-    example with label hops of them; own labels must be left out of a row's own hops. Checkpoints get the number of
-    the stage; all other arguments as in `fit`.
+    `make_task` makes, of soft labels [N, num_labels] (zero rows where nothing is known), the task
+    of a stage, for example with label hops of them; own labels must be left out of a row's own
+    hops. Checkpoints get the number of the stage; all other arguments as in `fit`.
     """
     training = Training() if training is None else training
     reliable = Reliable() if reliable is None else reliable
@@ -125,7 +149,13 @@ def fit_stages(
         probability: np.ndarray | None = None
         for number, stage in enumerate(trainings):
             if probability is None:
-                lesson = Lesson(labels, None, sample_weight, split, reliable.told(labels, split.train, num_labels))
+                lesson = Lesson(
+                    labels,
+                    None,
+                    sample_weight,
+                    split,
+                    reliable.told(labels, split.train, num_labels),
+                )
             else:
                 lesson = reliable.lesson(labels, split, num_labels, probability, sample_weight)
             if stage.checkpoint is not None:
@@ -137,17 +167,29 @@ def fit_stages(
             assert lesson.soft is not None
             task = make_task(lesson.soft)
             result = fit(
-                build, task, lesson.label, lesson.split, stage, sample_weight=lesson.weight, target=lesson.target
+                build,
+                task,
+                lesson.label,
+                lesson.split,
+                stage,
+                sample_weight=lesson.weight,
+                target=lesson.target,
             )
             stages.append((result, task))
             probability = predict(result.model, task)
         return stages
 
     stages = chain([once] * reliable.stages, split, "")
-    chosen = int(np.nanargmax([result.valid_score for result, _ in stages])) if len(split.valid) else len(stages) - 1
+    chosen = (
+        int(np.nanargmax([result.valid_score for result, _ in stages]))
+        if len(split.valid)
+        else len(stages) - 1
+    )
     result, task = stages[chosen]
     if training.refit and len(split.valid):
-        lengths = [replace(once, epochs=each.best_epoch, patience=None) for each, _ in stages[: chosen + 1]]
+        lengths = [
+            replace(once, epochs=each.best_epoch, patience=None) for each, _ in stages[: chosen + 1]
+        ]
         final, task = chain(lengths, split.without_choice(), ".refit")[-1]
         result = replace(result, model=final.model, state=final.state)
     return StageResult(result, task, chosen, [each for each, _ in stages])

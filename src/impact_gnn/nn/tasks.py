@@ -44,10 +44,12 @@ class HopTask:
     """Decoupled models: `model(hops of the rows, label hops of the rows)`.
 
     Args:
-        hops: Matrices [N, f_k], hop 0 (the features themselves) first; arrays, tensors, memory maps, or anything
-            with `shape` and `rows(index)`. What is in files stays there; `fit` and `predict` read it in long runs.
+        hops: Matrices [N, f_k], hop 0 (the features themselves) first; arrays, tensors, memory
+            maps, or anything with `shape` and `rows(index)`. What is in files stays there; `fit`
+            and `predict` read it in long runs.
         label_hops: Label hops [N, num_labels], or nothing.
-        device: Where models are asked. What does not fit there stays in memory, and rows move as they are needed.
+        device: Where models are asked. What does not fit there stays in memory, and rows move as
+            they are needed.
         hidden: Rows [N] whose label hops are hidden; by default none.
 
     Examples:
@@ -60,18 +62,28 @@ class HopTask:
     by_rows = True
 
     def __init__(
-        self, hops: Sequence[np.ndarray | Tensor], label_hops: Sequence[np.ndarray | Tensor] = (),
-        device: torch.device | None = None, *, hidden: Tensor | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        hops: Sequence[np.ndarray | Tensor],
+        label_hops: Sequence[np.ndarray | Tensor] = (),
+        device: torch.device | None = None,
+        *,
+        hidden: Tensor | None = None,
+    ) -> None:
         if not hops:
             raise InputError("hops is empty; give at least the features [N, f].")
         sizes = {values.shape[0] for values in (*hops, *label_hops)}
         if len(sizes) > 1:
-            raise InputError(f"hops and label_hops have {sorted(sizes)} rows; give one row per node in each.")
+            raise InputError(
+                f"hops and label_hops have {sorted(sizes)} rows; give one row per node in each."
+            )
         self.device = torch.device("cpu") if device is None else device
         fit = _fits([*hops, *label_hops], self.device)
-        self.hops = [_placed(values, self.device if fit else torch.device("cpu")) for values in hops]
-        self.label_hops = [_placed(values, self.device if fit else torch.device("cpu")) for values in label_hops]
+        self.hops = [
+            _placed(values, self.device if fit else torch.device("cpu")) for values in hops
+        ]
+        self.label_hops = [
+            _placed(values, self.device if fit else torch.device("cpu")) for values in label_hops
+        ]
         self.hidden = hidden
 
     @property
@@ -110,7 +122,9 @@ class HopTask:
         """Label hops of a random share of the rows are zeros; all rows are learned from."""
         if not self.label_hops:
             return self, rows
-        return HopTask(self.hops, self.label_hops, self.device, hidden=torch.rand(self.num_rows) < share), rows
+        return HopTask(
+            self.hops, self.label_hops, self.device, hidden=torch.rand(self.num_rows) < share
+        ), rows
 
     def _picked(self, rows: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         label_hops = [_rows(v, rows, self.device) for v in self.label_hops]
@@ -126,9 +140,10 @@ class HopTask:
 class GraphTask:
     """Spatial models: `model(x, propagation)`, all nodes at once.
 
-    With `labels` [N] (−1 where they are not known) and `num_labels`, the known labels are further columns of x, one
-    for each class. `drawn` hides those that a step learns from; rows that are asked for otherwise and have one are told
-    it. With `reuse`, the model is asked so many times more, its own probabilities in place of labels not known.
+    With `labels` [N] (−1 where they are not known) and `num_labels`, the known labels are further
+    columns of x, one for each class. `drawn` hides those that a step learns from; rows that are
+    asked for otherwise and have one are told it. With `reuse`, the model is asked so many times
+    more, its own probabilities in place of labels not known.
 
     Examples:
         >>> from impact_gnn.data.tsbm import tsbm
@@ -144,11 +159,18 @@ class GraphTask:
     by_rows = False
 
     def __init__(
-        self, x: np.ndarray | Tensor, propagation: Propagation, labels: np.ndarray | Tensor | None = None,
-        num_labels: int = 0, *, reuse: int = 0,
-    ) -> None:  # fmt: skip
+        self,
+        x: np.ndarray | Tensor,
+        propagation: Propagation,
+        labels: np.ndarray | Tensor | None = None,
+        num_labels: int = 0,
+        *,
+        reuse: int = 0,
+    ) -> None:
         if len(x) != propagation.num_nodes:
-            raise InputError(f"x has {len(x)} rows, the propagation {propagation.num_nodes} nodes; they must agree.")
+            raise InputError(
+                f"x has {len(x)} rows, the propagation {propagation.num_nodes} nodes; they must agree."
+            )
         self.x = x.float() if isinstance(x, Tensor) else torch.tensor(np.asarray(x, np.float32))
         self.propagation, self.num_labels = propagation, num_labels
         self.reuse = 0 if labels is None else reuse
@@ -197,8 +219,12 @@ class GraphTask:
         hidden = hidden if len(hidden) else rows
         return self._with(self.x, self.labels.index_fill(0, hidden, -1)), hidden
 
-    def _with(self, x: Tensor, labels: Tensor | None, propagation: Propagation | None = None) -> GraphTask:
-        return GraphTask(x, propagation or self.propagation, labels, self.num_labels, reuse=self.reuse)
+    def _with(
+        self, x: Tensor, labels: Tensor | None, propagation: Propagation | None = None
+    ) -> GraphTask:
+        return GraphTask(
+            x, propagation or self.propagation, labels, self.num_labels, reuse=self.reuse
+        )
 
     def fingerprint(self) -> str:
         labels = [] if self.labels is None else [self.labels[:, None]]
@@ -271,7 +297,9 @@ def _rows(values: np.ndarray | Tensor, rows: Tensor, device: torch.device) -> Te
 def _fingerprint(arrays: Sequence[np.ndarray | Tensor]) -> str:
     parts: list[object] = []
     for values in arrays:
-        sample = torch.linspace(0, max(values.shape[0] - 1, 0), min(SAMPLED_ROWS, values.shape[0])).long()
+        sample = torch.linspace(
+            0, max(values.shape[0] - 1, 0), min(SAMPLED_ROWS, values.shape[0])
+        ).long()
         device = getattr(values, "device", torch.device("cpu"))
         parts += [tuple(values.shape), _rows(values, sample.to(device), device).cpu().numpy()]
     return _files.digest(*parts)

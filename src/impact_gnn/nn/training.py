@@ -1,7 +1,7 @@
 """The one training loop: full batch and mini batch, losses and terms, early stopping, resuming, refitting.
 
-It reads labels of rows to train on and of rows to choose the epoch by, which `split_rows` takes from the last labelled
-periods: the best stand-in for the future that the past has.
+It reads labels of rows to train on and of rows to choose the epoch by, which `split_rows` takes
+from the last labelled periods: the best stand-in for the future that the past has.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ DEVICES = ("auto", "cpu", "cuda", "mps")
 PRECISIONS = ("float32", "mixed")
 CHOOSERS = ("score", "loss")
 VIEW = 65536  # rows whose logits are computed in one go when nothing is learned from them
-# Rows in files are read so many bytes (as float32) at a time: a few thousand random rows touch nearly as many pages
-# of a column slice as a hundred times as many do.
+# Rows in files are read so many bytes (as float32) at a time: a few thousand random rows touch
+# nearly as many pages of a column slice as a hundred times as many do.
 RUN_BYTES = 1 << 28
 NOTE = "impact_gnn"  # under which name the header of a checkpoint holds its plain values, as JSON
 
@@ -59,21 +59,24 @@ class Training:
     Args:
         batch_size: Rows in a step; None for all at once. Models on whole graphs take no batches.
         patience: Stop after so many epochs without a better score; None to use all epochs.
-        seed: Seed of initial weights, batches and dropout. On CPU the same seed gives the same bits.
+        seed: Seed of initial weights, batches and dropout. On CPU the same seed gives the same
+            bits.
         device: "auto" (CUDA, then MPS, then CPU), "cpu", "cuda" or "mps".
-        precision: "float32", or "mixed": bfloat16 where the device knows it to be safe. Where a process dies of an
-            "illegal instruction" (virtual machines that announce AMX without having it), start it with
-            ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16.
+        precision: "float32", or "mixed": bfloat16 where the device knows it to be safe. Where a
+            process dies of an "illegal instruction" (virtual machines that announce AMX without
+            having it), start it with ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16.
         refit: Train anew on all labelled rows, for as many epochs as were chosen.
         curriculum: Easy rows first; None for all rows from the beginning.
         loss: What a row costs; see `impact_gnn.nn.loss`.
         terms: What is added to the mean loss of a step.
         optimizer: A name of `OPTIMIZERS`.
         schedule: How the learning rate moves with the epochs; None for a constant one.
-        hide_labels: The share of rows whose input labels are hidden in a step, at random: of models on a whole graph
-            the own label (and only those rows are learned from), of others the label hops.
+        hide_labels: The share of rows whose input labels are hidden in a step, at random: of models
+            on a whole graph the own label (and only those rows are learned from), of others the
+            label hops.
         choose_by: The best epoch has the best "score" or the least "loss" on the rows to choose by.
-        choose_over: Epochs, up to the one in question, over which that is averaged, so that chance chooses less.
+        choose_over: Epochs, up to the one in question, over which that is averaged, so that chance
+            chooses less.
         scoring: What a score is.
         checkpoint: File to resume from if it exists and to write to; None for none.
         checkpoint_every: Epochs between two writings.
@@ -117,7 +120,9 @@ class Training:
 
     def chosen_device(self) -> torch.device:
         if self.device in ("cuda", "mps") and not getattr(torch, self.device).is_available():
-            raise InputError(f"device={self.device!r} is not to be had on this machine; use device='auto'.")
+            raise InputError(
+                f"device={self.device!r} is not to be had on this machine; use device='auto'."
+            )
         if self.device != "auto":
             return torch.device(self.device)
         if torch.cuda.is_available():
@@ -137,16 +142,22 @@ class Result:
 
 
 def fit(
-    build: Callable[[], nn.Module], task: Task, labels: np.ndarray, split: Split, training: Training | None = None, *,
-    sample_weight: np.ndarray | None = None, target: np.ndarray | None = None,
-) -> Result:  # fmt: skip
+    build: Callable[[], nn.Module],
+    task: Task,
+    labels: np.ndarray,
+    split: Split,
+    training: Training | None = None,
+    *,
+    sample_weight: np.ndarray | None = None,
+    target: np.ndarray | None = None,
+) -> Result:
     """Trains a model and returns it as it was at its best epoch.
 
-    Minimises Σ w·loss / Σ w over the rows to train on, plus terms. Without rows to choose by, the last epoch is the
-    best one.
-    `build` makes the untrained model, after the seed is set and again for a refit; `task` is a `HopTask` for decoupled
-    models, a `GraphTask` for spatial ones; `labels` [N] are −1 where they must not be seen; `sample_weight` [N] is what
-    every row counts in the loss, by default 1; `target` [N, C] are probabilities to learn in place of the labels.
+    Minimises Σ w·loss / Σ w over the rows to train on, plus terms. Without rows to choose by, the
+    last epoch is the best one. `build` makes the untrained model, after the seed is set and again
+    for a refit; `task` is a `HopTask` for decoupled models, a `GraphTask` for spatial ones;
+    `labels` [N] are −1 where they must not be seen; `sample_weight` [N] is what every row counts in
+    the loss, by default 1; `target` [N, C] are probabilities to learn in place of the labels.
 
     Examples:
         >>> from impact_gnn.data.tsbm import tsbm
@@ -164,13 +175,17 @@ def fit(
     result = _Run(build, task, labels, split, training, weight, target).result()
     if not training.refit or not len(split.valid):
         return result
-    path = training.checkpoint and training.checkpoint.with_name(training.checkpoint.name + ".refit")
+    path = training.checkpoint and training.checkpoint.with_name(
+        training.checkpoint.name + ".refit"
+    )
     refit = replace(training, epochs=result.best_epoch, patience=None, checkpoint=path)
     final = _Run(build, task, labels, split.without_choice(), refit, weight, target).result()
     return replace(result, model=final.model, state=final.state)
 
 
-def predict(model: nn.Module, task: Task, rows: np.ndarray | None = None, *, batch_size: int = VIEW) -> np.ndarray:
+def predict(
+    model: nn.Module, task: Task, rows: np.ndarray | None = None, *, batch_size: int = VIEW
+) -> np.ndarray:
     """Probabilities [n, num_labels] of the rows (all by default), float32; `model` stays on its device."""
     parameter = next(model.parameters(), None)
     device = torch.device("cpu") if parameter is None else parameter.device
@@ -184,16 +199,27 @@ class _Run:
     """One training from the seed (or a checkpoint) to the last epoch."""
 
     def __init__(
-        self, build: Callable[[], nn.Module], task: Task, labels: np.ndarray, split: Split, training: Training,
-        weight: np.ndarray | None, target: np.ndarray | None,
-    ) -> None:  # fmt: skip
+        self,
+        build: Callable[[], nn.Module],
+        task: Task,
+        labels: np.ndarray,
+        split: Split,
+        training: Training,
+        weight: np.ndarray | None,
+        target: np.ndarray | None,
+    ) -> None:
         self.build, self.training = build, training
         self.device = training.chosen_device()
         self.task = task.to(self.device)
-        seen = np.where(np.isin(np.arange(len(labels)), split.all), labels, -1)  # nothing else is within reach
+        # nothing else is within reach
+        seen = np.where(np.isin(np.arange(len(labels)), split.all), labels, -1)
         self.labels = torch.from_numpy(seen).to(self.device)
         self.weight = None if weight is None else torch.from_numpy(weight).to(self.device)
-        self.target = None if target is None else torch.from_numpy(np.asarray(target, np.float32)).to(self.device)
+        self.target = (
+            None
+            if target is None
+            else torch.from_numpy(np.asarray(target, np.float32)).to(self.device)
+        )
         self.train_rows = torch.from_numpy(split.train).to(self.device)
         self.valid_rows = torch.from_numpy(split.valid).to(self.device)
         self.history: list[Epoch] = []
@@ -215,7 +241,13 @@ class _Run:
         self.model.load_state_dict(self.best_state)
         self.model.eval()
         state = {name: value.cpu() for name, value in self.best_state.items()}
-        return Result(self.model, state, self.best_epoch, self.history[self.best_epoch - 1].score, self.history)
+        return Result(
+            self.model,
+            state,
+            self.best_epoch,
+            self.history[self.best_epoch - 1].score,
+            self.history,
+        )
 
     def loop(self) -> None:
         training = self.training
@@ -225,15 +257,24 @@ class _Run:
             epoch = len(self.history) + 1
             loss, (rank, score) = self.one_epoch(epoch), self.judged(epoch)
             self.history.append(Epoch(epoch, loss, score, before + time.perf_counter() - start))
-            # Without rows to choose by every epoch is the best so far, but only the last one need be kept.
+            # Without rows to choose by every epoch is the best so far, but only the last one need
+            # be kept.
             last = epoch == training.epochs
-            ready = last or self.training.curriculum is None or self.training.curriculum.share(epoch) == 1
+            ready = (
+                last
+                or self.training.curriculum is None
+                or self.training.curriculum.share(epoch) == 1
+            )
             self.ranks = [*self.ranks, rank][-training.choose_over :]
             rank = sum(self.ranks) / len(self.ranks)
             if (ready and rank > self.best_rank) or (not len(self.valid_rows) and last):
                 self.best_epoch, self.best_rank = epoch, rank
-                self.best_state = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
-            if training.checkpoint and (last or self.exhausted() or epoch % training.checkpoint_every == 0):
+                self.best_state = {
+                    name: value.detach().clone() for name, value in self.model.state_dict().items()
+                }
+            if training.checkpoint and (
+                last or self.exhausted() or epoch % training.checkpoint_every == 0
+            ):
                 self.save(training.checkpoint)
             if training.progress:
                 training.progress(self.history[-1])
@@ -245,7 +286,11 @@ class _Run:
 
     def exhausted(self) -> bool:
         patience, since = self.training.patience, max(self.best_epoch, self.whole_from - 1)
-        return patience is not None and len(self.valid_rows) > 0 and len(self.history) - since >= patience
+        return (
+            patience is not None
+            and len(self.valid_rows) > 0
+            and len(self.history) - since >= patience
+        )
 
     def one_epoch(self, epoch: int) -> float:
         training, learned = self.training, self.rows_of(epoch)
@@ -257,14 +302,19 @@ class _Run:
         with Reading(self.model, on=bool(training.terms)) as reading:
             for task, at, rows in self.batches(learned):
                 self.optimizer.zero_grad(set_to_none=True)
-                with torch.autocast(self.device.type, torch.bfloat16, enabled=training.precision == "mixed"):
+                with torch.autocast(
+                    self.device.type, torch.bfloat16, enabled=training.precision == "mixed"
+                ):
                     logits = task.logits(self.model, at)
-                each = training.loss(logits.float(), (self.labels if self.target is None else self.target)[rows])
+                each = training.loss(
+                    logits.float(), (self.labels if self.target is None else self.target)[rows]
+                )
                 weight = torch.ones_like(each) if self.weight is None else self.weight[rows]
                 loss_sum, weight_sum = (weight * each).sum(), weight.sum()
                 loss = loss_sum / weight_sum.clamp(min=1e-12)
                 if training.terms:
-                    # Of a whole graph as the step sees it, in which labels that are learned are hidden.
+                    # Of a whole graph as the step sees it, in which labels that are learned are
+                    # hidden.
                     asked = self.task if task.by_rows else task
 
                     def again(more: Tensor, asked: Task = asked) -> tuple[Tensor, Tensor]:
@@ -320,7 +370,9 @@ class _Run:
             return math.nan, math.nan
         logits = _evaluated(self.model, self.task, self.valid_rows, VIEW)
         if not bool(torch.isfinite(logits).all()):
-            raise Diverged(f"the logits are not finite after epoch {epoch}; lower lr ({self.training.lr:g}).")
+            raise Diverged(
+                f"the logits are not finite after epoch {epoch}; lower lr ({self.training.lr:g})."
+            )
         truth, scoring = self.labels[self.valid_rows], self.training.scoring
         if scoring.counts_hits:  # the device can say it by itself
             score = float((logits.argmax(1) == truth).float().mean())
@@ -332,13 +384,29 @@ class _Run:
 
     def fingerprint(self) -> str:
         """What must be the same for a checkpoint to be resumed."""
-        free = ("epochs", "progress", "checkpoint", "checkpoint_every", "refit", "patience", "device", "terms")
+        free = (
+            "epochs",
+            "progress",
+            "checkpoint",
+            "checkpoint_every",
+            "refit",
+            "patience",
+            "device",
+            "terms",
+        )
         options = sorted(asdict(replace(self.training, progress=None, terms=())).items())
         kept = [each for each in options if each[0] not in free]
         shapes = [(name, tuple(value.shape)) for name, value in self.model.state_dict().items()]
-        given = [torch.empty(0) if values is None else values for values in (self.weight, self.target)]
-        arrays = (values.cpu().numpy() for values in (self.labels, self.train_rows, self.valid_rows, *given))
-        terms = [part for term in self.training.terms for part in (type(term).__name__, *_values(term))]
+        given = [
+            torch.empty(0) if values is None else values for values in (self.weight, self.target)
+        ]
+        arrays = (
+            values.cpu().numpy()
+            for values in (self.labels, self.train_rows, self.valid_rows, *given)
+        )
+        terms = [
+            part for term in self.training.terms for part in (type(term).__name__, *_values(term))
+        ]
         return _files.digest(kept, shapes, self.task.fingerprint(), *arrays, *terms)
 
     def save(self, path: Path) -> None:
@@ -347,15 +415,25 @@ class _Run:
             random["cuda"] = torch.cuda.get_rng_state(self.device)
         # Of the optimizer only its moments: its options are the caller's to repeat.
         state = self.optimizer.state_dict()["state"]
-        moments = {f"{number}/{name}": value for number, part in state.items() for name, value in part.items()}
+        moments = {
+            f"{number}/{name}": value
+            for number, part in state.items()
+            for name, value in part.items()
+        }
         parts = {
-            "model": self.model.state_dict(), "best": self.best_state, "optimizer": moments, "random": random,
+            "model": self.model.state_dict(),
+            "best": self.best_state,
+            "optimizer": moments,
+            "random": random,
             "lessons": self.lessons,
-        }  # fmt: skip
+        }
         note = {
-            "run": self.fingerprint(), "best_epoch": self.best_epoch, "best_rank": self.best_rank, "ranks": self.ranks,
+            "run": self.fingerprint(),
+            "best_epoch": self.best_epoch,
+            "best_rank": self.best_rank,
+            "ranks": self.ranks,
             "history": [[e.epoch, e.loss, e.score, e.seconds] for e in self.history],
-        }  # fmt: skip
+        }
         _write(path, parts, note)
 
     def resume(self) -> None:
@@ -363,21 +441,37 @@ class _Run:
         if path is None or not path.exists():
             return
         parts, note = _read(path)
-        remedy, done, asked = "delete it or name another file.", len(note["history"]), self.training.epochs
+        remedy, done, asked = (
+            "delete it or name another file.",
+            len(note["history"]),
+            self.training.epochs,
+        )
         if note["run"] != self.fingerprint():
-            raise InputError(f"checkpoint {path} belongs to another training (other data, model or options); {remedy}")
+            raise InputError(
+                f"checkpoint {path} belongs to another training (other data, model or options); {remedy}"
+            )
         if done > asked and not len(self.valid_rows):
             problem = f"has already run {done} epochs, more than the {asked} asked for"
             raise InputError(f"checkpoint {path} {problem}; {remedy}")
         self.model.load_state_dict(parts["model"])
-        self.best_state = {name: value.to(self.device) for name, value in parts.get("best", {}).items()}
+        self.best_state = {
+            name: value.to(self.device) for name, value in parts.get("best", {}).items()
+        }
         state: dict[int, dict[str, Tensor]] = {}
         for name, value in parts.get("optimizer", {}).items():
             number, field = name.split("/")
             state.setdefault(int(number), {})[field] = value
-        self.optimizer.load_state_dict({"state": state, "param_groups": self.optimizer.state_dict()["param_groups"]})
-        self.best_epoch, self.best_rank, self.ranks = note["best_epoch"], note["best_rank"], note["ranks"]
-        self.lessons = {name: value.to(self.device) for name, value in parts.get("lessons", {}).items()}
+        self.optimizer.load_state_dict(
+            {"state": state, "param_groups": self.optimizer.state_dict()["param_groups"]}
+        )
+        self.best_epoch, self.best_rank, self.ranks = (
+            note["best_epoch"],
+            note["best_rank"],
+            note["ranks"],
+        )
+        self.lessons = {
+            name: value.to(self.device) for name, value in parts.get("lessons", {}).items()
+        }
         self.history = [Epoch(*values) for values in note["history"]]
         torch.set_rng_state(parts["random"]["cpu"])
         if "cuda" in parts["random"] and self.device.type == "cuda":
@@ -391,10 +485,14 @@ class Reading:
         self.read: Tensor | None = None
         self.hook: Any = None
         if on:
-            last = next((part for name, part in model.named_children() if name == "classify"), model)
+            last = next(
+                (part for name, part in model.named_children() if name == "classify"), model
+            )
             linear = [part for part in last.modules() if isinstance(part, (nn.Linear, Linear))]
             if not linear:
-                problem = f"{type(model).__name__} has no linear layer whose inputs could be compared"
+                problem = (
+                    f"{type(model).__name__} has no linear layer whose inputs could be compared"
+                )
                 raise InputError(f"{problem}; leave out what needs them ('cmd').")
             self.hook = linear[-1].register_forward_pre_hook(self.take)
 
@@ -420,7 +518,11 @@ def _values(term: Any) -> list[Any]:
 
 def _write(path: Path, parts: Mapping[str, Mapping[str, Tensor]], note: Mapping[str, Any]) -> None:
     """Tensors by part and name and plain values in one safetensors file, so that the two cannot disagree."""
-    flat = {f"{part}/{name}": tensor for part, tensors in parts.items() for name, tensor in tensors.items()}
+    flat = {
+        f"{part}/{name}": tensor
+        for part, tensors in parts.items()
+        for name, tensor in tensors.items()
+    }
     with _files.atomic_file(path) as temporary:
         whole = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in flat.items()}
         save_file(whole, temporary, metadata={NOTE: json.dumps(note)})
@@ -437,7 +539,9 @@ def _read(path: Path) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
                 parts.setdefault(part, {})[name] = file.get_tensor(key)
     except (OSError, SafetensorError, KeyError, ValueError) as error:
         reason = one_line(error)
-        raise InputError(f"{path} is not a checkpoint of impact-gnn ({reason}); delete it or name another.") from None
+        raise InputError(
+            f"{path} is not a checkpoint of impact-gnn ({reason}); delete it or name another."
+        ) from None
     return parts, note
 
 
@@ -458,7 +562,10 @@ def _served(task: Task, rows: Tensor, size: int) -> Iterator[tuple[Task, Tensor,
     for run in rows.split(size * max(batches, 1)):
         loaded = task.loaded(run)
         numbers = torch.arange(len(run), device=run.device)
-        yield from ((loaded, at, part) for at, part in zip(numbers.split(size), run.split(size), strict=True))
+        yield from (
+            (loaded, at, part)
+            for at, part in zip(numbers.split(size), run.split(size), strict=True)
+        )
 
 
 def _check(labels: np.ndarray, split: Split, task: Task, training: Training) -> None:
@@ -466,7 +573,9 @@ def _check(labels: np.ndarray, split: Split, task: Task, training: Training) -> 
         raise InputError("there is no row to train on; give labels for the past.")
     hidden = np.flatnonzero(labels[split.all] < 0)
     if len(hidden):
-        raise InputError(f"row {split.all[hidden[0]]} of the split has no label; split labelled rows only.")
+        raise InputError(
+            f"row {split.all[hidden[0]]} of the split has no label; split labelled rows only."
+        )
     if len(np.intersect1d(split.train, split.valid)):
         raise InputError("rows to train on and rows to choose by overlap; keep them apart.")
     if training.batch_size is not None and not task.by_rows:
@@ -479,5 +588,7 @@ def _weights(given: np.ndarray | None, num_rows: int) -> np.ndarray | None:
         return None
     weight = np.asarray(given, np.float32)
     if weight.shape != (num_rows,) or not np.isfinite(weight).all() or weight.min() < 0:
-        raise InputError(f"sample_weight must be {num_rows} finite numbers of zero or more, one per row.")
+        raise InputError(
+            f"sample_weight must be {num_rows} finite numbers of zero or more, one per row."
+        )
     return weight

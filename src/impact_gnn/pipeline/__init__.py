@@ -10,6 +10,19 @@ from impact_gnn.pipeline.pipeline import MODELS, STAGES, Pipeline
 from impact_gnn.pipeline.saved import Fitted
 
 __all__ = [
-    "EDITED", "MODELS", "STAGES", "Calibration", "Candidate", "Choice", "Ensemble", "Explainer", "Fitted", "Inputs",
-    "Member", "Method", "NodeExplanation", "Pipeline", "explain",
-]  # fmt: skip
+    "EDITED",
+    "MODELS",
+    "STAGES",
+    "Calibration",
+    "Candidate",
+    "Choice",
+    "Ensemble",
+    "Explainer",
+    "Fitted",
+    "Inputs",
+    "Member",
+    "Method",
+    "NodeExplanation",
+    "Pipeline",
+    "explain",
+]

@@ -38,9 +38,14 @@ def moments_of(hop: Any, group: np.ndarray, num_groups: int) -> Moments:
 
 
 def aligned(
-    name: str, hops: list[Any], nodes: np.ndarray, view: TemporalGraph, weighting: str, engine: Engine,
+    name: str,
+    hops: list[Any],
+    nodes: np.ndarray,
+    view: TemporalGraph,
+    weighting: str,
+    engine: Engine,
     together: Sequence[int],
-) -> list[Any]:  # fmt: skip
+) -> list[Any]:
     """Hops, made with `weighting`, after the alignment `name`; row k of them shows node `nodes[k]` of the view.
 
     JJnorm has one number per period for so many hops one after the other as `together` says.
@@ -66,7 +71,9 @@ def aligned(
 def _jjnorm(hops: list[Any], communities: Communities) -> list[Any]:
     """Hops as if they were one matrix side by side, whose sums add up over columns."""
     found = [moments_of(hop, communities.group, communities.num_groups) for hop in hops]
-    scale = reduce(JJSums.merge, (JJSums.of(moments, communities.num_labels) for moments in found)).compute()
+    scale = reduce(
+        JJSums.merge, (JJSums.of(moments, communities.num_labels) for moments in found)
+    ).compute()
 
     def moved(hop: Any, moments: Moments) -> Any:
         def change(rows: np.ndarray, index: np.ndarray) -> np.ndarray:
@@ -78,7 +85,9 @@ def _jjnorm(hops: list[Any], communities: Communities) -> list[Any]:
     return [moved(hop, moments) for hop, moments in zip(hops, found, strict=True)]
 
 
-def _pny(hops: list[Any], nodes: np.ndarray, view: TemporalGraph, weighting: str, engine: Engine) -> list[Any]:
+def _pny(
+    hops: list[Any], nodes: np.ndarray, view: TemporalGraph, weighting: str, engine: Engine
+) -> list[Any]:
     """PNY maps whole rows by covariances, so the labelled rows of a hop and of the one before are held in memory."""
     assert view.cutoff is not None
     assert view.x is not None
@@ -96,7 +105,9 @@ def _pny(hops: list[Any], nodes: np.ndarray, view: TemporalGraph, weighting: str
     degree = np.diff(engine.csr(view, view.relation_name(None)).indptr)
     weights = coefficients(communities, connectivity, degree, time_table(view, weighting))
     known = nodes[labelled]
-    part = replace(communities, group=communities.group[known], labelled=communities.labelled[known])
+    part = replace(
+        communities, group=communities.group[known], labelled=communities.labelled[known]
+    )
     out, previous = [], np.asarray(view.x[known], np.float32)
     for hop in hops:
         message = np.asarray(hop.rows(labelled), np.float32)

@@ -1,19 +1,24 @@
 """`explain`: which inputs, features and neighbours made a fitted model say what it says of one node.
 
-Every member says log-odds of the label against the runner-up, so contributions of all kinds of model have one unit:
+Every member says log-odds of the label against the runner-up, so contributions of all kinds of
+model have one unit:
 
 * trees: their Shapley values (TreeSHAP), which sum to the raw score;
-* networks: slopes along the straight line from the mean of the labelled rows to the node's row, integrated in steps
-  that are short near the mean, times (value − mean): for `linear` that is exact, for others the error is stated.
+* networks: slopes along the straight line from the mean of the labelled rows to the node's row,
+  integrated in steps that are short near the mean, times (value − mean): for `linear` that is
+  exact, for others the error is stated.
 
-A member of weight w that says p and q of the two labels adds w·(p − q) to the difference of the ensemble. Its
-contributions are scaled by w·(p − q) / log-odds, which is positive, and added to those of the others; an average node,
-smoothing and calibration account for the rest.
+A member of weight w that says p and q of the two labels adds w·(p − q) to the difference of the
+ensemble. Its contributions are scaled by w·(p − q) / log-odds, which is positive, and added to
+those of the others; an average node, smoothing and calibration account for the rest.
 
-A hop is a weighted sum over nodes, and so is its contribution: u adds slope · weight of u · (value of u − mean). Trees
-have no slope: there, nodes that lie on the hop's side of the mean share what a column adds, by weight and distance.
-What the model says without a node, or with plain weights, is computed from the node's own rows made anew; statistics
-of alignments and calibration, degrees, other nodes' features and what smoothing adds stay as they are.
+A hop is a weighted sum over nodes, and so is its contribution: u adds slope · weight of u · (value
+    of u − mean). Trees
+have no slope: there, nodes that lie on the hop's side of the mean share what a column adds, by
+    weight and distance.
+What the model says without a node, or with plain weights, is computed from the node's own rows made
+anew; statistics of alignments and calibration, degrees, other nodes' features and what smoothing
+adds stay as they are.
 """
 
 from __future__ import annotations
@@ -36,29 +41,54 @@ from impact_gnn.heads.trees import TreesHead
 from impact_gnn.nn import GraphTask, HopTask, Propagation
 from impact_gnn.pipeline.calibration import tempered
 from impact_gnn.pipeline.ensemble import Ensemble
-from impact_gnn.pipeline.explanation import DEGREES, OWN, Feature, Neighbour, NodeExplanation, Part, Voice, position
+from impact_gnn.pipeline.explanation import (
+    DEGREES,
+    OWN,
+    Feature,
+    Neighbour,
+    NodeExplanation,
+    Part,
+    Voice,
+    position,
+)
 from impact_gnn.pipeline.inputs import Inputs
 from impact_gnn.pipeline.method import Method
 from impact_gnn.pipeline.pipeline import Pipeline
 from impact_gnn.pipeline.reach import Block, Place, Reach, blocks
 from impact_gnn.propagation.hops import own_relation
 
-STEPS, WALKS = 256, 32  # of the line, for networks that read rows and for those that walk the whole graph
-AVERAGE, SMOOTHING, CALIBRATION, GUESS = "an average node", "smoothing", "calibration", "own first guess"
+# of the line, for networks that read rows and for those that walk the whole graph
+STEPS, WALKS = (
+    256,
+    32,
+)
+AVERAGE, SMOOTHING, CALIBRATION, GUESS = (
+    "an average node",
+    "smoothing",
+    "calibration",
+    "own first guess",
+)
 NOBODY = np.empty(0, np.int64), np.empty(0)
 
 
 def explain(
-    model: Pipeline | Ensemble, graph: GraphLike, node: Any, *, label: Any = None, cutoff: int | str | None = None,
-    engine: Engine | None = None, most: int = 10,
-) -> NodeExplanation:  # fmt: skip
+    model: Pipeline | Ensemble,
+    graph: GraphLike,
+    node: Any,
+    *,
+    label: Any = None,
+    cutoff: int | str | None = None,
+    engine: Engine | None = None,
+    most: int = 10,
+) -> NodeExplanation:
     """Why a fitted model gives a node its label; no label from the cutoff on is looked at.
 
     Args:
         model: Fitted.
         graph: As for `predict_proba`, and so are `cutoff` and `engine`.
         node: The id of a target node.
-        label: The class to speak for, by default the predicted one; it is held against the most probable other one.
+        label: The class to speak for, by default the predicted one; it is held against the most
+            probable other one.
         cutoff: Labels are known before it.
         engine: Where to propagate.
         most: Features and neighbours that are named at most.
@@ -70,16 +100,23 @@ def explain(
         >>> [part.name for part in explain(p, g, p.targets(g)[0]).parts]
         ['an average node', 'own features', 'hop 1', 'hop 2']
     """
-    return Explainer(model, graph, cutoff=cutoff, engine=engine).explain(node, label=label, most=most)
+    return Explainer(model, graph, cutoff=cutoff, engine=engine).explain(
+        node, label=label, most=most
+    )
 
 
 class Explainer:
     """`explain` for several nodes: hops and predictions are made once; `inputs` are those that fits left behind."""
 
     def __init__(
-        self, model: Pipeline | Ensemble, graph: GraphLike, *, cutoff: int | str | None = None,
-        inputs: dict[bool, Inputs] | None = None, engine: Engine | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        model: Pipeline | Ensemble,
+        graph: GraphLike,
+        *,
+        cutoff: int | str | None = None,
+        inputs: dict[bool, Inputs] | None = None,
+        engine: Engine | None = None,
+    ) -> None:
         self.model, self.graph = Ensemble.of(model), (graph := as_graph(graph))
         fitted = self.model.fitted
         self.cutoff = fitted.cutoff if cutoff is None else graph.when(cutoff)
@@ -92,7 +129,9 @@ class Explainer:
             said = pipeline.predict_proba(view, cutoff=self.cutoff, inputs=shown)
             self.members.append(_Member(pipeline, weight, shown, self.cutoff, said))
         self.members.sort(key=lambda one: -one.weight)
-        self.total = np.sum([one.weight * one.said.astype(np.float64) for one in self.members], axis=0)
+        self.total = np.sum(
+            [one.weight * one.said.astype(np.float64) for one in self.members], axis=0
+        )
         self.probability = self.model.calibration.apply(self.total, self.model.prior)
         self.label = next(iter(inputs.values())).graph.masked(self.cutoff).label
 
@@ -101,7 +140,9 @@ class Explainer:
         graph, at = self.graph, position(self.graph, node)
         when, since = graph.name_of(int(graph.time[at])), graph.name_of(self.cutoff)
         if graph.time[at] < self.cutoff:
-            raise InputError(f"node {node} is of {when}, but nodes from {since} on are predicted; name one of those.")
+            raise InputError(
+                f"node {node} is of {when}, but nodes from {since} on are predicted; name one of those."
+            )
         row = int(np.searchsorted(self.targets, at))
         a, b = self._classes(row, label)
         voices, parts = list[Voice](), defaultdict[str, float](float)
@@ -110,49 +151,79 @@ class Explainer:
         for member in self.members:
             voice, shown, scale = member.account(at, row, a, b)
             voices.append(voice)
-            parts[AVERAGE] += voice.share * (voice.probability - voice.runner_up_probability - (voice.smoothing or 0))
+            parts[AVERAGE] += voice.share * (
+                voice.probability - voice.runner_up_probability - (voice.smoothing or 0)
+            )
             for one in shown:
                 name, adds = one.block.name, scale * one.adds
                 parts[name] += float(adds.sum())
                 parts[AVERAGE] -= float(adds.sum())
-                for column, value, mean, more in zip(one.names, one.values, one.means, adds, strict=True):
-                    known = features.setdefault((name, column), Feature(name, column, float(value), float(mean), 0.0))
-                    features[name, column] = replace(known, contribution=known.contribution + float(more))
-                for u, weight, plain, more in zip(one.nodes, one.weight, one.plain, scale * one.each, strict=True):
+                for column, value, mean, more in zip(
+                    one.names, one.values, one.means, adds, strict=True
+                ):
+                    known = features.setdefault(
+                        (name, column), Feature(name, column, float(value), float(mean), 0.0)
+                    )
+                    features[name, column] = replace(
+                        known, contribution=known.contribution + float(more)
+                    )
+                for u, weight, plain, more in zip(
+                    one.nodes, one.weight, one.plain, scale * one.each, strict=True
+                ):
                     steps = len(one.block.path or ())
-                    heard.setdefault((one.block.kind, int(u)), [steps, float(weight), plain, 0.0])[3] += float(more)
+                    heard.setdefault((one.block.kind, int(u)), [steps, float(weight), plain, 0.0])[
+                        3
+                    ] += float(more)
         if any(voice.smoothing is not None for voice in voices):
             parts[SMOOTHING] = sum(voice.share * (voice.smoothing or 0.0) for voice in voices)
         final, raw = self.probability[row], self.total[row]
         if abs(rest := float(final[a] - final[b] - raw[a] + raw[b])) > 1e-6:
             parts[CALIBRATION] = rest
         off = [one for one in voices if one.error > 0.01 * max(abs(one.log_odds), 1.0)]
-        notes = [f"Contributions of {one.name} leave out {one.error:.2g} of its log-odds." for one in off]
+        notes = [
+            f"Contributions of {one.name} leave out {one.error:.2g} of its log-odds." for one in off
+        ]
         whole = [member.name for member in self.members if not member.local]
         if whole:
-            notes.append(f"{listing(whole)} mixes paths by projections, so little is said about neighbours.")
+            notes.append(
+                f"{listing(whole)} mixes paths by projections, so little is said about neighbours."
+            )
         timed = any(member.method.weighting != "plain" for member in self.members) and not whole
         return NodeExplanation(
-            id=str(graph.ids[at]), kind=graph.target, period=when, cutoff=since, label=self.names[a],
-            probability=float(final[a]), runner_up=self.names[b], runner_up_probability=float(final[b]), voices=voices,
+            id=str(graph.ids[at]),
+            kind=graph.target,
+            period=when,
+            cutoff=since,
+            label=self.names[a],
+            probability=float(final[a]),
+            runner_up=self.names[b],
+            runner_up_probability=float(final[b]),
+            voices=voices,
             parts=[Part(name, value) for name, value in parts.items()],
             features=sorted(features.values(), key=lambda one: -abs(one.contribution))[:most],
             neighbours=[
-                self._neighbour(place, heard[place], None if whole else self._changed(at, row, a, without=place))
+                self._neighbour(
+                    place, heard[place], None if whole else self._changed(at, row, a, without=place)
+                )
                 for place in sorted(heard, key=lambda place: -abs(heard[place][3]))[:most]
             ],
-            plain=self._changed(at, row, a, plain=True) if timed else None, notes=notes,
-        )  # fmt: skip
+            plain=self._changed(at, row, a, plain=True) if timed else None,
+            notes=notes,
+        )
 
     def _classes(self, row: int, label: Any) -> tuple[int, int]:
         """The class that is spoken for and the one that it is held against."""
         if len(self.names) < 2:
             raise InputError("the model knows one class only, so there is nothing to explain.")
         if label is not None and str(label) not in self.names:
-            raise InputError(f"label={label!r} is no class that the model knows; there are {listing(self.names)}.")
+            raise InputError(
+                f"label={label!r} is no class that the model knows; there are {listing(self.names)}."
+            )
         predicted = self.model.calibration.labels(self.probability[[row]], self.model.prior)[0]
         a = int(predicted) if label is None else self.names.index(str(label))
-        return a, int(np.where(np.arange(len(self.names)) == a, -1.0, self.probability[row]).argmax())
+        return a, int(
+            np.where(np.arange(len(self.names)) == a, -1.0, self.probability[row]).argmax()
+        )
 
     def _neighbour(self, place: Place, found: list[Any], without: float | None) -> Neighbour:
         (kind, index), part = place, self.graph.nodes[place[0]]
@@ -163,12 +234,16 @@ class Explainer:
         said = None if label < 0 else self.names[label]
         return Neighbour(name, kind, period, said, steps, weight, plain, adds, without)
 
-    def _changed(self, at: int, row: int, a: int, *, without: Place | None = None, plain: bool = False) -> float | None:
+    def _changed(
+        self, at: int, row: int, a: int, *, without: Place | None = None, plain: bool = False
+    ) -> float | None:
         """The calibrated probability of class a after a change; nobody is looked at without himself."""
         if without == (self.graph.target, at):
             return None
         said = [member.weight * member.changed(at, row, without, plain) for member in self.members]
-        before, after = tempered(np.stack([self.total[row], np.sum(said, 0)]), self.model.calibration.temperature)
+        before, after = tempered(
+            np.stack([self.total[row], np.sum(said, 0)]), self.model.calibration.temperature
+        )
         after *= self.probability[row] / before  # by the class shares that calibration has found
         return float(after[a] / after.sum())
 
@@ -214,7 +289,9 @@ class _Member:
     @property
     def local(self) -> bool:
         """Whether the rows of a node can be made anew from its own edges."""
-        return all(block.path is not None for block in self.blocks) or isinstance(self.task, GraphTask)
+        return all(block.path is not None for block in self.blocks) or isinstance(
+            self.task, GraphTask
+        )
 
     @cached_property
     def task(self) -> Any:
@@ -261,7 +338,8 @@ class _Member:
             self._reaches[at, plain] = Reach.of(self.inputs, method, self.cutoff, at, self.label)
         return self._reaches[at, plain]
 
-    # -- contributions ---------------------------------------------------------------------------------------
+    # -- contributions
+    # ---------------------------------------------------------------------------------------
 
     def account(self, at: int, row: int, a: int, b: int) -> tuple[Voice, list[_Shown], float]:
         """What it said, the inputs with contributions to its log-odds, and what these count in probability."""
@@ -269,25 +347,36 @@ class _Member:
         shown, usual, raw = look(at, a, b)
         p, q = self.head.honest(self.task, self.place(at))[0][[a, b]].tolist()
         even = self.head.options.scoring.honest(np.full((1, self.head.shape.num_labels), 1.0))[0]
-        moved = float(np.log(even[a] / even[b]))  # where all classes counted the same, shares are put back
+        # where all classes counted the same, shares are put back
+        moved = float(np.log(even[a] / even[b]))
         parts = [Part(one.block.name, float(one.adds.sum())) for one in shown]
         error = abs(raw - usual - sum(part.contribution for part in parts))
         first, second, log_odds = float(self.said[row, a]), float(self.said[row, b]), raw + moved
         fitted = self.pipeline._fitted()
         after = fitted.smoothing is not None or fitted.shares is not None
         smoothing = first - second - p + q if after else None
-        voice = Voice(self.name, self.weight, first, second, log_odds, usual + moved, parts, error, smoothing)
-        return voice, shown, self.weight * ((p - q) / log_odds if abs(log_odds) > 1e-6 else (p + q) / 2)
+        voice = Voice(
+            self.name, self.weight, first, second, log_odds, usual + moved, parts, error, smoothing
+        )
+        return (
+            voice,
+            shown,
+            self.weight * ((p - q) / log_odds if abs(log_odds) > 1e-6 else (p + q) / 2),
+        )
 
     def _over_hops(self, at: int, a: int, b: int) -> tuple[list[_Shown], float, float]:
         """Inputs, and the log-odds of the mean row and of the node's."""
         place, scales, end, shown = self.place(at), self.pipeline._fitted().scales, 0, []
         row = self.task.matrix(place)[0]
         adds, slope, usual, raw = _contributions(self.head, row, self.mean, a, b)
-        for k, (block, hop) in enumerate(zip(self.blocks, [*self.task.hops, *self.task.label_hops], strict=True)):
+        for k, (block, hop) in enumerate(
+            zip(self.blocks, [*self.task.hops, *self.task.label_hops], strict=True)
+        ):
             part = slice(end, end := end + hop.shape[1])
             away = row[part] - self.mean[part]
-            mean, spread = (scales[k].mean, scales[k].scale) if k < len(scales) else (self.mean[part], 1.0)
+            mean, spread = (
+                (scales[k].mean, scales[k].scale) if k < len(scales) else (self.mean[part], 1.0)
+            )
             (index, weight), each = NOBODY, np.empty(0)
             if block.path:
                 index, weight = self.reach(at).nodes(block)
@@ -301,35 +390,54 @@ class _Member:
                     each = (share / share.sum(0)) @ adds[part]
                 else:
                     each = weight * (off @ slope[part])
-            shown.append(self._shown(at, block, adds[part], away * spread + mean, mean, index, weight, each))
+            shown.append(
+                self._shown(at, block, adds[part], away * spread + mean, mean, index, weight, each)
+            )
         return shown, usual, raw
 
     def _over_graph(self, at: int, a: int, b: int) -> tuple[list[_Shown], float, float]:
         """The same of a network that walks the graph, by the features of all nodes at once."""
         assert isinstance(self.head, NetworkHead)
-        model, scale, width = self.head.model, self.pipeline._fitted().scales[0], self.task.x.shape[1]
+        model, scale, width = (
+            self.head.model,
+            self.pipeline._fitted().scales[0],
+            self.task.x.shape[1],
+        )
         assert model is not None
         x = self.task.given(model.to(self.task.x.device))
-        usual = torch.where(torch.arange(x.shape[1]) < width, 0, x.mean(0))  # features were scaled to 0
+        # features were scaled to 0
+        usual = torch.where(torch.arange(x.shape[1]) < width, 0, x.mean(0))
         odds, slope = list[float](), torch.zeros_like(x)
         for step, size in zip(*_line(WALKS), strict=True):
             moved = (usual + float(step) * (x - usual)).requires_grad_()
             said = model(moved, self.task.propagation)[at]
             odds.append((said[a] - said[b]).item())
             slope += torch.autograd.grad(said[a] - said[b], moved)[0] * float(size)
-        adds, left, shown = (slope * (x - usual)).double().numpy(), np.ones(len(x), bool), list[_Shown]()
+        adds, left, shown = (
+            (slope * (x - usual)).double().numpy(),
+            np.ones(len(x), bool),
+            list[_Shown](),
+        )
         for block in self.blocks:
-            index, weight = self.reach(at).nodes(block) if block.path is not None else (np.flatnonzero(left), NOBODY[1])
+            index, weight = (
+                self.reach(at).nodes(block)
+                if block.path is not None
+                else (np.flatnonzero(left), NOBODY[1])
+            )
             new = left[index]
             index, left[index] = index[new], False
             means, mean = x[index].numpy().mean(0) if len(index) else usual.numpy(), usual.numpy()
-            labels = replace(block, name=GUESS if block.name == OWN else f"labels, {block.name}", labels=True)
+            labels = replace(
+                block, name=GUESS if block.name == OWN else f"labels, {block.name}", labels=True
+            )
             for what, values, middle, part in [
                 (block, means[:width] * scale.scale + scale.mean, scale.mean, adds[index, :width]),
                 (labels, means[width:], mean[width:], adds[index, width:]),
             ]:
                 if part.any():
-                    named = (index, weight[new], part.sum(1)) if block.path else (*NOBODY, NOBODY[1])
+                    named = (
+                        (index, weight[new], part.sum(1)) if block.path else (*NOBODY, NOBODY[1])
+                    )
                     shown.append(self._shown(at, what, part.sum(0), values, middle, *named))
         return shown, odds[0], odds[-1]
 
@@ -337,9 +445,16 @@ class _Member:
         values, means, index, weight, each = rest
         plain: list[float | None] = [None] * len(index)
         if self.method.weighting != "plain" and block.path:
-            found = dict(zip(*(part.tolist() for part in self.reach(at, plain=True).nodes(block)), strict=True))
+            found = dict(
+                zip(
+                    *(part.tolist() for part in self.reach(at, plain=True).nodes(block)),
+                    strict=True,
+                )
+            )
             plain = [found.get(u, 0.0) for u in index.tolist()]
-        return _Shown(block, self._names(block, len(adds)), adds, values, means, index, weight, plain, each)
+        return _Shown(
+            block, self._names(block, len(adds)), adds, values, means, index, weight, plain, each
+        )
 
     def _values(self, block: Block, reach: Reach, index: np.ndarray) -> np.ndarray:
         """What nodes bring: their features, or their label as zeros with a one."""
@@ -356,20 +471,31 @@ class _Member:
         encoder = schema.encoders.get(block.kind)
         if block.labels:
             return [str(name) for name in schema.label_names or range(width)]
-        if block.name != DEGREES and self.inputs.embed != "none" and view.nodes[block.kind].x is None:
+        if (
+            block.name != DEGREES
+            and self.inputs.embed != "none"
+            and view.nodes[block.kind].x is None
+        ):
             return [f"place in the graph, {k + 1}" for k in range(width)]
         if block.name == DEGREES or view.nodes[block.kind].x is None:  # then they are the features
             ends = [(t, k) for t in view.relations for k in (0, 2) if t[k] == view.target]
             names = [f"log(1 + edges {'in' if k else 'out'}), {'-'.join(t)}" for t, k in ends]
-            known = [f"{name}, to known labels" for (t, _), name in zip(ends, names, strict=True) if t[0] == t[2]]
+            known = [
+                f"{name}, to known labels"
+                for (t, _), name in zip(ends, names, strict=True)
+                if t[0] == t[2]
+            ]
             return [*names, *(known or ["no edges to known labels"])][:width]
         if encoder is None or encoder.is_of_matrix or block.path is None:
             return [f"feature {k}" for k in range(width)]
         return encoder.outputs
 
-    # -- changes ---------------------------------------------------------------------------------------------
+    # -- changes
+    # ---------------------------------------------------------------------------------------------
 
-    def changed(self, at: int, row: int, without: Place | None = None, plain: bool = False) -> np.ndarray:
+    def changed(
+        self, at: int, row: int, without: Place | None = None, plain: bool = False
+    ) -> np.ndarray:
         """Probabilities [num_labels] if a node had no edges, or all edges plain weights."""
         place, rows = self.place(at), list[torch.Tensor]()
         before = self.head.honest(self.task, place)[0]
@@ -377,11 +503,15 @@ class _Member:
             operator = _changed_operator(self.task.propagation.operator, without, plain)
             after = self.head.honest(self.task.over(Propagation(operator)), place)[0]
         else:
-            for block, hop in zip(self.blocks, [*self.task.hops, *self.task.label_hops], strict=True):
+            for block, hop in zip(
+                self.blocks, [*self.task.hops, *self.task.label_hops], strict=True
+            ):
                 values = hop[place]
                 if block.path:
                     index, weight = self.reach(at, plain).nodes(block, without)
-                    values = (weight @ self._values(block, self.reach(at, plain), index))[None].astype(np.float32)
+                    values = (weight @ self._values(block, self.reach(at, plain), index))[
+                        None
+                    ].astype(np.float32)
                     values = values if block.labels else redone(hop, values, place)
                 rows.append(torch.as_tensor(values))
             count = len(self.task.hops)
@@ -396,18 +526,27 @@ def _contributions(
     """What columns add to the log-odds of class a against b, by which slopes; log-odds of the mean and of the row."""
     if isinstance(head, TreesHead):
         assert head.booster is not None
-        shapley = np.asarray(head.booster.predict(row[None], pred_contrib=True)).reshape(head.shape.num_labels, -1)
-        raw, adds = np.asarray(head.booster.predict(row[None], raw_score=True))[0], shapley[a] - shapley[b]
+        shapley = np.asarray(head.booster.predict(row[None], pred_contrib=True)).reshape(
+            head.shape.num_labels, -1
+        )
+        raw, adds = (
+            np.asarray(head.booster.predict(row[None], raw_score=True))[0],
+            shapley[a] - shapley[b],
+        )
         return adds[:-1], None, float(adds[-1]), float(raw[a] - raw[b])
     if isinstance(head, PriorHead):  # it says the same of all rows
         said = np.maximum(head.probabilities(HopTask([row[None]]), np.array([0]))[0], 1e-12)
         odds = float(np.log(said[a] / said[b]))
         return np.zeros(len(row)), np.zeros(len(row)), odds, odds
     if not isinstance(head, NetworkHead) or head.model is None:
-        raise InputError(f"a {type(head).__name__} cannot be taken apart; explain a model of trees or a network.")
+        raise InputError(
+            f"a {type(head).__name__} cannot be taken apart; explain a model of trees or a network."
+        )
     steps, sizes = _line(STEPS)
     device, count = next(head.model.parameters()).device, len(head.shape.hops)
-    line = torch.tensor(mean + steps[:, None] * (row - mean), dtype=torch.float32, device=device, requires_grad=True)
+    line = torch.tensor(
+        mean + steps[:, None] * (row - mean), dtype=torch.float32, device=device, requires_grad=True
+    )
     split = line.split([*head.shape.hops, *head.shape.label_hops], dim=1)
     logits = head.model(split[:count], split[count:])
     along = logits[:, a] - logits[:, b]

@@ -1,6 +1,7 @@
 """Probabilities that mean what they say: temperature, the classes' new shares, and sets that hold the truth.
 
-All of it is learned from walk-forward predictions: what was said about past periods before their labels were known.
+All of it is learned from walk-forward predictions: what was said about past periods before their
+labels were known.
 """
 
 from __future__ import annotations
@@ -79,16 +80,20 @@ def shifted(probability: np.ndarray, prior: np.ndarray, strength: float = 1.0) -
 
     Nothing but the rows' own probabilities is looked at. `strength` below 1 goes part of the way.
     """
-    base = np.maximum(prior, 1 / (10 * max(len(probability), 1)))  # a class never seen could otherwise not come back
+    # a class never seen could otherwise not come back
+    base = np.maximum(prior, 1 / (10 * max(len(probability), 1)))
     base = base / base.sum()
     share = saerens(probability, base, steps=EM_STEPS, tolerance=0.0)
     return reweighted(probability, ratio(share, base) ** strength)
 
 
-def learned(folds: Sequence[Walked], *, metric: str = "accuracy", coverage: float = COVERAGE) -> Calibration:
+def learned(
+    folds: Sequence[Walked], *, metric: str = "accuracy", coverage: float = COVERAGE
+) -> Calibration:
     """The calibration with the best log-loss on walk-forward predictions, and labels with the best score.
 
-    The correction for class shares is taken only where it helps in every fold: on one of two it may be chance.
+    The correction for class shares is taken only where it helps in every fold: on one of two it may
+        be chance.
     """
     temperature = best_temperature(folds)
     plain = [_loss(tempered(fold.probability, temperature), fold.truth) for fold in folds]
@@ -97,21 +102,31 @@ def learned(folds: Sequence[Walked], *, metric: str = "accuracy", coverage: floa
     for strength in STRENGTHS[1:]:
         one = Calibration(temperature, strength)
         losses = [_loss(one.apply(fold.probability, fold.prior), fold.truth) for fold in folds]
-        if all(now < before for now, before in zip(losses, plain, strict=True)) and _mean(losses, folds) < best_loss:
+        if (
+            all(now < before for now, before in zip(losses, plain, strict=True))
+            and _mean(losses, folds) < best_loss
+        ):
             best, best_loss = one, _mean(losses, folds)
     calibrated = [best.apply(fold.probability, fold.prior) for fold in folds]
     threshold, tilt = _threshold(calibrated, folds, coverage), _tilt(calibrated, folds, metric)
     return Calibration(best.temperature, best.shift, threshold, coverage, tilt)
 
 
-def calibration_error(probability: np.ndarray, truth: np.ndarray, label: np.ndarray | None = None) -> float:
+def calibration_error(
+    probability: np.ndarray, truth: np.ndarray, label: np.ndarray | None = None
+) -> float:
     """Expected calibration error: |confidence − accuracy| averaged over bins of the confidence.
 
     Examples:
         >>> calibration_error(np.array([[0.8, 0.2]] * 5), np.array([0, 0, 0, 0, 1])).__round__(6)
         0.0
     """
-    return float(sum(row.share * abs(row.confidence - row.accuracy) for row in reliability(probability, truth, label)))
+    return float(
+        sum(
+            row.share * abs(row.confidence - row.accuracy)
+            for row in reliability(probability, truth, label)
+        )
+    )
 
 
 @dataclass(frozen=True)
@@ -132,7 +147,9 @@ def reliability(
     place = np.minimum((confidence * bins).astype(int), bins - 1)
     inside = [place == k for k in range(bins)]
     return [
-        Bin(float(one.mean()), float(confidence[one].mean()), float(right[one].mean())) for one in inside if one.any()
+        Bin(float(one.mean()), float(confidence[one].mean()), float(right[one].mean()))
+        for one in inside
+        if one.any()
     ]
 
 
@@ -151,15 +168,25 @@ def best_temperature(folds: Sequence[Walked]) -> float:
     """That with the least log-loss."""
 
     def loss(log_temperature: float) -> float:
-        return _mean([_loss(tempered(f.probability, np.exp(log_temperature)), f.truth) for f in folds], folds)
+        return _mean(
+            [_loss(tempered(f.probability, np.exp(log_temperature)), f.truth) for f in folds], folds
+        )
 
-    return float(np.exp(minimize_scalar(loss, bounds=(-0.7, 1.5), method="bounded", options={"xatol": 1e-3}).x))
+    return float(
+        np.exp(
+            minimize_scalar(loss, bounds=(-0.7, 1.5), method="bounded", options={"xatol": 1e-3}).x
+        )
+    )
 
 
 def _threshold(calibrated: Sequence[np.ndarray], folds: Sequence[Walked], coverage: float) -> float:
     """The weighted quantile of the true labels' probabilities that leaves out 1 − coverage of them."""
-    score = np.concatenate([p[np.arange(len(p)), fold.truth] for p, fold in zip(calibrated, folds, strict=True)])
-    weight = np.concatenate([np.full(len(fold.truth), fold.weight / len(fold.truth)) for fold in folds])
+    score = np.concatenate(
+        [p[np.arange(len(p)), fold.truth] for p, fold in zip(calibrated, folds, strict=True)]
+    )
+    weight = np.concatenate(
+        [np.full(len(fold.truth), fold.weight / len(fold.truth)) for fold in folds]
+    )
     order = np.argsort(score)
     below = np.cumsum(weight[order]) / weight.sum()
     return float(score[order][min(int(np.searchsorted(below, 1 - coverage)), len(score) - 1)])
@@ -169,9 +196,15 @@ def _tilt(calibrated: Sequence[np.ndarray], folds: Sequence[Walked], metric: str
     """The tilt with the best score, the least of equals."""
     if METRICS[metric].tilt == 0:
         return 0.0
-    pairs = [(p, Scoring(metric, tuple(fold.prior)), fold) for p, fold in zip(calibrated, folds, strict=True)]
+    pairs = [
+        (p, Scoring(metric, tuple(fold.prior)), fold)
+        for p, fold in zip(calibrated, folds, strict=True)
+    ]
     weights = [fold.weight for fold in folds]
-    scores = [np.average([how.score(p, fold.truth, tilt) for p, how, fold in pairs], weights=weights) for tilt in TILTS]
+    scores = [
+        np.average([how.score(p, fold.truth, tilt) for p, how, fold in pairs], weights=weights)
+        for tilt in TILTS
+    ]
     return TILTS[int(np.argmax(scores))]
 
 
@@ -181,4 +214,6 @@ def _loss(probability: np.ndarray, truth: np.ndarray) -> float:
 
 def _mean(losses: Sequence[float], folds: Sequence[Walked]) -> float:
     """Of the logarithms: a fold that was hard to predict must not decide alone."""
-    return float(np.average(np.log(np.maximum(losses, TINY)), weights=[fold.weight for fold in folds]))
+    return float(
+        np.average(np.log(np.maximum(losses, TINY)), weights=[fold.weight for fold in folds])
+    )

@@ -98,9 +98,13 @@ class Ensemble:
         return fitted
 
     def predict_proba(
-        self, graph: GraphLike, *, cutoff: int | str | None = None, inputs: dict[bool, Inputs] | None = None,
+        self,
+        graph: GraphLike,
+        *,
+        cutoff: int | str | None = None,
+        inputs: dict[bool, Inputs] | None = None,
         engine: Engine | None = None,
-    ) -> np.ndarray:  # fmt: skip
+    ) -> np.ndarray:
         """Calibrated probabilities [n, num_labels] of the target nodes, in the order of `targets(graph)`.
 
         `inputs` are those that the fits left behind (`Pipeline.shared_inputs`), by default none.
@@ -135,9 +139,13 @@ class Ensemble:
     def save(self, directory: str | Path, *, card: str | None = None) -> None:
         """Writes a folder per pipeline, the rest as JSON and a `card` as README.md, atomically, for `load`."""
         content = {
-            "format": FORMAT, "version": VERSION, "impact_gnn": __version__, "weights": list(self.weights),
-            "calibration": encode(self.calibration), "prior": self.prior.tolist(),
-        }  # fmt: skip
+            "format": FORMAT,
+            "version": VERSION,
+            "impact_gnn": __version__,
+            "weights": list(self.weights),
+            "calibration": encode(self.calibration),
+            "prior": self.prior.tolist(),
+        }
         with _files.atomic_directory(Path(directory), may_replace=_is_saved) as temporary:
             for place, pipeline in enumerate(self.pipelines):
                 pipeline.save(temporary / f"member-{place}", schema=False)
@@ -161,7 +169,12 @@ class Ensemble:
         folders = [root / f"member-{place}" for place in range(len(weights))]
         pipelines = [Pipeline.load(folder, model=model, schema=schema) for folder in folders]
         calibration = decode(Calibration, content.get("calibration"), "calibration")
-        return cls(pipelines, weights, calibration, np.array(decode(list[float], content.get("prior"), "prior")))
+        return cls(
+            pipelines,
+            weights,
+            calibration,
+            np.array(decode(list[float], content.get("prior"), "prior")),
+        )
 
 
 def _is_saved(directory: Path) -> bool:

@@ -1,8 +1,9 @@
 """`NodeExplanation`: why a node was given its label, in plain values and in the user's own words.
 
-Contributions speak for the label against the runner-up. Those of the whole model are differences of probability: with
-what is said of an average node, what smoothing adds and what calibration adds, the parts sum to the difference between
-the two probabilities. Those of a member are differences of raw scores (log-odds).
+Contributions speak for the label against the runner-up. Those of the whole model are differences of
+probability: with what is said of an average node, what smoothing adds and what calibration adds,
+the parts sum to the difference between the two probabilities. Those of a member are differences of
+raw scores (log-odds).
 """
 
 from __future__ import annotations
@@ -46,9 +47,9 @@ class Feature:
 class Neighbour:
     """A node whose features or label were heard.
 
-    `weight` is its part of the message by which it is heard first, after `steps` edges, and `plain_weight` what that
-    would be without time weights (None where the method has none). `without` is the probability of the label if it had
-    no edges; None where that was not computed.
+    `weight` is its part of the message by which it is heard first, after `steps` edges, and
+    `plain_weight` what that would be without time weights (None where the method has none).
+    `without` is the probability of the label if it had no edges; None where that was not computed.
     """
 
     id: str
@@ -66,9 +67,9 @@ class Neighbour:
 class Voice:
     """What a member of the ensemble said, before calibration, and why.
 
-    The log-odds of the label against the runner-up are `usual` (of an average node) + `parts` (and, for networks, up
-    to `error`, what the integral along the line from the average node leaves out). `smoothing` is what smoothing added
-    to the difference of the two probabilities.
+    The log-odds of the label against the runner-up are `usual` (of an average node) + `parts` (and,
+    for networks, up to `error`, what the integral along the line from the average node leaves out).
+    `smoothing` is what smoothing added to the difference of the two probabilities.
     """
 
     name: str
@@ -105,37 +106,58 @@ class NodeExplanation:
         first = f"{self.label} {self.probability:.2f}, then {self.runner_up} {self.runner_up_probability:.2f}"
         tables: list[list[tuple[str, ...]]] = []
         if len(self.voices) > 1:
-            said = [(f"{one.probability:.2f} to {one.runner_up_probability:.2f}", one) for one in self.voices]
+            said = [
+                (f"{one.probability:.2f} to {one.runner_up_probability:.2f}", one)
+                for one in self.voices
+            ]
             tables.append([("Before calibration", f"{self.label} to {self.runner_up}")])
             tables[0] += [(f"{one.share:.0%} {one.name}", numbers) for numbers, one in said]
         together = Part("together", self.probability - self.runner_up_probability)
         parts = [(one.name, f"{one.contribution:+.3f}") for one in (*self.parts, together)]
         tables.append([("For " + self.label, "adds"), *parts])
-        tables.append([("Feature", "in", "value", "usually", "adds"), *map(_feature, self.features)])
+        tables.append(
+            [("Feature", "in", "value", "usually", "adds"), *map(_feature, self.features)]
+        )
         head = ("Neighbour", "period", "label", "steps", "weight", "adds", "without")
         tables.append([head, *map(self._neighbour, self.neighbours)])
-        notes = [] if self.plain is None else [f"With plain weights: {self.probability:.2f} -> {self.plain:.2f}"]
+        notes = (
+            []
+            if self.plain is None
+            else [f"With plain weights: {self.probability:.2f} -> {self.plain:.2f}"]
+        )
         body = ["\n".join(_columns(table)) for table in tables if len(table) > 1]
         return "\n\n".join([f"{self.id} ({self.period}): {first}", *body, *notes, *self.notes])
 
     def _neighbour(self, one: Neighbour) -> tuple[str, ...]:
         name = one.id if one.kind == self.kind else f"{one.kind} {one.id}"
         name = "(itself)" if (one.id, one.kind) == (self.id, self.kind) else name
-        weight = f"{one.weight:.3f}" + ("" if one.plain_weight is None else f" ({one.plain_weight:.3f})")
+        weight = f"{one.weight:.3f}" + (
+            "" if one.plain_weight is None else f" ({one.plain_weight:.3f})"
+        )
         without = "" if one.without is None else f"-> {one.without:.2f}"
-        return name, one.period or "", one.label or "", str(one.steps), weight, f"{one.contribution:+.3f}", without
+        return (
+            name,
+            one.period or "",
+            one.label or "",
+            str(one.steps),
+            weight,
+            f"{one.contribution:+.3f}",
+            without,
+        )
 
     def to_pyg(self, graph: GraphLike) -> Any:
         """A `torch_geometric.explain.Explanation` (`HeteroExplanation`) of the graph with masks of contributions.
 
-        `node_mask` [N, 1] holds those of the strongest neighbours, and of its own features for the node itself;
-        `edge_mask` [E] of an edge between such nodes that of the end further off, else 0. Its
-        `get_explanation_subgraph()` is what speaks for the label.
+        `node_mask` [N, 1] holds those of the strongest neighbours, and of its own features for the
+        node itself; `edge_mask` [E] of an edge between such nodes that of the end further off, else
+        0. Its `get_explanation_subgraph()` is what speaks for the label.
         """
         from torch_geometric.explain import Explanation, HeteroExplanation
 
         graph = as_graph(graph)
-        out: Any = (HeteroExplanation if graph.is_hetero else Explanation).from_dict(to_pyg(graph).to_dict())
+        out: Any = (HeteroExplanation if graph.is_hetero else Explanation).from_dict(
+            to_pyg(graph).to_dict()
+        )
         steps = {kind: np.full(part.num_nodes, -1) for kind, part in graph.nodes.items()}
         adds = {kind: np.zeros(part.num_nodes, np.float32) for kind, part in graph.nodes.items()}
         own = sum(part.contribution for part in self.parts if part.name == OWN)
@@ -177,10 +199,17 @@ def _columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
         sizes[sizes.index(max(sizes))] -= 1
     right = [name in ("value", "usually", "adds", "steps", "weight", "without") for name in rows[0]]
     cut = [
-        [text if len(text) <= n else f"{text[: n - 1]}…" for text, n in zip(row, sizes, strict=True)] for row in rows
+        [
+            text if len(text) <= n else f"{text[: n - 1]}…"
+            for text, n in zip(row, sizes, strict=True)
+        ]
+        for row in rows
     ]
     cells = [
-        [t.rjust(n) if to_right else t.ljust(n) for t, n, to_right in zip(row, sizes, right, strict=True)]
+        [
+            t.rjust(n) if to_right else t.ljust(n)
+            for t, n, to_right in zip(row, sizes, right, strict=True)
+        ]
         for row in cut
     ]
     return ["  " + "  ".join(row).rstrip() for row in cells]

@@ -20,29 +20,39 @@ from impact_gnn.pipeline.method import Method
 from impact_gnn.propagation.embedding import EMBEDDINGS, spectral
 from impact_gnn.propagation.hops import own_relation
 from impact_gnn.propagation.labels import repeated_label_hops
-from impact_gnn.propagation.metapaths import Metapath, metapath_hops, metapath_label_hops, metapaths, path_name
+from impact_gnn.propagation.metapaths import (
+    Metapath,
+    metapath_hops,
+    metapath_label_hops,
+    metapaths,
+    path_name,
+)
 from impact_gnn.propagation.squashing import collected, squash
 
 MOST_HOPS = 100
-MOST_SNAPSHOTS = 64  # snapshots that are computed at most; with more periods, neighbouring ones share a snapshot
+MOST_SNAPSHOTS = (
+    64  # snapshots that are computed at most; with more periods, neighbouring ones share a snapshot
+)
 
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
     """The hops of a graph by method, computed when first asked for and kept.
 
-    Labels enter only through `shown(method, cutoff)`, and only those before that cutoff. Hops are shown for the nodes
-    `rows` alone: those with a label, and all from the last labelled period on.
+    Labels enter only through `shown(method, cutoff)`, and only those before that cutoff. Hops are
+    shown for the nodes `rows` alone: those with a label, and all from the last labelled period on.
 
     Args:
         view: The graph made by `masked(cutoff)`.
-        hops: Steps along the edges; between several node types the relations of a metapath, at least in and back.
+        hops: Steps along the edges; between several node types the relations of a metapath, at
+            least in and back.
         undirected: Let messages run in both directions of every edge.
         engine: Where to propagate.
-        squashed: Between several node types, squash metapaths by random projections (RpHGNN) instead of keeping
-            them apart; `hops` is then the number of iterations.
+        squashed: Between several node types, squash metapaths by random projections (RpHGNN)
+            instead of keeping them apart; `hops` is then the number of iterations.
         seed: Of everything random: projections, and the lags at which snapshots are taken.
-        embed: "spectral" to give types without features an embedding of the graph as it was before a cutoff.
+        embed: "spectral" to give types without features an embedding of the graph as it was before
+            a cutoff.
         embedded: That cutoff, by default the view's own; of a fitted model the one of its fit.
     """
 
@@ -62,9 +72,12 @@ class Inputs:
         view = self.view
         checks.seed(self.seed)
         if checks.at_least("hops", self.hops, 0) > MOST_HOPS:
-            raise InputError(f"hops={self.hops} is more than {MOST_HOPS}, at which all nodes look alike; give 2 or 3.")
+            raise InputError(
+                f"hops={self.hops} is more than {MOST_HOPS}, at which all nodes look alike; give 2 or 3."
+            )
         view.hidden_from("inputs need")
-        # Whatever is looked at later, as it was at some time or with fewer labels, is encoded in one way.
+        # Whatever is looked at later, as it was at some time or with fewer labels, is encoded in
+        # one way.
         graph = view.encoded()
         if checks.choice("embed", self.embed, EMBEDDINGS) != "none":
             graph = self._with_embeddings(graph)
@@ -80,16 +93,21 @@ class Inputs:
 
     def shown(
         self, method: Method, cutoff: int, soft: np.ndarray | None = None
-    ) -> tuple[list[Any], list[Any]]:  # fmt: skip
+    ) -> tuple[list[Any], list[Any]]:
         """Feature hops and label hops of the nodes `rows`, when labels are known before `cutoff`.
 
-        With `soft` label hops are made of these probabilities of the nodes `rows` [n, Y] instead of the labels.
+        With `soft` label hops are made of these probabilities of the nodes `rows` [n, Y] instead of
+        the labels.
         """
         if method.snapshot and self.embed != "none":
             reason = "which places nodes in the graph as it was before the cutoff"
-            raise InputError(f"'snapshot' does not go with embed={self.embed!r}, {reason}; leave one of them out.")
+            raise InputError(
+                f"'snapshot' does not go with embed={self.embed!r}, {reason}; leave one of them out."
+            )
         view = self.graph.masked(cutoff)
-        counted = self._once(("degrees", cutoff), lambda: [self._degrees(view)]) if method.degrees else []
+        counted = (
+            self._once(("degrees", cutoff), lambda: [self._degrees(view)]) if method.degrees else []
+        )
         if method.features:
             return [self.features(), *counted], []
         nodes = self._nodes(method)
@@ -98,21 +116,27 @@ class Inputs:
             together = self._sizes(len(hops)) if method.joint else [1] * len(hops)
             hops = aligned(name, hops, nodes, view, method.weighting, self.engine, together)
         if len(nodes) != len(self.rows):
-            hops = [selected_hop(hop, self.rows) for hop in hops]  # all nodes were needed for the statistics only
+            # all nodes were needed for the statistics only
+            hops = [selected_hop(hop, self.rows) for hop in hops]
         label_hops: list[Any] = []
         if method.labels and soft is not None:
             label_hops = self._label_hops(view, method, soft)
         elif method.labels:
-            label_hops = self._once(("labels", *_hop_parts(method), cutoff), lambda: self._label_hops(view, method))
+            label_hops = self._once(
+                ("labels", *_hop_parts(method), cutoff), lambda: self._label_hops(view, method)
+            )
         own = [*([] if self.graph.x is None else [self.features()]), *counted]
         if not own and not hops and not label_hops:
-            raise InputError("the graph has no features and the method uses no labels; give features or add 'labels'.")
+            raise InputError(
+                "the graph has no features and the method uses no labels; give features or add 'labels'."
+            )
         return [*own, *hops], label_hops
 
     def groups(self, method: Method) -> list[list[int]]:
         """Positions of the feature hops that belong together: a homogeneous graph's all, else those of one relation.
 
-        Squashed messages that went there and back are joined by the node's own features, of which they are means.
+        Squashed messages that went there and back are joined by the node's own features, of which
+        they are means.
         """
         own = [[k] for k in range((self.graph.x is not None) + method.degrees)]
         if method.features:
@@ -126,7 +150,9 @@ class Inputs:
             back = [len(path) == 2 and self.graph.x is not None for path in collected(self.graph)]
         starts = np.cumsum([len(own), *sizes])[:-1].tolist()
         parts = zip(starts, sizes, back, strict=True)
-        return own + [[0] * joined + list(range(start, start + size)) for start, size, joined in parts]
+        return own + [
+            [0] * joined + list(range(start, start + size)) for start, size, joined in parts
+        ]
 
     def _sizes(self, count: int) -> list[int]:
         """How many of `count` hops, one after the other, are of the same relation."""
@@ -156,16 +182,21 @@ class Inputs:
         assert self.view.cutoff is not None
         x = spectral(graph, self.view.cutoff if self.embedded is None else self.embedded)
         nodes = {
-            kind: replace(part, features=x[kind], ready=True) if part.x is None and x[kind].shape[1] else part
+            kind: replace(part, features=x[kind], ready=True)
+            if part.x is None and x[kind].shape[1]
+            else part
             for kind, part in graph.nodes.items()
         }
         return graph.with_parts(nodes, dict(graph.relations))
 
     def _degrees(self, view: TemporalGraph) -> Any:
         """Edges of every node, and those to nodes whose label is known."""
-        return as_hop(np.hstack([degrees(self.view), degrees(self.view, view.label >= 0)])[self.rows])
+        return as_hop(
+            np.hstack([degrees(self.view), degrees(self.view, view.label >= 0)])[self.rows]
+        )
 
-    # -- paths ---------------------------------------------------------------------------------------------
+    # -- paths
+    # ---------------------------------------------------------------------------------------------
 
     @property
     def length(self) -> int:
@@ -175,7 +206,9 @@ class Inputs:
     def paths(self, start: str | None = None) -> list[Metapath]:
         """Ways from a type with features (or from `start`) to the target type, sorted by the relation they end in."""
         place = {triple: k for k, triple in enumerate(self.graph.relations)}
-        return sorted(metapaths(self.graph, self.length, start=start), key=lambda path: place[path[-1]])
+        return sorted(
+            metapaths(self.graph, self.length, start=start), key=lambda path: place[path[-1]]
+        )
 
     def _nodes(self, method: Method) -> np.ndarray:
         """The nodes whose hops are made: `rows`, or everybody where an alignment looks at everybody or few are left."""
@@ -187,9 +220,13 @@ class Inputs:
         if "pny" in method.alignment:
             self._refuse_pny()
         if method.ends and self.squashed and self.graph.is_hetero:
-            raise InputError("'ends' weighs whole paths, which rphgnn does not keep; use sehgnn, or leave out 'ends'.")
+            raise InputError(
+                "'ends' weighs whole paths, which rphgnn does not keep; use sehgnn, or leave out 'ends'."
+            )
         if method.weighting == "stamp" and self.squashed and self.graph.is_hetero:
-            raise InputError("'stamp' treats the first hop apart, and rphgnn mixes them; use sehgnn, or 'gsmp'.")
+            raise InputError(
+                "'stamp' treats the first hop apart, and rphgnn mixes them; use sehgnn, or 'gsmp'."
+            )
         nodes = self._nodes(method)
         key = ("hops", *_hop_parts(method), cutoff if method.lags else None, len(nodes))
         return self._once(key, lambda: self._hops(method, cutoff, nodes))
@@ -204,23 +241,40 @@ class Inputs:
             part = None if len(position) == then.num_nodes else position
             assert then.x is not None  # paths begin at types with features
             hops = self.engine.hops(steps, then.x, rows=part, dtype=np.float32)
-            return hops if part is None else [*(selected_hop(hop, part) for hop in hops[:-1]), hops[-1]]
+            return (
+                hops
+                if part is None
+                else [*(selected_hop(hop, part) for hop in hops[:-1]), hops[-1]]
+            )
 
         def along_metapaths(last: int | None, wanted: np.ndarray) -> list[Any]:
             then, position = self.as_of(self.graph, last, wanted)
             hops = metapath_hops(
-                then, length=self.length, weighting=method.weighting, metapath_weighting=_ends_or_edges(method),
-                engine=self.engine, rows=None if len(position) == then.num_nodes else position, dtype=np.float32,
-            )  # fmt: skip
+                then,
+                length=self.length,
+                weighting=method.weighting,
+                metapath_weighting=_ends_or_edges(method),
+                engine=self.engine,
+                rows=None if len(position) == then.num_nodes else position,
+                dtype=np.float32,
+            )
             return [hops[path_name(path)] for path in paths]
 
         def squashed(last: int | None, wanted: np.ndarray) -> list[Any]:
             then, position = self.as_of(self.graph, last, wanted)
-            width = max(part.x.shape[1] for part in (then.nodes[path[0][0]] for path in paths) if part.x is not None)
+            width = max(
+                part.x.shape[1]
+                for part in (then.nodes[path[0][0]] for path in paths)
+                if part.x is not None
+            )
             messages = squash(
-                then, iterations=self.hops, width=width if then.x is None else None, weighting=method.weighting,
-                seed=self.seed, engine=self.engine,
-            )  # fmt: skip
+                then,
+                iterations=self.hops,
+                width=width if then.x is None else None,
+                weighting=method.weighting,
+                seed=self.seed,
+                engine=self.engine,
+            )
             return [selected_hop(hop, position) for hops in messages.values() for hop in hops]
 
         make = repeated if self.is_simple(method) else along_metapaths
@@ -228,7 +282,9 @@ class Inputs:
             make = squashed
         return self._over_time(method, cutoff, nodes, make)
 
-    def _label_hops(self, view: TemporalGraph, method: Method, soft: np.ndarray | None = None) -> list[Any]:
+    def _label_hops(
+        self, view: TemporalGraph, method: Method, soft: np.ndarray | None = None
+    ) -> list[Any]:
         """Label hops; on snapshots a node hears of its neighbours the labels from before its own time.
 
         With lags, what was known then is what lay as far back as the cutoff does today.
@@ -238,14 +294,22 @@ class Inputs:
         if soft is not None:
             label = np.zeros((view.num_nodes, count), np.float32)
             label[self.rows] = soft
-        back = len(view.times) - 1 - int(np.searchsorted(view.times, view.cutoff)) if method.lags else 0
+        back = (
+            len(view.times) - 1 - int(np.searchsorted(view.times, view.cutoff))
+            if method.lags
+            else 0
+        )
 
         def known(last: int | None, then: TemporalGraph) -> np.ndarray:
             """Labels, or probabilities, of the nodes that were there, as far as they were known then."""
             if last is None:
                 return label
             early = view.period.astype(np.int64) < last - back
-            out = np.where(early, label, -1) if label.ndim == 1 else np.where(early[:, None], label, 0)
+            out = (
+                np.where(early, label, -1)
+                if label.ndim == 1
+                else np.where(early[:, None], label, 0)
+            )
             return out if then.num_nodes == view.num_nodes else out[view.period <= last]
 
         def repeated(last: int | None, wanted: np.ndarray) -> list[Any]:
@@ -255,9 +319,13 @@ class Inputs:
         def along_metapaths(last: int | None, wanted: np.ndarray) -> list[Any]:
             then, position = self.as_of(view, last, wanted)
             hops = metapath_label_hops(
-                then, length=length, weighting=method.weighting, metapath_weighting=_ends_or_edges(method),
-                engine=self.engine, label=known(last, then),
-            )  # fmt: skip
+                then,
+                length=length,
+                weighting=method.weighting,
+                metapath_weighting=_ends_or_edges(method),
+                engine=self.engine,
+                label=known(last, then),
+            )
             return [selected_hop(hop, position) for hop in hops.values()]
 
         make = repeated if self.is_simple(method) else along_metapaths
@@ -271,19 +339,28 @@ class Inputs:
         self, graph: TemporalGraph, method: Method, last: int | None, wanted: np.ndarray, hops: int
     ) -> tuple[TemporalGraph, np.ndarray, list[Operator]]:
         """The operations of a homogeneous graph as it was in period `last`, after what `as_of` gives."""
-        hidden = last if self.view.edge_time is None else None  # edges came with their nodes: a table can hide them
+        # edges came with their nodes: a table can hide them
+        hidden = last if self.view.edge_time is None else None
         then, position = self.as_of(graph, None if hidden is not None else last, wanted)
         relation, weighting = own_relation(then), method.weighting
-        return then, position, self.engine.operators(hops, then, relation, weighting=weighting, last=hidden)
+        return (
+            then,
+            position,
+            self.engine.operators(hops, then, relation, weighting=weighting, last=hidden),
+        )
 
-    def as_of(self, graph: TemporalGraph, last: int | None, wanted: np.ndarray) -> tuple[TemporalGraph, np.ndarray]:
+    def as_of(
+        self, graph: TemporalGraph, last: int | None, wanted: np.ndarray
+    ) -> tuple[TemporalGraph, np.ndarray]:
         """The graph as it was in period `last`, and where the nodes `wanted` are in it."""
         if last is None:
             return graph, wanted
-        # From the edges as they were given: one that several were merged into weighs what it weighs today.
+        # From the edges as they were given: one that several were merged into weighs what it weighs
+        # today.
         given = graph.with_parts(dict(graph.nodes), dict(self.view.relations))
         then = self.engine.graph(given, upto=int(graph.times[last]), undirected=self.undirected)
-        # Earlier nodes keep their order, so a node's new position is the number of kept ones before it.
+        # Earlier nodes keep their order, so a node's new position is the number of kept ones before
+        # it.
         return then, (np.cumsum(graph.period <= last) - 1)[wanted]
 
     def _over_time(
@@ -314,13 +391,15 @@ class Inputs:
         if not method.snapshot:
             return None
         seen = self._seen_at(cutoff if method.lags else None)[node]
-        return next(high for low, high in _runs(self.graph.counts, MOST_SNAPSHOTS) if low <= seen <= high)
+        return next(
+            high for low, high in _runs(self.graph.counts, MOST_SNAPSHOTS) if low <= seen <= high
+        )
 
     def _seen_at(self, cutoff: int | None) -> np.ndarray:
         """The period at which a node is looked at: its own, or, given a cutoff, one that lies a target's lag later.
 
-        Targets are seen today; how long after its own time that is for a target, drawn at random, is the lag of a
-        labelled node. With a single period of targets there is no lag.
+        Targets are seen today; how long after its own time that is for a target, drawn at random,
+        is the lag of a labelled node. With a single period of targets there is no lag.
         """
         period = self.graph.period.astype(np.int64)
         if cutoff is None:

@@ -14,9 +14,25 @@ ALIGNMENTS = ("center", "standardize", "jjnorm", "pny")
 """Alignments in the order in which they are applied."""
 
 EXTRAS = (
-    "joint", "labels", "snapshot", "lags", "ends", "recency", "kmm", "curriculum", "drop", "stages", "cmd", "vrex",
-    "eerm", "features", "degrees", "smooth", "shift", "bbse",
-)  # fmt: skip
+    "joint",
+    "labels",
+    "snapshot",
+    "lags",
+    "ends",
+    "recency",
+    "kmm",
+    "curriculum",
+    "drop",
+    "stages",
+    "cmd",
+    "vrex",
+    "eerm",
+    "features",
+    "degrees",
+    "smooth",
+    "shift",
+    "bbse",
+)
 
 EDITED = ("gcn", "sage")
 """Models that "eerm" goes with."""
@@ -28,25 +44,35 @@ class Method:
 
     Args:
         weighting: One of `weighting.NAMES`.
-        alignment: Names of alignments, applied to every hop in the order center, standardize, jjnorm, pny.
-        joint: With `jjnorm`: one number per period for all hops of a relation, as in the authors' code for ogbn-mag.
+        alignment: Names of alignments, applied to every hop in the order center, standardize,
+            jjnorm, pny.
+        joint: With `jjnorm`: one number per period for all hops of a relation, as in the authors'
+            code for ogbn-mag.
         labels: Adds label hops: the neighbours' known labels, the own one excluded.
         snapshot: Represents every labelled node on the graph as it was at its own time.
-        lags: With `snapshot`: every labelled node is seen as long after its own time as some target node is today.
-        ends: Weights a path through other node types by the times of its two ends, not edge by edge.
+        lags: With `snapshot`: every labelled node is seen as long after its own time as some target
+            node is today.
+        ends: Weights a path through other node types by the times of its two ends, not edge by
+            edge.
         recency: Lets recent labels count more in the loss.
         kmm: Lets labels count more whose inputs look like those of the targets (`matching`).
-        curriculum: Trains on easy labels first, if that is right more often on the rows that epochs are chosen by.
+        curriculum: Trains on easy labels first, if that is right more often on the rows that epochs
+            are chosen by.
         drop: With `curriculum`: those first whose loss falls fastest.
-        stages: Trains several times; what one training is sure of, the next learns from and hears from neighbours.
-        cmd: What a network reads last of labelled rows and of targets shall have the same moments (`nn.shift`).
+        stages: Trains several times; what one training is sure of, the next learns from and hears
+            from neighbours.
+        cmd: What a network reads last of labelled rows and of targets shall have the same moments
+            (`nn.shift`).
         vrex: A network shall err the same in all labelled periods (`nn.shift`).
         eerm: A network that walks the graph shall err the same on edited graphs (`nn.editors`).
         features: The model sees the features only, no graph.
         degrees: Shows how many edges a node has, and how many lead to a known label.
-        smooth: What the model says is corrected and smoothed along the edges, with the same weighting.
-        shift: Probabilities follow the shares of classes among the targets, estimated by EM (`label_shift`).
-        bbse: As `shift`, estimated from predictions and how they were mixed up in the periods chosen by.
+        smooth: What the model says is corrected and smoothed along the edges, with the same
+            weighting.
+        shift: Probabilities follow the shares of classes among the targets, estimated by EM
+            (`label_shift`).
+        bbse: As `shift`, estimated from predictions and how they were mixed up in the periods
+            chosen by.
 
     Examples:
         >>> Method.parse("pmp+center+labels")
@@ -95,7 +121,9 @@ class Method:
                 raise InputError(f"method {text!r} names {part!r} twice; name it once.")
         weightings = [part for part in parts if part in NAMES]
         if len(weightings) > 1:
-            raise InputError(f"method {text!r} has two weightings, {' and '.join(weightings)}; choose one.")
+            raise InputError(
+                f"method {text!r} has two weightings, {' and '.join(weightings)}; choose one."
+            )
         chosen = tuple(name for name in ALIGNMENTS if name in parts)
         if "center" in chosen and "standardize" in chosen:
             raise InputError(f"method {text!r} centres twice; 'standardize' includes 'center'.")
@@ -108,14 +136,22 @@ class Method:
                 f"('recency', 'kmm', 'curriculum', 'cmd', 'vrex') or predictions ('smooth', 'shift', 'bbse') only."
             )
         if extras["shift"] and extras["bbse"]:
-            raise InputError(f"method {text!r} estimates the shares of classes twice; drop 'shift' or 'bbse'.")
+            raise InputError(
+                f"method {text!r} estimates the shares of classes twice; drop 'shift' or 'bbse'."
+            )
         if extras["eerm"] and extras["labels"]:
-            raise InputError(f"method {text!r} would show edited graphs the labels to learn; drop 'eerm' or 'labels'.")
+            raise InputError(
+                f"method {text!r} would show edited graphs the labels to learn; drop 'eerm' or 'labels'."
+            )
         for name, changed in (("lags", "snapshot"), ("drop", "curriculum"), ("joint", "jjnorm")):
             if name in parts and changed not in parts:
-                raise InputError(f"method {text!r} has {name!r} without {changed!r}; write '{changed}+{name}'.")
+                raise InputError(
+                    f"method {text!r} has {name!r} without {changed!r}; write '{changed}+{name}'."
+                )
         if extras["ends"] and weightings in ([], ["plain"]):
-            raise InputError(f"method {text!r} has no weights for 'ends'; add a weighting such as 'pmp'.")
+            raise InputError(
+                f"method {text!r} has no weights for 'ends'; add a weighting such as 'pmp'."
+            )
         by_row = [part for part in weightings if part in BY_ROW]
         if by_row and (extras["ends"] or "pny" in chosen):
             other = "ends" if extras["ends"] else "pny"
@@ -123,7 +159,9 @@ class Method:
                 f"method {text!r}: {other!r} needs weights by two times, {by_row[0]!r} has none; drop one."
             )
         if extras["ends"] and "pny" in chosen:
-            raise InputError(f"method {text!r} joins 'ends' with 'pny', which takes weights by edge; drop one.")
+            raise InputError(
+                f"method {text!r} joins 'ends' with 'pny', which takes weights by edge; drop one."
+            )
         return cls(weightings[0] if weightings else "plain", chosen, **extras)
 
     @property
@@ -174,7 +212,9 @@ class Candidate:
     @property
     def num_parts(self) -> int:
         """How much there is to explain: parts of the method that are not plain, and a model of its own."""
-        return (self.method != Method()) * len(str(self.method).split("+")) + (self.model is not None)
+        return (self.method != Method()) * len(str(self.method).split("+")) + (
+            self.model is not None
+        )
 
     def __str__(self) -> str:
         return str(self.method) if self.model is None else f"{self.model}:{self.method}"

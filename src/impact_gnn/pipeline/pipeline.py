@@ -20,7 +20,17 @@ from impact_gnn.data.given import GraphLike, as_graph
 from impact_gnn.engines.base import Engine, mapped_hop, position_blocks, time_table
 from impact_gnn.engines.memory import or_memory
 from impact_gnn.graph import TemporalGraph
-from impact_gnn.heads import HEADS, Head, HeadOptions, Model, NetworkHead, Shape, is_spatial, make_head, model_name
+from impact_gnn.heads import (
+    HEADS,
+    Head,
+    HeadOptions,
+    Model,
+    NetworkHead,
+    Shape,
+    is_spatial,
+    make_head,
+    model_name,
+)
 from impact_gnn.heads.base import matrix
 from impact_gnn.heads.foreign import Own
 from impact_gnn.heads.network import SQUASHED
@@ -41,7 +51,7 @@ from impact_gnn.nn import (
     align_layer,
     split_rows,
     terms_of,
-)  # fmt: skip
+)
 from impact_gnn.pipeline import saved
 from impact_gnn.pipeline.calibration import Walked, best_temperature
 from impact_gnn.pipeline.inputs import Inputs
@@ -63,35 +73,46 @@ MODELS = HEADS
 class Pipeline(ClassifierMixin, BaseEstimator):
     """Weights, hops, alignment, model and training in one object with scikit-learn's verbs.
 
-    It is an estimator of graphs, not of a matrix X: `clone`, `set_params` and `ParameterGrid` work, what cuts X into
-    rows does not (`backtest` takes the place of cross-validation). Options are checked when `fit` is called.
+    It is an estimator of graphs, not of a matrix X: `clone`, `set_params` and `ParameterGrid` work,
+        what cuts X into
+    rows does not (`backtest` takes the place of cross-validation). Options are checked when `fit`
+    is called.
 
-    `fit` chooses the number of epochs (or trees) on the last labelled periods, as if they had to be predicted, then
-    trains on all labelled periods. No label at or after the cutoff is ever within its reach.
+    `fit` chooses the number of epochs (or trees) on the last labelled periods, as if they had to be
+    predicted, then trains on all labelled periods. No label at or after the cutoff is ever within
+    its reach.
 
     Args:
-        model: A head of `MODELS`: "sign" and other networks, "trees", "linear", "prior", or, on graphs of one node
-            type, "gcn", "sage", "gat", "revgat", "revgat-linear" or a network of your own: a module, copied and drawn
-            anew for every fit, or a function `build(in_channels, out_channels)` that makes one. Its forward takes
-            `(x, edge_index)` or `(x, edge_index, edge_weight)`: standardised features, and the method's time weights
+        model: A head of `MODELS`: "sign" and other networks, "trees", "linear", "prior", or, on
+            graphs of one node type, "gcn", "sage", "gat", "revgat", "revgat-linear" or a network of
+            your own: a module, copied and drawn anew for every fit, or a function
+            `build(in_channels, out_channels)` that makes one. Its forward takes `(x, edge_index)`
+            or `(x, edge_index, edge_weight)`: standardised features, and the method's time weights
             times those of the graph; it returns logits.
-        method: What is done about the shift, for example "plain", "pmp+center" or "labels" (see `Method`).
-        cutoff: Labels are known before it; by default the graph tells (`TemporalGraph.infer_cutoff`).
-        hops: Steps along the edges; with several node types the longest metapath, at least in and back.
+        method: What is done about the shift, for example "plain", "pmp+center" or "labels" (see
+            `Method`).
+        cutoff: Labels are known before it; by default the graph tells
+            (`TemporalGraph.infer_cutoff`).
+        hops: Steps along the edges; with several node types the longest metapath, at least in and
+            back.
         undirected: Let messages run in both directions of every edge.
-        embed: "spectral" to give node types without features an embedding of the graph before the cutoff, or "none".
+        embed: "spectral" to give node types without features an embedding of the graph before the
+            cutoff, or "none".
         hidden: Width of a network; by default the model's own.
         dropout: Share of hidden units left out in training; by default the model's own.
         epochs: Most epochs or trees; by default as many as a fixed amount of work allows.
-        patience: Epochs or trees without a better score that end the search for their number; by default the model's
-            own, and longer for parts of a method that hold the score back at first.
+        patience: Epochs or trees without a better score that end the search for their number; by
+            default the model's own, and longer for parts of a method that hold the score back at
+            first.
         lr: Learning rate of a network; by default the model's own.
         weight_decay: Weight decay.
-        half_life: With "recency", labels this much older than the newest count half; in units of time.
+        half_life: With "recency", labels this much older than the newest count half; in units of
+            time.
         refit: Train on all labelled periods in the end, the one chosen by included.
-        metric: What epochs, trees and smoothing are chosen by, and labels suit: a name of `METRICS`.
-        class_weight: "balanced" to let all classes count the same in training; probabilities still follow their
-            true shares. None to let all labels count the same.
+        metric: What epochs, trees and smoothing are chosen by, and labels suit: a name of
+            `METRICS`.
+        class_weight: "balanced" to let all classes count the same in training; probabilities still
+            follow their true shares. None to let all labels count the same.
         seed: Seed of everything random.
         device: "auto", "cpu", "cuda" or "mps".
 
@@ -145,7 +166,8 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         self.device = device
         self.fitted: Fitted | None = None
 
-    # -- scikit-learn's verbs --------------------------------------------------------------------------------
+    # -- scikit-learn's verbs
+    # --------------------------------------------------------------------------------
 
     def set_params(self, **params: Any) -> Pipeline:
         """Changes options; what was fitted with others is forgotten."""
@@ -159,7 +181,9 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         if isinstance(self.model, str) or not callable(self.model):
             checks.choice("model", self.model, MODELS)
         elif self.hidden is not None or self.dropout is not None:
-            raise InputError("hidden and dropout are options of our networks; build yours with them.")
+            raise InputError(
+                "hidden and dropout are options of our networks; build yours with them."
+            )
         self._refuse_parts()
         checks.choice("metric", self.metric, METRICS)
         checks.choice("embed", self.embed, EMBEDDINGS)
@@ -184,7 +208,11 @@ class Pipeline(ClassifierMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.two_d_array, tags.target_tags.required, tags.no_validation = False, False, True
+        tags.input_tags.two_d_array, tags.target_tags.required, tags.no_validation = (
+            False,
+            False,
+            True,
+        )
         return tags
 
     @property
@@ -207,9 +235,10 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         """Trains on the labels before the cutoff.
 
         Args:
-            graph: The graph, or PyG's `Data` or `HeteroData`; labels at or after the cutoff are hidden before anything
-                looks at them.
-            inputs: Hops made before, of this graph and these options, to share work between pipelines.
+            graph: The graph, or PyG's `Data` or `HeteroData`; labels at or after the cutoff are
+                hidden before anything looks at them.
+            inputs: Hops made before, of this graph and these options, to share work between
+                pipelines.
             engine: Where to propagate.
             progress: Called after every epoch.
         """
@@ -237,17 +266,24 @@ class Pipeline(ClassifierMixin, BaseEstimator):
 
         learner = self
 
-        def learned(who: Pipeline, split: Split, before: int, rounds: Sequence[int | None]) -> list[Stage]:
+        def learned(
+            who: Pipeline, split: Split, before: int, rounds: Sequence[int | None]
+        ) -> list[Stage]:
             return who._stages(inputs, before, label, split, weight, scoring, rounds, progress)
 
         if len(labelled) > 1:
             chosen_rows = split_rows(view, valid=_choosing(time[label >= 0]))
-            split = Split(np.searchsorted(rows, chosen_rows.train), np.searchsorted(rows, chosen_rows.valid))
-            # Rows to choose by must look like targets, so inputs are made as if their labels were unknown.
+            split = Split(
+                np.searchsorted(rows, chosen_rows.train), np.searchsorted(rows, chosen_rows.valid)
+            )
+            # Rows to choose by must look like targets, so inputs are made as if their labels were
+            # unknown.
             before = int(view.time[chosen_rows.valid].min())
 
             def chosen(who: Pipeline) -> list[Stage]:
-                stages = learned(who, split, before, [None] * (STAGES.stages if self._method.stages else 1))
+                stages = learned(
+                    who, split, before, [None] * (STAGES.stages if self._method.stages else 1)
+                )
                 return stages[: 1 + int(np.nanargmax([stage.head.valid_score for stage in stages]))]
 
             stages = chosen(self)
@@ -261,32 +297,58 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             assert last.task is not None
             if shares is not None:
                 found, truth = last.head.honest(last.task, split.valid), label[split.valid]
-                counts = confusion_of(found.argmax(1), truth, view.num_labels) if self._method.bbse else None
-                shares = Shares(shares.prior, counts, best_temperature([Walked(found, truth, shares.prior)]))
+                counts = (
+                    confusion_of(found.argmax(1), truth, view.num_labels)
+                    if self._method.bbse
+                    else None
+                )
+                shares = Shares(
+                    shares.prior, counts, best_temperature([Walked(found, truth, shares.prior)])
+                )
             if self._method.smooth:
                 choose = last.head, last.task, inputs, before, split.valid, label
                 smoothing, valid_score = self._chosen_smoothing(*choose)
         elif self._method.smooth:
             smoothing = CHOICES[len(CHOICES) // 2]
         if self.refit or len(labelled) == 1:
-            stages = learned(learner, Split(np.flatnonzero(label >= 0), np.empty(0, np.int64)), cutoff, rounds)
-        *earlier, last = (replace(stage, task=None) for stage in stages)  # rows of the graph stay with the graph
-        done, schema = last.head.rounds if rounds[-1] is None else rounds[-1], Schema.of(inputs.view)
+            stages = learned(
+                learner, Split(np.flatnonzero(label >= 0), np.empty(0, np.int64)), cutoff, rounds
+            )
+        # rows of the graph stay with the graph
+        *earlier, last = (replace(stage, task=None) for stage in stages)
+        done, schema = (
+            last.head.rounds if rounds[-1] is None else rounds[-1],
+            Schema.of(inputs.view),
+        )
         self.fitted = Fitted(
-            last.head, last.scales, smoothing, cutoff, int(view.times[-1]), schema, done, valid_score, tuple(earlier),
+            last.head,
+            last.scales,
+            smoothing,
+            cutoff,
+            int(view.times[-1]),
+            schema,
+            done,
+            valid_score,
+            tuple(earlier),
             shares,
-        )  # fmt: skip
+        )
         return self
 
     def predict_proba(
-        self, graph: GraphLike, *, cutoff: int | str | None = None, inputs: Inputs | None = None,
-        engine: Engine | None = None, smooth: bool = True,
-    ) -> np.ndarray:  # fmt: skip
+        self,
+        graph: GraphLike,
+        *,
+        cutoff: int | str | None = None,
+        inputs: Inputs | None = None,
+        engine: Engine | None = None,
+        smooth: bool = True,
+    ) -> np.ndarray:
         """Probabilities [n, num_labels] of the target nodes, in the order of `targets(graph)`.
 
-        The graph may have grown since the fit: weights follow its new last time, and with a later `cutoff` the
-        labels that have become known since are used by label hops and alignments. `smooth=False` gives what a method
-        with "smooth" would say without it.
+        The graph may have grown since the fit: weights follow its new last time, and with a later
+            `cutoff` the
+        labels that have become known since are used by label hops and alignments. `smooth=False`
+        gives what a method with "smooth" would say without it.
         """
         fitted, graph = self._fitted(), as_graph(graph)
         at = self._at(graph, cutoff)
@@ -300,36 +362,56 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             if fitted.shares is None:
                 return smoothed
         said = fitted.head.honest(task, targets)
-        return said if fitted.shares is None else fitted.shares.applied(said if smoothed is None else smoothed, said)
+        return (
+            said
+            if fitted.shares is None
+            else fitted.shares.applied(said if smoothed is None else smoothed, said)
+        )
 
     def predict(self, graph: GraphLike, *, cutoff: int | str | None = None) -> np.ndarray:
         """The label of every target node that suits the metric: for accuracy the most probable one.
 
-        It is numbered as in this graph. Columns of `predict_proba` are the classes that the fit has seen, and so is
-        this where classes have names and the graph does not know them all (`fitted.schema.label_names`).
+        It is numbered as in this graph. Columns of `predict_proba` are the classes that the fit has
+        seen, and so is this where classes have names and the graph does not know them all
+        (`fitted.schema.label_names`).
         """
         fitted, graph = self._fitted(), as_graph(graph)
-        return fitted.schema.numbers(graph)[fitted.scoring.labels(self.predict_proba(graph, cutoff=cutoff))]
+        return fitted.schema.numbers(graph)[
+            fitted.scoring.labels(self.predict_proba(graph, cutoff=cutoff))
+        ]
 
-    def score(self, graph: GraphLike, *, cutoff: int | str | None = None, metric: str = "accuracy") -> float:
+    def score(
+        self, graph: GraphLike, *, cutoff: int | str | None = None, metric: str = "accuracy"
+    ) -> float:
         """Accuracy, or another metric (higher is better), on the target nodes whose true label the graph holds.
 
-        Nodes of classes that the fit has never seen count as wrong, and a warning says how many they are.
+        Nodes of classes that the fit has never seen count as wrong, and a warning says how many
+        they are.
         """
         fitted, graph = self._fitted(), as_graph(graph)
         at = self._at(graph, cutoff)
         if at < fitted.cutoff:
             early = f"cutoff={graph.name_of(at)} lies before {graph.name_of(fitted.cutoff)}, the cutoff of the fit"
-            raise InputError(f"{early}, which learned from labels in between; score from there on, or fit again.")
+            raise InputError(
+                f"{early}, which learned from labels in between; score from there on, or fit again."
+            )
         label, coded, rows = graph.y, fitted.schema.coded(graph).y, self.targets(graph, cutoff=at)
         if label is None or coded is None or not (label[rows] >= 0).any():
-            raise InputError("no target node has a label in this graph, so there is nothing to score against.")
+            raise InputError(
+                "no target node has a label in this graph, so there is nothing to score against."
+            )
         known = label[rows] >= 0
-        said, truth, scoring = self.predict_proba(graph, cutoff=at)[known], coded[rows][known], fitted.scoring
+        said, truth, scoring = (
+            self.predict_proba(graph, cutoff=at)[known],
+            coded[rows][known],
+            fitted.scoring,
+        )
         if (new := truth < 0).any():
             classes, place = np.unique(label[rows][known][new], return_inverse=True)
             truth[new] = said.shape[1] + place
-            called = checks.listing([int(k) if graph.label_names is None else graph.label_names[k] for k in classes])
+            called = checks.listing(
+                [int(k) if graph.label_names is None else graph.label_names[k] for k in classes]
+            )
             what = f"{new.sum()} of {len(truth)} target nodes are in classes of which the fit saw no label ({called})"
             warnings.warn(f"{what}; they count as wrong.", stacklevel=2)
             said = np.pad(said, [(0, 0), (0, len(classes))])
@@ -357,7 +439,8 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             f"method was made without them, so back-test again."
         )
 
-    # -- disk ------------------------------------------------------------------------------------------------
+    # -- disk
+    # ------------------------------------------------------------------------------------------------
 
     def save(self, directory: str | Path, *, schema: bool = True) -> None:
         """Writes weights (safetensors) and everything else (JSON), atomically; `load` gives the same predictions.
@@ -367,14 +450,18 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         saved.write(self._fitted(), self.described(), Path(directory), schema=schema)
 
     @classmethod
-    def load(cls, directory: str | Path, *, model: Own | None = None, schema: Schema | None = None) -> Pipeline:
+    def load(
+        cls, directory: str | Path, *, model: Own | None = None, schema: Schema | None = None
+    ) -> Pipeline:
         """The pipeline that `save` wrote, with a schema that was kept elsewhere.
 
-        One with a network of your own needs that `model` again: files hold its weights, not its code.
+        One with a network of your own needs that `model` again: files hold its weights, not its
+            code.
         """
         return saved.read(Path(directory), cls, model=model, schema=schema)
 
-    # -- inside ----------------------------------------------------------------------------------------------
+    # -- inside
+    # ----------------------------------------------------------------------------------------------
 
     def task(self, inputs: Inputs, cutoff: int, soft: np.ndarray | None = None) -> Task:
         """What the fitted head is shown of a graph; `soft` is what it was `taught`, asked for if it is not given."""
@@ -395,9 +482,16 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         return soft
 
     def _stages(
-        self, inputs: Inputs, cutoff: int, label: np.ndarray, split: Split, weight: np.ndarray | None,
-        scoring: Scoring, rounds: Sequence[int | None], progress: Callable[[Epoch], None] | None,
-    ) -> list[Stage]:  # fmt: skip
+        self,
+        inputs: Inputs,
+        cutoff: int,
+        label: np.ndarray,
+        split: Split,
+        weight: np.ndarray | None,
+        scoring: Scoring,
+        rounds: Sequence[int | None],
+        progress: Callable[[Epoch], None] | None,
+    ) -> list[Stage]:
         """A training for each of `rounds` when labels are known before `cutoff`, each taught by the one before."""
         stages: list[Stage] = []
         lesson = Lesson(label, None, weight, split)
@@ -412,7 +506,14 @@ class Pipeline(ClassifierMixin, BaseEstimator):
                 lesson = replace(lesson, weight=weight)
             terms = terms_of(self._method.terms, task, time, reference)
             head = self._head(task, inputs, cutoff, scoring, progress, terms)
-            head.fit(task, lesson.label, lesson.split, weight=lesson.weight, rounds=length, target=lesson.target)
+            head.fit(
+                task,
+                lesson.label,
+                lesson.split,
+                weight=lesson.weight,
+                rounds=length,
+                target=lesson.target,
+            )
             stages.append(Stage(head, scales, task))
             if len(stages) < len(rounds):
                 said = head.honest(task, np.arange(len(label)))
@@ -422,14 +523,23 @@ class Pipeline(ClassifierMixin, BaseEstimator):
     def inputs(self, graph: TemporalGraph, engine: Engine | None = None) -> Inputs:
         """The hops of a graph as this pipeline makes them; may be shared by pipelines that differ in method only."""
         if graph.cutoff is None:
-            graph = graph.masked(graph.infer_cutoff() if self.cutoff is None else graph.when(self.cutoff))
+            graph = graph.masked(
+                graph.infer_cutoff() if self.cutoff is None else graph.when(self.cutoff)
+            )
         return Inputs(
-            graph, hops=self.hops, undirected=self.undirected, engine=or_memory(engine),
-            squashed=self.model in SQUASHED, seed=self.seed, embed=self.embed,
+            graph,
+            hops=self.hops,
+            undirected=self.undirected,
+            engine=or_memory(engine),
+            squashed=self.model in SQUASHED,
+            seed=self.seed,
+            embed=self.embed,
             embedded=None if self.fitted is None else self.fitted.cutoff,
-        )  # fmt: skip
+        )
 
-    def shared_inputs(self, kept: dict[bool, Inputs], graph: TemporalGraph, engine: Engine | None = None) -> Inputs:
+    def shared_inputs(
+        self, kept: dict[bool, Inputs], graph: TemporalGraph, engine: Engine | None = None
+    ) -> Inputs:
         """As `inputs`, taken from what other pipelines of this graph have left in `kept`, or made and left there."""
         squashed = self.model in SQUASHED
         if squashed not in kept:
@@ -450,22 +560,43 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         return np.arange(inputs.graph.num_nodes) if is_spatial(self.model) else inputs.rows
 
     def untrained(
-        self, shape: Shape, scoring: Scoring, progress: Callable[[Epoch], None] | None = None,
+        self,
+        shape: Shape,
+        scoring: Scoring,
+        progress: Callable[[Epoch], None] | None = None,
         terms: tuple[Term, ...] = (),
-    ) -> Head:  # fmt: skip
+    ) -> Head:
         """A head of this pipeline's options that has learned nothing yet."""
         options = HeadOptions(
-            self.hidden, self.dropout, self.epochs, self.patience, self.lr, self.weight_decay, self.seed, self.device,
-            self._pace, terms, bool(self._method.terms or self._method.kmm), scoring, progress,
-        )  # fmt: skip
+            self.hidden,
+            self.dropout,
+            self.epochs,
+            self.patience,
+            self.lr,
+            self.weight_decay,
+            self.seed,
+            self.device,
+            self._pace,
+            terms,
+            bool(self._method.terms or self._method.kmm),
+            scoring,
+            progress,
+        )
         return make_head(self.model, shape, options)
 
     def _head(
-        self, task: Task, inputs: Inputs, cutoff: int, scoring: Scoring, progress: Callable[[Epoch], None] | None,
+        self,
+        task: Task,
+        inputs: Inputs,
+        cutoff: int,
+        scoring: Scoring,
+        progress: Callable[[Epoch], None] | None,
         terms: tuple[Term, ...],
-    ) -> Head:  # fmt: skip
+    ) -> Head:
         groups = [[0]] if is_spatial(self.model) else inputs.groups(self._method)
-        head = self.untrained(Shape(*_widths(task), inputs.view.num_labels, groups), scoring, progress, terms)
+        head = self.untrained(
+            Shape(*_widths(task), inputs.view.num_labels, groups), scoring, progress, terms
+        )
         self._align(head, inputs, cutoff)
         return head
 
@@ -473,11 +604,13 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         """A spatial network's messages are aligned within it, by what is known of this graph before `cutoff`."""
         if isinstance(head, NetworkHead) and is_spatial(self.model) and self._method.alignment:
             view, weighting = inputs.graph.masked(cutoff), self._method.weighting
-            head.aligned(align_layer(self._method.alignment[0], view, table=time_table(view, weighting)))
+            head.aligned(
+                align_layer(self._method.alignment[0], view, table=time_table(view, weighting))
+            )
 
     def _task(
         self, inputs: Inputs, cutoff: int, rows: np.ndarray, soft: np.ndarray | None = None
-    ) -> tuple[Task, list[Scale]]:  # fmt: skip
+    ) -> tuple[Task, list[Scale]]:
         """What the head learns from when labels are known before `cutoff`, scaled by the rows it learns from."""
         if is_spatial(self.model):
             x = _features_of(inputs)
@@ -492,8 +625,13 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         return HopTask(scaled[:count], scaled[count:]), scales
 
     def _shown(
-        self, inputs: Inputs, cutoff: int, scales: list[Scale], shape: Shape, soft: np.ndarray | None = None
-    ) -> Task:  # fmt: skip
+        self,
+        inputs: Inputs,
+        cutoff: int,
+        scales: list[Scale],
+        shape: Shape,
+        soft: np.ndarray | None = None,
+    ) -> Task:
         """What a fitted head is shown of a graph, which must look like the one of the fit."""
         if is_spatial(self.model):
             task: Task = self._graph_task(inputs, scales[0], cutoff)
@@ -503,13 +641,16 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             task = HopTask(scaled, label_hops)
         if _widths(task) != (shape.hops, shape.label_hops):
             fitted, given = (shape.hops, shape.label_hops), _widths(task)
-            raise InputError(f"the model was fitted with inputs of widths {fitted}, this graph gives {given}.")
+            raise InputError(
+                f"the model was fitted with inputs of widths {fitted}, this graph gives {given}."
+            )
         return task
 
     def _graph_task(self, inputs: Inputs, scale: Scale, cutoff: int) -> GraphTask:
         method, own = self._method, not isinstance(self.model, str)
         most = 0 if own else 1  # messages of other layers are out of reach
-        told = method.labels and not own  # a network of one's own may be made for so many columns and no more
+        # a network of one's own may be made for so many columns and no more
+        told = method.labels and not own
         on_hops = method.snapshot or method.ends or method.features or method.joint
         if (method.labels and own) or len(method.alignment) > most or on_hops:
             more = "" if own else "one alignment, 'labels', "
@@ -521,14 +662,28 @@ class Pipeline(ClassifierMixin, BaseEstimator):
                 "layers of a network on the graph share their weights, so 'stamp' has no place; use 'gsmp'."
             )
         graph = inputs.graph
-        loops = self.model in ("gcn", "gat")  # GraphSAGE has a term of its own for the node itself, others their loops
-        operator = inputs.engine.operator(graph, own_relation(graph), weighting=method.weighting, self_loop=loops)
+        # GraphSAGE has a term of its own for the node itself, others their loops
+        loops = self.model in (
+            "gcn",
+            "gat",
+        )
+        operator = inputs.engine.operator(
+            graph, own_relation(graph), weighting=method.weighting, self_loop=loops
+        )
         label = graph.masked(cutoff).label if told else None
         propagation = Editable(operator, self.seed) if method.eerm else Propagation(operator)
-        return GraphTask(scale.apply(_features_of(inputs)), propagation, label, graph.num_labels, reuse=1)
+        return GraphTask(
+            scale.apply(_features_of(inputs)), propagation, label, graph.num_labels, reuse=1
+        )
 
     def _chosen_smoothing(
-        self, head: Head, task: Task, inputs: Inputs, cutoff: int, valid: np.ndarray, label: np.ndarray
+        self,
+        head: Head,
+        task: Task,
+        inputs: Inputs,
+        cutoff: int,
+        valid: np.ndarray,
+        label: np.ndarray,
     ) -> tuple[Smoothing, float]:
         """The smoothing with the best log-loss, or score, on the rows to choose by, and its score there."""
         tried = self._smoothed(head, task, inputs, cutoff, CHOICES, valid)
@@ -539,26 +694,46 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         return CHOICES[best], scores[best]
 
     def _smoothed(
-        self, head: Head, task: Task, inputs: Inputs, cutoff: int, choices: Sequence[Smoothing], wanted: np.ndarray
+        self,
+        head: Head,
+        task: Task,
+        inputs: Inputs,
+        cutoff: int,
+        choices: Sequence[Smoothing],
+        wanted: np.ndarray,
     ) -> list[np.ndarray]:
         """Probabilities of the rows `wanted` after every smoothing, when labels are known before `cutoff`."""
         rows, graph = self._rows(inputs), inputs.graph.masked(cutoff)
         along = ways(graph, self._method.weighting, inputs.engine)
         base = np.zeros((graph.num_nodes, head.shape.num_labels), np.float32)
         base[rows] = head.honest(task, np.arange(len(rows)))
-        return [one[rows[wanted]] for one in correct_and_smooth(base, graph.label, along, choices, inputs.engine)]
+        return [
+            one[rows[wanted]]
+            for one in correct_and_smooth(base, graph.label, along, choices, inputs.engine)
+        ]
 
     def _refuse_parts(self) -> None:
         """Refuses parts of the method that the model cannot take."""
-        method, model = self._method, self.model if isinstance(self.model, str) else "a network of your own"
+        method, model = (
+            self._method,
+            self.model if isinstance(self.model, str) else "a network of your own",
+        )
         if method.terms and model in ("trees", "prior"):
-            raise InputError(f"{model} has no loss to add {method.terms[0]!r} to, which is for networks.")
+            raise InputError(
+                f"{model} has no loss to add {method.terms[0]!r} to, which is for networks."
+            )
         if method.cmd and model == "linear":
-            raise InputError("a linear model has no hidden units whose moments 'cmd' could compare; use a network.")
+            raise InputError(
+                "a linear model has no hidden units whose moments 'cmd' could compare; use a network."
+            )
         if method.eerm and model not in EDITED:
-            raise InputError(f"'eerm' edits the graph that {' or '.join(EDITED)} walk, not {model}; use 'vrex'.")
+            raise InputError(
+                f"'eerm' edits the graph that {' or '.join(EDITED)} walk, not {model}; use 'vrex'."
+            )
 
-    def _learned_shares(self, label: np.ndarray, weight: np.ndarray | None, num_labels: int) -> Shares | None:
+    def _learned_shares(
+        self, label: np.ndarray, weight: np.ndarray | None, num_labels: int
+    ) -> Shares | None:
         """The shares of classes under which a head learns."""
         method, known = self._method, label >= 0
         if not (method.shift or method.bbse):
@@ -567,7 +742,12 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         return Shares(count / count.sum(), None)
 
     def _matched(
-        self, task: Task, label: np.ndarray, train: np.ndarray, reference: np.ndarray, weight: np.ndarray | None
+        self,
+        task: Task,
+        label: np.ndarray,
+        train: np.ndarray,
+        reference: np.ndarray,
+        weight: np.ndarray | None,
     ) -> np.ndarray:
         """Weights under which the rows to train on look like the reference."""
         if isinstance(task, GraphTask):
@@ -578,7 +758,9 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         size = 8 * (len(train) + len(reference)) * sum(map(sum, _widths(task)))
         checks.fits("rows to match", size, "leave out 'kmm'")
         out = np.ones(len(label)) if weight is None else np.array(weight, np.float64)
-        out[train] *= kernel_mean_matching(read(train), read(reference), label[train], seed=self.seed)
+        out[train] *= kernel_mean_matching(
+            read(train), read(reference), label[train], seed=self.seed
+        )
         return out
 
     def _recency(self, time: np.ndarray, label: np.ndarray) -> np.ndarray:
@@ -594,13 +776,18 @@ class Pipeline(ClassifierMixin, BaseEstimator):
 
 def _scaled(hops: list[Any], scales: list[Scale]) -> list[Any]:
     def scaled(hop: Any, scale: Scale) -> Any:
-        return mapped_hop(hop, lambda values, index: scale.apply(np.asarray(values, np.float32)), np.float32)
+        return mapped_hop(
+            hop, lambda values, index: scale.apply(np.asarray(values, np.float32)), np.float32
+        )
 
     return [scaled(hop, scale) for hop, scale in zip(hops, scales, strict=True)]
 
 
 def _widths(task: Task) -> tuple[list[int], list[int]]:
-    return ([task.width], []) if isinstance(task, GraphTask) else (task.in_channels, task.label_channels)  # type: ignore[attr-defined]
+    if isinstance(task, GraphTask):
+        return [task.width], []
+    assert isinstance(task, HopTask)
+    return task.in_channels, task.label_channels
 
 
 def _features_of(inputs: Inputs) -> np.ndarray:
@@ -623,7 +810,8 @@ def _right_more_often(ours: Stage, theirs: Stage, label: np.ndarray, rows: np.nd
 def _choosing(time: np.ndarray) -> int:
     """How many of the last labelled periods to choose by: those that hold a tenth of the labels, but not all.
 
-    Fewer are too noisy; with more, what is chosen suits a model that has learned from much less than the last one will.
+    Fewer are too noisy; with more, what is chosen suits a model that has learned from much less
+    than the last one will.
     """
     sizes = np.unique(time, return_counts=True)[1]
     enough = int(np.argmax(np.cumsum(sizes[::-1]) >= CHOOSING * sizes.sum()))

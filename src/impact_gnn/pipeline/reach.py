@@ -1,7 +1,9 @@
 """Where the inputs of one node come from: the nodes that each of its hops reaches, with their weights.
 
-A hop is linear: its row is the weighted sum of the rows of the nodes reached. Weights sum to 1, or to less where ways
-end at nodes that hear nobody. They are found from the node's own edges outwards, whatever the size of the graph.
+A hop is linear: its row is the weighted sum of the rows of the nodes reached. Weights sum to 1, or
+    to less where ways
+end at nodes that hear nobody. They are found from the node's own edges outwards, whatever the size
+of the graph.
 """
 
 from __future__ import annotations
@@ -60,7 +62,8 @@ class Reach:
     ends: str | None  # how paths are weighted by the times of their two ends; None for edge by edge
     walks: tuple[Walk, Walk]  # with time weights by edge, and with plain ones
     label: np.ndarray  # [N], or probabilities [N, Y] in its place
-    kept: dict[str, np.ndarray | None]  # positions of the nodes that are shown, by type; None for all
+    # positions of the nodes that are shown, by type; None for all
+    kept: dict[str, np.ndarray | None]
 
     @classmethod
     def of(cls, inputs: Inputs, method: Method, cutoff: int, node: int, label: np.ndarray) -> Reach:
@@ -76,21 +79,29 @@ class Reach:
         hidden = last if inputs.is_simple(method) and inputs.view.edge_time is None else None
         last = None if hidden is not None else last
         then, _ = inputs.as_of(graph, last, np.array([node]))
-        kept = dict.fromkeys(graph.nodes) if last is None else graph.positions_upto(int(graph.times[last]))
+        kept = (
+            dict.fromkeys(graph.nodes)
+            if last is None
+            else graph.positions_upto(int(graph.times[last]))
+        )
         walks = Walk(then, [], table, inputs.engine, hidden), Walk(then, [], "plain", inputs.engine)
         return cls(node, table if method.ends else None, walks, label, kept)
 
     def nodes(self, block: Block, without: Place | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Positions of the nodes whose features or labels a block brings, and weights; as if `without` had no edges."""
         then = self.walks[0].graph
-        ends, here = self.ends if then.nodes[block.kind].time is not None else None, self.kept[then.target]
+        ends, here = (
+            self.ends if then.nodes[block.kind].time is not None else None,
+            self.kept[then.target],
+        )
         start = self.node if here is None else int(np.searchsorted(here, self.node))
         index: np.ndarray = np.array([start])
         weight: np.ndarray = np.ones(1)
         for k, triple in reversed(list(enumerate(block.path or ()))):
             operator = self.walks[ends is not None].operator(triple, k == 0)
             edges = operator.csr.take(index)
-            row = np.repeat(np.arange(len(index)), np.diff(edges.indptr))  # the node at which an edge ends
+            # the node at which an edge ends
+            row = np.repeat(np.arange(len(index)), np.diff(edges.indptr))
             period = operator.source_period[edges.indices].astype(np.int64)
             each = np.ones(len(row)) if edges.weight is None else edges.weight
             if without is not None and without[0] == triple[0]:
@@ -108,7 +119,9 @@ class Reach:
         index = self._positions(block.kind, index)
         if block.labels:
             told = self.label[index]
-            weight = weight * ((told >= 0 if told.ndim == 1 else told.any(1)) & (index != self.node))
+            weight = weight * (
+                (told >= 0 if told.ndim == 1 else told.any(1)) & (index != self.node)
+            )
         if block.labels or ends is not None:
             weight = _over(weight, np.full(len(weight), weight.sum()))
         return index[weight > 0], weight[weight > 0]

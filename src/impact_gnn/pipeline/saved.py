@@ -54,7 +54,11 @@ class Shares:
     def applied(self, said: np.ndarray, base: np.ndarray) -> np.ndarray:
         """Probabilities under the shares that `base`, what the head says of all targets, tells."""
         said, base = tempered(said, self.temperature), tempered(base, self.temperature)
-        new = saerens(base, self.prior) if self.confusion is None else bbse(self.confusion, base.argmax(1))
+        new = (
+            saerens(base, self.prior)
+            if self.confusion is None
+            else bbse(self.confusion, base.argmax(1))
+        )
         return reweighted(said, ratio(new, self.prior)).astype(np.float32)
 
 
@@ -102,7 +106,10 @@ def write(fitted: Fitted, params: dict[str, Any], directory: Path, *, schema: bo
         "shape": encode(fitted.head.shape),
         "stages": 1 + len(fitted.earlier),
         "valid_score": None if math.isnan(fitted.valid_score) else fitted.valid_score,
-    } | {name: encode(getattr(fitted, name)) for name in ("scoring", "smoothing", "cutoff", "t_max", "rounds")}
+    } | {
+        name: encode(getattr(fitted, name))
+        for name in ("scoring", "smoothing", "cutoff", "t_max", "rounds")
+    }
     with _files.atomic_directory(directory, may_replace=_is_saved) as temporary:
         kept = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
         safetensors.numpy.save_file(kept, temporary / WEIGHTS)
@@ -124,17 +131,34 @@ def read(root: Path, kind: type[Pipeline], *, model: Own | None, schema: Schema 
         if params["model"] not in HEADS:
             params |= {"model": _own(params["model"], model, root)}
         arrays, made = safetensors.numpy.load_file(root / WEIGHTS), kind(**params).checked()
-        scoring, shape = decode(Scoring, content["scoring"], "scoring"), decode(Shape, content["shape"], "shape")
+        scoring, shape = (
+            decode(Scoring, content["scoring"], "scoring"),
+            decode(Shape, content["shape"], "shape"),
+        )
 
         def stage(of: str) -> Stage:
             head, start = made.untrained(shape, scoring), f"{of}model."
-            head.restore({name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)})
-            count = sum(name.startswith(f"{of}scale.") and name.endswith(".mean") for name in arrays)
+            head.restore(
+                {
+                    name.removeprefix(start): array
+                    for name, array in arrays.items()
+                    if name.startswith(start)
+                }
+            )
+            count = sum(
+                name.startswith(f"{of}scale.") and name.endswith(".mean") for name in arrays
+            )
             scale = (f"{of}scale.{k}" for k in range(count))
-            return Stage(head, [Scale(arrays[f"{one}.mean"], arrays[f"{one}.std"]) for one in scale])
+            return Stage(
+                head, [Scale(arrays[f"{one}.mean"], arrays[f"{one}.std"]) for one in scale]
+            )
 
         last, *earlier = (stage(f"stage{k}." if k else "") for k in range(content["stages"]))
-        smoothing = None if content["smoothing"] is None else decode(Smoothing, content["smoothing"], "smoothing")
+        smoothing = (
+            None
+            if content["smoothing"] is None
+            else decode(Smoothing, content["smoothing"], "smoothing")
+        )
         score = math.nan if content["valid_score"] is None else content["valid_score"]
         shares = None
         if "shares.prior" in arrays:
@@ -142,10 +166,17 @@ def read(root: Path, kind: type[Pipeline], *, model: Own | None, schema: Schema 
             shares = Shares(arrays["shares.prior"], arrays.get("shares.confusion"), temperature)
         last.head.rounds, schema = content["rounds"], schema or Schema.load(root)
         made.fitted = Fitted(
-            last.head, last.scales, smoothing, content["cutoff"], content["t_max"], schema, last.head.rounds, score,
+            last.head,
+            last.scales,
+            smoothing,
+            content["cutoff"],
+            content["t_max"],
+            schema,
+            last.head.rounds,
+            score,
             tuple(earlier),
             shares,
-        )  # fmt: skip
+        )
         return made
 
 
@@ -154,9 +185,13 @@ def _own(name: str, model: Own | None, root: Path) -> Own:
     called = name.rpartition("-")[0]
     if model is None:
         mend = f"pass it again: load({str(root)!r}, model=...)"
-        raise InputError(f"{root} was made with a network of your own, {called}, whose code is not in it; {mend}.")
+        raise InputError(
+            f"{root} was made with a network of your own, {called}, whose code is not in it; {mend}."
+        )
     if (given := model_name(model)).rpartition("-")[0] != called:
-        raise InputError(f"{root} was made with {called}, not with {given.rpartition('-')[0]}; pass that one.")
+        raise InputError(
+            f"{root} was made with {called}, not with {given.rpartition('-')[0]}; pass that one."
+        )
     if given != name:
         changed = f"{called} has other options or another source than when {root} was saved"
         warnings.warn(f"{changed}; its predictions may differ.", stacklevel=5)

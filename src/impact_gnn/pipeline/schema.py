@@ -1,7 +1,7 @@
 """`Schema`: what a graph must be like for a fitted model to read it, and how the next one is made to fit.
 
-Columns are found by their names and encoded as they were for the fit, labels by their names, and periods must be made
-by the same rule. Nothing is matched by position.
+Columns are found by their names and encoded as they were for the fit, labels by their names, and
+periods must be made by the same rule. Nothing is matched by position.
 """
 
 from __future__ import annotations
@@ -40,17 +40,23 @@ class Schema:
         """That of a view, whose columns are encoded by what is known before its cutoff."""
         encoders = {kind: part.encoder for kind, part in view.nodes.items() if part.encoder}
         names = None if view.label_names is None else tuple(view.label_names)
-        return cls(encoders, view.periods, names, view.num_labels, tuple(view.nodes), tuple(view.relations))
+        return cls(
+            encoders, view.periods, names, view.num_labels, tuple(view.nodes), tuple(view.relations)
+        )
 
     def adapted(self, graph: TemporalGraph, cutoff: int) -> TemporalGraph:
         """The view with features, classes and periods as the fit had them; refuses a graph that cannot be made so."""
         if graph.periods != self.periods:
             came, known = (_called(periods) for periods in (graph.periods, self.periods))
-            raise InputError(f"the graph has {came}, the model knows {known}; load the graph with the model's periods.")
+            raise InputError(
+                f"the graph has {came}, the model knows {known}; load the graph with the model's periods."
+            )
         absent = [kind for kind in self.types if kind not in graph.nodes]
         absent += ["-".join(triple) for triple in self.relations if triple not in graph.relations]
         if absent:
-            raise InputError(f"the graph has no {listing(absent)}, which the model was fitted with; add the tables.")
+            raise InputError(
+                f"the graph has no {listing(absent)}, which the model was fitted with; add the tables."
+            )
         graph = graph.masked(cutoff)
         if self.label_names is None and graph.num_labels > self.num_labels:
             raise InputError(
@@ -70,15 +76,25 @@ class Schema:
             columns = graph.nodes[kind].columns if kind in graph.nodes else None
             if columns is not None and (new := encoder.new(columns)):
                 out.append(f"columns that the model does not know are left out: {listing(new)}.")
-            there = columns is not None and all(part.name in columns.table.column_names for part in encoder.parts)
+            there = columns is not None and all(
+                part.name in columns.table.column_names for part in encoder.parts
+            )
             if columns is not None and there and (silent := encoder.silent(columns)):
-                out.append(f"columns in which the model finds nothing that it has seen before: {listing(silent)}.")
+                out.append(
+                    f"columns in which the model finds nothing that it has seen before: {listing(silent)}."
+                )
         if self.label_names is not None and graph.label_names is not None and graph.y is not None:
             known, names = set(map(class_name, self.label_names)), graph.label_names
-            counts = np.bincount(graph.y[(graph.time < cutoff) & (graph.y >= 0)], minlength=len(names))
-            if unknown := [k for k in np.flatnonzero(counts).tolist() if class_name(names[k]) not in known]:
+            counts = np.bincount(
+                graph.y[(graph.time < cutoff) & (graph.y >= 0)], minlength=len(names)
+            )
+            if unknown := [
+                k for k in np.flatnonzero(counts).tolist() if class_name(names[k]) not in known
+            ]:
                 what = f"{listing([names[k] for k in unknown])} ({counts[unknown].sum()} nodes)"
-                out.append(f"classes that the model has never seen count as unknown: {what}; fit again to learn them.")
+                out.append(
+                    f"classes that the model has never seen count as unknown: {what}; fit again to learn them."
+                )
         return out
 
     def numbers(self, graph: TemporalGraph) -> np.ndarray:
@@ -93,11 +109,15 @@ class Schema:
         """The graph with its labels numbered as the model knows them, −1 where it does not."""
         labelled = graph.y is not None and bool((graph.y >= 0).any())
         if self.label_names is not None and graph.label_names is None and labelled:
-            raise InputError("the model's classes have names, the graph's do not; give label_names to match them by.")
+            raise InputError(
+                "the model's classes have names, the graph's do not; give label_names to match them by."
+            )
         if self.label_names is not None:
             return graph.coded_as(self.label_names)
         if graph.label_names is not None:
-            raise InputError("the graph's classes have names, the model's do not; leave out label_names, or fit again.")
+            raise InputError(
+                "the graph's classes have names, the model's do not; leave out label_names, or fit again."
+            )
         known = np.arange(graph.num_labels)
         return graph.recoded(np.where(known < self.num_labels, known, -1), self.num_labels, None)
 
@@ -108,12 +128,17 @@ class Schema:
                 encoder = None
             if encoder is not None and encoder.parts and part.columns is None:
                 needed = listing([one.name for one in encoder.parts])
-                raise InputError(f"the model finds features by the names of columns ({needed}); give tables with them.")
+                raise InputError(
+                    f"the model finds features by the names of columns ({needed}); give tables with them."
+                )
             if encoder is None and part.columns is not None and part.columns.kinds:
-                raise InputError("the model was fitted on features without names; give an array of them, not columns.")
+                raise InputError(
+                    "the model was fitted on features without names; give an array of them, not columns."
+                )
         return self.encoders
 
-    # -- disk ------------------------------------------------------------------------------------------------
+    # -- disk
+    # ------------------------------------------------------------------------------------------------
 
     def save(self, folder: Path) -> None:
         """Writes JSON, and the encoders' arrays if they have any."""
@@ -124,7 +149,9 @@ class Schema:
         }
         safetensors.numpy.save_file(arrays, folder / ARRAYS)
         content = {"encoders": {kind: encoder.content() for kind, encoder in self.encoders.items()}}
-        _files.write_json(folder / FILE, content | {name: encode(getattr(self, name)) for name in PLAIN})
+        _files.write_json(
+            folder / FILE, content | {name: encode(getattr(self, name)) for name in PLAIN}
+        )
 
     @classmethod
     def load(cls, folder: Path) -> Schema:
@@ -134,13 +161,23 @@ class Schema:
             arrays = safetensors.numpy.load_file(folder / ARRAYS)
             encoders = {}
             for k, (kind, entry) in enumerate(content["encoders"].items()):
-                own = {name.removeprefix(f"{k}."): a for name, a in arrays.items() if name.startswith(f"{k}.")}
+                own = {
+                    name.removeprefix(f"{k}."): a
+                    for name, a in arrays.items()
+                    if name.startswith(f"{k}.")
+                }
                 encoders[kind] = Encoder.restored(entry, own)
             hints = get_type_hints(cls)
-            return cls(encoders, **{name: decode(hints[name], content[name], name) for name in PLAIN})
+            return cls(
+                encoders, **{name: decode(hints[name], content[name], name) for name in PLAIN}
+            )
 
 
 def _called(periods: Periods | None) -> str:
     if periods is None:
         return "whole numbers as times"
-    return f"{len(periods.starts)} periods of its own" if periods.unit == "bins" else f"periods of a {periods.unit}"
+    return (
+        f"{len(periods.starts)} periods of its own"
+        if periods.unit == "bins"
+        else f"periods of a {periods.unit}"
+    )

@@ -1,14 +1,17 @@
 """Features for node types that have none: where a node stands in the graph as it was before the cutoff.
 
-All nodes and all relations are one undirected graph with adjacency A, of which only edges count whose ends (and own
-time, if they have one) lie before the cutoff. With d the degrees, τ their mean and D = diag(d + τ), the columns are the
-leading eigenvectors of the walk, D⁻¹A x = λ x: the truncated SVD of D^-½ A D^-½, scaled. Between two types, that is the
-SVD of the matrix between them. τ keeps small components, each of which has an eigenvalue of one without it, from being
-all that is found.
+All nodes and all relations are one undirected graph with adjacency A, of which only edges count
+whose ends (and own time, if they have one) lie before the cutoff. With d the degrees, τ their mean
+and D = diag(d + τ), the columns are the leading eigenvectors of the walk, D⁻¹A x = λ x: the
+truncated SVD of D^-½ A D^-½, scaled. Between two types, that is the SVD of the matrix between them.
+τ keeps small components, each of which has an eigenvalue of one without it, from being all that is
+found.
 
-A node without an edge in that past is given what the equation says of it: Σ a_vu x_u / (λ (d_v + τ)) over neighbours
-that have an embedding. So nothing at or after the cutoff moves a node from before it, a model that was fitted then can
-read any later graph, and no label is looked at. (Edges between types without a time are always there.)
+A node without an edge in that past is given what the equation says of it: Σ a_vu x_u / (λ (d_v +
+    τ)) over neighbours
+that have an embedding. So nothing at or after the cutoff moves a node from before it, a model that
+was fitted then can read any later graph, and no label is looked at. (Edges between types without a
+time are always there.)
 """
 
 from __future__ import annotations
@@ -25,16 +28,20 @@ ROUNDS = 2  # a new author is known by new papers, and these by those who were t
 LEAST = 1e-3  # eigenvalues below it say nothing
 
 
-def spectral(graph: TemporalGraph, cutoff: int, *, width: int = 64, seed: int = 0) -> dict[str, np.ndarray]:
+def spectral(
+    graph: TemporalGraph, cutoff: int, *, width: int = 64, seed: int = 0
+) -> dict[str, np.ndarray]:
     """The embedding of the nodes of every type [n, columns], float32; of unit mean square over those of the past.
 
-    Nodes to which no way leads from the past are zero. There are fewer columns than `width` where the past is small.
+    Nodes to which no way leads from the past are zero. There are fewer columns than `width` where
+    the past is small.
 
     Args:
         graph: The graph; labels and features are not looked at.
         cutoff: Edges count before it.
         width: Columns.
-        seed: Of the first vector of the iteration, which the result does not depend on but for rounding.
+        seed: Of the first vector of the iteration, which the result does not depend on but for
+            rounding.
 
     Examples:
         >>> graph = TemporalGraph.hetero(
@@ -64,7 +71,8 @@ def spectral(graph: TemporalGraph, cutoff: int, *, width: int = 64, seed: int = 
     for _ in range(ROUNDS):
         heard = later @ known.astype(float)  # by how many, or how strongly
         new = np.flatnonzero(~known & (heard > 0))
-        out[new] = later[new] @ out / (value * (heard[new, None] + tau))  # those that are not known are still zero
+        # those that are not known are still zero
+        out[new] = later[new] @ out / (value * (heard[new, None] + tau))
         known[new] = True
     sizes = np.cumsum([part.num_nodes for part in graph.nodes.values()])[:-1]
     return dict(zip(graph.nodes, np.split(out.astype(np.float32), sizes), strict=True))
@@ -93,10 +101,17 @@ def _adjacency(graph: TemporalGraph, cutoff: int | None = None) -> csr_array:
         ends = relation.edge_index
         keep = np.ones(ends.shape[1], bool)
         if cutoff is not None:
-            by_ends = [(graph.nodes[kind].time, row) for kind, row in zip((source, target), ends, strict=True)]
+            by_ends = [
+                (graph.nodes[kind].time, row)
+                for kind, row in zip((source, target), ends, strict=True)
+            ]
             for time in (relation.time, *(None if t is None else t[row] for t, row in by_ends)):
                 keep &= True if time is None else time < cutoff
-        value = np.ones(keep.sum()) if relation.weight is None else relation.weight[keep].astype(np.float64)
+        value = (
+            np.ones(keep.sum())
+            if relation.weight is None
+            else relation.weight[keep].astype(np.float64)
+        )
         place = ends[0][keep] + starts[source], ends[1][keep] + starts[target]
         one_way = coo_array((value, place), (total, total)).tocsr()
         out = out + one_way + one_way.T

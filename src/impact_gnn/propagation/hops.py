@@ -27,18 +27,22 @@ def propagate(
 ) -> list[Any]:
     """Hops 1 .. K of the features: M X, M² X, ... as a list of matrices [N, f] that can be asked for rows.
 
-    In memory they are arrays. In files they are `Hop`s: `hop.rows(index)` reads rows, `np.asarray(hop)` all of them.
+    In memory they are arrays. In files they are `Hop`s: `hop.rows(index)` reads rows,
+    `np.asarray(hop)` all of them.
 
     Args:
         graph: The graph; `relation` must lead from the target type to itself.
         weighting: Name of a method, or a table over `graph.times`.
         hops: Number of hops K.
-        engine: `Memory()` by default, `Disk(directory)` or `Dask(client)`; all give the same numbers.
+        engine: `Memory()` by default, `Disk(directory)` or `Dask(client)`; all give the same
+            numbers.
         norm: "mean", "sym" or "sum".
         self_loop: Adds a loop of weight 1 to every node.
-        relation: Which relation; may be left out where only one leads from the target type to itself.
+        relation: Which relation; may be left out where only one leads from the target type to
+            itself.
         x: Features to propagate instead of the graph's own.
-        rows: Positions of the nodes whose hops are wanted, by default all: the last hop is computed for them only.
+        rows: Positions of the nodes whose hops are wanted, by default all: the last hop is computed
+            for them only.
 
     Examples:
         >>> from impact_gnn.data.tsbm import tsbm
@@ -51,8 +55,12 @@ def propagate(
     relation = own_relation(graph, relation)
     values = graph.x if x is None else checks.features("x", x, graph.num_nodes)
     if values is None:
-        raise InputError("the graph has no features to propagate; pass x=... or make the graph with features.")
-    steps = engine.operators(hops, graph, relation, weighting=weighting, norm=norm, self_loop=self_loop)
+        raise InputError(
+            "the graph has no features to propagate; pass x=... or make the graph with features."
+        )
+    steps = engine.operators(
+        hops, graph, relation, weighting=weighting, norm=norm, self_loop=self_loop
+    )
     made = engine.hops(steps, values, rows=rows)
     return made if rows is None else [*(selected_hop(hop, rows) for hop in made[:-1]), made[-1]]
 

@@ -1,11 +1,13 @@
 """Label hops: the known labels of neighbours as features, a node's own label excluded exactly.
 
-With Y the one-hot matrix of known labels (zero rows where unknown) the hops are M Y and M² Y. What a node would hear of
-itself is taken out: M_vv Y_v at one hop, (M²)_vv Y_v at two - the return path v → u → v, which exists wherever an edge
-has its reverse. Without that a model learns to copy the label and fails where there is none.
+With Y the one-hot matrix of known labels (zero rows where unknown) the hops are M Y and M² Y. What
+a node would hear of itself is taken out: M_vv Y_v at one hop, (M²)_vv Y_v at two - the return path
+v → u → v, which exists wherever an edge has its reverse. Without that a model learns to copy the
+label and fails where there is none.
 
-Hops are made in double precision, so that what is left of a node that hears nobody but itself is 1e-16 and not 1e-7,
-which a division by the labelled share would make a full label. The own label is taken out when rows are asked for.
+Hops are made in double precision, so that what is left of a node that hears nobody but itself is
+1e-16 and not 1e-7, which a division by the labelled share would make a full label. The own label is
+taken out when rows are asked for.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ from impact_gnn.graph import TemporalGraph
 from impact_gnn.propagation.hops import own_relation
 
 NOTHING = 1e-9  # what is left of the own label's column, as a part of what was taken out, counts as zero up to here
-RANGE_EDGES = 1 << 24  # edges of the rows whose return paths are looked for in one pass over all edges
+# edges of the rows whose return paths are looked for in one pass over all edges
+RANGE_EDGES = 1 << 24
 
 
 def label_hops(
@@ -50,8 +53,8 @@ def label_hops(
         engine: Where to compute; `Memory()` by default.
         norm: "mean", "sym" or "sum".
         self_loop: As in `propagate`; the loop never carries a label.
-        renormalize: Divide by the labelled share, so that rows sum to 1 wherever a labelled neighbour exists;
-            otherwise they sum to that share.
+        renormalize: Divide by the labelled share, so that rows sum to 1 wherever a labelled
+            neighbour exists; otherwise they sum to that share.
         relation: As in `propagate`.
 
     Examples:
@@ -63,11 +66,15 @@ def label_hops(
     """
     graph.hidden_from("label hops need")
     if hops not in (1, 2):
-        raise InputError(f"hops={hops} must be 1 or 2: beyond that a node's own label cannot be excluded exactly.")
+        raise InputError(
+            f"hops={hops} must be 1 or 2: beyond that a node's own label cannot be excluded exactly."
+        )
     engine = or_memory(engine)
     options = {"weighting": weighting, "norm": norm, "self_loop": self_loop}
     steps = engine.operators(hops, graph, own_relation(graph, relation), **options)  # type: ignore[arg-type]
-    made = repeated_label_hops(steps, graph.label, graph.num_labels, engine, renormalize=renormalize)
+    made = repeated_label_hops(
+        steps, graph.label, graph.num_labels, engine, renormalize=renormalize
+    )
     return engine.loaded(made)
 
 
@@ -82,14 +89,17 @@ def repeated_label_hops(
 ) -> list[Any]:
     """One operation after the other on labels, own label excluded after each; for the nodes `rows`, or all.
 
-    `label` holds codes [N], or probabilities [N, num_labels] with rows of zeros where nothing is known.
+    `label` holds codes [N], or probabilities [N, num_labels] with rows of zeros where nothing is
+    known.
     """
     made = engine.hops(steps, label_columns(label, num_labels), rows=rows)
     shares = [own_share(steps[:k]) for k in range(1, len(steps) + 1)]
     if rows is not None:
         made = [*(selected_hop(hop, rows) for hop in made[:-1]), made[-1]]
         label, shares = label[rows], [own[rows] for own in shares]
-    return [without_own(hop, label, own, renormalize) for hop, own in zip(made, shares, strict=True)]
+    return [
+        without_own(hop, label, own, renormalize) for hop, own in zip(made, shares, strict=True)
+    ]
 
 
 def label_columns(label: np.ndarray, num_labels: int) -> MadeColumns:
@@ -143,22 +153,27 @@ def own_share(path: Sequence[Operator]) -> np.ndarray:
         back = first.column_scale[low:high] if first.norm == "sym" else 1.0
         out[low:high] = _return_paths(first, last, low, high) * last.row_scale[low:high] * back
         if last.self_loop:  # M = W + diag(added) on both sides
-            (own, added), (own_last, added_last) = _diagonal(first, low, high), _diagonal(last, low, high)
+            (own, added), (own_last, added_last) = (
+                _diagonal(first, low, high),
+                _diagonal(last, low, high),
+            )
             out[low:high] += own_last * added + own * added_last + added_last * added
     return out
 
 
 def _diagonal(operator: Operator, low: int, high: int) -> tuple[Any, Any]:
     """What v = low .. high−1 hear of themselves: by edges of their own, and by the loop that the operation adds."""
-    scale = operator.row_scale[low:high] * (operator.column_scale[low:high] if operator.norm == "sym" else 1.0)
+    scale = operator.row_scale[low:high] * (
+        operator.column_scale[low:high] if operator.norm == "sym" else 1.0
+    )
     return _loops(low, high, *_arrays(operator)) * scale, scale if operator.self_loop else 0.0
 
 
 def _return_paths(first: Operator, last: Operator, low: int, high: int) -> np.ndarray:
     """Σ_u w″_vu·scale_u·w′_uv for v = low .. high−1, the edges of all u in passing.
 
-    The edges into v are held in memory with sorted sources. Each edge v → u of the first operation is then looked up
-    among them; no row of u is held.
+    The edges into v are held in memory with sorted sources. Each edge v → u of the first operation
+    is then looked up among them; no row of u is held.
     """
     out = np.zeros(high - low)
     rows = _sorted_rows(low, high, *_arrays(last)[:3])
@@ -167,7 +182,10 @@ def _return_paths(first: Operator, last: Operator, low: int, high: int) -> np.nd
     scale = plain_view(first.row_scale)
     column = plain_view(last.column_scale) if last.norm == "sym" else np.empty(0)
     for begin, end in row_blocks(first.csr):
-        tasks = [(a, b, low, begin, end, rows, there, back, scale, column, out) for a, b in itertools.pairwise(parts)]
+        tasks = [
+            (a, b, low, begin, end, rows, there, back, scale, column, out)
+            for a, b in itertools.pairwise(parts)
+        ]
         _native.run(_returns, tasks, None)
         _native.release(first.edges.indices, first.edges.weight)
     return out
@@ -178,7 +196,11 @@ def _arrays(operator: Operator) -> tuple[np.ndarray, ...]:
     weight = np.ones(0, np.float32) if csr.weight is None else csr.weight
     arrays = csr.indptr, csr.indices, weight
     periods = operator.source_period, operator.target_period
-    return (*map(plain_view, arrays), np.ascontiguousarray(operator.table), *map(plain_view, periods))
+    return (
+        *map(plain_view, arrays),
+        np.ascontiguousarray(operator.table),
+        *map(plain_view, periods),
+    )
 
 
 @njit(nogil=True, cache=True)
@@ -188,7 +210,9 @@ def _loops(low, high, indptr, indices, weight, table, source_period, target_peri
     for v in range(low, high):
         for e in range(indptr[v], indptr[v + 1]):
             if indices[e] == v:
-                out[v - low] += table[target_period[v], source_period[v]] * (weight[e] if len(weight) else 1.0)
+                out[v - low] += table[target_period[v], source_period[v]] * (
+                    weight[e] if len(weight) else 1.0
+                )
     return out
 
 
@@ -212,7 +236,8 @@ def _sorted_rows(low, high, indptr, indices, weight):  # type: ignore[no-untyped
 def _returns(from_row, to_row, low, begin, end, rows, there, back, scale, column, out):  # type: ignore[no-untyped-def]
     """Adds the ways v ← u ← v for the edges v → u into u = begin .. end−1; v − low is in from_row .. to_row−1.
 
-    Threads share a block of u: each looks at all edges and takes those of its own v, and sums are made in one order.
+    Threads share a block of u: each looks at all edges and takes those of its own v, and sums are
+        made in one order.
     """
     borders, sources, weights = rows
     table, source_period, target_period = there
@@ -230,6 +255,10 @@ def _returns(from_row, to_row, low, begin, end, rows, there, back, scale, column
                 total += weights[at] if len(weights) else 1.0
                 at += 1
             if total > 0:
-                total *= table[target_period[v], source_period[u]] * (column[u] if len(column) else 1.0)
-                home = back_table[back_target[u], back_source[v]] * (weight[e] if len(weight) else 1.0)
+                total *= table[target_period[v], source_period[u]] * (
+                    column[u] if len(column) else 1.0
+                )
+                home = back_table[back_target[u], back_source[v]] * (
+                    weight[e] if len(weight) else 1.0
+                )
                 out[row] += total * home * scale[u]

@@ -1,19 +1,21 @@
 """Metapaths: features and labels along every way of relations that ends in the target type.
 
-A metapath is a sequence of relations, each beginning where the last one ends, such as paper → author → paper. Its
-hop is the mean over the first relation, then over the second, and so on. Two ways to weight it by time:
+A metapath is a sequence of relations, each beginning where the last one ends, such as paper →
+author → paper. Its hop is the mean over the first relation, then over the second, and so on. Two
+ways to weight it by time:
 
-* "edges", the paper's: Ω[t_v, t_u] on each relation whose both ends have a time, so nothing is corrected on the
-  way paper → author → paper, because authors have none;
+* "edges", the paper's: Ω[t_v, t_u] on each relation whose both ends have a time, so nothing is
+  corrected on the way paper → author → paper, because authors have none;
 * "ends": Ω applies to the two ends of the whole path,
 
       M_vu = Ω[t_v, t_u]·P_vu / Σ_w Ω[t_v, t_w]·P_vw
 
-  with P the product of the plain means along the path. P is never made. With the table as a sum of products,
-  Ω[t, s] = Σ_r left[t, r]·right[r, s], the weighted sum is Σ_r left[t_v, r] · (P · (right[r, t_u]·x_u))_v: one walk
-  per r.
+  with P the product of the plain means along the path. P is never made. With the table as a sum of
+  products, Ω[t, s] = Σ_r left[t, r]·right[r, s], the weighted sum is Σ_r left[t_v, r] · (P ·
+  (right[r, t_u]·x_u))_v: one walk per r.
 
-Paths are walked as a tree, depth first: what paths have in common at their beginning is computed once.
+Paths are walked as a tree, depth first: what paths have in common at their beginning is computed
+    once.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ from impact_gnn.weighting import BY_ROW
 METAPATH_WEIGHTINGS = ("edges", "ends")
 """Ω on each relation between types with a time, or once, on the two ends of the path."""
 
-MOST_PATHS = 10_000  # metapaths that are listed at most; their number grows as a power of the length
+MOST_PATHS = (
+    10_000  # metapaths that are listed at most; their number grows as a power of the length
+)
 
 MOST_GROWTH = 4.0
 """How much larger the terms of a sum may be than the sum: the factor by which their rounding errors grow."""
@@ -55,7 +59,14 @@ Metapath: TypeAlias = tuple[Triple, ...]
 Hops: TypeAlias = dict[str, Any]
 """One matrix [nodes of the target type, f] per metapath, by its name; arrays, or hops in files."""
 
-__all__ = ["METAPATH_WEIGHTINGS", "Metapath", "metapath_hops", "metapath_label_hops", "metapaths", "path_name"]
+__all__ = [
+    "METAPATH_WEIGHTINGS",
+    "Metapath",
+    "metapath_hops",
+    "metapath_label_hops",
+    "metapaths",
+    "path_name",
+]
 
 
 def path_name(path: Metapath) -> str:
@@ -65,14 +76,16 @@ def path_name(path: Metapath) -> str:
         >>> path_name((("paper", "rev_writes", "author"), ("author", "writes", "paper")))
         'paper-rev_writes-author-writes-paper'
     """
-    return "-".join([path[0][0], *(part for _, relation, target in path for part in (relation, target))])
+    return "-".join(
+        [path[0][0], *(part for _, relation, target in path for part in (relation, target))]
+    )
 
 
 def metapaths(graph: TemporalGraph, length: int = 2, *, start: str | None = None) -> list[Metapath]:
     """All sequences of 1 to `length` relations that end in the target type, each relation in the order walked.
 
-    Shorter ones come first, then in the order of the graph's relations. Messages run along edges only: for prefixes
-    in and back use `graph.undirected()`.
+    Shorter ones come first, then in the order of the graph's relations. Messages run along edges
+    only: for prefixes in and back use `graph.undirected()`.
 
     Args:
         graph: The graph.
@@ -102,10 +115,14 @@ def metapaths(graph: TemporalGraph, length: int = 2, *, start: str | None = None
         new = [path for path in prefixes if path[0][0] in starts]
         paths += sorted(new, key=lambda path: [number[relation] for relation in path])
         if len(prefixes) > MOST_PATHS:
-            raise InputError(f"there are more than {MOST_PATHS:,} metapaths of length {length}; choose a shorter one.")
+            raise InputError(
+                f"there are more than {MOST_PATHS:,} metapaths of length {length}; choose a shorter one."
+            )
     names = [path_name(path) for path in paths]
     if len(set(names)) < len(names):
-        raise InputError("two metapaths have the same name; rename types or relations so that '-' does not mix them.")
+        raise InputError(
+            "two metapaths have the same name; rename types or relations so that '-' does not mix them."
+        )
     return paths
 
 
@@ -129,8 +146,8 @@ def metapath_hops(
         graph: The graph; usually `graph.undirected()`.
         length: Most relations in a path.
         weighting: Name of a method, or a table over `graph.times`.
-        metapath_weighting: "edges" or "ends"; see the module. Paths from a type without time have no time at
-            one end, and are weighted by "edges" in both.
+        metapath_weighting: "edges" or "ends"; see the module. Paths from a type without time have
+            no time at one end, and are weighted by "edges" in both.
         engine: `Memory()` by default; all give the same numbers.
         start: The type at which paths begin; by default all types that have features.
         x: Features of the type `start` (by default the target type) instead of the graph's own.
@@ -153,7 +170,9 @@ def metapath_hops(
         start = graph.target
     paths = metapaths(graph, length, start=start)
     if start is not None and x is None and graph.nodes[start].x is None:
-        raise InputError(f"nodes of type {start!r} have no features; pass x=... or choose another start.")
+        raise InputError(
+            f"nodes of type {start!r} have no features; pass x=... or choose another start."
+        )
     if start is not None and x is not None:
         x = checks.features("x", x, graph.nodes[start].num_nodes)
     if not paths:
@@ -196,9 +215,10 @@ def metapath_label_hops(
         weighting: Name of a method, or a table over `view.times`.
         metapath_weighting: "edges" or "ends", as in `metapath_hops`.
         engine: Where to compute; `Memory()` by default.
-        renormalize: Divide by the labelled share, so that rows sum to 1 wherever a labelled node other than
-            oneself is reached; otherwise they sum to that share.
-        label: Codes [N], −1 where unknown, or probabilities [N, Y], zeros where unknown, in place of the view's labels.
+        renormalize: Divide by the labelled share, so that rows sum to 1 wherever a labelled node
+            other than oneself is reached; otherwise they sum to that share.
+        label: Codes [N], −1 where unknown, or probabilities [N, Y], zeros where unknown, in place
+            of the view's labels.
 
     Examples:
         >>> graph = TemporalGraph.hetero(
@@ -213,7 +233,9 @@ def metapath_label_hops(
     view.hidden_from("label metapaths need")
     length = checks.whole_number("length", length)
     if length not in (1, 2):
-        raise InputError(f"length={length} must be 1 or 2: beyond that the own label cannot be excluded exactly.")
+        raise InputError(
+            f"length={length} must be 1 or 2: beyond that the own label cannot be excluded exactly."
+        )
     paths = metapaths(view, length, start=view.target)
     table = ends_table(view, weighting, view.target) if metapath_weighting == "ends" else None
     engine = or_memory(engine)
@@ -239,15 +261,23 @@ class Walk:
         weighting = self.weighting if first else later_hops(self.weighting)
         key = relation, weighting is self.weighting
         if key not in self._operators:
-            self._operators[key] = self.engine.operator(self.graph, relation, weighting=weighting, last=self.last)
+            self._operators[key] = self.engine.operator(
+                self.graph, relation, weighting=weighting, last=self.last
+            )
         return self._operators[key]
 
     def hops(
-        self, x: Any, *, rows: np.ndarray | None = None, engine: Engine | None = None, dtype: Any = None
+        self,
+        x: Any,
+        *,
+        rows: np.ndarray | None = None,
+        engine: Engine | None = None,
+        dtype: Any = None,
     ) -> Iterator[tuple[Metapath, Any]]:
         """Every path with the features `x` of its first type brought along it, in the order of the walk.
 
-        Only `rows` of the target type are made if given; hops are kept by `engine` if that is another than the walk's.
+        Only `rows` of the target type are made if given; hops are kept by `engine` if that is
+        another than the walk's.
         """
         number = {relation: k for k, relation in enumerate(self.graph.relations)}
         prefixes = {path[:k] for path in self.paths for k in range(1, len(path) + 1)}
@@ -294,7 +324,9 @@ def along_ends(walk: Walk, table: np.ndarray, x: Any) -> dict[Metapath, Any]:
         scratch = engine.child(f"ends-{r}")
         for path, hop in walk.hops(weighted(x, right[r][source], dtype), engine=scratch):
             for rows in position_blocks(graph.num_nodes):
-                total[path][rows[0] : rows[-1] + 1] += left[target[rows], r][:, None].astype(dtype) * hop.rows(rows)
+                total[path][rows[0] : rows[-1] + 1] += left[target[rows], r][:, None].astype(
+                    dtype
+                ) * hop.rows(rows)
                 _native.release(total[path])
         scratch.clear()
     out = {}
@@ -311,7 +343,9 @@ def along_ends(walk: Walk, table: np.ndarray, x: Any) -> dict[Metapath, Any]:
 def ends_table(graph: TemporalGraph, weighting: str | np.ndarray, kind: str) -> np.ndarray:
     """Ω between the times of nodes of type `kind` and of the target type."""
     if isinstance(weighting, str) and weighting in BY_ROW:
-        raise InputError(f"{weighting!r} is no table of two times, which 'ends' needs; weigh by 'edges'.")
+        raise InputError(
+            f"{weighting!r} is no table of two times, which 'ends' needs; weigh by 'edges'."
+        )
     return time_table(graph, weighting, kind)
 
 
@@ -339,13 +373,18 @@ def label_hops_along(
     if not walk.paths:
         return
     known = label_columns(label, graph.num_labels)
-    own = {path: own_share([walk.operator(step, k == 0) for k, step in enumerate(path)]) for path in walk.paths}
+    own = {
+        path: own_share([walk.operator(step, k == 0) for k, step in enumerate(path)])
+        for path in walk.paths
+    }
     if table is None:
         hops = walk.hops(known)
     else:
         weight, mine = path_weight(walk, *factors(table)), np.diag(table)[graph.period]
         own = {
-            path: np.divide(mine * share, weight[path], out=np.zeros_like(share), where=weight[path] > 0)
+            path: np.divide(
+                mine * share, weight[path], out=np.zeros_like(share), where=weight[path] > 0
+            )
             for path, share in own.items()
         }
         hops = iter(along_ends(walk, table, known).items())
@@ -356,8 +395,10 @@ def label_hops_along(
 def factors(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """`left` [T, R] and `right` [R, T] with left @ right = table, R as small as can be without loss.
 
-    Equal columns, or equal rows, are grouped: nothing is subtracted, so nothing cancels. The singular vectors
-    are taken where they need fewer terms and their terms stay within `MOST_GROWTH` of the table's entries.
+    Equal columns, or equal rows, are grouped: nothing is subtracted, so nothing cancels. The
+        singular vectors
+    are taken where they need fewer terms and their terms stay within `MOST_GROWTH` of the table's
+    entries.
 
     Examples:
         >>> from impact_gnn.weighting import pmp
@@ -371,7 +412,10 @@ def factors(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     columns, of_column = np.unique(table, axis=1, return_inverse=True)
     rows, of_row = np.unique(table, axis=0, return_inverse=True)
     if columns.shape[1] <= len(rows):
-        best = columns, (of_column.reshape(-1) == np.arange(columns.shape[1])[:, None]).astype(np.float64)
+        best = (
+            columns,
+            (of_column.reshape(-1) == np.arange(columns.shape[1])[:, None]).astype(np.float64),
+        )
     else:
         best = (of_row.reshape(-1, 1) == np.arange(len(rows))).astype(np.float64), rows
     u, s, v = np.linalg.svd(table)

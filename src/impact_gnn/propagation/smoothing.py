@@ -1,9 +1,11 @@
 """Correct and Smooth: a model's errors, then its predictions, walk along the edges - with time weights, on any engine.
 
-Correct: what was wrong at the nodes with a known label is spread, E ← α·S E + (1−α)·E₀, and added to the predictions
-at the size that errors had. Smooth: known labels and corrected predictions are spread in the same way. S is the
-weighted mean over the neighbours; between several node types, over nodes of the target type that are joined directly
-or through one node of another type. From shares of the classes instead of a model this is label propagation.
+Correct: what was wrong at the nodes with a known label is spread, E ← α·S E + (1−α)·E₀, and added
+    to the predictions
+at the size that errors had. Smooth: known labels and corrected predictions are spread in the same
+way. S is the weighted mean over the neighbours; between several node types, over nodes of the
+target type that are joined directly or through one node of another type. From shares of the classes
+instead of a model this is label propagation.
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ CHOICES = tuple(Smoothing(a, b) for a in (0.0, 0.5, 0.8) for b in (0.5, 0.8))
 def ways(graph: TemporalGraph, weighting: str, engine: Engine) -> Ways:
     """The operations that lead from the target type to itself: directly, or in through another type and back.
 
-    Refuses a graph whose predictions, a few times over, are more than the engine may hold in memory.
+    Refuses a graph whose predictions, a few times over, are more than the engine may hold in
+    memory.
     """
     size = 16 * graph.num_nodes * graph.num_labels
     if not engine.fits(size):
@@ -47,10 +50,20 @@ def ways(graph: TemporalGraph, weighting: str, engine: Engine) -> Ways:
             f"smoothing holds {size / 1e9:.1f} GB of predictions in memory, more than this engine may take; give more "
             f"memory or drop 'smooth'."
         )
-    through = [path for path in metapaths(graph, 2, start=graph.target) if len(path) == 1 or path[0][2] != graph.target]
+    through = [
+        path
+        for path in metapaths(graph, 2, start=graph.target)
+        if len(path) == 1 or path[0][2] != graph.target
+    ]
     if not through:
-        raise InputError("no edges lead from a target node to another, directly or through one node; drop 'smooth'.")
-    made = {triple: engine.operator(graph, triple, weighting=weighting) for path in through for triple in path}
+        raise InputError(
+            "no edges lead from a target node to another, directly or through one node; drop 'smooth'."
+        )
+    made = {
+        triple: engine.operator(graph, triple, weighting=weighting)
+        for path in through
+        for triple in path
+    }
     return [[made[triple] for triple in path] for path in through]
 
 
@@ -59,8 +72,8 @@ def correct_and_smooth(
 ) -> Iterator[np.ndarray]:
     """Probabilities [N, Y] after both steps, for one smoothing after the other; what they share is computed once.
 
-    `label` [N] is −1 where it must not be seen. Rows of `base` that are zero (nodes that nobody predicts) only pass on
-    what they hear.
+    `label` [N] is −1 where it must not be seen. Rows of `base` that are zero (nodes that nobody
+    predicts) only pass on what they hear.
 
     Examples:
         >>> from impact_gnn.engines.memory import Memory
@@ -76,7 +89,9 @@ def correct_and_smooth(
     before, start = None, base
     for one in choices:
         if one.correct != before:
-            start = _corrected(base, known, truth, along, one.correct, engine) if one.correct else base
+            start = (
+                _corrected(base, known, truth, along, one.correct, engine) if one.correct else base
+            )
             before = one.correct
         out = start
         if one.smooth:
@@ -88,7 +103,12 @@ def correct_and_smooth(
 
 
 def _corrected(
-    base: np.ndarray, known: np.ndarray, truth: np.ndarray, along: Ways, share: float, engine: Engine
+    base: np.ndarray,
+    known: np.ndarray,
+    truth: np.ndarray,
+    along: Ways,
+    share: float,
+    engine: Engine,
 ) -> np.ndarray:
     """Errors at the known labels spread, and added to the predictions at the size that errors have."""
     wrong = np.zeros_like(base)

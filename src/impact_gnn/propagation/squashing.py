@@ -1,7 +1,8 @@
 """Random-projection squashing: many hops over many relations at a cost that grows only linearly.
 
-After Hu, Hooi and He, "Efficient Heterogeneous Graph Learning via Random Projection" (RpHGNN, 2024). Metapaths multiply
-with every step; here every type keeps one representation H of a fixed width instead. An iteration has two parts.
+After Hu, Hooi and He, "Efficient Heterogeneous Graph Learning via Random Projection" (RpHGNN,
+2024). Metapaths multiply with every step; here every type keeps one representation H of a fixed
+width instead. An iteration has two parts.
 
 Propagate, along every relation r from type a to type b:
 
@@ -10,13 +11,16 @@ Propagate, along every relation r from type a to type b:
 
 Update: the messages that arrive at a type are squashed into its next representation,
 
-    H_b ← Σ_m (message m)·R_m / √(number of messages),   entries of R_m ±√(3/width) with probability 1/6 each, else 0.
+    H_b ← Σ_m (message m)·R_m / √(number of messages),   entries of R_m ±√(3/width) with probability
+    1/6 each, else 0.
 
-R_m is drawn anew for every iteration. With `normalize` the rows of every H are brought to length 1, as the authors do;
-without it the result is linear in the features, as the theory behind the corrections of this library has it.
-What arrives at the target type is collected per relation and iteration, before it is squashed.
+R_m is drawn anew for every iteration. With `normalize` the rows of every H are brought to length 1,
+as the authors do; without it the result is linear in the features, as the theory behind the
+corrections of this library has it. What arrives at the target type is collected per relation and
+iteration, before it is squashed.
 
-A decision of ours: a type without features begins with the squashed messages from types that have something, so
+A decision of ours: a type without features begins with the squashed messages from types that have
+    something, so
 nothing but the graph's own features enters.
 """
 
@@ -48,18 +52,22 @@ def squash(
 ) -> dict[str, list[Any]]:
     """What arrives at the target type, per relation: a dict name → one matrix [N, width] per iteration.
 
-    Names are those of the paths of an iteration's last message, one relation (odd) or there and back (even). The
-    target type's own features are not among them.
+    Names are those of the paths of an iteration's last message, one relation (odd) or there and
+    back (even). The target type's own features are not among them.
 
     Args:
-        graph: The graph; use `graph.undirected()`, which adds the ways back `rev_...`. A relation of a type with
-            itself is its own way back. A relation without a way back gives odd messages only.
+        graph: The graph; use `graph.undirected()`, which adds the ways back `rev_...`. A relation
+            of a type with itself is its own way back. A relation without a way back gives odd
+            messages only.
         iterations: Number of iterations; the last one reaches 2·iterations steps far.
-        width: Columns of all representations; by default as many as the target type has features. Features of
-            another width are brought to it by a random projection of their own.
-        weighting: Name of a method, or a table over `graph.times`, for relations between types with a time.
-        normalize: Bring the rows of every representation to length 1; the result is then not linear in X.
-        seed: Seed of the projections; each depends on it, its iteration and the names of its message only.
+        width: Columns of all representations; by default as many as the target type has features.
+            Features of another width are brought to it by a random projection of their own.
+        weighting: Name of a method, or a table over `graph.times`, for relations between types with
+            a time.
+        normalize: Bring the rows of every representation to length 1; the result is then not linear
+            in X.
+        seed: Seed of the projections; each depends on it, its iteration and the names of its
+            message only.
         engine: Where to compute; `Memory()` by default.
 
     Examples:
@@ -68,14 +76,22 @@ def squash(
         ...     edges={("author", "writes", "paper"): [[0, 0, 1], [0, 1, 2]]}, target="paper").undirected()
         >>> found = squash(graph, iterations=2, weighting="pmp", seed=0)
         >>> {name: [hop.shape for hop in hops] for name, hops in found.items()}
-        {'author-writes-paper': [(3, 3), (3, 3)], 'paper-rev_writes-author-writes-paper': [(3, 3), (3, 3)]}
+        {'author-writes-paper': [(3, 3), (3, 3)], 'paper-rev_writes-author-writes-paper': [(3, 3),
+        (3, 3)]}
     """
-    iterations, seed = checks.at_least("iterations", iterations, 1), checks.at_least("seed", seed, 0)
+    iterations, seed = (
+        checks.at_least("iterations", iterations, 1),
+        checks.at_least("seed", seed, 0),
+    )
     if all(nodes.x is None for nodes in graph.nodes.values()):
-        raise InputError("the graph has no features to propagate; make it with features, or use with_features(x).")
+        raise InputError(
+            "the graph has no features to propagate; make it with features, or use with_features(x)."
+        )
     if width is None:
         if graph.x is None:
-            raise InputError(f"nodes of type {graph.target!r} have no features to take the width from; pass width=...")
+            raise InputError(
+                f"nodes of type {graph.target!r} have no features to take the width from; pass width=..."
+            )
         width = graph.x.shape[1]
     width = checks.at_least("width", width, 1)
     engine = or_memory(engine)
@@ -132,7 +148,9 @@ class _Squashing:
     normalize: bool
     walk: Walk
 
-    def messages(self, state: dict[str, Any], wanted: Collection[Metapath]) -> Iterator[tuple[Metapath, Any]]:
+    def messages(
+        self, state: dict[str, Any], wanted: Collection[Metapath]
+    ) -> Iterator[tuple[Metapath, Any]]:
         """The wanted paths with their messages; an even one is made from its odd one."""
         for relation in self.graph.relations:
             # Odd, and even if there is a way back.
@@ -156,12 +174,18 @@ class _Squashing:
             same = nodes.x.shape[1] == self.width
             if not same or self.normalize:
                 values = self.zeros({kind})
-                matrix = np.eye(self.width) if same else self.matrix(f"x-{kind}", nodes.x.shape[1], 0)
+                matrix = (
+                    np.eye(self.width) if same else self.matrix(f"x-{kind}", nodes.x.shape[1], 0)
+                )
                 _add_projected(values[kind], nodes.x, matrix)
                 state |= self.kept(values)
-        while missing := {r[2] for r in self.graph.relations if r[0] in state and r[2] not in state}:
+        while missing := {
+            r[2] for r in self.graph.relations if r[0] in state and r[2] not in state
+        }:
             update = self.zeros(missing)
-            new: list[Metapath] = [(r,) for r in self.graph.relations if r[0] in state and r[2] in missing]
+            new: list[Metapath] = [
+                (r,) for r in self.graph.relations if r[0] in state and r[2] in missing
+            ]
             for path, message in self.messages(state, new):
                 self.add(update, path, message, new, 0)
             state |= self.kept(update)
@@ -172,10 +196,18 @@ class _Squashing:
 
     def zeros(self, kinds: set[str]) -> dict[str, np.ndarray]:
         sizes = {kind: nodes.num_nodes for kind, nodes in self.graph.nodes.items() if kind in kinds}
-        return {kind: self.walk.engine.empty((size, self.width), np.float32) for kind, size in sizes.items()}
+        return {
+            kind: self.walk.engine.empty((size, self.width), np.float32)
+            for kind, size in sizes.items()
+        }
 
     def add(
-        self, update: dict[str, np.ndarray], path: Metapath, message: Any, among: list[Metapath], iteration: int
+        self,
+        update: dict[str, np.ndarray],
+        path: Metapath,
+        message: Any,
+        among: list[Metapath],
+        iteration: int,
     ) -> None:
         """Adds a squashed message, one of `among`, to the next representation of the type at which it arrives."""
         count = sum(each[-1][2] == path[-1][2] for each in among)
@@ -192,7 +224,9 @@ class _Squashing:
     def matrix(self, name: str, rows: int, iteration: int) -> np.ndarray:
         """The projection of a message [rows, width], from the seed, the iteration and the message's name alone."""
         rng = np.random.default_rng([self.seed, iteration, *name.encode()])
-        return rng.choice([-1.0, 0.0, 1.0], (rows, self.width), p=[1 / 6, 2 / 3, 1 / 6]) * np.sqrt(3 / self.width)
+        return rng.choice([-1.0, 0.0, 1.0], (rows, self.width), p=[1 / 6, 2 / 3, 1 / 6]) * np.sqrt(
+            3 / self.width
+        )
 
     def _step(self, relation: Triple, x: Any) -> Any:
         dtype = np.promote_types(x.dtype, np.float32)  # messages are summed up

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ import matplotlib as mpl
 import numpy as np
 from markupsafe import Markup
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Canvas
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, PathPatch, Rectangle
 from matplotlib.path import Path as Outline
@@ -29,12 +31,29 @@ from impact_gnn.pipeline.calibration import BINS
 from impact_gnn.report import svg
 from impact_gnn.report.numbers import named, number, percent, whole
 from impact_gnn.report.summary import Evaluation, RunSummary
-from impact_gnn.report.svg import FAINT, INK, PALETTE, Called, from_zero, in_percent, line, over_time, ramp
+from impact_gnn.report.svg import (
+    FAINT,
+    INK,
+    PALETTE,
+    Called,
+    from_zero,
+    in_percent,
+    line,
+    over_time,
+    ramp,
+)
 
-# Nodes in the map (more would only hide each other), periods (the last ones) and ticks of the stacked plots.
+# Nodes in the map (more would only hide each other), periods (the last ones) and ticks of the
+# stacked plots.
 MOST_DOTS, MOST_PERIODS, MOST_TICKS = 900, 200, 8
 MOST_CELLS, MOST_LETTERS = 11, 16  # labels of the confusion matrix, and letters of their names
-DASHES = ((), (5, 2), (1.5, 1.5), (6, 1.5, 1.5, 1.5))  # lines that run close together differ in their dashes too
+# lines that run close together differ in their dashes too
+DASHES = (
+    (),
+    (5, 2),
+    (1.5, 1.5),
+    (6, 1.5, 1.5, 1.5),
+)
 
 
 @dataclass
@@ -54,23 +73,38 @@ class Figure:
         shown = [_handle(one) for one in self.keys]
         canvas = self.ax.figure
         if shown and not canvas.legends:
-            where: Any = {"loc": "outside lower center", "ncols": min(3, len(shown)), "frameon": False}
+            where: Any = {
+                "loc": "outside lower center",
+                "ncols": min(3, len(shown)),
+                "frameon": False,
+            }
             with mpl.rc_context(svg.STYLE):  # in which $ is a letter
                 texts = canvas.legend(shown, [" "] * len(shown), **where).get_texts()
-            for text, one in zip(texts, self.keys, strict=True):  # matplotlib itself leaves out names that begin with _
+            # matplotlib itself leaves out names that begin with _
+            for text, one in zip(texts, self.keys, strict=True):
                 text.set_text(one["name"])
-            canvas.set_size_inches(canvas.get_figwidth(), canvas.get_figheight() + 0.25 * -(-len(shown) // 3))  # type: ignore[union-attr]
+            assert isinstance(canvas, Canvas)
+            rows = math.ceil(len(shown) / 3)
+            canvas.set_size_inches(canvas.get_figwidth(), canvas.get_figheight() + 0.25 * rows)
         return self.ax
 
 
 @contextlib.contextmanager
 def drawn(
-    name: str, title: str, caption: str, keys: Sequence[dict[str, str]] = (), *, data: dict[str, Any],
-    width: float = 360, height: float = 220,
-) -> Iterator[tuple[Figure, Axes]]:  # fmt: skip
+    name: str,
+    title: str,
+    caption: str,
+    keys: Sequence[dict[str, str]] = (),
+    *,
+    data: dict[str, Any],
+    width: float = 360,
+    height: float = 220,
+) -> Iterator[tuple[Figure, Axes]]:
     """A figure, and axes to draw on: what they show when the block ends is its drawing."""
     with svg.axes(width, height) as ax:
-        figure = Figure(re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-"), caption, keys, ax, data)
+        figure = Figure(
+            re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-"), caption, keys, ax, data
+        )
         yield figure, ax
         figure.file, figure.svg = svg.drawn(figure.ax, title, keys)
 
@@ -102,7 +136,12 @@ def array(values: Any) -> np.ndarray:
 
 def key(name: str, colour: str, mark: str = "line") -> dict[str, str]:
     """One entry below a figure; `mark` is "line", "dash", "area" or "dot"."""
-    return {"name": name, "colour": svg.VARIABLES.get(colour, colour), "mark": mark, "plain": colour}
+    return {
+        "name": name,
+        "colour": svg.VARIABLES.get(colour, colour),
+        "mark": mark,
+        "plain": colour,
+    }
 
 
 def _handle(key: dict[str, str]) -> Patch | Line2D:
@@ -110,7 +149,10 @@ def _handle(key: dict[str, str]) -> Patch | Line2D:
     colour, mark = key["plain"], key["mark"]
     if mark == "area":
         return Patch(color=colour, alpha=0.85)
-    lines: Any = {"linestyle": {"dash": "--", "dot": ""}.get(mark, "-"), "marker": "o" if mark == "dot" else ""}
+    lines: Any = {
+        "linestyle": {"dash": "--", "dot": ""}.get(mark, "-"),
+        "marker": "o" if mark == "dot" else "",
+    }
     return Line2D([], [], color=colour, **lines)
 
 
@@ -119,7 +161,10 @@ def forest(rows: Sequence[Trial], metric: Metric, name: str = "comparison") -> F
     known = [(row, row.difference) for row in rows if row.difference is not None]
     if not known:
         return None
-    low, value, high = (100 * array(part) for part in zip(*((d.low, d.value, d.high) for _, d in known), strict=True))
+    low, value, high = (
+        100 * array(part)
+        for part in zip(*((d.low, d.value, d.high) for _, d in known), strict=True)
+    )
     bold = [row.weight > 0 for row, _ in known]
     # A hopeless candidate must not press the others together; its interval leaves the picture.
     reach = 3 * max(1.0, float(np.sort(np.abs(value))[(len(value) - 1) // 2]), float(value.max()))
@@ -128,10 +173,22 @@ def forest(rows: Sequence[Trial], metric: Metric, name: str = "comparison") -> F
     title = "Difference to plain with its interval, a row per candidate"
     caption = "Disc: difference over all back-tested windows; bar: its 95% interval; ticks: single windows."
     caption += " What is in the choice is bold." if any(bold) else ""
-    keys = key("better than plain", PALETTE[0]), key("cannot be told apart", FAINT), key("worse", PALETTE[1])
-    width = 230 + 5.2 * max(len(str(row.candidate)) for row, _ in known)  # the names stand beside the picture
-    data = {"candidate": [str(row.candidate) for row, _ in known], "difference": value, "low": low, "high": high}
-    with drawn(name, title, caption, keys, data=data, width=max(360, width), height=50 + 19 * len(known)) as (
+    keys = (
+        key("better than plain", PALETTE[0]),
+        key("cannot be told apart", FAINT),
+        key("worse", PALETTE[1]),
+    )
+    # the names stand beside the picture
+    width = 230 + 5.2 * max(len(str(row.candidate)) for row, _ in known)
+    data = {
+        "candidate": [str(row.candidate) for row, _ in known],
+        "difference": value,
+        "low": low,
+        "high": high,
+    }
+    with drawn(
+        name, title, caption, keys, data=data, width=max(360, width), height=50 + 19 * len(known)
+    ) as (
         figure,
         ax,
     ):
@@ -158,24 +215,39 @@ def forest(rows: Sequence[Trial], metric: Metric, name: str = "comparison") -> F
 def periods(graph: Summary, cutoff: int) -> Figure:
     """Nodes and known labels by period."""
     keys = key("nodes", FAINT, "area"), key("label known", PALETTE[0], "area")
-    caption = "Nodes of every period. The dotted line is the cutoff: labels from there on were not read."
-    data = {"period": graph.names, "nodes": graph.nodes_per_time, "labelled": graph.labelled_per_time}
-    with drawn("periods", "Nodes and known labels by period", caption, keys, data=data) as (figure, ax):
+    caption = (
+        "Nodes of every period. The dotted line is the cutoff: labels from there on were not read."
+    )
+    data = {
+        "period": graph.names,
+        "nodes": graph.nodes_per_time,
+        "labelled": graph.labelled_per_time,
+    }
+    with drawn("periods", "Nodes and known labels by period", caption, keys, data=data) as (
+        figure,
+        ax,
+    ):
         _columns(ax, graph.names, [(array(graph.nodes_per_time), FAINT, 0.35)])
         _columns(ax, graph.names, [(array(graph.labelled_per_time), PALETTE[0], 0.85)])
-        ax.axvline(float(np.searchsorted(graph.times, cutoff)), color=INK, linewidth=1.2, linestyle=":")
+        ax.axvline(
+            float(np.searchsorted(graph.times, cutoff)), color=INK, linewidth=1.2, linestyle=":"
+        )
         from_zero(ax)
         ax.grid(axis="x", visible=False)
         ax.set_ylabel("nodes")
     return figure
 
 
-def _columns(ax: Axes, names: Sequence[str], stacked: Sequence[tuple[np.ndarray, str, float]]) -> None:
+def _columns(
+    ax: Axes, names: Sequence[str], stacked: Sequence[tuple[np.ndarray, str, float]]
+) -> None:
     """A column for every period side by side; what is stacked comes with colour and strength."""
     bottom = np.zeros(len(names) + 1)
     for height, colour, alpha in stacked:
         top = bottom + np.append(height, height[-1])
-        ax.fill_between(np.arange(len(top)), bottom, top, step="post", color=colour, alpha=alpha, linewidth=0)
+        ax.fill_between(
+            np.arange(len(top)), bottom, top, step="post", color=colour, alpha=alpha, linewidth=0
+        )
         bottom = top
     most = MOST_TICKS if max(map(len, names)) <= 5 else MOST_TICKS // 2
     shown = np.arange(0, len(names), -(-len(names) // most))
@@ -190,10 +262,18 @@ def label_mix(finding: LabelMix, labels: Labels, called: Called) -> list[Figure]
     keys = [key(labels.name(one), colour, "area") for one, colour in labels.coloured]
     if rest:
         shares.append((mix[:, rest].sum(1), FAINT, 0.85))
-        keys.append(key(labels.name(rest[0]) if len(rest) == 1 else f"{len(rest)} other labels", FAINT, "area"))
+        keys.append(
+            key(
+                labels.name(rest[0]) if len(rest) == 1 else f"{len(rest)} other labels",
+                FAINT,
+                "area",
+            )
+        )
     title, caption = "Share of every label by period", "Known labels of every period that has some."
     shown = [called(time) for time in finding.times[-MOST_PERIODS:]]
-    data = {"period": shown} | {f"share of {name}": mix[:, one] for one, name in enumerate(labels.names)}
+    data = {"period": shown} | {
+        f"share of {name}": mix[:, one] for one, name in enumerate(labels.names)
+    }
     with drawn("label-mix", title, caption, keys, data=data) as (figure, ax):
         _columns(ax, shown, shares)
         in_percent(ax)
@@ -208,7 +288,9 @@ def label_mix(finding: LabelMix, labels: Labels, called: Called) -> list[Figure]
         data = {"period": later, "changed": array(finding.to_past), "chance": array(finding.noise)}
         with drawn("label-mix-change", title, caption, change, data=data) as (figure, ax):
             ax.fill_between(finding.times[1:], finding.noise, color=FAINT, alpha=0.25, linewidth=0)
-            ax.plot(finding.times[1:], finding.to_past, color=PALETTE[0], **line(len(finding.to_past)))
+            ax.plot(
+                finding.times[1:], finding.to_past, color=PALETTE[0], **line(len(finding.to_past))
+            )
             over_time(ax, "labels that changed", called=called)
             in_percent(ax)
         out.append(figure)
@@ -221,13 +303,25 @@ def feature_drift(finding: FeatureDrift, cutoff: int, called: Called) -> list[Fi
         return []
     all_times = array(finding.all_times)
     later = all_times >= finding.times[0]
-    keys = key("classes, from their own past", PALETTE[0]), key("all nodes, from the labelled", PALETTE[1], "dash")
+    keys = (
+        key("classes, from their own past", PALETTE[0]),
+        key("all nodes, from the labelled", PALETTE[1], "dash"),
+    )
     caption = "Drift in multiples of the distance between classes; the dotted line is the cutoff."
     own = dict(zip(finding.times, finding.drift, strict=True))
     data = {"period": [called(t) for t in finding.all_times], "all_nodes": finding.all_drift}
     data["classes"] = [own.get(time) for time in finding.all_times]
-    with drawn("feature-drift", "Drift of the features by period", caption, keys, data=data) as (figure, ax):
-        ax.plot(all_times[later], array(finding.all_drift)[later], color=PALETTE[1], dashes=DASHES[1], linewidth=1.4)
+    with drawn("feature-drift", "Drift of the features by period", caption, keys, data=data) as (
+        figure,
+        ax,
+    ):
+        ax.plot(
+            all_times[later],
+            array(finding.all_drift)[later],
+            color=PALETTE[1],
+            dashes=DASHES[1],
+            linewidth=1.4,
+        )
         ax.plot(finding.times, array(finding.drift), color=PALETTE[0], **line(len(finding.times)))
         ax.axvline(cutoff, color=FAINT, linewidth=1, linestyle=":")
         over_time(ax, "in distances between classes", called=called)
@@ -250,7 +344,12 @@ def separability(finding: Separability) -> list[Figure]:
         ax.plot(offsets, same, color=PALETTE[0], **line(len(offsets)))
         ax.plot(offsets, different, color=PALETTE[1], dashes=DASHES[1])
         over_time(ax, "relative to the strongest", "past  ←  neighbour's time − own  →  future")
-    return [_by_distance("connections-fitted", finding.distances, finding.g, PALETTE, "g, fitted", caption), figure]
+    return [
+        _by_distance(
+            "connections-fitted", finding.distances, finding.g, PALETTE, "g, fitted", caption
+        ),
+        figure,
+    ]
 
 
 def decay(finding: Decay, connections: Separability) -> list[Figure]:
@@ -258,23 +357,42 @@ def decay(finding: Decay, connections: Separability) -> list[Figure]:
     if not finding.h:
         return []
     curves = {"one decay for all": finding.h, **connections.g}
-    scaled = {name: list(array(values) / sum(values)) for name, values in curves.items() if sum(values) > 0}
+    scaled = {
+        name: list(array(values) / sum(values))
+        for name, values in curves.items()
+        if sum(values) > 0
+    }
     caption = "How connections fade with the distance in time, each curve scaled to sum 1."
     return [_by_distance("decay", finding.distances, scaled, (INK, *PALETTE), "share", caption)]
 
 
 def _by_distance(
-    name: str, distances: list[int], curves: dict[str, list[float]], colours: Sequence[str], what: str, caption: str
+    name: str,
+    distances: list[int],
+    curves: dict[str, list[float]],
+    colours: Sequence[str],
+    what: str,
+    caption: str,
 ) -> Figure:
     """Curves over the distance in time; the first is drawn solid."""
-    keys = [key(name, colours[place], "dash" if place else "line") for place, name in enumerate(curves)]
-    with drawn(name, "Connections by distance in time", caption, keys, data={"distance": distances} | curves) as (
+    keys = [
+        key(name, colours[place], "dash" if place else "line") for place, name in enumerate(curves)
+    ]
+    with drawn(
+        name,
+        "Connections by distance in time",
+        caption,
+        keys,
+        data={"distance": distances} | curves,
+    ) as (
         figure,
         ax,
     ):
         for place, values in enumerate(curves.values()):
             marks = {} if place else line(len(distances))
-            ax.plot(distances, values, color=colours[place], dashes=DASHES[place % len(DASHES)], **marks)
+            ax.plot(
+                distances, values, color=colours[place], dashes=DASHES[place % len(DASHES)], **marks
+            )
         over_time(ax, what, "distance in time")
     return figure
 
@@ -282,7 +400,9 @@ def _by_distance(
 def by_offset(steps: np.ndarray, *tables: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
     """Tables [own, neighbour] averaged over pairs of equal signed distance, each scaled to a largest value of 1."""
     offset, place = np.unique(steps[None, :] - steps[:, None], return_inverse=True)
-    means = [np.bincount(place.ravel(), table.ravel()) / np.bincount(place.ravel()) for table in tables]
+    means = [
+        np.bincount(place.ravel(), table.ravel()) / np.bincount(place.ravel()) for table in tables
+    ]
     return offset, [mean / max(float(mean.max()), 1e-300) for mean in means]
 
 
@@ -294,12 +414,20 @@ def pair_curves(finding: Separability, labels: Labels, called: Called) -> list[F
         share = array(curve.share)
         pair = f"{labels.name(curve.label)} ← {labels.name(curve.neighbour)}"
         span = key(called(curve.own_times[0]), ramp(0)), key(called(curve.own_times[-1]), ramp(1))
-        title, caption = "Where the neighbours of a label are in time", f"{pair} ({whole(curve.edges)} edges)"
+        title, caption = (
+            "Where the neighbours of a label are in time",
+            f"{pair} ({whole(curve.edges)} edges)",
+        )
         data = {"neighbour": [called(time) for time in curve.neighbour_times]}
         data |= {f"own {called(time)}": share[row] for row, time in enumerate(curve.own_times)}
-        with drawn(f"pair-{place}", title, caption, span, data=data, width=172, height=150) as (figure, ax):
+        with drawn(f"pair-{place}", title, caption, span, data=data, width=172, height=150) as (
+            figure,
+            ax,
+        ):
             for row in range(len(step)):
-                ax.plot(step[row], share[row], color=ramp(row / max(len(step) - 1, 1)), linewidth=1.3)
+                ax.plot(
+                    step[row], share[row], color=ramp(row / max(len(step) - 1, 1)), linewidth=1.3
+                )
             met = step[share > 0]
             if len(met):
                 ax.set_xlim(met.min() - 0.6, met.max() + 0.6)
@@ -312,7 +440,10 @@ def pair_curves(finding: Separability, labels: Labels, called: Called) -> list[F
 def shift(measured: MessageShift, called: Called) -> list[Figure]:
     """A panel per correction: shift by period, plain faint, corrected in colour, above what sampling alone gives."""
     times, plain = measured.times, measured.methods["plain"]
-    top = 1.08 * max(max(values) for values in (measured.noise, *(one.sliced for one in measured.methods.values())))
+    top = 1.08 * max(
+        max(values)
+        for values in (measured.noise, *(one.sliced for one in measured.methods.values()))
+    )
     mark = "o" if len(times) == 1 else ""
     out = []
     for name, one in measured.methods.items():
@@ -325,9 +456,20 @@ def shift(measured: MessageShift, called: Called) -> list[Figure]:
         title = "Shift of messages by period, before and after a correction"
         data = {"period": [called(time) for time in times], "plain": plain.sliced, name: one.sliced}
         data["noise"] = measured.noise
-        with drawn(f"shift-{name}", title, caption, data=data, width=172, height=140) as (figure, ax):
+        with drawn(f"shift-{name}", title, caption, data=data, width=172, height=140) as (
+            figure,
+            ax,
+        ):
             ax.fill_between(times, measured.noise, color=FAINT, alpha=0.25, linewidth=0)
-            ax.plot(times, plain.sliced, color=INK, linewidth=1.2, dashes=DASHES[1], marker=mark, markersize=4)
+            ax.plot(
+                times,
+                plain.sliced,
+                color=INK,
+                linewidth=1.2,
+                dashes=DASHES[1],
+                marker=mark,
+                markersize=4,
+            )
             ax.plot(times, one.sliced, color=PALETTE[0], linewidth=1.8, marker=mark, markersize=4)
             over_time(ax, "", "", across=4, up=4, top=top, called=called)
         out.append(figure)
@@ -344,7 +486,11 @@ def feature_map(picture: FeatureMap, labels: Labels) -> Figure:
     rest = ~np.isin(label, list(colour))
     if rest.any():
         keys.append(key("label unknown or another", FAINT, "dot"))
-    centres, whose, when = array(picture.means.place), np.array(picture.means.label), np.array(picture.means.time)
+    centres, whose, when = (
+        array(picture.means.place),
+        np.array(picture.means.label),
+        np.array(picture.means.time),
+    )
     # Without the few that lie far out the others are seen better.
     low, high = np.quantile(np.concatenate([places, centres]), [0.005, 0.995], axis=0)
     margin = np.maximum(0.06 * (high - low), 1e-9)
@@ -356,32 +502,72 @@ def feature_map(picture: FeatureMap, labels: Labels) -> Figure:
     caption = f"{how} Dots are nodes; lines follow the mean of a class from its first period (ring) to its last (disc)."
     data: dict[str, Any] = {"x": places[:, 0], "y": places[:, 1]}
     data["label"] = [labels.names[one] if one >= 0 else None for one in label]
-    with drawn("feature-map", "Map of the features", caption, keys, data=data, height=300) as (figure, ax):
-        for shown, shade in [(rest, FAINT), *((label == one, shade) for one, shade in colour.items())]:
-            # Dots as one path of lines without length and with round ends: a tenth of the bytes of markers.
+    with drawn("feature-map", "Map of the features", caption, keys, data=data, height=300) as (
+        figure,
+        ax,
+    ):
+        for shown, shade in [
+            (rest, FAINT),
+            *((label == one, shade) for one, shade in colour.items()),
+        ]:
+            # Dots as one path of lines without length and with round ends: a tenth of the bytes of
+            # markers.
             codes = np.tile([Outline.MOVETO, Outline.LINETO], int(shown.sum()))
             dots = Outline(np.repeat(places[shown], 2, axis=0), codes)
-            ax.add_patch(PathPatch(dots, facecolor="none", edgecolor=shade, linewidth=3, capstyle="round", alpha=0.6))
+            ax.add_patch(
+                PathPatch(
+                    dots,
+                    facecolor="none",
+                    edgecolor=shade,
+                    linewidth=3,
+                    capstyle="round",
+                    alpha=0.6,
+                )
+            )
         for one, shade in colour.items():
             path = centres[whose == one][np.argsort(when[whose == one], kind="stable")]
             ax.plot(*path.T, color=shade, linewidth=1.3)
-            ax.plot(*path[:1].T, "o", color=shade, markersize=5.5, markerfacecolor="none", markeredgewidth=1.5)
-            ax.plot(*path[-1:].T, "o", color=shade, markersize=6, markeredgecolor=INK, markeredgewidth=0.7)
+            ax.plot(
+                *path[:1].T,
+                "o",
+                color=shade,
+                markersize=5.5,
+                markerfacecolor="none",
+                markeredgewidth=1.5,
+            )
+            ax.plot(
+                *path[-1:].T,
+                "o",
+                color=shade,
+                markersize=6,
+                markeredgecolor=INK,
+                markeredgewidth=0.7,
+            )
         xlim, ylim = zip(low - margin, high + margin, strict=True)
-        ax.set(xlabel=axes[0], ylabel="".join(axes[1:2]), xticks=[], yticks=[], xlim=xlim, ylim=ylim)
+        ax.set(
+            xlabel=axes[0], ylabel="".join(axes[1:2]), xticks=[], yticks=[], xlim=xlim, ylim=ylim
+        )
         ax.grid(visible=False)
     return figure
 
 
-def reliability(checks: Sequence[FoldCheck | Evaluation], name: str = "reliability") -> Figure | None:
+def reliability(
+    checks: Sequence[FoldCheck | Evaluation], name: str = "reliability"
+) -> Figure | None:
     """How many predictions were right, by the probability they had: bins of all past windows together."""
-    found = [(one.count * each.share, each.confidence, each.accuracy) for one in checks for each in one.bins]
+    found = [
+        (one.count * each.share, each.confidence, each.accuracy)
+        for one in checks
+        for each in one.bins
+    ]
     if not found:
         return None
     weight, said, right = array(found).T
     place = np.minimum((said * BINS).astype(int), BINS - 1)
     kept, total = np.unique(place), np.bincount(place, weight)
-    said, right = (np.bincount(place, weight * values)[kept] / total[kept] for values in (said, right))
+    said, right = (
+        np.bincount(place, weight * values)[kept] / total[kept] for values in (said, right)
+    )
     caption = "Calibrated predictions by their probability; a larger disc stands for more of them. "
     caption += "Below the dashed line the model was surer than it should have been."
     keys = key("predictions", PALETTE[0], "dot"), key("probability and truth agree", FAINT, "dash")
@@ -391,12 +577,27 @@ def reliability(checks: Sequence[FoldCheck | Evaluation], name: str = "reliabili
         ax.plot([0, 1], [0, 1], color=FAINT, dashes=DASHES[1], linewidth=1.2)
         ax.plot(said, right, color=PALETTE[0], linewidth=1)
         for across, up, share in zip(said, right, total[kept] / total.sum(), strict=True):
-            ax.plot(across, up, "o", color=PALETTE[0], markersize=3 + 14 * share**0.5, markeredgewidth=0, alpha=0.8)
-        ax.set(xlim=(0, 1), ylim=(0, 1), xlabel="probability of the predicted label", ylabel="share that was right")
+            ax.plot(
+                across,
+                up,
+                "o",
+                color=PALETTE[0],
+                markersize=3 + 14 * share**0.5,
+                markeredgewidth=0,
+                alpha=0.8,
+            )
+        ax.set(
+            xlim=(0, 1),
+            ylim=(0, 1),
+            xlabel="probability of the predicted label",
+            ylabel="share that was right",
+        )
     return figure
 
 
-def confusion(checks: Sequence[FoldCheck | Evaluation], labels: Labels, name: str = "confusion") -> Figure | None:
+def confusion(
+    checks: Sequence[FoldCheck | Evaluation], labels: Labels, name: str = "confusion"
+) -> Figure | None:
     """What every label was taken for in the past windows, as shares of its nodes; rare labels are put together."""
     met = array([pair for one in checks for pair in one.confusion])
     if not len(met):
@@ -410,29 +611,55 @@ def confusion(checks: Sequence[FoldCheck | Evaluation], labels: Labels, name: st
     names = [labels.name(one) for one in shown] + ["others"] * (size - len(shown))
     share = counts / np.maximum(counts.sum(1, keepdims=True), 1)
     caption = "Rows: true labels; columns: what was predicted, as a share of the row. The diagonal is what was right."
-    data = {"true_label": names} | {f"as {name}": counts[:, k].astype(int) for k, name in enumerate(names)}
+    data = {"true_label": names} | {
+        f"as {name}": counts[:, k].astype(int) for k, name in enumerate(names)
+    }
     side = 70 + 26 * size
-    with drawn(name, "What labels were taken for", caption, data=data, width=side + 110, height=side) as (
+    with drawn(
+        name, "What labels were taken for", caption, data=data, width=side + 110, height=side
+    ) as (
         figure,
         ax,
     ):
         for row, column in np.argwhere(share > 0):
             strength, right = float(share[row, column]), row == column
             box = Rectangle(
-                (column - 0.5, row - 0.5), 1, 1, color=PALETTE[0 if right else 1], alpha=strength, linewidth=0
+                (column - 0.5, row - 0.5),
+                1,
+                1,
+                color=PALETTE[0 if right else 1],
+                alpha=strength,
+                linewidth=0,
             )
             ax.add_patch(box)
             if strength >= 0.005:
-                ax.text(column, row, f"{100 * strength:.0f}", ha="center", va="center", fontsize=9.5, color=INK)
-        ticks = [name if len(name) <= MOST_LETTERS else f"{name[: MOST_LETTERS - 1]}…" for name in names]
-        ax.set(xlim=(-0.5, size - 0.5), ylim=(size - 0.5, -0.5), xlabel="predicted, % of the row", ylabel="true")
+                ax.text(
+                    column,
+                    row,
+                    f"{100 * strength:.0f}",
+                    ha="center",
+                    va="center",
+                    fontsize=9.5,
+                    color=INK,
+                )
+        ticks = [
+            name if len(name) <= MOST_LETTERS else f"{name[: MOST_LETTERS - 1]}…" for name in names
+        ]
+        ax.set(
+            xlim=(-0.5, size - 0.5),
+            ylim=(size - 0.5, -0.5),
+            xlabel="predicted, % of the row",
+            ylabel="true",
+        )
         ax.set_yticks(range(size), ticks)
         ax.set_xticks(range(size), ticks, rotation=90)
         ax.grid(visible=False)
     return figure
 
 
-def by_period(checks: Sequence[FoldCheck | Evaluation], called: Called, name: str = "by-period") -> Figure | None:
+def by_period(
+    checks: Sequence[FoldCheck | Evaluation], called: Called, name: str = "by-period"
+) -> Figure | None:
     """How many were right in every period that past windows reach, by the choice and by plain."""
     found: dict[int, list[tuple[Any, ...]]] = {}
     for one in (each for check in checks for each in check.periods):
@@ -443,12 +670,26 @@ def by_period(checks: Sequence[FoldCheck | Evaluation], called: Called, name: st
     each = [np.average(array(found[t]), 0, weights=[n for n, *_ in found[t]]) for t in times]
     count, right, plain = np.array(each).T
     chance = 1.96 * np.sqrt(right * (1 - right) / count)
-    caption = "Labelled nodes, predicted before their labels were known; newer periods are to the right."
+    caption = (
+        "Labelled nodes, predicted before their labels were known; newer periods are to the right."
+    )
     both = [] if np.isnan(plain).all() else [key("plain", INK, "dash")]
     keys = [key("choice", PALETTE[0]), *both, key("what chance allows", FAINT, "area")]
-    data = {"period": [called(time) for time in times], "right": right, "plain": plain, "nodes": count.astype(int)}
+    data = {
+        "period": [called(time) for time in times],
+        "right": right,
+        "plain": plain,
+        "nodes": count.astype(int),
+    }
     with drawn(name, "Share that was right by period", caption, keys, data=data) as (figure, ax):
-        ax.fill_between(times, right - chance, np.minimum(right + chance, 1), color=FAINT, alpha=0.25, linewidth=0)
+        ax.fill_between(
+            times,
+            right - chance,
+            np.minimum(right + chance, 1),
+            color=FAINT,
+            alpha=0.25,
+            linewidth=0,
+        )
         ax.plot(times, plain, color=INK, dashes=DASHES[1], linewidth=1.2)
         ax.plot(times, right, color=PALETTE[0], **line(len(times)))
         over_time(ax, "share that was right", called=called, top=1)
@@ -468,13 +709,13 @@ def change(diagnosis: Diagnosis, called: Called) -> Figure | None:
     if not rows:
         return None
     title = "What changed over time: label mix, features, connections"
-    caption = (
-        "From above: share of labels that differ from all earlier periods (grey: by chance); distance of features "
-    )
+    caption = "From above: share of labels that differ from all earlier periods (grey: by chance); distance of features "
     caption += "from the labelled ones; share of neighbours with the same label. The dotted line is the cutoff."
     ends = min(row[1][0] for row in rows), max(max(row[1][-1] for row in rows), diagnosis.cutoff)
     every = [
-        (what.replace("\n", " "), t, v) for what, times, values, _ in rows for t, v in zip(times, values, strict=True)
+        (what.replace("\n", " "), t, v)
+        for what, times, values, _ in rows
+        for t, v in zip(times, values, strict=True)
     ]
     data = {
         "what": [one[0] for one in every],
@@ -486,7 +727,9 @@ def change(diagnosis: Diagnosis, called: Called) -> Figure | None:
         ax.remove()
         panels = np.atleast_1d(canvas.subplots(len(rows), 1))
         figure.ax = panels[0]
-        for panel, (what, times, values, shares), colour in zip(panels, rows, PALETTE, strict=False):
+        for panel, (what, times, values, shares), colour in zip(
+            panels, rows, PALETTE, strict=False
+        ):
             if values is mix.to_past:
                 panel.fill_between(times, mix.noise, color=FAINT, alpha=0.25, linewidth=0)
             panel.plot(times, array(values), color=colour, **line(len(times)))
@@ -507,8 +750,12 @@ def aging(lags: Sequence[Lag], told: str = "") -> Figure | None:
     chance = 1.96 * np.sqrt(right * (1 - right) / count)
     keys = key("measured", PALETTE[0]), key("what chance allows", FAINT, "area")
     data = {"periods_after": lag.astype(int), "right": right, "nodes": count.astype(int)}
-    with drawn("aging", "Accuracy by periods since the last known label", told, keys, data=data) as (figure, ax):
-        ax.fill_between(lag, right - chance, np.minimum(right + chance, 1), color=FAINT, alpha=0.25, linewidth=0)
+    with drawn(
+        "aging", "Accuracy by periods since the last known label", told, keys, data=data
+    ) as (figure, ax):
+        ax.fill_between(
+            lag, right - chance, np.minimum(right + chance, 1), color=FAINT, alpha=0.25, linewidth=0
+        )
         ax.plot(lag, right, color=PALETTE[0], **line(len(lag)))
         over_time(ax, "share that was right", "periods after the last known label")
         in_percent(ax)

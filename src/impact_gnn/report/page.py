@@ -42,20 +42,27 @@ FILTERS = ("number", "whole", "percent", "points", "measured", "duration", "name
 def write_report(summary: RunSummary, path: Path) -> None:
     """Writes the report of a run: one HTML file that loads nothing from elsewhere.
 
-    Beside it, in `figures/`, goes every figure as SVG and its numbers as CSV. Where labels have been held against the
-    predictions (`evaluate`), that is on the page too.
+    Beside it, in `figures/`, goes every figure as SVG and its numbers as CSV. Where labels have
+    been held against the predictions (`evaluate`), that is on the page too.
     """
     shown = content(summary, _evaluation(summary, path.parent / EVALUATION))
     drawn, folder = list(_figures(shown.values())), path.parent / "figures"
-    before = re.findall(r'href="figures/([a-z0-9.-]+)"', path.read_text(encoding="utf-8")) if path.exists() else []
+    before = (
+        re.findall(r'href="figures/([a-z0-9.-]+)"', path.read_text(encoding="utf-8"))
+        if path.exists()
+        else []
+    )
     for figure in drawn:
         with _files.atomic_file(folder / f"{figure.name}.svg") as temporary:
             temporary.write_text(figure.file, encoding="utf-8")
         write_table(figure.data, folder / f"{figure.name}.csv")
     with _files.atomic_file(path) as temporary:
         temporary.write_text(_page(shown, files=True), encoding="utf-8")
-    for name in {*before} - {f"{figure.name}.{ending}" for figure in drawn for ending in ("svg", "csv")}:
-        _files.remove(folder / name)  # a figure that the page before had; whatever else lies there is the user's
+    for name in {*before} - {
+        f"{figure.name}.{ending}" for figure in drawn for ending in ("svg", "csv")
+    }:
+        # a figure that the page before had; whatever else lies there is the user's
+        _files.remove(folder / name)
 
 
 def _evaluation(summary: RunSummary, path: Path) -> Evaluation | None:
@@ -65,21 +72,31 @@ def _evaluation(summary: RunSummary, path: Path) -> Evaluation | None:
     try:
         found = decode(Evaluation, _files.read_json(path, sealed=True), path.name)
     except InputError as error:
-        raise InputError(f"{path} cannot be used ({error}); remove it, or evaluate again.") from None
+        raise InputError(
+            f"{path} cannot be used ({error}); remove it, or evaluate again."
+        ) from None
     return found if found.mark == summary.predicted.mark else None
 
 
-def render(summary: RunSummary, evaluation: Evaluation | None = None, *, files: bool = False) -> str:
+def render(
+    summary: RunSummary, evaluation: Evaluation | None = None, *, files: bool = False
+) -> str:
     """The report as text; the same summary gives the same bytes. `files` are linked where they lie beside it."""
     return _page(content(summary, evaluation), files)
 
 
 def _page(shown: dict[str, Any], files: bool) -> str:
     options: Any = {"undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
-    environment = Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=True, **options)
-    environment.filters |= {name: getattr(numbers, name) for name in FILTERS} | {"memory": _files.readable_size}
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent), autoescape=True, **options
+    )
+    environment.filters |= {name: getattr(numbers, name) for name in FILTERS} | {
+        "memory": _files.readable_size
+    }
     script = environment.get_template("script.js.j2").render()
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()  # the browser runs nothing else
+    digest = base64.b64encode(
+        hashlib.sha256(script.encode()).digest()
+    ).decode()  # the browser runs nothing else
     shown = shown | {"files": files, "script": Markup(script), "script_digest": digest}  # noqa: S704 # nosec B704
     return environment.get_template("template.html.j2").render(shown)
 
@@ -98,7 +115,11 @@ def content(summary: RunSummary, evaluation: Evaluation | None = None) -> dict[s
     tested, diagnosis = summary.backtest, summary.diagnosis
     labels = figures.Labels.of(summary)
     # With nothing but plain tried in full, everything that was not dropped is shown at once.
-    first = tested.full if len(tested.full) > 1 else [r for r in tested.rows if r.status in (Status.FULL, Status.PART)]
+    first = (
+        tested.full
+        if len(tested.full) > 1
+        else [r for r in tested.rows if r.status in (Status.FULL, Status.PART)]
+    )
     first = leading(first, MOST_ROWS)
     rest = [row for row in tested.rows if row not in first]
     counts = sorted(summary.predicted.labels.items(), key=lambda pair: -pair[1])
@@ -112,7 +133,9 @@ def content(summary: RunSummary, evaluation: Evaluation | None = None) -> dict[s
     shift, picture = diagnosis.shift, diagnosis.feature_map
     by_label, known_now = words.classes(summary), labels
     if evaluation is not None and evaluation.unknown:
-        known_now = figures.Labels([*labels.names, "unknown to the model"], [*labels.order, len(labels.order)])
+        known_now = figures.Labels(
+            [*labels.names, "unknown to the model"], [*labels.order, len(labels.order)]
+        )
     return {
         "summary": summary,
         "evaluation": evaluation,
@@ -129,7 +152,9 @@ def content(summary: RunSummary, evaluation: Evaluation | None = None) -> dict[s
         "forest": figures.forest(first, summary.metric),
         "forest_rest": figures.forest(rest, summary.metric, "comparison-rest"),
         "newest": tested.folds[::-1],
-        "shares": numbers.listed([percent(x, 0) for x in fold_weights(len(tested.folds))[::-1]], MOST_ROWS),
+        "shares": numbers.listed(
+            [percent(x, 0) for x in fold_weights(len(tested.folds))[::-1]], MOST_ROWS
+        ),
         "trusted": [figures.by_period(tested.checks, called), figures.reliability(tested.checks)],
         "confusion": figures.confusion(tested.checks, labels),
         "aging": figures.aging(tested.aging, _aged(summary)),
@@ -137,7 +162,9 @@ def content(summary: RunSummary, evaluation: Evaluation | None = None) -> dict[s
         "abstain": words.abstain(summary),
         "change": figures.change(diagnosis, called),
         "periods": figures.periods(summary.graph, summary.cutoff),
-        "findings": list(zip(diagnosis.findings, ASSUMPTIONS, _extras(diagnosis), drawn, strict=True)),
+        "findings": list(
+            zip(diagnosis.findings, ASSUMPTIONS, _extras(diagnosis), drawn, strict=True)
+        ),
         "pairs": figures.pair_curves(diagnosis.separability, labels, called),
         "shift_panels": [] if shift is None else figures.shift(shift, called),
         "feature_map": None if picture is None else figures.feature_map(picture, labels),
@@ -150,8 +177,14 @@ def content(summary: RunSummary, evaluation: Evaluation | None = None) -> dict[s
 def _aged(summary: RunSummary) -> str:
     """What the curve of accuracy against lag was measured on."""
     known = np.flatnonzero(summary.graph.labelled_per_time)
-    until = summary.graph.names[max(known[-1] - max((one.lag for one in summary.backtest.aging), default=0), 0)]
-    rest = "" if len(summary.choice.members) == 1 else " It is the first member of the choice by itself."
+    until = summary.graph.names[
+        max(known[-1] - max((one.lag for one in summary.backtest.aging), default=0), 0)
+    ]
+    rest = (
+        ""
+        if len(summary.choice.members) == 1
+        else " It is the first member of the choice by itself."
+    )
     return f"One model ({summary.choice.candidates[0]}), trained up to {until}, scored 1, 2, ... periods later.{rest}"
 
 
@@ -161,13 +194,17 @@ def _extras(diagnosis: Diagnosis) -> list[str]:
     if (test := diagnosis.label_mix.independence) is not None:
         chance = "p < 0.001" if test.p < 0.001 else f"p = {number(test.p)}"
         freedom = f"{test.freedom} degrees of freedom"
-        out[0] = f"χ² = {number(test.chi2, 1)} with {freedom}, {chance}; Cramér's V = {number(test.cramers_v)}."
+        out[0] = (
+            f"χ² = {number(test.chi2, 1)} with {freedom}, {chance}; Cramér's V = {number(test.cramers_v)}."
+        )
     if (along := diagnosis.feature_drift.along_classes) is not None:
         out[1] = f"Only in the directions in which classes differ: {number(along)}."
     separable = diagnosis.separability
     if separable.symmetry is not None and separable.per_node is not None:
         weighed = "explained when periods are weighed by their nodes (GenPMP)"
-        out[2] = f"Past and future alike: {_share(separable.symmetry)}; {weighed}: {_share(separable.per_node)}."
+        out[2] = (
+            f"Past and future alike: {_share(separable.symmetry)}; {weighed}: {_share(separable.per_node)}."
+        )
     if diagnosis.decay.of_all is not None:
         out[3] = f"Of the whole time pattern, one decay explains {_share(diagnosis.decay.of_all)}."
     return out

@@ -103,9 +103,11 @@ class Evaluation:
     error: float  # expected calibration error
     coverage: float  # share of the sets that hold the truth
     bins: list[Bin]
-    confusion: list[tuple[int, int, int]]  # as in `FoldCheck`; what the model did not know has the next number
+    # as in `FoldCheck`; what the model did not know has the next number
+    confusion: list[tuple[int, int, int]]
     periods: list[PeriodScore]
-    gain: Estimate | None  # of the choice over plain, in the run's metric; None where no graph was given
+    # of the choice over plain, in the run's metric; None where no graph was given
+    gain: Estimate | None
     score: float | None  # in that metric, as people read it
     plain_score: float | None
     mark: str  # of the predictions that it is about
@@ -172,10 +174,14 @@ class RunSummary:
         """Every candidate as a data frame, the best first: scores, difference to plain, weight, how it ended."""
         rows = self.backtest.rows
         columns: dict[str, Any] = {"candidate": [str(row.candidate) for row in rows]}
-        columns |= {fold: [row.scores.get(fold) for row in rows] for fold in self.backtest.folds[::-1]}
+        columns |= {
+            fold: [row.scores.get(fold) for row in rows] for fold in self.backtest.folds[::-1]
+        }
         columns |= {name: [getattr(row, name) for row in rows] for name in ("accuracy", "loss")}
         for part, name in (("value", "minus_plain"), ("low", "low"), ("high", "high")):
-            columns[name] = [None if row.difference is None else getattr(row.difference, part) for row in rows]
+            columns[name] = [
+                None if row.difference is None else getattr(row.difference, part) for row in rows
+            ]
         columns |= {"weight": [row.weight for row in rows], "status": [row.ending for row in rows]}
         return frame(columns)
 
@@ -189,7 +195,9 @@ class RunSummary:
 
     def plot_confusion(self) -> Axes:
         """What labels were taken for in the past windows."""
-        return self._plotted(lambda draw: draw.confusion(self.backtest.checks, draw.Labels.of(self)))
+        return self._plotted(
+            lambda draw: draw.confusion(self.backtest.checks, draw.Labels.of(self))
+        )
 
     def plot_reliability(self) -> Axes:
         """How many predictions were right, by their probability."""
@@ -219,20 +227,22 @@ class RunSummary:
         finally:
             svg.CANVAS.reset(asked)
         if figure is None:
-            raise InputError("there is nothing to draw: the back-test had too little to measure it.")
+            raise InputError(
+                "there is nothing to draw: the back-test had too little to measure it."
+            )
         return figure.alone()
 
     def _there(self, name: str) -> Path:
         if self.out is None:
-            raise InputError("this summary does not know its folder; get it by run(...) or read_summary(...).")
+            raise InputError(
+                "this summary does not know its folder; get it by run(...) or read_summary(...)."
+            )
         return self.out / name
 
     def __repr__(self) -> str:
         right = self.predicted.accuracy
         expected = "" if right is None else f", {right.value:.1%} expected to be right"
-        return (
-            f"RunSummary({self.predicted.count:,} nodes at or after {self.since} predicted by {self.choice}{expected})"
-        )
+        return f"RunSummary({self.predicted.count:,} nodes at or after {self.since} predicted by {self.choice}{expected})"
 
     def _repr_html_(self) -> str:
         """The report, for notebooks; in a frame, so that its style and theirs do not meet."""
@@ -251,5 +261,7 @@ def read_summary(path: Path) -> RunSummary:
     content = _files.read_json(path)
     schema = content.pop("schema", None) if isinstance(content, dict) else None
     if schema != SCHEMA:
-        raise InputError(f"{path} has schema {schema!r}, this release reads {SCHEMA}; use the release that wrote it.")
+        raise InputError(
+            f"{path} has schema {schema!r}, this release reads {SCHEMA}; use the release that wrote it."
+        )
     return decode(RunSummary, content, path.name).located(path.parent)

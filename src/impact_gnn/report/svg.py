@@ -1,7 +1,8 @@
 """Matplotlib figures as inline SVG whose colours come from the page, so that they follow light and dark mode.
 
-Figures are drawn in the colours of the light page; inside the page they become style-sheet variables, and text takes
-the page's font. As a file, or on a notebook's axes, they stay as they are.
+Figures are drawn in the colours of the light page; inside the page they become style-sheet
+variables, and text takes the page's font. As a file, or on a notebook's axes, they stay as they
+are.
 """
 
 from __future__ import annotations
@@ -31,17 +32,38 @@ VARIABLES = {INK: "currentColor", FAINT: "var(--faint)", LINE: "var(--line)"}
 VARIABLES |= {colour: f"var(--c{number})" for number, colour in enumerate(PALETTE)}
 
 STYLE: Any = {
-    "svg.fonttype": "none", "svg.hashsalt": "impact-gnn", "text.parse_math": False, "path.simplify": False,
-    "font.size": 10.5, "axes.titlesize": 10.5, "xtick.labelsize": 10, "ytick.labelsize": 10,
-    "text.color": INK, "axes.labelcolor": INK, "xtick.labelcolor": INK, "ytick.labelcolor": INK,
-    "axes.edgecolor": FAINT, "xtick.color": FAINT, "ytick.color": FAINT,
-    "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True,
-    "figure.facecolor": "none", "axes.facecolor": "none",
-    "axes.grid": True, "grid.color": LINE, "grid.linewidth": 0.7, "lines.linewidth": 1.8,
-}  # fmt: skip
+    "svg.fonttype": "none",
+    "svg.hashsalt": "impact-gnn",
+    "text.parse_math": False,
+    "path.simplify": False,
+    "font.size": 10.5,
+    "axes.titlesize": 10.5,
+    "xtick.labelsize": 10,
+    "ytick.labelsize": 10,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "axes.edgecolor": FAINT,
+    "xtick.color": FAINT,
+    "ytick.color": FAINT,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "axes.grid": True,
+    "grid.color": LINE,
+    "grid.linewidth": 0.7,
+    "lines.linewidth": 1.8,
+}
 STEPS = [1, 2, 2.5, 5, 10]  # distances of ticks
 LETTER = 6.2  # width of one
-ROW, MARKS = 16, {"line": "2.4", "dash": '2.4" stroke-dasharray="5 3', "area": "9", "dot": "9"}  # of a key in a file
+# of a key in a file
+ROW, MARKS = (
+    16,
+    {"line": "2.4", "dash": '2.4" stroke-dasharray="5 3', "area": "9", "dot": "9"},
+)
 NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 RAMP = LinearSegmentedColormap.from_list("early to late", ["#3b78d8", "#a65fb5", "#e0812c"])
 
@@ -67,7 +89,8 @@ def file(ax: Axes) -> str:
     assert isinstance(figure, Figure)  # not a part of another
     with mpl.rc_context(STYLE):
         _make_room(figure)
-        FigureCanvasSVG(figure).print_svg(out, metadata=NO_METADATA)  # `savefig` draws everything twice
+        # `savefig` draws everything twice
+        FigureCanvasSVG(figure).print_svg(out, metadata=NO_METADATA)
     return out.getvalue()
 
 
@@ -75,15 +98,24 @@ def _make_room(figure: Figure) -> None:
     """Margins by the letters of ticks and labels: to measure them takes as long as to draw; the font is the page's."""
     left, bottom, right = 8.0, 4.0, 8.0
     for ax in figure.axes:
-        across, up = ([t for t in axis.get_ticklabels() if t.get_visible()] for axis in (ax.xaxis, ax.yaxis))
-        below, beside = (max((len(text.get_text()) for text in texts), default=0) for texts in (across, up))
+        across, up = (
+            [t for t in axis.get_ticklabels() if t.get_visible()] for axis in (ax.xaxis, ax.yaxis)
+        )
+        below, beside = (
+            max((len(text.get_text()) for text in texts), default=0) for texts in (across, up)
+        )
         turned = any(text.get_rotation() for text in across)
         lines = 1 + ax.get_ylabel().count("\n") if ax.get_ylabel() else 0
         left = max(left, LETTER * beside + 14 * lines + 12)
-        bottom = max(bottom, (LETTER * below if turned else 14 * bool(below)) + 15 * bool(ax.get_xlabel()) + 8)
+        bottom = max(
+            bottom,
+            (LETTER * below if turned else 14 * bool(below)) + 15 * bool(ax.get_xlabel()) + 8,
+        )
         right = max(right, 0 if turned else LETTER * below / 2)
     width, height = 72 * figure.get_size_inches()
-    figure.subplots_adjust(left / width, bottom / height, 1 - right / width, 1 - 8 / height, hspace=0.25)
+    figure.subplots_adjust(
+        left / width, bottom / height, 1 - right / width, 1 - 8 / height, hspace=0.25
+    )
 
 
 def drawn(ax: Axes, title: str, keys: Sequence[dict[str, str]]) -> tuple[str, Markup]:
@@ -105,12 +137,8 @@ def keyed(text: str, keys: Sequence[dict[str, str]]) -> str:
     taller = box[0].replace(box[1], f"{height + ROW * len(keys):g}")
     for place, key in enumerate(keys):
         y = height + ROW * place + 6
-        mark = (
-            f'<line x1="8" x2="26" y1="{y:g}" y2="{y:g}" stroke="{key["plain"]}" stroke-width="{MARKS[key["mark"]]}"/>'
-        )
-        name = (
-            f'<text x="32" y="{y + 4:g}" style="font: 10px sans-serif; fill: {INK}">{html.escape(key["name"])}</text>'
-        )
+        mark = f'<line x1="8" x2="26" y1="{y:g}" y2="{y:g}" stroke="{key["plain"]}" stroke-width="{MARKS[key["mark"]]}"/>'
+        name = f'<text x="32" y="{y + 4:g}" style="font: 10px sans-serif; fill: {INK}">{html.escape(key["name"])}</text>'
         rows.append(mark + name)
     return text.replace(box[0], taller).replace("</svg>", f"{''.join(rows)}</svg>")
 
@@ -122,7 +150,8 @@ def clean(text: str, title: str) -> Markup:
     text = re.sub(r"<!--.*?-->", "", text, flags=re.S)
     text = re.sub(r"\s*\n\s*", " ", text)
     unique = digest(text)[:8]
-    text = re.sub(r"<[^>]*>", lambda tag: _clean_tag(tag[0], unique), text)  # what stands between tags is kept
+    # what stands between tags is kept
+    text = re.sub(r"<[^>]*>", lambda tag: _clean_tag(tag[0], unique), text)
     box = re.search(r'viewBox="[^"]*"', text)
     assert box is not None  # matplotlib always writes one
     head = f'<svg {box[0]} role="img" aria-label="{html.escape(title)}">'
@@ -146,14 +175,22 @@ def ramp(position: float) -> str:
 
 
 def over_time(
-    ax: Axes, ylabel: str = "", xlabel: str = "period", *, across: int = 6, up: int = 5, top: float | None = None,
+    ax: Axes,
+    ylabel: str = "",
+    xlabel: str = "period",
+    *,
+    across: int = 6,
+    up: int = 5,
+    top: float | None = None,
     called: Called | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Times on the x axis, whole numbers written out or `called` by their names; the y axis begins at zero."""
     low, high = (round(end) for end in ax.get_xlim())
     wide = called is not None and max(len(short(called(end))) for end in (low, high)) > 5
     ax.ticklabel_format(axis="x", useOffset=False, style="plain")
-    ax.xaxis.set_major_locator(MaxNLocator(across // 2 if wide else across, steps=STEPS, integer=True))
+    ax.xaxis.set_major_locator(
+        MaxNLocator(across // 2 if wide else across, steps=STEPS, integer=True)
+    )
     if called is not None:
         ax.xaxis.set_major_formatter(FuncFormatter(lambda time, _: short(called(round(time)))))
     ax.set(xlabel=xlabel, ylabel=ylabel)

@@ -20,7 +20,8 @@ from impact_gnn.checks import InputError
 def write_table(columns: Mapping[str, Any], path: Path) -> None:
     """Writes columns of one length, by the ending of the file's name.
 
-    In a `.csv` (not in a `.raw.csv`) text that a spreadsheet would run as a formula stands behind an apostrophe.
+    In a `.csv` (not in a `.raw.csv`) text that a spreadsheet would run as a formula stands behind
+    an apostrophe.
     """
     if path.suffix not in (".csv", ".parquet"):
         raise InputError(f"{path.name} should end in .csv, .raw.csv or .parquet.")
@@ -37,7 +38,9 @@ def harmless(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
     if not pa.types.is_string(column.type):
         return column
     begins, number = r"^'*[=+\-@\t\r]", r"^[+-]?[0-9.,]+$"
-    runs = pc.and_not(pc.match_substring_regex(column, begins), pc.match_substring_regex(column, number))
+    runs = pc.and_not(
+        pc.match_substring_regex(column, begins), pc.match_substring_regex(column, number)
+    )
     return pc.if_else(runs, pc.binary_join_element_wise("'", column, ""), column)
 
 
@@ -65,10 +68,19 @@ def read_table(path: Path) -> pa.Table:
     with path.open(encoding="utf-8", newline="") as file:
         names = file.readline().strip().strip('"').split('","')
         first = re.findall(r'("(?:[^"]|"")*"|[^,\n]*)[,\n]', file.read(1 << 20))
-    text = {name: pa.string() for name, cell in zip(names, first, strict=False) if cell.startswith('"')}
-    parse, convert = pa.csv.ParseOptions(newlines_in_values=True), pa.csv.ConvertOptions(column_types=text)
+    text = {
+        name: pa.string() for name, cell in zip(names, first, strict=False) if cell.startswith('"')
+    }
+    parse, convert = (
+        pa.csv.ParseOptions(newlines_in_values=True),
+        pa.csv.ConvertOptions(column_types=text),
+    )
     table = pa.csv.read_csv(path, parse_options=parse, convert_options=convert)
-    return table if path.name.endswith(".raw.csv") else pa.table([*map(_bare, table.columns)], names=names)
+    return (
+        table
+        if path.name.endswith(".raw.csv")
+        else pa.table([*map(_bare, table.columns)], names=names)
+    )
 
 
 def _bare(column: pa.ChunkedArray) -> pa.ChunkedArray:

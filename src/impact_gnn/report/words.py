@@ -13,7 +13,16 @@ from impact_gnn.diagnostics import MessageShift
 from impact_gnn.graph import Summary
 from impact_gnn.metrics import Metric
 from impact_gnn.pipeline import Choice, Member
-from impact_gnn.report.numbers import counted, listed, measured, named, number, percent, points, whole
+from impact_gnn.report.numbers import (
+    counted,
+    listed,
+    measured,
+    named,
+    number,
+    percent,
+    points,
+    whole,
+)
 from impact_gnn.report.summary import Evaluation, RunSummary
 
 KEPT = Choice.single(PLAIN)  # no correction, and no other model
@@ -82,34 +91,47 @@ def headline(summary: RunSummary) -> list[tuple[str, str, str]]:
     predicted = f"{share}; one row each in {result.file}."
     sure, big = "Nothing was back-tested, so the accuracy to expect is unknown.", "not known"
     if (right := result.accuracy) is not None:
-        # Window by window: one mean would hide that they differ, and agree with no other number on the page.
-        past = [(measured(one.score, metric), measured(one.plain_score, metric), name) for name, one in checked(tested)]
+        # Window by window: one mean would hide that they differ, and agree with no other number on
+        # the page.
+        past = [
+            (measured(one.score, metric), measured(one.plain_score, metric), name)
+            for name, one in checked(tested)
+        ]
         other = "" if summary.choice == KEPT else " (plain: {1})"
         each = listed([f"{{0}}{other} in {{2}}".format(*one) for one in past])
         what = "were right" if metric.title == "accuracy" else f"was the {metric.title}"
         big = f"{percent(right.value, 0)} right"
-        sure = (
-            f"Expected, between {percent(right.low, 0)} and {percent(right.high, 0)}. In the back-test {each} {what}. "
-        )
+        sure = f"Expected, between {percent(right.low, 0)} and {percent(right.high, 0)}. In the back-test {each} {what}. "
         held = f"labels on average hold the truth for {percent(result.coverage, 0)}"
         sure += f"Sets of {number(result.set_size, 1)} {held}."
     return [
         ("Predicted", counted(result.count, "node"), predicted),
-        ("By what", f"{len(members)} models averaged" if len(members) > 1 else str(members[0]), chosen),
+        (
+            "By what",
+            f"{len(members)} models averaged" if len(members) > 1 else str(members[0]),
+            chosen,
+        ),
         ("How right it will be", big, sure),
     ]
 
 
 def checked(tested: Backtest) -> list[tuple[str, FoldCheck]]:
     """Past windows with their names, newest first; halves of a single one are told apart."""
-    halves = [" (one half)", " (other half)"] if len(tested.folds) < len(tested.checks) else [""] * len(tested.checks)
+    halves = (
+        [" (one half)", " (other half)"]
+        if len(tested.folds) < len(tested.checks)
+        else [""] * len(tested.checks)
+    )
     return [(one.window + half, one) for one, half in zip(tested.checks, halves, strict=True)][::-1]
 
 
 def members(summary: RunSummary) -> list[tuple[Member, str]]:
     """Members of the choice, and what the model of each is."""
     own = "a network of the user's own"
-    return [(one, MODELS.get(one.candidate.model or summary.options.model, own)) for one in summary.choice.members]
+    return [
+        (one, MODELS.get(one.candidate.model or summary.options.model, own))
+        for one in summary.choice.members
+    ]
 
 
 def parts(chosen: Choice) -> list[tuple[str, str]]:
@@ -124,9 +146,13 @@ def choice(summary: RunSummary) -> list[str]:
         return [str(decision)]
     if (gain := decision.gain) is None:
         why = " before the budget was spent" if decision.reason is Reason.OUT_OF_TIME else ""
-        return [f"Nothing beside plain was tried on every window{why}, so plain stays, whatever the table shows."]
+        return [
+            f"Nothing beside plain was tried on every window{why}, so plain stays, whatever the table shows."
+        ]
     metric, hits = summary.metric, summary.metric.title == "accuracy"
-    interval = f"{points(gain.value)} {metric.unit}, between {points(gain.low)} and {points(gain.high)}"
+    interval = (
+        f"{points(gain.value)} {metric.unit}, between {points(gain.low)} and {points(gain.high)}"
+    )
     by = "log-loss" if metric.by_log_loss else metric.title
     left = "for each window the blend was made anew from the others"
     if len(tested.folds) == 1:
@@ -147,12 +173,12 @@ def choice(summary: RunSummary) -> list[str]:
         sure = f"We use {what} for its probabilities, whose log-loss on windows left out was smaller than plain's. "
         sure += f"It is not more often right: the difference to plain is {interval}."
     elif gain.low <= 0:
-        seen = (
-            "What was seen is a smaller log-loss on windows left out; that it is also more often right is not certain."
-        )
+        seen = "What was seen is a smaller log-loss on windows left out; that it is also more often right is not certain."
         sure = f"We use {what}; the gain over plain is likely {interval}. {seen if hits else 'It is not certain.'}"
     else:
-        sure = f"We use {what}; the gain over plain is {interval}: above zero with its whole interval."
+        sure = (
+            f"We use {what}; the gain over plain is {interval}: above zero with its whole interval."
+        )
     better = [(name, metric.shown(one.score - one.plain_score)) for name, one in checked(tested)]
     shown = listed([f"{name}: {points(value)}" for name, value in better], 8)
     sure += f" It {improved(metric)} in {sum(value > 0 for _, value in better)} of {len(better)}, newest first"
@@ -160,7 +186,9 @@ def choice(summary: RunSummary) -> list[str]:
     methods, first = summary.advice.methods, summary.choice.candidates[0].method
     if first in methods:
         place = methods.index(first)
-        before = f"The diagnosis, made before anything was trained, had put {first} at place {place + 1}"
+        before = (
+            f"The diagnosis, made before anything was trained, had put {first} at place {place + 1}"
+        )
         out.append(f"{before} of {len(methods)}: {summary.advice.candidates[place].reason}.")
     return out
 
@@ -174,13 +202,17 @@ def trust(summary: RunSummary) -> list[str]:
     """What may be expected of the predictions, and what that rests on, as sentences."""
     result, tested, learned = summary.predicted, summary.backtest, summary.backtest.calibration
     if (right := result.accuracy) is None:
-        return ["No past window was predicted, so nothing is known about how right the predictions are."]
+        return [
+            "No past window was predicted, so nothing is known about how right the predictions are."
+        ]
     held = sorted(one.coverage for one in tested.checks)
     to = "less" if learned.temperature > 1 else "more"
     shares = ", and corrected for the new shares of the labels" if learned.shift else ""
     tilt = ""
     if learned.tilt:
-        tilt = f"Labels lean towards rare ones: where p / share^{learned.tilt:g}, not p, is greatest. "
+        tilt = (
+            f"Labels lean towards rare ones: where p / share^{learned.tilt:g}, not p, is greatest. "
+        )
     return [
         f"{percent(right.value)} of the predictions are expected to be right, between {percent(right.low)} and "
         f"{percent(right.high)} (90% interval). Half of that is what the probabilities of the nodes to predict say "
@@ -209,14 +241,20 @@ def aging(summary: RunSummary) -> str:
     loss = f"{100 * slope.value:.1f} points a period (between {100 * slope.low:.1f} and {100 * slope.high:.1f})"
     every = max(1, int(TOLERATED / slope.value))
     again = f"fit again every {counted(every, 'period')}"
-    return f"A model lost {loss} {seen}. To lose no more than {100 * TOLERATED:.0f} points, {again}."
+    return (
+        f"A model lost {loss} {seen}. To lose no more than {100 * TOLERATED:.0f} points, {again}."
+    )
 
 
 def came_true(summary: RunSummary, found: Evaluation) -> list[str]:
     """How right the forecast, the probabilities, the sets and the choice were, as sentences."""
     result, right, metric = summary.predicted, found.accuracy, summary.metric
-    known = f"Labels of {whole(found.count)} of the {whole(result.count)} predicted nodes are known now"
-    out = [f"{known}; {percent(right.value)} were right (between {percent(right.low)} and {percent(right.high)})."]
+    known = (
+        f"Labels of {whole(found.count)} of the {whole(result.count)} predicted nodes are known now"
+    )
+    out = [
+        f"{known}; {percent(right.value)} were right (between {percent(right.low)} and {percent(right.high)})."
+    ]
     if (said := result.accuracy) is not None:
         held = (
             "held"
@@ -238,13 +276,25 @@ def came_true(summary: RunSummary, found: Evaluation) -> list[str]:
         f"Sets that were to hold the truth for {percent(result.coverage, 0)} held it for {percent(found.coverage)}."
     )
     if (gain := found.gain) is None:
-        return [*out, "Whether the choice was right is not known: that takes the graph (--graph), to fit plain on it."]
-    interval = f"{points(gain.value)} {metric.unit}, between {points(gain.low)} and {points(gain.high)}"
-    scores = f"{measured(found.score, metric)} against {measured(found.plain_score, metric)} of plain"
+        return [
+            *out,
+            "Whether the choice was right is not known: that takes the graph (--graph), to fit plain on it.",
+        ]
+    interval = (
+        f"{points(gain.value)} {metric.unit}, between {points(gain.low)} and {points(gain.high)}"
+    )
+    scores = (
+        f"{measured(found.score, metric)} against {measured(found.plain_score, metric)} of plain"
+    )
     if summary.choice == KEPT:
         return [*out, f"Plain was the choice ({measured(found.score, metric)})."]
-    verdict = "paid" if gain.low > 0 else "did not pay" if gain.high < 0 else "can not be told from plain"
-    return [*out, f"The choice {verdict}: {scores}, fitted as it would have been then ({interval})."]
+    verdict = (
+        "paid" if gain.low > 0 else "did not pay" if gain.high < 0 else "can not be told from plain"
+    )
+    return [
+        *out,
+        f"The choice {verdict}: {scores}, fitted as it would have been then ({interval}).",
+    ]
 
 
 @dataclass(frozen=True)
@@ -269,10 +319,15 @@ def classes(summary: RunSummary) -> list[ClassRow]:
             right[true] += count * (true == label)
     rows = [
         ClassRow(
-            name, summary.graph.label_counts[k], tested[k], right[k] / tested[k] if tested[k] else None,
-            right[k] / given[k] if given[k] else None, predicted,
-        ) for k, (name, predicted) in enumerate(summary.predicted.labels.items())
-    ]  # fmt: skip
+            name,
+            summary.graph.label_counts[k],
+            tested[k],
+            right[k] / tested[k] if tested[k] else None,
+            right[k] / given[k] if given[k] else None,
+            predicted,
+        )
+        for k, (name, predicted) in enumerate(summary.predicted.labels.items())
+    ]
     return sorted(rows, key=lambda row: -row.known)
 
 
@@ -282,11 +337,19 @@ def abstain(summary: RunSummary) -> list[tuple[float, float, float | None, float
     newest = [one for one in checks if one.window == checks[-1].window]
 
     def right(windows: list[FoldCheck], least: float) -> float | None:
-        sure = [(one.count * each.share, each) for one in windows for each in one.bins if each.confidence >= least]
+        sure = [
+            (one.count * each.share, each)
+            for one in windows
+            for each in one.bins
+            if each.confidence >= least
+        ]
         total = sum(weight for weight, _ in sure)
         return sum(weight * each.accuracy for weight, each in sure) / total if total else None
 
-    steps = [(place / len(counts), sum(counts[place:]) / summary.predicted.count) for place in range(len(counts))]
+    steps = [
+        (place / len(counts), sum(counts[place:]) / summary.predicted.count)
+        for place in range(len(counts))
+    ]
     return [(least, kept, right(newest, least), right(checks, least)) for least, kept in steps]
 
 
@@ -323,10 +386,19 @@ def facts(summary: RunSummary) -> list[tuple[str, str]]:
     """What the graph is, in names and values."""
     graph = summary.graph
     alone = len(graph.num_nodes) == 1
-    out = [("nodes", ", ".join(whole(n) if alone else f"{whole(n)} {kind}" for kind, n in graph.num_nodes.items()))]
+    out = [
+        (
+            "nodes",
+            ", ".join(
+                whole(n) if alone else f"{whole(n)} {kind}" for kind, n in graph.num_nodes.items()
+            ),
+        )
+    ]
     for name, count in graph.num_edges.items():
         across = graph.cross_time_share.get(name)
-        shown = whole(count) if across is None else f"{whole(count)}, {percent(across, 0)} across time"
+        shown = (
+            whole(count) if across is None else f"{whole(count)}, {percent(across, 0)} across time"
+        )
         out.append(("edges" if len(graph.num_edges) == 1 else f"edges {name}", shown))
     if any(graph.num_edges.values()):
         out.append(("edge times", edge_times(graph)))
@@ -334,7 +406,10 @@ def facts(summary: RunSummary) -> list[tuple[str, str]]:
     return [
         *out,
         ("features", "none" if graph.num_features is None else whole(graph.num_features)),
-        ("labels", f"{len(graph.label_counts)} classes; known for {whole(labelled)} of {whole(total)}"),
+        (
+            "labels",
+            f"{len(graph.label_counts)} classes; known for {whole(labelled)} of {whole(total)}",
+        ),
         ("periods", f"{len(graph.times)}, from {graph.names[0]} to {graph.names[-1]}"),
         ("cutoff", f"{summary.since} (labels from there on were not read)"),
     ]
@@ -345,10 +420,27 @@ def command(summary: RunSummary) -> str:
     if summary.command is not None:
         return summary.command
     options = summary.options
-    words = ["impact", "run", "GRAPH", "--out", "DIR", "--cutoff", summary.since, "--model", options.model]
+    words = [
+        "impact",
+        "run",
+        "GRAPH",
+        "--out",
+        "DIR",
+        "--cutoff",
+        summary.since,
+        "--model",
+        options.model,
+    ]
     if options.candidates is not None:
         words += ["--candidates", ",".join(map(str, options.candidates))]
-    words += ["--effort", options.effort, "--folds", str(options.folds), "--seeds", str(options.seeds)]
+    words += [
+        "--effort",
+        options.effort,
+        "--folds",
+        str(options.folds),
+        "--seeds",
+        str(options.seeds),
+    ]
     if options.budget is not None:
         words += ["--budget", f"{options.budget:g}s"]
     if options.metric != "accuracy":
@@ -363,6 +455,11 @@ def command(summary: RunSummary) -> str:
 
 def options_of(summary: RunSummary) -> list[tuple[str, str]]:
     """Names and values of all options."""
-    values = vars(summary.options) | {"candidates": ", ".join(map(str, summary.options.candidates or ())) or None}
+    values = vars(summary.options) | {
+        "candidates": ", ".join(map(str, summary.options.candidates or ())) or None
+    }
     values["cutoff"] = summary.since
-    return [(name, "none given" if value is None else str(value)) for name, value in sorted(values.items())]
+    return [
+        (name, "none given" if value is None else str(value))
+        for name, value in sorted(values.items())
+    ]

@@ -14,13 +14,26 @@ from impact_gnn.report.summary import RunSummary
 from impact_gnn.report.words import KEPT, checked, improved
 
 THIN = 20  # known labels below which a period or a class counts as thin
-SILENT, UNSURE, OVERCONFIDENT, OTHER_MIX = 0.2, 0.1, 0.1, 0.2  # shares from which on they are worth a sentence
-MISCALIBRATED, MISSED, WIDE = 0.05, 0.04, 0.15  # likewise: calibration error, coverage amiss, width of the forecast
+# shares from which on they are worth a sentence
+SILENT, UNSURE, OVERCONFIDENT, OTHER_MIX = (
+    0.2,
+    0.1,
+    0.1,
+    0.2,
+)
+# likewise: calibration error, coverage amiss, width of the forecast
+MISCALIBRATED, MISSED, WIDE = (
+    0.05,
+    0.04,
+    0.15,
+)
 
 
 def worries(summary: RunSummary) -> list[str]:
     """Sentences, the gravest kind first; the last says what no back-test can see."""
-    new = "Something that happens for the first time in the periods to predict cannot be seen in it."
+    new = (
+        "Something that happens for the first time in the periods to predict cannot be seen in it."
+    )
     past = f"A back-test shows how the method did in the past. {new}"
     kinds = backtest, trust, horizon, assumptions, targets, predictions
     return [*(text for kind in kinds for text in kind(summary)), past]
@@ -42,11 +55,17 @@ def backtest(summary: RunSummary) -> Iterator[str]:
     failed = [row.candidate for row in tested.rows if row.status is Status.FAILED]
     if failed:
         yield f"{listed(failed)} could not be fitted and {'was' if len(failed) == 1 else 'were'} left out."
-    if new := [f"{percent(one.unknown / one.count)} of {name}" for name, one in checked(tested) if one.unknown]:
+    if new := [
+        f"{percent(one.unknown / one.count)} of {name}"
+        for name, one in checked(tested)
+        if one.unknown
+    ]:
         yield f"In classes of which no label was known by then, and so wrong for every candidate: {listed(new)}."
     if tested.decision.reason is Reason.BETTER and gain is not None and gain.low <= 0:
         interval = f"{points(gain.value)} {summary.metric.unit}, between {points(gain.low)} and {points(gain.high)}"
-        doubt = "it may be none at all" if gain.value > 0 else "the choice rests on its log-loss alone"
+        doubt = (
+            "it may be none at all" if gain.value > 0 else "the choice rests on its log-loss alone"
+        )
         yield f"The gain over plain is not certain ({interval}): {doubt}."
     better = [summary.metric.shown(one.score - one.plain_score) > 0 for one in tested.checks]
     if summary.choice != KEPT and not all(better):
@@ -60,7 +79,8 @@ def trust(summary: RunSummary) -> Iterator[str]:
     if (error := summary.backtest.over("error") or 0.0) > MISCALIBRATED:
         after = f"Even after calibration, probabilities were off by {percent(error)} on average in past windows"
         yield f"{after}; trust their order more than their size."
-    # The predicted label is always in its set, so sets hold the truth as often as predictions are right at least.
+    # The predicted label is always in its set, so sets hold the truth as often as predictions are
+    # right at least.
     found = [(f"{percent(x.coverage, 0)} in {name}", x) for name, x in checked(summary.backtest)]
     if amiss := [text for text, x in found if abs(x.coverage - max(stated, x.accuracy)) > MISSED]:
         yield f"Sets that are to hold the truth for {percent(stated, 0)} of the nodes held it for {listed(amiss)}."
@@ -93,7 +113,11 @@ def horizon(summary: RunSummary) -> Iterator[str]:
 def assumptions(summary: RunSummary) -> Iterator[str]:
     """Edges seen early, what fails among the assumptions that the choice leans on, and what could not be told."""
     if undated := summary.graph.undated_edges:
-        which = "edges" if len(undated) == len(summary.graph.num_edges) else f"the edges {listed(undated)}"
+        which = (
+            "edges"
+            if len(undated) == len(summary.graph.num_edges)
+            else f"the edges {listed(undated)}"
+        )
         yield (
             f"When {which} came is not known, so one between two old nodes is seen as if it had been there ever since "
             "both were: that is true of a citation, but where edges are made later (a follow, a transaction) the "
@@ -110,12 +134,18 @@ def assumptions(summary: RunSummary) -> Iterator[str]:
         yield text
     if diagnosis.feature_drift.verdict in moving:
         text = "Features of a class drift; what was learnt from older periods may no longer fit."
-        yield text if "recency" in used else f"{text} Candidates with recency let recent labels count more."
+        yield (
+            text
+            if "recency" in used
+            else f"{text} Candidates with recency let recent labels count more."
+        )
     weighted = sorted(used & {"pmp", "genpmp", "pny"})
     if diagnosis.separability.verdict is Verdict.FAILS and weighted:
         text = f"{listed(weighted)} supposes that connections depend on the distance in time only, which fails here"
         yield f"{text}; it was chosen because it paid in the back-test."
-    blind = [finding.name for finding in diagnosis.findings if finding.verdict is Verdict.CANNOT_TELL]
+    blind = [
+        finding.name for finding in diagnosis.findings if finding.verdict is Verdict.CANNOT_TELL
+    ]
     if blind:
         yield f"Could not be judged on this graph: {listed(blind)}."
 
@@ -133,7 +163,9 @@ def targets(summary: RunSummary) -> Iterator[str]:
     if shift is not None and shift.silent[-1] >= SILENT:
         yield f"{percent(shift.silent[-1], 0)} of the nodes to predict have no neighbour that says anything about them."
     counts = array(list(summary.predicted.labels.values()))
-    other = 0.5 * float(np.abs(counts / counts.sum() - array(summary.diagnosis.label_mix.mix)[-1]).sum())
+    other = 0.5 * float(
+        np.abs(counts / counts.sum() - array(summary.diagnosis.label_mix.mix)[-1]).sum()
+    )
     if other >= OTHER_MIX:
         mix = f"The mix of the predicted labels differs by {percent(other, 0)} from that of the last labelled period"
         yield f"{mix}. That may be true, or a lean of the model."

@@ -6,6 +6,17 @@ from impact_gnn.transforms.split import ChronologicalSplit
 from impact_gnn.transforms.weights import MMP, PMP, GenPMP, RelationSummary, Summary, TimeWeights
 
 __all__ = [
-    "MMP", "PMP", "ChronologicalSplit", "DeliveryWarning", "Finding", "GenPMP", "RelationSummary", "Summary",
-    "TimeGATConv", "TimeGATv2Conv", "TimeWeights", "check_delivery", "time_attention",
-]  # fmt: skip
+    "MMP",
+    "PMP",
+    "ChronologicalSplit",
+    "DeliveryWarning",
+    "Finding",
+    "GenPMP",
+    "RelationSummary",
+    "Summary",
+    "TimeGATConv",
+    "TimeGATv2Conv",
+    "TimeWeights",
+    "check_delivery",
+    "time_attention",
+]

@@ -1,7 +1,7 @@
 """GAT layers that take a time weight exactly: w·exp(s) / Σ w·exp(s) = softmax(s + log w).
 
-The log-weight is added to the score *after* the leaky ReLU. PyG's own layers add edge features before it, times learned
-numbers: a log-weight that goes through there is a hint, not a weight.
+The log-weight is added to the score *after* the leaky ReLU. PyG's own layers add edge features
+before it, times learned numbers: a log-weight that goes through there is a hint, not a weight.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ Layer = TypeVar("Layer", bound=Module)
 class TimeGATConv(GATConv):
     """`GATConv` whose attention is multiplied by the time weight: softmax(leaky_relu(s) + log w).
 
-    The last column of `edge_attr` is the log-weight, as `deliver="attention"` writes it; columns before it are edge
-    features as in `GATConv`, counted by `edge_dim`. Self-loops that the layer adds have weight 1.
+    The last column of `edge_attr` is the log-weight, as `deliver="attention"` writes it; columns
+    before it are edge features as in `GATConv`, counted by `edge_dim`. Self-loops that the layer
+    adds have weight 1.
 
     Examples:
         >>> conv = TimeGATConv(4, 8, heads=2)
@@ -35,13 +36,22 @@ class TimeGATConv(GATConv):
     """
 
     def edge_update(
-        self, alpha_j: Tensor, alpha_i: Tensor | None, edge_attr: Tensor | None, edge_index_i: Tensor,
-        edge_index_j: Tensor, index: Tensor, ptr: Tensor | None, dim_size: int | None,
-    ) -> Tensor:  # fmt: skip
+        self,
+        alpha_j: Tensor,
+        alpha_i: Tensor | None,
+        edge_attr: Tensor | None,
+        edge_index_i: Tensor,
+        edge_index_j: Tensor,
+        index: Tensor,
+        ptr: Tensor | None,
+        dim_size: int | None,
+    ) -> Tensor:
         features, bias = _split(self, edge_attr, edge_index_i, edge_index_j)
         score = alpha_j if alpha_i is None else alpha_i + alpha_j
         if features is not None:
-            score = score + (self.lin_edge(features).view(-1, self.heads, self.out_channels) * self.att_edge).sum(-1)
+            score = score + (
+                self.lin_edge(features).view(-1, self.heads, self.out_channels) * self.att_edge
+            ).sum(-1)
         attention = softmax(leaky_relu(score, self.negative_slope) + bias, index, ptr, dim_size)
         return dropout(attention, p=self.dropout, training=self.training)
 
@@ -50,9 +60,16 @@ class TimeGATv2Conv(GATv2Conv):
     """`GATv2Conv` whose attention is multiplied by the time weight; `edge_attr` as in `TimeGATConv`."""
 
     def edge_update(
-        self, x_j: Tensor, x_i: Tensor, edge_attr: Tensor | None, edge_index_i: Tensor,
-        edge_index_j: Tensor, index: Tensor, ptr: Tensor | None, dim_size: int | None,
-    ) -> Tensor:  # fmt: skip
+        self,
+        x_j: Tensor,
+        x_i: Tensor,
+        edge_attr: Tensor | None,
+        edge_index_i: Tensor,
+        edge_index_j: Tensor,
+        index: Tensor,
+        ptr: Tensor | None,
+        dim_size: int | None,
+    ) -> Tensor:
         features, bias = _split(self, edge_attr, edge_index_i, edge_index_j)
         both = x_i + x_j
         if features is not None:
@@ -68,8 +85,9 @@ TWINS: dict[type[Module], type[Module]] = {GATConv: TimeGATConv, GATv2Conv: Time
 def time_attention(model: Layer) -> Layer:
     """Turns every `GATConv` and `GATv2Conv` in `model` into its time-weighted twin, and returns the model.
 
-    Layers are replaced in place and keep their very parameters, so an optimizer or a checkpoint stays valid. A model
-    that is itself such a layer is not changed; its twin is returned. `edge_dim` does not count the log-weight.
+    Layers are replaced in place and keep their very parameters, so an optimizer or a checkpoint
+    stays valid. A model that is itself such a layer is not changed; its twin is returned.
+    `edge_dim` does not count the log-weight.
 
     Examples:
         >>> from torch_geometric.nn import GAT
@@ -86,7 +104,8 @@ def _converted(module: Module, done: dict[Module, Module]) -> Module:
         done[module] = _twin(module)
     else:
         done[module] = module
-        for name, child in list(module._modules.items()):  # named_children would pass over a layer's second place
+        # named_children would pass over a layer's second place
+        for name, child in list(module._modules.items()):
             twin = None if child is None else _converted(child, done)
             if twin is not child:
                 module.add_module(name, twin)
@@ -118,6 +137,7 @@ def _split(
         )
     edge_attr = edge_attr.view(-1, columns)
     bias = edge_attr[:, -1:]
-    if conv.add_self_loops:  # PyG has replaced all loops by its own, filled with its guess; ours have weight 1
+    # PyG has replaced all loops by its own, filled with its guess; ours have weight 1
+    if conv.add_self_loops:
         bias = torch.where((source == target).view(-1, 1), torch.zeros_like(bias), bias)
     return (edge_attr[:, :-1] if own else None), bias

@@ -1,8 +1,9 @@
 """Four ways to hand a weight per edge to a layer; `docs/guide-deliveries.md` says what each is exact for.
 
-Weights that the edges already have stay with them ("drop", "duplicate") or are multiplied in ("weight", "attention").
-Duplicates differ from weights where dropout draws for each copy of attention, a maximum or minimum does not see copies,
-and layers that add self-loops (GCNConv, GATConv) put one loop of weight 1 in the place of all copies of a loop.
+Weights that the edges already have stay with them ("drop", "duplicate") or are multiplied in
+("weight", "attention"). Duplicates differ from weights where dropout draws for each copy of
+attention, a maximum or minimum does not see copies, and layers that add self-loops (GCNConv,
+GATConv) put one loop of weight 1 in the place of all copies of a loop.
 """
 
 from __future__ import annotations
@@ -52,19 +53,22 @@ def combined(flow: Flow, omega: Tensor) -> Tensor:
 
 def keep_edges(store: Store, index: Tensor) -> None:
     """Replaces the edges of `store` by those at `index` (repeats allowed); all edge-level attributes follow."""
-    for key in edge_level(store):  # asked before anything changes: PyG tells edge attributes by the number of edges
+    # asked before anything changes: PyG tells edge attributes by the number of edges
+    for key in edge_level(store):
         value = store[key]
         if isinstance(value, np.ndarray):
             store[key] = value[index.cpu().numpy()]
         elif key == "edge_index":
-            store[key] = plain_tensor(value).index_select(1, index)  # its order or symmetry may be lost
+            # its order or symmetry may be lost
+            store[key] = plain_tensor(value).index_select(1, index)
         else:
             store[key] = select(value, index, dim=0)
 
 
 def edge_level(store: Store) -> list[str]:
     """Names of the attributes with one entry per edge, by PyG's own rule."""
-    # Where edges are as many as nodes PyG decides by the name, but forgets it for lists; here the rule is for all.
+    # Where edges are as many as nodes PyG decides by the name, but forgets it for lists; here the
+    # rule is for all.
     shared = "num_nodes" in store or "x" in store  # nodes and edges in one storage
     by_name = shared and store.num_nodes == store.num_edges
     return [key for key in store.edge_attrs() if not by_name or "edge" in key]
@@ -76,7 +80,9 @@ def _with_column(flow: Flow, column: Tensor) -> Tensor:
         return column.view(-1, 1)
     if not isinstance(attributes, Tensor) or attributes.dim() > 2 or len(attributes) != len(column):
         need = "must be a tensor [E] or [E, d] to take the log-weight as one more column"
-        raise InputError(f"edge_attr of {'-'.join(flow.relation)} {need}; reshape it or use another delivery.")
+        raise InputError(
+            f"edge_attr of {'-'.join(flow.relation)} {need}; reshape it or use another delivery."
+        )
     attributes = attributes.view(len(column), -1)
     dtype = attributes.dtype if attributes.is_floating_point() else column.dtype
     return torch.cat([attributes.to(dtype), column.view(-1, 1).to(dtype)], dim=1)

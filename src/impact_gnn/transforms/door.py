@@ -16,8 +16,11 @@ from impact_gnn._array import periods
 from impact_gnn.checks import InputError
 from impact_gnn.graph import HOMOGENEOUS, Triple
 
-Store: TypeAlias = Any  # of PyG: the one of a `Data`, or that of a node or edge type of a `HeteroData`
-MAX_TIMES = 1 << 13  # more are taken for time stamps: the table over them would be above half a gigabyte
+Store: TypeAlias = (
+    Any  # of PyG: the one of a `Data`, or that of a node or edge type of a `HeteroData`
+)
+# more are taken for time stamps: the table over them would be above half a gigabyte
+MAX_TIMES = 1 << 13
 
 
 @dataclass(frozen=True)
@@ -45,13 +48,20 @@ class Flow:
 def flows(owner: str, data: Data | HeteroData, time: str) -> tuple[list[Flow], dict[Triple, str]]:
     """The relations of `data` that can be weighted, and for each other relation the reason why not.
 
-    A `num_nodes` is written where nothing but the time tells it, so that edges may be removed safely.
+    A `num_nodes` is written where nothing but the time tells it, so that edges may be removed
+    safely.
     """
     pyg_object(owner, data)
     stores = node_stores(data)
-    values = {kind: node_times(kind, store, time) for kind, store in stores.items() if store.get(time) is not None}
+    values = {
+        kind: node_times(kind, store, time)
+        for kind, store in stores.items()
+        if store.get(time) is not None
+    }
     if not values:
-        like_time = [key for store in stores.values() for key in store if re.search("time|year", key.lower())]
+        like_time = [
+            key for store in stores.values() for key in store if re.search("time|year", key.lower())
+        ]
         mend = f"store one whole number per node as data.{time} or pass time= with the name of the attribute"
         mend = f"pass time={like_time[0]!r}, which is there" if like_time else mend
         raise InputError(f"no nodes carry {time!r}; {mend}.")
@@ -74,15 +84,21 @@ def flows(owner: str, data: Data | HeteroData, time: str) -> tuple[list[Flow], d
         edge_index = _edge_index(relation, store, len(source), len(target))
         usable.append(Flow(relation, store, edge_index, times, source, target))
     if not usable:
-        shown = checks.listing([f"{'-'.join(relation)} ({reason})" for relation, reason in untouched.items()])
-        raise InputError(f"no relation has {time!r} at both ends ({shown}); add times to the other types.")
+        shown = checks.listing(
+            [f"{'-'.join(relation)} ({reason})" for relation, reason in untouched.items()]
+        )
+        raise InputError(
+            f"no relation has {time!r} at both ends ({shown}); add times to the other types."
+        )
     return usable, untouched
 
 
 def pyg_object(owner: str, data: object) -> None:
     """Refuses anything but `Data` and `HeteroData`."""
     if not isinstance(data, Data | HeteroData):
-        raise InputError(f"{owner} takes a torch_geometric Data or HeteroData, not {type(data).__name__}.")
+        raise InputError(
+            f"{owner} takes a torch_geometric Data or HeteroData, not {type(data).__name__}."
+        )
 
 
 def node_stores(data: Data | HeteroData) -> dict[str, Store]:
@@ -107,7 +123,13 @@ def node_times(kind: str, store: Store, time: str) -> np.ndarray:
         raise InputError(f"{time!r} is a dict by node type; {mend}.")
     name = f"{time!r} of {kind!r}"
     values = checks.whole_numbers(name, value)
-    size = len(store["x"]) if "x" in store else store["num_nodes"] if "num_nodes" in store else len(values)
+    size = (
+        len(store["x"])
+        if "x" in store
+        else store["num_nodes"]
+        if "num_nodes" in store
+        else len(values)
+    )
     return checks.node_times(name, values, size)
 
 
@@ -119,7 +141,9 @@ def plain_tensor(edge_index: torch.Tensor) -> torch.Tensor:
 def constructor_call(transform: Any) -> str:
     """`Name(option=value)` with the options that differ from their defaults: what to type to get it again."""
     values = ((field, getattr(transform, field.name)) for field in fields(transform))
-    shown = ", ".join(f"{field.name}={value!r}" for field, value in values if value != field.default)
+    shown = ", ".join(
+        f"{field.name}={value!r}" for field, value in values if value != field.default
+    )
     return f"{type(transform).__name__}({shown})"
 
 
@@ -127,7 +151,9 @@ def _edge_index(relation: Triple, store: Store, num_source: int, num_target: int
     name = f"edge_index of {'-'.join(relation)}"
     value = store.get("edge_index")
     if value is None and (store.get("adj_t") is not None or store.get("adj") is not None):
-        raise InputError(f"{name} was turned into a sparse matrix; apply this transform before ToSparseTensor.")
+        raise InputError(
+            f"{name} was turned into a sparse matrix; apply this transform before ToSparseTensor."
+        )
     if not isinstance(value, torch.Tensor):
         raise InputError(f"{name} is {type(value).__name__}; give a torch tensor [2, E].")
     checks.edges(name, plain_tensor(value), num_source, num_target)

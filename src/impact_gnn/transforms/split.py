@@ -23,9 +23,10 @@ Graph = TypeVar("Graph", Data, HeteroData)
 class ChronologicalSplit(BaseTransform):
     """Writes `train_mask`, `val_mask` and `test_mask` by time (functional name: `chronological_split`).
 
-    test = time ≥ cutoff, labelled or not; val = labelled nodes of the last `valid` periods before the cutoff
-    that have labels; train = all other labelled nodes before the cutoff. On `HeteroData` the masks go to
-    every node type that has `y` and a time. The object given to the transform is not changed.
+    test = time ≥ cutoff, labelled or not; val = labelled nodes of the last `valid` periods before
+    the cutoff that have labels; train = all other labelled nodes before the cutoff. On `HeteroData`
+    the masks go to every node type that has `y` and a time. The object given to the transform is
+    not changed.
 
     Args:
         cutoff: Labels are known for time < cutoff; nodes at or after it are targets.
@@ -51,10 +52,16 @@ class ChronologicalSplit(BaseTransform):
     def forward(self, data: Graph) -> Graph:
         """Writes the masks into `data` itself; calling the transform does so on a copy."""
         pyg_object("ChronologicalSplit", data)
-        timed = {kind: store for kind, store in node_stores(data).items() if store.get(self.time) is not None}
+        timed = {
+            kind: store
+            for kind, store in node_stores(data).items()
+            if store.get(self.time) is not None
+        }
         stores = {kind: store for kind, store in timed.items() if store.get("y") is not None}
         if not stores:
-            raise InputError(f"no nodes carry both 'y' and {self.time!r}; add them or pass time= with its name.")
+            raise InputError(
+                f"no nodes carry both 'y' and {self.time!r}; add them or pass time= with its name."
+            )
         for kind, store in stores.items():
             time = node_times(kind, store, self.time)
             label = checks.labels(f"'y' of {kind!r}", store["y"], len(time))
@@ -70,12 +77,16 @@ class ChronologicalSplit(BaseTransform):
     __repr__ = constructor_call
 
 
-def _masks(time: np.ndarray, label: np.ndarray, cutoff: int, valid: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _masks(
+    time: np.ndarray, label: np.ndarray, cutoff: int, valid: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     checks.chronology(time, label, cutoff)
     known = (time < cutoff) & (label >= 0)
     past = np.unique(time[known])
     if valid >= len(past):
         taken = f"all {len(past)} labelled periods before cutoff={cutoff} and leaves nothing to train on"
-        raise InputError(f"valid={valid} takes {taken}; use valid={len(past) - 1} or less, or a later cutoff.")
+        raise InputError(
+            f"valid={valid} takes {taken}; use valid={len(past) - 1} or less, or a later cutoff."
+        )
     first_valid = past[len(past) - valid] if valid else cutoff
     return known & (time < first_valid), known & (time >= first_valid), time >= cutoff

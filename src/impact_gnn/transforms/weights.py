@@ -37,7 +37,9 @@ class RelationSummary:
     mean: float
     largest: float
     num_zero: int  # edges with Ω = 0, which carry nothing
-    num_silenced: int  # target nodes that had in-edges and keep none with weight: their message becomes zero
+    num_silenced: (
+        int  # target nodes that had in-edges and keep none with weight: their message becomes zero
+    )
     num_capped: int  # entries of the table that were above the cap of GenPMP
 
     def __str__(self) -> str:
@@ -62,7 +64,10 @@ class Summary:
     def __str__(self) -> str:
         head = f"{self.transform}: {len(self.times)} times from {self.times[0]} to {self.times[-1]}"
         lines = [f"  {item}" for item in self.weighted]
-        lines += [f"  {'-'.join(relation)}: untouched, {reason}" for relation, reason in self.untouched.items()]
+        lines += [
+            f"  {'-'.join(relation)}: untouched, {reason}"
+            for relation, reason in self.untouched.items()
+        ]
         return "\n".join([head, *lines])
 
 
@@ -70,24 +75,27 @@ class Summary:
 class TimeWeights(BaseTransform):
     """Multiplies every edge source → target by Ω[t_target, t_source]; the base of `MMP`, `PMP` and `GenPMP`.
 
-    On `HeteroData` each relation whose two ends have a time is weighted and the others stay as they are;
-    `summary(data)` lists both. All timed node types share one time line: t_min and t_max are the first and
-    last time of any of them. Apply it to the whole graph, before sampling: a mini-batch may not hold t_max.
-    The object given to the transform is not changed.
+    On `HeteroData` each relation whose two ends have a time is weighted and the others stay as they
+    are; `summary(data)` lists both. All timed node types share one time line: t_min and t_max are
+    the first and last time of any of them. Apply it to the whole graph, before sampling: a
+    mini-batch may not hold t_max. The object given to the transform is not changed.
 
     Args:
         time: Name of the attribute with one whole number per node, [N] or OGB's [N, 1].
-        normalize: Divide by the sum of weights into each target, per relation, so that a *sum* over edges
-            is the weighted mean. Only for `deliver="weight"`.
-        deliver: "weight" writes `edge_weight`, times the one that is there; "drop" removes edges of weight
-            zero; "duplicate" repeats edges; "attention" writes the log-weight as last column of `edge_attr`.
+        normalize: Divide by the sum of weights into each target, per relation, so that a *sum* over
+            edges is the weighted mean. Only for `deliver="weight"`.
+        deliver: "weight" writes `edge_weight`, times the one that is there; "drop" removes edges of
+            weight zero; "duplicate" repeats edges; "attention" writes the log-weight as last column
+            of `edge_attr`.
     """
 
     time: str = "time"
     normalize: bool = False
     deliver: str = "weight"
 
-    impossible: ClassVar[dict[str, str]] = {}  # deliveries that cannot carry the weights, each with the reason
+    impossible: ClassVar[
+        dict[str, str]
+    ] = {}  # deliveries that cannot carry the weights, each with the reason
 
     def __post_init__(self) -> None:
         checks.choice("deliver", self.deliver, DELIVERIES)
@@ -97,7 +105,9 @@ class TimeWeights(BaseTransform):
             raise InputError(f"{type(self).__name__} cannot use {why}; use {' or '.join(can)}.")
         if self.normalize and self.deliver != "weight":
             why = f"deliver={self.deliver!r}, which leaves the mean to the layer"
-            raise InputError(f"normalize=True has no effect with {why}; use deliver='weight' or normalize=False.")
+            raise InputError(
+                f"normalize=True has no effect with {why}; use deliver='weight' or normalize=False."
+            )
 
     def forward(self, data: Graph) -> Graph:
         """Writes the weights into `data` itself; calling the transform does so on a copy."""
@@ -112,10 +122,13 @@ class TimeWeights(BaseTransform):
             >>> data = Data(edge_index=torch.tensor([[0, 1], [1, 0]]), time=torch.tensor([2019, 2020]))
             >>> print(MMP().summary(data))
             MMP(): 2 times from 2019 to 2020
-              node-to-node: 2 edges, weight 0 to 1 (mean 0.5), 1 of weight zero, 1 nodes left without a message
+              node-to-node: 2 edges, weight 0 to 1 (mean 0.5), 1 of weight zero, 1 nodes left
+              without a message
         """
         usable, untouched = flows(type(self).__name__, copy.copy(data), self.time)
-        weighted = tuple(_summarize(flow, self._omega(flow), self._num_capped(flow)) for flow in usable)
+        weighted = tuple(
+            _summarize(flow, self._omega(flow), self._num_capped(flow)) for flow in usable
+        )
         return Summary(repr(self), tuple(usable[0].times.tolist()), weighted, untouched)
 
     __repr__ = constructor_call
@@ -128,7 +141,9 @@ class TimeWeights(BaseTransform):
         return 0
 
     def _omega(self, flow: Flow) -> Tensor:
-        return weighting.edge_weight(self._table(flow), flow.edge_index, flow.source_period, flow.target_period)
+        return weighting.edge_weight(
+            self._table(flow), flow.edge_index, flow.source_period, flow.target_period
+        )
 
 
 @functional_transform("mmp")
@@ -165,11 +180,14 @@ class PMP(TimeWeights):
     same_time: str = "single"
     border: str = "both"
 
-    impossible: ClassVar[dict[str, str]] = {"drop": "its weights are 1 and 2, and dropping an edge can only say 0"}
+    impossible: ClassVar[dict[str, str]] = {
+        "drop": "its weights are 1 and 2, and dropping an edge can only say 0"
+    }
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        weighting.pmp([0, 1], same_time=self.same_time, border=self.border)  # refuses unknown options here, not later
+        # refuses unknown options here, not later
+        weighting.pmp([0, 1], same_time=self.same_time, border=self.border)
 
     def _table(self, flow: Flow) -> np.ndarray:
         return weighting.pmp(flow.times, same_time=self.same_time, border=self.border)
@@ -181,8 +199,8 @@ class GenPMP(TimeWeights):
     """Generalised PMP (functional name: `gen_pmp`): Ω = P_tmax(Δ) / P_t(Δ), see `weighting.genpmp`.
 
     Args:
-        basis: "nodes" takes P from the number of nodes of the source type at each time, "edges" from the
-            edges of the relation by target and source time.
+        basis: "nodes" takes P from the number of nodes of the source type at each time, "edges"
+            from the edges of the relation by target and source time.
         cap: Largest ratio allowed, or None; the other options are those of `TimeWeights`.
 
     Examples:
@@ -213,7 +231,9 @@ class GenPMP(TimeWeights):
         counts = flow.nodes_per_time() if self.basis == "nodes" else flow.edges_per_time()
         if not counts[-1].any() and self.basis == "edges":
             goal = f"the last time ({flow.times[-1]}), whose edges GenPMP(basis='edges') takes as its goal"
-            raise InputError(f"no edge of {'-'.join(flow.relation)} points at {goal}; use basis='nodes' or PMP.")
+            raise InputError(
+                f"no edge of {'-'.join(flow.relation)} points at {goal}; use basis='nodes' or PMP."
+            )
         return counts
 
     def _num_capped(self, flow: Flow) -> int:
@@ -230,4 +250,6 @@ def _summarize(flow: Flow, omega: Tensor, num_capped: int) -> RelationSummary:
     shown = omega if len(omega) else omega.new_zeros(1)
     weights = float(shown.min()), float(shown.double().mean()), float(shown.max())
     silenced = int((reached & ~heard).sum())
-    return RelationSummary(flow.relation, len(omega), *weights, int((omega == 0).sum()), silenced, num_capped)
+    return RelationSummary(
+        flow.relation, len(omega), *weights, int((omega == 0).sum()), silenced, num_capped
+    )
