@@ -637,9 +637,7 @@ def test_time_that_ran_out_before_any_correction_was_tried_in_full(whole):
 
 
 @pytest.mark.usefixtures("without_plots")
-@pytest.mark.parametrize(
-    "bare", ["edges", "one period", "one class", "constant features", "late classes"]
-)
+@pytest.mark.parametrize("bare", ["edges", "one period", "constant features", "late classes"])
 def test_graphs_that_show_little_give_a_page(bare):
     """Reports of real runs on graphs that show little, and JSON in which every number is one."""
     import impact_gnn as ig
@@ -654,7 +652,7 @@ def test_graphs_that_show_little_give_a_page(bare):
     edges = np.zeros((2, 0), int) if bare == "edges" else g.edge_index
     x = np.ones_like(g.x) if bare == "constant features" else g.x
     # late: in the last fold only
-    y = np.where(g.time < {"one class": 9, "late classes": 2}.get(bare, 0), 0, g.y)
+    y = np.where(g.time < {"late classes": 2}.get(bare, 0), 0, g.y)
     thin = ig.TemporalGraph(x=x, y=y, time=g.time, edge_index=edges)
     with quick_directory() as out:
         summary = ig.run(

@@ -21,6 +21,8 @@ BLOCK = 1 << 22
 # class numbers beyond this are taken for ids that were passed as labels by mistake
 MAX_LABELS = 1 << 24
 MAX_PERIODS = 10_000  # distinct times: methods hold tables [times, times]
+MANY_PERIODS = 1_000  # from which on there should be several nodes in each
+TABLES_OF_PERIODS = 8  # tables [times, times] of numbers of 8 bytes that are in memory together
 FEWER_PERIODS = (
     "put times into fewer periods, such as with --period month, or period= of load and from_tables"
 )
@@ -218,6 +220,15 @@ def node_times(name: str, value: Any, num_rows: int | None = None) -> np.ndarray
         size = f"tables of {count:,} x {count:,} would take {8 * count**2 / 2**30:,.1f} GiB"
         many = f"{name} has {count:,} distinct values, more than {MAX_PERIODS:,} periods ({size})"
         raise InputError(f"{many}; {FEWER_PERIODS}.")
+    if int(out.max()) - int(out.min()) >= MANY_PERIODS:
+        count = len(np.unique(out))
+        if count >= MANY_PERIODS and len(out) < 2 * count:
+            raise InputError(
+                f"{name} has {count:,} distinct values for {len(out):,} nodes, so most periods hold "
+                f"a single one; {FEWER_PERIODS}."
+            )
+        what = f"tables of {count:,} x {count:,} periods"
+        fits(what, 8.0 * TABLES_OF_PERIODS * count**2, FEWER_PERIODS)
     return out
 
 
@@ -337,6 +348,16 @@ def chronology(
         mend = "choose a later cutoff or add labels"
         raise InputError(
             f"no node before cutoff={called(cutoff)} has a label, so there is nothing to learn from; {mend}."
+        )
+
+
+def several_classes(label: np.ndarray, cutoff: str) -> None:
+    """Refuses labels before a cutoff that are all of one class: nothing can be learned from them."""
+    known = label[label >= 0]
+    if len(known) and (known == known[0]).all():
+        raise InputError(
+            f"all {len(known):,} labels before cutoff={cutoff} are of one class, so every node would "
+            "be predicted the same; choose a later cutoff, or look whether labels were read rightly."
         )
 
 

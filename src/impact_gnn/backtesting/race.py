@@ -113,6 +113,7 @@ def backtest(
         raise InputError(f"seeds={seeds} must be at least 1.")
     graph = as_graph(graph)
     view = graph.masked(graph.infer_cutoff() if cutoff is None else cutoff)
+    checks.several_classes(view.label, view.name_of(view.hidden_from("a back-test needs")))
     named = (
         None if candidates is None else list(dict.fromkeys([PLAIN, *map(Candidate.of, candidates)]))
     )

@@ -157,6 +157,8 @@ def run(
             f"Expected to be right: {right.value:.1%} (between {right.low:.1%} and {right.high:.1%})"
         )
     console.print(f"Report: {out / 'report.html'}")
+    for warning in summary.graph.warnings:
+        console.print(f"warning: {warning}")
 
 
 @command

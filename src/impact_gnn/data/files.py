@@ -57,8 +57,13 @@ def read(
     cutoff: Any = None,
     roles: str | Path | None = None,
     spill: Path | None = None,
+    block: int = places.BLOCK,
 ) -> Reading:
-    """As `load`, with what every column was taken for; `spill` is a directory for what need not be in memory."""
+    """As `load`, with what every column was taken for.
+
+    `spill` is a directory for what need not be in memory; `block` is how many bytes of a CSV are
+    read together, which changes nothing else.
+    """
     root = Path(path)
     _files.put_back(root)
     if not is_table(path):
@@ -75,7 +80,7 @@ def read(
         if root.suffix == ".npz":
             return Reading(read_archive(root), [])
         raise InputError(f"{root} is not a graph that can be read; give a folder, or an .npz file.")
-    spec, sources = described(path, roles)
+    spec, sources = described(path, roles, block=block)
     given = None
     if root.is_dir() and (root / FEATURES).exists():
         given = features(FEATURES, _files.open_array(root / FEATURES), None)
@@ -90,15 +95,17 @@ def is_table(path: str | Path) -> bool:
     return places.is_database(str(path)) or (root.is_dir() and not (root / saved.MANIFEST).exists())
 
 
-def _tables(path: str | Path) -> dict[str, places.Source]:
-    return places.database(str(path)) if places.is_database(str(path)) else places.files(Path(path))
+def _tables(path: str | Path, block: int = places.BLOCK) -> dict[str, places.Source]:
+    if places.is_database(str(path)):
+        return places.database(str(path))
+    return places.files(Path(path), block=block)
 
 
 def described(
-    path: str | Path, roles: str | Path | None = None
+    path: str | Path, roles: str | Path | None = None, *, block: int = places.BLOCK
 ) -> tuple[Spec, dict[str, places.Source]]:
     """The tables of a folder or database, and what they are: as written in a `graph.toml`, or guessed."""
-    sources = _tables(path)
+    sources = _tables(path, block)
     toml = Path(path) / TOML if roles is None else Path(roles)
     if roles is not None and not toml.is_file():
         raise InputError(f"{toml} does not exist; impact init writes one.")

@@ -9,16 +9,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from impact_gnn.checks import InputError, distinct
-from impact_gnn.data.sources import usual_text
-from impact_gnn.data.values import no_gaps
-from impact_gnn.encoding.kinds import is_text, texts, whole
+from impact_gnn.checks import InputError, distinct, fits
+from impact_gnn.data.sources import canonical_numbers, usual_text
+from impact_gnn.data.values import EXACT, decimals_as_numbers, no_gaps
+from impact_gnn.encoding.kinds import is_number, is_text, texts, whole
 from impact_gnn.encoding.moments import one_array
 from impact_gnn.graph.csr import index_type
 
 # edges whose ids are looked at together: text is copied, and the ids are hashed anew for each
 AT_ONCE = 1 << 25
-EXACT = 1 << 53  # whole numbers that a float can tell apart
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +32,7 @@ class Ids:
         exact(column, name, table)
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
+        column = decimals_as_numbers(name, column)
         numbered = whole(column)
         values = one_array(texts(name, column) if numbered is None else numbered)
         made = cls(values)
@@ -97,6 +97,10 @@ def characters(column: pa.Array) -> np.ndarray:
     """Text as numpy's fixed-width characters, without a Python object for any of it."""
     lengths = np.asarray(pc.utf8_length(column))
     width = max(int(lengths.max(initial=0)), 1)
+    row = int(lengths.argmax()) + 1 if len(lengths) else 0
+    long = f"{len(column):,} ids as wide as the longest, of {width:,} characters in row {row},"
+    # three times: some steps sort a copy
+    fits(long, 3.0 * 4 * width * len(column), "give that node a shorter id")
     out = np.zeros((len(column), width), np.uint32)
     for start in range(0, len(column), 1 << 18):
         part = column.slice(start, 1 << 18).cast(pa.large_binary())
@@ -119,7 +123,8 @@ def exact(column: pa.ChunkedArray, name: str, file: str) -> None:
     """Refuses ids that have become floats and lost digits."""
     if (
         pa.types.is_floating(column.type)
-        and (pc.max(pc.abs(column.cast(pa.float64()))).as_py() or 0) >= EXACT
+        and (pc.max(pc.abs(column.cast(pa.float64()))).as_py() or 0)
+        >= EXACT[column.type.bit_width // 8]
     ):
         mend = "read the column as text or whole numbers"
         raise InputError(
@@ -138,14 +143,22 @@ def put_positions(
     if pa.types.is_dictionary(column.type):
         column = usual_text(pa.table({name: column})).column(0)
     exact(column, name, file)
+    if not (is_number(column.type) or is_text(column.type)) and len(column):
+        raise InputError(
+            f"column '{name}' of {file} holds {column.type}, which cannot name a node; "
+            "write ids as whole numbers or text."
+        )
+    column = decimals_as_numbers(name, column)
     if isinstance(ids, Ids) and ids.is_text and pa.types.is_floating(column.type):
         same = f"the ids of {nodes} are text; write ids the same way in both tables"
         raise InputError(f"column '{name}' of {file} holds {column.type}, {same}.")
     for start in range(0, len(column), AT_ONCE):
         part = column.slice(start, AT_ONCE)
-        if isinstance(ids, int) or not ids.is_text:
+        if is_text(part.type) and isinstance(ids, Ids):
+            part = texts(name, part)
+        elif isinstance(ids, int) or not ids.is_text:
             try:
-                part = part.cast(pa.int64())
+                part = _whole(name, part)
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
                 known = (
                     f"the ids of {nodes} are whole numbers; write ids the same way in both tables"
@@ -157,8 +170,25 @@ def put_positions(
                 ) from None
         else:
             part = texts(name, part)
-        part = one_array(part)
-        found = np.asarray(part) if isinstance(ids, int) else ids.find(part)
-        if isinstance(ids, int):
-            found = np.where((found >= 0) & (found < ids), found, -1)
+        found = _find(one_array(part), ids)
         out[start : start + len(found)] = found
+
+
+def _find(part: pa.Array, ids: Ids | int) -> np.ndarray:
+    """Positions of the nodes that a piece of a column names, −1 where they are not there."""
+    if isinstance(ids, int):
+        rows = np.asarray(part)
+        return np.where((rows >= 0) & (rows < ids), rows, -1)
+    if is_text(part.type) and not ids.is_text:
+        return Ids(ids.values.cast(part.type)).find(part)  # 007 is not 7
+    return ids.find(part)
+
+
+def _whole(name: str, part: pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Whole numbers, also such as were written as text."""
+    if not is_text(part.type):
+        return part.cast(pa.int64())
+    numbers = canonical_numbers(texts(name, part))
+    if numbers is None:
+        raise pa.ArrowInvalid("not whole numbers")
+    return numbers

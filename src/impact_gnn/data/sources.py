@@ -6,7 +6,7 @@ import contextlib
 import functools
 import gzip
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,15 @@ import pyarrow.csv
 import pyarrow.dataset
 import pyarrow.parquet
 
-from impact_gnn.checks import InputError, guarded, listing, one_line, shown
+from impact_gnn.checks import InputError, fits, guarded, listing, one_line, shown
 from impact_gnn.encoding.kinds import MISSING
 
 CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 TYPES = (pa.int64(), pa.float64(), pa.bool_(), pa.timestamp("us"), pa.string())
-"""What a column of a CSV may be that is read in batches, the narrowest first."""
+"""What a column of a CSV may be, the narrowest first."""
+BLOCK = 1 << 24  # bytes of a CSV that are read together
 ROWS = 1 << 18  # of a batch
+UNNAMED = "Unnamed: "  # with its position, a column whose name is blank
 FREED = 8  # batches after which memory goes back
 SMALL = 1 << 26  # bytes up to which a file is read whole, to be looked at
 
@@ -37,12 +39,20 @@ class Source:
     whole: Callable[[], pa.Table]
     stream: Callable[[], Iterator[pa.RecordBatch]] | None = None
     size: int = 0  # bytes on disk
+    exact: Callable[[frozenset[str]], Source] | None = None
+
+    def as_written(self, columns: Iterable[str | None]) -> Source:
+        """The same table, in which these columns are whole numbers, or text exactly as written.
+
+        Only a CSV has to guess types; other tables have their own.
+        """
+        return self if self.exact is None else self.exact(frozenset(filter(None, columns)))
 
     @functools.cached_property
     def table(self) -> pa.Table:
         """The table in memory."""
         with guarded(Path(self.name)):
-            table = self.whole()
+            table = named(self.whole())
             # of a frame that is in memory the types are enough
             table.validate(full=self.stream is not None)
         return self._checked(table)
@@ -63,7 +73,7 @@ class Source:
         with guarded(Path(self.name)):
             for number, batch in enumerate(self.stream()):
                 batch.validate(full=True)
-                yield batch
+                yield named(batch)
                 if number % FREED == 0:
                     give_back()
             give_back()
@@ -77,6 +87,14 @@ class Source:
                 f"{self.name} has several columns called {listing(repeated)}; rename them."
             )
         return table
+
+
+def named(part: Any) -> Any:
+    """A table or batch in which a column without a name is called as pandas calls it."""
+    if all(name.strip() for name in part.schema.names):
+        return part
+    names = enumerate(part.schema.names)
+    return part.rename_columns([name if name.strip() else f"{UNNAMED}{k}" for k, name in names])
 
 
 def give_back() -> None:
@@ -122,10 +140,24 @@ def from_frame(name: str, frame: Any, *, indexed: bool = False) -> Source:
         index = frame.index
         says = index.is_unique and not np.array_equal(index, np.arange(len(frame)))
         frame = frame.reset_index(drop=not (indexed and says))
+        sparse = {
+            column: kind.subtype
+            for column, kind in frame.dtypes.items()
+            if type(kind).__name__ == "SparseDtype"
+        }
+        if sparse:
+            size = 8 * len(frame) * len(sparse)
+            fits(f"the {len(sparse):,} sparse columns of {name}", size, "give fewer columns")
+            frame = frame.astype(sparse)
     if isinstance(frame, np.ndarray) and frame.ndim == 2 and len(frame) == 2:
         frame = {"source": frame[0], "target": frame[1]}  # an edge list of ids
     try:
         if isinstance(frame, Mapping):
+            if len({str(key) for key in frame}) < len(frame):
+                raise InputError(
+                    f"{name} has several columns that are called the same as text, "
+                    f"among {listing(list(map(repr, frame)))}; rename them."
+                )
             columns = {
                 str(key): v if isinstance(v, pa.Array | np.ndarray) else list(v)
                 for key, v in frame.items()
@@ -136,6 +168,8 @@ def from_frame(name: str, frame: Any, *, indexed: bool = False) -> Source:
             known = known.collect("pyarrow") if isinstance(known, nw.LazyFrame) else known
             # polars shows its text as it is through Arrow's interface, and copies it otherwise.
             table = pa.table(frame) if known.implementation.is_polars() else known.to_arrow()
+    except InputError:
+        raise
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         reason = one_line(error)
         raise InputError(
@@ -155,11 +189,11 @@ def from_frame(name: str, frame: Any, *, indexed: bool = False) -> Source:
 # -------------------------------------------------------------------------------------------------
 
 
-def files(folder: Path) -> dict[str, Source]:
+def files(folder: Path, *, block: int = BLOCK) -> dict[str, Source]:
     """The tables of a folder by their names without suffix; a sub-folder of Parquet files is one table."""
     out: dict[str, Source] = {}
     for path in sorted(folder.iterdir()):
-        source = file(path)
+        source = file(path, block=block)
         if source is None:
             continue
         stem = path.name.split(".")[0]
@@ -171,11 +205,13 @@ def files(folder: Path) -> dict[str, Source]:
     return out
 
 
-def file(path: Path) -> Source | None:
-    """The table in a file, or a folder of Parquet files; None if it is none."""
+def file(path: Path, *, block: int = BLOCK) -> Source | None:
+    """The table in a file, or a folder of Parquet files; None if it is none.
+
+    `block` is how many bytes of a CSV are read together; it never changes what is read.
+    """
     if path.name.endswith(CSV) and path.is_file():
-        size = path.stat().st_size * (5 if path.suffix == ".gz" else 1)
-        return Source(path.name, lambda: _read_csv(path), lambda: _stream_csv(path), size)
+        return _Csv(path, block).source(frozenset())
     if path.suffix == ".parquet" or (path.is_dir() and any(path.rglob("*.parquet"))):
         parts = list(path.rglob("*.parquet")) if path.is_dir() else [path]
 
@@ -209,66 +245,142 @@ def file(path: Path) -> Source | None:
     return None
 
 
-def _csv_options(path: Path, types: Any = None) -> tuple[Any, Any]:
-    """How a CSV is read: the delimiter is whatever splits its first line most; quoted values may hold line ends."""
-    with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as lines:
-        head = lines.read(1 << 20)
-    first = head.split(b"\n", 1)[0]
-    delimiter = max(",;\t|", key=lambda mark: first.count(mark.encode()))
-    parse = pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=b'"' in head)
-    return parse, pa.csv.ConvertOptions(
-        null_values=list(MISSING), strings_can_be_null=True, column_types=types
-    )
+@dataclass(frozen=True, eq=False)
+class _Csv:
+    """A CSV file. The type of a column is decided by all of its values, wherever they stand."""
+
+    path: Path
+    block: int
+
+    def source(self, exact: frozenset[str]) -> Source:
+        """The table, in which the columns `exact` are whole numbers or text as written."""
+        size = self.path.stat().st_size * (5 if self.path.suffix == ".gz" else 1)
+        return Source(
+            self.path.name,
+            whole=lambda: self._read(exact),
+            stream=lambda: iter(self._opened(self._types(exact))),
+            size=size,
+            exact=self.source,
+        )
+
+    def _read(self, exact: frozenset[str]) -> pa.Table:
+        read, parse, convert = self._options(self._types(exact))
+        return pa.csv.read_csv(
+            self.path, read_options=read, parse_options=parse, convert_options=convert
+        )
+
+    def _opened(self, types: dict[str, pa.DataType] | None = None) -> pa.csv.CSVStreamingReader:
+        read, parse, convert = self._options(types)
+        return pa.csv.open_csv(
+            self.path, read_options=read, parse_options=parse, convert_options=convert
+        )
+
+    def _options(self, types: dict[str, pa.DataType] | None) -> tuple[Any, Any, Any]:
+        """The delimiter is whatever splits the first line most; quoted values may hold line ends."""
+        with (gzip.open if self.path.suffix == ".gz" else open)(self.path, "rb") as lines:
+            first = lines.readline(1 << 20)
+        delimiter = max(",;\t|", key=lambda mark: first.count(mark.encode()))
+        return (
+            pa.csv.ReadOptions(block_size=self.block),
+            pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+            pa.csv.ConvertOptions(
+                null_values=list(MISSING), strings_can_be_null=True, column_types=types
+            ),
+        )
+
+    def _types(self, exact: frozenset[str]) -> dict[str, pa.DataType]:
+        """The type of every column, those of `exact` being whole numbers or text."""
+        types = {name: column.type for name, column in self._columns.items()}
+        for place, (name, column) in enumerate(self._columns.items()):
+            if name in exact or (not name.strip() and f"{UNNAMED}{place}" in exact):
+                types[name] = column.exact
+        return types
+
+    @functools.cached_property
+    def _columns(self) -> dict[str, _Typed]:
+        """What every column may be, after a pass over the whole file as text."""
+        with self._opened() as reader:
+            names = reader.schema.names
+        if repeated := sorted({name for name in names if names.count(name) > 1}):
+            raise InputError(
+                f"{self.path.name} has several columns called {listing(repeated)}; rename them."
+            )
+        columns = {name: _Typed() for name in names}
+        with self._opened(dict.fromkeys(names, pa.string())) as batches:
+            for batch in batches:
+                for name, column in columns.items():
+                    column.look(batch.column(name))
+        return columns
 
 
-def _read_csv(path: Path) -> pa.Table:
-    with _opened_csv(path) as first:
-        names = first.schema.names
-    with _opened_csv(path, dict.fromkeys(names, pa.string())) as rows:
-        first = next(iter(rows), None)
-    padded = [
-        name
-        for name in names
-        if first is not None and names.count(name) == 1 and _padded(first.column(name))
-    ]
-    parse, convert = _csv_options(path, dict.fromkeys(padded, pa.string()))
-    return pa.csv.read_csv(path, parse_options=parse, convert_options=convert)
+class _Typed:
+    """What a column of text may be, by all values looked at so far."""
+
+    def __init__(self) -> None:
+        self._left = list(TYPES)
+        self._is_canonical = self._is_empty = True
+
+    @property
+    def type(self) -> pa.DataType:
+        """The narrowest type that suits every value."""
+        return pa.string() if self._is_empty else self._left[0]
+
+    @property
+    def exact(self) -> pa.DataType:
+        """Whole numbers where every value is the text of one; otherwise text."""
+        return pa.int64() if self._is_canonical and not self._is_empty else pa.string()
+
+    def look(self, column: pa.Array) -> None:
+        """Takes account of some more values."""
+        column = column.drop_null()
+        if not len(column):
+            return
+        self._is_empty = False
+        canonical = canonical_numbers(column)
+        self._is_canonical = self._is_canonical and canonical is not None
+        # Every type is asked about every value, so that it does not matter where blocks begin.
+        if canonical is not None:
+            ends = pc.min_max(canonical).as_py()
+            wide = max(-ends["min"], ends["max"]) >= 10**18
+            suits = [pa.int64(), pa.string()] + ([] if wide else [pa.float64()])
+            self._left = [kind for kind in self._left if kind in suits]
+        else:
+            text = pc.utf8_trim_whitespace(column)
+            self._left = [kind for kind in self._left if _casts(text, kind)]
 
 
-def _opened_csv(
-    path: Path, types: dict[str, pa.DataType] | None = None
-) -> pa.csv.CSVStreamingReader:
-    parse, convert = _csv_options(path, types)
-    read = pa.csv.ReadOptions(block_size=1 << 24)
-    return pa.csv.open_csv(path, read_options=read, parse_options=parse, convert_options=convert)
+CODE = r"^[-+]?(0\d+|\d{19,}|0[xX].*)$"
+"""What a number would lose digits of: 007 is a name, and so is what 64 bits cannot hold."""
+DATE = r"^\d{4}-\d{2}-\d{2}([T ].*)?$"
 
 
-def _padded(column: pa.Array) -> bool:
-    """Whether a number would lose digits of some values: 007 is a name, and so is what 64 bits cannot hold."""
-    return bool(pc.any(pc.match_substring_regex(column, r"^(0\d+|\d{19,})$")).as_py())
-
-
-def _stream_csv(path: Path) -> Iterator[pa.RecordBatch]:
-    """Batches of a CSV. Arrow guesses types by the first one, so a pass before finds types that suit all."""
-    names = _opened_csv(path).schema.names
-    if len(set(names)) < len(names):
-        raise InputError(f"{path.name} has several columns of one name; rename them.")
-    types = {name: list(TYPES) for name in names}
-    for batch in _opened_csv(path, dict.fromkeys(names, pa.string())):
-        for name, left in types.items():
-            while len(left) > 1 and not _casts(batch.column(name), left[0]):
-                left.pop(0)
-    yield from _opened_csv(path, {name: left[0] for name, left in types.items()})
+def canonical_numbers(column: pa.Array) -> pa.Array | None:
+    """Text as whole numbers of 64 bits, where all of it would be written the same again."""
+    try:
+        numbers = column.cast(pa.int64())
+    except pa.ArrowInvalid:
+        return None
+    same = pc.all(pc.equal(numbers.cast(column.type), column)).as_py()
+    return None if same is False else numbers
 
 
 def _casts(column: pa.Array, kind: pa.DataType) -> bool:
-    if kind != pa.string() and _padded(column):
+    """Whether text without white space around it can be read as that type, with nothing lost."""
+    if kind == pa.bool_():
+        return _all_match(column, r"^(true|false|True|False|TRUE|FALSE)$")
+    if kind == pa.timestamp("us") and not _all_match(column, DATE):
+        return False
+    if kind != pa.string() and pc.any(pc.match_substring_regex(column, CODE)).as_py():
         return False
     try:
-        pc.utf8_trim_whitespace(column).cast(kind)
+        column.cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return False
     return True
+
+
+def _all_match(column: pa.Array, pattern: str) -> bool:
+    return pc.all(pc.match_substring_regex(column, pattern)).as_py() is not False
 
 
 # -- databases

@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from impact_gnn.checks import InputError, choice, guarded, listing, shown
-from impact_gnn.data.sources import Source
+from impact_gnn.data.sources import UNNAMED, Source
 from impact_gnn.encoding import KINDS, guess_kind
+from impact_gnn.encoding.kinds import texts
 from impact_gnn.graph import HOMOGENEOUS, Triple
 
 if sys.version_info >= (3, 11):
@@ -59,12 +60,17 @@ DANGLING = ("refuse", "drop")
 
 @dataclass(frozen=True)
 class NodeTable:
-    """Columns of a table of nodes; without `id` rows are numbered. `columns` says what features are, if not guessed."""
+    """Columns of a table of nodes; without `id` rows are numbered.
+
+    `columns` says what features are, if not guessed; `unknown` which labels mean that the class is
+    not known.
+    """
 
     file: str
     id: str | None = None
     time: str | None = None
     label: str | None = None
+    unknown: tuple[str | int | float, ...] = ()
     columns: dict[str, str] = field(default_factory=dict)
 
 
@@ -135,7 +141,20 @@ def guess_nodes(
         take("label", lambda names: _named(names, LABELS) or _unknown_lately(table, names, date))
     if given.get("time") is None and (alone or roles.get("label")):
         roles["time"] = date
-    return NodeTable(source.name, **roles, columns=dict(columns))
+    unknown = unknown_labels(source.name, given.get("unknown"))
+    return NodeTable(source.name, **roles, unknown=unknown, columns=dict(columns))
+
+
+def unknown_labels(where: str, value: Any) -> tuple[str | int | float, ...]:
+    """Labels that mean that the class is not known: one, or several in a list."""
+    if value is None:
+        return ()
+    values = tuple(value) if isinstance(value, list | tuple | set) else (value,)
+    if odd := [one for one in values if not isinstance(one, str | int | float)]:
+        raise InputError(
+            f"{where}: {shown(odd[0])} cannot be a label that means unknown; give text or numbers."
+        )
+    return values
 
 
 def guess_edges(
@@ -150,10 +169,11 @@ def guess_edges(
         _refuse_absent(source.name, given.get(role), names)
     columns = [given.get("source"), given.get("target")]
     if None in columns:
+        titled = [name for name in names if not name.startswith(UNNAMED)]
         pair = (
             _by_type(names, ends)
             or _pair(names, types)
-            or (tuple(names) if len(names) == 2 else ())
+            or (tuple(titled) if len(titled) == 2 else ())
         )
         if len(pair) < 2:
             has = f"it has {listing(names)}. Rename columns, or name the two ends"
@@ -234,14 +254,13 @@ def _types_of(
     if by_name or len(nodes) == 1:
         return by_name[:1] or list(nodes)
     found = []
-    values = source.head.column(column).slice(0, 1000).drop_null()
+    head = source.as_written([column]).head
+    values = texts(column, head.column(column).slice(0, 1000).drop_null())
     for kind, node in nodes.items():
-        ids = tables[kind].table.column(node.id) if node.id else None
-        if (
-            ids is not None
-            and ids.type == values.type
-            and pc.all(pc.is_in(values, pc.unique(ids))).as_py()
-        ):
+        if node.id is None:
+            continue
+        ids = tables[kind].as_written([node.id]).table.column(node.id)
+        if pc.all(pc.is_in(values, pc.unique(texts(node.id, ids)))).as_py():
             found.append(kind)
     return found
 
@@ -268,16 +287,24 @@ def _names(column: str, kind: str) -> bool:
 
 
 def _named(names: Iterable[str], wanted: Iterable[str]) -> str | None:
-    lower = {name.lower(): name for name in names}
-    return next((lower[name] for name in wanted if name in lower), None)
+    """The first of the `wanted` names that is there; exactly so, or else in another case."""
+    names = list(names)
+    lower = {name.lower(): name for name in reversed(names)}
+    there = (name if name in names else lower.get(name) for name in wanted)
+    return next((name for name in there if name is not None), None)
 
 
 def _id_column(kind: str, names: list[str], table: pa.Table) -> str | None:
     """The column that tells nodes apart: by its name, or the first of text that is different everywhere."""
     named = _named(names, (f"{kind}_id", *IDS))
     ends = [name for name in names if re.search(r"_id$|[a-z]I[dD]$|_ID$", name)]
-    text = [name for name in names[:1] if guess_kind(name, table.column(name))[0] == "ignore"]
-    for name in ([named] if named else []) + ends + text:
+    # Text that is different everywhere, or the index of a data frame, which has no name in a CSV.
+    first = [
+        name
+        for name in names[:1]
+        if name.startswith(UNNAMED) or guess_kind(name, table.column(name))[0] == "ignore"
+    ]
+    for name in ([named] if named else []) + ends + first:
         column = table.column(name)
         comparable = not pa.types.is_floating(column.type) and not pa.types.is_nested(column.type)
         if name == named or (
@@ -379,7 +406,7 @@ def read_toml(path: Path, sources: Mapping[str, Source]) -> Spec:
 def _source(path: Path, entry: Mapping[str, Any], sources: Mapping[str, Source]) -> Source:
     name = entry.get("file")
     for key, source in sources.items():
-        if name in (key, source.name) or str(name).split(".")[0] == key:
+        if name in (key, source.name):
             return source
     there = listing([source.name for source in sources.values()]) or "none"
     raise InputError(
@@ -393,7 +420,8 @@ def _refuse_unknown(where: str, entry: Mapping[str, Any], known: Iterable[str]) 
     if unknown:
         raise InputError(f"{where} has unknown entries {listing(unknown)}; use {', '.join(known)}.")
     for name, value in entry.items():
-        if name not in ("nodes", "edges", "columns", "period") and not isinstance(value, str):
+        free = ("nodes", "edges", "columns", "period", "unknown")
+        if name not in free and not isinstance(value, str):
             raise InputError(f"{where}: {name}={shown(value)} should be text in quotes.")
     if not isinstance(entry.get("columns", {}), dict):
         raise InputError(f"{where}: columns should be a table of names and kinds.")

@@ -20,27 +20,21 @@ from impact_gnn.checks import InputError, listing, shown
 from impact_gnn.data.ids import Ids, put_positions
 from impact_gnn.data.sources import Source, from_frame, give_back, usual_text
 from impact_gnn.data.spec import EdgeTable, NodeTable, Spec, guess_edges, guess_nodes
-from impact_gnn.data.values import Period, dated_by, labels, like, number_column, times
+from impact_gnn.data.values import (
+    Period,
+    dated_by,
+    label_notes,
+    labels,
+    like,
+    number_column,
+    times,
+)
 from impact_gnn.encoding import Columns, guess_kind
+from impact_gnn.encoding.kinds import is_text, looks_like_numbers, parsed_numbers
 from impact_gnn.graph import HOMOGENEOUS, TemporalGraph, Triple
 from impact_gnn.graph.csr import index_type
 from impact_gnn.graph.periods import Periods, choose
 
-DOUBTFUL = (
-    "?",
-    "-",
-    "--",
-    "-1",
-    ".",
-    "unknown",
-    "none",
-    "n/a",
-    "nan",
-    "null",
-    "missing",
-    "undefined",
-    "tbd",
-)
 TOGETHER = 1 << 22  # edges that are joined with ids at a time when they are spilled
 
 
@@ -52,6 +46,7 @@ def from_tables(
     id: str | Mapping[str, str] | None = None,
     time: str | Mapping[str, str] | None = None,
     label: str | None = None,
+    unknown_label: Any = None,
     columns: Mapping[str, Any] | None = None,
     edge_source: Any = None,
     edge_target: Any = None,
@@ -76,7 +71,9 @@ def from_tables(
         id: Column of the nodes' ids; several types take a mapping by type here and below.
         time: Column of the nodes' times: dates, timestamps, ISO text, seconds since 1970, years,
             any numbers.
-        label: Column of the labels of the type to classify; missing ones are unknown.
+        label: Column of the labels of the type to classify; missing and blank ones are unknown.
+        unknown_label: A label, or a list of labels, that means that the class is not known. −1 is a
+            class like any other, unless it is named here.
         columns: What feature columns are, if not what is guessed: "number", "category", "text",
             "date", "vector", "ignore". With several types a mapping by type.
         edge_source: Column of an edge's source; several relations take a mapping by relation here
@@ -140,7 +137,7 @@ def from_tables(
         chosen = (columns or {}).get(kind) if several else columns
         roles = {"id": role(id, kind, table), "time": role(time, kind, table), "columns": chosen}
         if target in (None, kind):
-            roles["label"] = role(label, kind, table)
+            roles |= {"label": role(label, kind, table), "unknown": unknown_label}
         found[kind] = guess_nodes(
             kind, table, roles, labelled=target in (None, kind), alone=len(frames) == 1
         )
@@ -249,6 +246,7 @@ class _Nodes:
         spill: Path | None,
     ) -> _Nodes:
         roles = [column for column in (spec.id, spec.time, spec.label) if column]
+        source = source.as_written([spec.id, spec.label])
         raw = source.table if spill is None else _spilled(source, roles, spill)
         table = usual_text(raw)
         if table.num_rows == 0:
@@ -264,24 +262,23 @@ class _Nodes:
         notes.append(f"{source.name}: {', '.join(said)}")
         ids = None if spec.id is None else Ids.of(columns["id"], spec.id, source.name)
         label, names = (
-            labels(columns["label"], spec.label, source.name) if spec.label else (None, None)
+            labels(columns["label"], spec.label, source.name, spec.unknown)
+            if spec.label
+            else (None, None)
         )
         time = times(columns["time"], spec.time, source.name) if spec.time else None
         zone = getattr(columns["time"].type, "tz", None) if spec.time else None
         if zone not in (None, "UTC"):
             mend = "if local days matter, give local times without a zone"
             notes.append(f"  {spec.time}: came in {zone}, is taken in UTC; {mend}")
-        doubtful = [name for name in names or () if str(name).strip().casefold() in DOUBTFUL]
-        if doubtful:
-            mend = "if they mean that the class is not known, write NA or nothing instead"
-            notes.append(
-                f"  warning: {', '.join(map(repr, doubtful))} are taken for classes; {mend}"
-            )
+        if spec.label:
+            notes += label_notes(columns["label"], names or [])
         others = [name for name in table.column_names if name not in roles]
         if features is not None and others:
             notes.append(f"  {', '.join(others)}: left out, features.npy takes their place")
         if features is None:
             kinds = {}
+            warnings: list[str] = []
             for name in others:
                 kind, why = spec.columns.get(name), "as said"
                 if kind is None and pa.types.is_dictionary(raw.schema.field(name).type):
@@ -291,9 +288,23 @@ class _Nodes:
                 notes.append(f"  {name}: " + (f"left out, {why}" if kind == "ignore" else kind))
                 if kind != "ignore":
                     kinds[name] = kind
+                if name not in spec.columns and (odd := looks_like_numbers(name, table[name])):
+                    warnings.append(f"{source.name}: {odd}")
+                elif kind == "number" and is_text(table[name].type):
+                    values, lost = parsed_numbers(table[name])
+                    table = table.set_column(table.column_names.index(name), name, values)
+                    if lost:
+                        notes.append(f"    {lost:,} values that are no numbers count as missing")
+            notes += [f"  warning: {warning}" for warning in warnings]
             if others:  # what is left out here may be known to a model
                 moment = time if time is not None and time.dtype.kind == "M" else None
-                features = Columns(table.select(others), kinds, moment, mapped=spill is not None)  # type: ignore[assignment]
+                features = Columns(  # type: ignore[assignment]
+                    table.select(others),
+                    kinds,
+                    moment,
+                    mapped=spill is not None,
+                    warnings=tuple(warnings),
+                )
         return cls(source.name, table.num_rows, ids, label, names, time, features)
 
     @property
@@ -367,6 +378,7 @@ class _Edges:
         )
         if unused := [name for name in source.head.column_names if name not in roles.values()]:
             notes.append(f"  {', '.join(unused)}: left out, edges have no features")
+        source = source.as_written([spec.source, spec.target])
         if spill is None:
             made, dropped = cls._joined(source.table, source.name, spec, ends)
         else:
@@ -484,7 +496,8 @@ def _put_into_periods(
     main = nodes[spec.target]
     everything: list[_Nodes | _Edges] = [*nodes.values(), *links.values()]
     assert main.time is not None
-    dated, unit = dated_by(main.time, rule)
+    others = [part.time for part in everything if part.time is not None and part is not main]
+    dated, unit = dated_by(main.time, rule, others)
     if unit is not None:
         notes.append(
             f"time: whole numbers read as {unit}" + (" since 1970" if unit[0] != "Y" else "")

@@ -71,6 +71,7 @@ class Columns:
         rows: Rows of this view in increasing order; None for all.
         known: Mask over this view's rows that an encoder may learn from; None for all.
         mapped: The table lies in a file, so its features should too.
+        warnings: What a person should know about how columns were read, as sentences.
     """
 
     table: pa.Table
@@ -79,6 +80,7 @@ class Columns:
     rows: np.ndarray | None = None
     known: np.ndarray | None = None
     mapped: bool = False
+    warnings: tuple[str, ...] = ()
     memory: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
@@ -144,7 +146,7 @@ class Columns:
             # longer than any, so it is nobody's name
             place = max(schema.names, key=len, default="") + "_moment"
             schema = schema.append(pa.field(place, pa.timestamp("us")))
-        note = json.dumps({"kinds": self.kinds, "moment": place})
+        note = json.dumps({"kinds": self.kinds, "moment": place, "warnings": self.warnings})
         with (
             pa.OSFile(str(path), "wb") as sink,
             pa.ipc.new_file(sink, schema.with_metadata({NOTE: note})) as writer,
@@ -162,11 +164,13 @@ class Columns:
             table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
             note = json.loads(table.schema.metadata[NOTE])
             kinds = decode(dict[str, str], note["kinds"], path.name)
+            warnings = decode(tuple[str, ...], note.get("warnings", []), path.name)
             moment = None
             if note["moment"]:
                 moment = table.column(note["moment"]).to_numpy().astype("M8[us]")
                 table = table.drop_columns([note["moment"]])
-        return cls(table.replace_schema_metadata(None), kinds, moment, mapped=True)
+        table = table.replace_schema_metadata(None)
+        return cls(table, kinds, moment, mapped=True, warnings=warnings)
 
 
 def _buffers(column: pa.ChunkedArray) -> np.ndarray:

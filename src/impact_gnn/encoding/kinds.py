@@ -18,7 +18,10 @@ KINDS = ("number", "category", "text", "date", "vector", "ignore")
 MISSING = ("", "NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL")
 """Text that says that there is nothing, in a file and in a category."""
 
+NUMBER = r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$"
+COMMA = r"^[-+]?\d+,\d+$"
 LOOK = 10_000  # values that a guess looks at
+MOSTLY = 0.8  # share of numbers from which a column of text was probably meant as such
 WORDS = 3.0  # words in a value, on average, from which it is text
 NAMELIKE = (
     0.5  # share of distinct values above which short text names things and says little about them
@@ -110,19 +113,30 @@ def texts(name: str, column: Column) -> pa.Array:
     kind = column.type
     if pa.types.is_dictionary(kind):
         column, kind = column.cast(kind.value_type), kind.value_type
-    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):  # one text, whatever the unit
-        column = column.cast(pa.timestamp("us", getattr(kind, "tz", None)), safe=False)
-        whole_days = (
-            pc.all(pc.equal(pc.floor_temporal(column, unit="day"), column)).as_py() is not False
-        )
-        column = column.cast(pa.date32()) if whole_days else column
-    if pa.types.is_floating(kind) and (numbered := whole(column)) is not None:
-        column = numbered
+    # Value by value, so that a piece of a column reads as the whole of it does.
     try:
-        column = column.cast(pa.large_string())
+        text = one_array(column.cast(pa.large_string()))
+        if pa.types.is_temporal(kind):  # one text, whatever the unit
+            text = pc.replace_substring_regex(text, r"(\.\d*?)0+(Z?)$", r"\1\2")
+            text = pc.replace_substring_regex(text, r"\.(Z?)$", r"\1")
+            text = pc.replace_substring_regex(text, r" 00:00:00Z?$", "")
+        if pa.types.is_floating(kind):
+            column = one_array(column)
+            numbered = whole(pc.if_else(_is_whole(column), column, None))
+            assert numbered is not None
+            text = pc.coalesce(numbered.cast(pa.large_string()), text)
+        if pa.types.is_decimal(kind):
+            text = pc.replace_substring_regex(text, r"(\.\d*?)0+$", r"\1")
+            text = pc.replace_substring_regex(text, r"\.$", "")
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise retyped(name, column, "text") from None
-    return one_array(column)
+    return text
+
+
+def _is_whole(column: pa.Array) -> pa.Array:
+    """Which floats are whole numbers that int64 holds."""
+    inside = pc.less(pc.abs(column), 2.0**62)
+    return pc.and_(inside, pc.equal(pc.floor(column), column))
 
 
 def value_name(text: str) -> str:
@@ -172,16 +186,66 @@ def vectors(name: str, column: Column) -> np.ndarray:
     width = lengths[0].as_py() if len(lengths) else 0
     present = np.flatnonzero(np.asarray(column.is_valid()))
     out = np.full((len(column), width), np.nan, np.float32)
-    with np.errstate(over="ignore"):
-        out[present] = numbers(name, pc.list_flatten(column.drop_null())).reshape(
-            len(present), width
-        )
+    # float32 holds no more, and what is that large counts as wild anyway
+    most = float(np.finfo(np.float32).max)
+    values = np.clip(numbers(name, pc.list_flatten(column.drop_null())), -most, most)
+    out[present] = values.reshape(len(present), width)
     return out
+
+
+def parsed_numbers(column: Column) -> tuple[pa.ChunkedArray, int]:
+    """Text as numbers, and how many values are none and become missing.
+
+    A comma is the decimal mark where every number of the column has one, or no mark at all.
+    """
+    text = pc.utf8_trim_whitespace(column.cast(pa.large_string()))
+    text = pc.if_else(pc.is_in(text, pa.array(MISSING, pa.large_string())), None, text)
+    if _has_decimal_commas(text):
+        text = pc.replace_substring(text, ",", ".")
+    is_plain = pc.match_substring_regex(text, NUMBER)
+    out = pc.if_else(is_plain, text, None).cast(pa.float64())
+    lost = out.null_count - text.null_count
+    return out if isinstance(out, pa.ChunkedArray) else pa.chunked_array([out]), lost
+
+
+def _has_decimal_commas(text: Column) -> bool:
+    """Whether some numbers have a decimal comma and none a point."""
+    with_comma = pc.any(pc.match_substring_regex(text, COMMA)).as_py()
+    plain = pc.match_substring_regex(text, NUMBER)
+    return bool(with_comma) and not pc.any(pc.and_(plain, pc.match_substring(text, "."))).as_py()
+
+
+def looks_like_numbers(name: str, column: Column) -> str:
+    """What keeps a column of text that is mostly numbers from being one, as a sentence; or nothing."""
+    if not is_text(column.type):
+        return ""
+    text = pc.utf8_trim_whitespace(column)
+    commas, plain = (pc.match_substring_regex(text, one) for one in (COMMA, NUMBER))
+    counts = [pc.sum(one).as_py() or 0 for one in (commas, plain)]
+    known = len(text) - text.null_count
+    if pc.any(pc.match_substring_regex(text, r"^[-+]?0\d")).as_py():  # these are codes
+        return ""
+    if counts[0] > 0 and sum(counts) >= MOSTLY * known:
+        row = pc.index(commas, True).as_py()
+        value = text[row].as_py()
+        fix = f"write {value.replace(',', '.')} instead"
+    elif counts[1] >= max(MOSTLY * known, 2) and counts[1] < known:
+        row = pc.index(pc.fill_null(plain, True), False).as_py()
+        value = text[row].as_py()
+        fix = "write a number or nothing"
+    else:
+        return ""
+    most = "holds numbers" if sum(counts) == known else "is mostly numbers"
+    what = f"column '{name}' {most}, but row {row + 1} is {value[:40]!r}"
+    return f'{what}; {fix}, or say that it is one: columns = {{{name} = "number"}}'
 
 
 def retyped(name: str, column: Column, wanted: str) -> InputError:
     """The sentence for values that are not what they should be, with the first one that shows it."""
-    first = column.drop_null()[:1].to_pylist()
+    try:
+        first = column.drop_null()[:1].to_pylist()
+    except (OverflowError, ValueError):  # a date that Python does not have
+        first = []
     such = f" such as {str(first[0])[:40]!r}" if first else ""
     return InputError(
         f"column '{name}' holds {column.type}{such}, not {wanted}; mend the values or leave the column out."

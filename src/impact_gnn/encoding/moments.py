@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 STAMP = pa.timestamp("us")
-MONTH, QUARTER = r"^\d{4}-\d{2}$", r"^\d{4}-?[Qq][1-4]$"
+MONTH, QUARTER = r"^(\d{4}-\d{2})$", r"^(\d{{4}})-?[Qq]{}$"
 SCALES = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
 SINCE, UNTIL = 10**8, 10**10  # seconds since 1970 that are taken for such: 1973 to 2286
 
@@ -43,7 +43,8 @@ def moments(column: pa.Array | pa.ChunkedArray) -> np.ndarray | None:
         column, kind = column.cast(kind.value_type), kind.value_type
     try:
         if pa.types.is_timestamp(kind):
-            column = column.cast(pa.timestamp("us", kind.tz), safe=False).cast(STAMP)
+            # Nanoseconds may be cut off, but years far away must not wrap around.
+            column = column.cast(pa.timestamp("us", kind.tz), safe=kind.unit != "ns").cast(STAMP)
         elif pa.types.is_date(kind):
             column = column.cast(STAMP)
         elif is_text(kind):
@@ -60,16 +61,12 @@ def moments(column: pa.Array | pa.ChunkedArray) -> np.ndarray | None:
 
 def _from_text(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     text = pc.utf8_trim_whitespace(one_array(column))
-    known = text.drop_null()
-    if pc.all(pc.match_substring_regex(known, MONTH)).as_py():
-        text = pc.binary_join_element_wise(text, "01", "-")
-    elif pc.all(pc.match_substring_regex(known, QUARTER)).as_py():
-        quarter = pc.cast(pc.utf8_slice_codeunits(text, -1), pa.int64())
-        month = pc.add(pc.multiply(pc.subtract(quarter, 1), 3), 1)
-        padded = pc.utf8_lpad(pc.cast(month, pa.string()), 2, "0")
-        text = pc.binary_join_element_wise(pc.utf8_slice_codeunits(text, 0, 4), padded, "01", "-")
-    elif pc.any(pc.match_substring_regex(known, r"^\s*[-+]?\d+\s*$")).as_py():
+    if pc.any(pc.match_substring_regex(text, r"^[-+]?\d+$")).as_py():
         raise pa.ArrowInvalid("whole numbers are no dates")  # Arrow would read 2021 as a date
+    # Value by value, so that a piece of a column reads as the whole of it does.
+    text = pc.replace_substring_regex(text, MONTH, r"\1-01")
+    for quarter, month in enumerate(("01", "04", "07", "10"), start=1):
+        text = pc.replace_substring_regex(text, QUARTER.format(quarter), rf"\1-{month}-01")
     text = pc.replace_substring_regex(text, r"^(\d{4}-\d{2}-\d{2}) (\d)", r"\1T\2")
     zoned = pc.match_substring_regex(text, r"T.*(Z|[+-]\d{2}(:?\d{2})?)$")
     with_zone = pc.if_else(zoned, text, pa.scalar(None, pa.string()))

@@ -8,18 +8,20 @@ not hundreds of them.
 from __future__ import annotations
 
 import datetime
+import re
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from impact_gnn.checks import InputError, shown
+from impact_gnn.checks import MAX_PERIODS, InputError, shown
 from impact_gnn.encoding.moments import parse
 
 UNITS = ("year", "quarter", "month", "week", "day", "hour")
 RULES = ("auto", *UNITS, "whole")
 """What `period` may be, besides a number of bins: chosen, a calendar unit, whole numbers as they are."""
 
+LARGEST = 1 << 53  # whole numbers up to which floats tell them apart, as borders of bins are
 MOST = 200  # distinct whole numbers, or periods, that are taken without binning
 BINS = 12  # periods aimed at
 LEAST_BINS, MOST_LABELLED = 5, 60  # labelled periods that a calendar unit should give
@@ -171,6 +173,11 @@ def choose(
         return None, f"{distinct} whole numbers, each a period of its own"
     if rule in UNITS:
         return Periods(str(rule)), f"a period is a {rule}"
+    if not dated and np.abs(values).max(initial=0) >= LARGEST:
+        raise InputError(
+            f"the times reach {values.max():g}, too large to be put into bins exactly; "
+            "subtract a beginning first, or choose period='whole'."
+        )
     cut, past = _border(values, labelled, cutoff, dated)
     if dated and count is None and (unit := _calendar(values, past, cut)) is not None:
         return Periods(
@@ -193,12 +200,17 @@ def choose(
 
 def _count(rule: Any) -> int | None:
     """A number of bins, if that is what the rule is."""
-    if isinstance(rule, str) and rule.isdigit():
-        rule = int(rule)
+    if isinstance(rule, str) and re.fullmatch("[0-9]+", rule):
+        # more digits than the most periods have mean too many, whatever they are
+        rule = int(rule[:20])
     if not isinstance(rule, int | np.integer) or isinstance(rule, bool):
         return None
     if rule < 2:
         raise InputError(f"period={rule} is too few; give at least 2 periods.")
+    if rule > MAX_PERIODS:
+        raise InputError(
+            f"period={shown(rule)} is more than {MAX_PERIODS:,} periods; give fewer, or a unit."
+        )
     return int(rule)
 
 

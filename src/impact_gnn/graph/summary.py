@@ -23,6 +23,7 @@ class Summary:
     cross_time_share: dict[str, float] = field(default_factory=dict)
     # first and last, where edges have times
     edge_times: dict[str, tuple[str, str]] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)  # about how columns of tables were read
 
     @property
     def undated_edges(self) -> list[str]:

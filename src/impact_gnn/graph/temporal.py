@@ -298,6 +298,12 @@ class TemporalGraph:
             since=None if self.cutoff is None else self.name_of(self.cutoff),
             cross_time_share=cross,
             edge_times=came,
+            warnings=[
+                warning
+                for part in self.nodes.values()
+                if part.columns is not None
+                for warning in part.columns.warnings
+            ],
         )
 
     # -- time

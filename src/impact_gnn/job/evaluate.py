@@ -19,6 +19,7 @@ from impact_gnn.data.files import is_table, load
 from impact_gnn.data.given import GraphLike, as_graph
 from impact_gnn.data.sources import file as table_in
 from impact_gnn.data.spec import LABELS
+from impact_gnn.data.values import floats_as_numbers
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.graph.parts import class_name
 from impact_gnn.heads import Own
@@ -65,7 +66,8 @@ def evaluate(
     else:
         source = table_in(Path(labels))
         assert source is not None
-        known, truth = _columns(source.table, str(labels))
+        table_as_written = source.as_written(source.head.column_names).table
+        known, truth = _columns(table_as_written, str(labels))
         graph = None if graph is None else given(graph, fitted)
     place = pc.index_in(ids, value_set=known)
     found = pc.is_valid(place)
@@ -76,6 +78,7 @@ def evaluate(
     rows = np.flatnonzero(found.to_numpy(zero_copy_only=False))
     true = truth.take(place.drop_null())
     classes = _classes(fitted.fitted.schema.label_names, fitted.fitted.num_labels)
+    _refuse_other_case(str(labels), true, classes)
     evaluation = _evaluated(summary, classes, table.take(rows), true)
     if graph is not None:
         known = pc.index_in(true, value_set=classes)
@@ -116,6 +119,7 @@ def _columns(table: pa.Table, where: str) -> tuple[pa.Array, pa.Array]:
         raise InputError(
             f"{where} has the columns {listing(table.column_names)}; call two of them id and label."
         )
+    table = pa.table([*map(floats_as_numbers, table.columns)], names=table.column_names)
     kept = table.filter(pc.is_valid(table[label]))
     ids, labels = (_names(kept[name].to_pylist()) for name in (names["id"], label))
     filled = pc.not_equal(labels, "")
@@ -130,6 +134,20 @@ def _of_graph(graph: TemporalGraph) -> tuple[pa.Array, pa.Array]:
     rows = np.flatnonzero(graph.label >= 0)
     names = _classes(graph.label_names, graph.num_labels)
     return _names(graph.ids[rows].tolist()), names.take(pa.array(graph.label[rows]))
+
+
+def _refuse_other_case(where: str, labels: pa.Array, classes: pa.Array) -> None:
+    """Refuses labels of which none is a class, but all would be if upper and lower case were alike."""
+    if pc.any(pc.is_in(labels, classes)).as_py():
+        return
+    folded = {name.casefold(): name for name in classes.to_pylist()}
+    for label in pc.unique(labels).to_pylist():
+        if label.casefold() in folded:
+            known = folded[label.casefold()]
+            raise InputError(
+                f"{where} has labels such as {label!r}, which the run calls {known!r}; they differ "
+                "in case only, so write them as the run does."
+            )
 
 
 def _classes(names: Sequence[Any] | None, count: int) -> pa.Array:

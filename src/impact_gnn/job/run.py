@@ -122,6 +122,7 @@ def run(
     cutoff = graph.infer_cutoff() if cutoff is None else graph.when(cutoff)
     view = graph.masked(cutoff)
     assert view.y is not None
+    checks.several_classes(view.y, view.name_of(cutoff))
     if seeds is None:  # on a large graph seeds differ little, and a blend averages anyway
         seeds = EFFORTS[effort].seeds if (view.y >= 0).sum() <= SMALL else 1
     methods = None if candidates is None else tuple(map(Candidate.of, candidates))

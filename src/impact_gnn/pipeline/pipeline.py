@@ -247,6 +247,8 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         graph = as_graph(graph)
         cutoff = graph.infer_cutoff() if self.cutoff is None else graph.when(self.cutoff)
         view = graph.masked(cutoff)
+        if graph.cutoff is None:  # folds of a back-test may have one class only
+            checks.several_classes(view.label, view.name_of(cutoff))
         inputs = self.inputs(view, engine) if inputs is None else inputs
         rows = self._rows(inputs)  # from here on a node is known by its place among them
         label, time = view.label[rows], view.time[rows]

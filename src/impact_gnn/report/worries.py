@@ -35,8 +35,14 @@ def worries(summary: RunSummary) -> list[str]:
         "Something that happens for the first time in the periods to predict cannot be seen in it."
     )
     past = f"A back-test shows how the method did in the past. {new}"
-    kinds = backtest, trust, horizon, assumptions, targets, predictions
+    kinds = tables, backtest, trust, horizon, assumptions, targets, predictions
     return [*(text for kind in kinds for text in kind(summary)), past]
+
+
+def tables(summary: RunSummary) -> Iterator[str]:
+    """Columns that were probably meant otherwise than they were read."""
+    for warning in summary.graph.warnings:
+        yield f"A column may have been misread. {warning[:1].upper()}{warning[1:]}."
 
 
 def backtest(summary: RunSummary) -> Iterator[str]:
