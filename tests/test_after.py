@@ -146,6 +146,16 @@ def test_labels_that_look_like_numbers_are_met_however_they_are_written(tmp_path
     assert found.coverage >= found.accuracy.value
 
 
+def test_labels_in_another_case_are_refused_with_the_reason(copied, tmp_path):
+    truth = labels_of(graph())
+    truth["label"] = truth["label"].str.upper()
+    truth[truth["label"] == "BIRD|CAT"].to_csv(tmp_path / "labels.csv", index=False)
+    with pytest.raises(
+        InputError, match=r"'BIRD.CAT', which the run calls 'bird.cat'; they differ"
+    ):
+        evaluate(copied, tmp_path / "labels.csv")
+
+
 def test_with_the_graph_the_choice_is_held_against_plain(copied, done):
     found, summary = evaluate(copied, graph()), done[1]
     assert found.count == summary.predicted.count

@@ -81,6 +81,11 @@ def test_blank_labels_are_unknown(capsys):
     assert "3 blank labels are unknown" in capsys.readouterr().out
 
 
+def test_labels_that_differ_in_white_space_are_refused():
+    with pytest.raises(InputError, match="column 'label' of nodes has the classes 'a' and ' a'"):
+        ig.from_tables(frame(label=["a", "b", " a", "a", "b", "b"]), EDGE, quiet=True)
+
+
 @pytest.mark.parametrize(
     "labels",
     [

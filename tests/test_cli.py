@@ -1,5 +1,6 @@
 """The command as a person meets it: what it prints, what it leaves behind, how it refuses."""
 
+import html
 import json
 import signal
 import subprocess
@@ -355,3 +356,21 @@ def test_the_metric_and_the_class_weights_are_options(saved, tmp_path):
             done = here(*command, *wrong)
             assert done.exit_code == 2
             assert "is not known; choose one of" in done.output
+
+
+def test_a_column_that_was_probably_misread_is_named_at_the_end_and_in_the_report(tmp_path):
+    g = ig.tsbm(num_nodes=120, num_times=4, num_labels=2, num_features=2, mean_degree=6, seed=0)
+    words = ["oops" if k == 4 else f"{value:.3f}" for k, value in enumerate(g.x[:, 0])]
+    rows = zip(range(120), g.time, g.y, words, g.x[:, 1], strict=True)
+    nodes = "".join(f"{i},{t},{y},{a},{b}\n" for i, t, y, a, b in rows)
+    (tmp_path / "nodes.csv").write_text(f"id,time,label,height,width\n{nodes}")
+    edges = "".join(f"{a},{b}\n" for a, b in g.edge_index.T)
+    (tmp_path / "edges.csv").write_text(f"source,target\n{edges}")
+    out = tmp_path / "out"
+    options = ["--candidates", "linear:plain", "--folds", "1", "--seeds", "1", "--effort", "quick"]
+    done = here("run", tmp_path, "--out", out, *options)
+    assert done.exit_code == 0, done.output
+    warning = "column 'height' is mostly numbers, but row 5 is 'oops'"
+    assert f"warning: nodes.csv: {warning}" in done.stdout.splitlines()[-1]
+    page = html.unescape((out / "report.html").read_text(encoding="utf-8"))
+    assert f"A column may have been misread. Nodes.csv: {warning}" in page

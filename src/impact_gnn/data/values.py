@@ -107,6 +107,13 @@ def labels(
             f"column '{name}' of {file} has {such}; a label names a class, so name another column."
         )
     names = seen.to_pylist()
+    spelled: dict[str, Any] = {}
+    for one in names:
+        if (other := spelled.setdefault(class_name(one), one)) != one:
+            raise InputError(
+                f"column '{name}' of {file} has the classes {other!r} and {one!r}, which differ in "
+                "white space or in how a truth value is written; write them alike."
+            )
     order = sorted(range(len(names)), key=lambda k: _in_order(names[k]))
     rank = np.full(len(values) + 1, -1)  # the last place is that of missing labels
     rank[np.flatnonzero(~unknown)[order]] = np.arange(len(names))
