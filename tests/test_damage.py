@@ -11,6 +11,7 @@ import pytest
 
 import impact_gnn as ig
 from fuzzing import seeds
+from impact_gnn import _files
 from impact_gnn.checks import InputError
 from impact_gnn.engines import Disk
 from impact_gnn.job import run
@@ -64,7 +65,9 @@ def changed_json(value, rng):
 
 def damage(folder, rng):
     """Changes one file of a folder."""
-    files = sorted(file for file in folder.rglob("*") if file.is_file() and file.name != "lock")
+    files = sorted(
+        file for file in folder.rglob("*") if file.is_file() and file.name != _files.LOCK
+    )
     file = files[rng.integers(0, len(files))]
     kind = rng.integers(0, 10)
     if kind == 0:

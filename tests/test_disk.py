@@ -340,7 +340,7 @@ def test_a_full_disk_loses_nothing(place, monkeypatch, limit):
     )
     same_hops(disk.hops([disk.operator(graph, weighting="pmp")] * 3, graph.x), wanted)
     assert len(list(place.rglob("hops/*/*.npy"))) == 9
-    assert not list(place.rglob("*.tmp-*"))
+    assert not list(place.rglob("*.tmp"))
 
 
 def test_memory_stays_within_the_cap(place):

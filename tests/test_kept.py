@@ -105,7 +105,7 @@ def test_a_full_disk_is_one_sentence_and_what_is_complete_is_kept(graph, tmp_pat
             failed.add(name)
     assert failed == set(commands) if size < 1200 else "run" in failed
     assert {name: (plain / name).read_bytes() for name in before} == before
-    assert not list(tmp_path.rglob("*.tmp-*"))
+    assert not list(tmp_path.rglob("*.tmp"))
     assert not (tmp_path / "h").exists() or "convert" not in failed
     for words in commands.values():
         assert here(*words).exit_code == 0
@@ -369,7 +369,10 @@ def test_a_directory_has_one_writer(graph, tmp_path):
         ["generate", "--out", tmp_path / "out", "--preset", "mag", "--scale", "0.0001"],
     ]
     for words in commands:
-        with _files.alone(tmp_path / "out"), _files.beside(tmp_path / "out", directory=True):
+        with (
+            _files.alone(tmp_path / "out"),
+            _files.temporary_place(tmp_path / "out", directory=True),
+        ):
             done = here(*words)
             assert done.exit_code == 2, words
             assert (

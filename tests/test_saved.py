@@ -87,12 +87,11 @@ def test_a_graph_may_be_saved_over_itself_but_not_over_other_files(tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
     with pytest.raises(
-        InputError, match=r"mine exists and holds other files; choose a new or an empty directory"
+        InputError,
+        match=r"mine exists and holds other files \('thesis.txt'\); choose a new or an empty directory",
     ):
         g.save(tmp_path / "mine")
-    with pytest.raises(
-        InputError, match=r"thesis.txt is a file; choose a directory name that is free"
-    ):
+    with pytest.raises(InputError, match=r"thesis.txt is a file where a directory is written"):
         g.save(tmp_path / "mine" / "thesis.txt")
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
 
@@ -147,12 +146,12 @@ X = "nodes/0-node/x.npy"
         ),
         (
             lambda d, m: m["arrays"].update({"../../x.npy": {}}),
-            r"points outside its directory \(../../x.npy\)",
+            r"points outside its directory \('../../x.npy'\)",
         ),
         (lambda d, m: m["arrays"].update({"/etc/x.npy": {}}), r"points outside its directory"),
         (
             lambda d, m: m["arrays"].update({"a\0b": {}}),
-            r"not a usable .npy array \(embedded null byte\)",
+            r"points outside its directory",
         ),
         (lambda d, m: (d / X).unlink(), r"x.npy cannot be read \(No such file"),
         (lambda d, m: (d / X).write_bytes(b""), r"x.npy is not a usable .npy array"),

@@ -133,21 +133,27 @@ def test_foreign_files_are_refused_and_untouched(tmp_path):
         Store.open(tmp_path / "mine.txt", {}).__enter__()
 
 
+LEFT = "work/inputs.json.impact-0123456789abcdef.tmp"
+
+
 @pytest.mark.parametrize(
-    "left", [[], ["work"], ["work/lock"], ["work/lock", "work/inputs.json.tmp-abc"]]
+    "left", [[], ["work"], ["work/impact-gnn.lock"], ["work/impact-gnn.lock", LEFT]]
 )
 def test_what_a_killed_run_leaves_is_accepted(tmp_path, left):
     for name in left:
         (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).mkdir() if name == "work" else (tmp_path / name).touch()
+        (tmp_path / name).mkdir() if name in ("work", LEFT) else (tmp_path / name).touch()
     with Store.open(tmp_path / "work", {"n": 1}, within=tmp_path) as store:
         (store.directory / "fits").mkdir()
-        (store.directory / "fits" / "x.npy.tmp-abc").touch()
+        left = store.directory / "fits" / "x.npy.impact-0123456789abcdef.tmp"
+        left.mkdir()
+        (left / ".impact-gnn-temporary-0123456789abcdef").touch()
+        (left / "x.npy").write_text("half")
     with Store.open(tmp_path / "work", {"n": 1}, within=tmp_path):
         pass
     assert sorted(f.name for f in (tmp_path / "work").rglob("*") if f.is_file()) == [
+        "impact-gnn.lock",
         "inputs.json",
-        "lock",
     ]
 
 
@@ -178,7 +184,12 @@ def test_killed_at_any_moment_it_goes_on(tmp_path):
         killed = os.WIFSIGNALED(os.waitpid(child, 0)[1])
         assert work(place) == (VALUE, [0, 1, 2])
         names = sorted(str(file.relative_to(place)) for file in place.rglob("*") if file.is_file())
-        assert names == ["work/fits/a.npy", "work/inputs.json", "work/lock", "work/piece.json"]
+        assert names == [
+            "work/fits/a.npy",
+            "work/impact-gnn.lock",
+            "work/inputs.json",
+            "work/piece.json",
+        ]
         if not killed:
             break
     assert limit > 10

@@ -1,6 +1,6 @@
 """Files that are either whole or absent: atomic writing, checksums, arrays on disk, memory sizes in words.
 
-Everything is written under a temporary name beside its goal and renamed when it is complete, so a
+Everything is written in a temporary folder next to its goal and renamed when it is complete, so a
 crash, a full disk or `kill -9` leaves the old state. Arrays are `.npy`; pickles are never written
 and never read.
 """
@@ -14,11 +14,13 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import shutil
+import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -27,9 +29,17 @@ import xxhash
 from impact_gnn import _native
 from impact_gnn.checks import DiskFull, InputError, listing, one_line, regular, shown
 
-LOCK = "lock"
-TEMPORARY = ".tmp-"
-OLD = "-old"
+LOCK = "impact-gnn.lock"
+"""In directories that one process at a time works in; what else we write there is ours."""
+
+TEMPORARY = re.compile(r"(.+)\.impact-([0-9a-f]{16})\.tmp", re.DOTALL)
+"""Names of temporary folders: of what, and a random token."""
+
+MARK = ".impact-gnn-temporary-"
+"""With the same token, the name of an empty file in a temporary folder: we made it."""
+
+OLD = ".impact-gnn-replaced"
+SCRATCH = ".scratch"
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 LONGEST_NAME = 120
 CHUNK = 1 << 24
@@ -47,32 +57,26 @@ _known: set[tuple[int, ...]] = set()
 
 @contextlib.contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
-    """A temporary name beside `path`; it becomes `path` when the block ends well and vanishes otherwise."""
-    if path.is_dir():
-        raise InputError(f"{path} is a directory where a file should be written; move it away.")
-    with beside(path, directory=False) as temporary:
+    """A temporary file that becomes `path` when the block ends well and vanishes otherwise."""
+    with temporary_place(path, directory=False) as temporary:
         yield temporary
         temporary.chmod(0o644)
         _flush(temporary)
         os.replace(temporary, path)
-        _flush(temporary.parent)
+        _flush(path.absolute().parent)
 
 
 @contextlib.contextmanager
-def atomic_directory(path: Path, may_replace: Callable[[Path], bool]) -> Iterator[Path]:
-    """A temporary directory beside `path` that takes its place when the block ends well.
+def atomic_directory(
+    path: Path, own_files: Callable[[Path], Collection[str] | None]
+) -> Iterator[Path]:
+    """A temporary directory that takes the place of `path` when the block ends well.
 
-    An existing `path` is replaced only if it is empty or `may_replace(path)` agrees that it is
-    ours.
+    An existing `path` is replaced only if all that it holds is among `own_files(path)`: the paths
+    inside it that we wrote, or None where everything is ours.
     """
-    if path.is_file():
-        raise InputError(f"{path} is a file; choose a directory name that is free.")
-    put_back(path)
-    if path.is_dir() and any(path.iterdir()) and not may_replace(path):
-        raise InputError(
-            f"{path} exists and holds other files; choose a new or an empty directory."
-        )
-    with beside(path, directory=True) as temporary:
+    with temporary_place(path, directory=True) as temporary:
+        _refuse_foreign(path, own_files)
         yield temporary
         temporary.chmod(0o755)
         for file in (*temporary.rglob("*"), temporary):
@@ -80,46 +84,123 @@ def atomic_directory(path: Path, may_replace: Callable[[Path], bool]) -> Iterato
         if not path.exists():
             os.replace(temporary, path)
         elif not _exchanged(temporary, path):
-            os.replace(path, old := temporary.with_name(temporary.name + OLD))
+            os.replace(path, temporary.with_name(OLD))
             os.replace(temporary, path)
-            os.replace(old, temporary)
-        _flush(temporary.parent)
+        _flush(path.absolute().parent)
+
+
+def _refuse_foreign(path: Path, own_files: Callable[[Path], Collection[str] | None]) -> None:
+    """Refuses a directory with an entry that we did not write."""
+    entries = {file.relative_to(path).as_posix() for file in path.rglob("*")}
+    if not entries or (own := own_files(path)) is None:
+        return
+    folders = {parent.as_posix() for name in own for parent in PurePosixPath(name).parents}
+    if foreign := sorted(entries - {*own} - folders):
+        raise InputError(
+            f"{path} exists and holds other files ({shown(foreign[0])}); "
+            f"choose a new or an empty directory."
+        )
+
+
+def require_plain(path: Path, *, directory: bool = False) -> None:
+    """Refuses to write where a link, a pipe, a device, or a file instead of a directory is."""
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be written ({error.strerror}); choose another place."
+        ) from None
+    if (stat.S_ISDIR if directory else stat.S_ISREG)(mode):
+        return
+    kinds = {
+        stat.S_IFREG: "a file",
+        stat.S_IFDIR: "a directory",
+        stat.S_IFLNK: "a symbolic link",
+        stat.S_IFIFO: "a pipe",
+        stat.S_IFSOCK: "a socket",
+    }
+    wanted = "directory" if directory else "file"
+    raise InputError(
+        f"{path} is {kinds.get(stat.S_IFMT(mode), 'a device')} where a {wanted} is written; "
+        f"choose another name or move it away."
+    )
 
 
 @contextlib.contextmanager
-def beside(path: Path, *, directory: bool, kind: str = TEMPORARY) -> Iterator[Path]:
-    """A new file or directory beside `path`, locked while the block runs and gone after it.
+def temporary_place(path: Path, *, directory: bool, kind: str = "") -> Iterator[Path]:
+    """A name for a new file, or a new directory, on the disk of `path`; gone after the block.
 
-    What lies there under such a name and is not locked was left by a writer that was killed, and is
+    It lies in a folder `NAME.impact-TOKEN.tmp` that is locked while the block runs and holds an
+    empty file with the same token. Such a folder without a lock was left by a killed writer and is
     removed. A file may have several writers, the last of which wins; a directory has one.
     """
     path = path.absolute()
+    require_plain(path, directory=directory)
     with no_trace(path), disk_full_said(parent := _writable_parent(path)):
-        if directory:
-            temporary = tempfile.mkdtemp(prefix=path.name + kind, dir=parent)
-            handle = os.open(temporary, os.O_RDONLY)
-        else:
-            handle, temporary = tempfile.mkstemp(prefix=path.name + kind, dir=parent)
+        folder, handle = _new_folder(parent, path.name + kind)
         try:
-            _flock(handle)
-            living = [
-                other
-                for other in _temporaries(path, kind)
-                if other != Path(temporary) and not _swept(other)
-            ]
+            others = [one for one in leftovers(parent, path.name + kind) if one != folder]
+            living = [one for one in others if not _swept(one)]
             if living and directory:
                 raise InputError(
                     f"another process is writing {path}; wait for it or choose another place."
                 )
-            yield Path(temporary)
+            temporary = folder / path.name
+            if directory:
+                temporary.mkdir()
+            yield temporary
         finally:
-            remove(Path(temporary))  # what was replaced, or what was not completed
+            _discard(folder)  # with what was replaced, or what was not completed
             os.close(handle)
+
+
+def _new_folder(parent: Path, name: str) -> tuple[Path, int]:
+    """A temporary folder with its mark, and its lock."""
+    while True:
+        token = secrets.token_hex(8)
+        folder = parent / f"{name}.impact-{token}.tmp"
+        folder.mkdir(mode=0o700)
+        try:
+            handle = os.open(folder, os.O_RDONLY)
+            _flock(handle)
+            (folder / f"{MARK}{token}").touch(exist_ok=False)
+            return folder, handle
+        except FileNotFoundError:  # swept by another process before it was locked
+            continue
+
+
+def leftovers(parent: Path, name: str | None = None) -> list[Path]:
+    """Temporary folders in `parent`: those of `name`, or of all names and below it, too."""
+    found = parent.rglob("*.tmp") if name is None else parent.glob("*.tmp")
+    return [one for one in found if _is_temporary(one, name)]
+
+
+def _is_temporary(folder: Path, name: str | None = None) -> bool:
+    """Whether a folder has a temporary name, is no link, and is empty or has the mark of that name."""
+    match = TEMPORARY.fullmatch(folder.name)
+    if match is None or (name is not None and match[1] != name):
+        return False
+    if folder.is_symlink() or not folder.is_dir():
+        return False
+    return (folder / f"{MARK}{match[2]}").is_file() or not any(folder.iterdir())
+
+
+def _discard(folder: Path) -> None:
+    """Removes what we put into a temporary folder, the mark last; anything else stays."""
+    match = TEMPORARY.fullmatch(folder.name)
+    assert match is not None
+    names = (match[1], match[1].removesuffix(SCRATCH), OLD, f"{MARK}{match[2]}")
+    with contextlib.suppress(OSError):  # it is gone, or holds what is not ours
+        for name in names:
+            remove(folder / name)
+        folder.rmdir()
 
 
 def alone(path: Path) -> contextlib.AbstractContextManager[Path]:
     """A directory for what is needed until `path` can be written, with no other process at work on `path`."""
-    return beside(path, directory=True, kind=f".scratch{TEMPORARY}")
+    return temporary_place(path, directory=True, kind=SCRATCH)
 
 
 @contextlib.contextmanager
@@ -134,24 +215,38 @@ def no_trace(path: Path) -> Iterator[None]:
                 each.rmdir()
 
 
-def put_back(path: Path) -> None:
-    """Undoes a replacement that was cut off between its two renames, where names cannot be exchanged in one step."""
-    for old in () if path.exists() else _temporaries(path.absolute()):
-        if old.name.endswith(OLD):
-            os.replace(old, path)
+def resolve(path: Path) -> Path:
+    """`path`, or where its content lies after a replacement that was cut off between two renames.
+
+    That happens where names cannot be exchanged in one step. Nothing is changed: the next writer
+    puts it back.
+    """
+    if not path.name or os.path.lexists(path) or not path.absolute().parent.is_dir():
+        return path
+    folders = leftovers(path.absolute().parent, path.name)
+    return next((one / OLD for one in folders if (one / OLD).is_dir()), path)
 
 
-def _temporaries(path: Path, kind: str = TEMPORARY) -> list[Path]:
-    return [one for one in path.parent.glob("*") if one.name.startswith(path.name + kind)]
+def sweep(directory: Path) -> None:
+    """Removes what killed writers left in a directory of ours and below it."""
+    for folder in leftovers(directory):
+        _swept(folder)
 
 
-def _swept(temporary: Path) -> bool:
-    """Removes what a killed writer left; False if the writer is alive. Without locks nobody can tell, and it stays."""
-    with contextlib.suppress(OSError):  # its writer has just finished, or it is somebody else's
-        handle = os.open(temporary, os.O_RDONLY if temporary.is_dir() else os.O_RDWR)
+def _swept(folder: Path) -> bool:
+    """Removes what a killed writer left; False if the writer is alive.
+
+    Without locks nobody can tell, and it stays. An old state whose successor is missing goes back
+    to its name.
+    """
+    with contextlib.suppress(OSError):  # its writer has just finished
+        handle = os.open(folder, os.O_RDONLY)
         try:
             if free := _flock(handle):
-                remove(temporary)
+                goal = folder.with_name(folder.name.rpartition(".impact-")[0])
+                if (folder / OLD).is_dir() and not os.path.lexists(goal):
+                    os.replace(folder / OLD, goal)
+                _discard(folder)
             return free is not False
         finally:
             os.close(handle)
@@ -256,8 +351,8 @@ def seal(path: Path) -> None:
 
 def _mark(path: Path) -> list[str]:
     """What a file will be called, and its folder if that is named by a digest: no sealed file stands for another."""
-    names = [part.split(TEMPORARY)[0] for part in (path.parent.name, path.name)]
-    return names if re.fullmatch("[0-9a-f]{24}", names[0]) else names[1:]
+    *_, folder, name = ["", *(part for part in path.parts if not TEMPORARY.fullmatch(part))]
+    return [folder, name] if re.fullmatch("[0-9a-f]{24}", folder) else [name]
 
 
 def _changed(path: Path) -> str:
@@ -280,14 +375,39 @@ def seal_folder(folder: Path) -> None:
     )
 
 
+def sealed_files(folder: Path) -> list[str]:
+    """The files of a sealed folder by their paths inside it; an unsealed one has none."""
+    try:
+        return [SUMS, *_sums(folder)]
+    except InputError:
+        return []
+
+
 def check_folder(folder: Path) -> None:
     """Refuses a folder in which a file has changed or is missing since it was sealed; other files do not matter."""
-    for name, wanted in read_json(folder / SUMS, sealed=True).items():
-        file = folder / name
-        if not file.is_file() or checksum(file) != wanted:
+    for name, wanted in _sums(folder).items():
+        file = inside(folder, name)
+        if not regular(file).is_file() or checksum(file) != wanted:
             raise InputError(
                 f"{file} is missing or has changed since it was saved; restore it or save again."
             )
+
+
+def _sums(folder: Path) -> dict[str, str]:
+    sums = read_json(folder / SUMS, sealed=True)
+    if not isinstance(sums, dict):
+        raise InputError(_changed(folder / SUMS))
+    return sums
+
+
+def inside(folder: Path, name: object) -> Path:
+    """The path of an entry that a file names; refuses one that leads out of its folder."""
+    parts = PurePosixPath(name).parts if isinstance(name, str) else ()
+    if not parts or ".." in parts or parts[0] == "/" or "\0" in str(name):
+        raise InputError(
+            f"{folder} points outside its directory ({shown(name)}); it cannot be trusted."
+        )
+    return folder / str(name)
 
 
 @contextlib.contextmanager

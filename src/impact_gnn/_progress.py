@@ -12,6 +12,8 @@ import time as clock
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from impact_gnn._text import visible
+
 if TYPE_CHECKING:
     from typing_extensions import Self
 
@@ -106,7 +108,8 @@ class Terminal(Watcher):
             if done and total
             else ""
         )
-        text = ", ".join(filter(None, [f"{done / total:.0%}" if total else "", left, note]))
+        share = f"{done / total:.0%}" if total else ""
+        text = visible(", ".join(filter(None, [share, left, note])))
         over = bool(total) and done >= total
         tells = not self.draws and not over and now - task.fields["told"] >= EVERY
         self._bars.update(
@@ -123,7 +126,7 @@ class Terminal(Watcher):
 
     def say(self, line: str, *, detail: bool = False) -> None:
         if self.verbose or not detail:
-            self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+            self.console.print(visible(line), markup=False, highlight=False, soft_wrap=True)
 
     def __exit__(self, *error: object) -> None:
         while self._stages:

@@ -48,11 +48,11 @@ class Store:
         )
         if begins := not file.exists():
             _refuse_others(outer, directory)
+        _files.require_plain(directory, directory=True)
         with _files.no_trace(directory / INPUTS), _files.locked(directory):
             if file.exists():
                 _refuse_changes(outer, _files.read_json(file), now)
-            for left in directory.rglob("*.tmp-*"):
-                _files.remove(left)
+            _files.sweep(directory)
             if not file.exists():
                 _files.write_json(file, now)
             try:
@@ -107,12 +107,8 @@ def _refuse_others(outer: Path, directory: Path) -> None:
     if outer.exists() and not outer.is_dir():
         raise InputError(f"{outer} is a file; choose a directory for the results.")
     ours = {_files.LOCK} if outer == directory else {directory.name}
-    names = [
-        name
-        for name in (os.listdir(outer) if outer.is_dir() else ())
-        if not name.startswith(f"{INPUTS}.tmp-")
-    ]
-    if set(names) - ours:
+    begun = {folder.name for folder in _files.leftovers(outer, INPUTS)}
+    if {*(os.listdir(outer) if outer.is_dir() else ())} - ours - begun:
         raise InputError(
             f"{outer} exists and holds other files; choose a new or an empty directory."
         )

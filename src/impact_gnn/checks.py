@@ -15,6 +15,7 @@ import numpy as np
 
 from impact_gnn import _native
 from impact_gnn._array import periods, to_numpy
+from impact_gnn._text import mask_passwords, visible
 
 # elements looked at in one go, so that checking a memory map does not load it whole
 BLOCK = 1 << 22
@@ -33,7 +34,7 @@ class InputError(ValueError):
     """What a user brought cannot be used; the message is one sentence on one line that says how to mend it."""
 
     def __init__(self, sentence: str) -> None:
-        super().__init__(" ".join(sentence.splitlines()))
+        super().__init__(visible(mask_passwords(" ".join(sentence.splitlines()))))
 
 
 class TooShort(InputError):  # noqa: N818
@@ -404,7 +405,7 @@ def guarded(path: Path) -> Iterator[None]:
     regular(path)
     try:
         yield
-    except InputError:
+    except (InputError, DiskFull, WorkerLost):
         raise
     except MemoryError:
         raise InputError(
@@ -448,7 +449,7 @@ def distinct(name: str, values: np.ndarray) -> None:
 
 def shown(value: object) -> str:
     """`value` for a sentence: its repr on one line, shortened."""
-    text = " ".join(repr(value).split())
+    text = mask_passwords(" ".join(repr(value).split()))
     return text if len(text) <= 80 else text[:77] + "..."
 
 
@@ -468,4 +469,4 @@ def _refuse_span(name: str, times: np.ndarray) -> None:
 
 def one_line(error: Exception) -> str:
     """What an error says, for a sentence."""
-    return " ".join(str(error).split())[:200]
+    return mask_passwords(" ".join(str(error).split()))[:200]

@@ -18,13 +18,24 @@ from rich.console import Console
 from rich.text import Text
 
 import impact_gnn as ig
+from impact_gnn._text import mask_passwords, visible
 
 if TYPE_CHECKING:
     from impact_gnn._progress import Watcher
 
-# names of files and classes are no markup
-console = Console(highlight=False, soft_wrap=True, markup=False)
-errors = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
+
+class SafeConsole(Console):
+    """Prints names of files and classes as they are: no markup, no control characters."""
+
+    def print(self, *parts: str | Text, **options: Any) -> None:
+        for part in parts:
+            text = part.copy() if isinstance(part, Text) else Text(part)
+            text.plain = visible(mask_passwords(text.plain))
+            super().print(text, **options)
+
+
+console = SafeConsole(highlight=False, soft_wrap=True, markup=False)
+errors = SafeConsole(stderr=True, highlight=False, soft_wrap=True, markup=False)
 
 P = ParamSpec("P")
 
@@ -84,11 +95,16 @@ def guarded(work: Callable[[], None]) -> None:
 
 
 def command(function: Callable[P, None]) -> Callable[P, None]:
-    """A command that ends as `guarded` says."""
+    """A command that ends as `guarded` says; where its JSON cannot be written it does not begin."""
 
     @wraps(function)
     def ended(*args: P.args, **options: P.kwargs) -> None:
-        guarded(lambda: function(*args, **options))
+        def work() -> None:
+            if isinstance(path := options.get("json"), Path):
+                require_file(path)
+            function(*args, **options)
+
+        guarded(work)
 
     return ended
 
@@ -96,6 +112,13 @@ def command(function: Callable[P, None]) -> Callable[P, None]:
 def _end(sentence: str, code: int) -> None:
     errors.print(Text.assemble(("error:", "bold red"), f" {sentence}"))
     sys.exit(code)
+
+
+def require_file(path: Path) -> None:
+    """Refuses a place where no file can be written, before any work is done."""
+    from impact_gnn import _files
+
+    _files.require_plain(path)
 
 
 def write_json(path: Path | None, content: Any) -> None:

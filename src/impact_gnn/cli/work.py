@@ -22,6 +22,7 @@ from impact_gnn.cli.common import (
     command,
     console,
     engine_option,
+    require_file,
     seconds,
     write_json,
 )
@@ -107,6 +108,7 @@ def run(
     json: Json = None,
 ) -> None:
     """Check, diagnose, back-test, fit, predict: everything into one directory, with a report."""
+    from impact_gnn._text import mask_passwords
     from impact_gnn.data.sources import is_database
 
     limit = None if budget is None else seconds(budget)
@@ -140,7 +142,9 @@ def run(
             embedding=embedding,
             engine=place,
             progress=watcher,
-            command=shlex.join(["impact", *sys.argv[1:]]),
+            command=shlex.join(
+                ["impact", *(mask_passwords(one, is_address=True) for one in sys.argv[1:])]
+            ),
         )
         place.clear()
     write_json(json, summary)
@@ -263,6 +267,7 @@ def predict(
     from impact_gnn._codec import encode
     from impact_gnn.job.predictions import write_predictions
 
+    require_file(out)
     fitted, given, notes = _with_model(model, graph, features, cutoff, roles)
     place = engine_option(context.obj, given, engine, memory, scheduler, scratch)
     written = write_predictions(given, fitted, out, cutoff=cutoff, engine=place)
@@ -377,9 +382,12 @@ def report(
     ],
 ) -> None:
     """Draw report.html from the summary.json of a run once more."""
+    from impact_gnn.checks import guarded
     from impact_gnn.report import read_summary, write_report
 
-    write_report(read_summary(directory / "summary.json"), directory / "report.html")
+    summary = read_summary(directory / "summary.json")
+    with guarded(directory / "summary.json"):  # whose numbers may be odd
+        write_report(summary, directory / "report.html")
     console.print(f"Report: {directory / 'report.html'}")
 
 
@@ -413,7 +421,7 @@ def audit(
 @contextmanager
 def _scratch(out: Path) -> Iterator[Path]:
     """For the hops of a run on files: one that was cut off finds them again, a finished or refused one leaves none."""
-    from impact_gnn._files import no_trace
+    from impact_gnn._files import LOCK, no_trace
 
     place = (out := out.absolute()).with_name(f"{out.name}.scratch")
     begins = not place.exists()
@@ -424,9 +432,10 @@ def _scratch(out: Path) -> Iterator[Path]:
             if begins and place.exists():
                 ig.engines.Disk(place).clear()
             raise
-        ig.engines.Disk(place).clear()
-    with suppress(OSError):  # it is not there, or holds what is not ours
-        place.rmdir()
+        if (place / LOCK).is_file():
+            ig.engines.Disk(place).clear()
+            with suppress(OSError):  # it holds what is not ours
+                place.rmdir()
 
 
 def _opened(

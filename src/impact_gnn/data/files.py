@@ -64,8 +64,9 @@ def read(
     `spill` is a directory for what need not be in memory; `block` is how many bytes of a CSV are
     read together, which changes nothing else.
     """
+    if not places.is_database(str(path)):
+        path = _files.resolve(Path(path))
     root = Path(path)
-    _files.put_back(root)
     if not is_table(path):
         if period is not None or roles is not None:
             raise InputError(

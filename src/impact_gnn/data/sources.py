@@ -6,6 +6,7 @@ import contextlib
 import functools
 import gzip
 import re
+import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ import pyarrow.csv
 import pyarrow.dataset
 import pyarrow.parquet
 
+from impact_gnn._text import mask_passwords
 from impact_gnn.checks import InputError, fits, guarded, listing, one_line, shown
 from impact_gnn.encoding.kinds import MISSING
 
@@ -393,18 +395,24 @@ def is_database(text: str) -> bool:
 
 
 def database(url: str) -> dict[str, Source]:
-    """The tables of a database by name."""
+    """The tables of a database by name; it is opened for reading only where the driver can."""
     if url.startswith("duckdb:") and "://" not in url:
         return _duckdb(Path(url.removeprefix("duckdb:")))
     try:
         import sqlalchemy
     except ImportError:
         raise InputError("databases need SQLAlchemy; pip install 'impact-gnn[sql]'.") from None
-    file = re.match(r"sqlite:///(.+)", url)
-    if file is not None and not Path(file[1]).is_file():  # SQLite would make an empty one
-        raise InputError(f"{file[1]} does not exist; give sqlite:///FILE.")
     with _said(url):
-        engine = sqlalchemy.create_engine(url)
+        address = sqlalchemy.make_url(url)
+    if address.get_backend_name() == "duckdb":
+        return _duckdb(Path(address.database or ""))
+    options: dict[str, Any] = {}
+    if address.get_backend_name() == "sqlite":
+        place = _sqlite_uri(address.database or "")
+        address = sqlalchemy.make_url("sqlite://")
+        options = {"creator": functools.partial(_connect_sqlite, place)}
+    with _said(url, secret=str(address.password or "")):
+        engine = sqlalchemy.create_engine(address, **options)
         names = (
             sqlalchemy.inspect(engine).get_table_names()
             + sqlalchemy.inspect(engine).get_view_names()
@@ -421,6 +429,30 @@ def database(url: str) -> dict[str, Source]:
     return {name: Source(name, functools.partial(whole, name)) for name in names}
 
 
+def _sqlite_uri(database: str) -> str:
+    """The address by which SQLite opens an existing file and creates none."""
+    name = database
+    if database.startswith("file:"):
+        parts = urllib.parse.urlsplit(database)
+        name = urllib.parse.unquote(parts.path)
+    path = Path(name)
+    if "\0" in name or not path.is_file():
+        raise InputError(f"{name or database} does not exist; give sqlite:///FILE.")
+    with path.open("rb") as file:
+        head = file.read(20)
+    # A file with a write-ahead log that nobody has open is complete, but opening it makes a new log.
+    alone = head[18:20] == b"\2\2" and not Path(f"{name}-wal").exists()
+    return f"{path.absolute().as_uri()}?mode=ro" + ("&immutable=1" if alone else "")
+
+
+def _connect_sqlite(address: str) -> Any:
+    import sqlite3
+
+    connection = sqlite3.connect(address, uri=True)
+    connection.execute("pragma trusted_schema=off")  # views call no function with side effects
+    return connection
+
+
 def _duckdb(path: Path) -> dict[str, Source]:
     try:
         import duckdb
@@ -430,12 +462,18 @@ def _duckdb(path: Path) -> dict[str, Source]:
         ) from None
     if not path.is_file():
         raise InputError(f"{path} does not exist; give duckdb:FILE.")
+    # Views may hold any SQL, so that of a file must not reach other files, nor allow itself to.
+    config: dict[str, Any] = {
+        "enable_external_access": "false",
+        "allow_persistent_secrets": "false",
+        "lock_configuration": "true",
+    }
     with _said(str(path)):
-        connection = duckdb.connect(str(path), read_only=True)
+        connection = duckdb.connect(str(path.absolute()), read_only=True, config=config)
         names = [
             row[0]
             for row in connection.execute(
-                "select table_name from information_schema.tables"
+                "select table_name from information_schema.tables where table_schema = 'main'"
             ).fetchall()
         ]
 
@@ -453,12 +491,17 @@ def _duckdb(path: Path) -> dict[str, Source]:
 
 
 @contextlib.contextmanager
-def _said(where: str) -> Iterator[None]:
+def _said(where: str, *, secret: str = "") -> Iterator[None]:
+    """Turns an error of a driver into a sentence, in which the password is masked."""
     try:
         yield
     except InputError:
         raise
     except Exception as error:  # every driver has errors of its own
+        reason = one_line(error)
+        if secret:
+            reason = reason.replace(secret, "***")
+        where = shown(mask_passwords(where, is_address=True))
         raise InputError(
-            f"{shown(where)} cannot be opened ({one_line(error)}); check the address and the driver."
+            f"{where} cannot be opened ({reason}); check the address and the driver."
         ) from None

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from impact_gnn._text import visible
 from impact_gnn.checks import InputError, choice, guarded, listing, shown
 from impact_gnn.data.sources import UNNAMED, Source
 from impact_gnn.encoding import KINDS, guess_kind
@@ -444,7 +445,10 @@ def write_toml(spec: Spec, explained: Mapping[str, Mapping[str, tuple[str, str]]
             lines.append(f"{role} = {_quote(column)}" if column else f'{role} = ""  # {absent}')
         lines += ["", f"[nodes.{_quote(kind)}.columns]  # {', '.join(KINDS)}"]
         for column, (meant, why) in explained[kind].items():
-            lines.append(f"{_quote(column)} = {_quote(meant)}" + (f"  # {why}" if why else ""))
+            lines.append(
+                f"{_quote(column)} = {_quote(meant)}"
+                + (f"  # {visible(' '.join(why.split()))}" if why else "")
+            )
     for (source_type, name, target_type), edge in spec.edges.items():
         lines += ["", f"[edges.{_quote(name)}]", f"file = {_quote(edge.file)}"]
         lines += [f"source = {_quote(edge.source)}", f"source_type = {_quote(source_type)}"]

@@ -7,14 +7,15 @@ is done again elsewhere.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import queue
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import CancelledError
-from dataclasses import dataclass, field, replace
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ import numpy as np
 
 from impact_gnn import _files, _native
 from impact_gnn._progress import Counter, Progress
-from impact_gnn.checks import InputError, WorkerLost, listing
+from impact_gnn.checks import InputError, WorkerLost, listing, one_line
 from impact_gnn.engines.base import Features, SlicedHop, checked_features
 from impact_gnn.engines.disk import FileEngine
 from impact_gnn.engines.operator import Operator
@@ -207,9 +208,6 @@ class Dask(FileEngine):
             )
         return threads
 
-    def child(self, name: str) -> Dask:
-        return replace(self, directory=self.place / "children" / _files.safe_name(name))
-
     @contextlib.contextmanager
     def _connected(self) -> Iterator[Any]:
         if not isinstance(self.client, str):
@@ -226,11 +224,30 @@ def connected(address: str, patience: float = 60.0) -> Any:
     except ImportError:
         raise InputError("a cluster needs dask; pip install 'impact-gnn[distributed]'.") from None
     try:
+        if not address.startswith("inproc:"):
+            _greet(address, patience)
         return Client(address, timeout=patience)
-    except (OSError, TimeoutError, ValueError) as error:
+    # a server that is no scheduler may answer anything
+    except Exception as error:
+        reason = one_line(error) or f"nothing for {patience:.0f} seconds"
         raise InputError(
-            f"no scheduler answers at {address} ({error}); check the address."
+            f"no scheduler answers at {address} ({reason}); check the address."
         ) from None
+
+
+def _greet(address: str, patience: float) -> None:
+    """Exchanges the first messages with a scheduler; `Client` would wait for them without end."""
+    from distributed import Security
+    from distributed.comm import connect
+
+    async def greet() -> None:
+        options = Security().get_connection_args("client")
+        comm = await asyncio.wait_for(connect(address, patience, **options), patience)
+        await comm.close()
+
+    # in a thread of its own, as there may be a loop in this one
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(asyncio.run, greet()).result()
 
 
 def _sees(path: str) -> bool:

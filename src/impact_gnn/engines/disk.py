@@ -64,6 +64,7 @@ class FileEngine(Engine):
     memory: str | int
     storage: str | None
     progress: bool | Progress
+    parent: FileEngine | None = None  # in whose directory this engine has its own
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -151,30 +152,48 @@ class FileEngine(Engine):
         return SlicedHop((array,), _files.digest(array))
 
     def clear(self) -> None:
-        for name in OURS:
-            _files.remove(self.place / name)
+        """Removes what engines wrote; a directory without our lock is somebody else's."""
+        if (self.place / _files.LOCK).is_file():
+            for name in OURS:  # the lock last
+                _files.remove(self.place / name)
 
     def fits(self, size: int) -> bool:
         return size <= _files.byte_size(self.memory) // 2
 
+    def child(self, name: str) -> Any:
+        place = self.place / "children" / _files.safe_name(name)
+        engine = replace(self, directory=place)  # type: ignore[type-var]
+        object.__setattr__(engine, "parent", self)
+        return engine
+
     # -- inside
     # --------------------------------------------------------------------------------------------
+
+    def _refuse_foreign(self) -> None:
+        """Refuses a directory with entries that no engine wrote; one without our lock must be empty."""
+        path = self.place
+        if path.exists() and not path.is_dir():
+            raise InputError(f"{path} is a file; choose a directory.")
+        entries = list(path.iterdir()) if path.exists() else []
+        known = OURS if (path / _files.LOCK).is_file() else ()
+        foreign = [one.name for one in entries if one.name not in known or one.is_symlink()]
+        if foreign:
+            raise InputError(
+                f"{path} holds other files ({listing(sorted(foreign), 3)}); choose a new or empty directory."
+            )
+        if self.parent is not None:
+            self.parent._refuse_foreign()
+            self.parent.place.mkdir(parents=True, exist_ok=True)
+            (self.parent.place / _files.LOCK).touch()
 
     @contextlib.contextmanager
     def _working(self) -> Iterator[None]:
         """Locks the directory; a foreign one is refused, what a killed run left half-written is removed."""
         path = self.place
-        if path.is_file():
-            raise InputError(f"{path} is a file; choose a directory.")
-        foreign = [p.name for p in path.iterdir() if p.name not in OURS] if path.exists() else []
-        if foreign:
-            raise InputError(
-                f"{path} holds other files ({listing(sorted(foreign), 3)}); choose a new or empty directory."
-            )
+        self._refuse_foreign()
         with _files.disk_full_said(path), _files.locked(path):
             for name in ("edges", "operators", "hops", "graphs"):
-                for left in (path / name).rglob(f"*{_files.TEMPORARY}*"):
-                    _files.remove(left)
+                _files.sweep(path / name)
             yield
 
     @abstractmethod
@@ -245,7 +264,7 @@ class FileEngine(Engine):
         key = _files.digest(str(csr.directory), *said, *arrays.values())
         goal = self.place / "operators" / key
         if not (goal / "operator.json").exists():
-            with _files.atomic_directory(goal, may_replace=lambda path: True) as temporary:
+            with _files.atomic_directory(goal, own_files=lambda path: None) as temporary:
                 for name, values in arrays.items():
                     _files.save_array(temporary / f"{name}.npy", values, sealed=True)
                 if operator.balanced:
@@ -276,7 +295,7 @@ class FileEngine(Engine):
             / _files.digest(csr.indptr, csr.indices, csr.weight, csr.num_sources)
         )
         if not (goal / "csr.json").exists():
-            with _files.atomic_directory(goal, may_replace=lambda path: True) as temporary:
+            with _files.atomic_directory(goal, own_files=lambda path: None) as temporary:
                 for name in ("indptr", "indices", "weight"):
                     if getattr(csr, name) is not None:
                         _files.save_array(
@@ -420,9 +439,6 @@ class Disk(FileEngine):
             if counter is not None:
                 counter.advance()
         return results
-
-    def child(self, name: str) -> Disk:
-        return replace(self, directory=self.place / "children" / _files.safe_name(name))
 
 
 @dataclass(frozen=True, eq=False)

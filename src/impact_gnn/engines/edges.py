@@ -217,9 +217,7 @@ def sort_edges(
     kinds = {"indices": index_type(edges.num_sources)} | (
         {} if edges.weight is None else {"weight": edges.real}
     )
-    with _files.atomic_directory(
-        goal, may_replace=lambda path: not (path / "csr.json").exists()
-    ) as temporary:
+    with _files.atomic_directory(goal, own_files=lambda path: None) as temporary:
         _files.require_space(
             temporary, size * sum(kind.itemsize for kind in kinds.values()) + 8 * edges.num_targets
         )

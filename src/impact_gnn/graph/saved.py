@@ -91,7 +91,7 @@ def writing(
     periods: Any = None,
 ) -> Iterator[Writer]:
     """A `Writer` for `directory`; checksums and manifest are added and the name taken when the block ends."""
-    with _files.atomic_directory(Path(directory), may_replace=is_saved) as temporary:
+    with _files.atomic_directory(Path(directory), own_files=_own_files) as temporary:
         head = {
             "format": FORMAT,
             "version": VERSION,
@@ -113,10 +113,19 @@ def writing(
 
 
 def is_saved(directory: Path) -> bool:
-    """Whether `directory` holds a saved graph (and nothing that looks like somebody else's)."""
-    with contextlib.suppress(InputError):
-        return bool(_files.described(directory / MANIFEST, FORMAT, VERSION, *OLDER))
-    return False
+    """Whether `directory` holds a saved graph."""
+    return bool(_own_files(directory))
+
+
+def _own_files(directory: Path) -> list[str]:
+    """The files of a saved graph by their paths in its folder; none where there is no such graph."""
+    try:
+        manifest = _files.described(directory / MANIFEST, FORMAT, VERSION, *OLDER)
+        nodes = manifest["nodes"].values()
+        columns = [f"{entry['folder']}/{COLUMNS}" for entry in nodes if "columns" in entry]
+        return [MANIFEST, *manifest["arrays"], *columns]
+    except (InputError, KeyError, TypeError, AttributeError):
+        return []
 
 
 def read(directory: str | Path, *, verify: bool = False) -> dict[str, Any]:
@@ -140,7 +149,7 @@ def read(directory: str | Path, *, verify: bool = False) -> dict[str, Any]:
 def _parts(root: Path, manifest: dict[str, Any], verify: bool) -> dict[str, Any]:
     arrays = {}
     for name, entry in manifest["arrays"].items():
-        path = root / _inside(root, name)
+        path = _files.inside(root, name)
         values = _files.open_array(path)
         if list(values.shape) != entry["shape"] or values.dtype.str != entry["dtype"]:
             raise InputError(
@@ -159,7 +168,7 @@ def _parts(root: Path, manifest: dict[str, Any], verify: bool) -> dict[str, Any]
             **_under(arrays, entry["folder"], NODE_ARRAYS),
         }
         if "columns" in entry:
-            path = root / _inside(root, entry["folder"]) / COLUMNS
+            path = _files.inside(root, entry["folder"]) / COLUMNS
             if verify and _files.checksum(path) != entry["columns"]:
                 raise InputError(
                     f"{path} has changed since it was saved (its checksum differs); restore it."
@@ -181,14 +190,6 @@ def _parts(root: Path, manifest: dict[str, Any], verify: bool) -> dict[str, Any]
         "periods": periods,
         **{name: manifest[name] for name in keep},
     }
-
-
-def _inside(root: Path, name: str) -> str:
-    if ".." in Path(name).parts or Path(name).is_absolute():
-        raise InputError(
-            f"{root / MANIFEST} points outside its directory ({name}); it cannot be trusted."
-        )
-    return name
 
 
 def _under(

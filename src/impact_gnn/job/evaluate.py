@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from impact_gnn import _files
 from impact_gnn._codec import encode
 from impact_gnn.backtesting import PLAIN, PeriodScore, varied
-from impact_gnn.checks import InputError, listing
+from impact_gnn.checks import InputError, guarded, listing
 from impact_gnn.data.files import is_table, load
 from impact_gnn.data.given import GraphLike, as_graph
 from impact_gnn.data.sources import file as table_in
@@ -34,6 +34,7 @@ from impact_gnn.report.tables import read_table
 from impact_gnn.statistics import Estimate, paired
 
 LEAST = 2  # labels that it takes
+COLUMNS = ("id", "time", "label", "probability", "set")
 
 
 def evaluate(
@@ -55,11 +56,9 @@ def evaluate(
     """
     root = Path(directory)
     summary = read_summary(root / "summary.json")
-    table, fitted = (
-        read_table(root / summary.predicted.file),
-        Ensemble.load(root / "model", model=model),
-    )
-    ids = _names(table["id"].to_pylist())
+    table = _predictions(summary.predictions_file)
+    fitted = Ensemble.load(root / "model", model=model)
+    ids = _id_names(table["id"].to_pylist())
     if not isinstance(labels, str | Path) or not is_label_table(labels):
         graph = given(labels, fitted)
         known, truth = _of_graph(graph)
@@ -79,15 +78,27 @@ def evaluate(
     true = truth.take(place.drop_null())
     classes = _classes(fitted.fitted.schema.label_names, fitted.fitted.num_labels)
     _refuse_other_case(str(labels), true, classes)
-    evaluation = _evaluated(summary, classes, table.take(rows), true)
+    with guarded(summary.predictions_file):  # which somebody may have changed
+        evaluation = _evaluated(summary, classes, table.take(rows), true)
     if graph is not None:
         known = pc.index_in(true, value_set=classes)
         evaluation = _against_plain(
             evaluation, summary, fitted, model, graph, ids.take(rows), known
         )
     _files.write_json(root / EVALUATION, encode(evaluation), sealed=True)
-    write_report(summary, root / "report.html")
+    with guarded(root / "summary.json"):
+        write_report(summary, root / "report.html")
     return evaluation
+
+
+def _predictions(path: Path) -> pa.Table:
+    """The table of predictions of a run, with the columns that an evaluation needs."""
+    table = read_table(path)
+    missing = [name for name in COLUMNS if name not in table.column_names]
+    if missing or not len(table):
+        what = f"has no column {listing(missing)}" if missing else "has no rows"
+        raise InputError(f"{path} {what}; run the same again, which writes it anew.")
+    return table
 
 
 def is_label_table(labels: str | Path) -> bool:
@@ -107,8 +118,17 @@ def given(graph: str | Path | GraphLike, model: Ensemble) -> TemporalGraph:
 
 
 def _names(values: Iterable[Any]) -> pa.Array:
-    """Ids or classes as text, by which they are met: 7, 7.0 and "7" are one."""
+    """Classes as text, by which they are met: 7, 7.0 and "7" are one."""
     return pa.array(map(class_name, values), pa.string())
+
+
+def _id_names(values: Iterable[Any]) -> pa.Array:
+    """Ids as text, as for classes; only white space counts here."""
+    names = (
+        value if isinstance(value, str) and value != value.strip() else class_name(value)
+        for value in values
+    )
+    return pa.array(names, pa.string())
 
 
 def _columns(table: pa.Table, where: str) -> tuple[pa.Array, pa.Array]:
@@ -121,7 +141,8 @@ def _columns(table: pa.Table, where: str) -> tuple[pa.Array, pa.Array]:
         )
     table = pa.table([*map(floats_as_numbers, table.columns)], names=table.column_names)
     kept = table.filter(pc.is_valid(table[label]))
-    ids, labels = (_names(kept[name].to_pylist()) for name in (names["id"], label))
+    ids = _id_names(kept[names["id"]].to_pylist())
+    labels = _names(kept[label].to_pylist())
     filled = pc.not_equal(labels, "")
     ids, labels = ids.filter(filled), labels.filter(filled)
     if pc.count_distinct(ids).as_py() < len(ids):
@@ -133,7 +154,7 @@ def _of_graph(graph: TemporalGraph) -> tuple[pa.Array, pa.Array]:
     """Ids and labels of the nodes of a graph that have one."""
     rows = np.flatnonzero(graph.label >= 0)
     names = _classes(graph.label_names, graph.num_labels)
-    return _names(graph.ids[rows].tolist()), names.take(pa.array(graph.label[rows]))
+    return _id_names(graph.ids[rows].tolist()), names.take(pa.array(graph.label[rows]))
 
 
 def _refuse_other_case(where: str, labels: pa.Array, classes: pa.Array) -> None:
@@ -235,7 +256,7 @@ def _against_plain(
         class_weight=options.class_weight,
     )
     plain = varied(base, PLAIN, seed=options.seed, cutoff=options.cutoff).fit(view)
-    place = pc.index_in(ids, value_set=_names(graph.ids[model.targets(graph)].tolist()))
+    place = pc.index_in(ids, value_set=_id_names(graph.ids[model.targets(graph)].tolist()))
     both = pc.and_(pc.is_valid(known), pc.is_valid(place)).to_numpy(zero_copy_only=False)
     if both.sum() < LEAST:
         raise InputError(

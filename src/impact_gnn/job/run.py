@@ -17,6 +17,7 @@ from impact_gnn import checks
 from impact_gnn._codec import encode
 from impact_gnn._progress import Progress, Watcher, watched
 from impact_gnn._store import Store
+from impact_gnn._text import mask_passwords
 from impact_gnn._version import __version__
 from impact_gnn.backtesting import EFFORTS, Advice, Backtest, advise, backtest, varied
 from impact_gnn.backtesting.work import SMALL
@@ -157,7 +158,7 @@ def run(
     with Store.open(Path(out) / "work", asked, within=Path(out)) as store:
         return _Run(
             view, Path(out), options, pipeline, or_memory(engine), watched(progress), store
-        ).summary(command)
+        ).summary(None if command is None else mask_passwords(command))
 
 
 def model_for(model: Model) -> Model:

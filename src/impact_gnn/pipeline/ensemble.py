@@ -18,7 +18,7 @@ from impact_gnn.pipeline.calibration import Calibration
 from impact_gnn.pipeline.inputs import Inputs
 from impact_gnn.pipeline.method import Candidate
 from impact_gnn.pipeline.pipeline import Pipeline
-from impact_gnn.pipeline.saved import PIPELINE, Fitted
+from impact_gnn.pipeline.saved import Fitted
 from impact_gnn.pipeline.schema import Schema
 
 FORMAT = "impact-gnn ensemble"
@@ -146,7 +146,7 @@ class Ensemble:
             "calibration": encode(self.calibration),
             "prior": self.prior.tolist(),
         }
-        with _files.atomic_directory(Path(directory), may_replace=_is_saved) as temporary:
+        with _files.atomic_directory(Path(directory), _files.sealed_files) as temporary:
             for place, pipeline in enumerate(self.pipelines):
                 pipeline.save(temporary / f"member-{place}", schema=False)
             self.fitted.schema.save(temporary)
@@ -158,8 +158,7 @@ class Ensemble:
     @classmethod
     def load(cls, directory: str | Path, *, model: Own | None = None) -> Ensemble:
         """The ensemble that `save` wrote, a single pipeline as one of one member; `model` as in `Pipeline.load`."""
-        root = Path(directory)
-        _files.put_back(root)
+        root = _files.resolve(Path(directory))
         if not (root / ENSEMBLE).exists():
             return cls.of(Pipeline.load(root, model=model))
         content = _files.described(root / ENSEMBLE, FORMAT, VERSION)
@@ -175,7 +174,3 @@ class Ensemble:
             calibration,
             np.array(decode(list[float], content.get("prior"), "prior")),
         )
-
-
-def _is_saved(directory: Path) -> bool:
-    return (directory / ENSEMBLE).is_file() or (directory / PIPELINE).is_file()

@@ -110,7 +110,7 @@ def write(fitted: Fitted, params: dict[str, Any], directory: Path, *, schema: bo
         name: encode(getattr(fitted, name))
         for name in ("scoring", "smoothing", "cutoff", "t_max", "rounds")
     }
-    with _files.atomic_directory(directory, may_replace=_is_saved) as temporary:
+    with _files.atomic_directory(directory, own_files=_files.sealed_files) as temporary:
         kept = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
         safetensors.numpy.save_file(kept, temporary / WEIGHTS)
         _files.write_json(temporary / PIPELINE, content)
@@ -196,7 +196,3 @@ def _own(name: str, model: Own | None, root: Path) -> Own:
         changed = f"{called} has other options or another source than when {root} was saved"
         warnings.warn(f"{changed}; its predictions may differ.", stacklevel=5)
     return model
-
-
-def _is_saved(directory: Path) -> bool:
-    return (directory / PIPELINE).is_file()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,6 +29,10 @@ from impact_gnn.report.tables import write_table
 from impact_gnn.report.worries import worries
 
 EVALUATION = "evaluation.json"
+FIGURES = "manifest.json"
+"""In the folder of figures: the names of all files that a report wrote there."""
+
+FIGURE = r"[a-z0-9][a-z0-9-]*\.(svg|csv)"
 MOST_ROWS = 10  # candidates that are shown at once, with the chosen and plain
 MOST_LABELS = 12  # whose counts are shown at once; the others are one click away
 ASSUMPTIONS = (
@@ -47,22 +52,35 @@ def write_report(summary: RunSummary, path: Path) -> None:
     """
     shown = content(summary, _evaluation(summary, path.parent / EVALUATION))
     drawn, folder = list(_figures(shown.values())), path.parent / "figures"
-    before = (
-        re.findall(r'href="figures/([a-z0-9.-]+)"', path.read_text(encoding="utf-8"))
-        if path.exists()
-        else []
-    )
+    names = {f"{figure.name}.{ending}" for figure in drawn for ending in ("svg", "csv")}
+    before = _listed_figures(folder)
+    for name in sorted(names - before):
+        if os.path.lexists(folder / name):
+            raise InputError(f"{folder / name} is not a figure of this run; move it away.")
+    # With the new names before they are written, so that none is forgotten after a kill.
+    _files.write_json(folder / FIGURES, sorted(names | before), sealed=True)
     for figure in drawn:
         with _files.atomic_file(folder / f"{figure.name}.svg") as temporary:
             temporary.write_text(figure.file, encoding="utf-8")
         write_table(figure.data, folder / f"{figure.name}.csv")
     with _files.atomic_file(path) as temporary:
         temporary.write_text(_page(shown, files=True), encoding="utf-8")
-    for name in {*before} - {
-        f"{figure.name}.{ending}" for figure in drawn for ending in ("svg", "csv")
-    }:
-        # a figure that the page before had; whatever else lies there is the user's
-        _files.remove(folder / name)
+    for name in before - names:
+        if (folder / name).is_file() and not (folder / name).is_symlink():
+            (folder / name).unlink()
+    _files.write_json(folder / FIGURES, sorted(names), sealed=True)
+
+
+def _listed_figures(folder: Path) -> set[str]:
+    """The figures that a report before this one wrote, by the list in their folder."""
+    _files.require_plain(folder, directory=True)
+    if not os.path.lexists(folder / FIGURES):
+        return set()
+    _files.require_plain(folder / FIGURES)
+    names = _files.read_json(folder / FIGURES, sealed=True)
+    if not isinstance(names, list) or not all(re.fullmatch(FIGURE, str(name)) for name in names):
+        raise InputError(f"{folder / FIGURES} lists what is no figure; move {folder} away.")
+    return set(names)
 
 
 def _evaluation(summary: RunSummary, path: Path) -> Evaluation | None:

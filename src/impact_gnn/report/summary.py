@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from impact_gnn import _files
 from impact_gnn._codec import decode, encode
 from impact_gnn.backtesting import Advice, Backtest, PeriodScore
-from impact_gnn.checks import InputError
+from impact_gnn.checks import InputError, shown
 from impact_gnn.diagnostics import Diagnosis
 from impact_gnn.graph import Summary
 from impact_gnn.metrics import METRICS, Metric
@@ -168,7 +169,15 @@ class RunSummary:
     @property
     def predictions(self) -> Any:
         """The table of predictions as a data frame."""
-        return read_frame(self._there(self.predicted.file))
+        return read_frame(self.predictions_file)
+
+    @property
+    def predictions_file(self) -> Path:
+        """The table of predictions in the folder of the run; a link out of it is refused."""
+        file = self._there(self.predicted.file)
+        if file.is_symlink():
+            raise InputError(f"{file} is a symbolic link; put the table itself there.")
+        return file
 
     def leaderboard(self) -> Any:
         """Every candidate as a data frame, the best first: scores, difference to plain, weight, how it ended."""
@@ -264,4 +273,9 @@ def read_summary(path: Path) -> RunSummary:
         raise InputError(
             f"{path} has schema {schema!r}, this release reads {SCHEMA}; use the release that wrote it."
         )
-    return decode(RunSummary, content, path.name).located(path.parent)
+    summary = decode(RunSummary, content, path.name).located(path.parent)
+    if not re.fullmatch(r"[\w-]+(\.raw)?\.(csv|parquet)", file := summary.predicted.file):
+        raise InputError(
+            f"{path} names the table {shown(file)}, which is no plain file name; restore it."
+        )
+    return summary

@@ -14,7 +14,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from impact_gnn import _files
-from impact_gnn.checks import InputError
+from impact_gnn.checks import InputError, guarded
 
 
 def write_table(columns: Mapping[str, Any], path: Path) -> None:
@@ -37,7 +37,8 @@ def harmless(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
     """Text behind an apostrophe where a spreadsheet would run it."""
     if not pa.types.is_string(column.type):
         return column
-    begins, number = r"^'*[=+\-@\t\r]", r"^[+-]?[0-9.,]+$"
+    # after any white space, also in the wide forms of East Asian keyboards
+    begins, number = r"^'*(\t|\r|[\pZ\s\pC]*[=+\-@＝＋－＠])", r"^[+-]?[0-9.,]+$"
     runs = pc.and_not(
         pc.match_substring_regex(column, begins), pc.match_substring_regex(column, number)
     )
@@ -63,8 +64,15 @@ def read_frame(path: Path) -> Any:
 
 def read_table(path: Path) -> pa.Table:
     """The columns that `write_table` was given: what stands in quotes is text, whatever it looks like."""
-    if path.suffix == ".parquet":
-        return pa.parquet.read_table(path)
+    with guarded(path):
+        return _read_parquet(path) if path.suffix == ".parquet" else _read_csv(path)
+
+
+def _read_parquet(path: Path) -> pa.Table:
+    return pa.parquet.read_table(path, partitioning=None)
+
+
+def _read_csv(path: Path) -> pa.Table:
     with path.open(encoding="utf-8", newline="") as file:
         names = file.readline().strip().strip('"').split('","')
         first = re.findall(r'("(?:[^"]|"")*"|[^,\n]*)[,\n]', file.read(1 << 20))

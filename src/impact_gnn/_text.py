@@ -1,0 +1,24 @@
+"""Texts that may be printed: without passwords and without control characters."""
+
+from __future__ import annotations
+
+import re
+
+
+def mask_passwords(text: str, *, is_address: bool = False) -> str:
+    """A text in which no address of a database has its password; an address may hold spaces.
+
+    Examples:
+        >>> mask_passwords("postgresql://ann:secret@host/db?sslpassword=x is down")
+        'postgresql://ann:***@host/db?sslpassword=*** is down'
+    """
+    inner = "." if is_address else r"\S"
+    text = re.sub(rf"(?s)(\b[a-zA-Z][\w+.-]*:/{{1,2}}[^\s:/@]*):{inner}*@", r"\1:***@", text)
+    named = r"(?i)([?&][\w-]*(?:pass|pwd|secret|token|key|odbc_connect)[\w-]*=)[^&\s]+"
+    return re.sub(named, r"\1***", text)
+
+
+def visible(text: str) -> str:
+    """A text whose control characters are written out, so that a terminal does not obey them."""
+    odd = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+    return re.sub(odd, lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -1,0 +1,481 @@
+"""Nothing that is not ours is deleted, replaced, written through or read: siblings, links, pipes, folders, databases."""
+
+import json
+import os
+import shutil
+import socketserver
+import sqlite3
+import threading
+from dataclasses import replace
+
+import duckdb
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+import tomllib
+
+import impact_gnn as ig
+from impact_gnn import _files
+from impact_gnn._text import mask_passwords
+from impact_gnn.checks import InputError
+from impact_gnn.data.sources import database
+from impact_gnn.engines import Disk
+from impact_gnn.engines.dask import connected
+from impact_gnn.job.evaluate import evaluate
+from impact_gnn.report import read_summary, write_report, write_summary
+from impact_gnn.report.tables import read_table, write_table
+from test_cli import here
+
+QUICK = ["--model", "linear", "--candidates", "prior:plain", "--folds", "1", "--seeds", "1"]
+
+
+def snapshot(root):
+    """Every entry below a folder: what it is and what it holds; links are not followed."""
+    found = {}
+    for path in sorted(root.rglob("*")):
+        status, content = path.lstat(), None
+        if path.is_symlink():
+            content = os.readlink(path)
+        elif path.is_file():
+            content = path.read_bytes()
+        found[str(path.relative_to(root))] = (status.st_mode, content)
+    return found
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return ig.tsbm(num_nodes=90, num_times=5, num_labels=2, num_features=2, mean_degree=6, seed=0)
+
+
+@pytest.fixture(scope="module")
+def done(graph, tmp_path_factory):
+    place = tmp_path_factory.mktemp("done")
+    graph.save(place / "g")
+    ig.run(graph, place / "out", model="linear", candidates=["prior:plain"], folds=1, seeds=1)
+    return place
+
+
+@pytest.fixture
+def copied(done, tmp_path):
+    shutil.copytree(done, tmp_path / "copy")
+    return tmp_path / "copy"
+
+
+# -- the report
+
+
+@pytest.mark.parametrize("href", ["..", ".", "a.csv", "%2e%2e"])
+def test_a_page_does_not_say_what_is_deleted(copied, href):
+    (copied / "out" / "figures" / "a.csv").write_text("mine")
+    page = copied / "out" / "report.html"
+    page.write_text(f'<a href="figures/{href}">')
+    before = snapshot(copied)
+    assert here("report", copied / "out").exit_code == 0
+    after = snapshot(copied)
+    del before["out/report.html"], after["out/report.html"]
+    assert after == before
+
+
+@pytest.mark.parametrize("names", [[".."], ["../summary.json"], ["a/b.svg"], [1], {}, ["a.txt"]])
+def test_a_forged_list_of_figures_is_refused(copied, names):
+    _files.write_json(copied / "out" / "figures" / "manifest.json", names, sealed=True)
+    before = snapshot(copied)
+    refused = here("report", copied / "out")
+    assert refused.exit_code == 2
+    assert "manifest.json lists what is no figure" in refused.stderr
+    assert snapshot(copied) == before
+
+
+def test_figures_behind_a_link_and_those_of_users_are_refused(copied):
+    figures, elsewhere = copied / "out" / "figures", copied / "elsewhere"
+    figures.rename(elsewhere)
+    figures.symlink_to(elsewhere)
+    before = snapshot(copied)
+    refused = here("report", copied / "out")
+    assert refused.exit_code == 2
+    assert "figures is a symbolic link where a directory is written" in refused.stderr
+    assert snapshot(copied) == before
+    figures.unlink()
+    figures.mkdir()
+    (figures / "periods.svg").write_text("mine")
+    refused = here("report", copied / "out")
+    assert refused.exit_code == 2
+    assert "periods.svg is not a figure of this run; move it away" in refused.stderr
+    assert (figures / "periods.svg").read_text() == "mine"
+
+
+def test_a_listed_figure_that_became_a_link_or_a_folder_stays(copied):
+    figures = copied / "out" / "figures"
+    names = json.loads((figures / "manifest.json").read_text())["content"]
+    listed = sorted([*names, "old-link.svg", "old-folder.svg", "old.svg"])
+    _files.write_json(figures / "manifest.json", listed, sealed=True)
+    (figures / "old-link.svg").symlink_to(copied / "g" / "manifest.json")
+    (figures / "old-folder.svg").mkdir()
+    (figures / "old.svg").write_text("drawn")
+    assert here("report", copied / "out").exit_code == 0
+    assert (figures / "old-link.svg").is_symlink()
+    assert (figures / "old-folder.svg").is_dir()
+    assert not (figures / "old.svg").exists()
+
+
+# -- temporary names
+
+
+def test_siblings_with_names_like_ours_are_left_alone(copied, graph):
+    token = "0123456789abcdef"
+    mine = [
+        f"{name}{end}" for name in ("fresh", "p.csv") for end in (".tmp-backup", ".tmp-mine-old")
+    ]
+    mine += [f"{name}.impact-{token}.tmp" for name in ("fresh", "p.csv")]
+    mine += ["gr2.tmp-mine-old", f"gr2.impact-{token}.tmp"]
+    for name in mine:
+        (copied / name / "inner").mkdir(parents=True)
+        (copied / name / "thesis.txt").write_text("years of work")
+    (copied / "p.csv.tmp-copy").write_text("mine")
+    before = snapshot(copied)
+    graph.save(copied / "fresh")
+    model = copied / "out" / "model"
+    assert here("predict", model, copied / "g", "--out", copied / "p.csv").exit_code == 0
+    assert here("check", copied / "gr2").exit_code == 2
+    after = snapshot(copied)
+    assert {name: after[name] for name in before} == before
+    assert {name.split("/")[0] for name in after.keys() - before} == {"fresh", "p.csv"}
+
+
+def test_what_a_killed_writer_left_is_removed_by_the_next(tmp_path, graph):
+    for directory, name in ((True, "g"), (False, "t.json")):
+        left = tmp_path / f"{name}.impact-{'a' * 16}.tmp"
+        (left / name).mkdir(parents=True) if directory else left.mkdir()
+        (left / f".impact-gnn-temporary-{'a' * 16}").touch()
+        (tmp_path / f"{name}.impact-{'b' * 16}.tmp").mkdir()  # killed before it was marked
+    graph.save(tmp_path / "g")
+    _files.write_json(tmp_path / "t.json", 1)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["g", "t.json"]
+
+
+def test_reading_a_replacement_that_was_cut_off_changes_nothing(tmp_path, graph):
+    graph.save(tmp_path / "g")
+    left = tmp_path / f"g.impact-{'a' * 16}.tmp"
+    left.mkdir()
+    (left / f".impact-gnn-temporary-{'a' * 16}").touch()
+    (tmp_path / "g").rename(left / ".impact-gnn-replaced")
+    before = snapshot(tmp_path)
+    assert here("check", tmp_path / "g").exit_code == 0
+    assert snapshot(tmp_path) == before
+    with (
+        pytest.raises(ZeroDivisionError),
+        _files.atomic_directory(tmp_path / "g", lambda path: None),
+    ):
+        raise ZeroDivisionError  # a writer puts it back, whatever becomes of it
+    assert [path.name for path in tmp_path.iterdir()] == ["g"]
+    assert ig.load(tmp_path / "g", verify=True).num_nodes == graph.num_nodes
+
+
+# -- scratch, and what stands where a result should go
+
+
+@pytest.mark.parametrize("place", ["--scratch", "out.scratch"])
+def test_folders_of_users_in_scratch_are_refused_and_stay(copied, place):
+    scratch = copied / ("mine" if place == "--scratch" else "new.scratch")
+    for name in ("hops", "edges", "children"):
+        (scratch / name).mkdir(parents=True)
+        (scratch / name / "thesis.txt").write_text("years of work")
+    before = snapshot(copied)
+    words = ["run", copied / "g", "--out", copied / "new", *QUICK]
+    words += ["--scratch", scratch] if place == "--scratch" else []
+    refused = here(*words, "--engine", "disk")
+    assert refused.exit_code == 2
+    assert "holds other files (children, edges, hops)" in refused.stderr
+    assert snapshot(copied) == before
+    Disk(scratch).clear()
+    Disk(scratch).child("fit").clear()
+    assert snapshot(copied) == before
+    if place == "out.scratch":  # it is of no use to an engine in memory
+        assert here(*words).exit_code == 0
+        after = snapshot(copied)
+        assert {name: after[name] for name in before} == before
+
+
+def odd_entries(place):
+    """A link to a file, to a folder and to nothing, a pipe, a socket."""
+    target = place / "target"
+    target.mkdir()
+    (target / "file").write_text("mine")
+    for name, goal in (("link", target / "file"), ("folder", target), ("nothing", place / "no")):
+        (place / name).symlink_to(goal)
+        yield place / name
+    os.mkfifo(place / "pipe")
+    yield place / "pipe"
+    with socketserver.UnixStreamServer(str(place / "socket"), socketserver.BaseRequestHandler):
+        yield place / "socket"
+
+
+def test_links_pipes_and_sockets_are_not_replaced(done, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # names of sockets are short
+    monkeypatch.setattr("impact_gnn.cli.graphs.opened", None)  # nothing is read before
+    monkeypatch.setattr("impact_gnn.Ensemble.load", None)
+    monkeypatch.setattr("impact_gnn.data.files.read", None)
+    for odd in odd_entries(tmp_path):
+        before = snapshot(tmp_path)
+        for words in (
+            ["check", done / "g", "--json", odd],
+            ["predict", done / "out" / "model", done / "g", "--out", odd],
+            ["convert", done / "g", "--out", odd],
+            ["generate", "--out", odd, "--nodes", "100"],
+        ):
+            refused = here(*words)
+            assert refused.exit_code == 2, (words, refused.stderr)
+            assert " is written; choose another name" in refused.stderr
+            assert snapshot(tmp_path) == before
+    assert here("check", done / "g", "--json", "/dev/null").exit_code == 2
+
+
+def test_files_of_users_in_a_saved_folder_are_not_dropped(copied, graph):
+    model = ig.Ensemble.load(copied / "out" / "model")
+    for folder, save in ((copied / "g", graph.save), (copied / "out" / "model", model.save)):
+        save(folder)  # over itself
+        for mine in (folder / "notes.txt", folder / "nodes" / "mine"):
+            mine.parent.mkdir(exist_ok=True)
+            mine.write_text("mine")
+            before = snapshot(copied)
+            with pytest.raises(
+                InputError, match=rf"holds other files \('(nodes/)?{mine.name}'\)|'nodes'"
+            ):
+                save(folder)
+            assert snapshot(copied) == before
+            mine.unlink()
+
+
+# -- evaluate
+
+
+def test_ids_that_differ_in_white_space_are_different(copied):
+    out = copied / "out"
+    summary = read_summary(out / "summary.json")
+    table = read_table(out / "predictions.csv").to_pandas()
+    ids = [f" {table['id'][0]}", f"{table['id'][0]}\n", *map(str, table["id"][2:])]
+    write_table(table.assign(id=ids), out / "predictions.csv")
+    classes = list(summary.predicted.labels)
+    rows = {"id": [ids[0], ids[1], *ids[2:4]], "label": [classes[0], classes[1], *classes[:2]]}
+    pd.DataFrame(rows).to_csv(copied / "labels.csv", index=False)
+    found = evaluate(out, copied / "labels.csv")
+    assert found.count == 4
+    said = table["label"].astype(str)[:4].tolist()
+    right = [a == b for a, b in zip(said, rows["label"], strict=True)]
+    assert found.accuracy.value == pytest.approx(sum(right) / 4)
+
+
+@pytest.mark.parametrize("text", ["", "\n", '"id"\n', "id,label\n", "\x00", '"id","time"\n1,2\n'])
+def test_a_spoilt_table_of_predictions_is_one_sentence(copied, text):
+    (copied / "out" / "predictions.csv").write_text(text)
+    refused = here("evaluate", copied / "out", copied / "g")
+    assert refused.exit_code == 2
+    assert "predictions.csv" in refused.stderr
+
+
+@pytest.mark.parametrize("name", ["../secret.csv", "/etc/passwd", "..", "", "a/b.csv", "p.txt"])
+def test_a_summary_names_no_file_outside_its_folder(copied, name):
+    summary = read_summary(copied / "out" / "summary.json")
+    odd = replace(summary, predicted=replace(summary.predicted, file=name))
+    write_summary(odd, copied / "out" / "summary.json")
+    (copied / "secret.csv").write_text("id\n1\n")
+    refused = here("evaluate", copied / "out", copied / "g")
+    assert refused.exit_code == 2
+    assert "which is no plain file name" in refused.stderr
+
+
+def test_a_table_of_predictions_behind_a_link_is_not_read(copied):
+    table = copied / "out" / "predictions.csv"
+    table.rename(copied / "elsewhere.csv")
+    table.symlink_to(copied / "elsewhere.csv")
+    refused = here("evaluate", copied / "out", copied / "g")
+    assert refused.exit_code == 2
+    assert "is a symbolic link" in refused.stderr
+
+
+# -- databases
+
+
+def test_views_of_a_duckdb_file_read_no_other_file(tmp_path):
+    (tmp_path / "secret.csv").write_text("id,time,label\n1,2,3\n")
+    path = tmp_path / "g.db"
+    views = [
+        f"read_csv('{tmp_path}/secret.csv')",
+        f"glob('{tmp_path}/*')",
+        f"'{tmp_path}/secret.csv'",
+    ]
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("create table edges as select 1 as source, 1 as target")
+        for number, view in enumerate(views):
+            connection.execute(f"create view nodes{number} as select * from {view}")
+    before = snapshot(tmp_path)
+    for address in (f"duckdb:{path}", f"duckdb:///{path}"):
+        sources = database(address)
+        for number in range(len(views)):
+            with pytest.raises(InputError, match=r"nodes\d cannot be read \(Permission Error"):
+                _ = sources[f"nodes{number}"].table
+            with pytest.raises(InputError, match=r"nodes\d cannot be read \(Permission Error"):
+                list(sources[f"nodes{number}"].batches())
+    assert snapshot(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "sqlite:///{}",
+        "sqlite+pysqlite:///{}",
+        "sqlite:///file:{}?uri=true",
+        "sqlite:///file:{}?mode=rwc&uri=true",
+        "sqlite:///{}?timeout=3",
+    ],
+)
+def test_addresses_of_sqlite_create_no_file(tmp_path, form, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for missing in ("no.db", f"{tmp_path}/no.db"):
+        with pytest.raises(InputError, match=r"no\.db does not exist"):
+            database(form.format(missing))
+    for mode in ("delete", "wal"):
+        with sqlite3.connect(tmp_path / f"{mode}.db") as connection:
+            connection.execute(f"pragma journal_mode={mode}")
+            connection.execute("create table nodes (id integer)")
+            connection.execute("insert into nodes values (7)")
+        connection.close()
+        before = snapshot(tmp_path)
+        for name in (f"{mode}.db", f"{tmp_path}/{mode}.db"):
+            assert database(form.format(name))["nodes"].table.to_pydict() == {"id": [7]}
+        assert snapshot(tmp_path) == before
+
+
+@pytest.mark.parametrize("address", ["sqlite://", "sqlite:///:memory:", "sqlite:///"])
+def test_an_address_of_sqlite_without_a_file_is_refused(tmp_path, address, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="does not exist; give sqlite:///FILE"):
+        database(address)
+    assert not list(tmp_path.iterdir())
+
+
+# -- what must not be printed
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql://ann:s3cret@127.0.0.1:1/db",
+        "postgresql+nodriver://ann:s3cret@host/db",
+        "mysql://ann:p@s3cret/x@host/db",
+        "nothing://ann:s3cret@h/db?password=s3cret2",
+        "nothing://h/db?user=ann&password=s3cret",
+        "postgresql://ann:s3cret a b@[::1/db",
+        "sqlite://ann:s3cret@/nowhere.db",
+    ],
+)
+def test_passwords_are_masked(tmp_path, address, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for words in (["check"], ["init"], ["run"], ["convert", "--out", tmp_path / "c"]):
+        refused = here(words[0], address, *words[1:])
+        assert refused.exit_code == 2, refused.stderr
+        assert "s3cret" not in refused.stderr + refused.stdout
+    assert "s3cret" not in mask_passwords(address, is_address=True)
+    assert "s3cret" not in str(InputError(f"{address.replace(' a b', '')} is down."))
+
+
+def test_the_password_of_a_run_is_in_none_of_its_files(graph, tmp_path):
+    command = "impact run postgresql://ann:s3cret@host/db --out x"
+    options = {"model": "linear", "candidates": ["prior:plain"], "folds": 1, "seeds": 1}
+    summary = ig.run(graph, tmp_path / "out", command=command, **options)
+    assert summary.command == "impact run postgresql://ann:***@host/db --out x"
+    for file in (tmp_path / "out").rglob("*"):
+        assert not file.is_file() or b"s3cret" not in file.read_bytes(), file
+
+
+def test_control_characters_in_names_do_not_reach_the_terminal(tmp_path):
+    escape = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e"
+    ids = [f"n{k}" for k in range(12)]
+    nodes = {
+        "id": ids,
+        "time": [k // 3 for k in range(12)],
+        "label": [f"{escape}{k % 2}" for k in range(12)],
+    }
+    table = pa.table(
+        nodes | {f"col{escape}": [float(k) for k in range(12)], f"x{escape}": ["a"] * 12}
+    )
+    pa.parquet.write_table(table, tmp_path / "nodes.parquet")
+    pd.DataFrame({"source": ids[1:], "target": ids[:-1]}).to_csv(
+        tmp_path / "edges.csv", index=False
+    )
+    for words in (
+        ["check", tmp_path],
+        ["run", tmp_path, "--out", tmp_path / escape, *QUICK],
+        ["check", tmp_path / escape],
+        ["--verbose", "diagnose", tmp_path],
+    ):
+        done = here(*words)
+        assert not {"\x1b", "\x07", "\x9b", "\u202e"} & {*done.stdout, *done.stderr}, words
+
+
+def test_a_name_of_a_column_adds_nothing_to_a_toml(tmp_path):
+    odd = 'a"]\n[nodes.evil]\nfile = "x"\r#\x00\x7f'
+    struct = pa.array([{odd: 1}] * 9)
+    columns = {"id": range(9), "time": [k // 3 for k in range(9)], "label": ["a", "b", "a"] * 3}
+    table = pa.table({**{name: list(v) for name, v in columns.items()}, odd: struct})
+    pa.parquet.write_table(table, tmp_path / "nodes.parquet")
+    pd.DataFrame({"source": range(8), "target": range(1, 9)}).to_csv(
+        tmp_path / "edges.csv", index=False
+    )
+    assert here("init", tmp_path).exit_code == 0
+    content = tomllib.loads((tmp_path / "graph.toml").read_text())
+    assert list(content["nodes"]) == ["node"]
+    assert content["nodes"]["node"]["columns"] == {odd: "ignore"}
+
+
+def test_text_that_a_spreadsheet_would_run_is_guarded_behind_white_space(tmp_path):
+    odd = [
+        "=1",
+        "\n=1",
+        " \t-x",
+        "\u00a0@x",
+        "\r+x",
+        "\ufeff=1",
+        "＝1",
+        "'=1",
+        "'\n=1",
+        "\t",
+        "-5",
+        " a",
+    ]
+    write_table({"id": odd}, tmp_path / "t.csv")
+    raw = pa.csv.read_csv(
+        tmp_path / "t.csv", parse_options=pa.csv.ParseOptions(newlines_in_values=True)
+    )["id"].to_pylist()
+    assert raw == [*(f"'{one}" for one in odd[:-2]), *odd[-2:]]
+    assert read_table(tmp_path / "t.csv")["id"].to_pylist() == odd
+
+
+# -- a cluster that is none
+
+
+def test_a_web_server_is_no_scheduler():
+    class Silent(socketserver.BaseRequestHandler):
+        def handle(self):
+            self.server.answer(self.request)
+
+    def hold(request):
+        while request.recv(1000):
+            pass
+
+    for answer in (hold, lambda request: request.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")):
+        with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Silent) as server:
+            server.daemon_threads, server.answer = True, answer
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            with pytest.raises(InputError, match="no scheduler answers at tcp://127"):
+                connected(f"tcp://127.0.0.1:{server.server_address[1]}", patience=2)
+            server.shutdown()
+
+
+def test_a_report_without_old_figures_is_drawn(copied):
+    shutil.rmtree(copied / "out" / "figures")
+    write_report(read_summary(copied / "out" / "summary.json"), copied / "out" / "report.html")
+    names = {path.name for path in (copied / "out" / "figures").iterdir()}
+    listed = json.loads((copied / "out" / "figures" / "manifest.json").read_text())["content"]
+    assert names == {*listed, "manifest.json"}
