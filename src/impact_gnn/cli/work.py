@@ -421,7 +421,7 @@ def audit(
 @contextmanager
 def _scratch(out: Path) -> Iterator[Path]:
     """For the hops of a run on files: one that was cut off finds them again, a finished or refused one leaves none."""
-    from impact_gnn._files import LOCK, no_trace
+    from impact_gnn._files import no_trace
 
     place = (out := out.absolute()).with_name(f"{out.name}.scratch")
     begins = not place.exists()
@@ -432,10 +432,9 @@ def _scratch(out: Path) -> Iterator[Path]:
             if begins and place.exists():
                 ig.engines.Disk(place).clear()
             raise
-        if (place / LOCK).is_file():
-            ig.engines.Disk(place).clear()
-            with suppress(OSError):  # it holds what is not ours
-                place.rmdir()
+        ig.engines.Disk(place).clear()
+    with suppress(OSError):  # it is not there, or holds what is not ours
+        place.rmdir()
 
 
 def _opened(
