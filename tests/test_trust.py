@@ -254,7 +254,7 @@ def test_ids_that_differ_in_white_space_are_different(copied):
     out = copied / "out"
     summary = read_summary(out / "summary.json")
     table = read_table(out / "predictions.csv").to_pandas()
-    ids = [f" {table['id'][0]}", f"{table['id'][0]}\n", *map(str, table["id"][2:])]
+    ids = [" n", "n\n", *(f"n{one}" for one in table["id"][2:])]
     write_table(table.assign(id=ids), out / "predictions.csv")
     classes = list(summary.predicted.labels)
     rows = {"id": [ids[0], ids[1], *ids[2:4]], "label": [classes[0], classes[1], *classes[:2]]}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import gzip
-import re
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
