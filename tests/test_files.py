@@ -82,13 +82,13 @@ def test_csv_folder(tmp_path):
     assert g.label_names == ("cat", "dog")
     assert g.time.tolist() == [2019, 2020, 2021]
     assert g.x.tolist() == [[1, 2], [3, 4], [5, 6]]
-    assert g.edge_index.tolist() == [[0, 2], [1, 0]]
-    assert g.edge_weight.tolist() == [1.5, 2]
+    assert g.edge_index.tolist() == [[2, 0], [0, 1]]  # by target
+    assert g.edge_weight.tolist() == [2, 1.5]
 
 
 def test_edges_with_a_time(tmp_path):
     g = ig.load(folder(tmp_path, edges="source,target,time\nn1,n2,2022\nn3,n1,2021\n"))
-    assert g.edge_time.tolist() == [2022, 2021]
+    assert g.edge_time.tolist() == [2021, 2022]  # by target
     g.save(tmp_path / "saved")
     assert ig.load(tmp_path / "saved").upto(2021).edge_time.tolist() == [2021]
     with pytest.raises(

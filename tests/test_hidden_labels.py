@@ -220,3 +220,162 @@ def test_predictions_are_numbered_as_in_the_graph():
     with pytest.warns(UserWarning, match="they count as wrong"):
         assert (said == truth).mean() == pytest.approx(p.score(g))
     assert (said == truth)[truth != 1].mean() > 0.9
+
+
+# -- what comes later than a fold, in features, rows and types
+# ---------------------------------------------------------------------------------------------
+
+FOLD = 4  # cutoff of an older fold
+RNG = 7
+
+
+def author_tables():
+    """Papers with a column of every kind, and authors without a time; every third author is new from FOLD on."""
+    rng = np.random.default_rng(RNG)
+    size, authors = 240, 60
+    time = np.sort(rng.integers(0, 8, size))
+    label = rng.integers(0, 2, size)
+    papers = {
+        "id": [f"p{i:03d}" for i in range(size)],
+        "time": time,
+        "label": [["x", "y"][k] for k in label],
+        "pages": (rng.integers(5, 30, size) + 10 * label).tolist(),
+        "venue": rng.choice(["A", "B", "C"], size).tolist(),
+        "title": [" ".join(rng.choice(["graph", "time", "label", "tree", "sea"], 5)) for _ in time],
+        "sent": [f"20{10 + t}-0{1 + k}-01" for t, k in zip(time, label, strict=True)],
+        "vector": [row.tolist() for row in rng.normal(label[:, None], 1, (size, 2))],
+    }
+    old = np.arange(authors) % 3 > 0
+    writer = np.where(
+        time < FOLD, rng.choice(np.flatnonzero(old), size), rng.integers(0, authors, size)
+    )
+    people = {
+        "id": [f"a{i:02d}" for i in range(authors)],
+        "age": rng.integers(20, 80, authors).tolist(),
+        "country": rng.choice(["de", "fr"], authors).tolist(),
+    }
+    writes = {"source": [people["id"][k] for k in writer], "target": papers["id"]}
+    lives = {"source": people["id"], "target": [f"i{k % 9}" for k in range(authors)]}
+    places = {"id": [f"i{k}" for k in range(9)], "size": list(range(9))}
+    return {"paper": papers, "author": people, "institute": places}, writes, lives
+
+
+def graph_of_tables(nodes, writes, lives, **options):
+    edges = {
+        ("author", "writes", "paper"): writes,
+        ("author", "lives", "institute"): lives,
+    }
+    return ig.from_tables(nodes, edges, target="paper", quiet=True, **options)
+
+
+def seen_by_fold(g, embed="none", model="linear"):
+    """What a fit at an older cutoff says about its own window, bit by bit."""
+    then = g.upto(FOLD)
+    p = Pipeline(model, "labels", cutoff=FOLD, hidden=4, epochs=3, embed=embed, device="cpu")
+    return p.fit(then).predict_proba(then).tobytes()
+
+
+def changed(values, where, new):
+    return [new if here else value for value, here in zip(values, where, strict=True)]
+
+
+@pytest.mark.parametrize("embed", ["none", "spectral"])
+def test_nodes_without_a_time_that_come_after_a_fold_do_not_change_it(embed):
+    nodes, writes, lives = author_tables()
+    time = nodes["paper"]["time"]
+    early = {a for a, t in zip(writes["source"], time, strict=True) if t <= FOLD}
+    late = [name in set(writes["source"]) - early for name in nodes["author"]["id"]]
+    assert 5 < sum(late) < 40
+    if embed == "spectral":  # of types without features
+        nodes["author"] = {"id": nodes["author"]["id"]}
+        moved = lives | {"target": changed(lives["target"], late, "i0")}
+        other = graph_of_tables(nodes, writes, moved, cutoff=6)
+    else:
+        people = nodes["author"] | {
+            "age": changed(nodes["author"]["age"], late, 5000),
+            "country": changed(nodes["author"]["country"], late, "uk"),
+        }
+        other = graph_of_tables(nodes | {"author": people}, writes, lives, cutoff=6)
+    first = graph_of_tables(nodes, writes, lives, cutoff=6)
+    assert seen_by_fold(first, embed) == seen_by_fold(other, embed)
+
+
+def test_untimed_nodes_are_known_through_edges_that_exist_by_then():
+    g = ig.TemporalGraph.hetero(
+        nodes={
+            "paper": {"time": [0, 1, 2], "y": [0, 1, -1], "x": np.eye(3)},
+            "author": {"x": np.array([[1.0], [2.0], [300.0], [4.0]])},
+            "institute": {"x": np.array([[1.0], [50.0], [7.0]])},
+        },
+        edges={
+            ("author", "writes", "paper"): {"edge_index": [[0, 1, 2], [0, 1, 2]]},
+            ("author", "lives", "institute"): {"edge_index": [[0, 2], [0, 1]]},
+            ("author", "knows", "author"): {"edge_index": [[3, 3], [0, 1]], "time": [2, 1]},
+        },
+        target="paper",
+    )
+    known = {at: [g.known_before(kind, at) for kind in ("author", "institute")] for at in (1, 2, 3)}
+    assert [mask.tolist() for mask in known[1]] == [[1, 0, 0, 0], [1, 0, 0]]
+    assert [mask.tolist() for mask in known[2]] == [[1, 1, 0, 1], [1, 0, 0]]
+    assert g.upto(1).relations["author", "lives", "institute"].edge_index.tolist() == [[0], [0]]
+    assert known[3][0] is None  # all of them
+    assert known[3][1].tolist() == [1, 1, 0]  # nothing ever names the last
+    assert g.masked(2).nodes["author"].encoder.parts[0].high[0] < 300
+
+
+def test_a_type_that_nothing_is_known_of_teaches_nothing():
+    nodes, writes, lives = author_tables()
+    there = [a for a, t in zip(writes["source"], nodes["paper"]["time"], strict=True) if t >= 6]
+    later = {"source": there, "target": writes["target"][-len(there) :]}
+    g = graph_of_tables(nodes, later, lives, cutoff=6)
+    view = g.masked(6)
+    assert view.nodes["author"].x is None
+    columns = g.nodes["author"].columns
+    assert columns.kinds == {}
+    ages = np.array(nodes["author"]["age"], float)[:, None]
+    part = replace(view.nodes["author"], features=ages)
+    assert np.array_equal(part.encoded(None).x, ages)  # of a matrix numbers stay as they are
+
+
+TARGET_VALUES = {
+    "pages": "a word",
+    "venue": "a long text of many different words which is no category",
+    "title": "7",
+    "sent": "not yet",
+    "vector": [1.0, 2.0, 3.0],
+}
+
+
+@pytest.mark.parametrize("column", TARGET_VALUES)
+def test_what_targets_hold_in_a_column_changes_no_kind_and_no_fold(column):
+    nodes, writes, lives = author_tables()
+    papers = nodes["paper"]
+    targets = papers["time"] >= 6
+    values = papers[column]
+    if not isinstance(TARGET_VALUES[column], list):  # a column of a CSV, which a word makes text
+        values = [str(value) for value in values]
+    other = papers | {column: changed(values, targets, TARGET_VALUES[column])}
+    graphs = [
+        graph_of_tables(nodes | {"paper": each}, writes, lives, cutoff=6)
+        for each in (papers, other)
+    ]
+    kinds = [g.nodes["paper"].columns.kinds for g in graphs]
+    assert kinds[0] == kinds[1]
+    assert list(kinds[0]) == sorted(["pages", "venue", "title", "sent", "vector"])
+    assert seen_by_fold(graphs[0]) == seen_by_fold(graphs[1])
+    p = Pipeline("linear", cutoff=6, epochs=2).fit(graphs[1])
+    assert np.isfinite(p.predict_proba(graphs[1])).all()
+
+
+def test_a_check_says_how_many_later_rows_do_not_fit(tmp_path):
+    rows = [f"p{i:02d},{i % 8},{'xy'[i % 2]},{i}" for i in range(80)]
+    rows = [
+        row + "x" if int(row.split(",")[1]) == 7 and i < 40 else row for i, row in enumerate(rows)
+    ]
+    (tmp_path / "nodes.csv").write_text("\n".join(["id,time,label,size", *rows]))
+    (tmp_path / "edges.csv").write_text("source,target\np01,p02\n")
+    done = here("check", tmp_path, "--cutoff", "7")
+    assert done.exit_code == 0, done.output
+    assert "size: number" in done.output
+    said = " ".join(done.output.split())
+    assert "column 'size': 5 of 10 rows from 7 on are not numbers; they are read as missing" in said

@@ -223,3 +223,45 @@ def test_a_graph_is_cut_at_a_date_and_says_so():
         InputError, match="cutoff='soon' is not a point in time; give a date such as 2021-07-01"
     ):
         g.masked("soon")
+
+
+def dated_rows(years=6, size=1200):
+    """Days over some years, and labels of all of them."""
+    day = np.sort(np.random.default_rng(0).integers(0, 365 * years, size))
+    return np.datetime64("2015-01-01", "us") + day * np.timedelta64(1, "D"), np.ones(size, bool)
+
+
+@pytest.mark.parametrize("rule", ["auto", 10])
+def test_with_a_cutoff_labels_from_there_on_change_no_period(rule):
+    values, labelled = dated_rows()
+    later = values >= np.datetime64("2019-07-01")
+    some = labelled & ~(later & (np.arange(len(values)) % 3 > 0))
+    made = [choose(values, mask, rule, "2019-07-01")[0] for mask in (labelled, some, ~later)]
+    assert made[0] == made[1] == made[2]
+    # nothing before the cutoff has a label, so none of those after it matters
+    made = [choose(values, mask, rule, "2019-07-01")[0] for mask in (later, later & some, None)]
+    assert made[0] == made[1] == made[2]
+
+
+@pytest.mark.parametrize("rule", ["auto", 10])
+@pytest.mark.parametrize("dates", [True, False])
+def test_without_a_cutoff_labels_of_the_last_period_change_no_period(rule, dates):
+    values, labelled = dated_rows()
+    if not dates:
+        values = (values - values[0]) / np.timedelta64(1, "D") + 0.5
+    made = choose(values, labelled, rule)[0]
+    period = made.of(values)
+    last = period == period.max()
+    rng = np.random.default_rng(1)
+    for share in (0.2, 0.5, 0.8, 1.0):
+        some = labelled & ~(last & (rng.random(len(values)) < share))
+        assert choose(values, some, rule)[0] == made
+
+
+def test_labels_that_end_within_a_period_begin_a_new_one():
+    values, labelled = dated_rows()
+    border = np.datetime64("2020-06-18")
+    made = choose(values, labelled & (values < border), "auto")[0]
+    first = values[values >= border].min()
+    assert made.start(int(made.of(np.array([first]))[0])) == first
+    assert made.of(values[values < border]).max() < made.of(np.array([first]))[0]

@@ -22,6 +22,8 @@ from impact_gnn.checks import InputError
 from impact_gnn.cli.main import app
 from impact_gnn.data.files import converted, read
 from impact_gnn.data.ids import Ids, characters
+from impact_gnn.data.tables import TOGETHER, _Edges
+from impact_gnn.graph.temporal import graph_digest
 from impact_gnn.job.predictions import write_predictions
 from impact_gnn.pipeline import Calibration, Ensemble, Pipeline
 
@@ -314,7 +316,7 @@ def test_predict_says_what_it_does_not_know_and_refuses_what_it_needs(tmp_path):
     for changed, sentence in (
         (
             papers.drop_columns(["title"]),
-            "there is no feature column title, which the model needs; there are pages, venue",
+            "there is no feature column title, which the model needs; there are open, pages, venue",
         ),
         (
             papers.set_column(4, "pages", text),
@@ -328,7 +330,7 @@ def test_predict_says_what_it_does_not_know_and_refuses_what_it_needs(tmp_path):
     ):
         p.predict_proba(ig.from_tables(papers, citations, **ROLES | {"period": "month"}))
     with pytest.raises(
-        InputError, match=r"by the names of columns .title, pages, venue, open.; give tables"
+        InputError, match=r"by the names of columns .open, pages, title, venue.; give tables"
     ):
         p.predict_proba(g.with_features(np.ones((SIZE, 4))))
 
@@ -705,7 +707,7 @@ def test_durations_in_any_unit_and_columns_that_are_empty_next_time():
     ]
     new = ig.from_tables(nodes | {"kind": ["c"] * size, "wait": [None] * size}, edges, quiet=True)
     assert p.fitted.schema.notes(new, p.fitted.cutoff) == [
-        "columns in which the model finds nothing that it has seen before: wait, kind."
+        "columns in which the model finds nothing that it has seen before: kind, wait."
     ]
     assert p.fitted.schema.notes(g, p.fitted.cutoff) == []
 
@@ -855,3 +857,62 @@ def test_ids_and_classes_are_no_formulas_in_a_spreadsheet(tmp_path, name):
         "b",
         "'=A1" if name == "p.csv" else "=A1",
     }
+
+
+# -- order
+# -----------------------------------------------------------------------------------------------
+
+
+def in_another_order(table, rng):
+    names = list(rng.permutation(table.column_names))
+    return table.take(pa.array(rng.permutation(table.num_rows))).select(names)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_the_order_of_rows_and_columns_changes_nothing(streamed, tmp_path):
+    papers, citations = tables()
+    citations = citations.append_column("weight", pa.array(np.arange(len(citations)) % 3 + 1.0))
+    rng = np.random.default_rng(0)
+    digests = set()
+    for number in range(3):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        pyarrow.parquet.write_table(papers, folder / "nodes.parquet", row_group_size=50)
+        pyarrow.parquet.write_table(citations, folder / "edges.parquet", row_group_size=90)
+        found = read(folder, period="quarter", spill=folder / "spill" if streamed else None)
+        digests.add(graph_digest(found.graph))
+        papers, citations = (in_another_order(table, rng) for table in (papers, citations))
+    assert len(digests) == 1
+
+
+def test_edges_are_sorted_in_pieces_as_they_are_at_once(tmp_path):
+    rng = np.random.default_rng(0)
+    index = rng.integers(0, 50, (2, TOGETHER + 1000)).astype(np.int32)
+    weight = rng.integers(0, 3, index.shape[1]).astype(np.float64)
+    edges = _Edges("edges", index, weight, None)
+    whole, pieces = edges.in_order(None), edges.in_order(tmp_path)
+    assert np.array_equal(whole.index, pieces.index)
+    assert np.array_equal(whole.weight, pieces.weight)
+    keys = np.stack([whole.weight, *whole.index])
+    assert np.array_equal(np.lexsort(keys), np.arange(len(weight)))
+
+
+def test_features_of_a_file_follow_the_rows_of_the_table(tmp_path):
+    (tmp_path / "nodes.csv").write_text("id,time,label\nb,1,x\nc,2,y\na,3,\n")
+    (tmp_path / "edges.csv").write_text("source,target\na,b\n")
+    x = np.array([[2.0], [3.0], [1.0]])
+    assert read(tmp_path, features=x).graph.x.tolist() == [[1], [2], [3]]
+    np.save(tmp_path / "features.npy", x)
+    assert ig.load(tmp_path).x.tolist() == [[1], [2], [3]]
+    with pytest.raises(InputError, match=r"has shape|rows"):
+        read(tmp_path, features=np.ones((4, 1)))
+
+
+def test_ids_are_sorted_as_numbers_where_they_are_some():
+    ids = ["10", "9", "b", "a", "-1", "007"]
+    g = ig.from_tables(
+        {"id": ids, "time": [1] * 6, "label": list("xyxyxy")},
+        {"source": ["a"], "target": ["b"]},
+        quiet=True,
+    )
+    assert g.ids.tolist() == ["-1", "9", "10", "007", "a", "b"]

@@ -56,10 +56,9 @@ def opened(
     from impact_gnn import _files
     from impact_gnn.data.files import read
 
-    found = read(graph, verify=True, period=period, cutoff=cutoff, roles=roles)
-    given = (
-        found.graph if features is None else found.graph.with_features(_files.open_array(features))
-    )
+    other = None if features is None else _files.open_array(features)
+    found = read(graph, verify=True, period=period, cutoff=cutoff, roles=roles, features=other)
+    given = found.graph
     return Opened(given, None if cutoff is None else given.when(cutoff), found.notes)
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from impact_gnn import _files
-from impact_gnn.checks import InputError, features, regular
+import numpy as np
+
+from impact_gnn import _files, checks
+from impact_gnn.checks import InputError, regular
 from impact_gnn.data import sources as places
 from impact_gnn.data.archive import read_archive
 from impact_gnn.data.spec import TOML, Spec, guess, read_toml, write_toml
@@ -56,13 +58,15 @@ def read(
     period: Period | None = None,
     cutoff: Any = None,
     roles: str | Path | None = None,
+    features: np.ndarray | None = None,
     spill: Path | None = None,
     block: int = places.BLOCK,
 ) -> Reading:
     """As `load`, with what every column was taken for.
 
-    `spill` is a directory for what need not be in memory; `block` is how many bytes of a CSV are
-    read together, which changes nothing else.
+    `features` replace those of the type to classify, row by row as in its table or arrays. `spill`
+    is a directory for what need not be in memory; `block` is how many bytes of a CSV are read
+    together, which changes nothing else.
     """
     if not places.is_database(str(path)):
         path = _files.resolve(Path(path))
@@ -73,21 +77,24 @@ def read(
                 f"{root} is no table, so periods and roles cannot be chosen; leave them out."
             )
         if root.is_dir() and regular(root / saved.MANIFEST):
-            return Reading(_from_saved(root, verify), [])
+            return Reading(_with_features(_from_saved(root, verify), features), [])
         if not root.exists():
             raise InputError(
                 f"{root} does not exist; give a folder with nodes.csv and edges.csv, or an .npz file."
             )
         if root.suffix == ".npz":
-            return Reading(read_archive(root), [])
+            return Reading(_with_features(read_archive(root), features), [])
         raise InputError(f"{root} is not a graph that can be read; give a folder, or an .npz file.")
     spec, sources = described(path, roles, block=block)
-    given = None
-    if root.is_dir() and (root / FEATURES).exists():
-        given = features(FEATURES, _files.open_array(root / FEATURES), None)
+    if features is None and root.is_dir() and (root / FEATURES).exists():
+        features = checks.features(FEATURES, _files.open_array(root / FEATURES), None)
     return build(
-        spec, list(sources.values()), period=period, cutoff=cutoff, features=given, spill=spill
+        spec, list(sources.values()), period=period, cutoff=cutoff, features=features, spill=spill
     )
+
+
+def _with_features(graph: TemporalGraph, features: np.ndarray | None) -> TemporalGraph:
+    return graph if features is None else graph.with_features(features)
 
 
 def is_table(path: str | Path) -> bool:

@@ -73,6 +73,24 @@ class Ids:
             (np.diff(numbers) == 1).all()
         )
 
+    def order(self) -> np.ndarray | None:
+        """Positions of the ids in increasing order, None where they are in it.
+
+        Whole numbers by value, also among words: a word in a later row changes no order.
+        """
+        if self.consecutive:
+            return None
+        if self.is_text:
+            number = pc.match_substring_regex(self.values, r"^(0|-?[1-9]\d{0,17})$")
+            value = pc.if_else(number, self.values, pa.scalar(None, self.values.type))
+            keys = {"number": value.cast(pa.int64()), "text": self.values}
+            by = [(name, "ascending") for name in keys]
+            order = np.asarray(pc.sort_indices(pa.table(keys), by))
+        else:
+            order = np.argsort(np.asarray(self.values), kind="stable")
+        order = order.astype(np.int64)
+        return None if (np.diff(order) > 0).all() else order
+
     def find(self, column: pa.Array) -> np.ndarray:
         """Positions of the nodes that a column names, −1 for those that are not there."""
         size, kind = len(self.values), index_type(len(self.values))

@@ -6,8 +6,10 @@ edges go there batch by batch, so that memory holds ids, times and labels only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.ipc
 
-from impact_gnn import _files, _native
+from impact_gnn import _files, _native, checks
 from impact_gnn.checks import InputError, listing, shown
 from impact_gnn.data.ids import Ids, put_positions
-from impact_gnn.data.sources import Source, from_frame, give_back, usual_text
+from impact_gnn.data.sources import ROWS, Source, from_frame, give_back, usual_text
 from impact_gnn.data.spec import EdgeTable, NodeTable, Spec, guess_edges, guess_nodes
 from impact_gnn.data.values import (
     Period,
@@ -29,7 +31,7 @@ from impact_gnn.data.values import (
     number_column,
     times,
 )
-from impact_gnn.encoding import Columns, guess_kind
+from impact_gnn.encoding import Columns
 from impact_gnn.encoding.kinds import is_text, looks_like_numbers, parsed_numbers
 from impact_gnn.graph import HOMOGENEOUS, TemporalGraph, Triple
 from impact_gnn.graph.csr import index_type
@@ -189,12 +191,11 @@ def build(
     mapped.
     """
     tables = {source.name: source for source in sources}
-    notes: list[str] = []
     nodes: dict[str, _Nodes] = {}
     for kind, node in spec.nodes.items():
         given = features if kind == spec.target else None
         nodes[kind] = _Nodes.read(
-            tables[node.file], node, given, notes, spill and spill / f"nodes-{len(nodes)}.arrow"
+            tables[node.file], node, given, spill and spill / f"nodes-{len(nodes)}.arrow"
         )
     if nodes[spec.target].time is None:
         raise InputError(
@@ -204,10 +205,11 @@ def build(
     for triple, edge in spec.edges.items():
         ends = nodes[triple[0]], nodes[triple[2]]
         links[triple] = _Edges.read(
-            tables[edge.file], edge, ends, notes, spill and spill / f"edges-{len(links)}"
+            tables[edge.file], edge, ends, spill and spill / f"edges-{len(links)}"
         )
     rule = spec.period if period is None else period
-    periods = _put_into_periods(spec, nodes, links, rule, cutoff, notes)
+    time_notes: list[str] = []
+    periods = _put_into_periods(spec, nodes, links, rule, cutoff, time_notes)
     alone = len(nodes) == 1 and len(links) == 1
     graph = TemporalGraph.hetero(
         nodes={"node" if alone else kind: part.arrays() for kind, part in nodes.items()},
@@ -216,7 +218,61 @@ def build(
         label_names=nodes[spec.target].label_names,
         periods=periods,
     )
-    return Reading(graph, notes)
+    graph, misfits = _with_kinds(graph, list(nodes.values()), cutoff)
+    parts: list[_Nodes | _Edges] = [*nodes.values(), *links.values()]
+    notes = [note for part in parts for note in part.notes]
+    return Reading(graph, [*notes, *time_notes, *misfits])
+
+
+def _with_kinds(
+    graph: TemporalGraph, parts: list[_Nodes], cutoff: Any
+) -> tuple[TemporalGraph, list[str]]:
+    """The graph with a kind for every feature column, and sentences about later rows that do not fit.
+
+    Kinds are guessed from rows known before the cutoff, or before the one that the labels imply:
+    what targets hold changes no kind. They are the same in every fold and in a saved graph.
+    """
+    at: int | None = None
+    if graph.y is not None and (graph.y >= 0).any():
+        at = graph.infer_cutoff()
+    if cutoff is not None:
+        with suppress(InputError):  # whoever cuts there is told
+            at = graph.when(cutoff)
+    misfits: list[str] = []
+    typed = dict(graph.nodes)
+    for (kind, node), part in zip(graph.nodes.items(), parts, strict=True):
+        columns = node.columns
+        if columns is None:
+            continue
+        known = None if at is None else graph.known_before(kind, at)
+        columns = columns.before(known)
+        kinds, warnings, table = {}, [], columns.table
+        for place, name in enumerate(table.column_names):
+            taken_for, why = part.declared.get(name), "as said"
+            if taken_for is None:
+                taken_for, why = columns.guess_kind(name)
+            if taken_for == "ignore":
+                part.notes.append(f"  {name}: left out, {why}")
+            else:
+                part.notes.append(f"  {name}: {taken_for}")
+                kinds[name] = taken_for
+            if taken_for == "number" and is_text(table.schema.field(place).type):
+                values, lost = parsed_numbers(table[name], known)
+                table = table.set_column(place, name, values)
+                if lost and name in part.declared:
+                    part.notes.append(f"    {lost:,} values that are no numbers count as missing")
+            elif name in part.odd:
+                warnings.append(f"{part.name}: {part.odd[name]}")
+            if at is not None and known is not None:
+                later = f"rows from {graph.name_of(at)} on"
+                if node.time is None:
+                    later = f"rows that are not linked to anything before {graph.name_of(at)}"
+                if sentence := columns.misfits(name, taken_for, later):
+                    misfits.append(f"{part.name}: {sentence}")
+        part.notes += [f"  warning: {warning}" for warning in warnings]
+        made = replace(columns, table=table, kinds=kinds, known=None, warnings=tuple(warnings))
+        typed[kind] = replace(node, features=made)
+    return graph.with_parts(typed, dict(graph.relations)), misfits
 
 
 # -- nodes
@@ -234,6 +290,9 @@ class _Nodes:
     label_names: list[Any] | None
     time: np.ndarray | None
     features: np.ndarray | Columns | None
+    declared: dict[str, str]  # kinds of columns that were named, or that their type tells
+    odd: dict[str, str]  # what keeps columns from being numbers
+    notes: list[str]
     period: np.ndarray | None = None
 
     @classmethod
@@ -242,12 +301,12 @@ class _Nodes:
         source: Source,
         spec: NodeTable,
         features: np.ndarray | None,
-        notes: list[str],
         spill: Path | None,
     ) -> _Nodes:
         roles = [column for column in (spec.id, spec.time, spec.label) if column]
         source = source.as_written([spec.id, spec.label])
         raw = source.table if spill is None else _spilled(source, roles, spill)
+        notes: list[str] = []
         table = usual_text(raw)
         if table.num_rows == 0:
             raise InputError(f"{source.name} has no rows; give at least one node.")
@@ -276,36 +335,43 @@ class _Nodes:
         others = [name for name in table.column_names if name not in roles]
         if features is not None and others:
             notes.append(f"  {', '.join(others)}: left out, features.npy takes their place")
-        if features is None:
-            kinds = {}
-            warnings: list[str] = []
-            for name in others:
-                kind, why = spec.columns.get(name), "as said"
-                if kind is None and pa.types.is_dictionary(raw.schema.field(name).type):
-                    kind = "category"
-                elif kind is None:
-                    kind, why = guess_kind(name, table.column(name))
-                notes.append(f"  {name}: " + (f"left out, {why}" if kind == "ignore" else kind))
-                if kind != "ignore":
-                    kinds[name] = kind
-                if name not in spec.columns and (odd := looks_like_numbers(name, table[name])):
-                    warnings.append(f"{source.name}: {odd}")
-                elif kind == "number" and is_text(table[name].type):
-                    values, lost = parsed_numbers(table[name])
-                    table = table.set_column(table.column_names.index(name), name, values)
-                    if lost:
-                        notes.append(f"    {lost:,} values that are no numbers count as missing")
-            notes += [f"  warning: {warning}" for warning in warnings]
-            if others:  # what is left out here may be known to a model
-                moment = time if time is not None and time.dtype.kind == "M" else None
-                features = Columns(  # type: ignore[assignment]
-                    table.select(others),
-                    kinds,
-                    moment,
-                    mapped=spill is not None,
-                    warnings=tuple(warnings),
-                )
-        return cls(source.name, table.num_rows, ids, label, names, time, features)
+        declared = {
+            name: "category"
+            for name in others
+            if pa.types.is_dictionary(raw.schema.field(name).type)
+        }
+        odd = {
+            name: sentence
+            for name in others
+            if name not in spec.columns and (sentence := looks_like_numbers(name, table[name]))
+        }
+        # Rows in the order of their ids, columns in that of their names: nothing behind this
+        # depends on how a table was sorted.
+        order = None if ids is None else ids.order()
+        if order is not None and ids is not None:
+            ids = Ids(ids.values.take(pa.array(order)))
+            label, time = (None if part is None else part[order] for part in (label, time))
+        if features is not None:
+            if order is not None and len(features) == len(order):  # others are refused later
+                features = _rows_in_order(features, order, spill)
+        elif others:  # what is left out here may be known to a model
+            table = table.select(sorted(others))
+            if order is not None:
+                table = _table_in_order(table, order, spill)
+            moment = time if time is not None and time.dtype.kind == "M" else None
+            features = Columns(table, {}, moment, mapped=spill is not None)  # type: ignore[assignment]
+        return cls(
+            name=source.name,
+            size=raw.num_rows,
+            ids=ids,
+            label=label,
+            label_names=names,
+            time=time,
+            features=features,
+            declared=declared | spec.columns,
+            odd=odd if isinstance(features, Columns) else {},
+            notes=notes,
+        )
 
     @property
     def key(self) -> Ids | int:
@@ -344,6 +410,50 @@ def _spilled(source: Source, roles: list[str], path: Path) -> pa.Table:
     return table
 
 
+def _table_in_order(table: pa.Table, order: np.ndarray, spill: Path | None) -> pa.Table:
+    """The rows of a table at the positions `order`; with `spill` in a file that takes the place of that one."""
+    batches = table.to_batches()
+    ends = np.cumsum([batch.num_rows for batch in batches])
+
+    def pieces() -> Iterator[pa.Table]:
+        for begin in range(0, len(order), ROWS):
+            rows = order[begin : begin + ROWS]
+            batch = np.searchsorted(ends, rows, side="right")
+            # Batch by batch: Arrow would join all of them to take rows from several.
+            place = np.argsort(batch, kind="stable")
+            runs = np.split(place, np.flatnonzero(np.diff(batch[place])) + 1)
+            taken = [
+                batches[k].take(pa.array(rows[run] - (ends[k] - batches[k].num_rows)))
+                for run in runs
+                for k in [batch[run[0]]]
+            ]
+            together = pa.Table.from_batches(taken, table.schema).combine_chunks()
+            yield together.take(pa.array(np.argsort(place)))
+
+    if spill is None:
+        return pa.concat_tables(pieces()) if len(order) else table
+    path = spill.with_suffix(".sorted.arrow")
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        for piece in pieces():
+            writer.write_table(piece)
+            give_back()
+    _files.remove(spill)
+    return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+
+
+def _rows_in_order(features: np.ndarray, order: np.ndarray, spill: Path | None) -> np.ndarray:
+    """The rows of a matrix at the positions `order`; with `spill` in a file."""
+    if spill is None:
+        return np.asarray(features[order])
+    path = spill.with_suffix(".npy")
+    out = _files.create_array(path, features.dtype, features.shape)
+    for part in _native.block_slices(out):
+        out[part] = features[order[part]]
+        _native.release(features)
+    out.flush()
+    return _files.open_array(path)
+
+
 # -- edges
 # -------------------------------------------------------------------------------------------------
 
@@ -356,6 +466,7 @@ class _Edges:
     index: np.ndarray
     weight: np.ndarray | None
     time: np.ndarray | None
+    notes: list[str] = field(default_factory=list)
     period: np.ndarray | None = None
 
     @classmethod
@@ -364,7 +475,6 @@ class _Edges:
         source: Source,
         spec: EdgeTable,
         ends: tuple[_Nodes, _Nodes],
-        notes: list[str],
         spill: Path | None,
     ) -> _Edges:
         roles = {
@@ -372,10 +482,10 @@ class _Edges:
             for role in ("source", "target", "weight", "time")
             if (column := getattr(spec, role))
         }
-        notes.append(
+        notes = [
             f"{source.name}: "
             + ", ".join(f"{role} from '{column}'" for role, column in roles.items())
-        )
+        ]
         if unused := [name for name in source.head.column_names if name not in roles.values()]:
             notes.append(f"  {', '.join(unused)}: left out, edges have no features")
         source = source.as_written([spec.source, spec.target])
@@ -385,7 +495,40 @@ class _Edges:
             made, dropped = cls._spilled(source, spec, ends, spill)
         if dropped:
             notes.append(f"  {dropped:,} edges dropped that name a node which is not there")
-        return made
+        return replace(made.in_order(spill), notes=notes)
+
+    def in_order(self, folder: Path | None) -> _Edges:
+        """The edges sorted by target, source, time and weight; in pieces and in files, given a folder."""
+        if folder is None or self.index.shape[1] <= TOGETHER:
+            return self._sorted()
+        counts = np.zeros(int(self.index[1].max()) + 1, np.int64)
+        for part in _native.blocks(self.index, 1):
+            counts += np.bincount(self.index[1, part], minlength=len(counts))
+        # Ranges of targets whose edges can be sorted together.
+        borders = _native.spans(np.concatenate([[0], np.cumsum(counts)]), TOGETHER).tolist()
+        pieces = _Pieces(folder / "sorted")
+        for low, high in pairwise(borders):
+            inside = []
+            for part in _native.blocks(self.index, 1):
+                target = self.index[1, part]
+                inside.append(part.start + np.flatnonzero((target >= low) & (target < high)))
+            pieces.add(self._at(np.concatenate(inside))._sorted())
+        return pieces.joined(self.name)
+
+    def _sorted(self) -> _Edges:
+        source, target = self.index
+        minor = [values for values in (self.weight, self.time) if values is not None]
+        pair = target.astype(np.int64) * (int(source.max(initial=0)) + 1) + source
+        steps = np.diff(pair)
+        if (steps > 0).all() or (not minor and (steps >= 0).all()):
+            return self
+        return self._at(np.lexsort((*minor, pair)))
+
+    def _at(self, places: np.ndarray) -> _Edges:
+        weight, time = (
+            None if values is None else values[places] for values in (self.weight, self.time)
+        )
+        return replace(self, index=self.index[:, places], weight=weight, time=time)
 
     @classmethod
     def _joined(
@@ -418,6 +561,8 @@ class _Edges:
         weight = (
             number_column(table.column(spec.weight), spec.weight, file) if spec.weight else None
         )
+        if weight is not None:  # while rows can still be named
+            checks.edge_weights(f"weight of {file}", weight, rows)
         time = times(table.column(spec.time), spec.time, file) if spec.time else None
         if absent.any():
             keep = np.flatnonzero(~absent)
@@ -430,7 +575,7 @@ class _Edges:
         cls, source: Source, spec: EdgeTable, ends: tuple[_Nodes, _Nodes], folder: Path
     ) -> tuple[_Edges, int]:
         """The same in pieces, each joined by itself, in files."""
-        pieces: dict[str, list[np.ndarray]] = {"index": [], "weight": [], "time": []}
+        pieces = _Pieces(folder)
         columns = [
             column for column in (spec.source, spec.target, spec.weight, spec.time) if column
         ]
@@ -445,26 +590,42 @@ class _Edges:
             part, lost = cls._joined(table, source.name, spec, ends, first)
             dropped, first = dropped + lost, first + table.num_rows
             held.clear()
-            for name, kept in pieces.items():
-                if (values := getattr(part, name)) is not None:
-                    path = folder / f"{name}-{len(kept)}.npy"
-                    _files.save_array(path, values)
-                    kept.append(_files.open_array(path))
+            pieces.add(part)
             give_back()
 
         for batch in source.batches():
             held.append(batch.select(columns))
             if sum(one.num_rows for one in held) >= TOGETHER:
                 flush()
-        if held or not pieces["index"]:
+        if held or not pieces.arrays["index"]:
             flush()
-        joined = {
-            name: _concatenated(kept, folder / f"{name}.npy") for name, kept in pieces.items()
-        }
-        return cls(source.name, joined["index"], joined["weight"], joined["time"]), dropped  # type: ignore[arg-type]
+        return pieces.joined(source.name), dropped
 
     def arrays(self) -> dict[str, Any]:
         return {"edge_index": self.index, "weight": self.weight, "time": self.period}
+
+
+class _Pieces:
+    """Edges in files, piece after piece."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.arrays: dict[str, list[np.ndarray]] = {"index": [], "weight": [], "time": []}
+
+    def add(self, part: _Edges) -> None:
+        for name, stored in self.arrays.items():
+            if (values := getattr(part, name)) is not None:
+                path = self.folder / f"{name}-{len(stored)}.npy"
+                _files.save_array(path, values)
+                stored.append(_files.open_array(path))
+
+    def joined(self, name: str) -> _Edges:
+        """All of them."""
+        whole = {
+            role: _concatenated(stored, self.folder / f"{role}.npy")
+            for role, stored in self.arrays.items()
+        }
+        return _Edges(name, **whole)  # type: ignore[arg-type]
 
 
 def _concatenated(pieces: list[np.ndarray], path: Path) -> np.ndarray | None:

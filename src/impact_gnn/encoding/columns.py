@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.ipc
 
 from impact_gnn import _files
 from impact_gnn._codec import decode
 from impact_gnn.checks import guarded
+from impact_gnn.encoding import kinds
 from impact_gnn.encoding.moments import one_array
 
 if TYPE_CHECKING:
@@ -91,10 +93,43 @@ class Columns:
         known = None if self.known is None else self.known[keep]
         return replace(self, rows=keep if self.rows is None else self.rows[keep], known=known)
 
-    def before(self, known: np.ndarray) -> Columns:
-        """The same rows, of which an encoder may learn from those in the mask `known`."""
-        same = self.known is not None and np.array_equal(known, self.known)
-        return self if same else replace(self, known=known)
+    def before(self, known: np.ndarray | None) -> Columns:
+        """The same rows, of which an encoder may learn from those in the mask `known`; None for all."""
+        if known is None or self.known is None:
+            return self if known is self.known else replace(self, known=known)
+        return self if np.array_equal(known, self.known) else replace(self, known=known)
+
+    def guess_kind(self, name: str) -> tuple[str, str]:
+        """What a column is most likely meant as by its known values, and why if it is left out."""
+        column = self.table.column(name)
+        there = np.asarray(pc.is_valid(column))
+        if self.known is not None:
+            there = there & self.known
+        rows = np.flatnonzero(there)
+        if not len(rows):
+            return (
+                "ignore",
+                "it is empty" if self.known is None else "it is empty before the cutoff",
+            )
+        if len(rows) > kinds.LOOK:
+            rows = rows[np.linspace(0, len(rows) - 1, kinds.LOOK).astype(np.int64)]
+        return kinds.guess_kind(name, kinds.typed(column.take(pa.array(rows))))
+
+    def misfits(self, name: str, kind: str, later: str) -> str:
+        """A sentence about the rows that are not known and do not fit the kind of a column; "" if there are none."""
+        assert self.known is not None
+        column = self.table.column(name)
+        past, rest = (column.filter(pa.array(mask)) for mask in (self.known, ~self.known))
+        wrong = kinds.count_misfits(name, kind, past, rest)
+        if not wrong:
+            return ""
+        what = {
+            "number": "are not numbers; they are read as missing",
+            "date": "are not dates; they are read as missing",
+            "vector": "are lists of another length; they are read as missing",
+            "category": "have a value that no earlier row has; it is read as none of the values",
+        }
+        return f"column '{name}': {wrong:,} of {len(rest):,} {later} {what[kind]}"
 
     @cached_property
     def encoder(self) -> Encoder:
@@ -163,14 +198,14 @@ class Columns:
         with guarded(path):
             table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
             note = json.loads(table.schema.metadata[NOTE])
-            kinds = decode(dict[str, str], note["kinds"], path.name)
+            by_name = decode(dict[str, str], note["kinds"], path.name)
             warnings = decode(tuple[str, ...], note.get("warnings", []), path.name)
             moment = None
             if note["moment"]:
                 moment = table.column(note["moment"]).to_numpy().astype("M8[us]")
                 table = table.drop_columns([note["moment"]])
         table = table.replace_schema_metadata(None)
-        return cls(table, kinds, moment, mapped=True, warnings=warnings)
+        return cls(table, by_name, moment, mapped=True, warnings=warnings)
 
 
 def _buffers(column: pa.ChunkedArray) -> np.ndarray:

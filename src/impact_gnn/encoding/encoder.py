@@ -26,7 +26,17 @@ from impact_gnn import _files, _native
 from impact_gnn._codec import decode, encode
 from impact_gnn.checks import InputError, listing
 from impact_gnn.encoding.columns import Block, Columns
-from impact_gnn.encoding.kinds import MISSING, dates, numbers, texts, value_name, vectors
+from impact_gnn.encoding.kinds import (
+    MISSING,
+    dates,
+    is_list,
+    numbers,
+    retyped,
+    texts,
+    value_name,
+    vectors,
+)
+from impact_gnn.encoding.moments import is_text
 
 SAMPLE = 200_000  # rows that a column is learned from at most
 QUANTILES = 20_000  # of which about so many tell its quantiles
@@ -73,6 +83,9 @@ class Part(ABC):
     def encode(self, block: Block) -> np.ndarray:
         """Values [n] or [n, outputs]."""
 
+    def require_kind(self, column: pa.ChunkedArray) -> None:  # noqa: B027 - most kinds take all
+        """Refuses a column of which no value is of this kind; single ones that are not are missing."""
+
     def silent(self, block: Block) -> bool:
         """Whether the values of some rows say nothing: missing, or never seen before."""
         return block.column(self.name).null_count == len(block.rows) or not self.encode(block).any()
@@ -98,6 +111,13 @@ class Number(Part):
     @staticmethod
     def values(name: str, block: Block) -> np.ndarray:
         return numbers(name, block.column(name))
+
+    def require_kind(self, column: pa.ChunkedArray) -> None:
+        there = column.drop_null()
+        if len(there) and is_text(column.type):
+            read, wanted = (dates, "a date") if self.kind == "date" else (numbers, "a number")
+            if np.isnan(read(self.name, there)).all():
+                raise retyped(self.name, column, wanted)
 
     @classmethod
     def fit(cls, name: str, sample: Block) -> Number:
@@ -266,8 +286,19 @@ class Vector(Part):
 
     @classmethod
     def of(cls, name: str, x: np.ndarray, known: np.ndarray | None = None) -> Vector:
-        """What the rows in the mask `known` (all, where it is None or empty) of a matrix teach; it may be in a file."""
-        known = None if known is None or not known.any() else known
+        """What the rows in the mask `known` (None for all) of a matrix teach; it may be in a file."""
+        if known is not None and not known.any():  # nothing is known, so every number may be right
+            none = np.zeros(x.shape[1])
+            reach = np.full(x.shape[1], LARGEST)
+            return cls(
+                name,
+                fill=none,
+                low=-reach,
+                high=reach,
+                middle=none,
+                width=none + 1,
+                wild=none.astype(bool),
+            )
         rows = np.arange(len(x)) if known is None else np.flatnonzero(known)
         most = min(max(QUANTILE_NUMBERS // max(x.shape[1], 1), 1000), QUANTILES)
         some = x[rows[:: max(len(rows) // most, 1)]].astype(np.float64)
@@ -281,15 +312,18 @@ class Vector(Part):
             mean = np.clip(some.mean(0), low, high)
         return cls(name, mean, below - reach, above + reach, middle, width, wild)
 
-    def encode(self, block: Block) -> np.ndarray:
-        values = vectors(self.name, block.column(self.name))
-        if values.shape[1] == 0:
-            values = np.full((len(values), len(self.fill)), np.nan, np.float32)
-        if values.shape[1] != len(self.fill):
-            came, wanted = values.shape[1], len(self.fill)
+    def require_kind(self, column: pa.ChunkedArray) -> None:
+        if not is_list(column.type):
+            return
+        lengths = pc.list_value_length(column).unique().drop_null().to_pylist()
+        if lengths and len(self.fill) not in lengths:
+            came, wanted = lengths[0], len(self.fill)
             raise InputError(
                 f"column '{self.name}' holds lists of {came} numbers, the model knows {wanted}."
             )
+
+    def encode(self, block: Block) -> np.ndarray:
+        values = vectors(self.name, block.column(self.name), len(self.fill))
         return self.within(np.where(np.isnan(values), self.fill, values))
 
     def within(self, values: np.ndarray) -> np.ndarray:
@@ -423,6 +457,8 @@ class Encoder:
             raise InputError(
                 f"there is no feature column {listing(missing)}, which the model needs; there are {has}."
             )
+        for part in self.parts:
+            part.require_kind(columns.table.column(part.name))
         widths = [len(part.outputs) for part in self.parts]
         ends = np.cumsum(widths)
         out = room((len(columns), int(ends[-1]) if len(ends) else 0), in_file=columns.mapped)

@@ -65,6 +65,46 @@ def guess_kind(name: str, column: Column) -> tuple[str, str]:
     return "category", ""
 
 
+def typed(column: Column) -> Column:
+    """Text of which every value is a number, or a truth value, as such; other columns as they are.
+
+    So a column means the same whether or not a word elsewhere has made text of all of it. Text with
+    leading zeros names something.
+
+    Examples:
+        >>> [str(typed(pa.array(values)).type) for values in (["1", "2"], ["1", "2.5"], ["01", "2"], ["true"])]
+        ['int64', 'double', 'string', 'bool']
+    """
+    if not is_text(column.type):
+        return column
+    text = pc.utf8_trim_whitespace(column)
+    if pc.any(pc.match_substring_regex(text, r"^-?0\d")).as_py():
+        return column
+    for kind in (pa.int64(), pa.float64(), pa.bool_()):
+        try:
+            return text.cast(kind)
+        except pa.ArrowInvalid:
+            continue
+    return column
+
+
+def count_misfits(name: str, kind: str, past: Column, later: Column) -> int:
+    """How many `later` values are not of the kind that the `past` ones are; missing ones fit."""
+    later = later.drop_null()
+    if kind in ("number", "date") and is_text(later.type):
+        values = numbers(name, later) if kind == "number" else dates(name, later)
+        return int(np.isnan(values).sum())
+    if kind == "vector" and is_list(later.type):
+        width = pc.mode(pc.list_value_length(past))
+        wanted = width[0]["mode"] if len(width) else None
+        return int(pc.sum(pc.not_equal(pc.list_value_length(later), wanted)).as_py() or 0)
+    if kind == "category":
+        known = {value_name(value) for value in texts(name, past).unique().to_pylist() if value}
+        counts = pc.value_counts(texts(name, later)).to_pylist()
+        return sum(one["counts"] for one in counts if value_name(one["values"]) not in known)
+    return 0
+
+
 def _distinct(column: Column) -> float:
     return pc.count_distinct(column).as_py() / max(len(column), 1)
 
@@ -82,7 +122,7 @@ def is_list(kind: pa.DataType) -> bool:
 
 
 def numbers(name: str, column: Column) -> np.ndarray:
-    """A column as floats, NaN where it is missing; infinity counts as missing."""
+    """A column as floats, NaN where it is missing; infinity, and text that is no number, count as missing."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         column, kind = column.cast(kind.value_type), kind.value_type
@@ -94,10 +134,7 @@ def numbers(name: str, column: Column) -> np.ndarray:
     elif pa.types.is_null(kind) or pa.types.is_decimal(kind):
         column = column.cast(pa.float64())
     elif is_text(kind):
-        try:
-            column = pc.cast(pc.utf8_trim_whitespace(column), pa.float64())
-        except pa.ArrowInvalid:
-            raise retyped(name, column, "a number") from None
+        column = _numbers_in(pc.utf8_trim_whitespace(column))
     elif not is_number(kind):
         raise retyped(name, column, "a number")
     out = (
@@ -106,6 +143,17 @@ def numbers(name: str, column: Column) -> np.ndarray:
     if out.dtype not in (np.float32, np.float64):
         out = out.astype(np.float32 if out.dtype == np.float16 else np.float64)
     return out if np.isfinite(out).all() else np.where(np.isfinite(out), out, np.nan)
+
+
+def _numbers_in(text: Column) -> Column:
+    """Numbers and truth values that are written as text; null where there is none."""
+    none = pa.scalar(None, text.type)
+    number = pc.if_else(pc.match_substring_regex(text, NUMBER), text, none)
+    number = pc.replace_substring_regex(number, r"^\+", "").cast(pa.float64())
+    small = pc.utf8_lower(text)
+    is_truth = pc.is_in(small, value_set=pa.array(["true", "false"], text.type))
+    truth = pc.equal(small, pa.scalar("true", text.type)).cast(pa.float64())
+    return pc.coalesce(number, pc.if_else(is_truth, truth, pa.scalar(None, pa.float64())))
 
 
 def texts(name: str, column: Column) -> pa.Array:
@@ -166,24 +214,39 @@ def whole(column: Column) -> Column | None:
 
 
 def dates(name: str, column: Column) -> np.ndarray:
-    """A column of dates in days since 1970, NaN where it is missing."""
+    """A column of dates in days since 1970, NaN where it is missing or text that is no date."""
     out = moments(column)
+    if out is None and is_text(column.type):  # value by value
+        coded = one_array(column).dictionary_encode()
+        each = [moments(pa.array([value])) for value in coded.dictionary.to_pylist()]
+        known = np.array(
+            [np.datetime64("NaT") if one is None else one[0] for one in each], "M8[us]"
+        )
+        place = np.asarray(pc.fill_null(coded.indices, len(known)))
+        out = np.append(known, np.datetime64("NaT"))[place]
     if out is None:
         raise retyped(name, column, "a date")
     return np.where(np.isnat(out), np.nan, out.astype(np.int64) / 86_400e6)
 
 
-def vectors(name: str, column: Column) -> np.ndarray:
-    """A column of lists of numbers, all of one length, as a matrix; missing ones are NaN."""
+def vectors(name: str, column: Column, width: int | None = None) -> np.ndarray:
+    """A column of lists of numbers, all of one length, as a matrix; missing ones are NaN.
+
+    Given a `width`, lists of another length are missing.
+    """
     if not is_list(column.type) or not is_number(column.type.value_type):
         raise retyped(name, column, "a list of numbers")
     column = one_array(column)
+    if width is not None:
+        fits = pc.fill_null(pc.equal(pc.list_value_length(column), width), False)
+        column = pc.if_else(fits, column, pa.scalar(None, column.type))
     lengths = pc.unique(pc.list_value_length(column).drop_null())
     if len(lengths) > 1:
         raise InputError(
             f"column '{name}' holds lists of {len(lengths)} lengths; give all nodes as many numbers."
         )
-    width = lengths[0].as_py() if len(lengths) else 0
+    if width is None:
+        width = lengths[0].as_py() if len(lengths) else 0
     present = np.flatnonzero(np.asarray(column.is_valid()))
     out = np.full((len(column), width), np.nan, np.float32)
     # float32 holds no more, and what is that large counts as wild anyway
@@ -193,17 +256,17 @@ def vectors(name: str, column: Column) -> np.ndarray:
     return out
 
 
-def parsed_numbers(column: Column) -> tuple[pa.ChunkedArray, int]:
+def parsed_numbers(column: Column, known: np.ndarray | None = None) -> tuple[pa.ChunkedArray, int]:
     """Text as numbers, and how many values are none and become missing.
 
-    A comma is the decimal mark where every number of the column has one, or no mark at all.
+    A comma is the decimal mark where every number of the rows in the mask `known` (None for all)
+    has one, or no mark at all.
     """
     text = pc.utf8_trim_whitespace(column.cast(pa.large_string()))
     text = pc.if_else(pc.is_in(text, pa.array(MISSING, pa.large_string())), None, text)
-    if _has_decimal_commas(text):
+    if _has_decimal_commas(text if known is None else text.filter(pa.array(known))):
         text = pc.replace_substring(text, ",", ".")
-    is_plain = pc.match_substring_regex(text, NUMBER)
-    out = pc.if_else(is_plain, text, None).cast(pa.float64())
+    out = _numbers_in(text)
     lost = out.null_count - text.null_count
     return out if isinstance(out, pa.ChunkedArray) else pa.chunked_array([out]), lost
 

@@ -380,8 +380,9 @@ class FileEngine(Engine):
                 replace(part, features=None).take(keep),
                 features=_files.open_array(path, sealed=True),
             )
+        numbers = graph.numbers_upto(t, kept)
         for number, (triple, relation) in enumerate(graph.relations.items()):
-            ends = [graph.nodes[kind].renumbered(kept[kind]) for kind in (triple[0], triple[2])]
+            ends = [numbers[kind] for kind in (triple[0], triple[2])]
             relations[triple] = _filtered(relation, t, ends, goal / str(number))
         return graph.with_parts(nodes, relations)
 

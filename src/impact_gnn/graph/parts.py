@@ -160,13 +160,11 @@ class Nodes:
         number[keep] = np.arange(len(keep), dtype=number.dtype)
         return number
 
-    def masked(self, cutoff: int) -> Nodes:
-        """The same without labels at or after the cutoff, columns to be encoded by what is older."""
-        if self.time is None:
-            return self
-        y = None if self.y is None else np.where(self.time < cutoff, self.y, -1)
-        columns = self.columns
-        known = self.time < cutoff
+    def masked(self, cutoff: int, known: np.ndarray | None) -> Nodes:
+        """The same without labels from the cutoff on; features are encoded by the rows `known`, None for all."""
+        y, columns = self.y, self.columns
+        if y is not None and self.time is not None:
+            y = np.where(self.time < cutoff, y, -1)
         return replace(
             self,
             y=y,
@@ -227,6 +225,18 @@ class Relation:
             there &= self.time[part] <= t
         place = np.flatnonzero(there)
         return np.stack([ends[0][place], ends[1][place]]), place
+
+    def before(
+        self, cutoff: int, times: Sequence[np.ndarray | None], part: slice = slice(None)
+    ) -> np.ndarray:
+        """Mask of the edges `part` that were there before `cutoff`, by their own time and their ends'."""
+        there = np.ones(self.edge_index[0, part].shape, bool)
+        if self.time is not None:
+            there &= self.time[part] < cutoff
+        for time, row in zip(times, self.edge_index, strict=True):
+            if time is not None:
+                there &= time[row[part]] < cutoff
+        return there
 
 
 def classes(

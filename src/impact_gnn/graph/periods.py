@@ -26,6 +26,10 @@ MOST = 200  # distinct whole numbers, or periods, that are taken without binning
 BINS = 12  # periods aimed at
 LEAST_BINS, MOST_LABELLED = 5, 60  # labelled periods that a calendar unit should give
 ENOUGH = 20  # labelled nodes in a period
+PER_BIN = 50  # labelled nodes per bin, by which bins are counted
+CHANCE = (
+    1e-3  # probability below which nodes without a label at the end of a period are no accident
+)
 DAY = 86_400_000_000  # microseconds
 LENGTHS = {"week": 7 * DAY, "day": DAY, "hour": DAY // 24}
 MONTHS = {"year": 12, "quarter": 3, "month": 1}
@@ -142,9 +146,11 @@ def choose(
 ) -> tuple[Periods | None, str]:
     """The periods for times (numbers, or datetime64[us]), and a sentence about them; None keeps whole numbers.
 
-    `labelled` marks the nodes with a label: periods are to have enough of those, and none is to
-        hold both the last
-    label and the first node to predict.
+    `labelled` marks the nodes with a label: periods are to have enough of those before the cutoff,
+    and none is to hold both the last label and the first node to predict. Labels at or after the
+    cutoff do not matter, whichever are there. Without a cutoff, periods are those of the times
+    alone, and labels of the last one do not matter, unless labels end within a period: then a
+    period begins there. A few nodes without a label, as chance leaves them, are no such end.
     """
     dated = values.dtype.kind == "M"
     if isinstance(rule, Periods):
@@ -178,16 +184,16 @@ def choose(
             f"the times reach {values.max():g}, too large to be put into bins exactly; "
             "subtract a beginning first, or choose period='whole'."
         )
-    cut, past = _border(values, labelled, cutoff, dated)
-    if dated and count is None and (unit := _calendar(values, past, cut)) is not None:
+    number = values.astype(np.int64) if dated else values
+    cut = _cut(cutoff, dated)
+    past = np.ones(len(values), bool) if cut is None else number < cut
+    if labelled is not None and (labelled & past).any():
+        past = labelled & past
+    if dated and count is None and (unit := _calendar(number, past, cut)) is not None:
         return Periods(
             unit
         ), f"a period is a {unit}, chosen so that each has enough labels (set it with period=...)"
-    count = min(max(int(past.sum()) // 50, 3), BINS) if count is None else count
-    number = values.astype(np.int64) if dated else values
-    starts = _starts(
-        number, number < cut if cut is not None else np.ones(len(number), bool), count, cut
-    )
+    starts = _starts(number, past, count, cut)
     first = 0 if dated else 10 ** (len(str(int(np.abs(number).max()))) + 1)
     made = Periods(
         "bins", dated, tuple(float(start) for start in starts), float(number.max()), first
@@ -214,33 +220,51 @@ def _count(rule: Any) -> int | None:
     return int(rule)
 
 
-def _border(
-    values: np.ndarray, labelled: np.ndarray | None, cutoff: Any, dated: bool
-) -> tuple[float | None, np.ndarray]:
-    """Where labels end (as a number), by the cutoff or by the labels themselves, and the labelled nodes before it."""
-    number = values.astype(np.int64) if dated else values
-    known = np.ones(len(values), bool) if labelled is None or not labelled.any() else labelled
-    if cutoff is not None:
-        point = _point(cutoff, dated)
-        cut = None if point is None else float(point.astype(np.int64) if dated else point)
-    else:
-        later = number > number[known].max()
-        cut = float(number[later].min()) if later.any() else None
-    return cut, known if cut is None else known & (number < cut)
+def _cut(cutoff: Any, dated: bool) -> float | None:
+    """A cutoff as a number, also by the name of a week or a bin; None without one."""
+    if cutoff is None:
+        return None
+    point = _point(str(cutoff).strip().removesuffix(".."), dated)
+    if point is None and dated and (week := Periods("week")._named(str(cutoff).strip())):
+        point = Periods("week").start(week)
+    if point is None:
+        return None
+    return float(point.astype(np.int64) if dated else point)
 
 
-def _calendar(values: np.ndarray, known: np.ndarray, cut: float | None) -> str | None:
+@dataclass(frozen=True)
+class _End:
+    """Where labels end when times are put into `periods`, and no cutoff is given."""
+
+    is_within: bool  # whether labels end within a period, so that it cannot be used
+    past: np.ndarray  # mask of the labelled nodes before the cutoff that labels imply
+
+    @classmethod
+    def of(cls, number: np.ndarray, known: np.ndarray, periods: np.ndarray) -> _End:
+        last_label = number[known].max()
+        last = periods[known].max()
+        inside = periods == last
+        after = int((inside & (number > last_label)).sum())
+        rate = float(known[inside & (number <= last_label)].mean())
+        has_later = bool((periods > last).any())
+        past = known if has_later else known & ~inside
+        return cls(is_within=after > 0 and (1 - rate) ** after < CHANCE, past=past)
+
+
+def _calendar(number: np.ndarray, known: np.ndarray, cut: float | None) -> str | None:
     """The calendar unit whose labelled periods are nearest to a dozen, none of which holds the border."""
     best: tuple[float, str] | None = None
+    values = number.astype("M8[us]")
     for unit in UNITS:
         periods = Periods(unit)
         every = periods.of(values)
-        sizes = np.unique(every[known], return_counts=True)[1]
-        torn = (
-            cut is not None
-            and known.any()
-            and every[known].max() >= periods.of(np.array([cut]).astype("M8[us]"))[0]
-        )
+        if cut is None:
+            end = _End.of(number, known, every)
+            torn, past = end.is_within, end.past
+        else:
+            border = periods.of(np.array([cut]).astype("M8[us]"))[0]
+            torn, past = bool((every[known] >= border).any()), known
+        sizes = np.unique(every[past], return_counts=True)[1]
         enough = len(sizes) > 0 and np.quantile(sizes, 0.25) >= ENOUGH
         if (
             torn
@@ -255,9 +279,22 @@ def _calendar(values: np.ndarray, known: np.ndarray, cut: float | None) -> str |
     return None if best is None else best[1]
 
 
-def _starts(number: np.ndarray, past: np.ndarray, count: int, cut: float | None) -> np.ndarray:
-    """First values of bins of about equal counts, with a border at `cut`."""
-    if cut is None or past.all() or not past.any():
+def _starts(
+    number: np.ndarray, known: np.ndarray, count: int | None, cut: float | None
+) -> np.ndarray:
+    """First values of bins of about equal counts, with a border at `cut`, or where labels end within a bin."""
+    if cut is None:
+        for bins in range(BINS, 2, -1) if count is None else [count]:
+            starts = np.unique(_quantiles(number, bins))
+            if count is not None or (known & (number < starts[-1])).sum() >= PER_BIN * bins:
+                break
+        if not _End.of(number, known, np.searchsorted(starts, number, side="right")).is_within:
+            return starts
+        cut = float(number[number > number[known].max()].min())
+    past = number < cut
+    if count is None:
+        count = min(max(int((known & past).sum()) // PER_BIN, 3), BINS)
+    if past.all() or not past.any():
         return np.unique(_quantiles(number, count))
     before = min(max(round(count * float(past.mean())), 1), count - 1)
     return np.unique(

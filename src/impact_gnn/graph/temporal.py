@@ -11,6 +11,8 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from impact_gnn import _files, _native, checks
 from impact_gnn._array import smallest_unsigned
@@ -345,8 +347,9 @@ class TemporalGraph:
     def upto(self, t: int | str) -> TemporalGraph:
         """The graph as it was at the end of time `t`, inclusive: nodes up to then and the edges among them.
 
-        Of edges that carry a time, later ones are left out. Nodes without a time are kept, and so
-        are edges without one. `ids` holds the nodes' names, or their positions in this graph.
+        Of edges that carry a time, later ones are left out. Nodes without a time are kept. Edges
+        between two such nodes are kept where both were known by then (`known_before`). `ids` holds
+        the nodes' names, or their positions in this graph.
         """
         t = self.when(t, "t")
         keep = self.positions_upto(t)
@@ -354,9 +357,9 @@ class TemporalGraph:
             kind: part if (k := keep[kind]) is None else part.take(k)
             for kind, part in self.nodes.items()
         }
-        relations = {}
+        relations, numbers = {}, self.numbers_upto(t, keep)
         for triple, part in self.relations.items():
-            ends = [self.nodes[kind].renumbered(keep[kind]) for kind in (triple[0], triple[2])]
+            ends = [numbers[kind] for kind in (triple[0], triple[2])]
             edge_index, place = part.upto(t, ends)
             rest = (
                 None if values is None else values[place] for values in (part.weight, part.time)
@@ -377,18 +380,94 @@ class TemporalGraph:
             raise InputError(f"there is no node up to time {t}; the first time is {self.times[0]}.")
         return keep
 
+    def numbers_upto(
+        self, t: int, keep: Mapping[str, np.ndarray | None]
+    ) -> dict[str, np.ndarray | None]:
+        """New numbers of the nodes by type, −1 for those whose edges are left out at time `t`; None where all stay.
+
+        `keep` holds the positions of those up to `t`.
+        """
+        numbers = {kind: part.renumbered(keep[kind]) for kind, part in self.nodes.items()}
+        for source, _, target in self.relations:
+            for kind in (source, target):
+                if keep[source] is None and keep[target] is None and numbers[kind] is None:
+                    known = self.known_before(kind, t + 1)
+                    if known is not None:
+                        numbers[kind] = self.nodes[kind].renumbered(np.arange(len(known)))
+                        numbers[kind][~known] = -1  # type: ignore[index]
+        return numbers
+
     def masked(self, cutoff: int | str) -> TemporalGraph:
         """The view that methods are given: labels at or after `cutoff` are −1 in it and nowhere else to be found.
 
-        Raw columns are encoded by what nodes before the cutoff teach, and the classes are those
+        Features are encoded by what nodes before the cutoff teach (`known_before`), and the classes are those
         that can be seen (`with_visible_classes`; a view of a view keeps its classes). Refuses a
         split that cannot be learned from (one period, no labelled past, no target nodes).
         """
         cutoff = self.when(cutoff)
         checks.chronology(self.time, self.y, cutoff, self.name_of)
-        nodes = {kind: part.masked(cutoff) for kind, part in self.nodes.items()}
+        nodes = {
+            kind: part
+            if part.time is None and part.features is None
+            else part.masked(cutoff, self.known_before(kind, cutoff))
+            for kind, part in self.nodes.items()
+        }
         view = self._same_edges(nodes, cutoff)
         return view.with_visible_classes() if self.cutoff is None else view
+
+    def known_before(self, kind: str, cutoff: int) -> np.ndarray | None:
+        """Mask of the nodes of a type that were there before the cutoff; None where a type without a time has no other.
+
+        A node without a time is known by its edges that tell one, by their own time or that of the
+        other end: it is there as soon as one of them is. A node without such an edge is known if
+        edges without a time lead from it to one that is.
+
+        Examples:
+            >>> g = TemporalGraph.hetero(
+            ...     nodes={"paper": dict(time=[0, 1]), "author": dict(num_nodes=2)},
+            ...     edges={("author", "writes", "paper"): [[0, 1], [0, 1]]}, target="paper")
+            >>> g.known_before("author", 1).tolist(), g.known_before("author", 2)
+            ([True, False], None)
+        """
+        time = self.nodes[kind].time
+        if time is not None:
+            return time < cutoff
+        if cutoff not in self._known:
+            self._known[cutoff] = self._reached_before(cutoff)
+        return self._known[cutoff][kind]
+
+    def _reached_before(self, cutoff: int) -> dict[str, np.ndarray | None]:
+        """`known_before` of all types without a time."""
+        untimed = [kind for kind, part in self.nodes.items() if part.time is None]
+        sizes = [self.nodes[kind].num_nodes for kind in untimed]
+        first = dict(zip(untimed, np.cumsum([0, *sizes]).tolist(), strict=False))
+        known, comes_later = np.zeros((2, sum(sizes)), bool)
+        links: list[
+            np.ndarray
+        ] = []  # edges of which only the ends can tell whether they were there
+        for triple, relation in self.relations.items():
+            kinds, ends = (triple[0], triple[2]), relation.edge_index
+            times = [self.nodes[kind].time for kind in kinds]
+            if relation.time is None and all(time is None for time in times):
+                links.append(ends + np.array([[first[kind]] for kind in kinds]))
+                continue
+            for part in _native.blocks(ends, 1):
+                there = relation.before(cutoff, times, part)
+                for kind, row in zip(kinds, ends, strict=True):
+                    if kind in first:
+                        known[first[kind] + row[part][there]] = True
+                        comes_later[first[kind] + row[part]] = True
+        comes_later &= ~known
+        if links:
+            ends = np.concatenate(links, axis=1)
+            source, target = ends[:, ~comes_later[ends].any(0)]
+            edges = coo_array((np.ones(len(source), bool), (source, target)), (len(known),) * 2)
+            group = connected_components(edges, directed=False)[1]
+            known = np.bincount(group, known)[group] > 0
+        parts = np.split(known, np.cumsum(sizes)[:-1])
+        return {
+            kind: None if part.all() else part for kind, part in zip(untimed, parts, strict=True)
+        }
 
     def hidden_from(self, wants: str) -> int:
         """The cutoff of a view; any other graph is refused in the name of who `wants` one."""
@@ -578,7 +657,7 @@ class TemporalGraph:
 
     def _same_edges(self, nodes: dict[str, Nodes], cutoff: int | None = None) -> TemporalGraph:
         out = self.with_parts(nodes, dict(self.relations), cutoff)
-        object.__setattr__(out, "_csr", self._csr)  # the same edges
+        out.__dict__.update(_csr=self._csr, _known=self._known)  # the same edges and times
         return out
 
     def save(self, directory: str | Path) -> None:
@@ -673,10 +752,11 @@ class TemporalGraph:
         self.__dict__.update(
             num_labels=num_labels, label_names=names, cutoff=cutoff, periods=periods
         )
-        self.__dict__.update(_csr={}, _periods={})
+        self.__dict__.update(_csr={}, _periods={}, _known={})
         return self
 
     _csr: dict[Triple, CSR]
+    _known: dict[int, dict[str, np.ndarray | None]]
     _periods: dict[str, np.ndarray]
 
 

@@ -10,11 +10,13 @@ found.
 A node without an edge in that past is given what the equation says of it: Σ a_vu x_u / (λ (d_v +
     τ)) over neighbours
 that have an embedding. So nothing at or after the cutoff moves a node from before it, a model that
-was fitted then can read any later graph, and no label is looked at. (Edges between types without a
-time are always there.)
+was fitted then can read any later graph, and no label is looked at. (An edge between types without a
+time counts where its ends are known before the cutoff: `TemporalGraph.known_before`.)
 """
 
 from __future__ import annotations
+
+from inspect import signature
 
 import numpy as np
 from scipy.sparse import coo_array, csr_array, diags_array
@@ -84,8 +86,11 @@ def _leading(matrix: csr_array, count: int, seed: int) -> tuple[np.ndarray, np.n
     if size <= max(2 * count, 64):  # where the iteration has no room, and the whole is small
         value, vector = np.linalg.eigh(matrix.toarray())
     else:
-        first = np.random.default_rng(seed).standard_normal(size)
-        value, vector = eigsh(matrix, count, which="LA", v0=first, tol=1e-6)
+        rng = np.random.default_rng(seed)
+        first = rng.standard_normal(size)
+        # Where the iteration has to begin anew, SciPy draws from `rng`; before 1.17 it had none.
+        drawn = {"rng": rng} if "rng" in signature(eigsh).parameters else {}
+        value, vector = eigsh(matrix, count, which="LA", v0=first, tol=1e-6, **drawn)
     order = [k for k in np.argsort(-value)[:count] if value[k] > LEAST]
     value, vector = value[order], vector[:, order]
     largest = np.abs(vector).argmax(0) if size else 0
@@ -101,12 +106,11 @@ def _adjacency(graph: TemporalGraph, cutoff: int | None = None) -> csr_array:
         ends = relation.edge_index
         keep = np.ones(ends.shape[1], bool)
         if cutoff is not None:
-            by_ends = [
-                (graph.nodes[kind].time, row)
-                for kind, row in zip((source, target), ends, strict=True)
-            ]
-            for time in (relation.time, *(None if t is None else t[row] for t, row in by_ends)):
-                keep &= True if time is None else time < cutoff
+            if relation.time is not None:
+                keep &= relation.time < cutoff
+            for kind, row in zip((source, target), ends, strict=True):
+                if (known := graph.known_before(kind, cutoff)) is not None:
+                    keep &= known[row]
         value = (
             np.ones(keep.sum())
             if relation.weight is None
