@@ -36,6 +36,8 @@ class Ids:
         numbered = whole(column)
         values = one_array(texts(name, column) if numbered is None else numbered)
         made = cls(values)
+        if made.is_text:
+            character_counts(values)  # while rows can still be named
         if not made.consecutive and pc.count_distinct(values).as_py() != len(values):
             distinct(f"column '{name}' of {table}", made.names)
         return made
@@ -111,14 +113,21 @@ class Ids:
         return found
 
 
-def characters(column: pa.Array) -> np.ndarray:
-    """Text as numpy's fixed-width characters, without a Python object for any of it."""
+def character_counts(column: pa.Array) -> np.ndarray:
+    """Characters of every value; refuses text that takes too much room where all is as wide as the longest."""
     lengths = np.asarray(pc.utf8_length(column))
     width = max(int(lengths.max(initial=0)), 1)
     row = int(lengths.argmax()) + 1 if len(lengths) else 0
     long = f"{len(column):,} ids as wide as the longest, of {width:,} characters in row {row},"
     # three times: some steps sort a copy
     fits(long, 3.0 * 4 * width * len(column), "give that node a shorter id")
+    return lengths
+
+
+def characters(column: pa.Array) -> np.ndarray:
+    """Text as numpy's fixed-width characters, without a Python object for any of it."""
+    lengths = character_counts(column)
+    width = max(int(lengths.max(initial=0)), 1)
     out = np.zeros((len(column), width), np.uint32)
     for start in range(0, len(column), 1 << 18):
         part = column.slice(start, 1 << 18).cast(pa.large_binary())
