@@ -24,11 +24,12 @@ def tables(folder, ids, labels=("b", "a", "b", "a", "", ""), extra="f", link="")
 def test_ids_come_out_as_they_went_in(tmp_path):
     ids = ["00042", "42", "042", str(2**63), str(2**64 - 2), str(2**64 - 1)]
     g = ig.load(tables(tmp_path, ids))
-    assert g.ids.tolist() == ids
-    assert g.edge_index.tolist() == [[0, 1, 2, 3, 4], [1, 2, 3, 4, 5]]
+    assert sorted(g.ids.tolist()) == sorted(ids)
+    ends = dict(g.ids[g.edge_index].T.tolist())
+    assert ends == dict(zip(ids[:-1], ids[1:], strict=True))
     ig.run(g, tmp_path / "run", cutoff=2, candidates=["prior:features"], effort="quick")
     lines = (tmp_path / "run" / "predictions.csv").read_text().splitlines()[1:]
-    assert [line.split(",")[0].strip('"') for line in lines] == ids[4:]
+    assert sorted(line.split(",")[0].strip('"') for line in lines) == sorted(ids[4:])
 
 
 def test_large_ids_of_arrays_stay_exact():
