@@ -26,7 +26,7 @@ def test_ids_come_out_as_they_went_in(tmp_path):
     g = ig.load(tables(tmp_path, ids))
     assert sorted(g.ids.tolist()) == sorted(ids)
     ends = dict(g.ids[g.edge_index].T.tolist())
-    assert ends == dict(zip(ids[:-1], ids[1:], strict=True))
+    assert ends == dict(pairwise(ids))
     ig.run(g, tmp_path / "run", cutoff=2, candidates=["prior:features"], effort="quick")
     lines = (tmp_path / "run" / "predictions.csv").read_text().splitlines()[1:]
     assert sorted(line.split(",")[0].strip('"') for line in lines) == sorted(ids[4:])
@@ -45,8 +45,8 @@ def test_labels_that_may_mean_nothing_are_named(tmp_path):
     assert found.graph.label_names == ("-", "?", "Unknown", "a")
     said = [note for note in found.notes if "warning" in note]
     assert said == [
-        "  warning: '-', '?', 'Unknown' are taken for classes; if they mean that the class is not known, write NA or "
-        "nothing instead"
+        "  warning: '-', '?', 'Unknown' are taken for classes; if the class is not known there, say "
+        "unknown_label=['-', '?', 'Unknown'], in graph.toml unknown = ['-', '?', 'Unknown']"
     ]
     assert not [note for note in read(tables(tmp_path, LARGE)).notes if "warning" in note]
 
