@@ -331,6 +331,7 @@ def evaluate(
     json: Json = None,
 ) -> None:
     """When labels have come: how right were the forecast, the choice and the intervals? Adds it to the report."""
+    from impact_gnn.checks import guarded
     from impact_gnn.job.evaluate import evaluate as held
     from impact_gnn.job.evaluate import is_label_table
     from impact_gnn.report import read_summary, words
@@ -339,7 +340,10 @@ def evaluate(
     if (place := graph if came else labels) is not None:
         whole = _with_model(directory / "model", place, features, None, roles)[1]
     found = held(directory, labels if came or whole is None else whole, graph=whole)
-    console.print("\n".join(words.came_true(read_summary(directory / "summary.json"), found)))
+    summary = directory / "summary.json"
+    with guarded(summary):  # whose numbers may be odd
+        lines = words.came_true(read_summary(summary), found)
+    console.print("\n".join(lines))
     console.print(f"Report: {directory / 'report.html'}")
     write_json(json, found)
 
