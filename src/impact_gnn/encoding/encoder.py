@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_type_hints
 
 import numpy as np
 import pyarrow as pa
@@ -511,7 +511,12 @@ class Encoder:
         parts = []
         for k, entry in enumerate(content["parts"]):
             made: Any = PARTS[entry["kind"]]
-            plain = {name: value for name, value in entry.items() if name != "kind"}
+            hints = get_type_hints(made)
+            plain = {
+                name: decode(hints[name], value, name)
+                for name, value in entry.items()
+                if name != "kind"
+            }
             parts.append(made(**plain, **{name: arrays[f"{k}.{name}"] for name in made.arrays}))
         return cls(tuple(parts), decode(dict[str, str], content["dropped"], "dropped"))
 

@@ -165,6 +165,11 @@ def read(root: Path, kind: type[Pipeline], *, model: Own | None, schema: Schema 
             temperature = arrays["shares.temperature"].item()
             shares = Shares(arrays["shares.prior"], arrays.get("shares.confusion"), temperature)
         last.head.rounds, schema = content["rounds"], schema or Schema.load(root)
+        if schema.num_labels != shape.num_labels:
+            raise InputError(
+                f"{root} has weights of {shape.num_labels} classes and a schema of "
+                f"{schema.num_labels}; save the model again."
+            )
         made.fitted = Fitted(
             last.head,
             last.scales,

@@ -51,6 +51,11 @@ class Schema:
             raise InputError(
                 f"the graph has {came}, the model knows {known}; load the graph with the model's periods."
             )
+        if graph.target not in self.types:
+            raise InputError(
+                f"the graph classifies {graph.target}, the model knows {listing(self.types)}; "
+                f"give a graph of the same types."
+            )
         absent = [kind for kind in self.types if kind not in graph.nodes]
         absent += ["-".join(triple) for triple in self.relations if triple not in graph.relations]
         if absent:
@@ -168,9 +173,26 @@ class Schema:
                 }
                 encoders[kind] = Encoder.restored(entry, own)
             hints = get_type_hints(cls)
-            return cls(
+            schema = cls(
                 encoders, **{name: decode(hints[name], content[name], name) for name in PLAIN}
             )
+        if not schema._is_consistent():
+            raise InputError(
+                f"{folder / FILE} contradicts itself; restore it or save the model again."
+            )
+        return schema
+
+    def _is_consistent(self) -> bool:
+        """Whether types, relations, encoders and classes can belong to one graph."""
+        ends = {kind for source, _, target in self.relations for kind in (source, target)}
+        names = self.label_names
+        is_named = names is None or (
+            len({*map(class_name, names)}) == self.num_labels
+            and all(isinstance(name, str | int | float) for name in names)
+        )
+        is_dated = self.periods is None or self.periods.unit != "bins" or bool(self.periods.starts)
+        are_known = bool(self.types) and ends | {*self.encoders} <= {*self.types}
+        return are_known and is_named and is_dated
 
 
 def _called(periods: Periods | None) -> str:
