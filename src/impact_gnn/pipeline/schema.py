@@ -19,8 +19,10 @@ from impact_gnn.checks import InputError, guarded, listing
 from impact_gnn.encoding import Encoder
 from impact_gnn.graph import Periods, TemporalGraph, Triple
 from impact_gnn.graph.parts import class_name
+from impact_gnn.graph.periods import LENGTHS, MONTHS
 
 FILE, ARRAYS = "schema.json", "encoders.safetensors"
+CALENDAR = {*MONTHS, *LENGTHS}
 PLAIN = ("periods", "label_names", "num_labels", "types", "relations")  # what JSON holds as it is
 
 
@@ -190,7 +192,9 @@ class Schema:
             len({*map(class_name, names)}) == self.num_labels
             and all(isinstance(name, str | int | float) for name in names)
         )
-        is_dated = self.periods is None or self.periods.unit != "bins" or bool(self.periods.starts)
+        is_dated = (
+            self.periods is None or self.periods.unit in CALENDAR or bool(self.periods.starts)
+        )
         are_known = bool(self.types) and ends | {*self.encoders} <= {*self.types}
         return are_known and is_named and is_dated
 
