@@ -1,5 +1,6 @@
 """Labels of targets change nothing, whatever they are and whichever command is asked: not a byte, but for its cost."""
 
+import json
 import re
 from dataclasses import replace
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 import impact_gnn as ig
+from impact_gnn._codec import encode
 from impact_gnn.audit import scrambled
 from impact_gnn.heads import SPATIAL
 from impact_gnn.pipeline import MODELS, Pipeline
@@ -379,3 +381,35 @@ def test_a_check_says_how_many_later_rows_do_not_fit(tmp_path):
     assert "size: number" in done.output
     said = " ".join(done.output.split())
     assert "column 'size': 5 of 10 rows from 7 on are not numbers; they are read as missing" in said
+
+
+def with_target_labels(nodes, new):
+    """The tables with `new(row)` as the labels of targets."""
+    papers = nodes["paper"]
+    rows = enumerate(zip(papers["label"], papers["time"], strict=True))
+    label = [new(k) if t >= 6 else one for k, (one, t) in rows]
+    return nodes | {"paper": papers | {"label": label}}
+
+
+HIDDEN_LABELS = {
+    "scrambled": lambda row: "xy"[row % 2],
+    "deleted": lambda row: None,
+    "half deleted": lambda row: "x" if row % 2 else None,
+    "renamed": lambda row: "another" if row % 3 else "aaa",
+}
+
+
+@pytest.mark.parametrize("embed", ["none", "spectral"])
+def test_no_fold_of_several_types_notices_labels_of_targets(embed):
+    """Labels reach papers through authors without a time: the history of an author is that before a cutoff."""
+    nodes, writes, lives = author_tables()
+    if embed == "spectral":
+        nodes["author"] = {"id": nodes["author"]["id"]}
+    found = set()
+    for new in HIDDEN_LABELS.values():
+        g = graph_of_tables(with_target_labels(nodes, new), writes, lives, cutoff=6)
+        p = Pipeline("linear", "labels", cutoff=6, epochs=2, embed=embed, device="cpu")
+        walked = ig.backtest(g, candidates=["labels"], folds=2, pipeline=p, cutoff=6)
+        said = without_cost(json.dumps(encode(walked)).encode())
+        found.add((p.fit(g).predict_proba(g).tobytes(), said))
+    assert len(found) == 1

@@ -5,12 +5,16 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ContextDecorator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 CACHE_LINE = 64  # bytes fetched from memory at a time
 BLOCK_BYTES = 1 << 25  # bytes of a mapped array that are looked at before its pages are given back
@@ -36,6 +40,39 @@ def run(
     with ThreadPoolExecutor(workers) as pool:
         for _ in pool.map(lambda task: function(*task), tasks):
             pass
+
+
+class _OneThread(ContextDecorator):
+    """Torch, BLAS and OpenMP work in one thread, so that sums are added in one order on every machine.
+
+    It may be entered again, and by several threads; the last to leave restores what was before.
+    Numba kernels and `run` are not limited: their results do not depend on the number of threads.
+    """
+
+    def __init__(self) -> None:
+        self.lock, self.depth = threading.Lock(), 0
+        self.limits: Any = None
+        self.torch_threads = 1
+
+    def __enter__(self) -> None:
+        with self.lock:
+            self.depth += 1
+            if self.depth == 1:
+                self.limits = threadpool_limits(1)
+                if torch := sys.modules.get("torch"):
+                    self.torch_threads = torch.get_num_threads()
+                    torch.set_num_threads(1)
+
+    def __exit__(self, *error: object) -> None:
+        with self.lock:
+            self.depth -= 1
+            if self.depth == 0:
+                if torch := sys.modules.get("torch"):
+                    torch.set_num_threads(self.torch_threads)
+                self.limits.restore_original_limits()
+
+
+one_thread = _OneThread()
 
 
 def spans(cumulative: np.ndarray, most: int) -> np.ndarray:

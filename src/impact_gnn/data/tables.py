@@ -63,7 +63,10 @@ def from_tables(
 
     What a column is for is guessed from its name where it is not said, and printed; "" says that
     there is none. Columns without a role are features: numbers, categories, text, dates and lists
-    of numbers, encoded by what is known before a cutoff.
+    of numbers, encoded by what is known before a cutoff. What they are is guessed from rows before it.
+
+    Nodes come in the order of their ids (`graph.ids`), columns in that of their names, edges by
+    target and source: the order of a table changes nothing. Rows without ids stay in their order.
 
     Args:
         nodes: A table with a row per node; for several types a mapping from their names to tables.

@@ -9,6 +9,7 @@ import textwrap
 from dataclasses import dataclass
 
 from impact_gnn import checks
+from impact_gnn._native import one_thread
 from impact_gnn._progress import Counter, Progress, watched
 from impact_gnn.data.given import GraphLike, as_graph
 from impact_gnn.diagnostics.connections import Decay, Separability, decay, separability
@@ -69,6 +70,7 @@ class Diagnosis:
         return "\n".join(lines)
 
 
+@one_thread
 def diagnose(
     graph: GraphLike,
     cutoff: int | str | None = None,

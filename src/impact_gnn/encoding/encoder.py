@@ -418,6 +418,7 @@ class Encoder:
     dropped: dict[str, str]
 
     @classmethod
+    @_native.one_thread
     def fit(cls, columns: Columns) -> Encoder:
         """Learns from the known rows of `columns`, and from nothing else."""
         sample = columns.sample(SAMPLE)

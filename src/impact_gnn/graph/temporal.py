@@ -571,7 +571,7 @@ class TemporalGraph:
         return TemporalGraph.__new__(TemporalGraph)._set(nodes, relations, *rest)
 
     def with_features(self, x: Any) -> TemporalGraph:
-        """The same graph with other features for the target type, such as precomputed embeddings."""
+        """The same graph with other features for the target type, a row per node in the order of `ids`."""
         x = checks.features("x", x, self.num_nodes)
         return self._with(replace(self.nodes[self.target], features=x, ready=False))
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -24,7 +23,6 @@ LEAST_EPOCHS = 5
 PATIENCE = 15  # epochs: with fewer, chance ends the training
 CHOOSE_OVER = 5  # epochs: a single lucky one may be far too early
 HIDDEN_LABELS = 0.5  # share of the labels that are hidden in a step, of models that are told labels
-ONE_THREAD = 300_000  # hidden units in a step up to which one thread is quicker: below, threads wait for each other
 
 
 @dataclass(frozen=True)
@@ -122,12 +120,9 @@ class NetworkHead(Head):
                 training,
                 terms=(*training.terms, nn.Consistency(others, weight=self.kind.consistency)),
             )
-        rows = task.num_rows if self.kind.spatial else min(len(split.all), FULL_BATCH)
-        assert self.options.hidden is not None
-        with _suitable_threads(rows * self.options.hidden):
-            result = nn.fit(
-                self._build, task, label, split, training, sample_weight=weight, target=target
-            )
+        result = nn.fit(
+            self._build, task, label, split, training, sample_weight=weight, target=target
+        )
         self.model, self.rounds, self.valid_score = (
             result.model,
             result.best_epoch,
@@ -199,13 +194,3 @@ class NetworkHead(Head):
             terms=options.terms,
             choose_over=CHOOSE_OVER,
         )
-
-
-@contextmanager
-def _suitable_threads(units: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1 if units <= ONE_THREAD else before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -9,9 +9,7 @@ from typing import Any
 
 import lightgbm
 import numpy as np
-import torch
 
-from impact_gnn import _native
 from impact_gnn.checks import InputError
 from impact_gnn.engines.base import position_blocks
 from impact_gnn.heads.base import Head, matrix
@@ -21,7 +19,6 @@ MOST_ROUNDS, LEAST_ROUNDS = 200, 20
 WORK = 6e9  # values looked at in one fit (rounds · classes · rows · columns), by which the rounds are bounded
 ROWS = 100_000  # labelled rows that are learned from, and chosen by, at most
 PATIENCE = 10
-ONE_THREAD = 1_000_000  # values of the matrix below which one thread is quicker
 
 
 def rounds_of(rows: int, columns: float, num_labels: int) -> int:
@@ -84,9 +81,8 @@ class TreesHead(Head):
     def probabilities(self, task: Task, rows: np.ndarray) -> np.ndarray:
         assert self.booster is not None
         out = np.empty((len(rows), self.shape.num_labels), np.float32)
-        threads = _threads(len(rows) * self.shape.columns)
         for part in position_blocks(len(rows)):  # hops may be in files, and larger than memory
-            out[part] = self.booster.predict(matrix(task, rows[part]), num_threads=threads)
+            out[part] = self.booster.predict(matrix(task, rows[part]), num_threads=1)
         return out
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -119,10 +115,5 @@ class TreesHead(Head):
             "seed": self.options.seed,
             "deterministic": True,
             "force_row_wise": True,
-            "num_threads": _threads(num_rows * self.shape.columns),
+            "num_threads": 1,
         }
-
-
-def _threads(values: int) -> int:
-    """Threads do not change the trees. On small data, or beside others on the same cores, they mostly wait."""
-    return 1 if values < ONE_THREAD else min(_native.available(), torch.get_num_threads())

@@ -15,6 +15,7 @@ import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from impact_gnn import checks
+from impact_gnn._native import one_thread
 from impact_gnn.checks import InputError
 from impact_gnn.data.given import GraphLike, as_graph
 from impact_gnn.engines.base import Engine, mapped_hop, position_blocks, time_table
@@ -224,6 +225,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         """Of the curriculum."""
         return None if not self._method.curriculum else "drop" if self._method.drop else "loss"
 
+    @one_thread
     def fit(
         self,
         graph: GraphLike,
@@ -336,6 +338,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         )
         return self
 
+    @one_thread
     def predict_proba(
         self,
         graph: GraphLike,
