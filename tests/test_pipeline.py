@@ -5,7 +5,7 @@ import pytest
 
 import impact_gnn as ig
 from impact_gnn.graph import Relation
-from impact_gnn.pipeline import Inputs, Method, Pipeline
+from impact_gnn.pipeline import Ensemble, Inputs, Method, Pipeline
 from paper_propagation import message_matrix
 
 CUTOFF = 5
@@ -141,13 +141,17 @@ def test_score_uses_only_labelled_targets(graph):
         p.score(graph.masked(CUTOFF))
 
 
-def test_what_was_trained_on_is_not_scored(graph):
+@pytest.mark.parametrize("verb", ["score", "predict", "predict_proba", "targets"])
+def test_a_cutoff_before_that_of_the_fit_is_refused(graph, verb):
     p = Pipeline(**QUICK).fit(graph)
-    with pytest.raises(
-        ig.InputError,
-        match=f"cutoff=3 lies before {CUTOFF}, the cutoff of the fit, which learned from labels in between; score",
-    ):
-        p.score(graph, cutoff=3)
+    trained_on = int(((graph.time >= 3) & (graph.time < CUTOFF)).sum())
+    expected = (
+        f"cutoff=3 lies before {CUTOFF}, the cutoff of the fit, so {trained_on} of these nodes "
+        f"were available for training; use a cutoff from {CUTOFF} on, or retrain"
+    )
+    for model in (p, Ensemble.of(p)) if verb != "score" else (p,):
+        with pytest.raises(ig.InputError, match=expected):
+            getattr(model, verb)(graph, cutoff=3)
     assert p.score(graph, cutoff=CUTOFF) == p.score(graph)
 
 

@@ -395,11 +395,6 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         """
         fitted, graph = self._fitted(), as_graph(graph)
         at = self._at(graph, cutoff)
-        if at < fitted.cutoff:
-            early = f"cutoff={graph.name_of(at)} lies before {graph.name_of(fitted.cutoff)}, the cutoff of the fit"
-            raise InputError(
-                f"{early}, which learned from labels in between; score from there on, or fit again."
-            )
         label, coded, rows = graph.y, fitted.schema.coded(graph).y, self.targets(graph, cutoff=at)
         if label is None or coded is None or not (label[rows] >= 0).any():
             raise InputError(
@@ -429,7 +424,19 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         return np.flatnonzero(graph.time >= self._at(graph, cutoff))
 
     def _at(self, graph: TemporalGraph, cutoff: int | str | None) -> int:
-        return self._fitted().cutoff if cutoff is None else graph.when(cutoff)
+        """The period from which on nodes are targets; refuses one whose labels the fit has used."""
+        fit_cutoff = self._fitted().cutoff
+        if cutoff is None:
+            return fit_cutoff
+        period = graph.when(cutoff)
+        if period < fit_cutoff:
+            in_training = int(((graph.time >= period) & (graph.time < fit_cutoff)).sum())
+            raise InputError(
+                f"cutoff={graph.name_of(period)} lies before {graph.name_of(fit_cutoff)}, the cutoff "
+                f"of the fit, so {in_training:,} of these nodes were available for training; "
+                f"use a cutoff from {graph.name_of(fit_cutoff)} on, or retrain with the earlier one."
+            )
+        return period
 
     def stale(self, graph: GraphLike) -> str | None:
         """A sentence if the graph has periods that the fit had not seen, otherwise None."""
