@@ -14,6 +14,8 @@ import impact_gnn as ig
 from impact_gnn import nn
 from impact_gnn.pipeline import Method
 from impact_gnn.propagation.labels import repeated_label_hops
+from reproduction.competing import LinearRevGAT
+from reproduction.competing.stages import fit_stages
 from reproduction.synthetic import Chain
 from reproduction.table2 import Outcome, Problem
 
@@ -101,7 +103,7 @@ class Linear:
             choose_by="loss",
         )
         result = nn.fit(
-            lambda: nn.LinearRevGAT(
+            lambda: LinearRevGAT(
                 task.width,
                 view.num_labels,
                 self.hidden,
@@ -178,7 +180,7 @@ class Staged:
             patience=self.patience,
             seed=seed,
         )
-        best = nn.fit_stages(
+        best = fit_stages(
             lambda: nn.GAMLP(
                 [hop.shape[1] for hop in hops],
                 view.num_labels,

@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
+import reproduction.competing  # noqa: F401 - the parts and models of studies obey the same laws
 from libraries import Library
 
 numba.set_num_threads(1)

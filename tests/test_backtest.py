@@ -7,7 +7,7 @@ import pytest
 
 import impact_gnn as ig
 from impact_gnn.backtesting import PLAIN, Decision, Reason, Scores, Status, Unit, fold_of, windows
-from impact_gnn.backtesting.candidates import able, around, handful
+from impact_gnn.backtesting.candidates import initial_candidates, is_applicable, neighbours_of
 from impact_gnn.backtesting.ensemble import blend
 from impact_gnn.backtesting.folds import Window, lags_of, truth_of
 from impact_gnn.backtesting.forecast import forecast
@@ -279,7 +279,9 @@ def test_everything_the_search_may_try_can_be_fitted(graph, kind):
             target="paper",
         )
     view = graph.masked(5)
-    offered = [one for first in handful(view) for one in (first, *around(first, view))]
+    offered = [
+        one for first in initial_candidates(view) for one in (first, *neighbours_of(first, view))
+    ]
     assert PLAIN in offered
     assert any(one.model == "rphgnn" for one in offered) == (kind == "hetero")
     named = [one for one in dict.fromkeys(offered) if one.model not in ("gat", "sehgnn")][::3]
@@ -287,7 +289,7 @@ def test_everything_the_search_may_try_can_be_fitted(graph, kind):
         graph, candidates=named, folds=1, cutoff=5, pipeline=Pipeline(hidden=4, epochs=2)
     )
     assert {row.error for row in outcome.rows} == {None}
-    assert not able(Candidate.parse("gcn:snapshot"), view)
+    assert not is_applicable(Candidate.parse("gcn:snapshot"), view)
 
 
 def test_work_grows_with_the_graph_and_the_model():

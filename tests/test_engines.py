@@ -14,12 +14,13 @@ from impact_gnn.data.hetero_tsbm import hetero_tsbm
 from impact_gnn.engines import Dask, Disk, Memory, Operator, choose
 from impact_gnn.engines.base import Engine, Hop
 from impact_gnn.graph import TemporalGraph, build_csr
+from impact_gnn.methods import Kind, Method, names
 from impact_gnn.pipeline.inputs import Inputs
-from impact_gnn.pipeline.method import ALIGNMENTS, Method
 from impact_gnn.weighting import METHODS as WEIGHTINGS
 from places import quick_directory
 
 NODES, WIDTH = 200, 21
+ALIGNMENTS = names(Kind.ALIGNMENT)
 COLUMN = NODES * 8
 
 

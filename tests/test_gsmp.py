@@ -11,6 +11,7 @@ from impact_gnn.checks import InputError
 from impact_gnn.engines import Memory
 from impact_gnn.nn import Propagation
 from impact_gnn.pipeline import Method
+from impact_gnn.weighting import FirstHop
 
 
 def drawn(seed, weighted=False, nodes=25, edges=140):
@@ -43,7 +44,8 @@ def mean_of_period_means(graph, x):
 def test_hops_are_means_of_the_means_of_periods(seed, weighted):
     graph = drawn(seed, weighted)
     first = mean_of_period_means(graph, graph.x)
-    gsmp, stamp = (ig.propagate(graph, weighting=name) for name in ("gsmp", "stamp"))
+    weightings = ("gsmp", FirstHop("gsmp"))
+    gsmp, stamp = (ig.propagate(graph, weighting=weighting) for weighting in weightings)
     for found, expected in (
         (gsmp[0], first),
         (gsmp[1], mean_of_period_means(graph, first)),
@@ -98,7 +100,7 @@ def test_between_types_the_time_of_the_source_is_enough():
         target="paper",
     ).undirected()
     name = "paper-rev_writes-author-writes-paper"
-    for weighting in ("gsmp", "stamp"):
+    for weighting in ("gsmp", FirstHop("gsmp")):
         np.testing.assert_allclose(
             ig.metapath_hops(graph, weighting=weighting)[name], 3 * [[5.0]], rtol=1e-6
         )
@@ -121,7 +123,7 @@ def test_stamp_is_for_the_first_relation_of_a_path():
         affiliations=20,
         seed=0,
     ).undirected()
-    found = ig.metapath_hops(graph, weighting="stamp", length=2)
+    found = ig.metapath_hops(graph, weighting=FirstHop("gsmp"), length=2)
     cites = ("paper", "cites", "paper")
     steps = [Memory().operator(graph, cites, weighting=name) for name in ("gsmp", "plain")]
     np.testing.assert_allclose(

@@ -10,7 +10,7 @@ import pytest
 import impact_gnn as ig
 from impact_gnn._codec import encode
 from impact_gnn.audit import scrambled
-from impact_gnn.heads import SPATIAL
+from impact_gnn.heads import reads_graph
 from impact_gnn.pipeline import MODELS, Pipeline
 from test_cli import here
 
@@ -160,7 +160,7 @@ PARTS = {
     ],
 }
 FITS = [("one type", model, "plain") for model in MODELS]
-FITS += [("hetero", model, "plain") for model in MODELS if model not in SPATIAL]
+FITS += [("hetero", model, "plain") for model in MODELS if not reads_graph(model)]
 FITS += [(kind, "linear", method) for kind, methods in PARTS.items() for method in methods]
 FITS += [
     ("one type", "sign", "cmd+vrex+kmm"),

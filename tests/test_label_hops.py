@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import impact_gnn as ig
 from impact_gnn.engines import Memory
 from impact_gnn.propagation.labels import label_hops
+from impact_gnn.weighting import FirstHop
 
 CUTOFF = 3
 
@@ -45,7 +46,7 @@ def naive(view, method, norm, self_loop, hops, renormalize):
 @given(
     seed=st.integers(0, 10**6),
     weighted=st.booleans(),
-    method=st.sampled_from(["plain", "mmp", "pmp", "genpmp", "gsmp", "stamp"]),
+    method=st.sampled_from(["plain", "mmp", "pmp", "genpmp", "gsmp", FirstHop("gsmp")]),
     norm=st.sampled_from(["mean", "sym", "sum"]),
     self_loop=st.booleans(),
     renormalize=st.booleans(),

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from impact_gnn.label_shift import bbse, confusion_of, ratio, reweighted, saerens
+from impact_gnn.label_shift import confusion_of, ratio, reweighted, saerens
+from reproduction.competing.bbse import bbse
 
 OLD, NEW = np.array([0.5, 0.3, 0.2]), np.array([0.1, 0.3, 0.6])
 # p(x | y) of four kinds of row

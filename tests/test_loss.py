@@ -12,7 +12,6 @@ import impact_gnn as ig
 from impact_gnn.nn import (
     GCN,
     SIGN,
-    Consistency,
     CrossEntropy,
     Distillation,
     GraphTask,
@@ -29,6 +28,7 @@ from impact_gnn.nn import (
 )
 from impact_gnn.nn.loss import OPTIMIZERS, Step
 from impact_gnn.nn.stages import sharpened
+from reproduction.competing import Consistency
 
 CUTOFF, LABELS = 4, 3
 CPU = Training(epochs=6, device="cpu", lr=0.05)
@@ -95,13 +95,10 @@ def test_losses_train(view, loss):
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_optimizers_by_name_train_and_resume(view, optimizer, tmp_path):
+def test_optimizers_by_name_train(view, optimizer):
     rate = 0.5 if optimizer == "sgd" else 0.02
     whole = trained(view, optimizer=optimizer, lr=rate)
     assert whole.history[-1].loss < whole.history[0].loss
-    saved = {"optimizer": optimizer, "lr": rate, "checkpoint": tmp_path / "run"}
-    trained(view, epochs=3, **saved)
-    assert same(trained(view, **saved), whole)
 
 
 def test_schedules_are_their_formula_and_reach_the_optimizer(view):
@@ -227,26 +224,6 @@ def test_consistency_is_zero_for_equal_certain_views_and_is_made_smaller(view):
         return float(torch.stack(views).std(0).mean())
 
     assert spread(b) < spread(a)
-
-
-def test_terms_are_part_of_a_checkpoint_s_name(view, tmp_path):
-    nobody = np.empty(0, np.int64)
-    saved = replace(CPU, epochs=2, checkpoint=tmp_path / "run")
-    teacher = np.full((view.num_nodes, LABELS), 1 / LABELS, np.float32)
-    fit(
-        build,
-        HopTask([view.x]),
-        view.y,
-        split_rows(view),
-        replace(saved, terms=(Distillation(teacher, nobody),)),
-    )
-    for other in (
-        (),
-        (Distillation(teacher, nobody, weight=0.5),),
-        (Distillation(teacher[:, ::-1] ** 2, nobody),),
-    ):
-        with pytest.raises(ig.InputError, match="belongs to another training"):
-            fit(build, HopTask([view.x]), view.y, split_rows(view), replace(saved, terms=other))
 
 
 # -- labels as inputs

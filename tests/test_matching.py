@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from impact_gnn import matching
-from impact_gnn.matching import GAMMAS, kernel, kernel_mean_matching
+from reproduction.competing import matching
+from reproduction.competing.matching import GAMMAS, kernel, kernel_mean_matching
 
 
 def drawn(rows=40, moved=1.0, seed=0, columns=3):

@@ -21,7 +21,7 @@ from impact_gnn.propagation.metapaths import (
     path_name,
 )
 
-METHODS = ["plain", "mmp", "pmp", "pmp-definition", "genpmp"]
+METHODS = ["plain", "mmp", "pmp", "genpmp"]
 CUTOFF = 5
 
 

@@ -16,16 +16,14 @@ from impact_gnn.nn import (
     SGC,
     SIGN,
     Align,
-    LinearRevGAT,
     Message,
     Propagation,
-    RevGAT,
     TimeCenter,
     align_layer,
 )
 from impact_gnn.nn.blocks import ResidualMLP
-from impact_gnn.nn.revgat import _SomeEdges
 from impact_gnn.nn.sparse import _Product
+from reproduction.competing.revgat import LinearRevGAT, RevGAT, _SomeEdges
 
 CUTOFF = 4
 WIDTHS, LABELS = (5, 5, 8), 3

@@ -163,9 +163,9 @@ class Pair(Weighted):
         (
             Weighted(),
             "center",
-            "a network of your own takes a weighting, 'recency', 'curriculum', 'stages' and",
+            "a user model cannot take 'center', which is for a network over hops",
         ),
-        (Weighted(), "labels", "a network of your own takes a weighting"),
+        (Weighted(), "labels", "a user model cannot take 'labels'"),
         (
             OwnParameter(),
             "plain",

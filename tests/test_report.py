@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from impact_gnn.pipeline.method import ALIGNMENTS, EXTRAS
 from markupsafe import Markup
 
 from impact_gnn.backtesting import (
@@ -33,7 +34,6 @@ from impact_gnn.diagnostics.finding import CANNOT_TELL, DOUBTFUL, FAILS, HOLDS
 from impact_gnn.heads import HEADS
 from impact_gnn.pipeline import Calibration, Candidate, Choice, Member
 from impact_gnn.pipeline.calibration import Bin
-from impact_gnn.pipeline.method import ALIGNMENTS, EXTRAS
 from impact_gnn.report import read_summary, svg, write_report, write_summary
 from impact_gnn.report.figures import by_offset
 from impact_gnn.report.numbers import duration, listed, points

@@ -8,12 +8,11 @@ import torch
 from torch.nn.functional import cross_entropy
 
 import impact_gnn as ig
-from impact_gnn.checks import InputError
 from impact_gnn.engines import Memory
-from impact_gnn.nn import GCN, GraphTask, HopTask, Propagation
-from impact_gnn.nn.editors import EDITORS, FLIPS, NEW, Editable, Editor, RiskEditors
+from impact_gnn.nn import GCN, GraphTask, Propagation
 from impact_gnn.nn.loss import Step
-from impact_gnn.nn.shift import MomentDiscrepancy, RiskVariance, cmd, terms_of
+from reproduction.competing.editors import EDITORS, FLIPS, NEW, Editable, Editor, RiskEditors
+from reproduction.competing.terms import MomentDiscrepancy, RiskVariance, cmd
 
 
 def naive_cmd(a, b, moments=5):
@@ -205,14 +204,3 @@ def test_a_step_is_the_paper_s_objective():
     total.backward()
     assert all(p.grad is not None for p in model.parameters())
     assert all(editor.logits.abs().sum() > 0 for editor in term.editors)
-
-
-def test_terms_by_name():
-    task, period = HopTask([np.ones((4, 2), np.float32)]), np.arange(4)
-    kinds = [
-        type(term) for term in terms_of(["vrex", "cmd", "labels"], task, period, np.array([3]))
-    ]
-    assert kinds == [MomentDiscrepancy, RiskVariance]
-    assert terms_of(["cmd"], task, period, np.array([], int)) == ()
-    with pytest.raises(InputError, match="use gcn or sage, or 'vrex'"):
-        terms_of(["eerm"], task, period, np.array([3]))

@@ -1,6 +1,8 @@
 """What would not fit into memory is refused before it is asked for, with the estimate; what is cheap is made to fit."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -125,3 +127,20 @@ def test_other_errors_of_torch_are_not_hidden():
 
     with pytest.raises(RuntimeError, match="something else"):
         guarded(work)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="address spaces are limited on Linux")
+def test_free_memory_respects_the_limit_of_the_address_space():
+    limit = 4_000_000_000
+    code = (
+        "import resource; from impact_gnn._native import free_memory; "
+        f"resource.setrlimit(resource.RLIMIT_AS, ({limit}, {limit})); print(free_memory())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert 0 < int(done.stdout) < limit
+
+
+def test_the_disk_engine_announces_the_peak_of_the_whole_process(tmp_path):
+    graph = ig.tsbm(num_nodes=200, num_times=4, num_labels=2, seed=0)
+    sentence = ig.engines.choose(graph, "disk", memory="1GB", scratch=tmp_path).sentence
+    assert sentence.endswith("the whole process peaks at about 1.7 GB")

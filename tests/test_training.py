@@ -21,12 +21,12 @@ from impact_gnn.nn import (
     Split,
     Training,
     fit,
-    fit_stages,
     predict,
     split_rows,
 )
 from impact_gnn.nn.stages import believed
 from impact_gnn.propagation.hops import propagate
+from reproduction.competing.stages import fit_stages
 
 CUTOFF, LABELS = 4, 3
 CPU = Training(epochs=12, device="cpu", lr=0.05)
@@ -184,17 +184,6 @@ def test_sample_weight_zero_is_the_same_as_leaving_out(view, split):
         torch.testing.assert_close(a.state[name], b.state[name], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["hops", "graph"])
-def test_mixed_precision_comes_near(view, split, kind):
-    task, make = (graph_task(view), gcn) if kind == "graph" else (HopTask([view.x]), build)
-    full, mixed = (
-        fit(make, task, view.y, split, replace(CPU, precision=p)) for p in ("float32", "mixed")
-    )
-    assert not same(full.state, mixed.state)
-    assert all(value.dtype == torch.float32 for value in mixed.state.values())
-    assert mixed.history[-1].loss == pytest.approx(full.history[-1].loss, rel=0.1)
-
-
 def test_divergence_names_the_epoch(view, split):
     huge = HopTask([np.array(view.x) * 1e30])
     with pytest.raises(Diverged, match=r"epoch \d+; lower lr"):
@@ -206,7 +195,6 @@ def test_memory_maps_are_read_by_rows(view, split, tmp_path):
     np.save(tmp_path / "x.npy", view.x)
     mapped = HopTask([np.load(tmp_path / "x.npy", mmap_mode="r")])
     assert isinstance(mapped.hops[0], np.memmap)
-    assert mapped.fingerprint() == HopTask([view.x]).fingerprint()
     training = replace(CPU, batch_size=50, epochs=3)
     a, b = (fit(build, task, view.y, split, training) for task in (mapped, HopTask([view.x])))
     assert same(a.state, b.state)
@@ -269,78 +257,6 @@ def test_loaded_rows_stand_in_the_order_given(view):
     assert not task.in_files
     np.testing.assert_array_equal(task.hops[0], view.x[rows])
     np.testing.assert_array_equal(task.label_hops[0], view.x[rows, :2])
-
-
-# -- checkpoints
-# -----------------------------------------------------------------------------------------------
-
-
-class Stop(Exception):  # noqa: N818 - it stands for Ctrl-C
-    pass
-
-
-@pytest.mark.parametrize("kind", ["batches", "graph"])
-@pytest.mark.parametrize("refit", [False, True])
-def test_interrupted_training_resumes_bit_by_bit(view, split, tmp_path, kind, refit):
-    task, make = (graph_task(view), gcn) if kind == "graph" else (HopTask([view.x]), build)
-    training = replace(CPU, batch_size=32 if kind == "batches" else None, refit=refit)
-    whole = fit(make, task, view.y, split, training)
-
-    count = 0
-
-    def interrupt(epoch):
-        nonlocal count
-        count += 1
-        if count % 5 == 0:
-            raise Stop
-
-    saved = replace(
-        training, checkpoint=tmp_path / "run.safetensors", checkpoint_every=2, progress=interrupt
-    )
-    stops = 0
-    while True:
-        try:
-            result = fit(make, task, view.y, split, saved)
-            break
-        except Stop:
-            stops += 1
-    assert stops >= 2
-    assert same(result.state, whole.state)
-    strip = [(e.epoch, e.loss, e.score) for e in result.history]
-    assert strip == [(e.epoch, e.loss, e.score) for e in whole.history]
-    assert result.best_epoch == whole.best_epoch
-    assert not [path for path in tmp_path.iterdir() if ".tmp" in path.name]
-    once_more = fit(make, task, view.y, split, saved)  # nothing left to do
-    assert same(once_more.state, whole.state)
-
-
-def test_a_longer_training_takes_up_a_shorter_one(view, split, tmp_path):
-    task = HopTask([view.x])
-    saved = replace(CPU, epochs=5, checkpoint=tmp_path / "run")
-    fit(build, task, view.y, split, saved)
-    longer = fit(build, task, view.y, split, replace(saved, epochs=12))
-    assert same(longer.state, fit(build, task, view.y, split, CPU).state)
-
-
-def test_foreign_and_broken_checkpoints_are_refused(view, split, tmp_path):
-    path = tmp_path / "run"
-    saved = replace(CPU, epochs=2, checkpoint=path)
-    fit(build, HopTask([view.x]), view.y, split, saved)
-    for task, training in (
-        (HopTask([np.array(view.x) + 1]), saved),
-        (HopTask([view.x]), replace(saved, seed=1)),
-        (HopTask([view.x]), replace(saved, lr=0.1)),
-    ):
-        with pytest.raises(ig.InputError, match="belongs to another training"):
-            fit(build, task, view.y, split, training)
-    no_choice = split_rows(view, valid=0)
-    path.unlink()
-    fit(build, HopTask([view.x]), view.y, no_choice, saved)
-    with pytest.raises(ig.InputError, match="has already run 2 epochs"):
-        fit(build, HopTask([view.x]), view.y, no_choice, replace(saved, epochs=1))
-    path.write_bytes(b"not this")
-    with pytest.raises(ig.InputError, match="is not a checkpoint of impact-gnn"):
-        fit(build, HopTask([view.x]), view.y, split, saved)
 
 
 # -- RLU
@@ -415,7 +331,6 @@ def test_reliable_is_checked():
 def test_options_are_checked():
     for wrong, words in (
         ({"device": "tpu"}, "device='tpu' is not known; choose one of 'auto'"),
-        ({"precision": "float8"}, "precision='float8' is not known"),
         ({"epochs": 0}, "epochs=0 must be at least 1"),
         ({"batch_size": 0}, "batch_size=0 must be at least 1"),
         ({"lr": -1.0}, "lr=-1.0 must be at least 0"),
@@ -457,14 +372,3 @@ def test_an_epoch_is_chosen_by_the_mean_over_the_last_ones(view, tmp_path):
     means = [scores[max(0, k - 3) : k + 1].mean() for k in range(12)]
     assert result.best_epoch == 1 + int(np.argmax(means))
     assert result.valid_score == scores[result.best_epoch - 1]
-    path = tmp_path / "half.safetensors"
-    for epochs in (6, 12):
-        again = fit(
-            lambda: SIGN([view.x.shape[1]], view.num_labels, hidden=8),
-            task,
-            view.y,
-            split,
-            replace(training, epochs=epochs, checkpoint=path),
-        )
-    assert again.best_epoch == result.best_epoch
-    assert all(torch.equal(again.state[name], result.state[name]) for name in result.state)

@@ -185,6 +185,6 @@ def test_refusals(call, sentence):
 
 
 def test_every_method_is_listed():
-    assert set(weighting.METHODS) == {"plain", "mmp", "pmp", "pmp-definition", "genpmp"}
+    assert set(weighting.METHODS) == {"plain", "mmp", "pmp", "genpmp"}
     with pytest.raises(TypeError):
         weighting.METHODS["mine"] = weighting.METHODS["plain"]

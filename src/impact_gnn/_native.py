@@ -17,6 +17,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 CACHE_LINE = 64  # bytes fetched from memory at a time
+UNLIMITED = 1 << 40  # bytes
 BLOCK_BYTES = 1 << 25  # bytes of a mapped array that are looked at before its pages are given back
 
 
@@ -164,9 +165,10 @@ def blocks(array: np.ndarray, axis: int = 0) -> Iterator[slice]:
 
 
 def free_memory() -> int:
-    """Bytes that this process may still take, limits of its control group respected."""
-    free = _number(Path("/proc/meminfo"), "MemAvailable")
-    free = (1 << 40) if free is None else 1024 * free
+    """Bytes that this process may still allocate, within its limits and its control group's."""
+    available = _number(Path("/proc/meminfo"), "MemAvailable")
+    free = UNLIMITED if available is None else 1024 * available
+    free = min(free, _free_address_space())
     group = Path("/sys/fs/cgroup")
     for limit, used in (
         ("memory.max", "memory.current"),
@@ -177,6 +179,19 @@ def free_memory() -> int:
             cache = _number(group / Path(limit).parent / "memory.stat", "inactive_file") or 0
             free = min(free, most - now + cache)
     return max(free, 0)
+
+
+def _free_address_space() -> int:
+    """Bytes left below the limit of the address space (`ulimit -v`)."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return UNLIMITED
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    used = _number(Path("/proc/self/statm"))
+    if limit == resource.RLIM_INFINITY or used is None:
+        return UNLIMITED
+    return limit - used * mmap.PAGESIZE
 
 
 def _number(path: Path, name: str | None = None) -> int | None:

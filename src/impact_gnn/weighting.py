@@ -8,7 +8,9 @@ left gets zeros.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
+from typing import TypeAlias
 
 import numpy as np
 
@@ -127,21 +129,40 @@ METHODS: Mapping[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = MappingP
         "plain": lambda times, counts: plain(times),
         "mmp": lambda times, counts: mmp(times),
         "pmp": lambda times, counts: pmp(times),
-        "pmp-definition": lambda times, counts: pmp(times, same_time="double", border="upper"),
         "genpmp": genpmp,
     }
 )
 """Every first-moment method by name: (times, nodes per time) → table."""
 
-BY_ROW = ("gsmp", "stamp")
-"""Weights 1/C_v(t_u), C_v(s) the neighbours of v at time s: the mean over the periods present of their own means.
+BY_ROW = ("gsmp",)
+"""Weights 1/C_v(t_u) with C_v(s) the number of v's neighbours at time s.
 
-They depend on the row and are no table, so engines make them (`Operator.balanced`). "gsmp" has them
-in every hop, "stamp" in the first one, after which all neighbours count the same.
+They depend on the row and are no table, so engines compute them (`Operator.balanced`).
 """
 
 NAMES = (*METHODS, *BY_ROW)
 """All weightings."""
+
+
+@dataclass(frozen=True)
+class FirstHop:
+    """A weighting of the first hop; in later hops all neighbours count the same."""
+
+    weighting: str
+
+
+TableFunction: TypeAlias = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""`(times, nodes per time) → table [T, T]`."""
+
+Weighting: TypeAlias = str | np.ndarray | TableFunction | FirstHop
+"""A name of `NAMES`, a table [T, T], a function that computes one, or `FirstHop`."""
+
+
+def at_hop(weighting: Weighting, *, first: bool) -> str | np.ndarray | TableFunction:
+    """The weighting of the first hop, or of the later ones."""
+    if not isinstance(weighting, FirstHop):
+        return weighting
+    return weighting.weighting if first else "plain"
 
 
 def table(method: str, times: Array, counts: Array) -> np.ndarray:

@@ -7,20 +7,22 @@ pays is for the back-test to say.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from impact_gnn import methods
+from impact_gnn.backtesting.work import EFFORTS
 from impact_gnn.checks import InputError
 from impact_gnn.diagnostics import Diagnosis
 from impact_gnn.diagnostics.finding import CANNOT_TELL, DOUBTFUL, FAILS, HOLDS
 from impact_gnn.graph import TemporalGraph
-from impact_gnn.heads import SPATIAL
-from impact_gnn.pipeline import EDITED, Candidate, Method
-from impact_gnn.weighting import BY_ROW
+from impact_gnn.heads import Model, spec_of
+from impact_gnn.methods import Kind, Method, ModelKind, Needs, Part
+from impact_gnn.pipeline import Candidate
 
 # What is tried first: different models, with and without the neighbours' labels. Each is smoothed
 # as well where there are edges: that needs no other fit.
-HANDFUL = (
+INITIAL = (
     "plain",
     "trees:labels",
     "labels",
@@ -33,9 +35,8 @@ HANDFUL = (
     "linear:plain",
     "linear:features",
 )
-# Around a winner: models that may take the place of its own, and parts that may be added to its
-# method or dropped.
-MODELS_AROUND = (
+# Models that may replace that of a winner.
+NEIGHBOUR_MODELS = (
     "trees",
     None,
     "sign-wide",
@@ -47,24 +48,6 @@ MODELS_AROUND = (
     "rphgnn",
     "sehgnn",
 )
-PARTS_AROUND = (
-    "recency",
-    "labels",
-    "pmp",
-    "genpmp",
-    "snapshot",
-    "snapshot+lags",
-    "center",
-    "standardize",
-    "jjnorm",
-    "degrees",
-    "mmp",
-    "ends",
-    "features",
-)
-# With more effort than the least these are tried too: stages, and of the rivals' parts those that
-# cost little.
-MORE_AROUND = ("stages", "shift", "vrex", "gsmp", "cmd")
 ASYMMETRIC = 0.1  # from this share on, past and future neighbours count as different
 UNEVEN = 0.05  # how much more the sizes of periods must explain to count
 LEAST_SHIFT = 0.05  # a smaller shift of messages needs no correction
@@ -169,13 +152,13 @@ def advise(diagnosis: Diagnosis, graph: TemporalGraph) -> Advice:
         >>> from impact_gnn.data.tsbm import tsbm
         >>> from impact_gnn.diagnostics import diagnose
         >>> g = tsbm(num_nodes=1000, num_labels=4, feature_std=1, seed=0)
-        >>> advise(diagnose(g, 8), g).methods[0].labels
+        >>> "labels" in advise(diagnose(g, 8), g).methods[0]
         True
     """
     worth = dict(_worth(diagnosis, graph))
     candidates = []
     for method in map(Method.parse, _possible(graph)):
-        parts = [] if method == Method() else str(method).split("+")
+        parts = method.names
         score = sum(worth[part][0] - PER_PART for part in parts)
         reason = (
             "; ".join(worth[part][1] for part in parts)
@@ -195,102 +178,96 @@ def advise(diagnosis: Diagnosis, graph: TemporalGraph) -> Advice:
     return Advice(tuple(candidates), f"{start} Evidence: {verdicts}. {order}")
 
 
-def handful(graph: TemporalGraph) -> list[Candidate]:
-    """What to try first on a graph, plain at the head."""
-    return [one for one in map(Candidate.parse, HANDFUL) if able(one, graph)]
+def initial_candidates(graph: TemporalGraph) -> list[Candidate]:
+    """What to try first on a graph, the baseline at the head."""
+    return [one for one in map(Candidate.parse, INITIAL) if is_applicable(one, graph)]
 
 
-def around(
-    winner: Candidate, graph: TemporalGraph, advice: Advice | None = None, *, more: bool = False
+def neighbours_of(
+    winner: Candidate, graph: TemporalGraph, advice: Advice | None = None, *, effort: str = "quick"
 ) -> list[Candidate]:
-    """Candidates that differ from a winner in one thing: a part of the method, or the model; unsmoothed.
+    """Candidates that differ from a winner in one part of the method or in the model; unsmoothed.
 
-    Parts come in the order of what the advice says they are worth; with `more`, those of
-    `MORE_AROUND` come last.
+    Parts come in the order of their expected gain by the advice, then of `Part.search_rank`.
 
     Examples:
         >>> graph = TemporalGraph(x=[[0.0], [1.0]], y=[0, 1], time=[0, 1], edge_index=[[0], [1]])
-        >>> [str(one) for one in around(Candidate.parse("trees:labels"), graph)][:3]
+        >>> [str(one) for one in neighbours_of(Candidate.parse("trees:labels"), graph)][:3]
         ['trees:labels+recency', 'trees:plain', 'trees:pmp+labels']
     """
     winner = winner if winner.model == "prior" else winner.smoothed(False)
-    parts = [] if winner.method == Method() else str(winner.method).split("+")
-    lines = []
-    worth = {} if advice is None else {str(one.method): one.score for one in advice.candidates}
-    tried = sorted(PARTS_AROUND, key=lambda part: -worth.get(part, 0.0))
-    for extra in [*tried, *(MORE_AROUND if more else ())]:
-        new = extra.split("+")
-        kept = [part for part in parts if part not in new]
-        lines.append("+".join(kept if set(new) <= set(parts) else [*kept, *new]) or "plain")
-    found = [
-        Candidate(method, winner.model) for line in lines if (method := _method(line)) is not None
-    ]
+    expected = {} if advice is None else {str(one.method): one.score for one in advice.candidates}
+    found: list[Candidate] = []
+    for part in _searched_parts(effort, expected):
+        changed = _toggled(winner.method, part)
+        if changed is not None:
+            found.append(Candidate(changed, winner.model))
     if winner.model != "prior":
-        found += [Candidate(winner.method, model) for model in MODELS_AROUND]
-    return [one for one in dict.fromkeys(found) if one != winner and able(one, graph)]
+        found += [Candidate(winner.method, model) for model in NEIGHBOUR_MODELS]
+    return [one for one in dict.fromkeys(found) if one != winner and is_applicable(one, graph)]
 
 
-def able(candidate: Candidate, graph: TemporalGraph) -> bool:
-    """Whether a candidate can be computed on a graph, and can differ there from a simpler one."""
-    method, parts = candidate.method, set(str(candidate.method).split("+"))
-    joined = {triple: part for triple, part in graph.relations.items() if part.num_edges}
-    touching = [triple for triple in joined if graph.target in (triple[0], triple[2])]
-    timeless = {kind for kind, part in graph.nodes.items() if part.time is None}
-    timed = any(not timeless & {source, end} for source, _, end in touching)
-    through = any(timeless & {source, end} for source, _, end in touching)
-    if method.degrees and candidate.model in (*SPATIAL, "prior"):
-        return False
-    if not touching and parts - {
-        "plain",
-        "recency",
-        "features",
-        "kmm",
-        "cmd",
-        "vrex",
-        "shift",
-        "bbse",
-    }:
-        return False
-    if parts & {"pmp", "genpmp", "mmp"} and not (method.ends or timed):
-        return False
-    if method.weighting in BY_ROW and all(source in timeless for source, _, _ in joined):
-        return False
-    if method.terms and (
-        candidate.model in ("trees", "prior") or (method.cmd and candidate.model == "linear")
-    ):
-        return False
-    if method.eerm and candidate.model not in EDITED:
-        return False
-    if (method.ends and not through) or (method.snapshot and not (timed or through)):
-        return False
-    if candidate.model in ("sehgnn", "rphgnn") and not graph.is_hetero:
-        return False
-    # it keeps no paths
-    if candidate.model == "rphgnn" and (method.ends or method.weighting == "stamp"):
-        return False
-    if candidate.model in SPATIAL:
-        known = {
-            "plain",
-            "pmp",
-            "genpmp",
-            "mmp",
-            "gsmp",
-            "recency",
-            "smooth",
-            *method.alignment[:1],
-        } - {"pny"}
-        known |= {"labels", "stages", "kmm", "cmd", "vrex", "eerm", "shift", "bbse"}
-        return not graph.is_hetero and graph.x is not None and parts <= known
-    if candidate.model == "prior":
-        return method.smooth and parts <= {"features", "smooth", "pmp", "genpmp", "mmp", "recency"}
-    return not (method.features and graph.x is None)
+def _searched_parts(effort: str, expected: Mapping[str, float]) -> list[Part]:
+    """Parts that a search of this effort tries; those of a larger effort come last."""
+    parts = [methods.get(name) for name in methods.names()]
+    efforts = list(EFFORTS)
+
+    def order(part: Part) -> tuple[int, float, int]:
+        method = "+".join([*part.requires, part.name])
+        gain = 0.0 if part.min_effort != efforts[0] else expected.get(method, part.prior_score)
+        return efforts.index(part.min_effort), -gain, part.search_rank or 0
+
+    allowed = efforts[: efforts.index(effort) + 1]
+    searched = [p for p in parts if p.search_rank is not None and p.min_effort in allowed]
+    return sorted(searched, key=order)
 
 
-def _method(line: str) -> Method | None:
+def _toggled(method: Method, part: Part) -> Method | None:
+    """The method with the part, or without it where it has it; None where it does not fit in.
+
+    A new weighting replaces that of the method.
+    """
+    if part.name in method:
+        return method.without(part.name)
+    names = set(method.names)
+    if part.kind is Kind.WEIGHTING:
+        names -= {method.weighting}
     try:
-        return Method.parse(line)
-    except InputError:  # parts that do not go together
+        return Method.join([*names, *part.requires, part.name])
+    except InputError:
         return None
+
+
+def is_applicable(candidate: Candidate, graph: TemporalGraph, model: Model = "sign") -> bool:
+    """Whether a candidate can be computed on a graph, and can differ there from a simpler one.
+
+    `model` is that of candidates that name none.
+    """
+    method = candidate.method
+    spec = spec_of(candidate.model or model)
+    if method.refusal(spec.kind, "") is not None or not method.needs <= offers_of(graph):
+        return False
+    if spec.kind is ModelKind.PRIOR:
+        return "smooth" in method  # without it, all nodes have one prediction
+    if spec.kind in (ModelKind.GRAPH, ModelKind.USER):
+        return not graph.is_hetero and graph.x is not None
+    return graph.is_hetero or not spec.several_types
+
+
+def offers_of(graph: TemporalGraph) -> frozenset[Needs]:
+    """What a graph has of the things that parts may need."""
+    relations = [triple for triple, part in graph.relations.items() if part.num_edges]
+    touching = [triple for triple in relations if graph.target in (triple[0], triple[2])]
+    timed = {kind for kind, part in graph.nodes.items() if part.time is not None}
+    both_ends = [{source, target} <= timed for source, _, target in touching]
+    checks = {
+        Needs.EDGES: bool(touching),
+        Needs.TIMED_EDGES: any(both_ends),
+        Needs.UNTIMED_NEIGHBOURS: not all(both_ends),
+        Needs.TIMED_SOURCES: any(source in timed for source, _, _ in relations),
+        Needs.FEATURES: graph.x is not None,
+    }
+    return frozenset(need for need, is_offered in checks.items() if is_offered)
 
 
 def _possible(graph: TemporalGraph) -> list[str]:
@@ -307,7 +284,7 @@ def _possible(graph: TemporalGraph) -> list[str]:
             *(["pmp+pny", "pmp+center+pny"] if few and not graph.is_hetero else []),
             *THROUGH,
         ]
-    return [method for method in methods if able(Candidate.parse(method), graph)]
+    return [method for method in methods if is_applicable(Candidate.parse(method), graph)]
 
 
 def _worth(diagnosis: Diagnosis, graph: TemporalGraph) -> Iterator[tuple[str, tuple[float, str]]]:

@@ -20,7 +20,12 @@ from sklearn.base import clone
 from impact_gnn import checks
 from impact_gnn._progress import Progress, Watcher, duration, watched
 from impact_gnn._store import Store
-from impact_gnn.backtesting.candidates import Advice, able, around, handful
+from impact_gnn.backtesting.candidates import (
+    Advice,
+    initial_candidates,
+    is_applicable,
+    neighbours_of,
+)
 from impact_gnn.backtesting.ensemble import START, blend
 from impact_gnn.backtesting.folds import (
     Fold,
@@ -39,9 +44,9 @@ from impact_gnn.checks import InputError
 from impact_gnn.data.given import GraphLike, as_graph
 from impact_gnn.engines import Engine, or_memory
 from impact_gnn.graph import TemporalGraph, graph_digest
-from impact_gnn.heads import SPATIAL
+from impact_gnn.methods import Method
 from impact_gnn.metrics import Scoring
-from impact_gnn.pipeline import Candidate, Inputs, Method, Pipeline
+from impact_gnn.pipeline import Candidate, Inputs, Pipeline
 from impact_gnn.statistics import combined
 
 LEAST_FIRST = 4  # candidates that are tried whatever the work
@@ -155,9 +160,7 @@ def backtest(
 def varied(pipeline: Pipeline, candidate: Candidate, *, seed: int, cutoff: int) -> Pipeline:
     """The same pipeline, not fitted, with another method, model, seed and cutoff."""
     model = {} if candidate.model is None else {"model": candidate.model}
-    return clone(pipeline).set_params(
-        method=str(candidate.method), seed=seed, cutoff=cutoff, **model
-    )
+    return clone(pipeline).set_params(method=candidate.method, seed=seed, cutoff=cutoff, **model)
 
 
 @dataclass(eq=False)
@@ -204,8 +207,10 @@ class Race:
             self.allowed = sum(map(self.cost, named))
             self.round(named, keep_all=True)
         else:
-            able_here = [one for one in handful(self.view) if one == PLAIN or self.able(one)]
-            first = dict.fromkeys(map(self.with_smooth, able_here))
+            applicable = [
+                one for one in initial_candidates(self.view) if one == PLAIN or self.able(one)
+            ]
+            first = dict.fromkeys(map(self.with_smooth, applicable))
             self.round(
                 self.affordable(list(first), FIRST_SHARE * self.allowed, LEAST_FIRST), keep_all=True
             )
@@ -241,11 +246,7 @@ class Race:
 
     def able(self, candidate: Candidate) -> bool:
         """Whether a candidate can be computed, by the pipeline's own model where it names none."""
-        foreign = candidate.model is None and not isinstance(self.pipeline.model, str)
-        if candidate.model is None and self.alike in (*SPATIAL, "trees", "linear"):
-            candidate = replace(candidate, model=self.alike)
-        method = candidate.method
-        return able(candidate, self.view) and not (foreign and (method.alignment or method.labels))
+        return is_applicable(candidate, self.view, self.pipeline.model)
 
     def own(self, candidate: Candidate) -> Candidate:
         """The candidate without a model where it names the pipeline's own: one thing has one name."""
@@ -271,8 +272,9 @@ class Race:
     def next(self) -> list[Candidate]:
         """A round: what differs in one thing from the winners so far, taken from each in turn."""
         winners = self.winners()
-        more = self.effort != "quick"
-        found = [around(each, self.view, self.advice, more=more) for each in winners]
+        found = [
+            neighbours_of(each, self.view, self.advice, effort=self.effort) for each in winners
+        ]
         lists = [[self.with_smooth(one) for one in each] for each in found]
         lists = [
             [one for one in each if one not in self.tried and self.able(one)] for each in lists
@@ -380,7 +382,7 @@ class Race:
             shown = pipeline.shared_inputs(inputs, fold.graph, engine)
             fitted = pipeline.fit(fold.graph, inputs=shown)
             said = {unit.candidate: fitted.predict_proba(fold.graph, inputs=shown)}
-            if unit.candidate.method.smooth:
+            if "smooth" in unit.candidate.method:
                 plain = fitted.predict_proba(fold.graph, inputs=shown, smooth=False)
                 said[unit.candidate.smoothed(False)] = plain
         except InputError as error:
@@ -409,7 +411,7 @@ class Race:
         if self.budget is None:
             return 0.0
         # a smoothed one is its twin's fit
-        fits = sum(not unit.candidate.method.smooth for unit in self.scores.said)
+        fits = sum("smooth" not in unit.candidate.method for unit in self.scores.said)
         ahead = 1 + self.refits * min(START, len(self.tried))
         return (self.before + self.seconds * (1 + ahead / max(fits, 1))) / self.budget
 

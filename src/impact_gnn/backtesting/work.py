@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from impact_gnn.graph import TemporalGraph
-from impact_gnn.heads import NETWORKS, SPATIAL
+from impact_gnn.heads import ModelSpec, spec_of
 from impact_gnn.heads.trees import ROWS, rounds_of
-from impact_gnn.nn.editors import EDITORS
-from impact_gnn.pipeline import STAGES, Candidate, Inputs
+from impact_gnn.methods import ModelKind
+from impact_gnn.pipeline import Candidate, Inputs
 from impact_gnn.propagation.smoothing import CHOICES, STEPS
 
 
@@ -67,51 +68,38 @@ def cost(candidate: Candidate, size: Size, model: str) -> float:
     The factors were read off measured fits of small and large graphs; they need be right to a
     factor of two only, for they say what else fits into an effort, not how long anything takes.
     """
-    method, model = candidate.method, candidate.model or model
-    columns = size.features if not method.features else size.features / max(size.hops, 1)
-    if method.labels:
+    method, spec = candidate.method, spec_of(candidate.model or model)
+    columns = size.features if "features" not in method else size.features / max(size.hops, 1)
+    if "labels" in method:
         columns += size.classes * size.label_hops
-    total = EACH + 1e-9 * size.edges * columns * (1 + 0.1 * size.periods * method.snapshot)
-    if method.smooth:
+    snapshots = 1 + 0.1 * size.periods * ("snapshot" in method)
+    total = EACH + 1e-9 * size.edges * columns * snapshots
+    if "smooth" in method:
         total += 2e-9 * (len(CHOICES) + 2) * STEPS * (size.edges + size.nodes) * size.classes
-    if method.kmm:
-        total += 1e-6 * size.rows * (MATCHED + columns)
-    # how often a step asks the model
-    fits = (1.0 + method.cmd + EDITORS * method.eerm) if model in NETWORKS else 1.0
-    fits *= 1.5 if method.terms or method.kmm else 1.0  # which waits longer for a better score
-    if model in NETWORKS:
-        total += STEPS_OF_A_FIT * fits
-    if model in SPATIAL:
-        total += (
-            fits
-            * 30
-            * (6 * size.edges * columns + 12 * size.nodes * columns * NETWORKS[model].hidden)
-            / 2e10
-        )
-    elif model in NETWORKS:
-        linear, hidden = model == "linear", NETWORKS[model].hidden
-        branches = size.hops + (size.label_hops if method.labels else 0)
-        weights = columns * size.classes if linear else hidden * (columns + hidden * branches)
-        total += fits * min(200 * size.rows, 1_000_000) * 6 * weights / 8e10 * SLOW.get(model, 1.0)
-    elif model == "trees":
+    if spec.network is not None:
+        total += EACH_NETWORK + _network_cost(spec, size, columns, "labels" in method)
+    elif spec.kind is ModelKind.TREES:
         rows = min(size.rows, ROWS)
         trees = size.classes * min(100, 0.8 * rounds_of(rows, columns, size.classes))
         total += trees * (6e-4 + 7e-9 * rows * max(50.0, 0.2 * columns))
-    return total * (STAGES.stages if method.stages else 1)
+    return total * math.prod(part.cost for part in method.parts)
 
 
-# what a fit costs on the smallest graph: hops and folds, and the steps of a network
-EACH, STEPS_OF_A_FIT = (
-    0.2,
-    0.8,
-)
-MATCHED = 400  # what matching a row costs in columns read: some hundred steps over Fourier features
-# models whose steps cost more than their matrices say
-SLOW = {
-    "sehgnn": 6.0,
-    "rphgnn": 3.0,
-    "gamlp": 2.0,
-}
+def _network_cost(spec: ModelSpec, size: Size, columns: float, label_hops: bool) -> float:
+    """Units of work of training a network over so many input columns."""
+    assert spec.network is not None
+    hidden = spec.network.hidden
+    if spec.network.reads_graph:
+        return 30 * (6 * size.edges * columns + 12 * size.nodes * columns * hidden) / 2e10
+    branches = size.hops + (size.label_hops if label_hops else 0)
+    weights = hidden * (columns + hidden * branches)
+    if spec.kind is ModelKind.LINEAR:
+        weights = columns * size.classes
+    return min(200 * size.rows, 1_000_000) * 6 * weights / 8e10 * spec.cost
+
+
+EACH = 0.2  # work of a fit on the smallest graph: hops and folds
+EACH_NETWORK = 0.8  # and of the training steps of a network
 
 
 def _width(graph: TemporalGraph, kind: str) -> int:

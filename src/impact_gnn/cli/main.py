@@ -25,6 +25,7 @@ COMMANDS: dict[Callable[..., None], str] = {
     work.evaluate: "impact evaluate impact-run/articles labels.csv --graph examples/articles",
     work.watch: "impact watch impact-run/articles examples/articles",
     work.report: "impact report impact-run/articles",
+    work.methods: "impact methods",
     work.audit: "impact audit examples/articles my_code:train --cutoff 2021-07-01",
     graphs.convert: "impact convert examples/articles --out articles-graph",
     graphs.generate: "impact generate --out example-graph --nodes 5000 --decay 0.6",

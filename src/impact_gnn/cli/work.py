@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 
 Candidates = Annotated[
     str | None,
-    typer.Option(help="What to try, separated by commas: plain,pmp+center,trees:labels."),
+    typer.Option(
+        help="Candidates, separated by commas: plain,pmp+center,trees:labels (see impact methods)."
+    ),
 ]
 Effort = Annotated[str, typer.Option(help="How much is tried: quick, normal or thorough.")]
 Folds = Annotated[
@@ -485,6 +487,29 @@ def _with_model(
     for note in notes:
         console.print(Text.assemble(("note:", "yellow"), f" {note}"))
     return fitted, given, notes
+
+
+@command
+def methods(json: Json = None) -> None:
+    """List the method parts and the models that candidates are made of."""
+    from impact_gnn import methods as registry
+    from impact_gnn.heads import MODELS
+
+    parts = [registry.get(name) for name in registry.names()]
+    for part in parts:
+        console.print(f"{part.name:12} {part.kind.value:11} {part.summary}")
+    console.print()
+    for name, spec in MODELS.items():
+        console.print(f"{name:12} {'model':11} {spec.summary}")
+    write_json(
+        json,
+        {
+            "parts": {
+                part.name: {"kind": part.kind.value, "summary": part.summary} for part in parts
+            },
+            "models": {name: spec.summary for name, spec in MODELS.items()},
+        },
+    )
 
 
 def _methods(text: str | None) -> list[str] | None:

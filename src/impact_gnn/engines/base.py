@@ -23,6 +23,7 @@ from impact_gnn.checks import InputError
 from impact_gnn.engines.operator import FLOATS, Operator
 from impact_gnn.graph import TemporalGraph, Triple
 from impact_gnn.graph.csr import CSR
+from impact_gnn.weighting import Weighting
 
 FEW = 0.5  # share of the nodes below which the last hop is computed for the rows asked for instead of for all
 
@@ -291,7 +292,7 @@ class Engine(ABC):
         graph: TemporalGraph,
         relation: Triple | None = None,
         *,
-        weighting: str | np.ndarray = "plain",
+        weighting: Weighting = "plain",
         norm: str = "mean",
         self_loop: bool = False,
         last: int | None = None,
@@ -301,9 +302,9 @@ class Engine(ABC):
         Args:
             graph: The graph.
             relation: Which relation; may be left out where there is only one.
-            weighting: One of `weighting.NAMES`, or a table [T, T] over `graph.times`. A table
-                applies where both ends of the relation have a time, "gsmp" and "stamp" where
-                sources have one; elsewhere edges count the same.
+            weighting: One of `weighting.NAMES`, a table [T, T] over `graph.times`, or a function
+                that computes one. A table applies where both ends of the relation have a time,
+                "gsmp" where sources have one; elsewhere edges count the same.
             norm: "mean" (weighted mean), "sym" (D^-½ on both sides) or "sum".
             self_loop: Adds a loop of weight 1 to every node (only where source and target are of
                 one type).
@@ -313,6 +314,7 @@ class Engine(ABC):
         relation = graph.relation_name(relation)
         source, _, target = relation
         csr = self.csr(graph, relation)
+        weighting = weights.at_hop(weighting, first=True)
         if isinstance(weighting, str):
             checks.choice("weighting", weighting, weights.NAMES)
         timed = [graph.nodes[kind].time is not None for kind in (source, target)]
@@ -335,13 +337,14 @@ class Engine(ABC):
         graph: TemporalGraph,
         relation: Triple | None = None,
         *,
-        weighting: str | np.ndarray = "plain",
+        weighting: Weighting = "plain",
         **options: Any,
     ) -> list[Operator]:
-        """The operations of one hop after the other: one again and again, but that "stamp" is for the first alone."""
+        """The operator of every hop; the first may have a weighting of its own."""
         first = self.operator(graph, relation, weighting=weighting, **options)
-        if hops < 2 or (later := later_hops(weighting)) is weighting:
+        if hops < 2 or not isinstance(weighting, weights.FirstHop):
             return [first] * hops
+        later = weights.at_hop(weighting, first=False)
         return [first] + [self.operator(graph, relation, weighting=later, **options)] * (hops - 1)
 
     def loaded(self, hops: Sequence[Any]) -> list[Any]:
@@ -365,33 +368,29 @@ def checked_start(operators: Sequence[Operator], x: Any) -> Any:
     return x
 
 
-def later_hops(weighting: str | np.ndarray) -> str | np.ndarray:
-    """The weighting of all hops but the first."""
-    return "plain" if isinstance(weighting, str) and weighting == "stamp" else weighting
-
-
 def time_table(
     graph: TemporalGraph,
-    weighting: str | np.ndarray,
+    weighting: Weighting,
     source: str | None = None,
     last: int | None = None,
 ) -> np.ndarray:
-    """The table of a method over `graph.times`, nodes of type `source` counted for GenPMP; a table is checked.
+    """The table of a weighting over `graph.times`; GenPMP counts nodes of type `source`.
 
     With `last`, that of the graph as it was at the end of this period: newer sources weigh nothing.
     """
     size = len(graph.times)
+    weighting = weights.at_hop(weighting, first=True)
     if isinstance(weighting, str):
         name = "plain" if weighting in weights.BY_ROW else weighting
-        counts = np.bincount(
-            graph.period_of(graph.target if source is None else source), minlength=size
-        )
-        if last is None:
-            return weights.table(name, graph.times, counts)
-        table, now = np.zeros((size, size)), last + 1
-        table[:now, :now] = weights.table(name, graph.times[:now], counts[:now])
-        return table
-    table = np.asarray(weighting, dtype=np.float64)
+        weighting = weights.METHODS[checks.choice("weighting", name, weights.METHODS)]
+    if isinstance(weighting, np.ndarray):
+        table = np.asarray(weighting, dtype=np.float64)
+    else:
+        kind = graph.target if source is None else source
+        counts = np.bincount(graph.period_of(kind), minlength=size)
+        now = size if last is None else last + 1
+        table = np.zeros((size, size))
+        table[:now, :now] = weighting(graph.times[:now], counts[:now])
     if table.shape != (size, size) or not np.isfinite(table).all() or table.min() < 0:
         raise InputError(
             f"weighting is a table of shape {table.shape} for {size} times; give finite weights of zero or more [T, T]."

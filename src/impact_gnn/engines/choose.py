@@ -22,6 +22,7 @@ KINDS = ("auto", "memory", "disk", "dask")
 EDGES_PER_SECOND = 4e7
 """Edges times 64 columns that a core's propagation moves in a second, roughly; files take twice as long."""
 
+LIBRARIES = 400_000_000  # bytes of Python, torch and the others
 SHARE = 0.7  # of the memory that is free, what a job may be planned with
 
 
@@ -88,7 +89,17 @@ def choose(
         address = scheduler if "://" in scheduler else f"tcp://{scheduler}"
         engine = Dask(connected(address, patience=20), place, "2GB" if memory is None else memory)
         return Choice(engine, f"engine dask at {address}: {took}")
-    return Choice(Disk(place, cap), f"engine disk, cap {size(cap)}: {took}")
+    peak = f"the whole process peaks at about {size(_peak(graph, cap))}"
+    return Choice(Disk(place, cap), f"engine disk, cap {size(cap)}: {took}; {peak}")
+
+
+def _peak(graph: TemporalGraph, cap: int) -> int:
+    """Bytes of the whole process with the disk engine, read off runs with 1 M nodes.
+
+    Besides what the cap governs there are the interpreter with its libraries, and arrays of
+    probabilities of all nodes when predictions are smoothed.
+    """
+    return LIBRARIES + int(1.3 * cap) + graph.num_nodes * (100 + 32 * graph.num_labels)
 
 
 def _needs(graph: TemporalGraph, hops: int) -> tuple[int, int, float]:

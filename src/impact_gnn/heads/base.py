@@ -12,7 +12,7 @@ import numpy as np
 
 from impact_gnn import checks
 from impact_gnn.metrics import Scoring
-from impact_gnn.nn import Epoch, HopTask, Split, Task, Term
+from impact_gnn.nn import Epoch, HopTask, Split, Task, Term, Training
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,9 @@ class HeadOptions:
     weight_decay: float = 5e-4
     seed: int = 0
     device: str = "auto"
-    curriculum: str | None = None  # a pace of `nn.Curriculum`
     terms: tuple[Term, ...] = ()
-    patient: bool = (
-        False  # scores may fall at first before they rise, so they are waited for longer
-    )
+    training: tuple[Callable[[Training], Training], ...] = ()  # changes of how networks are trained
+    patient: bool = False  # scores may fall before they rise, so early stopping waits longer
     scoring: Scoring = field(default_factory=Scoring)
     progress: Callable[[Epoch], None] | None = field(default=None, compare=False)
 
@@ -62,8 +60,7 @@ KEPT = (
     "shape",
     "rounds",
     "valid_score",
-    "name",
-    "kind",
+    "network",
 )
 
 
@@ -123,7 +120,7 @@ class Head(ABC):
         """A pickle holds what a file would: nothing of a graph, and nobody to tell of progress."""
         rest = {name: value for name, value in vars(self).items() if name in KEPT}
         return rest | {
-            "options": replace(self.options, progress=None, terms=()),
+            "options": replace(self.options, progress=None, terms=(), training=()),
             "arrays": self.arrays(),
         }
 

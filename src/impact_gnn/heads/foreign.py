@@ -17,21 +17,15 @@ from torch.nn.parameter import is_lazy
 
 from impact_gnn import _files
 from impact_gnn.checks import InputError, listing, one_line, shown
-from impact_gnn.heads.network import SPATIAL
 from impact_gnn.nn import Propagation
 
 Own: TypeAlias = Module | Callable[[int, int], Module]
 """A module that is copied and drawn anew for every fit, or `build(in_channels, out_channels)`."""
 
 Model: TypeAlias = str | Own
-"""A name of `HEADS`, or a network of one's own."""
+"""A name of `MODELS`, or a user model."""
 
 PLAIN_VALUES = (bool, int, float, str, tuple, list, type(None))
-
-
-def is_spatial(model: Model) -> bool:
-    """Whether it looks at the whole graph; the others read hops."""
-    return not isinstance(model, str) or model in SPATIAL
 
 
 def model_name(model: Model) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from torch.nn import Module
 
 from impact_gnn import nn
 from impact_gnn.heads.base import Head, HeadOptions, Shape
+from impact_gnn.methods import ModelKind
 
 FULL_BATCH = 6000  # labelled rows up to which all are used in every step
 BATCH, LARGEST_BATCH = 4096, 1 << 16
@@ -27,54 +27,32 @@ HIDDEN_LABELS = 0.5  # share of the labels that are hidden in a step, of models 
 
 @dataclass(frozen=True)
 class Network:
-    """A kind of network and how it is trained unless options say otherwise."""
+    """A kind of network, and how it is trained unless options say otherwise.
+
+    Args:
+        build: Makes the untrained module.
+        kind: What it reads.
+        hidden: Width.
+        dropout: Share of hidden units left out in training.
+        lr: Learning rate.
+        self_loops: A network over the graph averages over the node itself, too.
+        training: Its loss, optimizer, schedule and how an epoch is chosen.
+        terms: `(rows that are not trained on) → terms of the loss`; None for none.
+    """
 
     build: Callable[..., Module]
+    kind: ModelKind = ModelKind.HOPS
     hidden: int = 64
     dropout: float = 0.5
     lr: float = 0.01
-    spatial: bool = False  # looks at the whole graph; the others read hops
-    squashed: bool = (
-        False  # reads metapaths squashed at random, and is told which of them belong together
-    )
-    # its loss, optimizer, schedule and how an epoch is chosen
-    how: nn.Training = field(default_factory=nn.Training)
-    consistency: float = 0.0  # weight of the consistency of several views
+    self_loops: bool = False
+    training: nn.Training = field(default_factory=nn.Training)
+    terms: Callable[[np.ndarray], tuple[nn.Term, ...]] | None = None
 
-
-NETWORKS: dict[str, Network] = {
-    "sign": Network(nn.SIGN),
-    "sign-wide": Network(nn.SIGN, hidden=256, lr=0.003),
-    "sign-light": Network(nn.SIGN, dropout=0.2, lr=0.003),
-    "sgc": Network(nn.SGC),
-    "gamlp": Network(nn.GAMLP),
-    "sehgnn": Network(nn.SeHGNN),
-    # As published for ogbn-mag.
-    "sehgnn-original": Network(
-        partial(nn.SeHGNN, encoder_layers=2, label_layers=4, norm="batch"), hidden=512, lr=0.001
-    ),
-    "rphgnn": Network(nn.RpHGNN, squashed=True),
-    # As published for ogbn-mag: wide, slow, and rows without labels count by the consistency of
-    # three views.
-    "rphgnn-original": Network(
-        nn.RpHGNN,
-        hidden=512,
-        dropout=0.4,
-        lr=0.003,
-        squashed=True,
-        how=nn.Training(schedule=nn.Schedule(decay=0.99)),
-        consistency=0.6,
-    ),
-    "linear": Network(nn.Linear, dropout=0.0),
-    "gcn": Network(nn.GCN, hidden=128, spatial=True),
-    "sage": Network(nn.SAGE, hidden=128, spatial=True),
-    "gat": Network(nn.GAT, hidden=128, spatial=True),
-    "revgat": Network(nn.RevGAT, lr=0.002, spatial=True),
-    "revgat-linear": Network(nn.LinearRevGAT, lr=0.002, spatial=True),
-}
-
-SPATIAL = tuple(name for name, kind in NETWORKS.items() if kind.spatial)
-SQUASHED = tuple(name for name, kind in NETWORKS.items() if kind.squashed)
+    @property
+    def reads_graph(self) -> bool:
+        """Whether it reads the whole graph at once, not hops of rows."""
+        return self.kind in (ModelKind.GRAPH, ModelKind.USER)
 
 
 class NetworkHead(Head):
@@ -83,13 +61,14 @@ class NetworkHead(Head):
     model: Module | None = None
     align: Module | None = None  # of the messages of a spatial network
 
-    def __init__(self, name: str, shape: Shape, options: HeadOptions, kind: Network) -> None:
-        self.name, self.kind = name, kind
-        usual: Any = {name: getattr(kind, name) for name in ("hidden", "dropout", "lr")}
-        super().__init__(
-            shape,
-            replace(options, **{n: x for n, x in usual.items() if getattr(options, n) is None}),
-        )
+    def __init__(self, network: Network, shape: Shape, options: HeadOptions) -> None:
+        self.network = network
+        defaults: Any = {
+            name: getattr(network, name)
+            for name in ("hidden", "dropout", "lr")
+            if getattr(options, name) is None
+        }
+        super().__init__(shape, replace(options, **defaults))
 
     def aligned(self, align: Module | None) -> None:
         """Messages are aligned by this layer from now on, which belongs to one graph; what was learned stays."""
@@ -114,12 +93,9 @@ class NetworkHead(Head):
             training = replace(training, epochs=rounds, patience=None)
         if isinstance(task, nn.GraphTask) and task.labels is not None:
             training = replace(training, hide_labels=HIDDEN_LABELS)
-        if self.kind.consistency:
+        if self.network.terms is not None:
             others = np.setdiff1d(np.arange(task.num_rows), split.all)
-            training = replace(
-                training,
-                terms=(*training.terms, nn.Consistency(others, weight=self.kind.consistency)),
-            )
+            training = replace(training, terms=(*training.terms, *self.network.terms(others)))
         result = nn.fit(
             self._build, task, label, split, training, sample_weight=weight, target=target
         )
@@ -150,8 +126,8 @@ class NetworkHead(Head):
     def _build(self) -> Module:
         """The untrained network; RpHGNN wants to know which hops belong together."""
         shape, options = self.shape, self.options
-        make = self.kind.build
-        if self.kind.spatial:
+        make = self.network.build
+        if self.network.reads_graph:
             return make(
                 shape.hops[0],
                 shape.num_labels,
@@ -159,7 +135,9 @@ class NetworkHead(Head):
                 dropout=options.dropout,
                 align=self.align,
             )
-        extra: dict[str, Any] = {"groups": shape.groups} if self.kind.squashed else {}
+        extra: dict[str, Any] = (
+            {"groups": shape.groups} if self.network.kind is ModelKind.SQUASHED else {}
+        )
         return make(
             shape.hops,
             shape.num_labels,
@@ -171,14 +149,14 @@ class NetworkHead(Head):
 
     def _training(self, num_rows: int) -> nn.Training:
         options = self.options
-        whole = num_rows <= FULL_BATCH or self.kind.spatial
+        whole = num_rows <= FULL_BATCH or self.network.reads_graph
         batch = None if whole else min(max(BATCH, num_rows // MOST_STEPS), LARGEST_BATCH)
         steps = 1 if batch is None else math.ceil(num_rows / batch)
         epochs = max(LEAST_EPOCHS, STEPS // steps) if options.epochs is None else options.epochs
         assert options.lr is not None
         patience = options.patience or max(PATIENCE, epochs // (3 if options.patient else 12))
-        return replace(
-            self.kind.how,
+        training = replace(
+            self.network.training,
             epochs=epochs,
             lr=options.lr,
             weight_decay=options.weight_decay,
@@ -187,10 +165,10 @@ class NetworkHead(Head):
             patience=patience,
             device=options.device,
             progress=options.progress,
-            curriculum=nn.Curriculum.within(epochs, options.curriculum)
-            if options.curriculum
-            else None,
             scoring=options.scoring,
             terms=options.terms,
             choose_over=CHOOSE_OVER,
         )
+        for change in options.training:
+            training = change(training)
+        return training

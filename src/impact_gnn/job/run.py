@@ -26,7 +26,7 @@ from impact_gnn.data.given import GraphLike, as_graph
 from impact_gnn.diagnostics import EMBEDDINGS, Diagnosis, diagnose
 from impact_gnn.engines import Engine, or_memory
 from impact_gnn.graph import TemporalGraph, graph_digest
-from impact_gnn.heads import Model, is_spatial, model_name
+from impact_gnn.heads import Model, model_name, reads_graph
 from impact_gnn.job.card import card
 from impact_gnn.job.predictions import write_predictions
 from impact_gnn.pipeline import (
@@ -230,7 +230,7 @@ class _Run:
     ) -> list[NodeExplanation]:
         """Why the least certain node and the most unusual sure one were given their labels, where that is cheap."""
         # whose reasons take many walks over the graph
-        walks = any(is_spatial(one.model) for one in model.pipelines)
+        walks = any(reads_graph(one.model) for one in model.pipelines)
         if walks and self.view.num_nodes > SMALL:
             return []
         self.watcher.say("explaining two predictions")

@@ -1,7 +1,7 @@
 """Layers, models and training for graphs in time.
 
 Decoupled models (`SGC`, `SIGN`, `GAMLP`, `SeHGNN`, `RpHGNN`) read precomputed hops of any rows;
-spatial ones (`GCN`, `SAGE`, `GAT`, `RevGAT`, `LinearRevGAT`) read features and a `Propagation`.
+spatial ones (`GCN`, `SAGE`, `GAT`) read features and a `Propagation`.
 `fit` trains either kind.
 """
 
@@ -15,12 +15,9 @@ from impact_gnn.nn.alignment import (
     TimeStandardize,
     align_layer,
 )
-from impact_gnn.nn.curriculum import Curriculum
 from impact_gnn.nn.decoupled import GAMLP, SGC, SIGN, Linear
-from impact_gnn.nn.editors import Editable
 from impact_gnn.nn.hetero import RpHGNN, SeHGNN
 from impact_gnn.nn.loss import (
-    Consistency,
     CrossEntropy,
     Distillation,
     LogCrossEntropy,
@@ -29,13 +26,19 @@ from impact_gnn.nn.loss import (
     Step,
     Term,
 )
-from impact_gnn.nn.revgat import LinearRevGAT, RevGAT
-from impact_gnn.nn.shift import TERMS, terms_of
 from impact_gnn.nn.sparse import Propagation
 from impact_gnn.nn.spatial import GAT, GCN, SAGE
-from impact_gnn.nn.stages import Lesson, Reliable, StageResult, fit_stages
+from impact_gnn.nn.stages import Lesson, Reliable
 from impact_gnn.nn.tasks import GraphTask, HopTask, Split, Task, split_rows
-from impact_gnn.nn.training import Diverged, Epoch, Result, Training, fit, predict
+from impact_gnn.nn.training import (
+    Diverged,
+    Epoch,
+    Result,
+    RowSchedule,
+    Training,
+    fit,
+    predict,
+)
 
 __all__ = [
     "ALIGNMENTS",
@@ -46,33 +49,27 @@ __all__ = [
     "SAGE",
     "SGC",
     "SIGN",
-    "TERMS",
     "Align",
-    "Consistency",
     "CrossEntropy",
-    "Curriculum",
     "Distillation",
     "Diverged",
-    "Editable",
     "Epoch",
     "GraphTask",
     "HopTask",
     "JJNorm",
     "Lesson",
     "Linear",
-    "LinearRevGAT",
     "LogCrossEntropy",
     "Loss",
     "Message",
     "Propagation",
     "Reliable",
     "Result",
-    "RevGAT",
+    "RowSchedule",
     "RpHGNN",
     "Schedule",
     "SeHGNN",
     "Split",
-    "StageResult",
     "Step",
     "Task",
     "Term",
@@ -81,8 +78,6 @@ __all__ = [
     "Training",
     "align_layer",
     "fit",
-    "fit_stages",
     "predict",
     "split_rows",
-    "terms_of",
 ]

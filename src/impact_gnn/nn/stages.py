@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
-from torch import nn
 
 from impact_gnn import checks
 from impact_gnn.checks import InputError
-from impact_gnn.nn.loss import Distillation
-from impact_gnn.nn.tasks import Split, Task
-from impact_gnn.nn.training import Result, Training, fit, predict
+from impact_gnn.nn.tasks import Split
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,93 +102,6 @@ class Reliable:
             soft[extra] = probability[extra]
         soft[rows, label[rows]] = 1
         return soft
-
-
-@dataclass(frozen=True, eq=False)
-class StageResult:
-    """The chosen stage's result and task (for `predict`), and the results of all stages that were run."""
-
-    result: Result
-    task: Task
-    stage: int
-    stages: list[Result]
-
-
-def fit_stages(
-    build: Callable[[], nn.Module],
-    make_task: Callable[[np.ndarray], Task],
-    labels: np.ndarray,
-    split: Split,
-    num_labels: int,
-    training: Training | None = None,
-    reliable: Reliable | None = None,
-    *,
-    sample_weight: np.ndarray | None = None,
-) -> StageResult:
-    """Trains stage by stage; the stage with the best score on the rows to choose by is returned.
-
-    Stage 0 sees the labels of the rows to train on, every later one also what `reliable` believes
-    of the stage before. With `training.refit` the stages up to the chosen one are run again on all
-    labelled rows, each for its own best number of epochs.
-
-    `make_task` makes, of soft labels [N, num_labels] (zero rows where nothing is known), the task
-    of a stage, for example with label hops of them; own labels must be left out of a row's own
-    hops. Checkpoints get the number of the stage; all other arguments as in `fit`.
-    """
-    training = Training() if training is None else training
-    reliable = Reliable() if reliable is None else reliable
-    once = replace(training, refit=False)
-
-    def chain(trainings: list[Training], split: Split, suffix: str) -> list[tuple[Result, Task]]:
-        """One stage after the other, each taught by the one before."""
-        stages: list[tuple[Result, Task]] = []
-        probability: np.ndarray | None = None
-        for number, stage in enumerate(trainings):
-            if probability is None:
-                lesson = Lesson(
-                    labels,
-                    None,
-                    sample_weight,
-                    split,
-                    reliable.told(labels, split.train, num_labels),
-                )
-            else:
-                lesson = reliable.lesson(labels, split, num_labels, probability, sample_weight)
-            if stage.checkpoint is not None:
-                name = f"{stage.checkpoint.name}.stage{number}{suffix}"
-                stage = replace(stage, checkpoint=stage.checkpoint.with_name(name))
-            if probability is not None and reliable.distill:
-                teacher = Distillation(probability, np.empty(0, np.int64), reliable.distill)
-                stage = replace(stage, terms=(*stage.terms, teacher))
-            assert lesson.soft is not None
-            task = make_task(lesson.soft)
-            result = fit(
-                build,
-                task,
-                lesson.label,
-                lesson.split,
-                stage,
-                sample_weight=lesson.weight,
-                target=lesson.target,
-            )
-            stages.append((result, task))
-            probability = predict(result.model, task)
-        return stages
-
-    stages = chain([once] * reliable.stages, split, "")
-    chosen = (
-        int(np.nanargmax([result.valid_score for result, _ in stages]))
-        if len(split.valid)
-        else len(stages) - 1
-    )
-    result, task = stages[chosen]
-    if training.refit and len(split.valid):
-        lengths = [
-            replace(once, epochs=each.best_epoch, patience=None) for each, _ in stages[: chosen + 1]
-        ]
-        final, task = chain(lengths, split.without_choice(), ".refit")[-1]
-        result = replace(result, model=final.model, state=final.state)
-    return StageResult(result, task, chosen, [each for each, _ in stages])
 
 
 def believed(probability: np.ndarray, rows: np.ndarray, threshold: float) -> np.ndarray:

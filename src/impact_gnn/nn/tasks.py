@@ -10,12 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from impact_gnn import _files, _native, checks
+from impact_gnn import _native, checks
 from impact_gnn.checks import InputError
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.nn.sparse import Propagation
-
-SAMPLED_ROWS = 64  # that go into a fingerprint
 
 
 class Task(Protocol):
@@ -35,9 +33,6 @@ class Task(Protocol):
 
     def drawn(self, rows: Tensor, share: float) -> tuple[Task, Tensor]:
         """The task of a step in which a random share of the input labels is hidden, and which rows to learn from."""
-
-    def fingerprint(self) -> str:
-        """A short text that differs for different inputs, so that a checkpoint is not resumed with others."""
 
 
 class HopTask:
@@ -133,9 +128,6 @@ class HopTask:
             label_hops = [values * stays for values in label_hops]
         return [_rows(v, rows, self.device) for v in self.hops], label_hops
 
-    def fingerprint(self) -> str:
-        return _fingerprint([*self.hops, *self.label_hops])
-
 
 class GraphTask:
     """Spatial models: `model(x, propagation)`, all nodes at once.
@@ -226,10 +218,6 @@ class GraphTask:
             x, propagation or self.propagation, labels, self.num_labels, reuse=self.reuse
         )
 
-    def fingerprint(self) -> str:
-        labels = [] if self.labels is None else [self.labels[:, None]]
-        return f"{_fingerprint([self.x, self.propagation.table, *labels])} {self.propagation!r} {self.reuse}"
-
 
 @dataclass(frozen=True, eq=False)
 class Split:
@@ -292,14 +280,3 @@ def _rows(values: np.ndarray | Tensor, rows: Tensor, device: torch.device) -> Te
     index, position = np.unique(rows.cpu().numpy(), return_inverse=True)
     taken = values[index] if isinstance(values, np.ndarray) else values.rows(index)
     return torch.from_numpy(np.asarray(taken, np.float32)[position]).to(device)
-
-
-def _fingerprint(arrays: Sequence[np.ndarray | Tensor]) -> str:
-    parts: list[object] = []
-    for values in arrays:
-        sample = torch.linspace(
-            0, max(values.shape[0] - 1, 0), min(SAMPLED_ROWS, values.shape[0])
-        ).long()
-        device = getattr(values, "device", torch.device("cpu"))
-        parts += [tuple(values.shape), _rows(values, sample.to(device), device).cpu().numpy()]
-    return _files.digest(*parts)

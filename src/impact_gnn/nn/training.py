@@ -1,4 +1,4 @@
-"""The one training loop: full batch and mini batch, losses and terms, early stopping, resuming, refitting.
+"""The one training loop: full batch and mini batch, losses and terms, early stopping, refitting.
 
 It reads labels of rows to train on and of rows to choose the epoch by, which `split_rows` takes
 from the last labelled periods: the best stand-in for the future that the past has.
@@ -6,36 +6,29 @@ from the last labelled periods: the best stand-in for the future that the past h
 
 from __future__ import annotations
 
-import json
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch_geometric.nn import Linear
 
-from impact_gnn import _files, checks
-from impact_gnn.checks import InputError, one_line
+from impact_gnn import checks
+from impact_gnn.checks import InputError
 from impact_gnn.metrics import Scoring
-from impact_gnn.nn.curriculum import Curriculum
 from impact_gnn.nn.loss import OPTIMIZERS, CrossEntropy, Loss, Schedule, Step, Term
 from impact_gnn.nn.tasks import HopTask, Split, Task
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
-PRECISIONS = ("float32", "mixed")
 CHOOSERS = ("score", "loss")
 VIEW = 65536  # rows whose logits are computed in one go when nothing is learned from them
 # Rows in files are read so many bytes (as float32) at a time: a few thousand random rows touch
 # nearly as many pages of a column slice as a hundred times as many do.
 RUN_BYTES = 1 << 28
-NOTE = "impact_gnn"  # under which name the header of a checkpoint holds its plain values, as JSON
 
 
 class Diverged(InputError):  # noqa: N818 - it reads as a sentence: fit(...) Diverged
@@ -52,6 +45,22 @@ class Epoch:
     seconds: float
 
 
+class RowSchedule(Protocol):
+    """Decides which rows to train on an epoch learns from."""
+
+    @property
+    def whole_from(self) -> int:
+        """The first epoch from which on all rows are learned from."""
+
+    def is_complete(self, epoch: int) -> bool:
+        """Whether an epoch learns from all rows, so that it may be chosen."""
+
+    def choose(
+        self, epoch: int, loss: Tensor, labels: Tensor, memory: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Positions of the rows to learn from, and what to remember, given the loss of every row."""
+
+
 @dataclass(frozen=True)
 class Training:
     """How to train.
@@ -62,11 +71,8 @@ class Training:
         seed: Seed of initial weights, batches and dropout. On CPU the same seed gives the same
             bits.
         device: "auto" (CUDA, then MPS, then CPU), "cpu", "cuda" or "mps".
-        precision: "float32", or "mixed": bfloat16 where the device knows it to be safe. Where a
-            process dies of an "illegal instruction" (virtual machines that announce AMX without
-            having it), start it with ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16.
         refit: Train anew on all labelled rows, for as many epochs as were chosen.
-        curriculum: Easy rows first; None for all rows from the beginning.
+        row_schedule: Which rows to train on an epoch learns from; None for all.
         loss: What a row costs; see `impact_gnn.nn.loss`.
         terms: What is added to the mean loss of a step.
         optimizer: A name of `OPTIMIZERS`.
@@ -78,8 +84,6 @@ class Training:
         choose_over: Epochs, up to the one in question, over which that is averaged, so that chance
             chooses less.
         scoring: What a score is.
-        checkpoint: File to resume from if it exists and to write to; None for none.
-        checkpoint_every: Epochs between two writings.
     """
 
     epochs: int = 200
@@ -89,9 +93,8 @@ class Training:
     patience: int | None = None
     seed: int = 0
     device: str = "auto"
-    precision: str = "float32"
     refit: bool = False
-    curriculum: Curriculum | None = None
+    row_schedule: RowSchedule | None = None
     loss: Loss = field(default_factory=CrossEntropy)
     terms: tuple[Term, ...] = ()
     optimizer: str = "adam"
@@ -100,17 +103,14 @@ class Training:
     choose_by: str = "score"
     choose_over: int = 1
     scoring: Scoring = field(default_factory=Scoring)
-    checkpoint: Path | None = None
-    checkpoint_every: int = 10
     progress: Callable[[Epoch], None] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         checks.choice("device", self.device, DEVICES)
-        checks.choice("precision", self.precision, PRECISIONS)
         checks.choice("optimizer", self.optimizer, OPTIMIZERS)
         checks.choice("choose_by", self.choose_by, CHOOSERS)
         checks.share("hide_labels", self.hide_labels)
-        for name in ("epochs", "batch_size", "patience", "choose_over", "checkpoint_every"):
+        for name in ("epochs", "batch_size", "patience", "choose_over"):
             value = getattr(self, name)
             if value is not None and checks.whole_number(name, value) < 1:
                 raise InputError(f"{name}={value} must be at least 1.")
@@ -175,10 +175,7 @@ def fit(
     result = _Run(build, task, labels, split, training, weight, target).result()
     if not training.refit or not len(split.valid):
         return result
-    path = training.checkpoint and training.checkpoint.with_name(
-        training.checkpoint.name + ".refit"
-    )
-    refit = replace(training, epochs=result.best_epoch, patience=None, checkpoint=path)
+    refit = replace(training, epochs=result.best_epoch, patience=None)
     final = _Run(build, task, labels, split.without_choice(), refit, weight, target).result()
     return replace(result, model=final.model, state=final.state)
 
@@ -196,7 +193,7 @@ def predict(
 
 
 class _Run:
-    """One training from the seed (or a checkpoint) to the last epoch."""
+    """One training from the seed to the last epoch."""
 
     def __init__(
         self,
@@ -225,7 +222,7 @@ class _Run:
         self.history: list[Epoch] = []
         self.ranks: list[float] = []  # of the last epochs
         self.best_epoch, self.best_rank, self.best_state = 0, -math.inf, {}  # type: int, float, dict[str, Tensor]
-        self.lessons: dict[str, Tensor] = {}  # what a curriculum remembers of the rows to train on
+        self.row_memory: Tensor | None = None  # what a row schedule remembers between epochs
 
     def result(self) -> Result:
         """Trains; the caller's random state is left as it was."""
@@ -236,7 +233,6 @@ class _Run:
             kind: Any = OPTIMIZERS[self.training.optimizer]
             options = {"lr": self.training.lr, "weight_decay": self.training.weight_decay}
             self.optimizer = kind(self.model.parameters(), **options)
-            self.resume()
             self.loop()
         self.model.load_state_dict(self.best_state)
         self.model.eval()
@@ -251,20 +247,16 @@ class _Run:
 
     def loop(self) -> None:
         training = self.training
-        before = self.history[-1].seconds if self.history else 0.0
         start = time.perf_counter()
         while len(self.history) < training.epochs and not self.exhausted():
             epoch = len(self.history) + 1
             loss, (rank, score) = self.one_epoch(epoch), self.judged(epoch)
-            self.history.append(Epoch(epoch, loss, score, before + time.perf_counter() - start))
+            self.history.append(Epoch(epoch, loss, score, time.perf_counter() - start))
             # Without rows to choose by every epoch is the best so far, but only the last one need
             # be kept.
             last = epoch == training.epochs
-            ready = (
-                last
-                or self.training.curriculum is None
-                or self.training.curriculum.share(epoch) == 1
-            )
+            schedule = training.row_schedule
+            ready = last or schedule is None or schedule.is_complete(epoch)
             self.ranks = [*self.ranks, rank][-training.choose_over :]
             rank = sum(self.ranks) / len(self.ranks)
             if (ready and rank > self.best_rank) or (not len(self.valid_rows) and last):
@@ -272,25 +264,17 @@ class _Run:
                 self.best_state = {
                     name: value.detach().clone() for name, value in self.model.state_dict().items()
                 }
-            if training.checkpoint and (
-                last or self.exhausted() or epoch % training.checkpoint_every == 0
-            ):
-                self.save(training.checkpoint)
             if training.progress:
                 training.progress(self.history[-1])
 
-    @property
-    def whole_from(self) -> int:
-        """The epoch from which on all rows are learned from, and patience counts."""
-        return 1 if self.training.curriculum is None else self.training.curriculum.whole_from
-
     def exhausted(self) -> bool:
-        patience, since = self.training.patience, max(self.best_epoch, self.whole_from - 1)
-        return (
-            patience is not None
-            and len(self.valid_rows) > 0
-            and len(self.history) - since >= patience
-        )
+        """Whether patience has run out, which counts from the epoch that learns from all rows."""
+        patience, schedule = self.training.patience, self.training.row_schedule
+        if patience is None or not len(self.valid_rows):
+            return False
+        first_complete = 1 if schedule is None else schedule.whole_from
+        since = max(self.best_epoch, first_complete - 1)
+        return len(self.history) - since >= patience
 
     def one_epoch(self, epoch: int) -> float:
         training, learned = self.training, self.rows_of(epoch)
@@ -302,10 +286,7 @@ class _Run:
         with Reading(self.model, on=bool(training.terms)) as reading:
             for task, at, rows in self.batches(learned):
                 self.optimizer.zero_grad(set_to_none=True)
-                with torch.autocast(
-                    self.device.type, torch.bfloat16, enabled=training.precision == "mixed"
-                ):
-                    logits = task.logits(self.model, at)
+                logits = task.logits(self.model, at)
                 each = training.loss(
                     logits.float(), (self.labels if self.target is None else self.target)[rows]
                 )
@@ -333,18 +314,13 @@ class _Run:
         return mean
 
     def rows_of(self, epoch: int) -> Tensor:
-        """The rows that an epoch learns from: all to train on, or what the curriculum says."""
-        lessons = self.training.curriculum
-        if lessons is None or epoch >= lessons.whole_from:
+        """The rows that an epoch learns from."""
+        schedule = self.training.row_schedule
+        if schedule is None or epoch >= schedule.whole_from:
             return self.train_rows
-        labels, loss = self.labels[self.train_rows], self.own_losses()
-        before = self.lessons.get("average")
-        average = lessons.averaged(before, loss)
-        self.lessons = {"average": average}
-        if epoch <= lessons.warm_up:
-            return self.train_rows
-        fallen = torch.zeros_like(average) if before is None else before - average
-        return self.train_rows[lessons.chosen(average, fallen, labels, epoch)]
+        labels = self.labels[self.train_rows]
+        chosen, self.row_memory = schedule.choose(epoch, self.own_losses(), labels, self.row_memory)
+        return self.train_rows[chosen]
 
     def own_losses(self) -> Tensor:
         """Losses of the rows to train on, without dropout; where labels are told, no row is told its own."""
@@ -382,101 +358,6 @@ class _Run:
         by_loss = self.training.choose_by == "loss"
         return -float(self.training.loss(logits.float(), truth).mean()) if by_loss else score, score
 
-    def fingerprint(self) -> str:
-        """What must be the same for a checkpoint to be resumed."""
-        free = (
-            "epochs",
-            "progress",
-            "checkpoint",
-            "checkpoint_every",
-            "refit",
-            "patience",
-            "device",
-            "terms",
-        )
-        options = sorted(asdict(replace(self.training, progress=None, terms=())).items())
-        kept = [each for each in options if each[0] not in free]
-        shapes = [(name, tuple(value.shape)) for name, value in self.model.state_dict().items()]
-        given = [
-            torch.empty(0) if values is None else values for values in (self.weight, self.target)
-        ]
-        arrays = (
-            values.cpu().numpy()
-            for values in (self.labels, self.train_rows, self.valid_rows, *given)
-        )
-        terms = [
-            part for term in self.training.terms for part in (type(term).__name__, *_values(term))
-        ]
-        return _files.digest(kept, shapes, self.task.fingerprint(), *arrays, *terms)
-
-    def save(self, path: Path) -> None:
-        random = {"cpu": torch.get_rng_state()}
-        if self.device.type == "cuda":
-            random["cuda"] = torch.cuda.get_rng_state(self.device)
-        # Of the optimizer only its moments: its options are the caller's to repeat.
-        state = self.optimizer.state_dict()["state"]
-        moments = {
-            f"{number}/{name}": value
-            for number, part in state.items()
-            for name, value in part.items()
-        }
-        parts = {
-            "model": self.model.state_dict(),
-            "best": self.best_state,
-            "optimizer": moments,
-            "random": random,
-            "lessons": self.lessons,
-        }
-        note = {
-            "run": self.fingerprint(),
-            "best_epoch": self.best_epoch,
-            "best_rank": self.best_rank,
-            "ranks": self.ranks,
-            "history": [[e.epoch, e.loss, e.score, e.seconds] for e in self.history],
-        }
-        _write(path, parts, note)
-
-    def resume(self) -> None:
-        path = self.training.checkpoint
-        if path is None or not path.exists():
-            return
-        parts, note = _read(path)
-        remedy, done, asked = (
-            "delete it or name another file.",
-            len(note["history"]),
-            self.training.epochs,
-        )
-        if note["run"] != self.fingerprint():
-            raise InputError(
-                f"checkpoint {path} belongs to another training (other data, model or options); {remedy}"
-            )
-        if done > asked and not len(self.valid_rows):
-            problem = f"has already run {done} epochs, more than the {asked} asked for"
-            raise InputError(f"checkpoint {path} {problem}; {remedy}")
-        self.model.load_state_dict(parts["model"])
-        self.best_state = {
-            name: value.to(self.device) for name, value in parts.get("best", {}).items()
-        }
-        state: dict[int, dict[str, Tensor]] = {}
-        for name, value in parts.get("optimizer", {}).items():
-            number, field = name.split("/")
-            state.setdefault(int(number), {})[field] = value
-        self.optimizer.load_state_dict(
-            {"state": state, "param_groups": self.optimizer.state_dict()["param_groups"]}
-        )
-        self.best_epoch, self.best_rank, self.ranks = (
-            note["best_epoch"],
-            note["best_rank"],
-            note["ranks"],
-        )
-        self.lessons = {
-            name: value.to(self.device) for name, value in parts.get("lessons", {}).items()
-        }
-        self.history = [Epoch(*values) for values in note["history"]]
-        torch.set_rng_state(parts["random"]["cpu"])
-        if "cuda" in parts["random"] and self.device.type == "cuda":
-            torch.cuda.set_rng_state(parts["random"]["cuda"], self.device)
-
 
 class Reading:
     """Remembers what the last linear layer of a model has read, while it is `on`."""
@@ -510,39 +391,6 @@ class Reading:
     def __exit__(self, *error: object) -> None:
         if self.hook is not None:
             self.hook.remove()
-
-
-def _values(term: Any) -> list[Any]:
-    return [getattr(term, one.name) for one in fields(term)]
-
-
-def _write(path: Path, parts: Mapping[str, Mapping[str, Tensor]], note: Mapping[str, Any]) -> None:
-    """Tensors by part and name and plain values in one safetensors file, so that the two cannot disagree."""
-    flat = {
-        f"{part}/{name}": tensor
-        for part, tensors in parts.items()
-        for name, tensor in tensors.items()
-    }
-    with _files.atomic_file(path) as temporary:
-        whole = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in flat.items()}
-        save_file(whole, temporary, metadata={NOTE: json.dumps(note)})
-
-
-def _read(path: Path) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
-    """What `_write` wrote; nothing is ever unpickled."""
-    parts: dict[str, dict[str, Tensor]] = {}
-    try:
-        with safe_open(path, framework="pt") as file:
-            note = json.loads((file.metadata() or {})[NOTE])
-            for key in file.keys():  # noqa: SIM118 - it is no mapping
-                part, name = key.split("/", 1)
-                parts.setdefault(part, {})[name] = file.get_tensor(key)
-    except (OSError, SafetensorError, KeyError, ValueError) as error:
-        reason = one_line(error)
-        raise InputError(
-            f"{path} is not a checkpoint of impact-gnn ({reason}); delete it or name another."
-        ) from None
-    return parts, note
 
 
 def _evaluated(model: nn.Module, task: Task, rows: Tensor, size: int) -> Tensor:

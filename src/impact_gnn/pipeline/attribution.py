@@ -38,6 +38,7 @@ from impact_gnn.engines.operator import Operator
 from impact_gnn.heads import Head, NetworkHead, model_name
 from impact_gnn.heads.base import PriorHead
 from impact_gnn.heads.trees import TreesHead
+from impact_gnn.methods import Method
 from impact_gnn.nn import GraphTask, HopTask, Propagation
 from impact_gnn.pipeline.calibration import tempered
 from impact_gnn.pipeline.ensemble import Ensemble
@@ -52,7 +53,6 @@ from impact_gnn.pipeline.explanation import (
     position,
 )
 from impact_gnn.pipeline.inputs import Inputs
-from impact_gnn.pipeline.method import Method
 from impact_gnn.pipeline.pipeline import Pipeline
 from impact_gnn.pipeline.reach import Block, Place, Reach, blocks
 from impact_gnn.propagation.hops import own_relation
@@ -330,11 +330,11 @@ class _Member:
 
     def place(self, at: int) -> np.ndarray:
         """The row of the task that stands for a node."""
-        return np.searchsorted(self.pipeline._rows(self.inputs), [at])
+        return np.searchsorted(self.pipeline.nodes_of(self.inputs), [at])
 
     def reach(self, at: int, plain: bool = False) -> Reach:
         if (at, plain) not in self._reaches:
-            method = replace(self.method, weighting="plain", ends=False) if plain else self.method
+            method = self.method.without(self.method.weighting, "ends") if plain else self.method
             self._reaches[at, plain] = Reach.of(self.inputs, method, self.cutoff, at, self.label)
         return self._reaches[at, plain]
 
@@ -353,7 +353,8 @@ class _Member:
         error = abs(raw - usual - sum(part.contribution for part in parts))
         first, second, log_odds = float(self.said[row, a]), float(self.said[row, b]), raw + moved
         fitted = self.pipeline._fitted()
-        after = fitted.smoothing is not None or fitted.shares is not None
+        adjusted = any(part.adjust is not None for part in self.method.parts)
+        after = fitted.smoothing is not None or adjusted
         smoothing = first - second - p + q if after else None
         voice = Voice(
             self.name, self.weight, first, second, log_odds, usual + moved, parts, error, smoothing

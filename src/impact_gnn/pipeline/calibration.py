@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from impact_gnn.label_shift import ratio, reweighted, saerens
+from impact_gnn.label_shift import TINY, ratio, reweighted, saerens, tempered
 from impact_gnn.metrics import METRICS, Scoring, tilted
 
 STRENGTHS = (0.0, 0.5, 1.0)  # of the correction for shifted class shares, from which one is chosen
@@ -21,7 +21,6 @@ EM_STEPS = 50
 BINS = 15
 FINE = 60  # bins for a curve; they join to BINS and to twenty
 COVERAGE = 0.9
-TINY = 1e-12
 
 
 @dataclass(frozen=True)
@@ -61,18 +60,6 @@ class Walked:
     truth: np.ndarray
     prior: np.ndarray
     weight: float = 1.0
-
-
-def tempered(probability: np.ndarray, temperature: float) -> np.ndarray:
-    """Probabilities to the power 1/temperature, rows summing to 1 again.
-
-    Examples:
-        >>> tempered(np.array([[0.9, 0.1]]), 2.0).round(2).tolist()
-        [[0.75, 0.25]]
-    """
-    logs = np.log(np.maximum(probability.astype(np.float64), TINY)) / temperature
-    powers = np.exp(logs - logs.max(1, keepdims=True))
-    return powers / powers.sum(1, keepdims=True)
 
 
 def shifted(probability: np.ndarray, prior: np.ndarray, strength: float = 1.0) -> np.ndarray:

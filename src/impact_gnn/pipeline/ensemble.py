@@ -15,8 +15,8 @@ from impact_gnn.data.given import GraphLike, as_graph
 from impact_gnn.engines.base import Engine
 from impact_gnn.heads.foreign import Own
 from impact_gnn.pipeline.calibration import Calibration
+from impact_gnn.pipeline.candidate import Candidate
 from impact_gnn.pipeline.inputs import Inputs
-from impact_gnn.pipeline.method import Candidate
 from impact_gnn.pipeline.pipeline import Pipeline
 from impact_gnn.pipeline.saved import Fitted
 from impact_gnn.pipeline.schema import Schema

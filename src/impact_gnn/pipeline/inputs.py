@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from impact_gnn import _native, checks
-from impact_gnn.alignment.pny import refuse_unless_fits
 from impact_gnn.checks import InputError
 from impact_gnn.engines.base import FEW, Engine, MadeHop, as_hop, selected_hop
 from impact_gnn.engines.memory import Memory
 from impact_gnn.engines.operator import Operator
 from impact_gnn.graph import TemporalGraph
-from impact_gnn.pipeline.aligned import NEEDS_EVERYBODY, aligned
-from impact_gnn.pipeline.method import Method
+from impact_gnn.methods import HopContext, Method
+from impact_gnn.propagation.degrees import degrees
 from impact_gnn.propagation.embedding import EMBEDDINGS, spectral
 from impact_gnn.propagation.hops import own_relation
 from impact_gnn.propagation.labels import repeated_label_hops
@@ -99,33 +99,37 @@ class Inputs:
         With `soft` label hops are made of these probabilities of the nodes `rows` [n, Y] instead of
         the labels.
         """
-        if method.snapshot and self.embed != "none":
+        if "snapshot" in method and self.embed != "none":
             reason = "which places nodes in the graph as it was before the cutoff"
             raise InputError(
                 f"'snapshot' does not go with embed={self.embed!r}, {reason}; leave one of them out."
             )
         view = self.graph.masked(cutoff)
-        counted = (
-            self._once(("degrees", cutoff), lambda: [self._degrees(view)]) if method.degrees else []
-        )
-        if method.features:
-            return [self.features(), *counted], []
+        own = self._own_columns(method, cutoff)
+        if "features" in method:
+            return own, []
         nodes = self._nodes(method)
         hops = self._raw(method, cutoff)
-        for name in method.alignment:
-            together = self._sizes(len(hops)) if method.joint else [1] * len(hops)
-            hops = aligned(name, hops, nodes, view, method.weighting, self.engine, together)
+        for part in method.parts:
+            if part.align is not None:
+                context = HopContext(
+                    graph=view,
+                    nodes=nodes,
+                    weighting=method.edge_weighting,
+                    engine=self.engine,
+                    relation_sizes=self._sizes(len(hops)),
+                )
+                hops = part.align(hops, context)
         if len(nodes) != len(self.rows):
             # all nodes were needed for the statistics only
             hops = [selected_hop(hop, self.rows) for hop in hops]
         label_hops: list[Any] = []
-        if method.labels and soft is not None:
+        if "labels" in method and soft is not None:
             label_hops = self._label_hops(view, method, soft)
-        elif method.labels:
+        elif "labels" in method:
             label_hops = self._once(
                 ("labels", *_hop_parts(method), cutoff), lambda: self._label_hops(view, method)
             )
-        own = [*([] if self.graph.x is None else [self.features()]), *counted]
         if not own and not hops and not label_hops:
             raise InputError(
                 "the graph has no features and the method uses no labels; give features or add 'labels'."
@@ -138,10 +142,11 @@ class Inputs:
         Squashed messages that went there and back are joined by the node's own features, of which
         they are means.
         """
-        own = [[k] for k in range((self.graph.x is not None) + method.degrees)]
-        if method.features:
+        added = sum(part.inputs is not None for part in method.parts)
+        own = [[k] for k in range((self.graph.x is not None) + added)]
+        if "features" in method:
             return own
-        count = len(self._raw(replace(method, lags=False)))  # as many hops, without a cutoff
+        count = len(self._raw(method.without("lags")))  # as many hops, without a cutoff
         if not self.graph.is_hetero:
             return [list(range(len(own) + count))]
         sizes = self._sizes(count)
@@ -189,11 +194,20 @@ class Inputs:
         }
         return graph.with_parts(nodes, dict(graph.relations))
 
-    def _degrees(self, view: TemporalGraph) -> Any:
-        """Edges of every node, and those to nodes whose label is known."""
-        return as_hop(
-            np.hstack([degrees(self.view), degrees(self.view, view.label >= 0)])[self.rows]
-        )
+    def _own_columns(self, method: Method, cutoff: int) -> list[Any]:
+        """What the model reads of a node alone: its features, and columns that parts add."""
+        columns = [] if self.graph.x is None and "features" not in method else [self.features()]
+        for part in method.parts:
+            if part.inputs is not None:
+                columns += self._once(
+                    (part.name, cutoff), partial(self._added, part.inputs, cutoff)
+                )
+        return columns
+
+    def _added(
+        self, compute: Callable[[TemporalGraph, np.ndarray], np.ndarray], cutoff: int
+    ) -> list[Any]:
+        return [as_hop(compute(self.view.masked(cutoff), self.rows))]
 
     # -- paths
     # ---------------------------------------------------------------------------------------------
@@ -211,24 +225,21 @@ class Inputs:
         )
 
     def _nodes(self, method: Method) -> np.ndarray:
-        """The nodes whose hops are made: `rows`, or everybody where an alignment looks at everybody or few are left."""
-        everybody = any(name in NEEDS_EVERYBODY for name in method.alignment)
+        """The nodes whose hops are computed: `rows`, or all nodes.
+
+        All are needed for the statistics of an alignment, and cost little more than `rows` where
+        few are left out.
+        """
+        everybody = any(part.align is not None and part.all_nodes for part in method.parts)
         few = len(self.rows) < FEW * self.graph.num_nodes
         return self.rows if few and not everybody else np.arange(self.graph.num_nodes)
 
     def _raw(self, method: Method, cutoff: int | None = None) -> list[Any]:
-        if "pny" in method.alignment:
-            self._refuse_pny()
-        if method.ends and self.squashed and self.graph.is_hetero:
-            raise InputError(
-                "'ends' weighs whole paths, which rphgnn does not keep; use sehgnn, or leave out 'ends'."
-            )
-        if method.weighting == "stamp" and self.squashed and self.graph.is_hetero:
-            raise InputError(
-                "'stamp' treats the first hop apart, and rphgnn mixes them; use sehgnn, or 'gsmp'."
-            )
+        for part in method.parts:
+            if part.check_graph is not None:
+                part.check_graph(self.graph)
         nodes = self._nodes(method)
-        key = ("hops", *_hop_parts(method), cutoff if method.lags else None, len(nodes))
+        key = ("hops", *_hop_parts(method), cutoff if "lags" in method else None, len(nodes))
         return self._once(key, lambda: self._hops(method, cutoff, nodes))
 
     def _hops(self, method: Method, cutoff: int | None, nodes: np.ndarray) -> list[Any]:
@@ -252,7 +263,7 @@ class Inputs:
             hops = metapath_hops(
                 then,
                 length=self.length,
-                weighting=method.weighting,
+                weighting=method.edge_weighting,
                 metapath_weighting=_ends_or_edges(method),
                 engine=self.engine,
                 rows=None if len(position) == then.num_nodes else position,
@@ -271,7 +282,7 @@ class Inputs:
                 then,
                 iterations=self.hops,
                 width=width if then.x is None else None,
-                weighting=method.weighting,
+                weighting=method.edge_weighting,
                 seed=self.seed,
                 engine=self.engine,
             )
@@ -296,7 +307,7 @@ class Inputs:
             label[self.rows] = soft
         back = (
             len(view.times) - 1 - int(np.searchsorted(view.times, view.cutoff))
-            if method.lags
+            if "lags" in method
             else 0
         )
 
@@ -321,7 +332,7 @@ class Inputs:
             hops = metapath_label_hops(
                 then,
                 length=length,
-                weighting=method.weighting,
+                weighting=method.edge_weighting,
                 metapath_weighting=_ends_or_edges(method),
                 engine=self.engine,
                 label=known(last, then),
@@ -333,7 +344,7 @@ class Inputs:
 
     def is_simple(self, method: Method) -> bool:
         """Whether hops are one operation again and again, which engines do best."""
-        return not self.graph.is_hetero and not method.ends
+        return not self.graph.is_hetero and "ends" not in method
 
     def _steps(
         self, graph: TemporalGraph, method: Method, last: int | None, wanted: np.ndarray, hops: int
@@ -342,7 +353,7 @@ class Inputs:
         # edges came with their nodes: a table can hide them
         hidden = last if self.view.edge_time is None else None
         then, position = self.as_of(graph, None if hidden is not None else last, wanted)
-        relation, weighting = own_relation(then), method.weighting
+        relation, weighting = own_relation(then), method.edge_weighting
         return (
             then,
             position,
@@ -371,10 +382,10 @@ class Inputs:
         make: Callable[[int | None, np.ndarray], list[Any]],
     ) -> list[Any]:
         """`make(None, nodes)`; or snapshots: a node's rows of `make(the period at which it is seen, such nodes)`."""
-        if not method.snapshot:
+        if "snapshot" not in method:
             return make(None, nodes)
         out: list[np.ndarray] = []
-        seen = self._seen_at(cutoff if method.lags else None)[nodes]
+        seen = self._seen_at(cutoff if "lags" in method else None)[nodes]
         for low, high in _runs(self.graph.counts, MOST_SNAPSHOTS):
             place = np.flatnonzero((seen >= low) & (seen <= high))
             if not len(place):
@@ -388,9 +399,9 @@ class Inputs:
 
     def seen_in(self, method: Method, cutoff: int, node: int) -> int | None:
         """The period up to which the graph is shown to a node; None for all of it."""
-        if not method.snapshot:
+        if "snapshot" not in method:
             return None
-        seen = self._seen_at(cutoff if method.lags else None)[node]
+        seen = self._seen_at(cutoff if "lags" in method else None)[node]
         return next(
             high for low, high in _runs(self.graph.counts, MOST_SNAPSHOTS) if low <= seen <= high
         )
@@ -409,49 +420,19 @@ class Inputs:
         lag = np.random.default_rng(self.seed).choice(today - period[target], len(period))
         return np.where(target, today, np.minimum(period + lag, today))
 
-    def _refuse_pny(self) -> None:
-        """Before anything is propagated: PNY knows graphs of one type, and holds a covariance per label and time."""
-        if self.graph.is_hetero:
-            kinds, relations = len(self.graph.nodes), len(self.graph.relations)
-            raise InputError(
-                f"pny estimates how one node type connects with itself, but this graph has {kinds} types and "
-                f"{relations} relations; use jjnorm, which needs no connectivity."
-            )
-        if self.graph.x is not None:
-            refuse_unless_fits(self.graph.num_labels, len(self.graph.times), self.graph.x.shape[1])
-
     def _once(self, key: tuple[object, ...], make: Callable[[], list[Any]]) -> list[Any]:
         if key not in self._kept:
             self._kept[key] = make()
         return self._kept[key]
 
 
-def degrees(graph: TemporalGraph, among: np.ndarray | None = None) -> np.ndarray:
-    """log(1 + edges) of every target node, in and out by relation [N, columns], float32.
-
-    With `among`, a mask of target nodes, only edges whose other end is one of them.
-    """
-    columns = []
-    for (source, _, target), relation in graph.relations.items():
-        for row, (kind, other) in enumerate(((source, target), (target, source))):
-            if kind != graph.target or (among is not None and other != graph.target):
-                continue
-            count, ends = np.zeros(graph.num_nodes, np.int64), relation.edge_index
-            for part in _native.blocks(ends[row]):
-                near = ends[row][part]
-                near = near if among is None else near[among[ends[1 - row][part]]]
-                count += np.bincount(near, minlength=graph.num_nodes)
-            columns.append(np.log1p(count))
-    return np.column_stack(columns or [np.zeros(graph.num_nodes)]).astype(np.float32)
-
-
 def _ends_or_edges(method: Method) -> str:
-    return "ends" if method.ends else "edges"
+    return "ends" if "ends" in method else "edges"
 
 
 def _hop_parts(method: Method) -> tuple[object, ...]:
     """What hops depend on."""
-    return method.weighting, method.snapshot, method.lags, method.ends
+    return method.weighting, "snapshot" in method, "lags" in method, "ends" in method
 
 
 def _runs(counts: np.ndarray, most: int) -> list[tuple[int, int]]:

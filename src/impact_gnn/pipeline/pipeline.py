@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,24 +22,23 @@ from impact_gnn.engines.base import Engine, mapped_hop, position_blocks, time_ta
 from impact_gnn.engines.memory import or_memory
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.heads import (
-    HEADS,
+    MODELS,
     Head,
     HeadOptions,
     Model,
     NetworkHead,
     Shape,
-    is_spatial,
     make_head,
     model_name,
+    reads_graph,
+    spec_of,
 )
 from impact_gnn.heads.base import matrix
 from impact_gnn.heads.foreign import Own
-from impact_gnn.heads.network import SQUASHED
 from impact_gnn.label_shift import confusion_of
-from impact_gnn.matching import kernel_mean_matching
+from impact_gnn.methods import Kind, Method, ModelKind, PriorEvidence, RowContext
 from impact_gnn.metrics import METRICS, Scoring
 from impact_gnn.nn import (
-    Editable,
     Epoch,
     GraphTask,
     HopTask,
@@ -51,13 +50,11 @@ from impact_gnn.nn import (
     Term,
     align_layer,
     split_rows,
-    terms_of,
 )
 from impact_gnn.pipeline import saved
 from impact_gnn.pipeline.calibration import Walked, best_temperature
 from impact_gnn.pipeline.inputs import Inputs
-from impact_gnn.pipeline.method import EDITED, Method
-from impact_gnn.pipeline.saved import Fitted, Shares, Stage
+from impact_gnn.pipeline.saved import Fitted, Stage
 from impact_gnn.pipeline.schema import Schema
 from impact_gnn.propagation.embedding import EMBEDDINGS
 from impact_gnn.propagation.hops import own_relation
@@ -67,8 +64,43 @@ from impact_gnn.statistics import Scale, paired
 CHOOSING = 0.1  # share of the labels to choose by
 CLASS_WEIGHTS = ("balanced",)
 STAGES = Reliable(stages=3)  # of a method with "stages"
-MODELS = HEADS
-"""What turns hops into probabilities, by name."""
+
+
+@dataclass(frozen=True, eq=False)
+class _FitData:
+    """What all trainings of a fit share. A row is a position among `nodes`."""
+
+    view: TemporalGraph
+    inputs: Inputs
+    cutoff: int
+    nodes: np.ndarray
+    time: np.ndarray
+    label: np.ndarray
+    weight: np.ndarray | None
+    scoring: Scoring
+    progress: Callable[[Epoch], None] | None
+
+    @property
+    def labelled_times(self) -> np.ndarray:
+        return np.unique(self.time[self.label >= 0])
+
+
+@dataclass(frozen=True, eq=False)
+class _Validated:
+    """What the validation rows decide: for how many rounds to train, and which corrections follow.
+
+    `learner` is the pipeline to train: this one, or one without parts that did not improve it.
+    """
+
+    learner: Pipeline
+    stages: list[Stage]
+    smoothing: Smoothing | None
+    evidence: PriorEvidence
+    valid_score: float
+
+    @property
+    def rounds(self) -> list[int]:
+        return [stage.head.rounds for stage in self.stages]
 
 
 class Pipeline(ClassifierMixin, BaseEstimator):
@@ -185,7 +217,9 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             raise InputError(
                 "hidden and dropout are options of our networks; build yours with them."
             )
-        self._refuse_parts()
+        name = self.model if isinstance(self.model, str) else "a user model"
+        if refusal := self._method.refusal(spec_of(self.model).kind, name):
+            raise InputError(f"{refusal}; change the method {str(self._method)!r} or the model.")
         checks.choice("metric", self.metric, METRICS)
         checks.choice("embed", self.embed, EMBEDDINGS)
         if self.class_weight is not None:
@@ -220,11 +254,6 @@ class Pipeline(ClassifierMixin, BaseEstimator):
     def _method(self) -> Method:
         return Method.of(self.method)
 
-    @property
-    def _pace(self) -> str | None:
-        """Of the curriculum."""
-        return None if not self._method.curriculum else "drop" if self._method.drop else "loss"
-
     @one_thread
     def fit(
         self,
@@ -246,97 +275,144 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         """
         self.checked()
         self.fitted = None
-        graph = as_graph(graph)
+        data = self._fit_data(as_graph(graph), inputs, engine, progress)
+        has_validation = len(data.labelled_times) > 1
+        validate = self._validate if has_validation else self._without_validation
+        validated = validate(data)
+        stages = validated.stages
+        if self.refit and has_validation:
+            stages = validated.learner._train(
+                data, _all_labelled(data), data.cutoff, validated.rounds
+            )
+        *earlier, last = (replace(stage, task=None) for stage in stages)
+        self.fitted = Fitted(
+            head=last.head,
+            scales=last.scales,
+            smoothing=validated.smoothing,
+            cutoff=data.cutoff,
+            t_max=int(data.view.times[-1]),
+            schema=Schema.of(data.inputs.view),
+            rounds=validated.rounds[-1],
+            valid_score=validated.valid_score,
+            earlier=tuple(earlier),
+            evidence=validated.evidence,
+        )
+        return self
+
+    def _fit_data(
+        self,
+        graph: TemporalGraph,
+        inputs: Inputs | None,
+        engine: Engine | None,
+        progress: Callable[[Epoch], None] | None,
+    ) -> _FitData:
+        """Masks the graph, computes its inputs, and weights the labels."""
         cutoff = graph.infer_cutoff() if self.cutoff is None else graph.when(self.cutoff)
         view = graph.masked(cutoff)
         if graph.cutoff is None:  # folds of a back-test may have one class only
             checks.several_classes(view.label, view.name_of(cutoff))
         inputs = self.inputs(view, engine) if inputs is None else inputs
-        rows = self._rows(inputs)  # from here on a node is known by its place among them
-        label, time = view.label[rows], view.time[rows]
-        labelled = np.unique(time[label >= 0])
-        weight = self._recency(time, label) if self._method.recency else None
+        nodes = self.nodes_of(inputs)
+        label, time = view.label[nodes], view.time[nodes]
         prior = np.bincount(label[label >= 0], minlength=view.num_labels) / (label >= 0).sum()
-        shares = self._learned_shares(label, weight, view.num_labels)
         scoring = Scoring(self.metric, tuple(prior.tolist()), self.class_weight == "balanced")
+        weight = self._label_weight(time, label)
         if scoring.balanced:
             weight = scoring.weights(label) * (1 if weight is None else weight)
-        if self._method.bbse and len(labelled) == 1:
-            raise InputError(
-                "'bbse' counts mistakes in a labelled period held out, and there is one only; use 'shift'."
-            )
-        rounds: list[int | None] = [None]
-        valid_score, smoothing = math.nan, None
-
-        learner = self
-
-        def learned(
-            who: Pipeline, split: Split, before: int, rounds: Sequence[int | None]
-        ) -> list[Stage]:
-            return who._stages(inputs, before, label, split, weight, scoring, rounds, progress)
-
-        if len(labelled) > 1:
-            chosen_rows = split_rows(view, valid=_choosing(time[label >= 0]))
-            split = Split(
-                np.searchsorted(rows, chosen_rows.train), np.searchsorted(rows, chosen_rows.valid)
-            )
-            # Rows to choose by must look like targets, so inputs are made as if their labels were
-            # unknown.
-            before = int(view.time[chosen_rows.valid].min())
-
-            def chosen(who: Pipeline) -> list[Stage]:
-                stages = learned(
-                    who, split, before, [None] * (STAGES.stages if self._method.stages else 1)
-                )
-                return stages[: 1 + int(np.nanargmax([stage.head.valid_score for stage in stages]))]
-
-            stages = chosen(self)
-            if self._method.curriculum:  # it must pay for itself
-                without = replace(self._method, curriculum=False, drop=False)
-                others = chosen(one := Pipeline(**self.get_params() | {"method": without}))
-                if not _right_more_often(stages[-1], others[-1], label, split.valid):
-                    stages, learner = others, one
-            last, rounds = stages[-1], [stage.head.rounds for stage in stages]
-            valid_score = last.head.valid_score
-            assert last.task is not None
-            if shares is not None:
-                found, truth = last.head.honest(last.task, split.valid), label[split.valid]
-                counts = (
-                    confusion_of(found.argmax(1), truth, view.num_labels)
-                    if self._method.bbse
-                    else None
-                )
-                shares = Shares(
-                    shares.prior, counts, best_temperature([Walked(found, truth, shares.prior)])
-                )
-            if self._method.smooth:
-                choose = last.head, last.task, inputs, before, split.valid, label
-                smoothing, valid_score = self._chosen_smoothing(*choose)
-        elif self._method.smooth:
-            smoothing = CHOICES[len(CHOICES) // 2]
-        if self.refit or len(labelled) == 1:
-            stages = learned(
-                learner, Split(np.flatnonzero(label >= 0), np.empty(0, np.int64)), cutoff, rounds
-            )
-        # rows of the graph stay with the graph
-        *earlier, last = (replace(stage, task=None) for stage in stages)
-        done, schema = (
-            last.head.rounds if rounds[-1] is None else rounds[-1],
-            Schema.of(inputs.view),
+        return _FitData(
+            view=view,
+            inputs=inputs,
+            cutoff=cutoff,
+            nodes=nodes,
+            time=time,
+            label=label,
+            weight=weight,
+            scoring=scoring,
+            progress=progress,
         )
-        self.fitted = Fitted(
-            last.head,
-            last.scales,
-            smoothing,
-            cutoff,
-            int(view.times[-1]),
-            schema,
-            done,
-            valid_score,
-            tuple(earlier),
-            shares,
+
+    def _label_weight(self, time: np.ndarray, label: np.ndarray) -> np.ndarray | None:
+        """What every row counts by the parts of the method; None for all the same."""
+        weight = None
+        for part in self._method.parts:
+            if part.label_weight is not None:
+                factor = part.label_weight(time, label, self.half_life)
+                weight = factor if weight is None else weight * factor
+        return weight
+
+    def _class_prior(self, data: _FitData) -> np.ndarray:
+        """The class prior under which a head learns, label weights included."""
+        weight = self._label_weight(data.time, data.label)
+        known = data.label >= 0
+        counted = None if weight is None else weight[known]
+        count = np.bincount(data.label[known], counted, data.view.num_labels)
+        return count / count.sum()
+
+    def _without_validation(self, data: _FitData) -> _Validated:
+        """Trains on a single labelled period, where there is nothing to choose by."""
+        stages = self._train(data, _all_labelled(data), data.cutoff, [None])
+        smoothing = CHOICES[len(CHOICES) // 2] if "smooth" in self._method else None
+        return _Validated(
+            learner=self,
+            stages=stages,
+            smoothing=smoothing,
+            evidence=PriorEvidence(self._class_prior(data)),
+            valid_score=math.nan,
         )
-        return self
+
+    def _validate(self, data: _FitData) -> _Validated:
+        """Trains without the last labelled periods, and chooses by them.
+
+        Inputs are computed as if the labels of these periods were unknown, so that the validation
+        rows look like targets.
+        """
+        label = data.label
+        nodes = split_rows(data.view, valid=_choosing(data.time[label >= 0]))
+        split = Split(
+            np.searchsorted(data.nodes, nodes.train), np.searchsorted(data.nodes, nodes.valid)
+        )
+        cutoff = int(data.view.time[nodes.valid].min())
+        learner, stages = self, self._best_stages(data, split, cutoff)
+        optional = [part.name for part in self._method.parts if part.must_improve]
+        if optional:
+            method = self._method.without(*optional)
+            other = Pipeline(**self.get_params() | {"method": method})
+            others = other._best_stages(data, split, cutoff)
+            if not _is_more_accurate(stages[-1], others[-1], label, split.valid):
+                learner, stages = other, others
+        last = stages[-1]
+        assert last.task is not None
+        smoothing, score = None, last.head.valid_score
+        if "smooth" in self._method:
+            smoothing, score = self._chosen_smoothing(
+                last.head, last.task, data.inputs, cutoff, split.valid, label
+            )
+        return _Validated(
+            learner=learner,
+            stages=stages,
+            smoothing=smoothing,
+            evidence=self._prior_evidence(data, last, split.valid),
+            valid_score=score,
+        )
+
+    def _prior_evidence(self, data: _FitData, stage: Stage, valid: np.ndarray) -> PriorEvidence:
+        """The class prior, and for parts that adjust it what the validation rows say."""
+        prior = self._class_prior(data)
+        if all(part.adjust is None for part in self._method.parts):
+            return PriorEvidence(prior)
+        assert stage.task is not None
+        probabilities, truth = stage.head.honest(stage.task, valid), data.label[valid]
+        return PriorEvidence(
+            prior=prior,
+            confusion=confusion_of(probabilities.argmax(1), truth, data.view.num_labels),
+            temperature=best_temperature([Walked(probabilities, truth, prior)]),
+        )
+
+    def _best_stages(self, data: _FitData, split: Split, cutoff: int) -> list[Stage]:
+        """The stages up to the one with the best validation score."""
+        count = STAGES.stages if "stages" in self._method else 1
+        stages = self._train(data, split, cutoff, [None] * count)
+        return stages[: 1 + int(np.nanargmax([stage.head.valid_score for stage in stages]))]
 
     @one_thread
     def predict_proba(
@@ -360,18 +436,19 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         if inputs is None:
             inputs = self.inputs(fitted.schema.adapted(graph, at), engine)
         task = self.task(inputs, at)
-        targets = np.searchsorted(self._rows(inputs), self.targets(graph, cutoff=at))
-        smoothed = None
-        if fitted.smoothing is not None and smooth:
-            smoothed = self._smoothed(fitted.head, task, inputs, at, [fitted.smoothing], targets)[0]
-            if fitted.shares is None:
-                return smoothed
-        said = fitted.head.honest(task, targets)
-        return (
-            said
-            if fitted.shares is None
-            else fitted.shares.applied(said if smoothed is None else smoothed, said)
-        )
+        targets = np.searchsorted(self.nodes_of(inputs), self.targets(graph, cutoff=at))
+        adjustments = [part.adjust for part in self._method.parts if part.adjust is not None]
+        is_smoothed = fitted.smoothing is not None and smooth
+        unsmoothed = np.empty(0)
+        if adjustments or not is_smoothed:
+            unsmoothed = fitted.head.honest(task, targets)
+        probabilities = unsmoothed
+        if fitted.smoothing is not None and is_smoothed:
+            choices = [fitted.smoothing]
+            probabilities = self._smoothed(fitted.head, task, inputs, at, choices, targets)[0]
+        for adjust in adjustments:
+            probabilities = adjust(probabilities, unsmoothed, fitted.evidence)
+        return probabilities
 
     def predict(self, graph: GraphLike, *, cutoff: int | str | None = None) -> np.ndarray:
         """The label of every target node that suits the metric: for accuracy the most probable one.
@@ -484,40 +561,44 @@ class Pipeline(ClassifierMixin, BaseEstimator):
     def taught(self, inputs: Inputs, cutoff: int) -> np.ndarray | None:
         """What earlier stages said, which the fitted head hears in place of labels; None where there were none."""
         fitted, soft = self._fitted(), None
-        hears = self._method.labels and not is_spatial(self.model)
-        for stage in fitted.earlier if hears else ():
+        uses_soft_labels = "labels" in self._method and not reads_graph(self.model)
+        for stage in fitted.earlier if uses_soft_labels else ():
             task = self._shown(inputs, cutoff, stage.scales, stage.head.shape, soft)
             self._align(stage.head, inputs, cutoff)
-            label = inputs.graph.masked(cutoff).label[self._rows(inputs)]
+            label = inputs.graph.masked(cutoff).label[self.nodes_of(inputs)]
             said = stage.head.honest(task, np.arange(len(label)))
             soft = STAGES.told(label, np.flatnonzero(label >= 0), fitted.num_labels, said)
         return soft
 
-    def _stages(
-        self,
-        inputs: Inputs,
-        cutoff: int,
-        label: np.ndarray,
-        split: Split,
-        weight: np.ndarray | None,
-        scoring: Scoring,
-        rounds: Sequence[int | None],
-        progress: Callable[[Epoch], None] | None,
+    def _train(
+        self, data: _FitData, split: Split, cutoff: int, rounds: Sequence[int | None]
     ) -> list[Stage]:
-        """A training for each of `rounds` when labels are known before `cutoff`, each taught by the one before."""
+        """A training for each of `rounds`, with labels known before `cutoff`.
+
+        Every stage receives the confident predictions of the stage before as pseudo-labels.
+        """
         stages: list[Stage] = []
-        lesson = Lesson(label, None, weight, split)
-        time = inputs.view.time[self._rows(inputs)]
-        # Those to predict; while epochs are chosen, those of the periods to choose by.
-        until = time[split.valid].max() if len(split.valid) else time.max()
-        reference = np.flatnonzero((time >= cutoff) & (time <= until))
+        weight = data.weight
+        lesson = Lesson(data.label, None, weight, split)
+        # The rows to predict; in validation, those of the validation periods.
+        until = data.time[split.valid].max() if len(split.valid) else data.time.max()
+        reference = np.flatnonzero((data.time >= cutoff) & (data.time <= until))
         for length in rounds:
-            task, scales = self._task(inputs, cutoff, split.train, lesson.soft)
-            if self._method.kmm and not stages:
-                weight = self._matched(task, label, split.train, reference, weight)
+            task, scales = self._task(data.inputs, cutoff, split.train, lesson.soft)
+            context = RowContext(
+                task=task,
+                time=data.time,
+                label=data.label,
+                train=split.train,
+                reference=reference,
+                read=partial(_read, task),
+                seed=self.seed,
+            )
+            if not stages:
+                weight = self._row_weight(context, weight)
                 lesson = replace(lesson, weight=weight)
-            terms = terms_of(self._method.terms, task, time, reference)
-            head = self._head(task, inputs, cutoff, scoring, progress, terms)
+            terms = [part.loss_term(context) for part in self._method.parts if part.loss_term]
+            head = self._head(data, task, cutoff, tuple(term for term in terms if term is not None))
             head.fit(
                 task,
                 lesson.label,
@@ -528,9 +609,20 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             )
             stages.append(Stage(head, scales, task))
             if len(stages) < len(rounds):
-                said = head.honest(task, np.arange(len(label)))
-                lesson = STAGES.lesson(label, split, inputs.view.num_labels, said, weight)
+                probabilities = head.honest(task, np.arange(len(data.label)))
+                lesson = STAGES.lesson(
+                    data.label, split, data.view.num_labels, probabilities, weight
+                )
         return stages
+
+    def _row_weight(self, context: RowContext, weight: np.ndarray | None) -> np.ndarray | None:
+        """`weight`, times what parts say of the rows to train on by what the model reads."""
+        for part in self._method.parts:
+            if part.row_weight is not None:
+                size = len(context.label)
+                weight = np.ones(size) if weight is None else np.array(weight, np.float64)
+                weight[context.train] *= part.row_weight(context)
+        return weight
 
     def inputs(self, graph: TemporalGraph, engine: Engine | None = None) -> Inputs:
         """The hops of a graph as this pipeline makes them; may be shared by pipelines that differ in method only."""
@@ -543,7 +635,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             hops=self.hops,
             undirected=self.undirected,
             engine=or_memory(engine),
-            squashed=self.model in SQUASHED,
+            squashed=self._is_squashed,
             seed=self.seed,
             embed=self.embed,
             embedded=None if self.fitted is None else self.fitted.cutoff,
@@ -553,10 +645,14 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         self, kept: dict[bool, Inputs], graph: TemporalGraph, engine: Engine | None = None
     ) -> Inputs:
         """As `inputs`, taken from what other pipelines of this graph have left in `kept`, or made and left there."""
-        squashed = self.model in SQUASHED
+        squashed = self._is_squashed
         if squashed not in kept:
             kept[squashed] = self.inputs(graph, engine)
         return kept[squashed]
+
+    @property
+    def _is_squashed(self) -> bool:
+        return spec_of(self.model).kind is ModelKind.SQUASHED
 
     def __repr__(self) -> str:
         state = "" if self.fitted is None else f", fitted up to time {self.fitted.t_max}"
@@ -567,9 +663,9 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             raise InputError("this pipeline has not been fitted; call fit(graph) first.")
         return self.fitted
 
-    def _rows(self, inputs: Inputs) -> np.ndarray:
-        """The nodes that a row of the task stands for."""
-        return np.arange(inputs.graph.num_nodes) if is_spatial(self.model) else inputs.rows
+    def nodes_of(self, inputs: Inputs) -> np.ndarray:
+        """The node of every row of the task."""
+        return np.arange(inputs.graph.num_nodes) if reads_graph(self.model) else inputs.rows
 
     def untrained(
         self,
@@ -579,52 +675,44 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         terms: tuple[Term, ...] = (),
     ) -> Head:
         """A head of this pipeline's options that has learned nothing yet."""
+        parts = self._method.parts
         options = HeadOptions(
-            self.hidden,
-            self.dropout,
-            self.epochs,
-            self.patience,
-            self.lr,
-            self.weight_decay,
-            self.seed,
-            self.device,
-            self._pace,
-            terms,
-            bool(self._method.terms or self._method.kmm),
-            scoring,
-            progress,
+            hidden=self.hidden,
+            dropout=self.dropout,
+            epochs=self.epochs,
+            patience=self.patience,
+            lr=self.lr,
+            weight_decay=self.weight_decay,
+            seed=self.seed,
+            device=self.device,
+            terms=terms,
+            training=tuple(part.training for part in parts if part.training is not None),
+            patient=any(part.patient for part in parts),
+            scoring=scoring,
+            progress=progress,
         )
         return make_head(self.model, shape, options)
 
-    def _head(
-        self,
-        task: Task,
-        inputs: Inputs,
-        cutoff: int,
-        scoring: Scoring,
-        progress: Callable[[Epoch], None] | None,
-        terms: tuple[Term, ...],
-    ) -> Head:
-        groups = [[0]] if is_spatial(self.model) else inputs.groups(self._method)
-        head = self.untrained(
-            Shape(*_widths(task), inputs.view.num_labels, groups), scoring, progress, terms
-        )
-        self._align(head, inputs, cutoff)
+    def _head(self, data: _FitData, task: Task, cutoff: int, terms: tuple[Term, ...]) -> Head:
+        groups = [[0]] if reads_graph(self.model) else data.inputs.groups(self._method)
+        shape = Shape(*_widths(task), data.view.num_labels, groups)
+        head = self.untrained(shape, data.scoring, data.progress, terms)
+        self._align(head, data.inputs, cutoff)
         return head
 
     def _align(self, head: Head, inputs: Inputs, cutoff: int) -> None:
         """A spatial network's messages are aligned within it, by what is known of this graph before `cutoff`."""
-        if isinstance(head, NetworkHead) and is_spatial(self.model) and self._method.alignment:
-            view, weighting = inputs.graph.masked(cutoff), self._method.weighting
-            head.aligned(
-                align_layer(self._method.alignment[0], view, table=time_table(view, weighting))
-            )
+        alignments = self._method.of_kind(Kind.ALIGNMENT)
+        if isinstance(head, NetworkHead) and reads_graph(self.model) and alignments:
+            view = inputs.graph.masked(cutoff)
+            table = time_table(view, self._method.edge_weighting)
+            head.aligned(align_layer(alignments[0].name, view, table=table))
 
     def _task(
         self, inputs: Inputs, cutoff: int, rows: np.ndarray, soft: np.ndarray | None = None
     ) -> tuple[Task, list[Scale]]:
         """What the head learns from when labels are known before `cutoff`, scaled by the rows it learns from."""
-        if is_spatial(self.model):
+        if reads_graph(self.model):
             x = _features_of(inputs)
             scale = Scale.fit(x[rows])
             return self._graph_task(inputs, scale, cutoff), [scale]
@@ -645,7 +733,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         soft: np.ndarray | None = None,
     ) -> Task:
         """What a fitted head is shown of a graph, which must look like the one of the fit."""
-        if is_spatial(self.model):
+        if reads_graph(self.model):
             task: Task = self._graph_task(inputs, scales[0], cutoff)
         else:
             hops, label_hops = inputs.shown(self._method, cutoff, soft)
@@ -659,34 +747,20 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         return task
 
     def _graph_task(self, inputs: Inputs, scale: Scale, cutoff: int) -> GraphTask:
-        method, own = self._method, not isinstance(self.model, str)
-        most = 0 if own else 1  # messages of other layers are out of reach
-        # a network of one's own may be made for so many columns and no more
-        told = method.labels and not own
-        on_hops = method.snapshot or method.ends or method.features or method.joint
-        if (method.labels and own) or len(method.alignment) > most or on_hops:
-            more = "" if own else "one alignment, 'labels', "
-            known = f"a weighting, {more}'recency', 'curriculum', 'stages' and 'smooth'"
-            name = "a network of your own" if own else self.model
-            raise InputError(f"{name} takes {known}, not {str(method)!r}.")
-        if method.weighting == "stamp":
-            raise InputError(
-                "layers of a network on the graph share their weights, so 'stamp' has no place; use 'gsmp'."
-            )
-        graph = inputs.graph
-        # GraphSAGE has a term of its own for the node itself, others their loops
-        loops = self.model in (
-            "gcn",
-            "gat",
-        )
+        method, graph = self._method, inputs.graph
+        network = spec_of(self.model).network
+        assert network is not None
         operator = inputs.engine.operator(
-            graph, own_relation(graph), weighting=method.weighting, self_loop=loops
+            graph,
+            own_relation(graph),
+            weighting=method.edge_weighting,
+            self_loop=network.self_loops,
         )
-        label = graph.masked(cutoff).label if told else None
-        propagation = Editable(operator, self.seed) if method.eerm else Propagation(operator)
-        return GraphTask(
-            scale.apply(_features_of(inputs)), propagation, label, graph.num_labels, reuse=1
-        )
+        label = graph.masked(cutoff).label if "labels" in method else None
+        hooks = [part.propagation for part in method.parts if part.propagation is not None]
+        propagation = hooks[0](operator, self.seed) if hooks else Propagation(operator)
+        x = scale.apply(_features_of(inputs))
+        return GraphTask(x, propagation, label, graph.num_labels, reuse=1)
 
     def _chosen_smoothing(
         self,
@@ -715,75 +789,14 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         wanted: np.ndarray,
     ) -> list[np.ndarray]:
         """Probabilities of the rows `wanted` after every smoothing, when labels are known before `cutoff`."""
-        rows, graph = self._rows(inputs), inputs.graph.masked(cutoff)
-        along = ways(graph, self._method.weighting, inputs.engine)
+        rows, graph = self.nodes_of(inputs), inputs.graph.masked(cutoff)
+        along = ways(graph, self._method.edge_weighting, inputs.engine)
         base = np.zeros((graph.num_nodes, head.shape.num_labels), np.float32)
         base[rows] = head.honest(task, np.arange(len(rows)))
         return [
             one[rows[wanted]]
             for one in correct_and_smooth(base, graph.label, along, choices, inputs.engine)
         ]
-
-    def _refuse_parts(self) -> None:
-        """Refuses parts of the method that the model cannot take."""
-        method, model = (
-            self._method,
-            self.model if isinstance(self.model, str) else "a network of your own",
-        )
-        if method.terms and model in ("trees", "prior"):
-            raise InputError(
-                f"{model} has no loss to add {method.terms[0]!r} to, which is for networks."
-            )
-        if method.cmd and model == "linear":
-            raise InputError(
-                "a linear model has no hidden units whose moments 'cmd' could compare; use a network."
-            )
-        if method.eerm and model not in EDITED:
-            raise InputError(
-                f"'eerm' edits the graph that {' or '.join(EDITED)} walk, not {model}; use 'vrex'."
-            )
-
-    def _learned_shares(
-        self, label: np.ndarray, weight: np.ndarray | None, num_labels: int
-    ) -> Shares | None:
-        """The shares of classes under which a head learns."""
-        method, known = self._method, label >= 0
-        if not (method.shift or method.bbse):
-            return None
-        count = np.bincount(label[known], None if weight is None else weight[known], num_labels)
-        return Shares(count / count.sum(), None)
-
-    def _matched(
-        self,
-        task: Task,
-        label: np.ndarray,
-        train: np.ndarray,
-        reference: np.ndarray,
-        weight: np.ndarray | None,
-    ) -> np.ndarray:
-        """Weights under which the rows to train on look like the reference."""
-        if isinstance(task, GraphTask):
-            first = task.propagation(task.x)
-            read = torch.cat([task.x, first, task.propagation(first)], 1).numpy().__getitem__
-        else:
-            read = partial(matrix, task)
-        size = 8 * (len(train) + len(reference)) * sum(map(sum, _widths(task)))
-        checks.fits("rows to match", size, "leave out 'kmm'")
-        out = np.ones(len(label)) if weight is None else np.array(weight, np.float64)
-        out[train] *= kernel_mean_matching(
-            read(train), read(reference), label[train], seed=self.seed
-        )
-        return out
-
-    def _recency(self, time: np.ndarray, label: np.ndarray) -> np.ndarray:
-        labelled = time[label >= 0]
-        age = (labelled.max() - time).clip(0)
-        half_life = self.half_life
-        if half_life is not None and not (checks.is_number(half_life) and half_life > 0):
-            raise InputError(f"half_life={checks.shown(half_life)} must be a number above 0.")
-        if half_life is None:  # a third of the labelled span
-            half_life = max(1.0, float(labelled.max() - np.quantile(labelled, 0.05)) / 3)
-        return 0.5 ** (age / half_life)
 
 
 def _scaled(hops: list[Any], scales: list[Scale]) -> list[Any]:
@@ -802,13 +815,25 @@ def _widths(task: Task) -> tuple[list[int], list[int]]:
     return task.in_channels, task.label_channels
 
 
+def _read(task: Task, rows: np.ndarray) -> np.ndarray:
+    """All that a model reads of some rows; of a graph, two hops of features."""
+    if not isinstance(task, GraphTask):
+        return matrix(task, rows)
+    first = task.propagation(task.x)
+    return torch.cat([task.x, first, task.propagation(first)], 1).numpy()[rows]
+
+
+def _all_labelled(data: _FitData) -> Split:
+    return Split(np.flatnonzero(data.label >= 0), np.empty(0, np.int64))
+
+
 def _features_of(inputs: Inputs) -> np.ndarray:
     if inputs.graph.x is None:
         raise InputError("the graph has no features; use a model that reads hops.")
     return np.asarray(inputs.graph.x, np.float32)
 
 
-def _right_more_often(ours: Stage, theirs: Stage, label: np.ndarray, rows: np.ndarray) -> bool:
+def _is_more_accurate(ours: Stage, theirs: Stage, label: np.ndarray, rows: np.ndarray) -> bool:
     """Whether one is right on more of the rows than another, by more than the standard error of that."""
 
     def hits(stage: Stage) -> np.ndarray:

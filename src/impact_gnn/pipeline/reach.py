@@ -14,10 +14,11 @@ from typing import TypeAlias
 import numpy as np
 
 from impact_gnn.engines.base import time_table
+from impact_gnn.methods import Method
 from impact_gnn.pipeline.explanation import DEGREES, OWN
 from impact_gnn.pipeline.inputs import Inputs
-from impact_gnn.pipeline.method import Method
 from impact_gnn.propagation.metapaths import Metapath, Walk, metapaths, path_name
+from impact_gnn.weighting import Weighting
 
 Place: TypeAlias = tuple[str, int]
 """A node: its type and its position among the nodes of that type."""
@@ -43,14 +44,16 @@ def blocks(inputs: Inputs, method: Method, count: int) -> list[Block]:
     def along(path: Metapath) -> str:
         return path_name(path) if graph.is_hetero else f"hop {len(path)}"
 
-    out = [Block(OWN, target)] * (graph.x is not None) + [Block(DEGREES, target)] * method.degrees
-    if method.features:
+    out = [Block(OWN, target)] * (graph.x is not None) + [Block(DEGREES, target)] * (
+        "degrees" in method
+    )
+    if "features" in method:
         return out
     if inputs.squashed and graph.is_hetero:
         out += [Block(f"squashed message {k + 1}", target, None) for k in range(count - len(out))]
     else:
         out += [Block(along(path), path[0][0], path) for path in inputs.paths()]
-    paths = metapaths(graph, min(inputs.length, 2), start=target) if method.labels else []
+    paths = metapaths(graph, min(inputs.length, 2), start=target) if "labels" in method else []
     return out + [Block(f"labels, {along(path)}", target, path, labels=True) for path in paths]
 
 
@@ -59,7 +62,9 @@ class Reach:
     """The ways by which a node hears others, on the graph as it is shown to the node."""
 
     node: int
-    ends: str | None  # how paths are weighted by the times of their two ends; None for edge by edge
+    ends: (
+        Weighting | None
+    )  # how paths are weighted by the times of their two ends; None for edge by edge
     walks: tuple[Walk, Walk]  # with time weights by edge, and with plain ones
     label: np.ndarray  # [N], or probabilities [N, Y] in its place
     # positions of the nodes that are shown, by type; None for all
@@ -71,10 +76,10 @@ class Reach:
 
         Of guesses in place of labels, on snapshots, those about earlier periods.
         """
-        graph, table = inputs.graph, method.weighting
+        graph, table = inputs.graph, method.edge_weighting
         last = inputs.seen_in(method, cutoff, node)
         if label.ndim == 2 and last is not None:
-            until = np.searchsorted(graph.times, cutoff) if method.lags else last
+            until = np.searchsorted(graph.times, cutoff) if "lags" in method else last
             label = np.where(graph.period[:, None] < until, label, 0)
         hidden = last if inputs.is_simple(method) and inputs.view.edge_time is None else None
         last = None if hidden is not None else last
@@ -85,7 +90,7 @@ class Reach:
             else graph.positions_upto(int(graph.times[last]))
         )
         walks = Walk(then, [], table, inputs.engine, hidden), Walk(then, [], "plain", inputs.engine)
-        return cls(node, table if method.ends else None, walks, label, kept)
+        return cls(node, table if "ends" in method else None, walks, label, kept)
 
     def nodes(self, block: Block, without: Place | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Positions of the nodes whose features or labels a block brings, and weights; as if `without` had no edges."""

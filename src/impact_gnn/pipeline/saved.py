@@ -16,12 +16,11 @@ from impact_gnn import _files, checks
 from impact_gnn._codec import decode, encode
 from impact_gnn._version import __version__
 from impact_gnn.checks import InputError
-from impact_gnn.heads import HEADS, Head, Shape, model_name
+from impact_gnn.heads import MODELS, Head, Shape, model_name
 from impact_gnn.heads.foreign import Own
-from impact_gnn.label_shift import bbse, ratio, reweighted, saerens
+from impact_gnn.methods import PriorEvidence
 from impact_gnn.metrics import Scoring
 from impact_gnn.nn import Task
-from impact_gnn.pipeline.calibration import tempered
 from impact_gnn.pipeline.schema import Schema
 from impact_gnn.propagation.smoothing import Smoothing
 from impact_gnn.statistics import Scale
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from impact_gnn.pipeline.pipeline import Pipeline
 
 FORMAT = "impact-gnn pipeline"
-VERSION = 6
+VERSION = 7
 PIPELINE, WEIGHTS = "pipeline.json", "weights.safetensors"
 
 
@@ -41,25 +40,6 @@ class Stage:
     head: Head
     scales: list[Scale]
     task: Task | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Shares:
-    """What the shares of classes among targets are estimated from, in a method with "shift" or "bbse"."""
-
-    prior: np.ndarray  # under which the head has learned
-    confusion: np.ndarray | None = None  # of the rows chosen by; None for EM
-    temperature: float = 1.0  # at which probabilities are what came true among the rows chosen by
-
-    def applied(self, said: np.ndarray, base: np.ndarray) -> np.ndarray:
-        """Probabilities under the shares that `base`, what the head says of all targets, tells."""
-        said, base = tempered(said, self.temperature), tempered(base, self.temperature)
-        new = (
-            saerens(base, self.prior)
-            if self.confusion is None
-            else bbse(self.confusion, base.argmax(1))
-        )
-        return reweighted(said, ratio(new, self.prior)).astype(np.float32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,8 +54,8 @@ class Fitted:
     schema: Schema
     rounds: int
     valid_score: float
-    earlier: tuple[Stage, ...] = ()  # what taught the head, in a method with "stages"
-    shares: Shares | None = None
+    earlier: tuple[Stage, ...]  # the stages before the last, in a method with "stages"
+    evidence: PriorEvidence
 
     @property
     def num_labels(self) -> int:
@@ -94,9 +74,9 @@ def write(fitted: Fitted, params: dict[str, Any], directory: Path, *, schema: bo
         arrays |= {f"{of}model.{name}": value for name, value in stage.head.arrays().items()}
         for k, scale in enumerate(stage.scales):
             arrays |= {f"{of}scale.{k}.mean": scale.mean, f"{of}scale.{k}.std": scale.scale}
-    if fitted.shares is not None:
-        found = {name: value for name, value in vars(fitted.shares).items() if value is not None}
-        arrays |= {f"shares.{name}": np.asarray(value, np.float64) for name, value in found.items()}
+    for name, value in vars(fitted.evidence).items():
+        if value is not None:
+            arrays[f"evidence.{name}"] = np.asarray(value, np.float64)
     content = {
         "format": FORMAT,
         "version": VERSION,
@@ -128,7 +108,7 @@ def read(root: Path, kind: type[Pipeline], *, model: Own | None, schema: Schema 
         _files.check_folder(root)
     with checks.guarded(root):
         params = content["params"]
-        if params["model"] not in HEADS:
+        if params["model"] not in MODELS:
             params |= {"model": _own(params["model"], model, root)}
         arrays, made = safetensors.numpy.load_file(root / WEIGHTS), kind(**params).checked()
         scoring, shape = (
@@ -160,10 +140,11 @@ def read(root: Path, kind: type[Pipeline], *, model: Own | None, schema: Schema 
             else decode(Smoothing, content["smoothing"], "smoothing")
         )
         score = math.nan if content["valid_score"] is None else content["valid_score"]
-        shares = None
-        if "shares.prior" in arrays:
-            temperature = arrays["shares.temperature"].item()
-            shares = Shares(arrays["shares.prior"], arrays.get("shares.confusion"), temperature)
+        evidence = PriorEvidence(
+            prior=arrays["evidence.prior"],
+            confusion=arrays.get("evidence.confusion"),
+            temperature=arrays["evidence.temperature"].item(),
+        )
         last.head.rounds, schema = content["rounds"], schema or Schema.load(root)
         if schema.num_labels != shape.num_labels:
             raise InputError(
@@ -171,16 +152,16 @@ def read(root: Path, kind: type[Pipeline], *, model: Own | None, schema: Schema 
                 f"{schema.num_labels}; save the model again."
             )
         made.fitted = Fitted(
-            last.head,
-            last.scales,
-            smoothing,
-            content["cutoff"],
-            content["t_max"],
-            schema,
-            last.head.rounds,
-            score,
-            tuple(earlier),
-            shares,
+            head=last.head,
+            scales=last.scales,
+            smoothing=smoothing,
+            cutoff=content["cutoff"],
+            t_max=content["t_max"],
+            schema=schema,
+            rounds=last.head.rounds,
+            valid_score=score,
+            earlier=tuple(earlier),
+            evidence=evidence,
         )
         return made
 

@@ -11,12 +11,13 @@ from impact_gnn.checks import InputError
 from impact_gnn.engines.base import Engine, selected_hop
 from impact_gnn.engines.memory import or_memory
 from impact_gnn.graph import TemporalGraph, Triple
+from impact_gnn.weighting import Weighting
 
 
 def propagate(
     graph: TemporalGraph,
     *,
-    weighting: str | np.ndarray = "plain",
+    weighting: Weighting = "plain",
     hops: int = 2,
     engine: Engine | None = None,
     norm: str = "mean",

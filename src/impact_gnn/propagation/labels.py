@@ -27,6 +27,7 @@ from impact_gnn.engines.memory import or_memory
 from impact_gnn.engines.operator import Operator, row_blocks
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.propagation.hops import own_relation
+from impact_gnn.weighting import Weighting
 
 NOTHING = 1e-9  # what is left of the own label's column, as a part of what was taken out, counts as zero up to here
 # edges of the rows whose return paths are looked for in one pass over all edges
@@ -36,7 +37,7 @@ RANGE_EDGES = 1 << 24
 def label_hops(
     graph: TemporalGraph,
     *,
-    weighting: str | np.ndarray = "plain",
+    weighting: Weighting = "plain",
     hops: int = 1,
     engine: Engine | None = None,
     norm: str = "mean",

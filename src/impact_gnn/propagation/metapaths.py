@@ -32,7 +32,6 @@ from impact_gnn.engines.base import (
     Engine,
     MadeColumns,
     columns_of,
-    later_hops,
     position_blocks,
     selected_hop,
     time_table,
@@ -41,7 +40,7 @@ from impact_gnn.engines.memory import or_memory
 from impact_gnn.engines.operator import Operator
 from impact_gnn.graph import TemporalGraph, Triple
 from impact_gnn.propagation.labels import label_columns, own_share, without_own
-from impact_gnn.weighting import BY_ROW
+from impact_gnn.weighting import BY_ROW, Weighting, at_hop
 
 METAPATH_WEIGHTINGS = ("edges", "ends")
 """Ω on each relation between types with a time, or once, on the two ends of the path."""
@@ -130,7 +129,7 @@ def metapath_hops(
     graph: TemporalGraph,
     *,
     length: int = 2,
-    weighting: str | np.ndarray = "plain",
+    weighting: Weighting = "plain",
     metapath_weighting: str = "edges",
     engine: Engine | None = None,
     start: str | None = None,
@@ -201,7 +200,7 @@ def metapath_label_hops(
     view: TemporalGraph,
     *,
     length: int = 2,
-    weighting: str | np.ndarray = "plain",
+    weighting: Weighting = "plain",
     metapath_weighting: str = "edges",
     engine: Engine | None = None,
     renormalize: bool = True,
@@ -251,15 +250,15 @@ class Walk:
 
     graph: TemporalGraph
     paths: Sequence[Metapath]
-    weighting: str | np.ndarray
+    weighting: Weighting
     engine: Engine
     last: int | None = None  # as of `Engine.operator`
     _operators: dict[Any, Operator] = field(default_factory=dict, repr=False)
 
     def operator(self, relation: Triple, first: bool = True) -> Operator:
         """The operation of a relation, as the first of a path or as a later one."""
-        weighting = self.weighting if first else later_hops(self.weighting)
-        key = relation, weighting is self.weighting
+        weighting = at_hop(self.weighting, first=first)
+        key = relation, first or weighting is self.weighting
         if key not in self._operators:
             self._operators[key] = self.engine.operator(
                 self.graph, relation, weighting=weighting, last=self.last
@@ -340,8 +339,9 @@ def along_ends(walk: Walk, table: np.ndarray, x: Any) -> dict[Metapath, Any]:
     return out
 
 
-def ends_table(graph: TemporalGraph, weighting: str | np.ndarray, kind: str) -> np.ndarray:
+def ends_table(graph: TemporalGraph, weighting: Weighting, kind: str) -> np.ndarray:
     """Ω between the times of nodes of type `kind` and of the target type."""
+    weighting = at_hop(weighting, first=True)
     if isinstance(weighting, str) and weighting in BY_ROW:
         raise InputError(
             f"{weighting!r} is no table of two times, which 'ends' needs; weigh by 'edges'."

@@ -21,6 +21,7 @@ from impact_gnn.engines.base import Engine
 from impact_gnn.engines.operator import Operator
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.propagation.metapaths import metapaths
+from impact_gnn.weighting import Weighting
 
 STEPS = 10
 Ways: TypeAlias = "list[list[Operator]]"
@@ -38,7 +39,7 @@ CHOICES = tuple(Smoothing(a, b) for a in (0.0, 0.5, 0.8) for b in (0.5, 0.8))
 """What is chosen from on past periods."""
 
 
-def ways(graph: TemporalGraph, weighting: str, engine: Engine) -> Ways:
+def ways(graph: TemporalGraph, weighting: Weighting, engine: Engine) -> Ways:
     """The operations that lead from the target type to itself: directly, or in through another type and back.
 
     Refuses a graph whose predictions, a few times over, are more than the engine may hold in

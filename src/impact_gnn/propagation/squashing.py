@@ -38,6 +38,7 @@ from impact_gnn.engines.base import Engine, position_blocks
 from impact_gnn.engines.memory import or_memory
 from impact_gnn.graph import TemporalGraph, Triple
 from impact_gnn.propagation.metapaths import Metapath, Walk, path_name
+from impact_gnn.weighting import Weighting
 
 
 def squash(
@@ -45,7 +46,7 @@ def squash(
     *,
     iterations: int = 2,
     width: int | None = None,
-    weighting: str | np.ndarray = "plain",
+    weighting: Weighting = "plain",
     normalize: bool = False,
     seed: int = 0,
     engine: Engine | None = None,

@@ -6,11 +6,13 @@ import shlex
 from collections import Counter
 from dataclasses import dataclass
 
+from impact_gnn import methods
 from impact_gnn.backtesting import PLAIN, Backtest, FoldCheck, Reason
 from impact_gnn.backtesting.ensemble import START
 from impact_gnn.backtesting.forecast import USUAL, lost_per_period
 from impact_gnn.diagnostics import MessageShift
 from impact_gnn.graph import Summary
+from impact_gnn.heads import MODELS
 from impact_gnn.metrics import Metric
 from impact_gnn.pipeline import Choice, Member
 from impact_gnn.report.numbers import (
@@ -27,58 +29,6 @@ from impact_gnn.report.summary import Evaluation, RunSummary
 
 KEPT = Choice.single(PLAIN)  # no correction, and no other model
 TOLERATED = 0.02  # of accuracy that may be lost before a model is fitted again
-
-MODELS = {
-    "sign": "a neural network that reads the features and every hop side by side",
-    "sign-wide": "a wide neural network that reads the features and every hop side by side",
-    "sign-light": "a neural network with little dropout that reads the features and every hop side by side",
-    "trees": "boosted trees over the features and all hops side by side",
-    "linear": "a linear model of the features and all hops",
-    "prior": "the shares of the labels alone, the same for every node",
-    "sgc": "a neural network that reads the last hop alone",
-    "gamlp": "a neural network that learns for every node how far to listen",
-    "sehgnn": "a neural network that weighs paths through different kinds of nodes",
-    "sehgnn-original": "a neural network that weighs paths through different kinds of nodes, as wide as its authors'",
-    "rphgnn": "a neural network over all paths, squashed to a few columns at random",
-    "rphgnn-original": "a neural network over all paths, squashed at random, wide and trained as its authors do",
-    "gcn": "a network that averages over neighbours, layer by layer",
-    "sage": "a network that joins a node and the mean of its neighbours, layer by layer",
-    "gat": "a network that learns which neighbours to listen to, layer by layer",
-    "revgat": "a deep network that learns which neighbours to listen to, in layers that can be undone",
-    "revgat-linear": "a wide network that joins a node and the mean of its neighbours, layer by layer",
-}
-
-PARTS = {
-    "plain": "messages are averaged over neighbours as they come, whatever their time; nothing is corrected",
-    "mmp": "neighbours younger than the node itself are not heard, so that old nodes look like recent ones",
-    "pmp": "neighbours are weighted by time so that old nodes meet the same mix of distances as the newest do",
-    "pmp-definition": "as pmp, by the paper's Definition 4.1 and not its algorithms",
-    "genpmp": "as pmp, with the weights estimated for every pair of periods from the graph itself",
-    "gsmp": "of a node's neighbours every period counts the same, however many there are of it",
-    "stamp": "as gsmp, at the first hop alone",
-    "center": "the mean message of every period is removed",
-    "standardize": "messages of every period are brought to mean 0 and variance 1",
-    "jjnorm": "messages of every class and period are scaled to the spread that the targets have",
-    "pny": "messages of every class and period are turned so that their covariance is that of the newest period",
-    "labels": "known labels of neighbours are passed along as further features (never a node's own)",
-    "snapshot": "every labelled node is seen on the graph as it was at its own time",
-    "lags": "and as long after its own time as the nodes to predict are seen after theirs",
-    "ends": "the weights go by the two ends of a path through nodes that have no time",
-    "recency": "recent labels count more in training",
-    "kmm": "labels count more whose inputs look like those of the nodes to predict",
-    "joint": "one such number for all hops of a relation",
-    "curriculum": "training begins with the labels that are easy to learn",
-    "drop": "those count as easy whose loss falls fastest",
-    "stages": "the model is trained several times, each time also on what it was sure of before",
-    "cmd": "what the network makes of labelled nodes and of nodes to predict is held to the same moments",
-    "vrex": "the network is held to err the same in all past periods",
-    "eerm": "the network is held to err the same on graphs that are edited to mislead it",
-    "degrees": "the number of a node's edges, and of those to known labels, are further features",
-    "features": "the model does not use the edges",
-    "smooth": "predictions are corrected by the errors that known labels show, then smoothed along the edges",
-    "shift": "probabilities follow the shares of classes that the nodes to predict seem to have",
-    "bbse": "as shift, the shares being told by what was mixed up in the past",
-}
 
 
 def headline(summary: RunSummary) -> list[tuple[str, str, str]]:
@@ -127,16 +77,18 @@ def checked(tested: Backtest) -> list[tuple[str, FoldCheck]]:
 
 def members(summary: RunSummary) -> list[tuple[Member, str]]:
     """Members of the choice, and what the model of each is."""
-    own = "a network of the user's own"
-    return [
-        (one, MODELS.get(one.candidate.model or summary.options.model, own))
-        for one in summary.choice.members
-    ]
+
+    def described(member: Member) -> str:
+        spec = MODELS.get(member.candidate.model or summary.options.model)
+        return "a user model" if spec is None else spec.summary
+
+    return [(member, described(member)) for member in summary.choice.members]
 
 
 def parts(chosen: Choice) -> list[tuple[str, str]]:
     """What the methods of a choice are made of, and what every part does."""
-    return [(part, meaning) for part, meaning in PARTS.items() if part in chosen.parts]
+    used = [methods.get(name) for name in methods.names() if name in chosen.parts]
+    return [(part.name, part.summary) for part in used]
 
 
 def choice(summary: RunSummary) -> list[str]:

@@ -72,9 +72,19 @@ class Curriculum:
             return 1.0
         return min(self.start + (1 - self.start) * (epoch - self.warm_up - 1) / self.epochs, 1.0)
 
-    def averaged(self, before: Tensor | None, loss: Tensor) -> Tensor:
-        """The moving average [n] after an epoch's losses."""
-        return loss if before is None else self.memory * before + (1 - self.memory) * loss
+    def is_complete(self, epoch: int) -> bool:
+        """Whether an epoch learns from all rows."""
+        return self.share(epoch) == 1
+
+    def choose(
+        self, epoch: int, loss: Tensor, labels: Tensor, memory: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Positions of the rows to learn from, and the moving average of their losses."""
+        average = loss if memory is None else self.memory * memory + (1 - self.memory) * loss
+        if epoch <= self.warm_up:
+            return torch.arange(len(loss), device=loss.device), average
+        fallen = torch.zeros_like(average) if memory is None else memory - average
+        return self.chosen(average, fallen, labels, epoch), average
 
     def chosen(self, average: Tensor, fallen: Tensor, label: Tensor, epoch: int) -> Tensor:
         """Positions of the rows that an epoch learns from, in order; random with "drop"."""

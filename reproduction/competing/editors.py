@@ -19,10 +19,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from impact_gnn.checks import InputError
 from impact_gnn.engines.operator import Operator
 from impact_gnn.graph.csr import CSR, build_csr
-from impact_gnn.nn.loss import Step
-from impact_gnn.nn.sparse import Propagation
+from impact_gnn.nn import Propagation, Step
 
 EDITORS = 3
 NEW = 4  # edges a node that may be added
@@ -52,6 +52,9 @@ class Editable(Propagation):
         weight = np.concatenate([given, np.zeros(len(target), given.dtype)])
         ends = np.concatenate([csr.indices, source]), np.concatenate([own, target])
         return build_csr(*ends, csr.num_sources, csr.num_targets, weight)
+
+    def edges(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        raise InputError("'eerm' edits messages, which attention does not read; use gcn or sage.")
 
     @contextmanager
     def edited(self, weight: np.ndarray) -> Iterator[None]:

@@ -13,46 +13,15 @@ do without one.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from impact_gnn.checks import InputError
-from impact_gnn.nn.editors import Editable, RiskEditors
-from impact_gnn.nn.loss import Step, Term
-from impact_gnn.nn.tasks import GraphTask, Task
+from impact_gnn.nn import Step
 
 MOMENTS = 5
-TERMS = ("cmd", "vrex", "eerm")
-"""Method parts that are terms."""
-
-
-def terms_of(
-    names: Collection[str], task: Task, period: np.ndarray, reference: np.ndarray
-) -> tuple[Term, ...]:
-    """The terms called so, for a task.
-
-    Args:
-        names: Some of `TERMS`.
-        task: What is trained on.
-        period: The period of every row of the task.
-        reference: Rows whose distribution the model shall match: those to predict.
-    """
-    terms: list[Term] = []
-    if "cmd" in names and len(reference):
-        terms.append(MomentDiscrepancy(np.asarray(reference)))
-    if "vrex" in names:
-        terms.append(RiskVariance(np.asarray(period, np.int64)))
-    if "eerm" in names:
-        if not isinstance(task, GraphTask) or not isinstance(task.propagation, Editable):
-            raise InputError(
-                "'eerm' edits the graph, which models on hops do not see; use gcn or sage, or 'vrex'."
-            )
-        terms.append(RiskEditors.of(task.propagation))
-    return tuple(terms)
 
 
 def cmd(a: Tensor, b: Tensor, moments: int = MOMENTS) -> Tensor:

@@ -1,0 +1,37 @@
+"""Method parts: the table of what each is, needs and does; methods are ordered sets of parts."""
+
+from impact_gnn.methods import builtin
+from impact_gnn.methods.method import PLAIN, Method
+from impact_gnn.methods.part import (
+    ANY_MODEL,
+    NETWORKS,
+    READS_HOPS,
+    HopContext,
+    Kind,
+    ModelKind,
+    Needs,
+    Part,
+    PriorEvidence,
+    RowContext,
+)
+from impact_gnn.methods.registry import get, names, register, unregister
+
+__all__ = [
+    "ANY_MODEL",
+    "NETWORKS",
+    "PLAIN",
+    "READS_HOPS",
+    "HopContext",
+    "Kind",
+    "Method",
+    "ModelKind",
+    "Needs",
+    "Part",
+    "PriorEvidence",
+    "RowContext",
+    "builtin",
+    "get",
+    "names",
+    "register",
+    "unregister",
+]

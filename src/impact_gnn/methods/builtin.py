@@ -1,0 +1,231 @@
+"""The parts that come with the package, one row each."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from impact_gnn import checks
+from impact_gnn.checks import InputError
+from impact_gnn.label_shift import ratio, reweighted, saerens, tempered
+from impact_gnn.methods import aligned_hops
+from impact_gnn.methods.method import PLAIN, Method
+from impact_gnn.methods.part import (
+    READS_HOPS,
+    Kind,
+    ModelKind,
+    Needs,
+    Part,
+    PriorEvidence,
+)
+from impact_gnn.methods.registry import register
+from impact_gnn.propagation.degrees import degree_columns
+
+EDGES = frozenset({Needs.EDGES})
+TIMED_EDGES = frozenset({Needs.EDGES, Needs.TIMED_EDGES})
+LEARNS = frozenset(ModelKind) - {ModelKind.PRIOR}
+READS_HOPS_OR_GRAPH = READS_HOPS | {ModelKind.GRAPH}
+READS_PATHS = READS_HOPS - {ModelKind.SQUASHED}
+
+
+def _recency(time: np.ndarray, label: np.ndarray, half_life: float | None) -> np.ndarray:
+    """0.5^(age / half-life) of every row; age counts from the newest label."""
+    if half_life is not None and not (checks.is_number(half_life) and half_life > 0):
+        raise InputError(f"half_life={checks.shown(half_life)} must be a number above 0.")
+    labelled = time[label >= 0]
+    if half_life is None:  # a third of the labelled span
+        half_life = max(1.0, float(labelled.max() - np.quantile(labelled, 0.05)) / 3)
+    age = (labelled.max() - time).clip(0)
+    return 0.5 ** (age / half_life)
+
+
+def _adjust_prior(
+    probabilities: np.ndarray, unsmoothed: np.ndarray, evidence: PriorEvidence
+) -> np.ndarray:
+    """Probabilities under the class prior of the targets, estimated by EM."""
+    estimate = saerens(tempered(unsmoothed, evidence.temperature), evidence.prior)
+    factor = ratio(estimate, evidence.prior)
+    return reweighted(tempered(probabilities, evidence.temperature), factor).astype(np.float32)
+
+
+def _check_features(method: Method) -> str | None:
+    weighted = method.weighting != PLAIN and "smooth" not in method
+    if method.of_kind(Kind.ALIGNMENT) or weighted:
+        return "which uses no messages that could be corrected; drop it or the correction"
+    return None
+
+
+def _check_ends(method: Method) -> str | None:
+    if method.weighting == PLAIN:
+        return "which needs a weighting; add one such as 'pmp'"
+    return None
+
+
+BUILTIN = [
+    Part(
+        PLAIN,
+        Kind.WEIGHTING,
+        "messages are unweighted means over neighbours of any time; nothing is corrected",
+    ),
+    Part(
+        "mmp",
+        Kind.WEIGHTING,
+        "only neighbours that are not newer than the node itself are averaged",
+        needs=TIMED_EDGES,
+        search_rank=11,
+        prior_score=-0.6,
+    ),
+    Part(
+        "pmp",
+        Kind.WEIGHTING,
+        "neighbours are weighted by time so that all periods see the same mix of time distances",
+        needs=TIMED_EDGES,
+        search_rank=3,
+    ),
+    Part(
+        "genpmp",
+        Kind.WEIGHTING,
+        "as pmp, with weights estimated from the number of nodes in every period",
+        needs=TIMED_EDGES,
+        search_rank=4,
+    ),
+    Part(
+        "gsmp",
+        Kind.WEIGHTING,
+        "the periods among a node's neighbours are weighted equally, whatever their sizes",
+        needs=frozenset({Needs.EDGES, Needs.TIMED_SOURCES}),
+        conflicts=dict.fromkeys(("pny", "ends"), "it needs weights by two times"),
+        models=LEARNS,
+        search_rank=17,
+        min_effort="normal",
+    ),
+    Part(
+        "center",
+        Kind.ALIGNMENT,
+        "the mean message of every period is removed",
+        needs=EDGES,
+        conflicts={"standardize": "'standardize' includes 'center'"},
+        models=READS_HOPS_OR_GRAPH,
+        search_rank=7,
+        align=aligned_hops.center,
+        all_nodes=True,
+    ),
+    Part(
+        "standardize",
+        Kind.ALIGNMENT,
+        "messages of every period are scaled to mean 0 and variance 1",
+        needs=EDGES,
+        models=READS_HOPS_OR_GRAPH,
+        search_rank=8,
+        align=aligned_hops.standardize,
+        all_nodes=True,
+    ),
+    Part(
+        "jjnorm",
+        Kind.ALIGNMENT,
+        "messages of every class and period are scaled to the variance of the target period",
+        needs=EDGES,
+        models=READS_HOPS_OR_GRAPH,
+        search_rank=9,
+        align=aligned_hops.jjnorm,
+    ),
+    Part(
+        "pny",
+        Kind.ALIGNMENT,
+        "messages of every class and period are mapped to the covariance of the last period",
+        needs=EDGES,
+        conflicts={"ends": "pny uses weights by edge"},
+        check_graph=aligned_hops.check_pny,
+        models=READS_HOPS_OR_GRAPH,
+        align=aligned_hops.pny,
+    ),
+    Part(
+        "labels",
+        Kind.INPUT,
+        "known labels of neighbours are further features (never a node's own label)",
+        needs=EDGES,
+        models=READS_HOPS_OR_GRAPH,
+        search_rank=2,
+    ),
+    Part(
+        "snapshot",
+        Kind.INPUT,
+        "every labelled node is represented on the graph as it was at its own time",
+        needs=EDGES,
+        models=READS_HOPS,
+        search_rank=5,
+    ),
+    Part(
+        "lags",
+        Kind.INPUT,
+        "snapshots are taken as long after a node's own time as targets are observed after theirs",
+        needs=EDGES,
+        requires=("snapshot",),
+        models=READS_HOPS,
+        search_rank=6,
+    ),
+    Part(
+        "ends",
+        Kind.INPUT,
+        "weights depend on the times of the two ends of a path through nodes without a time",
+        needs=frozenset({Needs.EDGES, Needs.UNTIMED_NEIGHBOURS}),
+        provides=frozenset({Needs.TIMED_EDGES}),
+        check=_check_ends,
+        models=READS_PATHS,
+        search_rank=12,
+    ),
+    Part(
+        "features",
+        Kind.INPUT,
+        "the model uses no edges",
+        needs=frozenset({Needs.FEATURES}),
+        conflicts=dict.fromkeys(
+            ("labels", "snapshot", "ends"), "it corrects or adds messages, which are not used"
+        ),
+        check=_check_features,
+        models=READS_HOPS | {ModelKind.PRIOR},
+        search_rank=13,
+    ),
+    Part(
+        "degrees",
+        Kind.INPUT,
+        "the number of a node's edges, and of those to labelled nodes, are further features",
+        needs=EDGES,
+        models=READS_HOPS,
+        search_rank=10,
+        inputs=degree_columns,
+    ),
+    Part(
+        "recency",
+        Kind.TRAINING,
+        "recent labels have larger weights in training",
+        search_rank=1,
+        label_weight=_recency,
+    ),
+    Part(
+        "stages",
+        Kind.TRAINING,
+        "the model is trained several times, later on its own confident predictions as well",
+        needs=EDGES,
+        models=LEARNS,
+        cost=3.0,
+        search_rank=14,
+        min_effort="normal",
+    ),
+    Part(
+        "smooth",
+        Kind.PREDICTION,
+        "predictions are corrected by the errors on known labels, then smoothed along the edges",
+        needs=EDGES,
+    ),
+    Part(
+        "shift",
+        Kind.PREDICTION,
+        "probabilities are adjusted to the class proportions estimated for the targets",
+        models=LEARNS,
+        search_rank=15,
+        min_effort="normal",
+        adjust=_adjust_prior,
+    ),
+]
+for _part in BUILTIN:
+    register(_part)

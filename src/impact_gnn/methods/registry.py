@@ -1,0 +1,53 @@
+"""The table of method parts, open to parts from outside."""
+
+from __future__ import annotations
+
+import re
+
+from impact_gnn import checks
+from impact_gnn.checks import InputError
+from impact_gnn.methods.part import Kind, Part
+
+_parts: dict[str, Part] = {}
+
+
+def register(part: Part) -> Part:
+    """Adds a part to the table, so that methods can name it; returns it.
+
+    Examples:
+        >>> import numpy as np
+        >>> from impact_gnn.methods import Kind, Method, Part, register, unregister
+        >>> def newest_only(times, counts):
+        ...     return np.tile(times == times.max(), (len(times), 1)).astype(float)
+        >>> part = register(Part("newest", Kind.WEIGHTING, "only the newest neighbours count",
+        ...                      edge_weights=newest_only))
+        >>> Method.parse("newest+labels")
+        Method(newest+labels)
+        >>> unregister("newest")
+    """
+    if not re.fullmatch(r"[a-z][a-z0-9-]*", part.name):
+        raise InputError(
+            f"a part cannot be called {checks.shown(part.name)}; use lower-case letters, digits and '-'."
+        )
+    if part.name in _parts:
+        raise InputError(f"there is a part called {part.name!r} already; choose another name.")
+    _parts[part.name] = part
+    return part
+
+
+def unregister(name: str) -> None:
+    """Removes a part that was registered."""
+    get(name)
+    del _parts[name]
+
+
+def get(name: str) -> Part:
+    """The part of this name; an unknown name is answered with the choices."""
+    return _parts[checks.choice("part", name, _parts)]
+
+
+def names(kind: Kind | None = None) -> list[str]:
+    """Names of all parts, or of one kind, in the order in which methods are written."""
+    order = list(Kind)
+    rows = [part for part in _parts.values() if kind in (None, part.kind)]
+    return [part.name for part in sorted(rows, key=lambda part: order.index(part.kind))]
