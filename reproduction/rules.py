@@ -14,13 +14,14 @@ from unittest.mock import patch
 
 import numpy as np
 
-from impact_gnn.backtesting import PLAIN, Scores, Unit, ensemble, windows
-from impact_gnn.backtesting.ensemble import fold_weights
-from impact_gnn.backtesting.folds import Window, shares_before, truth_of
-from impact_gnn.backtesting.verdict import Verdict
+from impact_gnn.backtesting import PLAIN, Scores, Unit, windows
+from impact_gnn.backtesting import greedy as selection_rule
+from impact_gnn.backtesting.folds import Window, prior_before, truth_of
+from impact_gnn.backtesting.greedy import fold_weights
+from impact_gnn.backtesting.selection import EnsembleSelection
 from impact_gnn.checks import InputError
 from impact_gnn.graph import TemporalGraph
-from impact_gnn.pipeline import Candidate, Choice, Member
+from impact_gnn.pipeline import Candidate, EnsembleSpec, Member
 from impact_gnn.pipeline.calibration import calibration_error, learned
 from impact_gnn.report import read_summary
 from reproduction import data
@@ -54,23 +55,23 @@ class Past:
             scores.said[unit] = np.load(run / "work" / "fits" / f"{unit}.npy", allow_pickle=False)
         return cls(name, view, found, scores, candidates)
 
-    def older(self) -> Verdict:
+    def older(self) -> EnsembleSelection:
         """What was known before the newest window."""
         before = self.windows[:-1]
         scores = Scores({str(one): self.scores.truth[str(one)] for one in before})
         scores.said |= {
             unit: said for unit, said in self.scores.said.items() if unit.fold in scores.truth
         }
-        return Verdict(scores, scores.ranked(self.candidates), before, self.view)
+        return EnsembleSelection(scores, scores.ranked(self.candidates), before, self.view)
 
-    def accuracy(self, choice: Choice) -> float:
+    def accuracy(self, choice: EnsembleSpec) -> float:
         """On the newest window."""
         newest = str(self.windows[-1])
         said = sum(m.weight * self.scores.probability(m.candidate, newest) for m in choice.members)  # type: ignore[operator, misc]
         return float((said.argmax(1) == self.scores.truth[newest]).mean())  # type: ignore[union-attr]
 
 
-def significant(verdict: Verdict) -> Choice:
+def significant(verdict: EnsembleSelection) -> EnsembleSpec:
     """The best whose interval, widened for the number of candidates, lies above plain; otherwise plain."""
     level = 1 - 0.05 / max(len(verdict.finalists) - 1, 1)
     gains = {
@@ -79,58 +80,58 @@ def significant(verdict: Verdict) -> Choice:
         if one != PLAIN
     }
     better = {one: gain.value for one, gain in gains.items() if gain is not None and gain.low > 0}
-    return Choice.single(max(better, key=lambda one: better[one]) if better else PLAIN)
+    return EnsembleSpec.single(max(better, key=lambda one: better[one]) if better else PLAIN)
 
 
-def best_mean(verdict: Verdict) -> Choice:
+def best_mean(verdict: EnsembleSelection) -> EnsembleSpec:
     """The greatest accuracy."""
-    return Choice.single(
+    return EnsembleSpec.single(
         max(verdict.finalists, key=lambda one: verdict.scores.accuracy(one) or 0.0)
     )
 
 
-def best_loss(verdict: Verdict) -> Choice:
+def best_loss(verdict: EnsembleSelection) -> EnsembleSpec:
     """The smallest log-loss."""
-    return Choice.single(verdict.finalists[0])
+    return EnsembleSpec.single(verdict.finalists[0])
 
 
-def shrunken(verdict: Verdict) -> Choice:
+def shrunken(verdict: EnsembleSelection) -> EnsembleSpec:
     """The greatest difference to plain after shrinking it by its own noise."""
     worth = {PLAIN: 0.0}
     for one in verdict.finalists:
         if one != PLAIN and (gain := verdict.scores.difference(one)) is not None:
             worth[one] = gain.value * SHRINK**2 / (SHRINK**2 + gain.error**2)
-    return Choice.single(max(worth, key=lambda one: worth[one]))
+    return EnsembleSpec.single(max(worth, key=lambda one: worth[one]))
 
 
-def simplest(verdict: Verdict) -> Choice:
+def simplest(verdict: EnsembleSelection) -> EnsembleSpec:
     """The simplest within a standard error of the greatest accuracy."""
     accuracy = {one: verdict.scores.accuracy(one) or 0.0 for one in verdict.finalists}
     size = sum(len(truth) for truth in verdict.scores.truth.values())
     best = max(accuracy.values())
     error = math.sqrt(best * (1 - best) / size)
     near = [one for one in verdict.finalists if accuracy[one] >= best - error]
-    return Choice.single(min(near, key=lambda one: (one.num_parts, -accuracy[one])))
+    return EnsembleSpec.single(min(near, key=lambda one: (one.num_parts, -accuracy[one])))
 
 
-def average(verdict: Verdict) -> Choice:
+def average(verdict: EnsembleSelection) -> EnsembleSpec:
     """The plain mean of the five with the smallest log-loss."""
     few = verdict.finalists[:5]
-    return Choice(tuple(Member(one, 1 / len(few)) for one in few))
+    return EnsembleSpec(tuple(Member(one, 1 / len(few)) for one in few))
 
 
-def greedy(verdict: Verdict) -> Choice:
+def greedy(verdict: EnsembleSelection) -> EnsembleSpec:
     """A blend that starts from the best one alone."""
-    with patch.object(ensemble, "START", 1), patch.object(ensemble, "PICKS", 12):
+    with patch.object(selection_rule, "START", 1), patch.object(selection_rule, "PICKS", 12):
         return verdict.chosen(verdict.pieces)
 
 
-def blend(verdict: Verdict) -> Choice:
+def blend(verdict: EnsembleSelection) -> EnsembleSpec:
     """The product's: a blend that starts from the few best, or plain where it does no better when left out."""
     return verdict.decision(out_of_time=False).choice
 
 
-RULES: dict[str, Callable[[Verdict], Choice]] = {
+RULES: dict[str, Callable[[EnsembleSelection], EnsembleSpec]] = {
     "significance": significant,
     "best mean": best_mean,
     "best log-loss": best_loss,
@@ -146,22 +147,23 @@ def foreseen(past: Past) -> dict[str, float]:
     """How far forecasts for the newest window were off, made by what was known before it."""
     verdict = past.older()
     choice = verdict.decision(out_of_time=False).choice
-    walked, newest = (
+    out_of_fold, newest = (
         verdict.of(choice),
-        Verdict(past.scores, past.candidates, past.windows, past.view),
+        EnsembleSelection(past.scores, past.candidates, past.windows, past.view),
     )
-    calibration = learned(walked)
+    calibration = learned(out_of_fold)
     piece = newest.pieces[-1]
-    said = calibration.apply(newest.mixed(choice, piece), shares_before(past.view, piece.window))
+    said = calibration.apply(newest.mixed(choice, piece), prior_before(past.view, piece.window))
     truth = newest.truth(piece)
-    before = [calibration.apply(one.probability, one.prior) for one in walked]
+    before = [calibration.apply(one.probability, one.prior) for one in out_of_fold]
     weight = (
-        np.full(len(walked), 1 / len(walked))
+        np.full(len(out_of_fold), 1 / len(out_of_fold))
         if len(verdict.windows) == 1
-        else fold_weights(len(walked))
+        else fold_weights(len(out_of_fold))
     )
     level = float(
-        weight @ [(p.argmax(1) == one.truth).mean() for p, one in zip(before, walked, strict=True)]
+        weight
+        @ [(p.argmax(1) == one.truth).mean() for p, one in zip(before, out_of_fold, strict=True)]
     )
     confidence = float(said.max(1).mean())
     threshold = np.quantile(np.concatenate([p.max(1) for p in before]), 1 - level)
@@ -199,8 +201,8 @@ def rules(runs: Path, *, root: Path) -> Table:
     for name, past in pasts:
         verdict = past.older()
         scored = [past.accuracy(rule(verdict)) for rule in RULES.values()]
-        best = max(past.accuracy(Choice.single(one)) for one in past.candidates)
-        plain = past.accuracy(Choice.single(PLAIN))
+        best = max(past.accuracy(EnsembleSpec.single(one)) for one in past.candidates)
+        plain = past.accuracy(EnsembleSpec.single(PLAIN))
         regrets.append([best - score for score in scored])
         lines.append(
             [

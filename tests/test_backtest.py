@@ -6,20 +6,29 @@ import numpy as np
 import pytest
 
 import impact_gnn as ig
-from impact_gnn.backtesting import PLAIN, Decision, Reason, Scores, Status, Unit, fold_of, windows
+from impact_gnn.backtesting import (
+    PLAIN,
+    Scores,
+    Selection,
+    SelectionReason,
+    Status,
+    Unit,
+    fold_of,
+    windows,
+)
 from impact_gnn.backtesting.candidates import initial_candidates, is_applicable, neighbours_of
-from impact_gnn.backtesting.ensemble import blend
+from impact_gnn.backtesting.effort import EFFORTS, Size, cost
 from impact_gnn.backtesting.folds import Window, lags_of, truth_of
 from impact_gnn.backtesting.forecast import forecast
-from impact_gnn.backtesting.outcome import FoldCheck
-from impact_gnn.backtesting.verdict import Verdict
-from impact_gnn.backtesting.work import EFFORTS, Size, cost
+from impact_gnn.backtesting.greedy import blend
+from impact_gnn.backtesting.results import FoldCheck
+from impact_gnn.backtesting.selection import EnsembleSelection
 from impact_gnn.checks import TooShort
 from impact_gnn.engines import Disk, Memory
 from impact_gnn.graph import graph_digest
 from impact_gnn.metrics import log_loss
 from impact_gnn.nn import Diverged
-from impact_gnn.pipeline import Candidate, Choice, Pipeline
+from impact_gnn.pipeline import Candidate, EnsembleSpec, Pipeline
 from impact_gnn.statistics import Estimate, combined, paired
 
 QUICK = Pipeline(hidden=8, epochs=6, device="cpu")
@@ -172,8 +181,8 @@ def test_a_diverging_candidate_fails_alone(graph, monkeypatch):
     assert outcome.row(CENTER).ending == "failed: the loss became NaN in epoch 2"
     assert outcome.row("labels").status is Status.FULL
     alone = ig.backtest(graph, **OPTIONS | {"candidates": ["center"]})
-    assert alone.decision.reason is Reason.NONE_TRIED
-    assert alone.choice == Choice.single(PLAIN)
+    assert alone.decision.reason is SelectionReason.NONE_TRIED
+    assert alone.choice == EnsembleSpec.single(PLAIN)
 
 
 def test_what_was_named_and_cannot_be_fitted_is_said(graph):
@@ -199,8 +208,8 @@ def test_one_class_is_refused_before_anything_is_fitted():
 def test_a_budget_stops_early_and_the_result_says_so(graph):
     short = ig.backtest(graph, budget=1e-9, **OPTIONS)
     assert not short.finished
-    assert short.choice == Choice.single(PLAIN)
-    assert short.decision.reason is Reason.OUT_OF_TIME
+    assert short.choice == EnsembleSpec.single(PLAIN)
+    assert short.decision.reason is SelectionReason.OUT_OF_TIME
     assert "Chosen: plain. Time ran out" in str(short)
     assert short.row(LABELS).ending == "not tried: out of time"
 
@@ -358,7 +367,7 @@ def spoken(rates, rng, graph):
 
 
 def verdict(scores, candidates, graph):
-    return Verdict(
+    return EnsembleSelection(
         scores, scores.ranked(candidates), [Window(k, k) for k in (1, 2, 3)], graph.masked(5)
     )
 
@@ -369,7 +378,7 @@ def test_a_gain_is_measured_on_folds_the_choice_was_not_made_by(graph, large):
     scores = spoken(rates, rng, large)
     found = verdict(scores, rates, large)
     decision = found.decision(False)
-    assert decision.reason is Reason.BETTER
+    assert decision.reason is SelectionReason.BETTER
     assert decision.choice.members[0].candidate == LABELS
     assert decision.gain.low > 0
     assert decision.gain.value == pytest.approx(0.15, abs=0.05)
@@ -392,8 +401,8 @@ def test_a_gain_is_measured_on_folds_the_choice_was_not_made_by(graph, large):
 def test_plain_is_kept_where_nothing_helps(large):
     rates = {PLAIN: 0.8, LABELS: 0.3}
     decision = verdict(spoken(rates, np.random.default_rng(0), large), rates, large).decision(False)
-    assert decision.choice == Choice.single(PLAIN)
-    assert decision.reason is Reason.NONE_BETTER
+    assert decision.choice == EnsembleSpec.single(PLAIN)
+    assert decision.reason is SelectionReason.NONE_BETTER
     assert (
         "Nothing had better probabilities in 3 back-tested windows; the best other, labels, differs by -"
         in str(decision)
@@ -461,15 +470,19 @@ def test_windows_that_overlap_share_no_node_when_one_is_left_out(large):
     scores = Scores({str(w): truth_of(view, w) for w in (Window(1, 2), Window(2, 3))})
     for fold, truth in scores.truth.items():
         scores.put(Unit(PLAIN, fold), np.eye(2)[truth])
-    first, second = Verdict(scores, [PLAIN], [Window(1, 2), Window(2, 3)], view).pieces
+    first, second = EnsembleSelection(scores, [PLAIN], [Window(1, 2), Window(2, 3)], view).pieces
     assert set(first.without(second).time) == {1}
     assert set(second.without(first).time) == {3}
 
 
 def test_a_choice_for_its_probabilities_does_not_claim_more_right(large):
     """A blend may be surer where it is right, and right no more often; that is said as it is."""
-    decision = Decision(
-        Choice.single(LABELS), Reason.BETTER, None, Estimate(-0.01, 0.01, -0.03, 0.01), 2
+    decision = Selection(
+        EnsembleSpec.single(LABELS),
+        SelectionReason.BETTER,
+        None,
+        Estimate(-0.01, 0.01, -0.03, 0.01),
+        2,
     )
     assert "Its probabilities are better than plain's" in str(decision)
     assert "gain" not in str(decision)

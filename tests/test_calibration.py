@@ -8,7 +8,7 @@ import pytest
 import impact_gnn as ig
 from impact_gnn.pipeline import Calibration, Ensemble, Pipeline
 from impact_gnn.pipeline.calibration import (
-    Walked,
+    OutOfFold,
     calibration_error,
     learned,
     reliability,
@@ -30,7 +30,7 @@ def drawn(rng, size=4000, classes=4, sharpness=1.0, share=None):
 
 def test_temperature_is_found_and_errors_vanish():
     rng = np.random.default_rng(0)
-    folds = [Walked(*drawn(rng, sharpness=2.5), np.ones(4) / 4) for _ in range(2)]
+    folds = [OutOfFold(*drawn(rng, sharpness=2.5), np.ones(4) / 4) for _ in range(2)]
     found = learned(folds)
     assert found.temperature == pytest.approx(2.5, rel=0.1)
     probability, truth = drawn(rng, sharpness=2.5)
@@ -44,13 +44,13 @@ def test_new_class_shares_are_found_without_labels():
     better = shifted(probability, np.ones(4) / 4)
     assert (better.argmax(1) == truth).mean() > (probability.argmax(1) == truth).mean() + 0.02
     assert better.mean(0) == pytest.approx([0.6, 0.3, 0.08, 0.02], abs=0.03)
-    folds = [Walked(*drawn(rng, share=[0.6, 0.3, 0.08, 0.02]), np.ones(4) / 4) for _ in range(2)]
+    folds = [OutOfFold(*drawn(rng, share=[0.6, 0.3, 0.08, 0.02]), np.ones(4) / 4) for _ in range(2)]
     assert learned(folds).shift > 0
-    same = [Walked(*drawn(rng), np.ones(4) / 4) for _ in range(2)]
+    same = [OutOfFold(*drawn(rng), np.ones(4) / 4) for _ in range(2)]
     assert np.allclose(shifted(same[0].probability, same[0].prior), same[0].probability, atol=0.1)
     one_of_two = [
         folds[0],
-        Walked(same[0].probability, same[0].truth, np.array([0.01, 0.33, 0.33, 0.33])),
+        OutOfFold(same[0].probability, same[0].truth, np.array([0.01, 0.33, 0.33, 0.33])),
     ]
     assert learned(one_of_two).shift == 0
 
@@ -60,7 +60,10 @@ def test_sets_cover_what_they_promise():
     covered = []
     for _ in range(20):
         found = learned(
-            [Walked(*drawn(rng, 1000), np.ones(4) / 4), Walked(*drawn(rng, 1000), np.ones(4) / 4)]
+            [
+                OutOfFold(*drawn(rng, 1000), np.ones(4) / 4),
+                OutOfFold(*drawn(rng, 1000), np.ones(4) / 4),
+            ]
         )
         probability, truth = drawn(rng, 1000)
         said = found.apply(probability, np.ones(4) / 4)
@@ -74,8 +77,8 @@ def test_a_fold_that_counts_more_decides_more():
     rng = np.random.default_rng(3)
     old, new = drawn(rng, sharpness=4.0), drawn(rng, sharpness=1.0)
     prior = np.ones(4) / 4
-    even = learned([Walked(*old, prior), Walked(*new, prior)]).temperature
-    recent = learned([Walked(*old, prior, 0.1), Walked(*new, prior, 0.9)]).temperature
+    even = learned([OutOfFold(*old, prior), OutOfFold(*new, prior)]).temperature
+    recent = learned([OutOfFold(*old, prior, 0.1), OutOfFold(*new, prior, 0.9)]).temperature
     assert 1 < recent < even
 
 

@@ -11,11 +11,11 @@ from impact_gnn.backtesting import Advice, advise
 from impact_gnn.backtesting.candidates import THROUGH
 from impact_gnn.checks import InputError
 from impact_gnn.data.tsbm import tsbm
-from impact_gnn.diagnostics import Diagnosis, Verdict, diagnose
+from impact_gnn.diagnostics import Diagnosis, EnsembleSelection, diagnose
 from impact_gnn.diagnostics import view as views
+from impact_gnn.diagnostics.assumption import CANNOT_TELL, judge, listed
 from impact_gnn.diagnostics.feature_drift import Cells, feature_drift
 from impact_gnn.diagnostics.feature_map import feature_map
-from impact_gnn.diagnostics.finding import CANNOT_TELL, judge, listed
 from impact_gnn.diagnostics.label_mix import label_mix
 from impact_gnn.diagnostics.models import MODELS, Layout, PairCounts, Share, fit_models
 from impact_gnn.diagnostics.view import View
@@ -548,7 +548,7 @@ def test_tsne_is_an_option():
 def told(diagnosis, **given):
     """`diagnosis` with some verdicts replaced, and no measured shift."""
     changed = {
-        name: replace(getattr(diagnosis, name), verdict=Verdict(told))
+        name: replace(getattr(diagnosis, name), verdict=EnsembleSelection(told))
         for name, told in given.items()
     }
     return replace(diagnosis, shift=None, **changed)

@@ -426,7 +426,7 @@ def test_a_numba_that_was_used_before_goes_on_and_odd_numbers_are_left_alone(
     """It refuses to compile when it finds another number of threads than it was launched with."""
     code = (
         f"import {first}, numba\nbefore = numba.get_num_threads()\nnumba.set_num_threads(before)\n"
-        "import impact_gnn._array.kernels as k, numpy as np\n"
+        "import impact_gnn._array.group_kernels as k, numpy as np\n"
         "k.moments(np.ones((4, 2), np.float32), np.zeros(4, np.int64), 1)\n"
         "print(before == numba.get_num_threads())"
     )

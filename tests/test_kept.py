@@ -16,8 +16,8 @@ import pytest
 
 import impact_gnn as ig
 from impact_gnn import _files, _progress
-from impact_gnn.backtesting import EFFORTS, race
-from impact_gnn.backtesting.work import Effort
+from impact_gnn.backtesting import EFFORTS, search
+from impact_gnn.backtesting.effort import Effort
 from impact_gnn.graph import graph_digest
 from impact_gnn.pipeline import Ensemble, Pipeline
 from test_cli import here
@@ -156,7 +156,7 @@ def test_a_budget_counts_what_was_spent_before_a_kill(graph, tmp_path, monkeypat
         if now[0]:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(race, "clock", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(search, "clock", SimpleNamespace(monotonic=lambda: now[0]))
     monkeypatch.setattr(Pipeline, "fit", slow)
     options = {
         "candidates": ["prior:plain", "linear:plain"],
@@ -180,7 +180,7 @@ def test_a_budget_is_that_of_the_whole_command(graph, monkeypatch):
         now[0] += 10
         return fit(self, *arguments, **options)
 
-    for module in (race, _progress):
+    for module in (search, _progress):
         monkeypatch.setattr(module, "clock", SimpleNamespace(monotonic=lambda: now[0]))
     monkeypatch.setattr(Pipeline, "fit", slow)
 
@@ -204,7 +204,7 @@ def test_without_a_budget_no_clock_has_a_say(graph, monkeypatch):
     pipeline = Pipeline("linear", epochs=2)
     fast = ig.backtest(graph, effort="quick", pipeline=pipeline)
     monkeypatch.setattr(
-        race, "clock", SimpleNamespace(monotonic=itertools.count(0, 10**6).__next__)
+        search, "clock", SimpleNamespace(monotonic=itertools.count(0, 10**6).__next__)
     )
     slow = ig.backtest(graph, effort="quick", pipeline=pipeline)
     assert slow.seconds >= 10**6

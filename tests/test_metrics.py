@@ -11,12 +11,12 @@ from markupsafe import Markup
 from sklearn import metrics as oracle
 
 import impact_gnn as ig
-from impact_gnn.backtesting import PLAIN, Backtest, Decision, Reason, Scores, Unit
+from impact_gnn.backtesting import PLAIN, Backtest, Scores, Selection, SelectionReason, Unit
 from impact_gnn.heads import HeadOptions, Shape, make_head
 from impact_gnn.metrics import FLOOR, METRICS, Scoring, mean_and_error, tilted
 from impact_gnn.nn import SIGN, HopTask, Split, Training, fit, predict
-from impact_gnn.pipeline import Candidate, Choice, Ensemble, Pipeline
-from impact_gnn.pipeline.calibration import Walked, learned
+from impact_gnn.pipeline import Candidate, Ensemble, EnsembleSpec, Pipeline
+from impact_gnn.pipeline.calibration import OutOfFold, learned
 from impact_gnn.report import svg
 from impact_gnn.statistics import Estimate
 
@@ -236,7 +236,7 @@ def test_how_far_labels_lean_is_learned_from_the_past():
         truth = (rng.random(2000) < 0.05).astype(int)
         odds = 0.05 / 0.95 * np.exp(1.5 * rng.normal(size=2000) + 1.5 * 1.5 * truth - 1.125)
         said = odds / (1 + odds)
-        folds.append(Walked(np.c_[1 - said, said], truth, np.array([0.95, 0.05])))
+        folds.append(OutOfFold(np.c_[1 - said, said], truth, np.array([0.95, 0.05])))
     leaning = {metric: learned(folds, metric=metric).tilt for metric in METRICS}
     assert leaning["accuracy"] == leaning["log-loss"] == leaning["average-precision"] == 0
     assert 0 < leaning["macro-f1"] < leaning["balanced-accuracy"]
@@ -330,10 +330,12 @@ def test_the_report_names_the_metric(runs):
 )
 def test_the_decision_names_the_metric(metric, sentence):
     gain, labels = Estimate(0.02, 0.005, 0.01, 0.03), Candidate.parse("labels")
-    assert str(Decision(Choice.single(labels), Reason.BETTER, None, gain, 2, metric)).startswith(
-        sentence
+    assert str(
+        Selection(EnsembleSpec.single(labels), SelectionReason.BETTER, None, gain, 2, metric)
+    ).startswith(sentence)
+    kept = str(
+        Selection(EnsembleSpec.single(PLAIN), SelectionReason.NONE_BETTER, labels, gain, 2, metric)
     )
-    kept = str(Decision(Choice.single(PLAIN), Reason.NONE_BETTER, labels, gain, 2, metric))
     assert f"differs by +2.0 {METRICS[metric].unit} (between +1.0 and +3.0)." in kept
 
 

@@ -13,9 +13,9 @@ from torch_geometric.nn.models import GCN, GraphSAGE
 
 import impact_gnn as ig
 from impact_gnn._progress import watched
-from impact_gnn.backtesting.race import Race
+from impact_gnn.backtesting.search import Search
 from impact_gnn.heads import model_name
-from impact_gnn.heads.foreign import Foreign
+from impact_gnn.heads.user_model import Foreign
 from impact_gnn.job.evaluate import evaluate
 from impact_gnn.job.watch import watch
 from impact_gnn.pipeline import Candidate, Pipeline
@@ -267,7 +267,7 @@ def test_backtest_around_it(graph, tmp_path):
 
 def test_the_search_tries_with_it_only_what_it_can_do(graph):
     parts = graph.masked(CUTOFF), [], None, "quick", 1
-    race = Race(
+    race = Search(
         *parts, Pipeline(Weighted()), None, 0, ig.engines.Memory(), watched(False), None, None
     )
     lines = [

@@ -14,40 +14,37 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from impact_gnn.pipeline.method import ALIGNMENTS, EXTRAS
 from markupsafe import Markup
 
 from impact_gnn.backtesting import (
     Advice,
     Advised,
     Backtest,
-    Decision,
+    CandidateResult,
     FoldCheck,
     Lag,
     PeriodScore,
-    Reason,
+    Selection,
+    SelectionReason,
     Status,
-    Trial,
 )
 from impact_gnn.checks import InputError
-from impact_gnn.diagnostics.finding import CANNOT_TELL, DOUBTFUL, FAILS, HOLDS
-from impact_gnn.heads import HEADS
-from impact_gnn.pipeline import Calibration, Candidate, Choice, Member
+from impact_gnn.diagnostics.assumption import CANNOT_TELL, DOUBTFUL, FAILS, HOLDS
+from impact_gnn.pipeline import Calibration, Candidate, EnsembleSpec, Member
 from impact_gnn.pipeline.calibration import Bin
 from impact_gnn.report import read_summary, svg, write_report, write_summary
 from impact_gnn.report.figures import by_offset
+from impact_gnn.report.limitations import limitations
 from impact_gnn.report.numbers import duration, listed, points
 from impact_gnn.report.page import render
+from impact_gnn.report.sentences import abstain, aging, classes, command, facts
 from impact_gnn.report.svg import PALETTE
-from impact_gnn.report.words import MODELS, PARTS, abstain, aging, classes, command, facts
-from impact_gnn.report.worries import worries
 from impact_gnn.statistics import Estimate
-from impact_gnn.weighting import NAMES
 from places import quick_directory
 
 EVIL = "<script>alert(1)</script>"
 PLAIN, LABELS, BEST = map(Candidate.parse, ("plain", "labels", "trees:pmp+center+labels"))
-KEPT = Choice.single(PLAIN)
+KEPT = EnsembleSpec.single(PLAIN)
 
 
 class Page(HTMLParser):
@@ -129,7 +126,7 @@ def outcome():
     best = {fold: plain[fold] + value for fold, value in folds.items()}
     dropped, failed, untried = map(Candidate.parse, ("mmp", "gcn:jjnorm", "sage:plain"))
     rows = [
-        Trial(
+        CandidateResult(
             BEST,
             0.681,
             0.82,
@@ -141,7 +138,7 @@ def outcome():
             None,
             best,
         ),
-        Trial(
+        CandidateResult(
             LABELS,
             0.66,
             0.9,
@@ -153,8 +150,10 @@ def outcome():
             None,
             best,
         ),
-        Trial(PLAIN, 0.61, 1.1, None, dict.fromkeys(folds, 0.0), 3, 0.0, Status.FULL, None, plain),
-        Trial(
+        CandidateResult(
+            PLAIN, 0.61, 1.1, None, dict.fromkeys(folds, 0.0), 3, 0.0, Status.FULL, None, plain
+        ),
+        CandidateResult(
             dropped,
             0.55,
             1.3,
@@ -166,11 +165,15 @@ def outcome():
             None,
             {"2006-2007": 0.53},
         ),
-        Trial(failed, None, None, None, {}, 0, 0.0, Status.FAILED, f"the loss is NaN {EVIL}"),
-        Trial(untried, None, None, None, {}, 0, 0.0, Status.UNTRIED),
+        CandidateResult(
+            failed, None, None, None, {}, 0, 0.0, Status.FAILED, f"the loss is NaN {EVIL}"
+        ),
+        CandidateResult(untried, None, None, None, {}, 0, 0.0, Status.UNTRIED),
     ]
-    choice = Choice((Member(BEST, 0.75), Member(LABELS, 0.25)))
-    decision = Decision(choice, Reason.BETTER, BEST, Estimate(0.018, 0.013, -0.009, 0.044), 3)
+    choice = EnsembleSpec((Member(BEST, 0.75), Member(LABELS, 0.25)))
+    decision = Selection(
+        choice, SelectionReason.BETTER, BEST, Estimate(0.018, 0.013, -0.009, 0.044), 3
+    )
     checks = [
         check("2004-2005", 0.67, error=0.08),
         check("2005-2006", 0.7),
@@ -382,31 +385,38 @@ def test_the_choice_is_explained(page):
     assert "had put pmp+center+labels at place 2 of 2: a good reason" in page.words
 
 
-def test_every_model_and_part_has_words():
-    assert set(MODELS) == set(HEADS)
-    assert set(PARTS) == {*NAMES, *ALIGNMENTS, *EXTRAS}
-
-
 @pytest.mark.usefixtures("without_plots")
 @pytest.mark.parametrize(
     ("decision", "sentence"),
     [
         (
-            Decision(Choice.single(BEST), Reason.BETTER, None, Estimate(0.06, 0.02, 0.02, 0.1), 3),
+            Selection(
+                EnsembleSpec.single(BEST),
+                SelectionReason.BETTER,
+                None,
+                Estimate(0.06, 0.02, 0.02, 0.1),
+                3,
+            ),
             "We use trees:pmp+center+labels; the gain over plain is +6.0 points, between +2.0 and +10.0: above zero",
         ),
         (
-            Decision(
-                Choice.single(BEST), Reason.BETTER, None, Estimate(-0.01, 0.02, -0.05, 0.03), 3
+            Selection(
+                EnsembleSpec.single(BEST),
+                SelectionReason.BETTER,
+                None,
+                Estimate(-0.01, 0.02, -0.05, 0.03),
+                3,
             ),
             "It is not more often right: the difference to plain is −1.0 points",
         ),
         (
-            Decision(KEPT, Reason.NONE_BETTER, LABELS, Estimate(0.0, 0.02, -0.04, 0.04), 3),
+            Selection(
+                KEPT, SelectionReason.NONE_BETTER, LABELS, Estimate(0.0, 0.02, -0.04, 0.04), 3
+            ),
             "so plain is kept. The accuracy of the best other, labels, differs from plain's by 0.0 points, between −4.0",
         ),
         (
-            Decision(KEPT, Reason.NONE_TRIED),
+            Selection(KEPT, SelectionReason.NONE_TRIED),
             "Nothing beside plain was tried on every window, so plain stays",
         ),
     ],
@@ -620,7 +630,7 @@ def test_time_that_ran_out_before_any_correction_was_tried_in_full(whole):
         for row in rows
     ]
     none = {"backtest__checks": [], "backtest__aging": [], "predicted__accuracy": None}
-    decision = Decision(KEPT, Reason.OUT_OF_TIME)
+    decision = Selection(KEPT, SelectionReason.OUT_OF_TIME)
     words = Page(
         render(changed(whole, backtest__rows=rows, backtest__decision=decision, **none))
     ).words
@@ -679,7 +689,7 @@ def test_a_graph_without_features_has_no_map_and_no_shift(whole):
 
 
 def test_worries_are_drawn_from_the_evidence(whole):
-    text = " ".join(worries(whole))
+    text = " ".join(limitations(whole))
     for sentence in (
         "The budget stopped the search before its work was done. Not tried on every window: sage:plain.",
         "When edges came is not known, so one between two old nodes is seen as if it had been there ever since both",
@@ -704,14 +714,14 @@ def test_worries_are_drawn_from_the_evidence(whole):
     assert "Even after calibration" not in text  # 4% is not much
     worse = changed(whole, backtest__checks=[check("2006-2007", 0.7, error=0.061)])
     assert "Even after calibration, probabilities were off by 6.1% on average" in " ".join(
-        worries(worse)
+        limitations(worse)
     )
     assert "periods to predict, from" not in text  # there is one
     assert "no label was known by then" not in text
     new = changed(whole, backtest__checks=[check("2005", 0.7), check("2006-2007", 0.7, unknown=8)])
     assert (
         "no label was known by then, and so wrong for every candidate: 10.0% of 2006-2007."
-        in " ".join(worries(new))
+        in " ".join(limitations(new))
     )
 
 
@@ -726,7 +736,7 @@ def test_worries_about_labels_and_the_horizon(whole):
         backtest__ahead=1,
         backtest__checks=[check("2005", 0.7), check("2005", 0.7)],
     )
-    text = " ".join(worries(summary))
+    text = " ".join(limitations(summary))
     assert (
         "The label mix changes from period to period; the mix of the predictions may lag behind."
         in text
@@ -760,7 +770,7 @@ def test_a_sound_run_has_no_worry_but_the_last(whole):
         diagnosis__separability__verdict=HOLDS,
         diagnosis__decay__verdict=HOLDS,
     )
-    assert len(worries(summary)) == 1
+    assert len(limitations(summary)) == 1
 
 
 def test_the_report_says_whether_edge_times_were_known(whole, page):
@@ -771,12 +781,12 @@ def test_the_report_says_whether_edge_times_were_known(whole, page):
     assert dict(facts(some))["edge times"].startswith(
         "not known for b; back-tests saw an edge as soon as"
     )
-    assert "When the edges b came is not known" in " ".join(worries(some))
+    assert "When the edges b came is not known" in " ".join(limitations(some))
     untested = changed(some, backtest=Backtest.nothing("quick"))
-    assert "When the edges b came is not known" in " ".join(worries(untested))
+    assert "When the edges b came is not known" in " ".join(limitations(untested))
     known = changed(some, graph__edge_times={"a": (1, 2), "b": (1, 1)})
     assert dict(facts(known))["edge times"] == "known; back-tests saw the graph as it was"
-    assert "came is not known" not in " ".join(worries(known))
+    assert "came is not known" not in " ".join(limitations(known))
     assert "edge times" not in dict(facts(changed(some, graph__num_edges={"a": 0})))
 
 

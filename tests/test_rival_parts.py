@@ -5,7 +5,7 @@ import pytest
 
 import impact_gnn as ig
 from impact_gnn.backtesting.candidates import is_applicable, neighbours_of
-from impact_gnn.backtesting.work import Size, cost
+from impact_gnn.backtesting.effort import Size, cost
 from impact_gnn.checks import InputError
 from impact_gnn.methods import Kind, Part, register, unregister
 from impact_gnn.pipeline import Candidate, Pipeline

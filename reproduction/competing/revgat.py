@@ -11,7 +11,7 @@ from torch.nn.functional import relu
 from torch_geometric.nn import GroupAddRev
 
 from impact_gnn.checks import InputError
-from impact_gnn.nn.alignment import Message
+from impact_gnn.nn.align_layers import Message
 from impact_gnn.nn.blocks import BatchNorm, dropout, norms
 from impact_gnn.nn.sparse import Propagation
 from impact_gnn.nn.spatial import GATLayer

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from impact_gnn._array import kernels, matrices
+from impact_gnn._array import group_kernels, matrices
 
 Array: TypeAlias = Any
 """A numpy array or a torch tensor."""
@@ -74,10 +74,10 @@ def periods(time: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The sorted distinct times, and for every entry its position among them in the smallest unsigned type."""
     low, high = int(time.min()), int(time.max())
     if high - low < max(65536, 2 * len(time)):  # a table over the whole range beats a sort
-        present = kernels.present(time, low, high - low + 1)
+        present = group_kernels.present(time, low, high - low + 1)
         times = np.flatnonzero(present) + low
         index = np.empty(len(time), smallest_unsigned(len(times)))
-        kernels.positions(time, low, (np.cumsum(present) - 1).astype(index.dtype), index)
+        group_kernels.positions(time, low, (np.cumsum(present) - 1).astype(index.dtype), index)
         return times, index
     times, index = np.unique(time, return_inverse=True)
     return times, index.astype(smallest_unsigned(len(times)))
@@ -92,14 +92,14 @@ def group_moments(values: Array, group: Array, num_groups: int) -> tuple[Array, 
     """Count [G], mean and sum of squared deviations [G, f] of the rows of groups ≥ 0, float64; zero for empty ones."""
     if is_torch(values):
         return _autograd().group_moments(values, group, num_groups)
-    return kernels.moments(values, group, num_groups)
+    return group_kernels.moments(values, group, num_groups)
 
 
 def group_affine(values: Array, group: Array, origin: Array, scale: Array, goal: Array) -> Array:
     """`(values − origin[group])·scale[group] + goal[group]`, scale [G] or [G, f]; negative groups pass unchanged."""
     if is_torch(values):
         return _autograd().group_affine(values, group, origin, scale, goal)
-    return kernels.affine(values, group, origin, scale, goal)
+    return group_kernels.affine(values, group, origin, scale, goal)
 
 
 def group_renormalize(
@@ -124,8 +124,10 @@ def group_renormalize(
         return _autograd().group_renormalize(
             values, group, moved, num_groups, tables, pullback, by_column
         )
-    return kernels.affine(
-        values, moved, *tables(*kernels.moments(values, group, num_groups, by_column=by_column))
+    return group_kernels.affine(
+        values,
+        moved,
+        *tables(*group_kernels.moments(values, group, num_groups, by_column=by_column)),
     )
 
 
@@ -133,7 +135,7 @@ def group_scatter(values: Array, group: Array, num_groups: int) -> Array:
     """Σ (x − mean_g)(x − mean_g)ᵀ over the rows of every group, [G, f, f] in float64; negative groups left out."""
     if is_torch(values):
         return _autograd().group_scatter(values, group, num_groups)
-    return matrices.scatter(values, group, kernels.means(values, group, num_groups)[1])
+    return matrices.scatter(values, group, group_kernels.means(values, group, num_groups)[1])
 
 
 def group_map(values: Array, group: Array, maps: Array, family: np.ndarray) -> Array:
@@ -152,7 +154,7 @@ def lookup(table: np.ndarray, row: Array, column: Array, target: Array, source: 
         )
         return weights[row[target].long(), column[source].long()]
     return like(
-        kernels.lookup(table, *(to_numpy(a) for a in (row, column, target, source))), source
+        group_kernels.lookup(table, *(to_numpy(a) for a in (row, column, target, source))), source
     )
 
 

@@ -1,6 +1,6 @@
 """Torch forms of the operations of `impact_gnn._array`; those that layers train through have their gradient written.
 
-Tensors in CPU memory share it with numpy, so both directions run the numba kernels. Imported once a
+Tensors in CPU memory share it with numpy, so both directions run the numba group_kernels. Imported once a
 tensor has arrived.
 """
 
@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from impact_gnn._array import kernels, matrices
+from impact_gnn._array import group_kernels, matrices
 
 # elements of maps gathered row by row on a device: one batched product beats a loop over groups
 GATHERED = 1 << 22
@@ -25,7 +25,7 @@ ALONE = 64  # columns from which an eigendecomposition is a thread's work
 
 def group_moments(values: Tensor, group: Tensor, num_groups: int) -> tuple[Tensor, Tensor, Tensor]:
     if _shares_memory(values) and not values.requires_grad:
-        count, mean, squares = kernels.moments(values.numpy(), group.numpy(), num_groups)
+        count, mean, squares = group_kernels.moments(values.numpy(), group.numpy(), num_groups)
         return torch.from_numpy(count), torch.from_numpy(mean), torch.from_numpy(squares)
     keep = group >= 0
     rows, index = values[keep].double(), group[keep].long()
@@ -44,7 +44,7 @@ def group_affine(
         part.requires_grad for part in (values, origin, scale, goal)
     ):
         tables = (table.double().numpy() for table in (origin, scale, goal))
-        return torch.from_numpy(kernels.affine(values.numpy(), group.numpy(), *tables))
+        return torch.from_numpy(group_kernels.affine(values.numpy(), group.numpy(), *tables))
     row = group.clamp(min=0).long()
     moved = (values - origin[row]) * scale[row] + goal[row]
     return torch.where((group >= 0)[:, None], moved.to(values.dtype), values)
@@ -116,7 +116,7 @@ class _Renormalize(Function):
         by_column: bool,
     ) -> Tensor:
         array = values.detach().numpy()
-        ctx.moments = kernels.moments(array, group.numpy(), num_groups, by_column=by_column)
+        ctx.moments = group_kernels.moments(array, group.numpy(), num_groups, by_column=by_column)
         origin, scale, goal = tables(*ctx.moments)
         ctx.origin, ctx.scale, ctx.pullback = (
             origin,
@@ -124,19 +124,19 @@ class _Renormalize(Function):
             pullback,
         )
         ctx.save_for_backward(values, group, moved)
-        return torch.from_numpy(kernels.affine(array, moved.numpy(), origin, scale, goal))
+        return torch.from_numpy(group_kernels.affine(array, moved.numpy(), origin, scale, goal))
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         values, group, moved = (part.detach().numpy() for part in ctx.saved_tensors)
         upstream = grad.contiguous().numpy()
-        total, dot = kernels.group_dot(upstream, values, moved, ctx.origin)
+        total, dot = group_kernels.group_dot(upstream, values, moved, ctx.origin)
         by_scale = dot.sum(1) if ctx.scale.shape[1] == 1 else dot
         by_mean, by_squares = ctx.pullback(*ctx.moments, -ctx.scale * total, by_scale, total)
         count, mean, _ = ctx.moments
         share = by_mean / np.maximum(count, 1)[:, None]
-        back = kernels.affine_gradient(
+        back = group_kernels.affine_gradient(
             upstream, values, moved, ctx.scale, group, mean, 2 * by_squares, share
         )
         return torch.from_numpy(back), None, None, None, None, None, None
@@ -148,7 +148,7 @@ class _Scatter(Function):
     @staticmethod
     def forward(ctx: Any, values: Tensor, group: Tensor, num_groups: int) -> Tensor:
         array = values.detach().numpy()
-        _, mean = kernels.means(array, group.numpy(), num_groups)
+        _, mean = group_kernels.means(array, group.numpy(), num_groups)
         ctx.save_for_backward(values, group, torch.from_numpy(mean))
         return torch.from_numpy(matrices.scatter(array, group.numpy(), mean))
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numba import njit, prange
 
-from impact_gnn._array import kernels
+from impact_gnn._array import group_kernels
 
 BLOCK = (
     8192  # rows whose products are summed in the storage type before they go into the float64 total
@@ -86,7 +86,7 @@ def family_means(
     values: np.ndarray, group: np.ndarray, family: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Number of rows of every group's family [G], and their mean [G, f]."""
-    count, mean = kernels.means(values, group, len(family))
+    count, mean = group_kernels.means(values, group, len(family))
     size, total = np.zeros(family.max() + 1), np.zeros((family.max() + 1, values.shape[1]))
     np.add.at(size, family, count)
     np.add.at(total, family, count[:, None] * mean)
@@ -97,7 +97,7 @@ def family_gradient(
     grad: np.ndarray, group: np.ndarray, maps: np.ndarray, family: np.ndarray, size: np.ndarray
 ) -> np.ndarray:
     """dL/dx of A_g (x − mean) + mean, the mean's own share spread over its family."""
-    count, mean = kernels.means(grad, group, len(maps))
+    count, mean = group_kernels.means(grad, group, len(maps))
     summed = count[:, None] * mean
     rest = np.zeros((family.max() + 1, grad.shape[1]))
     np.add.at(rest, family, summed - np.einsum("gi,gij->gj", summed, maps))
@@ -214,7 +214,7 @@ def _put(block, rows, goal, out, by_row=False):  # type: ignore[no-untyped-def]
 def _narrow_map(values, group, turned, origin, goal, out):  # type: ignore[no-untyped-def]
     # Columns of the maps are added up, so that the inner loop is over neighbours in memory and
     # vectorises.
-    rows, width, parts = values.shape[0], np.uint64(values.shape[1]), kernels.MOST_PARTS
+    rows, width, parts = values.shape[0], np.uint64(values.shape[1]), group_kernels.MOST_PARTS
     for part in prange(parts):
         total = np.empty(values.shape[1])
         for i in range(rows * part // parts, rows * (part + 1) // parts):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from impact_gnn import checks
-from impact_gnn._array import Array, group_moments, is_torch, kernels, like, periods, where
+from impact_gnn._array import Array, group_kernels, group_moments, is_torch, like, periods, where
 from impact_gnn.checks import InputError
 
 
@@ -43,7 +43,7 @@ class Communities:
         if len(times) * num_labels >= np.iinfo(np.int32).max:
             problem = f"{len(times)} times and {num_labels} labels make too many communities"
             raise InputError(f"{problem}; bin the times or merge labels.")
-        group, labelled = kernels.communities(
+        group, labelled = group_kernels.communities(
             known, marked, period, num_labels, len(times) * num_labels + 1
         )
         library = time if reference is None else reference

@@ -1,21 +1,21 @@
 """What pays on this graph: folds of its past, candidates tried on them, the choice and what it is worth."""
 
 from impact_gnn.backtesting.candidates import Advice, Advised, advise
+from impact_gnn.backtesting.effort import EFFORTS
 from impact_gnn.backtesting.folds import Fold, Window, fold_of, windows
-from impact_gnn.backtesting.outcome import (
+from impact_gnn.backtesting.results import (
     PLAIN,
     Backtest,
-    Decision,
+    CandidateResult,
     FoldCheck,
     Lag,
     PeriodScore,
-    Reason,
+    Selection,
+    SelectionReason,
     Status,
-    Trial,
 )
-from impact_gnn.backtesting.race import backtest, varied
 from impact_gnn.backtesting.scores import Scores, Unit
-from impact_gnn.backtesting.work import EFFORTS
+from impact_gnn.backtesting.search import backtest, varied
 
 __all__ = [
     "EFFORTS",
@@ -23,15 +23,15 @@ __all__ = [
     "Advice",
     "Advised",
     "Backtest",
-    "Decision",
+    "CandidateResult",
     "Fold",
     "FoldCheck",
     "Lag",
     "PeriodScore",
-    "Reason",
     "Scores",
+    "Selection",
+    "SelectionReason",
     "Status",
-    "Trial",
     "Unit",
     "Window",
     "advise",

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from impact_gnn import methods
-from impact_gnn.backtesting.work import EFFORTS
+from impact_gnn.backtesting.effort import EFFORTS
 from impact_gnn.checks import InputError
 from impact_gnn.diagnostics import Diagnosis
-from impact_gnn.diagnostics.finding import CANNOT_TELL, DOUBTFUL, FAILS, HOLDS
+from impact_gnn.diagnostics.assumption import CANNOT_TELL, DOUBTFUL, FAILS, HOLDS
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.heads import Model, spec_of
 from impact_gnn.methods import Kind, Method, ModelKind, Needs, Part

@@ -112,7 +112,7 @@ def learnable(graph: TemporalGraph, window: Window) -> np.ndarray:
     return before[truth_of(graph, window)] >= LEAST_EXAMPLES
 
 
-def shares_before(graph: TemporalGraph, window: Window) -> np.ndarray:
+def prior_before(graph: TemporalGraph, window: Window) -> np.ndarray:
     """Shares of the classes among the labels before a window."""
     known = graph.label[(graph.label >= 0) & (graph.time < window.first)]
     return np.bincount(known, minlength=graph.num_labels) / len(known)

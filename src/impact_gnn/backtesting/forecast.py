@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import stats
 
-from impact_gnn.backtesting.outcome import FoldCheck, Lag
+from impact_gnn.backtesting.results import FoldCheck, Lag
 from impact_gnn.statistics import Estimate
 
 USUAL = 0.04  # how far a window's accuracy lies from what was said, as a standard deviation, where few windows show it

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from impact_gnn._store import Store
-from impact_gnn.backtesting.ensemble import fold_weights, overall
-from impact_gnn.backtesting.outcome import PLAIN
+from impact_gnn.backtesting.greedy import fold_weights, overall
+from impact_gnn.backtesting.results import PLAIN
 from impact_gnn.metrics import Scoring, log_loss, mean_and_error
 from impact_gnn.pipeline import Candidate
 from impact_gnn.statistics import Estimate, combined

@@ -336,7 +336,7 @@ def evaluate(
     from impact_gnn.checks import guarded
     from impact_gnn.job.evaluate import evaluate as held
     from impact_gnn.job.evaluate import is_label_table
-    from impact_gnn.report import read_summary, words
+    from impact_gnn.report import read_summary, sentences
 
     came, whole = is_label_table(labels), None
     if (place := graph if came else labels) is not None:
@@ -344,7 +344,7 @@ def evaluate(
     found = held(directory, labels if came or whole is None else whole, graph=whole)
     summary = directory / "summary.json"
     with guarded(summary):  # whose numbers may be odd
-        lines = words.came_true(read_summary(summary), found)
+        lines = sentences.came_true(read_summary(summary), found)
     console.print("\n".join(lines))
     console.print(f"Report: {directory / 'report.html'}")
     write_json(json, found)

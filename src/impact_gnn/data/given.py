@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 GraphLike: TypeAlias = "TemporalGraph | Data | HeteroData"
 
 
-def as_graph(graph: GraphLike) -> TemporalGraph:
+def as_temporal_graph(graph: GraphLike) -> TemporalGraph:
     """The graph itself, or what `from_pyg` reads from PyG's `Data` or `HeteroData`, times being called "time"."""
     if isinstance(graph, TemporalGraph):
         return graph

@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from impact_gnn import checks
 from impact_gnn._native import one_thread
 from impact_gnn._progress import Counter, Progress, watched
-from impact_gnn.data.given import GraphLike, as_graph
+from impact_gnn.data.given import GraphLike, as_temporal_graph
+from impact_gnn.diagnostics.assumption import EnsembleSelection, Finding
 from impact_gnn.diagnostics.connections import Decay, Separability, decay, separability
 from impact_gnn.diagnostics.feature_drift import FeatureDrift, feature_drift
 from impact_gnn.diagnostics.feature_map import EMBEDDINGS, FeatureMap, feature_map
-from impact_gnn.diagnostics.finding import Finding, Verdict
 from impact_gnn.diagnostics.label_mix import LabelMix, label_mix
+from impact_gnn.diagnostics.message_shift import MessageShift, message_shift
 from impact_gnn.diagnostics.models import PairCounts, fit_models
-from impact_gnn.diagnostics.shift import MessageShift, message_shift
 from impact_gnn.diagnostics.view import View
 from impact_gnn.engines import Engine
 
-__all__ = ["EMBEDDINGS", "Diagnosis", "Finding", "MessageShift", "Verdict", "diagnose"]
+__all__ = ["EMBEDDINGS", "Diagnosis", "EnsembleSelection", "Finding", "MessageShift", "diagnose"]
 
 WIDTH = 110
 
@@ -106,7 +106,7 @@ def diagnose(
     checks.choice("embedding", embedding, EMBEDDINGS)
     checks.at_least("hops", hops, 1)
     checks.seed(seed)
-    graph = as_graph(graph)
+    graph = as_temporal_graph(graph)
     if cutoff is None:
         cutoff = graph.infer_cutoff() if graph.cutoff is None else graph.cutoff
     steps = Counter(watched(progress), "diagnosis", 6)

@@ -8,13 +8,13 @@ import numpy as np
 
 from impact_gnn.checks import InputError
 from impact_gnn.connectivity import relative_connectivity
-from impact_gnn.diagnostics.finding import (
+from impact_gnn.diagnostics.assumption import (
     CANNOT_TELL,
     DOUBTFUL,
     FAILS,
     HOLDS,
+    EnsembleSelection,
     Finding,
-    Verdict,
     judge,
     listed,
 )
@@ -156,11 +156,11 @@ def _conclusion(
     fits: Fits,
     share: Share,
     bounds: tuple[float, float],
-    sentences: dict[Verdict, str],
+    sentences: dict[EnsembleSelection, str],
     still: str,
     unseen: str,
-) -> tuple[Verdict, str, float | None, tuple[float, float] | None]:
-    """Verdict, sentence, statistic and interval; `still` and `unseen` where time does not, or may not, matter."""
+) -> tuple[EnsembleSelection, str, float | None, tuple[float, float] | None]:
+    """EnsembleSelection, sentence, statistic and interval; `still` and `unseen` where time does not, or may not, matter."""
     # What depends on time at all: what `still` leaves, as a share of what is seen.
     left, half = fits.left["still"], 1.96 * float(np.std(fits.drawn["still"]))
     if left + half <= STILL * max(fits.seen, 1e-300):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from impact_gnn._array import group_moments
-from impact_gnn.diagnostics.finding import (
+from impact_gnn.diagnostics.assumption import (
     CANNOT_TELL,
     DOUBTFUL,
     FAILS,

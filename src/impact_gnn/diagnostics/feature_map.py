@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from impact_gnn._array import group_moments
-from impact_gnn.diagnostics.finding import listed
+from impact_gnn.diagnostics.assumption import listed
 from impact_gnn.diagnostics.view import View, some
 from impact_gnn.statistics import Scale
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy import stats
 
-from impact_gnn.diagnostics.finding import (
+from impact_gnn.diagnostics.assumption import (
     CANNOT_TELL,
     DOUBTFUL,
     FAILS,

@@ -1,7 +1,7 @@
 """Where hops are computed: in memory, on disk within a cap, or on a Dask cluster; the same numbers everywhere."""
 
 from impact_gnn.engines.base import Engine, Hop
-from impact_gnn.engines.choose import KINDS, Choice, choose
+from impact_gnn.engines.choose import KINDS, EngineChoice, choose
 from impact_gnn.engines.dask import Dask
 from impact_gnn.engines.disk import Disk
 from impact_gnn.engines.memory import Memory, or_memory
@@ -9,10 +9,10 @@ from impact_gnn.engines.operator import Operator
 
 __all__ = [
     "KINDS",
-    "Choice",
     "Dask",
     "Disk",
     "Engine",
+    "EngineChoice",
     "Hop",
     "Memory",
     "Operator",

@@ -27,7 +27,7 @@ SHARE = 0.7  # of the memory that is free, what a job may be planned with
 
 
 @dataclass(frozen=True)
-class Choice:
+class EngineChoice:
     """The engine, and what was reckoned and chosen in one sentence."""
 
     engine: Engine
@@ -42,7 +42,7 @@ def choose(
     scheduler: str | None = None,
     scratch: str | Path | None = None,
     hops: int = 2,
-) -> Choice:
+) -> EngineChoice:
     """The engine for a job on this graph.
 
     "auto" takes memory if the job of so many hops fits into what is free, or into `memory` if
@@ -69,7 +69,7 @@ def choose(
             raise InputError(
                 f"engine 'memory' needs {about}, but {size(free)} are free; use --engine disk, or fewer features."
             )
-        return Choice(
+        return EngineChoice(
             Memory(), f"engine memory: {about} of {size(free)} free, {duration(seconds)} per pass"
         )
     if scratch is None:
@@ -88,9 +88,9 @@ def choose(
             )
         address = scheduler if "://" in scheduler else f"tcp://{scheduler}"
         engine = Dask(connected(address, patience=20), place, "2GB" if memory is None else memory)
-        return Choice(engine, f"engine dask at {address}: {took}")
+        return EngineChoice(engine, f"engine dask at {address}: {took}")
     peak = f"the whole process peaks at about {size(_peak(graph, cap))}"
-    return Choice(Disk(place, cap), f"engine disk, cap {size(cap)}: {took}; {peak}")
+    return EngineChoice(Disk(place, cap), f"engine disk, cap {size(cap)}: {took}; {peak}")
 
 
 def _peak(graph: TemporalGraph, cap: int) -> int:

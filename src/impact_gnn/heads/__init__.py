@@ -1,8 +1,7 @@
 """Heads: what turns hops into probabilities, each one file behind one interface (`Head`)."""
 
-from impact_gnn.heads.base import Head, HeadOptions, Shape
-from impact_gnn.heads.foreign import Model, Own, model_name
-from impact_gnn.heads.models import (
+from impact_gnn.heads.head import Head, HeadOptions, Shape
+from impact_gnn.heads.model_table import (
     MODELS,
     ModelSpec,
     make_head,
@@ -11,6 +10,7 @@ from impact_gnn.heads.models import (
     spec_of,
 )
 from impact_gnn.heads.network import Network, NetworkHead
+from impact_gnn.heads.user_model import Model, Own, model_name
 
 __all__ = [
     "MODELS",

@@ -9,7 +9,7 @@ from impact_gnn.backtesting import Backtest
 from impact_gnn.diagnostics import Diagnosis
 from impact_gnn.graph import Summary
 from impact_gnn.pipeline import MODELS
-from impact_gnn.report import worries
+from impact_gnn.report import limitations
 from impact_gnn.report.numbers import counted, measured, percent
 from impact_gnn.report.summary import RunOptions, RunSummary
 
@@ -26,7 +26,11 @@ def card(
     summary = RunSummary(
         graph, options, None, diagnosis, later, tested, [], later, [], later, versions
     )
-    limits = [*worries.backtest(summary), *worries.horizon(summary), *worries.assumptions(summary)]
+    limits = [
+        *limitations.backtest(summary),
+        *limitations.horizon(summary),
+        *limitations.assumptions(summary),
+    ]
     data = [f"{count:,} nodes of type {kind}" for kind, count in graph.num_nodes.items()]
     data += [f"{count:,} edges {name}" for name, count in graph.num_edges.items()]
     data.append(

@@ -16,7 +16,7 @@ from impact_gnn._codec import encode
 from impact_gnn.backtesting import PLAIN, PeriodScore, varied
 from impact_gnn.checks import InputError, guarded, listing
 from impact_gnn.data.files import is_table, load
-from impact_gnn.data.given import GraphLike, as_graph
+from impact_gnn.data.given import GraphLike, as_temporal_graph
 from impact_gnn.data.sources import file as table_in
 from impact_gnn.data.spec import LABELS
 from impact_gnn.data.values import floats_as_numbers
@@ -109,7 +109,7 @@ def is_label_table(labels: str | Path) -> bool:
 def given(graph: str | Path | GraphLike, model: Ensemble) -> TemporalGraph:
     """A graph, loaded with the model's periods if it is not yet."""
     if not isinstance(graph, str | Path):
-        return as_graph(graph)
+        return as_temporal_graph(graph)
     return load(
         graph,
         verify=True,

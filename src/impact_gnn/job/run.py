@@ -20,9 +20,9 @@ from impact_gnn._store import Store
 from impact_gnn._text import mask_passwords
 from impact_gnn._version import __version__
 from impact_gnn.backtesting import EFFORTS, Advice, Backtest, advise, backtest, varied
-from impact_gnn.backtesting.work import SMALL
+from impact_gnn.backtesting.effort import SMALL
 from impact_gnn.checks import InputError, TooShort
-from impact_gnn.data.given import GraphLike, as_graph
+from impact_gnn.data.given import GraphLike, as_temporal_graph
 from impact_gnn.diagnostics import EMBEDDINGS, Diagnosis, diagnose
 from impact_gnn.engines import Engine, or_memory
 from impact_gnn.graph import TemporalGraph, graph_digest
@@ -119,7 +119,7 @@ def run(
             raise InputError(f"{name}={value} is more than {most:,}; give fewer.")
     if budget is not None and not 0 < budget < np.inf:
         raise InputError(f"budget={budget} is not a number of seconds; leave it out for no bound.")
-    graph = as_graph(graph)
+    graph = as_temporal_graph(graph)
     cutoff = graph.infer_cutoff() if cutoff is None else graph.when(cutoff)
     view = graph.masked(cutoff)
     assert view.y is not None

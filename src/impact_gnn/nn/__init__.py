@@ -5,7 +5,7 @@ spatial ones (`GCN`, `SAGE`, `GAT`) read features and a `Propagation`.
 `fit` trains either kind.
 """
 
-from impact_gnn.nn.alignment import (
+from impact_gnn.nn.align_layers import (
     ALIGNMENTS,
     PNY,
     Align,

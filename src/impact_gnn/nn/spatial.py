@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import elu, relu
 
 from impact_gnn.checks import InputError
-from impact_gnn.nn.alignment import Align, Message
+from impact_gnn.nn.align_layers import Align, Message
 from impact_gnn.nn.blocks import dropout
 from impact_gnn.nn.sparse import Propagation
 from impact_gnn.transforms.attention import TimeGATConv

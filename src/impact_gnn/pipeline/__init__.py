@@ -5,19 +5,19 @@ from impact_gnn.methods import Method
 from impact_gnn.pipeline.attribution import Explainer, explain
 from impact_gnn.pipeline.calibration import Calibration
 from impact_gnn.pipeline.candidate import Candidate
-from impact_gnn.pipeline.ensemble import Choice, Ensemble, Member
+from impact_gnn.pipeline.ensemble import Ensemble, EnsembleSpec, Member
 from impact_gnn.pipeline.explanation import NodeExplanation
 from impact_gnn.pipeline.inputs import Inputs
+from impact_gnn.pipeline.model_files import Fitted
 from impact_gnn.pipeline.pipeline import STAGES, Pipeline
-from impact_gnn.pipeline.saved import Fitted
 
 __all__ = [
     "MODELS",
     "STAGES",
     "Calibration",
     "Candidate",
-    "Choice",
     "Ensemble",
+    "EnsembleSpec",
     "Explainer",
     "Fitted",
     "Inputs",

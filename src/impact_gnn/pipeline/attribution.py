@@ -32,11 +32,11 @@ import numpy as np
 import torch
 
 from impact_gnn.checks import InputError, listing
-from impact_gnn.data.given import GraphLike, as_graph
+from impact_gnn.data.given import GraphLike, as_temporal_graph
 from impact_gnn.engines.base import Engine, redone
 from impact_gnn.engines.operator import Operator
 from impact_gnn.heads import Head, NetworkHead, model_name
-from impact_gnn.heads.base import PriorHead
+from impact_gnn.heads.head import PriorHead
 from impact_gnn.heads.trees import TreesHead
 from impact_gnn.methods import Method
 from impact_gnn.nn import GraphTask, HopTask, Propagation
@@ -117,7 +117,7 @@ class Explainer:
         inputs: dict[bool, Inputs] | None = None,
         engine: Engine | None = None,
     ) -> None:
-        self.model, self.graph = Ensemble.of(model), (graph := as_graph(graph))
+        self.model, self.graph = Ensemble.of(model), (graph := as_temporal_graph(graph))
         fitted = self.model.fitted
         self.cutoff = fitted.cutoff if cutoff is None else graph.when(cutoff)
         inputs = inputs or {}

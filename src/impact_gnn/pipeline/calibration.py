@@ -53,7 +53,7 @@ class Calibration:
 
 
 @dataclass(frozen=True, eq=False)
-class Walked:
+class OutOfFold:
     """Walk-forward predictions of one fold: raw probabilities, the truth, the shares learned from, what it counts."""
 
     probability: np.ndarray
@@ -75,7 +75,7 @@ def shifted(probability: np.ndarray, prior: np.ndarray, strength: float = 1.0) -
 
 
 def learned(
-    folds: Sequence[Walked], *, metric: str = "accuracy", coverage: float = COVERAGE
+    folds: Sequence[OutOfFold], *, metric: str = "accuracy", coverage: float = COVERAGE
 ) -> Calibration:
     """The calibration with the best log-loss on walk-forward predictions, and labels with the best score.
 
@@ -151,7 +151,7 @@ def confusion(truth: np.ndarray, label: np.ndarray) -> list[tuple[int, int, int]
     return [(int(a), int(b), int(n)) for a, b, n in zip(*pairs, count, strict=True)]
 
 
-def best_temperature(folds: Sequence[Walked]) -> float:
+def best_temperature(folds: Sequence[OutOfFold]) -> float:
     """That with the least log-loss."""
 
     def loss(log_temperature: float) -> float:
@@ -166,7 +166,9 @@ def best_temperature(folds: Sequence[Walked]) -> float:
     )
 
 
-def _threshold(calibrated: Sequence[np.ndarray], folds: Sequence[Walked], coverage: float) -> float:
+def _threshold(
+    calibrated: Sequence[np.ndarray], folds: Sequence[OutOfFold], coverage: float
+) -> float:
     """The weighted quantile of the true labels' probabilities that leaves out 1 − coverage of them."""
     score = np.concatenate(
         [p[np.arange(len(p)), fold.truth] for p, fold in zip(calibrated, folds, strict=True)]
@@ -179,7 +181,7 @@ def _threshold(calibrated: Sequence[np.ndarray], folds: Sequence[Walked], covera
     return float(score[order][min(int(np.searchsorted(below, 1 - coverage)), len(score) - 1)])
 
 
-def _tilt(calibrated: Sequence[np.ndarray], folds: Sequence[Walked], metric: str) -> float:
+def _tilt(calibrated: Sequence[np.ndarray], folds: Sequence[OutOfFold], metric: str) -> float:
     """The tilt with the best score, the least of equals."""
     if METRICS[metric].tilt == 0:
         return 0.0
@@ -199,7 +201,7 @@ def _loss(probability: np.ndarray, truth: np.ndarray) -> float:
     return float(-np.log(np.maximum(probability[np.arange(len(truth)), truth], 1e-6)).mean())
 
 
-def _mean(losses: Sequence[float], folds: Sequence[Walked]) -> float:
+def _mean(losses: Sequence[float], folds: Sequence[OutOfFold]) -> float:
     """Of the logarithms: a fold that was hard to predict must not decide alone."""
     return float(
         np.average(np.log(np.maximum(losses, TINY)), weights=[fold.weight for fold in folds])

@@ -11,14 +11,14 @@ import numpy as np
 from impact_gnn import _files
 from impact_gnn._codec import decode, encode
 from impact_gnn._version import __version__
-from impact_gnn.data.given import GraphLike, as_graph
+from impact_gnn.data.given import GraphLike, as_temporal_graph
 from impact_gnn.engines.base import Engine
-from impact_gnn.heads.foreign import Own
+from impact_gnn.heads.user_model import Own
 from impact_gnn.pipeline.calibration import Calibration
 from impact_gnn.pipeline.candidate import Candidate
 from impact_gnn.pipeline.inputs import Inputs
+from impact_gnn.pipeline.model_files import Fitted
 from impact_gnn.pipeline.pipeline import Pipeline
-from impact_gnn.pipeline.saved import Fitted
 from impact_gnn.pipeline.schema import Schema
 
 FORMAT = "impact-gnn ensemble"
@@ -35,13 +35,13 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Choice:
+class EnsembleSpec:
     """What predicts in the end: one candidate, or a few with their weights, the heaviest first."""
 
     members: tuple[Member, ...]
 
     @classmethod
-    def single(cls, candidate: Candidate) -> Choice:
+    def single(cls, candidate: Candidate) -> EnsembleSpec:
         return cls((Member(candidate, 1.0),))
 
     @property
@@ -109,7 +109,7 @@ class Ensemble:
 
         `inputs` are those that the fits left behind (`Pipeline.shared_inputs`), by default none.
         """
-        graph = as_graph(graph)
+        graph = as_temporal_graph(graph)
         at = self.fitted.cutoff if cutoff is None else graph.when(cutoff)
         if not inputs:
             graph, inputs = self.fitted.schema.adapted(graph, at), {}
@@ -121,7 +121,7 @@ class Ensemble:
 
     def predict(self, graph: GraphLike, *, cutoff: int | str | None = None) -> np.ndarray:
         """As `Pipeline.predict`."""
-        graph = as_graph(graph)
+        graph = as_temporal_graph(graph)
         label = self.calibration.labels(self.predict_proba(graph, cutoff=cutoff), self.prior)
         return self.fitted.schema.numbers(graph)[label]
 
@@ -131,7 +131,7 @@ class Ensemble:
 
     def notes(self, graph: GraphLike, *, cutoff: int | str | None = None) -> list[str]:
         """What a person should know before predicting: periods, columns and classes that the fit had not seen."""
-        graph = as_graph(graph)
+        graph = as_temporal_graph(graph)
         stale = self.pipelines[0].stale(graph)
         at = self.fitted.cutoff if cutoff is None else graph.when(cutoff)
         return [*([] if stale is None else [stale]), *self.fitted.schema.notes(graph, at)]

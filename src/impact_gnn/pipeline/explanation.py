@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from impact_gnn.checks import InputError, listing
-from impact_gnn.data.given import GraphLike, as_graph
+from impact_gnn.data.given import GraphLike, as_temporal_graph
 from impact_gnn.data.pyg import to_pyg
 from impact_gnn.graph import TemporalGraph
 
@@ -154,7 +154,7 @@ class NodeExplanation:
         """
         from torch_geometric.explain import Explanation, HeteroExplanation
 
-        graph = as_graph(graph)
+        graph = as_temporal_graph(graph)
         out: Any = (HeteroExplanation if graph.is_hetero else Explanation).from_dict(
             to_pyg(graph).to_dict()
         )

@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from impact_gnn import checks
 from impact_gnn._native import one_thread
 from impact_gnn.checks import InputError
-from impact_gnn.data.given import GraphLike, as_graph
+from impact_gnn.data.given import GraphLike, as_temporal_graph
 from impact_gnn.engines.base import Engine, mapped_hop, position_blocks, time_table
 from impact_gnn.engines.memory import or_memory
 from impact_gnn.graph import TemporalGraph
@@ -33,8 +33,8 @@ from impact_gnn.heads import (
     reads_graph,
     spec_of,
 )
-from impact_gnn.heads.base import matrix
-from impact_gnn.heads.foreign import Own
+from impact_gnn.heads.head import matrix
+from impact_gnn.heads.user_model import Own
 from impact_gnn.label_shift import confusion_of
 from impact_gnn.methods import Kind, Method, ModelKind, PriorEvidence, RowContext
 from impact_gnn.metrics import METRICS, Scoring
@@ -51,10 +51,10 @@ from impact_gnn.nn import (
     align_layer,
     split_rows,
 )
-from impact_gnn.pipeline import saved
-from impact_gnn.pipeline.calibration import Walked, best_temperature
+from impact_gnn.pipeline import model_files
+from impact_gnn.pipeline.calibration import OutOfFold, best_temperature
 from impact_gnn.pipeline.inputs import Inputs
-from impact_gnn.pipeline.saved import Fitted, Stage
+from impact_gnn.pipeline.model_files import Fitted, Stage
 from impact_gnn.pipeline.schema import Schema
 from impact_gnn.propagation.embedding import EMBEDDINGS
 from impact_gnn.propagation.hops import own_relation
@@ -275,7 +275,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         """
         self.checked()
         self.fitted = None
-        data = self._fit_data(as_graph(graph), inputs, engine, progress)
+        data = self._fit_data(as_temporal_graph(graph), inputs, engine, progress)
         has_validation = len(data.labelled_times) > 1
         validate = self._validate if has_validation else self._without_validation
         validated = validate(data)
@@ -405,7 +405,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         return PriorEvidence(
             prior=prior,
             confusion=confusion_of(probabilities.argmax(1), truth, data.view.num_labels),
-            temperature=best_temperature([Walked(probabilities, truth, prior)]),
+            temperature=best_temperature([OutOfFold(probabilities, truth, prior)]),
         )
 
     def _best_stages(self, data: _FitData, split: Split, cutoff: int) -> list[Stage]:
@@ -431,7 +431,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         labels that have become known since are used by label hops and alignments. `smooth=False`
         gives what a method with "smooth" would say without it.
         """
-        fitted, graph = self._fitted(), as_graph(graph)
+        fitted, graph = self._fitted(), as_temporal_graph(graph)
         at = self._at(graph, cutoff)
         if inputs is None:
             inputs = self.inputs(fitted.schema.adapted(graph, at), engine)
@@ -457,7 +457,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         seen, and so is this where classes have names and the graph does not know them all
         (`fitted.schema.label_names`).
         """
-        fitted, graph = self._fitted(), as_graph(graph)
+        fitted, graph = self._fitted(), as_temporal_graph(graph)
         return fitted.schema.numbers(graph)[
             fitted.scoring.labels(self.predict_proba(graph, cutoff=cutoff))
         ]
@@ -470,7 +470,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         Nodes of classes that the fit has never seen count as wrong, and a warning says how many
         they are.
         """
-        fitted, graph = self._fitted(), as_graph(graph)
+        fitted, graph = self._fitted(), as_temporal_graph(graph)
         at = self._at(graph, cutoff)
         label, coded, rows = graph.y, fitted.schema.coded(graph).y, self.targets(graph, cutoff=at)
         if label is None or coded is None or not (label[rows] >= 0).any():
@@ -497,7 +497,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
 
     def targets(self, graph: GraphLike, *, cutoff: int | str | None = None) -> np.ndarray:
         """Positions of the nodes to predict: time at or after the cutoff."""
-        graph = as_graph(graph)
+        graph = as_temporal_graph(graph)
         return np.flatnonzero(graph.time >= self._at(graph, cutoff))
 
     def _at(self, graph: TemporalGraph, cutoff: int | str | None) -> int:
@@ -517,7 +517,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
 
     def stale(self, graph: GraphLike) -> str | None:
         """A sentence if the graph has periods that the fit had not seen, otherwise None."""
-        graph = as_graph(graph)
+        graph = as_temporal_graph(graph)
         newer = graph.times[graph.times > self._fitted().t_max]
         if len(newer) == 0:
             return None
@@ -536,7 +536,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
 
         An ensemble keeps one `schema` for all its pipelines.
         """
-        saved.write(self._fitted(), self.described(), Path(directory), schema=schema)
+        model_files.write(self._fitted(), self.described(), Path(directory), schema=schema)
 
     @classmethod
     def load(
@@ -547,7 +547,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         One with a network of your own needs that `model` again: files hold its weights, not its
             code.
         """
-        return saved.read(Path(directory), cls, model=model, schema=schema)
+        return model_files.read(Path(directory), cls, model=model, schema=schema)
 
     # -- inside
     # ----------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ ways to weight it by time:
   products, Ω[t, s] = Σ_r left[t, r]·right[r, s], the weighted sum is Σ_r left[t_v, r] · (P ·
   (right[r, t_u]·x_u))_v: one walk per r.
 
-Paths are walked as a tree, depth first: what paths have in common at their beginning is computed
+Paths are out_of_fold as a tree, depth first: what paths have in common at their beginning is computed
     once.
 """
 
@@ -81,7 +81,7 @@ def path_name(path: Metapath) -> str:
 
 
 def metapaths(graph: TemporalGraph, length: int = 2, *, start: str | None = None) -> list[Metapath]:
-    """All sequences of 1 to `length` relations that end in the target type, each relation in the order walked.
+    """All sequences of 1 to `length` relations that end in the target type, each relation in the order out_of_fold.
 
     Shorter ones come first, then in the order of the graph's relations. Messages run along edges
     only: for prefixes in and back use `graph.undirected()`.

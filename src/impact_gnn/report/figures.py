@@ -19,7 +19,7 @@ from matplotlib.patches import Patch, PathPatch, Rectangle
 from matplotlib.path import Path as Outline
 from matplotlib.ticker import MaxNLocator
 
-from impact_gnn.backtesting import FoldCheck, Lag, Trial
+from impact_gnn.backtesting import CandidateResult, FoldCheck, Lag
 from impact_gnn.diagnostics import Diagnosis, MessageShift
 from impact_gnn.diagnostics.connections import Decay, Separability
 from impact_gnn.diagnostics.feature_drift import FeatureDrift
@@ -156,7 +156,9 @@ def _handle(key: dict[str, str]) -> Patch | Line2D:
     return Line2D([], [], color=colour, **lines)
 
 
-def forest(rows: Sequence[Trial], metric: Metric, name: str = "comparison") -> Figure | None:
+def forest(
+    rows: Sequence[CandidateResult], metric: Metric, name: str = "comparison"
+) -> Figure | None:
     """Differences to plain with intervals, of every candidate that has one, the first on top."""
     known = [(row, row.difference) for row in rows if row.difference is not None]
     if not known:

@@ -17,16 +17,16 @@ from markupsafe import Markup
 from impact_gnn import _files
 from impact_gnn._codec import decode
 from impact_gnn.backtesting import Status
-from impact_gnn.backtesting.ensemble import fold_weights
-from impact_gnn.backtesting.outcome import leading
+from impact_gnn.backtesting.greedy import fold_weights
+from impact_gnn.backtesting.results import leading
 from impact_gnn.checks import InputError
 from impact_gnn.diagnostics import Diagnosis
 from impact_gnn.diagnostics.models import Share
-from impact_gnn.report import figures, numbers, words
+from impact_gnn.report import figures, numbers, sentences
+from impact_gnn.report.limitations import limitations
 from impact_gnn.report.numbers import number, percent
 from impact_gnn.report.summary import Evaluation, RunSummary
 from impact_gnn.report.tables import write_table
-from impact_gnn.report.worries import worries
 
 EVALUATION = "evaluation.json"
 FIGURES = "manifest.json"
@@ -149,7 +149,7 @@ def content(summary: RunSummary, evaluation: Evaluation | None = None) -> dict[s
         figures.decay(diagnosis.decay, diagnosis.separability),
     ]
     shift, picture = diagnosis.shift, diagnosis.feature_map
-    by_label, known_now = words.classes(summary), labels
+    by_label, known_now = sentences.classes(summary), labels
     if evaluation is not None and evaluation.unknown:
         known_now = figures.Labels(
             [*labels.names, "unknown to the model"], [*labels.order, len(labels.order)]
@@ -164,7 +164,7 @@ def content(summary: RunSummary, evaluation: Evaluation | None = None) -> dict[s
             figures.reliability([evaluation], "true-reliability"),
             figures.confusion([evaluation], known_now, "true-confusion"),
         ],
-        "words": words,
+        "sentences": sentences,
         "first": first,
         "rest": rest,
         "forest": figures.forest(first, summary.metric),
@@ -177,7 +177,7 @@ def content(summary: RunSummary, evaluation: Evaluation | None = None) -> dict[s
         "confusion": figures.confusion(tested.checks, labels),
         "aging": figures.aging(tested.aging, _aged(summary)),
         "class_rows": (by_label[:MOST_LABELS], by_label[MOST_LABELS:]),
-        "abstain": words.abstain(summary),
+        "abstain": sentences.abstain(summary),
         "change": figures.change(diagnosis, called),
         "periods": figures.periods(summary.graph, summary.cutoff),
         "findings": list(
@@ -188,7 +188,7 @@ def content(summary: RunSummary, evaluation: Evaluation | None = None) -> dict[s
         "feature_map": None if picture is None else figures.feature_map(picture, labels),
         "label_rows": (counts[:MOST_LABELS], counts[MOST_LABELS:]),
         "histogram": figures.histogram(summary.predicted.histogram),
-        "worries": worries(summary),
+        "limitations": limitations(summary),
     }
 
 

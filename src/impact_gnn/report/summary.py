@@ -16,7 +16,7 @@ from impact_gnn.checks import InputError, shown
 from impact_gnn.diagnostics import Diagnosis
 from impact_gnn.graph import Summary
 from impact_gnn.metrics import METRICS, Metric
-from impact_gnn.pipeline import Candidate, Choice, NodeExplanation
+from impact_gnn.pipeline import Candidate, EnsembleSpec, NodeExplanation
 from impact_gnn.pipeline.calibration import Bin
 from impact_gnn.report.tables import frame, read_frame
 from impact_gnn.statistics import Estimate
@@ -140,7 +140,7 @@ class RunSummary:
     out: ClassVar[Path | None] = None  # where it lies; not written, as folders move
 
     @property
-    def choice(self) -> Choice:
+    def choice(self) -> EnsembleSpec:
         return self.backtest.choice
 
     @property

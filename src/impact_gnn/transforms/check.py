@@ -25,7 +25,7 @@ from torch_geometric.utils import coalesce
 from impact_gnn import checks
 from impact_gnn.transforms.attention import TimeGATConv, TimeGATv2Conv
 from impact_gnn.transforms.delivery import DELIVERIES, keep_edges
-from impact_gnn.transforms.door import edge_stores, plain_tensor, pyg_object
+from impact_gnn.transforms.validation import edge_stores, plain_tensor, pyg_object
 
 # drop and duplicate change the edges themselves
 CARRIER = {

@@ -17,7 +17,7 @@ from torch_geometric.utils import select
 
 from impact_gnn import checks, weighting
 from impact_gnn.checks import InputError
-from impact_gnn.transforms.door import Flow, Store, plain_tensor
+from impact_gnn.transforms.validation import Flow, Store, plain_tensor
 
 DELIVERIES = ("weight", "drop", "duplicate", "attention")
 

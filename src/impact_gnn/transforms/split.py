@@ -13,7 +13,7 @@ from torch_geometric.transforms import BaseTransform
 
 from impact_gnn import checks
 from impact_gnn.checks import InputError
-from impact_gnn.transforms.door import constructor_call, node_stores, node_times, pyg_object
+from impact_gnn.transforms.validation import constructor_call, node_stores, node_times, pyg_object
 
 Graph = TypeVar("Graph", Data, HeteroData)
 

@@ -22,7 +22,7 @@ from impact_gnn import checks, weighting
 from impact_gnn.checks import InputError
 from impact_gnn.graph import Triple
 from impact_gnn.transforms.delivery import DELIVERIES, deliver
-from impact_gnn.transforms.door import Flow, constructor_call, flows
+from impact_gnn.transforms.validation import Flow, constructor_call, flows
 
 Graph = TypeVar("Graph", Data, HeteroData)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from impact_gnn.metrics import METRICS
-from impact_gnn.pipeline import Calibration, Candidate, Choice, Method
+from impact_gnn.pipeline import Calibration, Candidate, EnsembleSpec, Method
 from impact_gnn.pipeline.calibration import Bin
 from impact_gnn.statistics import Estimate
 
@@ -25,7 +25,7 @@ class Status(str, Enum):
     FAILED = "failed"
 
 
-class Reason(str, Enum):
+class SelectionReason(str, Enum):
     """Why something was chosen."""
 
     BETTER = "better"
@@ -36,7 +36,7 @@ class Reason(str, Enum):
 
 
 @dataclass(frozen=True)
-class Trial:
+class CandidateResult:
     """How a candidate did."""
 
     candidate: Candidate
@@ -62,11 +62,11 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Decision:
+class Selection:
     """The choice: why, and what its reason rests on."""
 
-    choice: Choice
-    reason: Reason
+    choice: EnsembleSpec
+    reason: SelectionReason
     rival: Candidate | None = None  # the best single candidate, where it is not the choice itself
     gain: Estimate | None = (
         None  # of the choice over plain, on folds that it was not chosen by; or the rival's
@@ -75,9 +75,9 @@ class Decision:
     metric: str = "accuracy"  # that gains are in
 
     def __str__(self) -> str:
-        if self.reason is Reason.TOO_SHORT:
+        if self.reason is SelectionReason.TOO_SHORT:
             return f"{self.choice}. The past is too short for a back-test: one labelled period at most is large enough."
-        if self.reason is Reason.NONE_TRIED:
+        if self.reason is SelectionReason.NONE_TRIED:
             return f"{self.choice}. There was nothing else that could be tried."
         if self.gain is None:
             return f"{self.choice}. Time ran out before anything else was tried on the past."
@@ -86,7 +86,7 @@ class Decision:
         )
         folds = f"{self.num_folds} back-tested window{'s' if self.num_folds > 1 else ''}"
         unit, title = METRICS[self.metric].unit, METRICS[self.metric].title
-        if self.reason is Reason.NONE_BETTER:
+        if self.reason is SelectionReason.NONE_BETTER:
             other = f"the best other, {self.rival}, differs by {value} {unit} (between {low} and {high})"
             if self.metric == "accuracy":
                 return f"{self.choice}. Nothing had better probabilities in {folds}; {other}."
@@ -145,8 +145,8 @@ class Lag:
 class Backtest:
     """The outcome: a row per candidate from best to worst, the decision, and what it is worth."""
 
-    rows: list[Trial]
-    decision: Decision
+    rows: list[CandidateResult]
+    decision: Selection
     folds: list[str]
     ahead: int  # labelled periods that a window spans
     seconds: float
@@ -160,24 +160,24 @@ class Backtest:
     @classmethod
     def nothing(cls, effort: str, metric: str = "accuracy") -> Backtest:
         """Of a past too short for any fold."""
-        decision = Decision(Choice.single(PLAIN), Reason.TOO_SHORT, metric=metric)
-        return cls([], decision, [], 0, 0.0, False, effort, 0.0, unmeasured(metric), [], [])
+        decision = Selection(EnsembleSpec.single(PLAIN), SelectionReason.TOO_SHORT, metric=metric)
+        return cls([], decision, [], 0, 0.0, False, effort, 0.0, uncalibrated(metric), [], [])
 
     @property
     def metric(self) -> str:
         return self.decision.metric
 
     @property
-    def choice(self) -> Choice:
+    def choice(self) -> EnsembleSpec:
         return self.decision.choice
 
-    def row(self, candidate: str | Method | Candidate) -> Trial | None:
+    def row(self, candidate: str | Method | Candidate) -> CandidateResult | None:
         """How a candidate did; None if it was not among them."""
         wanted = Candidate.of(candidate)
         return next((row for row in self.rows if row.candidate == wanted), None)
 
     @property
-    def full(self) -> list[Trial]:
+    def full(self) -> list[CandidateResult]:
         """Candidates that were tried on every fold."""
         return [row for row in self.rows if row.status is Status.FULL]
 
@@ -214,12 +214,12 @@ class Backtest:
         return "\n".join([*lines, *([said] if newest else []), f"Chosen: {self.decision}"])
 
 
-def unmeasured(metric: str) -> Calibration:
+def uncalibrated(metric: str) -> Calibration:
     """Where no past window says anything: all labels in every set, and the metric's usual labels."""
     return Calibration(coverage=1.0, tilt=METRICS[metric].tilt)
 
 
-def leading(rows: Sequence[Trial], most: int) -> list[Trial]:
+def leading(rows: Sequence[CandidateResult], most: int) -> list[CandidateResult]:
     """The first `most` rows, and what is chosen and plain wherever they stand."""
     return [
         row

@@ -7,14 +7,14 @@ from collections import Counter
 from dataclasses import dataclass
 
 from impact_gnn import methods
-from impact_gnn.backtesting import PLAIN, Backtest, FoldCheck, Reason
-from impact_gnn.backtesting.ensemble import START
+from impact_gnn.backtesting import PLAIN, Backtest, FoldCheck, SelectionReason
 from impact_gnn.backtesting.forecast import USUAL, lost_per_period
+from impact_gnn.backtesting.greedy import START
 from impact_gnn.diagnostics import MessageShift
 from impact_gnn.graph import Summary
 from impact_gnn.heads import MODELS
 from impact_gnn.metrics import Metric
-from impact_gnn.pipeline import Choice, Member
+from impact_gnn.pipeline import EnsembleSpec, Member
 from impact_gnn.report.numbers import (
     counted,
     listed,
@@ -27,7 +27,7 @@ from impact_gnn.report.numbers import (
 )
 from impact_gnn.report.summary import Evaluation, RunSummary
 
-KEPT = Choice.single(PLAIN)  # no correction, and no other model
+KEPT = EnsembleSpec.single(PLAIN)  # no correction, and no other model
 TOLERATED = 0.02  # of accuracy that may be lost before a model is fitted again
 
 
@@ -85,7 +85,7 @@ def members(summary: RunSummary) -> list[tuple[Member, str]]:
     return [(member, described(member)) for member in summary.choice.members]
 
 
-def parts(chosen: Choice) -> list[tuple[str, str]]:
+def parts(chosen: EnsembleSpec) -> list[tuple[str, str]]:
     """What the methods of a choice are made of, and what every part does."""
     used = [methods.get(name) for name in methods.names() if name in chosen.parts]
     return [(part.name, part.summary) for part in used]
@@ -94,10 +94,12 @@ def parts(chosen: Choice) -> list[tuple[str, str]]:
 def choice(summary: RunSummary) -> list[str]:
     """How the choice came about, what is certain about it and what is not, as sentences."""
     tested, decision = summary.backtest, summary.backtest.decision
-    if decision.reason is Reason.TOO_SHORT:
+    if decision.reason is SelectionReason.TOO_SHORT:
         return [str(decision)]
     if (gain := decision.gain) is None:
-        why = " before the budget was spent" if decision.reason is Reason.OUT_OF_TIME else ""
+        why = (
+            " before the budget was spent" if decision.reason is SelectionReason.OUT_OF_TIME else ""
+        )
         return [
             f"Nothing beside plain was tried on every window{why}, so plain stays, whatever the table shows."
         ]
@@ -116,7 +118,7 @@ def choice(summary: RunSummary) -> list[str]:
         f"What this gains was measured on windows left out: {left}. What to try was found with all windows, so that "
         "the best may still look a little better than it is."
     )
-    if decision.reason is Reason.NONE_BETTER:
+    if decision.reason is SelectionReason.NONE_BETTER:
         kept = f"On those, nothing had a better {by} than plain, so plain is kept."
         rival = f"The {metric.title} of the best other, {decision.rival},"
         return [how, f"{kept} {rival} differs from plain's by {interval}."]

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from impact_gnn.backtesting import Reason, Status
-from impact_gnn.diagnostics import Verdict
+from impact_gnn.backtesting import SelectionReason, Status
+from impact_gnn.diagnostics import EnsembleSelection
 from impact_gnn.report.figures import array
 from impact_gnn.report.numbers import counted, listed, named, number, percent, points, whole
+from impact_gnn.report.sentences import KEPT, checked, improved
 from impact_gnn.report.summary import RunSummary
-from impact_gnn.report.words import KEPT, checked, improved
 
 THIN = 20  # known labels below which a period or a class counts as thin
 # shares from which on they are worth a sentence
@@ -29,7 +29,7 @@ MISCALIBRATED, MISSED, WIDE = (
 )
 
 
-def worries(summary: RunSummary) -> list[str]:
+def limitations(summary: RunSummary) -> list[str]:
     """Sentences, the gravest kind first; the last says what no back-test can see."""
     new = (
         "Something that happens for the first time in the periods to predict cannot be seen in it."
@@ -67,7 +67,7 @@ def backtest(summary: RunSummary) -> Iterator[str]:
         if one.unknown
     ]:
         yield f"In classes of which no label was known by then, and so wrong for every candidate: {listed(new)}."
-    if tested.decision.reason is Reason.BETTER and gain is not None and gain.low <= 0:
+    if tested.decision.reason is SelectionReason.BETTER and gain is not None and gain.low <= 0:
         interval = f"{points(gain.value)} {summary.metric.unit}, between {points(gain.low)} and {points(gain.high)}"
         doubt = (
             "it may be none at all" if gain.value > 0 else "the choice rests on its log-loss alone"
@@ -130,7 +130,7 @@ def assumptions(summary: RunSummary) -> Iterator[str]:
             "back-test saw some too early, which may flatter it, and a time for every edge settles it."
         )
     diagnosis, used = summary.diagnosis, summary.choice.parts
-    moving = {Verdict.DOUBTFUL: "moves", Verdict.FAILS: "changes"}
+    moving = {EnsembleSelection.DOUBTFUL: "moves", EnsembleSelection.FAILS: "changes"}
     if diagnosis.label_mix.verdict in moving:
         verb = moving[diagnosis.label_mix.verdict]
         text = f"The label mix {verb} from period to period; the mix of the predictions may lag behind."
@@ -146,11 +146,13 @@ def assumptions(summary: RunSummary) -> Iterator[str]:
             else f"{text} Candidates with recency let recent labels count more."
         )
     weighted = sorted(used & {"pmp", "genpmp", "pny"})
-    if diagnosis.separability.verdict is Verdict.FAILS and weighted:
+    if diagnosis.separability.verdict is EnsembleSelection.FAILS and weighted:
         text = f"{listed(weighted)} supposes that connections depend on the distance in time only, which fails here"
         yield f"{text}; it was chosen because it paid in the back-test."
     blind = [
-        finding.name for finding in diagnosis.findings if finding.verdict is Verdict.CANNOT_TELL
+        finding.name
+        for finding in diagnosis.findings
+        if finding.verdict is EnsembleSelection.CANNOT_TELL
     ]
     if blind:
         yield f"Could not be judged on this graph: {listed(blind)}."

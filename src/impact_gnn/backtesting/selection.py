@@ -14,16 +14,16 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from impact_gnn.backtesting.ensemble import LEAST_GAIN, blend, fold_weights, overall
-from impact_gnn.backtesting.folds import Window, learnable, shares_before, times_of
-from impact_gnn.backtesting.outcome import PLAIN, Decision, FoldCheck, PeriodScore, Reason
+from impact_gnn.backtesting.folds import Window, learnable, prior_before, times_of
+from impact_gnn.backtesting.greedy import LEAST_GAIN, blend, fold_weights, overall
+from impact_gnn.backtesting.results import PLAIN, FoldCheck, PeriodScore, Selection, SelectionReason
 from impact_gnn.backtesting.scores import Scores
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.metrics import Scoring, mean_and_error
-from impact_gnn.pipeline import Calibration, Candidate, Choice, Member
+from impact_gnn.pipeline import Calibration, Candidate, EnsembleSpec, Member
 from impact_gnn.pipeline.calibration import (
     FINE,
-    Walked,
+    OutOfFold,
     calibration_error,
     confusion,
     learned,
@@ -53,7 +53,7 @@ class Piece:
 
 
 @dataclass(frozen=True, eq=False)
-class Verdict:
+class EnsembleSelection:
     """Candidates that were tried on every fold, the best first, and what they said."""
 
     scores: Scores
@@ -80,21 +80,26 @@ class Verdict:
         """What pieces count: newer windows more, halves of one window the same."""
         return fold_weights(len(self.pieces)) if len(self.windows) > 1 else np.full(2, 0.5)
 
-    def decision(self, out_of_time: bool) -> Decision:
+    def decision(self, out_of_time: bool) -> Selection:
         """The blend where it gains on windows that it was not made by, otherwise plain."""
         others, metric = [one for one in self.finalists if one != PLAIN], self.metric
         if not others or PLAIN not in self.finalists:
-            reason = Reason.OUT_OF_TIME if out_of_time else Reason.NONE_TRIED
-            return Decision(Choice.single(PLAIN), reason, metric=metric)
+            reason = SelectionReason.OUT_OF_TIME if out_of_time else SelectionReason.NONE_TRIED
+            return Selection(EnsembleSpec.single(PLAIN), reason, metric=metric)
         choice, folds = self.chosen(self.pieces), len(self.windows)
         gain = combined(*np.array([self.gain(k) for k in range(len(self.pieces))]).T)
-        if choice == Choice.single(PLAIN) or self.worse(gain):
+        if choice == EnsembleSpec.single(PLAIN) or self.worse(gain):
             nearest = self.scores.difference(others[0])
-            return Decision(
-                Choice.single(PLAIN), Reason.NONE_BETTER, others[0], nearest, folds, metric
+            return Selection(
+                EnsembleSpec.single(PLAIN),
+                SelectionReason.NONE_BETTER,
+                others[0],
+                nearest,
+                folds,
+                metric,
             )
-        best = None if choice == Choice.single(self.finalists[0]) else self.finalists[0]
-        return Decision(choice, Reason.BETTER, best, gain, folds, metric)
+        best = None if choice == EnsembleSpec.single(self.finalists[0]) else self.finalists[0]
+        return Selection(choice, SelectionReason.BETTER, best, gain, folds, metric)
 
     @property
     def metric(self) -> str:
@@ -105,7 +110,9 @@ class Verdict:
 
     def gain(self, k: int) -> tuple[float, float]:
         """Score over plain's on a piece, of the blend made and calibrated without it, and its standard error."""
-        return mean_and_error(self.each(k, *self.walked_out[k]), self.each(k, *self.plain_out[k]))
+        return mean_and_error(
+            self.each(k, *self.calibrated_out_of_fold[k]), self.each(k, *self.plain_out[k])
+        )
 
     def each(
         self, k: int, said: np.ndarray, calibration: Calibration, metric: str | None = None
@@ -120,7 +127,7 @@ class Verdict:
         """Plain on every piece; calibrated by the others where more than the most probable label counts."""
         if self.metric == "accuracy":
             return [(self.said(PLAIN, piece), Calibration()) for piece in self.pieces]
-        return left_out(self.of(Choice.single(PLAIN)), self.metric)
+        return left_out(self.of(EnsembleSpec.single(PLAIN)), self.metric)
 
     def worse(self, gain: Estimate) -> bool:
         """Whether blends gain nothing over plain on pieces that they were not made by.
@@ -132,7 +139,7 @@ class Verdict:
             return gain.value <= 0
         known = [self.learned_by_then(piece) for piece in self.pieces]
         pieces = [piece.only(kept) for piece, kept in zip(self.pieces, known, strict=True)]
-        said = [one.probability[kept] for one, kept in zip(self.walked, known, strict=True)]
+        said = [one.probability[kept] for one, kept in zip(self.out_of_fold, known, strict=True)]
         ours = [self.loss(piece, each) for piece, each in zip(pieces, said, strict=True)]
         plain = [self.loss(piece, self.seen(PLAIN, piece)) for piece in pieces]
         return overall(ours, self.weights) > (1 - LEAST_GAIN) * overall(plain, self.weights)
@@ -140,7 +147,7 @@ class Verdict:
     def loss(self, piece: Piece, said: np.ndarray) -> float:
         return self.judge(piece).loss(said, self.truth(piece), self.view.num_labels)
 
-    def chosen(self, pieces: Sequence[Piece]) -> Choice:
+    def chosen(self, pieces: Sequence[Piece]) -> EnsembleSpec:
         """The blend made by some pieces, oldest first; the simplest candidates are looked at first.
 
         Nodes of classes that nobody can have learned by then are left out: there the least sure is
@@ -157,19 +164,19 @@ class Verdict:
             for k in np.argsort(-weights, kind="stable")
             if weights[k] > 0
         ]
-        return Choice(tuple(members))
+        return EnsembleSpec(tuple(members))
 
     def learned_by_then(self, piece: Piece) -> np.ndarray:
         """Mask of a piece's nodes in classes with enough examples before its window; all if there is none."""
         known = learnable(self.view, piece.window)[piece.index]
         return known if known.any() else np.ones(len(known), bool)
 
-    def mixed(self, choice: Choice, piece: Piece) -> np.ndarray:
+    def mixed(self, choice: EnsembleSpec, piece: Piece) -> np.ndarray:
         """What the choice says about a piece."""
         return sum(member.weight * self.said(member.candidate, piece) for member in choice.members)  # type: ignore[return-value]
 
     @cached_property
-    def walked(self) -> list[Walked]:
+    def out_of_fold(self) -> list[OutOfFold]:
         """What was said about every piece by the blend made without it."""
         return [
             self.walk(
@@ -180,36 +187,40 @@ class Verdict:
             for k, piece in enumerate(self.pieces)
         ]
 
-    def walk(self, piece: Piece, choice: Choice, k: int) -> Walked:
+    def walk(self, piece: Piece, choice: EnsembleSpec, k: int) -> OutOfFold:
         said = self.mixed(choice, piece)
         weight = float(self.weights[k]) ** 2  # calibration ages faster than the order of candidates
-        return Walked(said, self.truth(piece), shares_before(self.view, piece.window), weight)
+        return OutOfFold(said, self.truth(piece), prior_before(self.view, piece.window), weight)
 
-    def of(self, choice: Choice) -> list[Walked]:
+    def of(self, choice: EnsembleSpec) -> list[OutOfFold]:
         """What the choice said; plain, where it is chosen, was not made by any window."""
-        plain = Choice.single(PLAIN)
+        plain = EnsembleSpec.single(PLAIN)
         return (
-            self.walked
+            self.out_of_fold
             if choice != plain
             else [self.walk(one, plain, k) for k, one in enumerate(self.pieces)]
         )
 
-    def calibration(self, choice: Choice) -> Calibration:
+    def calibration(self, choice: EnsembleSpec) -> Calibration:
         """By what the choice itself says about all windows: other blends are more or less sure of themselves."""
         return learned(
             [self.walk(piece, choice, k) for k, piece in enumerate(self.pieces)], metric=self.metric
         )
 
     @cached_property
-    def walked_out(self) -> list[tuple[np.ndarray, Calibration]]:
-        return left_out(self.walked, self.metric)
+    def calibrated_out_of_fold(self) -> list[tuple[np.ndarray, Calibration]]:
+        return left_out(self.out_of_fold, self.metric)
 
-    def checks(self, choice: Choice) -> list[FoldCheck]:
+    def checks(self, choice: EnsembleSpec) -> list[FoldCheck]:
         """How the choice and its calibration would have done on every piece, made without it."""
-        out, walked, final = [], self.of(choice), self.calibration(choice)
-        calibrated = self.walked_out if walked is self.walked else left_out(walked, self.metric)
+        out, out_of_fold, final = [], self.of(choice), self.calibration(choice)
+        calibrated = (
+            self.calibrated_out_of_fold
+            if out_of_fold is self.out_of_fold
+            else left_out(out_of_fold, self.metric)
+        )
         for k, (piece, (said, calibration)) in enumerate(zip(self.pieces, calibrated, strict=True)):
-            truth, label = walked[k].truth, calibration.labels(said, walked[k].prior)
+            truth, label = out_of_fold[k].truth, calibration.labels(said, out_of_fold[k].prior)
             sets, row, shown = (
                 calibration.sets(said, label),
                 np.arange(len(truth)),
@@ -221,14 +232,16 @@ class Verdict:
                 FoldCheck(
                     str(piece.window),
                     len(truth),
-                    int((walked[k].prior[truth] == 0).sum()),
+                    int((out_of_fold[k].prior[truth] == 0).sum()),
                     float((label == truth).mean()),
                     float(
-                        (final.labels(self.mixed(choice, piece), walked[k].prior) == truth).mean()
+                        (
+                            final.labels(self.mixed(choice, piece), out_of_fold[k].prior) == truth
+                        ).mean()
                     ),
                     float(as_plain.mean()),
                     float(said[row, label].mean()),
-                    calibration_error(walked[k].probability, truth),
+                    calibration_error(out_of_fold[k].probability, truth),
                     calibration_error(said, truth, label),
                     float(sets[row, truth].mean()),
                     float(sets.sum(1).mean()),
@@ -262,10 +275,10 @@ def periods(time: np.ndarray, right: np.ndarray, plain: np.ndarray) -> list[Peri
     ]
 
 
-def left_out(walked: Sequence[Walked], metric: str) -> list[tuple[np.ndarray, Calibration]]:
+def left_out(out_of_fold: Sequence[OutOfFold], metric: str) -> list[tuple[np.ndarray, Calibration]]:
     """What was said about every piece, calibrated by the others, and how."""
     out = []
-    for k, here in enumerate(walked):
-        calibration = learned([one for j, one in enumerate(walked) if j != k], metric=metric)
+    for k, here in enumerate(out_of_fold):
+        calibration = learned([one for j, one in enumerate(out_of_fold) if j != k], metric=metric)
         out.append((calibration.apply(here.probability, here.prior), calibration))
     return out

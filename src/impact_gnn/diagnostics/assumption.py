@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 
-class Verdict(str, Enum):
+class EnsembleSelection(str, Enum):
     """What the evidence says about an assumption."""
 
     HOLDS = "holds"
@@ -20,7 +20,7 @@ class Verdict(str, Enum):
     __str__ = str.__str__
 
 
-HOLDS, DOUBTFUL, FAILS, CANNOT_TELL = Verdict
+HOLDS, DOUBTFUL, FAILS, CANNOT_TELL = EnsembleSelection
 
 
 @dataclass(frozen=True, repr=False)
@@ -31,7 +31,7 @@ class Finding:
     assumption: ClassVar[int]  # its number in the paper
     measure: ClassVar[str]  # what the statistic is, in words
 
-    verdict: Verdict
+    verdict: EnsembleSelection
     sentence: str  # the verdict in plain words
     statistic: float | None = None  # None where it could not be measured
     interval: tuple[float, float] | None = None  # of 95 %
@@ -44,7 +44,9 @@ class Finding:
         return f"{self.assumption} {self.name}: {self.verdict}{numbers}{around}"
 
 
-def judge(value: float, low: float, high: float, *, small: float, large: float) -> Verdict:
+def judge(
+    value: float, low: float, high: float, *, small: float, large: float
+) -> EnsembleSelection:
     """How far an assumption is violated: an interval that reaches across both thresholds cannot tell."""
     if low < small and high > large:
         return CANNOT_TELL

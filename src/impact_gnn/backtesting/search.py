@@ -26,22 +26,29 @@ from impact_gnn.backtesting.candidates import (
     is_applicable,
     neighbours_of,
 )
-from impact_gnn.backtesting.ensemble import START, blend
+from impact_gnn.backtesting.effort import EFFORTS, Size, cost
 from impact_gnn.backtesting.folds import (
     Fold,
     Window,
     fold_of,
     lags_of,
-    shares_before,
+    prior_before,
     truth_of,
     windows,
 )
-from impact_gnn.backtesting.outcome import PLAIN, Backtest, Lag, Status, Trial, unmeasured
+from impact_gnn.backtesting.greedy import START, blend
+from impact_gnn.backtesting.results import (
+    PLAIN,
+    Backtest,
+    CandidateResult,
+    Lag,
+    Status,
+    uncalibrated,
+)
 from impact_gnn.backtesting.scores import Scores, Unit
-from impact_gnn.backtesting.verdict import Verdict
-from impact_gnn.backtesting.work import EFFORTS, Size, cost
+from impact_gnn.backtesting.selection import EnsembleSelection
 from impact_gnn.checks import InputError
-from impact_gnn.data.given import GraphLike, as_graph
+from impact_gnn.data.given import GraphLike, as_temporal_graph
 from impact_gnn.engines import Engine, or_memory
 from impact_gnn.graph import TemporalGraph, graph_digest
 from impact_gnn.methods import Method
@@ -116,7 +123,7 @@ def backtest(
     checks.choice("effort", effort, EFFORTS)
     if seeds < 1:
         raise InputError(f"seeds={seeds} must be at least 1.")
-    graph = as_graph(graph)
+    graph = as_temporal_graph(graph)
     view = graph.masked(graph.infer_cutoff() if cutoff is None else cutoff)
     checks.several_classes(view.label, view.name_of(view.hidden_from("a back-test needs")))
     named = (
@@ -129,7 +136,7 @@ def backtest(
     found = windows(view, folds)
 
     def race(opened: Store | None) -> Backtest:
-        return Race(
+        return Search(
             view,
             found,
             named,
@@ -164,7 +171,7 @@ def varied(pipeline: Pipeline, candidate: Candidate, *, seed: int, cutoff: int) 
 
 
 @dataclass(eq=False)
-class Race:
+class Search:
     """The state of a back-test while it runs: what was tried, how it ended, how much work was done."""
 
     view: TemporalGraph
@@ -216,7 +223,7 @@ class Race:
             )
             while batch := self.affordable(self.next(), self.allowed - self.work):
                 self.round(batch, keep_all=False)
-        verdict = Verdict(self.scores, self.finalists(), self.windows, self.view)
+        verdict = EnsembleSelection(self.scores, self.finalists(), self.windows, self.view)
         decision = verdict.decision(self.out_of_time)
         choice = decision.choice
         weights = {member.candidate: member.weight for member in choice.members}
@@ -225,7 +232,7 @@ class Race:
         trust = (
             (verdict.calibration(choice), verdict.checks(choice))
             if tried
-            else (unmeasured(self.pipeline.metric), [])
+            else (uncalibrated(self.pipeline.metric), [])
         )
         aging = self.aging(choice.candidates[0]) if tried and not self.out_of_time else []
         folds, ahead = [str(window) for window in self.windows], self.view.horizon()
@@ -234,7 +241,7 @@ class Race:
         return Backtest(rows, decision, folds, ahead, *cost, *trust, aging)
 
     def judge(self, window: Window) -> Scoring:
-        return Scoring(self.pipeline.metric, tuple(shares_before(self.view, window).tolist()))
+        return Scoring(self.pipeline.metric, tuple(prior_before(self.view, window).tolist()))
 
     def cost(self, candidate: Candidate) -> float:
         return self.seeds * len(self.windows) * cost(candidate, self.size, self.alike)
@@ -432,7 +439,7 @@ class Race:
             for k in np.unique(lag).tolist()
         ]
 
-    def trial(self, candidate: Candidate, weight: float) -> Trial:
+    def trial(self, candidate: Candidate, weight: float) -> CandidateResult:
         scores = self.scores
         found = scores.by_fold(candidate)
         by_fold = {fold: value for fold, (value, _) in found.items()}
@@ -463,4 +470,6 @@ class Race:
             weight,
             status,
         )
-        return Trial(candidate, *parts, self.failed.get(candidate), scores.scores(candidate))
+        return CandidateResult(
+            candidate, *parts, self.failed.get(candidate), scores.scores(candidate)
+        )

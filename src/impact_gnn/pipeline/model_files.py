@@ -17,7 +17,7 @@ from impact_gnn._codec import decode, encode
 from impact_gnn._version import __version__
 from impact_gnn.checks import InputError
 from impact_gnn.heads import MODELS, Head, Shape, model_name
-from impact_gnn.heads.foreign import Own
+from impact_gnn.heads.user_model import Own
 from impact_gnn.methods import PriorEvidence
 from impact_gnn.metrics import Scoring
 from impact_gnn.nn import Task

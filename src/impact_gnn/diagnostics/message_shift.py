@@ -15,7 +15,7 @@ import numpy as np
 
 from impact_gnn import alignment, bounds
 from impact_gnn._array import group_moments
-from impact_gnn.diagnostics.finding import listed
+from impact_gnn.diagnostics.assumption import listed
 from impact_gnn.diagnostics.view import View, some
 from impact_gnn.engines import Engine, or_memory
 from impact_gnn.graph import TemporalGraph, Triple
