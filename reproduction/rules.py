@@ -71,64 +71,64 @@ class Past:
         return float((said.argmax(1) == self.scores.truth[newest]).mean())  # type: ignore[union-attr]
 
 
-def significant(verdict: EnsembleSelection) -> EnsembleSpec:
+def significant(selection: EnsembleSelection) -> EnsembleSpec:
     """The best whose interval, widened for the number of candidates, lies above plain; otherwise plain."""
-    level = 1 - 0.05 / max(len(verdict.finalists) - 1, 1)
+    level = 1 - 0.05 / max(len(selection.finalists) - 1, 1)
     gains = {
-        one: verdict.scores.difference(one, level=level)
-        for one in verdict.finalists
+        one: selection.scores.difference(one, level=level)
+        for one in selection.finalists
         if one != PLAIN
     }
     better = {one: gain.value for one, gain in gains.items() if gain is not None and gain.low > 0}
     return EnsembleSpec.single(max(better, key=lambda one: better[one]) if better else PLAIN)
 
 
-def best_mean(verdict: EnsembleSelection) -> EnsembleSpec:
+def best_mean(selection: EnsembleSelection) -> EnsembleSpec:
     """The greatest accuracy."""
     return EnsembleSpec.single(
-        max(verdict.finalists, key=lambda one: verdict.scores.accuracy(one) or 0.0)
+        max(selection.finalists, key=lambda one: selection.scores.accuracy(one) or 0.0)
     )
 
 
-def best_loss(verdict: EnsembleSelection) -> EnsembleSpec:
+def best_loss(selection: EnsembleSelection) -> EnsembleSpec:
     """The smallest log-loss."""
-    return EnsembleSpec.single(verdict.finalists[0])
+    return EnsembleSpec.single(selection.finalists[0])
 
 
-def shrunken(verdict: EnsembleSelection) -> EnsembleSpec:
+def shrunken(selection: EnsembleSelection) -> EnsembleSpec:
     """The greatest difference to plain after shrinking it by its own noise."""
     worth = {PLAIN: 0.0}
-    for one in verdict.finalists:
-        if one != PLAIN and (gain := verdict.scores.difference(one)) is not None:
+    for one in selection.finalists:
+        if one != PLAIN and (gain := selection.scores.difference(one)) is not None:
             worth[one] = gain.value * SHRINK**2 / (SHRINK**2 + gain.error**2)
     return EnsembleSpec.single(max(worth, key=lambda one: worth[one]))
 
 
-def simplest(verdict: EnsembleSelection) -> EnsembleSpec:
+def simplest(selection: EnsembleSelection) -> EnsembleSpec:
     """The simplest within a standard error of the greatest accuracy."""
-    accuracy = {one: verdict.scores.accuracy(one) or 0.0 for one in verdict.finalists}
-    size = sum(len(truth) for truth in verdict.scores.truth.values())
+    accuracy = {one: selection.scores.accuracy(one) or 0.0 for one in selection.finalists}
+    size = sum(len(truth) for truth in selection.scores.truth.values())
     best = max(accuracy.values())
     error = math.sqrt(best * (1 - best) / size)
-    near = [one for one in verdict.finalists if accuracy[one] >= best - error]
+    near = [one for one in selection.finalists if accuracy[one] >= best - error]
     return EnsembleSpec.single(min(near, key=lambda one: (one.num_parts, -accuracy[one])))
 
 
-def average(verdict: EnsembleSelection) -> EnsembleSpec:
+def average(selection: EnsembleSelection) -> EnsembleSpec:
     """The plain mean of the five with the smallest log-loss."""
-    few = verdict.finalists[:5]
+    few = selection.finalists[:5]
     return EnsembleSpec(tuple(Member(one, 1 / len(few)) for one in few))
 
 
-def greedy(verdict: EnsembleSelection) -> EnsembleSpec:
+def greedy(selection: EnsembleSelection) -> EnsembleSpec:
     """A blend that starts from the best one alone."""
     with patch.object(selection_rule, "START", 1), patch.object(selection_rule, "PICKS", 12):
-        return verdict.chosen(verdict.pieces)
+        return selection.chosen(selection.pieces)
 
 
-def blend(verdict: EnsembleSelection) -> EnsembleSpec:
+def blend(selection: EnsembleSelection) -> EnsembleSpec:
     """The product's: a blend that starts from the few best, or plain where it does no better when left out."""
-    return verdict.decision(out_of_time=False).choice
+    return selection.decision(out_of_time=False).choice
 
 
 RULES: dict[str, Callable[[EnsembleSelection], EnsembleSpec]] = {
@@ -145,10 +145,10 @@ RULES: dict[str, Callable[[EnsembleSelection], EnsembleSpec]] = {
 
 def foreseen(past: Past) -> dict[str, float]:
     """How far forecasts for the newest window were off, made by what was known before it."""
-    verdict = past.older()
-    choice = verdict.decision(out_of_time=False).choice
+    selection = past.older()
+    choice = selection.decision(out_of_time=False).choice
     out_of_fold, newest = (
-        verdict.of(choice),
+        selection.of(choice),
         EnsembleSelection(past.scores, past.candidates, past.windows, past.view),
     )
     calibration = learned(out_of_fold)
@@ -158,7 +158,7 @@ def foreseen(past: Past) -> dict[str, float]:
     before = [calibration.apply(one.probability, one.prior) for one in out_of_fold]
     weight = (
         np.full(len(out_of_fold), 1 / len(out_of_fold))
-        if len(verdict.windows) == 1
+        if len(selection.windows) == 1
         else fold_weights(len(out_of_fold))
     )
     level = float(
@@ -199,8 +199,8 @@ def rules(runs: Path, *, root: Path) -> Table:
         )
     lines, regrets = [], []
     for name, past in pasts:
-        verdict = past.older()
-        scored = [past.accuracy(rule(verdict)) for rule in RULES.values()]
+        selection = past.older()
+        scored = [past.accuracy(rule(selection)) for rule in RULES.values()]
         best = max(past.accuracy(EnsembleSpec.single(one)) for one in past.candidates)
         plain = past.accuracy(EnsembleSpec.single(PLAIN))
         regrets.append([best - score for score in scored])

@@ -366,7 +366,7 @@ def spoken(rates, rng, graph):
     return scores
 
 
-def verdict(scores, candidates, graph):
+def selection_of(scores, candidates, graph):
     return EnsembleSelection(
         scores, scores.ranked(candidates), [Window(k, k) for k in (1, 2, 3)], graph.masked(5)
     )
@@ -376,7 +376,7 @@ def test_a_gain_is_measured_on_folds_the_choice_was_not_made_by(graph, large):
     rng = np.random.default_rng(0)
     rates = {PLAIN: 0.6, LABELS: 0.75, CENTER: 0.4}
     scores = spoken(rates, rng, large)
-    found = verdict(scores, rates, large)
+    found = selection_of(scores, rates, large)
     decision = found.decision(False)
     assert decision.reason is SelectionReason.BETTER
     assert decision.choice.members[0].candidate == LABELS
@@ -394,13 +394,15 @@ def test_a_gain_is_measured_on_folds_the_choice_was_not_made_by(graph, large):
     gains = []
     for seed in range(8):
         scores = spoken(many, np.random.default_rng(seed), graph)
-        gains.append(np.mean([verdict(scores, many, graph).gain(k)[0] for k in range(3)]))
+        gains.append(np.mean([selection_of(scores, many, graph).gain(k)[0] for k in range(3)]))
     assert np.mean(gains) < 0.08
 
 
 def test_plain_is_kept_where_nothing_helps(large):
     rates = {PLAIN: 0.8, LABELS: 0.3}
-    decision = verdict(spoken(rates, np.random.default_rng(0), large), rates, large).decision(False)
+    decision = selection_of(spoken(rates, np.random.default_rng(0), large), rates, large).decision(
+        False
+    )
     assert decision.choice == EnsembleSpec.single(PLAIN)
     assert decision.reason is SelectionReason.NONE_BETTER
     assert (

@@ -295,7 +295,7 @@ def test_is_more_accurate_means_by_more_than_a_standard_error():
         def __init__(self, hits):
             self.head, self.task, self.hits = self, 0, hits
 
-        def honest(self, task, rows):
+        def predict_proba(self, task, rows):
             return np.where(np.array(self.hits)[rows, None], [[0.2, 0.8]], [[0.8, 0.2]])
 
     label, rows = np.ones(100, int), np.arange(100)

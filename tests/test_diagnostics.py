@@ -1,4 +1,4 @@
-"""Diagnostics: planted violations flip their own verdict, hidden labels change nothing, thin graphs give no crash."""
+"""Diagnostics: planted violations flip their own status, hidden labels change nothing, thin graphs give no crash."""
 
 import json
 from dataclasses import replace
@@ -11,9 +11,9 @@ from impact_gnn.backtesting import Advice, advise
 from impact_gnn.backtesting.candidates import THROUGH
 from impact_gnn.checks import InputError
 from impact_gnn.data.tsbm import tsbm
-from impact_gnn.diagnostics import Diagnosis, EnsembleSelection, diagnose
+from impact_gnn.diagnostics import AssumptionStatus, Diagnosis, diagnose
 from impact_gnn.diagnostics import view as views
-from impact_gnn.diagnostics.assumption import CANNOT_TELL, judge, listed
+from impact_gnn.diagnostics.assumption import NOT_TESTABLE, judge, listed
 from impact_gnn.diagnostics.feature_drift import Cells, feature_drift
 from impact_gnn.diagnostics.feature_map import feature_map
 from impact_gnn.diagnostics.label_mix import label_mix
@@ -43,8 +43,8 @@ def rebuilt(graph, **changes):
     return TemporalGraph(**{**parts, **changes}, num_labels=graph.num_labels)
 
 
-def verdicts(diagnosis):
-    return [finding.verdict for finding in diagnosis.findings]
+def statuses(diagnosis):
+    return [finding.status for finding in diagnosis.findings]
 
 
 def ranked(diagnosis, graph):
@@ -68,7 +68,7 @@ def diagnosis(graph):
 @pytest.mark.parametrize("protocol", ["text", "released"])
 def test_a_graph_made_by_the_assumptions_passes_all_of_them(protocol):
     found = diagnose(sound(seed=3, protocol=protocol), CUTOFF)
-    assert verdicts(found) == ["holds"] * 4
+    assert statuses(found) == ["holds"] * 4
 
 
 def test_label_mix_that_drifts_is_seen(graph):
@@ -76,7 +76,7 @@ def test_label_mix_that_drifts_is_seen(graph):
     later = graph.time / 9
     y = np.where(rng.random(graph.num_nodes) < 0.7 * later, 0, graph.y)
     found = label_mix(View.of(rebuilt(graph, y=y).masked(CUTOFF)))
-    assert found.verdict == "fails"
+    assert found.status == "violated"
     assert found.statistic == pytest.approx(_true_distance(later), abs=0.06)
     assert found.interval[0] < found.statistic < found.interval[1]
     assert found.independence.p < 1e-6
@@ -93,7 +93,7 @@ def test_feature_drift_is_seen_and_measured(graph):
     direction = np.ones(graph.x.shape[1]) / np.sqrt(graph.x.shape[1])
     moved = graph.x + np.outer(graph.time.astype(float), direction)
     found = feature_drift(View.of(rebuilt(graph, x=moved).masked(CUTOFF)))
-    assert found.verdict == "fails"
+    assert found.status == "violated"
     assert found.interval[0] > 0.7
     assert (
         np.diff(np.array(found.drift[1:], float)) > 0
@@ -115,13 +115,13 @@ def test_neighbours_that_depend_on_the_direction_of_time_are_seen():
     step = (graph.time[source] - graph.time[target]) * (graph.y[source] - graph.y[target])
     sided = rebuilt(graph, edge_index=graph.edge_index[:, step >= 0])
     before, after = diagnose(graph, CUTOFF), diagnose(sided, CUTOFF)
-    assert before.separability.verdict == "holds"
+    assert before.separability.status == "holds"
     assert before.separability.symmetry.value > 0.99
-    assert after.separability.verdict == "fails"
+    assert after.separability.status == "violated"
     assert after.separability.symmetry.high < 0.9
     assert after.separability.with_sides.value > 0.97
     assert "if past and future may differ" in after.separability.sentence
-    assert verdicts(after)[:2] == ["holds", "holds"]
+    assert statuses(after)[:2] == ["holds", "holds"]
     first, then = ranked(before, graph), ranked(after, sided)
     assert then.index("snapshot") < first.index("snapshot")
 
@@ -132,7 +132,7 @@ def test_connections_that_change_with_the_period_fail_separability(graph):
     late = np.maximum(graph.time[source], graph.time[target]) >= 4
     kept = ~late | (graph.time[source] == graph.time[target])
     found = diagnose(rebuilt(graph, edge_index=graph.edge_index[:, kept]), CUTOFF).separability
-    assert found.verdict == "fails"
+    assert found.status == "violated"
 
 
 def test_growth_is_explained_by_the_sizes_of_periods():
@@ -145,19 +145,21 @@ def test_growth_is_explained_by_the_sizes_of_periods():
     edges = edges[:, (edges >= 0).all(0)]
     small = TemporalGraph(x=graph.x[keep], y=graph.y[keep], time=graph.time[keep], edge_index=edges)
     found = diagnose(small, CUTOFF)
-    assert found.separability.verdict in ("doubtful", "fails")
+    assert found.separability.status in ("uncertain", "violated")
     assert found.separability.per_node.value > found.separability.statistic + 0.05
     methods = ranked(replace(found, shift=None), small)
     assert methods.index("genpmp") < methods.index("pmp")
 
 
-@pytest.mark.parametrize(("decay", "expected"), [(0.6, "holds"), ("random-zero-diagonal", "fails")])
+@pytest.mark.parametrize(
+    ("decay", "expected"), [(0.6, "holds"), ("random-zero-diagonal", "violated")]
+)
 def test_labels_that_fade_differently_are_seen(decay, expected):
     found = diagnose(
         tsbm(num_nodes=1500, protocol="released", feature_std=1.0, decay=decay, seed=2), CUTOFF
     )
-    assert found.decay.verdict == expected
-    assert found.separability.verdict == "holds"
+    assert found.decay.status == expected
+    assert found.separability.status == "holds"
 
 
 def test_only_the_planted_violation_flips(graph, diagnosis):
@@ -166,8 +168,8 @@ def test_only_the_planted_violation_flips(graph, diagnosis):
     # Features follow the new labels, so that Assumption 2 keeps holding.
     means = np.stack([graph.x[graph.y == label].mean(0) for label in range(4)])
     x = means[y] + rng.normal(size=graph.x.shape)
-    assert verdicts(diagnosis)[:2] == ["holds", "holds"]
-    assert verdicts(diagnose(rebuilt(graph, x=x, y=y), CUTOFF))[:2] == ["fails", "holds"]
+    assert statuses(diagnosis)[:2] == ["holds", "holds"]
+    assert statuses(diagnose(rebuilt(graph, x=x, y=y), CUTOFF))[:2] == ["violated", "holds"]
 
 
 # -- the numbers behind them
@@ -264,9 +266,9 @@ def _random_labels(seed):
     [
         (0.0, 0.0, 0.04, "holds"),
         (0.04, 0.0, 0.11, "holds"),
-        (0.08, 0.06, 0.11, "doubtful"),
-        (0.3, 0.06, 0.5, "fails"),
-        (0.3, 0.0, 0.5, "cannot tell"),
+        (0.08, 0.06, 0.11, "uncertain"),
+        (0.3, 0.06, 0.5, "violated"),
+        (0.3, 0.0, 0.5, "not testable"),
     ],
 )
 def test_verdicts(value, low, high, expected):
@@ -310,7 +312,7 @@ def test_large_graphs_are_looked_at_in_blocks_and_samples(graph, diagnosis, monk
     monkeypatch.setattr(views, "MOST_EDGES", graph.edge_index.shape[1] // 2)
     found = diagnose(graph, CUTOFF)
     assert found.notes[-1].startswith("Connections were counted at a random 50")
-    assert found.separability.verdict == found.decay.verdict == "holds"
+    assert found.separability.status == found.decay.status == "holds"
 
 
 def test_reverses_are_found_whatever_the_order_of_the_edges(graph):
@@ -383,7 +385,7 @@ def test_text_names_every_assumption_and_method(diagnosis):
     text = str(diagnosis)
     for finding in diagnosis.findings:
         assert f"{finding.assumption} {finding.name}" in text
-        assert f"{finding.name:24}{finding.verdict}" in text
+        assert f"{finding.name:24}{finding.status}" in text
         assert finding.sentence.endswith(".")
     assert "jjnorm" in text
     assert max(map(len, text.splitlines())) <= 110
@@ -406,25 +408,25 @@ def test_progress_reaches_the_end(graph):
 
 def test_no_edges(graph):
     found = diagnose(rebuilt(graph, edge_index=np.zeros((2, 0), int)), CUTOFF)
-    assert verdicts(found) == ["holds", "holds", "cannot tell", "cannot tell"]
+    assert statuses(found) == ["holds", "holds", "not testable", "not testable"]
     assert found.shift is None
     assert "no edges" in found.separability.sentence
 
 
 def test_loops_only(graph):
     loops = np.tile(np.arange(graph.num_nodes), (2, 1))
-    assert verdicts(diagnose(rebuilt(graph, edge_index=loops), CUTOFF))[2:] == [
-        "cannot tell",
-        "cannot tell",
+    assert statuses(diagnose(rebuilt(graph, edge_index=loops), CUTOFF))[2:] == [
+        "not testable",
+        "not testable",
     ]
 
 
 def test_no_features(graph):
     found = diagnose(rebuilt(graph, x=None), CUTOFF)
-    assert found.feature_drift.verdict == "cannot tell"
+    assert found.feature_drift.status == "not testable"
     assert found.feature_map is None
     assert found.shift is None
-    assert found.separability.verdict == "holds"
+    assert found.separability.status == "holds"
     assert "plain" in ranked(found, rebuilt(graph, x=None))
 
 
@@ -432,14 +434,14 @@ def test_no_features(graph):
 def test_few_labelled_periods(graph, labelled):
     y = np.where(np.isin(graph.time, labelled), graph.y, -1)
     found = diagnose(rebuilt(graph, y=y), CUTOFF)
-    assert verdicts(found)[2:] == ["cannot tell", "cannot tell"]
-    assert verdicts(found)[:2] == (["cannot tell"] * 2 if len(labelled) == 1 else ["holds"] * 2)
+    assert statuses(found)[2:] == ["not testable", "not testable"]
+    assert statuses(found)[:2] == (["not testable"] * 2 if len(labelled) == 1 else ["holds"] * 2)
     assert found.shift is not None
 
 
 def test_one_class(graph):
     found = diagnose(rebuilt(graph, y=np.zeros(graph.num_nodes, int)), CUTOFF)
-    assert verdicts(found)[:2] == ["cannot tell", "cannot tell"]
+    assert statuses(found)[:2] == ["not testable", "not testable"]
 
 
 def test_a_handful_of_nodes():
@@ -460,10 +462,10 @@ def test_a_handful_of_nodes():
 
 def test_constant_and_half_precision_features(graph):
     flat = diagnose(rebuilt(graph, x=np.ones((graph.num_nodes, 2))), CUTOFF)
-    assert flat.feature_drift.verdict == "cannot tell"
+    assert flat.feature_drift.status == "not testable"
     assert decode(Diagnosis, stored(flat)) == flat
     half = diagnose(rebuilt(graph, x=graph.x.astype(np.float16)), CUTOFF)
-    assert half.feature_drift.verdict == "holds"
+    assert half.feature_drift.status == "holds"
 
 
 def test_a_graph_of_one_period_is_refused(graph):
@@ -509,7 +511,7 @@ def test_own_relations_of_a_hetero_graph_are_used(graph, diagnosis):
 def test_without_own_relations_connectivity_cannot_be_told(graph):
     mixed = hetero(graph, own=False)
     found = diagnose(mixed, CUTOFF)
-    assert verdicts(found) == ["holds", "holds", "cannot tell", "cannot tell"]
+    assert statuses(found) == ["holds", "holds", "not testable", "not testable"]
     assert list(found.shift.methods) == ["plain", "center", "standardize", "jjnorm"]
     assert "author" in found.shift.path
     methods = ranked(found, mixed)
@@ -546,9 +548,9 @@ def test_tsne_is_an_option():
 
 
 def told(diagnosis, **given):
-    """`diagnosis` with some verdicts replaced, and no measured shift."""
+    """`diagnosis` with some statuses replaced, and no measured shift."""
     changed = {
-        name: replace(getattr(diagnosis, name), verdict=EnsembleSelection(told))
+        name: replace(getattr(diagnosis, name), status=AssumptionStatus(told))
         for name, told in given.items()
     }
     return replace(diagnosis, shift=None, **changed)
@@ -562,7 +564,7 @@ def test_plain_is_a_candidate_and_none_comes_twice(diagnosis, graph):
 
 def test_centring_leads_where_the_mix_is_stable_and_trails_where_it_changes(diagnosis, graph):
     stable = ranked(told(diagnosis, label_mix="holds"), graph)
-    changing = ranked(told(diagnosis, label_mix="fails"), graph)
+    changing = ranked(told(diagnosis, label_mix="violated"), graph)
     assert stable.index("center") < stable.index("plain") < changing.index("center")
     assert stable.index("center+labels") < stable.index("labels")
     assert changing.index("labels") < changing.index("center+labels")
@@ -582,7 +584,9 @@ def test_snapshots_rank_higher_where_past_and_future_differ(diagnosis, graph):
 
 def test_nothing_known_ranks_the_paper_s_first_choice_above_plain(diagnosis, graph):
     names = ("label_mix", "feature_drift", "separability", "decay")
-    unknown = {name: type(getattr(diagnosis, name))(CANNOT_TELL, "Nobody knows.") for name in names}
+    unknown = {
+        name: type(getattr(diagnosis, name))(NOT_TESTABLE, "Nobody knows.") for name in names
+    }
     methods = ranked(replace(diagnosis, shift=None, **unknown), graph)
     assert methods.index("pmp") < methods.index("plain") < methods.index("mmp")
 

@@ -139,7 +139,7 @@ def test_types_without_features_are_heard_by_models_and_others_keep_theirs():
     np.testing.assert_array_equal(none.graph.x, spectral_.graph.x)
     assert spectral_.graph.nodes["author"].x.shape[1] > 0
     with pytest.raises(ig.InputError, match="'snapshot' does not go with embed='spectral'"):
-        spectral_.shown(Method.parse("snapshot"), CUT)
+        spectral_.model_inputs(Method.parse("snapshot"), CUT)
     with pytest.raises(
         ig.InputError, match="embed='node2vec' is not known; choose one of 'none', 'spectral'"
     ):

@@ -263,7 +263,7 @@ def laws_hold(graph, methods, place, squashed=False):
     shared = Inputs(view, squashed=squashed), Inputs(view, engine=engine, squashed=squashed)
     for text in methods:
         method = Method.parse(text)
-        memory, disk = (inputs.shown(method, cutoff) for inputs in shared)
+        memory, disk = (inputs.model_inputs(method, cutoff) for inputs in shared)
         for hops, wanted in zip(disk, memory, strict=True):
             for a, b in zip(hops, wanted, strict=True):
                 np.testing.assert_allclose(
@@ -345,7 +345,7 @@ def test_few_labelled_nodes_are_enough():
     label = np.where((np.arange(400) % 10 == 0) | (graph.time == 4), graph.y, -1)
     few = graph.with_labels(label)
     inputs = Inputs(few.masked(4))
-    hops, _ = inputs.shown(Method.parse("pmp"), 4)
+    hops, _ = inputs.model_inputs(Method.parse("pmp"), 4)
     assert hops[-1].shape[0] == len(inputs.rows) < 200
     wanted = ig.propagate(few.undirected(), weighting="pmp")
     np.testing.assert_allclose(np.asarray(hops[-1]), wanted[-1][inputs.rows], rtol=1e-5, atol=1e-6)

@@ -110,13 +110,13 @@ def test_degrees_count_edges_and_known_labels():
         edge_index=[[0, 1, 2, 3, 4], [2, 2, 3, 4, 0]],
     ).masked(2)
     inputs = Inputs(graph)
-    (_, counted), _ = inputs.shown(Method.parse("degrees+features"), 2)
+    (_, counted), _ = inputs.model_inputs(Method.parse("degrees+features"), 2)
     out, into, known_out, known_into = np.expm1(np.asarray(counted)).T.round()
     assert out.tolist() == [1, 1, 1, 1, 1]
     assert into.tolist() == [1, 0, 2, 1, 1]
     assert known_out.tolist() == [1, 1, 0, 0, 1]  # 2 → 3 and 3 → 4 end at targets
     assert known_into.tolist() == [0, 0, 2, 1, 0]
-    (_, earlier), _ = inputs.shown(Method.parse("degrees+features"), 1)
+    (_, earlier), _ = inputs.model_inputs(Method.parse("degrees+features"), 1)
     # the label of node 2 is not known yet then
     assert np.expm1(np.asarray(earlier))[3, 3].round() == 0
 

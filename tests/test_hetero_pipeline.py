@@ -125,7 +125,7 @@ def test_every_metapath_is_shown_grouped_by_its_last_relation(graph):
     assert set(names) == set(metapath_hops(graph.undirected()))
     last = [path[-1][1] for path in inputs.paths()]
     assert last == sorted(last, key=["cites", "writes", "of"].index)
-    hops, _ = inputs.shown(Method.parse("pmp"), CUT)
+    hops, _ = inputs.model_inputs(Method.parse("pmp"), CUT)
     by_name = [
         [k + 1 for k, name in enumerate(last) if name == each] for each in ("cites", "writes", "of")
     ]
@@ -143,7 +143,7 @@ def test_every_metapath_is_shown_grouped_by_its_last_relation(graph):
 def test_squashed_inputs_are_those_of_every_relation_and_iteration(graph, text):
     view, method = graph.masked(CUT), Method.parse(text)
     inputs = Pipeline("rphgnn", hops=3).inputs(view)
-    hops, _ = inputs.shown(method, CUT)
+    hops, _ = inputs.model_inputs(method, CUT)
     found = squash(graph.undirected(), iterations=3, weighting="pmp")
     # What went there and back is joined by the features themselves.
     there_and_back = [name.count("-") == 4 for name in found]
@@ -168,7 +168,8 @@ def test_ends_weights_papers_that_share_an_author(graph):
     inputs, by_author = Inputs(graph.masked(CUT)), "paper-rev_writes-author-writes-paper"
     place = [path_name(path) for path in inputs.paths()].index(by_author) + 1
     plain, edges, ends = (
-        inputs.shown(Method.parse(text), CUT)[0][place] for text in ("plain", "pmp", "pmp+ends")
+        inputs.model_inputs(Method.parse(text), CUT)[0][place]
+        for text in ("plain", "pmp", "pmp+ends")
     )
     np.testing.assert_array_equal(plain, edges)  # authors have no time
     assert not np.allclose(edges, ends)
@@ -182,7 +183,9 @@ def test_ends_weights_papers_that_share_an_author(graph):
 def test_every_metapath_is_aligned(graph, method):
     view = graph.masked(CUT)
     inputs = Inputs(view)
-    raw, aligned = (inputs.shown(Method.parse(text), CUT)[0] for text in ("pmp", f"pmp+{method}"))
+    raw, aligned = (
+        inputs.model_inputs(Method.parse(text), CUT)[0] for text in ("pmp", f"pmp+{method}")
+    )
     np.testing.assert_array_equal(raw[0], aligned[0])  # the features themselves are no message
     for before, after in zip(raw[1:], aligned[1:], strict=True):
         expected = before
@@ -203,7 +206,7 @@ def test_every_metapath_is_aligned(graph, method):
 def test_snapshots_show_every_node_the_graph_of_its_time(graph, text):
     view, method = graph.masked(CUT), Method.parse(text)
     inputs = Inputs(view)
-    hops, label_hops = inputs.shown(method, CUT)
+    hops, label_hops = inputs.model_inputs(method, CUT)
     options = {"weighting": "pmp", "metapath_weighting": "ends" if "ends" in method else "edges"}
     for t in graph.times:
         then = view.undirected().upto(int(t))
@@ -221,9 +224,9 @@ def test_newer_nodes_change_no_snapshot_of_older_ones(graph):
     """Through an author, too, a paper hears of no paper after its own time."""
     method = Method.parse("pmp+snapshot")
     view = graph.masked(CUT)
-    whole, _ = Inputs(view).shown(method, CUT)
+    whole, _ = Inputs(view).model_inputs(method, CUT)
     past = graph.upto(2003)
-    part, _ = Inputs(past.masked(2003)).shown(method, 2003)
+    part, _ = Inputs(past.masked(2003)).model_inputs(method, 2003)
     for a, b in zip(whole, part, strict=True):
         np.testing.assert_array_equal(a[graph.time <= 2003], b)
 
@@ -250,7 +253,7 @@ def test_own_label_is_left_out_of_every_label_metapath(graph):
     y[paper] = (y[paper] + 1) % 3
     for text in ("labels", "pmp+ends+labels"):
         a, b = (
-            Inputs(g.masked(CUT)).shown(Method.parse(text), CUT)[1]
+            Inputs(g.masked(CUT)).model_inputs(Method.parse(text), CUT)[1]
             for g in (graph, graph.with_labels(y))
         )
         assert len(a) == 4  # cites, cites twice, by author, by field
@@ -270,7 +273,7 @@ def test_one_hop_still_goes_in_and_back(graph):
 def test_pny_is_refused_on_several_types_before_anything_is_propagated(graph):
     inputs = Inputs(graph.masked(CUT))
     with pytest.raises(ig.InputError, match="this graph has 3 types and 5 relations; use jjnorm"):
-        inputs.shown(Method.parse("pmp+pny"), CUT)
+        inputs.model_inputs(Method.parse("pmp+pny"), CUT)
     assert not inputs._kept
     tested = ig.backtest(
         graph, candidates=["pny", "center"], folds=1, seeds=1, pipeline=Pipeline("sehgnn", **QUICK)
@@ -296,7 +299,7 @@ def test_pny_is_refused_where_its_covariances_would_not_fit():
     with pytest.raises(
         ig.InputError, match=r"350·6 covariances of 600x600, 5\.6 GiB, more than its limit of 2 GiB"
     ):
-        inputs.shown(Method.parse("pny"), CUTOFF)
+        inputs.model_inputs(Method.parse("pny"), CUTOFF)
     assert not inputs._kept
     with pytest.raises(ig.InputError, match=r"5\.6 GiB"):
         pny_function(
@@ -376,9 +379,9 @@ def test_joint_jjnorm_has_one_number_for_the_hops_of_a_relation():
     """As if the hops of a relation were one matrix side by side."""
     view = made().masked(CUT)
     inputs = Inputs(view)
-    raw = inputs.shown(Method.parse("plain"), CUT)[0]
+    raw = inputs.model_inputs(Method.parse("plain"), CUT)[0]
     joint, single = (
-        inputs.shown(Method.parse(text), CUT)[0] for text in ("jjnorm-joint", "jjnorm")
+        inputs.model_inputs(Method.parse(text), CUT)[0] for text in ("jjnorm-joint", "jjnorm")
     )
     nodes = inputs.rows
     expected = [np.asarray(raw[0].rows(np.arange(len(nodes))))]

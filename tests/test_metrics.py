@@ -63,7 +63,7 @@ def test_log_loss_is_scikit_learns_too():
     said, truth, _ = drawn(0, 200, 3)
     floored = (1 - FLOOR) * said + FLOOR / 3
     loss = oracle.log_loss(truth, floored / floored.sum(1, keepdims=True), labels=range(3))
-    assert METRICS["log-loss"].shown(Scoring("log-loss").score(said, truth)) == pytest.approx(
+    assert METRICS["log-loss"].displayed(Scoring("log-loss").score(said, truth)) == pytest.approx(
         loss, rel=1e-6
     )
 
@@ -97,11 +97,11 @@ def test_balanced_weights_make_classes_count_the_same_and_honest_probabilities_t
     scoring = Scoring(prior=(0.75, 0.25, 0.0), balanced=True)
     weight = scoring.weights(np.array([0, 0, 0, 1, -1]))
     assert weight.tolist() == pytest.approx([2 / 3, 2 / 3, 2 / 3, 2, 1])
-    assert scoring.honest(np.array([[0.5, 0.5, 0.0]])) == pytest.approx(
+    assert scoring.without_class_weights(np.array([[0.5, 0.5, 0.0]])) == pytest.approx(
         np.array([[0.75, 0.25, 0.0]])
     )
     plain = np.array([[0.5, 0.5]])
-    assert Scoring(prior=(0.9, 0.1)).honest(plain) is plain
+    assert Scoring(prior=(0.9, 0.1)).without_class_weights(plain) is plain
 
 
 def test_an_unknown_metric_is_refused(fraud):
@@ -143,7 +143,7 @@ def test_a_network_is_kept_as_it_was_when_the_metric_was_best(rare, balanced):
         training = Training(epochs=40, seed=1, device="cpu", scoring=scoring)
         weight = scoring.weights(label) if balanced else None
         result = fit(lambda: SIGN([6], 2, 16), task, label, SPLIT, training, sample_weight=weight)
-        said = scoring.honest(predict(result.model, task, SPLIT.valid))
+        said = scoring.without_class_weights(predict(result.model, task, SPLIT.valid))
         assert result.best_epoch == 1 + np.argmax([epoch.score for epoch in result.history])
         assert result.valid_score == pytest.approx(
             scoring.score(said, label[SPLIT.valid]), abs=0.01
@@ -223,7 +223,7 @@ def test_candidates_are_ranked_by_the_metric():
         order[metric] = [str(one) for one in scores.ranked(unit.candidate for unit in scores.said)]
         value, error = scores.by_fold(Candidate.parse("labels"))["1"]
         ours, theirs = scores.scores(Candidate.parse("labels"))["1"], scores.scores(PLAIN)["1"]
-        assert METRICS[metric].shown(value) == pytest.approx(ours - theirs)
+        assert METRICS[metric].displayed(value) == pytest.approx(ours - theirs)
         assert error > 0
     assert order["accuracy"] == order["log-loss"] == order["macro-f1"] == ["plain", "labels"]
     assert order["balanced-accuracy"] == order["average-precision"] == ["labels", "plain"]

@@ -191,7 +191,7 @@ def test_a_grown_graph_is_predicted_and_called_stale(graph):
 
 def test_snapshots_show_every_node_the_graph_of_its_time(graph):
     inputs = Inputs(graph.masked(CUTOFF), hops=2)
-    hops, _ = inputs.shown(Method.parse("pmp+snapshot"), CUTOFF)
+    hops, _ = inputs.model_inputs(Method.parse("pmp+snapshot"), CUTOFF)
     for t in graph.times:
         then = graph.upto(int(t))
         expected = ig.propagate(then.undirected(), weighting="pmp", hops=2)
@@ -206,7 +206,7 @@ def test_snapshots_do_not_see_edges_that_came_later(undirected):
     g = dated(
         ig.tsbm(num_nodes=60, num_times=6, num_labels=2, num_features=3, mean_degree=4, seed=0)
     )
-    hops, _ = Inputs(g.masked(CUTOFF), hops=2, undirected=undirected).shown(
+    hops, _ = Inputs(g.masked(CUTOFF), hops=2, undirected=undirected).model_inputs(
         Method.parse("genpmp+snapshot"), CUTOFF
     )
     (source, target), came = g.edge_index, g.edge_time
@@ -241,7 +241,7 @@ def test_with_lags_the_past_is_seen_as_late_as_targets_are_today(graph, hetero_g
     g = hetero() if hetero_graph else graph
     g = dated(g) if times else g
     inputs = Inputs(g.masked(4), hops=2)
-    hops, labels = inputs.shown(Method.parse("snapshot+lags+labels"), 4)
+    hops, labels = inputs.model_inputs(Method.parse("snapshot+lags+labels"), 4)
     seen = inputs._seen_at(4)
     assert (seen[g.time >= 4] == 5).all()
     assert set(seen[g.time < 4] - g.period[g.time < 4]) == {0, 1}
@@ -251,7 +251,7 @@ def test_with_lags_the_past_is_seen_as_late_as_targets_are_today(graph, hetero_g
         if not (known >= 0).any():
             continue
         today = Inputs(then.with_labels(known).masked(int(last)), hops=2)
-        wanted, wanted_labels = today.shown(Method.parse("labels"), int(last))
+        wanted, wanted_labels = today.model_inputs(Method.parse("labels"), int(last))
         rows, among = np.flatnonzero(seen == last), np.flatnonzero(seen[g.time <= last] == last)
         for whole, part in zip([*hops, *labels], [*wanted, *wanted_labels], strict=True):
             np.testing.assert_allclose(whole[rows], part[among], rtol=1e-4, atol=1e-5)

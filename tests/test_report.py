@@ -29,7 +29,7 @@ from impact_gnn.backtesting import (
     Status,
 )
 from impact_gnn.checks import InputError
-from impact_gnn.diagnostics.assumption import CANNOT_TELL, DOUBTFUL, FAILS, HOLDS
+from impact_gnn.diagnostics.assumption import HOLDS, NOT_TESTABLE, UNCERTAIN, VIOLATED
 from impact_gnn.pipeline import Calibration, Candidate, EnsembleSpec, Member
 from impact_gnn.pipeline.calibration import Bin
 from impact_gnn.report import read_summary, svg, write_report, write_summary
@@ -213,10 +213,10 @@ def whole(real):
         "diagnosis__label_mix__sentence": "What was seen of the mix.",
         "diagnosis__label_mix__interval": (0.0, 0.05),
         "diagnosis__label_mix__statistic": 0.02,
-        "diagnosis__feature_drift__verdict": DOUBTFUL,
+        "diagnosis__feature_drift__verdict": UNCERTAIN,
         "diagnosis__feature_drift__all_drift": [0.1] * (len(drift.all_drift) - 1) + [0.4],
-        "diagnosis__separability__verdict": FAILS,
-        "diagnosis__decay__verdict": CANNOT_TELL,
+        "diagnosis__separability__verdict": VIOLATED,
+        "diagnosis__decay__verdict": NOT_TESTABLE,
         "diagnosis__decay__statistic": None,
         "diagnosis__shift__silent": [*shift.silent[:-1], 0.3],
         "cost__seconds": 163.2,
@@ -729,7 +729,7 @@ def test_worries_about_labels_and_the_horizon(whole):
     labelled = [90] * 4 + [9, 0, 0, 0]
     summary = changed(
         whole,
-        diagnosis__label_mix__verdict=FAILS,
+        diagnosis__label_mix__verdict=VIOLATED,
         options__cutoff=2007,
         graph__labelled_per_time=labelled,
         backtest__folds=["2005"],

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from impact_gnn.checks import InputError, shown
+from impact_gnn.checks import InputError, quoted
 
 T = TypeVar("T")
 
@@ -105,5 +105,5 @@ def _hints(kind: Any) -> dict[str, Any]:
 def _expect(fits: bool, wanted: str, data: Any, where: str) -> None:
     if not fits:
         raise InputError(
-            f"{where} is {shown(data)} but should be {wanted}; restore the file or make it once more."
+            f"{where} is {quoted(data)} but should be {wanted}; restore the file or make it once more."
         )

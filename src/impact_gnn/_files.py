@@ -27,7 +27,7 @@ import numpy as np
 import xxhash
 
 from impact_gnn import _native
-from impact_gnn.checks import DiskFull, InputError, listing, one_line, regular, shown
+from impact_gnn.checks import DiskFull, InputError, listing, one_line, quoted, regular
 
 LOCK = "impact-gnn.lock"
 """In directories that one process at a time works in; what else we write there is ours."""
@@ -97,7 +97,7 @@ def _refuse_foreign(path: Path, own_files: Callable[[Path], Collection[str] | No
     folders = {parent.as_posix() for name in own for parent in PurePosixPath(name).parents}
     if foreign := sorted(entries - {*own} - folders):
         raise InputError(
-            f"{path} exists and holds other files ({shown(foreign[0])}); "
+            f"{path} exists and holds other files ({quoted(foreign[0])}); "
             f"choose a new or an empty directory."
         )
 
@@ -138,7 +138,7 @@ def temporary_place(path: Path, *, directory: bool, kind: str = "") -> Iterator[
     """
     path = path.absolute()
     require_plain(path, directory=directory)
-    with no_trace(path), disk_full_said(parent := _writable_parent(path)):
+    with no_trace(path), explain_disk_full(parent := _writable_parent(path)):
         folder, handle = _new_folder(parent, path.name + kind)
         try:
             others = [one for one in leftovers(parent, path.name + kind) if one != folder]
@@ -306,7 +306,7 @@ def described(path: Path, form: str, *versions: int) -> dict[str, Any]:
         )
     if content.get("version") not in versions:
         raise InputError(
-            f"{path.parent} has format version {shown(content.get('version'))}, this release reads "
+            f"{path.parent} has format version {quoted(content.get('version'))}, this release reads "
             f"{listing(versions)}; write it again with this release."
         )
     return content
@@ -405,7 +405,7 @@ def inside(folder: Path, name: object) -> Path:
     parts = PurePosixPath(name).parts if isinstance(name, str) else ()
     if not parts or ".." in parts or parts[0] == "/" or "\0" in str(name):
         raise InputError(
-            f"{folder} points outside its directory ({shown(name)}); it cannot be trusted."
+            f"{folder} points outside its directory ({quoted(name)}); it cannot be trusted."
         )
     return folder / str(name)
 
@@ -435,7 +435,7 @@ def require_space(directory: Path, need: int) -> None:
 
 
 @contextlib.contextmanager
-def disk_full_said(directory: Path) -> Iterator[None]:
+def explain_disk_full(directory: Path) -> Iterator[None]:
     """Turns a full disk into one sentence; what is complete stays."""
     try:
         yield
@@ -452,7 +452,7 @@ def disk_full_said(directory: Path) -> Iterator[None]:
 def locked(directory: Path) -> Iterator[None]:
     """Keeps other processes out of `directory` while the block runs; the lock goes with the process, even if killed."""
     try:
-        with disk_full_said(directory):
+        with explain_disk_full(directory):
             directory.mkdir(parents=True, exist_ok=True)
             handle = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:

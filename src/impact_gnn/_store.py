@@ -19,7 +19,7 @@ import numpy as np
 from impact_gnn import _files
 from impact_gnn._codec import decode, encode
 from impact_gnn._version import __version__
-from impact_gnn.checks import InputError, shown
+from impact_gnn.checks import InputError, quoted
 
 T = TypeVar("T")
 INPUTS = "inputs.json"
@@ -121,7 +121,7 @@ def _refuse_changes(outer: Path, before: Any, now: dict[str, Any]) -> None:
     changes = [
         f"{name} has other contents"
         if re.fullmatch("[0-9a-f]{24}", str(now.get(name)))
-        else f"{name} was {shown(before.get(name))} and is {shown(now.get(name))} now"
+        else f"{name} was {quoted(before.get(name))} and is {quoted(now.get(name))} now"
         for name in dict.fromkeys([*before, *now])
         if before.get(name) != now.get(name)
     ]

@@ -54,7 +54,7 @@ def choice(name: str, value: object, allowed: Iterable[str]) -> str:
     options = list(allowed)
     if not isinstance(value, str) or value not in options:
         raise InputError(
-            f"{name}={shown(value)} is not known; choose one of {', '.join(map(repr, options))}."
+            f"{name}={quoted(value)} is not known; choose one of {', '.join(map(repr, options))}."
         )
     return value
 
@@ -119,7 +119,7 @@ def whole_number(name: str, value: Any) -> int:
     """`value` as one int, refusing fractions, text and whatever else is no single whole number."""
     if isinstance(value, int) and abs(value) > np.iinfo(np.int64).max:
         raise InputError(
-            f"{name}={shown(value)} does not fit into a 64-bit integer; give a smaller number."
+            f"{name}={quoted(value)} does not fit into a 64-bit integer; give a smaller number."
         )
     out = array(name, value)
     if (
@@ -129,7 +129,7 @@ def whole_number(name: str, value: Any) -> int:
         or out in (np.inf, -np.inf)
         or int(out) != out
     ):
-        raise InputError(f"{name}={shown(value)} is not a whole number; give an integer.")
+        raise InputError(f"{name}={quoted(value)} is not a whole number; give an integer.")
     return int(out)
 
 
@@ -366,7 +366,7 @@ def at_least(name: str, value: object, least: int) -> int:
     """`value` as a whole number of at least `least`."""
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
         raise InputError(
-            f"{name}={shown(value)} is not possible; give a whole number of at least {least}."
+            f"{name}={quoted(value)} is not possible; give a whole number of at least {least}."
         )
     return int(value)
 
@@ -388,7 +388,7 @@ def is_number(value: object) -> bool:
 def share(name: str, value: Any, what: str = "possible") -> float:
     """`value` as a number from 0 to 1."""
     if not (is_number(value) and 0 <= value <= 1):
-        raise InputError(f"{name}={shown(value)} is not {what}; give a number from 0 to 1.")
+        raise InputError(f"{name}={quoted(value)} is not {what}; give a number from 0 to 1.")
     return float(value)
 
 
@@ -447,7 +447,7 @@ def distinct(name: str, values: np.ndarray) -> None:
         raise InputError(f"{name} has {which}; keep one row per node.")
 
 
-def shown(value: object) -> str:
+def quoted(value: object) -> str:
     """`value` for a sentence: its repr on one line, shortened."""
     text = mask_passwords(" ".join(repr(value).split()))
     return text if len(text) <= 80 else text[:77] + "..."

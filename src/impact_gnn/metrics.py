@@ -144,7 +144,7 @@ class Metric:
     by_log_loss: bool = (
         False  # whether candidates are ranked and blended by log-loss, which is finer than hits
     )
-    share: bool = True  # between 0 and 1, otherwise a loss that is shown without its sign
+    share: bool = True  # between 0 and 1, otherwise a loss that is displayed without its sign
 
     @property
     def unit(self) -> str:
@@ -152,7 +152,7 @@ class Metric:
         part = "points" if self.share else "hundredths"
         return part if self.title == "accuracy" else f"{part} of {self.title}"
 
-    def shown(self, score: float) -> float:
+    def displayed(self, score: float) -> float:
         """As people read it."""
         return score if self.share else -score
 
@@ -205,7 +205,7 @@ class Scoring:
             label >= 0, 1 / ((share > 0).sum() * np.where(share > 0, share, 1.0))[label], 1.0
         )
 
-    def honest(self, probability: np.ndarray) -> np.ndarray:
+    def without_class_weights(self, probability: np.ndarray) -> np.ndarray:
         """Probabilities of a head: where all classes counted the same, their true shares are put back.
 
         A class without labels is taken to be as rare as the rarest.

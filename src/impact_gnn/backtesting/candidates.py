@@ -14,7 +14,7 @@ from impact_gnn import methods
 from impact_gnn.backtesting.effort import EFFORTS
 from impact_gnn.checks import InputError
 from impact_gnn.diagnostics import Diagnosis
-from impact_gnn.diagnostics.assumption import CANNOT_TELL, DOUBTFUL, FAILS, HOLDS
+from impact_gnn.diagnostics.assumption import HOLDS, NOT_TESTABLE, UNCERTAIN, VIOLATED
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.heads import Model, spec_of
 from impact_gnn.methods import Kind, Method, ModelKind, Needs, Part
@@ -167,15 +167,18 @@ def advise(diagnosis: Diagnosis, graph: TemporalGraph) -> Advice:
         )
         candidates.append(Advised(method, round(score, 6), reason))
     candidates.sort(key=lambda c: (-c.score, str(c.method).count("+"), c.method != Method()))
-    said = {HOLDS: "holds", DOUBTFUL: "is doubtful", FAILS: "fails", CANNOT_TELL: "cannot be told"}
-    verdicts = ", ".join(
-        f"{finding.name} {said[finding.verdict]}" for finding in diagnosis.findings
-    )
+    said = {
+        HOLDS: "holds",
+        UNCERTAIN: "is doubtful",
+        VIOLATED: "fails",
+        NOT_TESTABLE: "cannot be told",
+    }
+    evidence = ", ".join(f"{finding.name} {said[finding.status]}" for finding in diagnosis.findings)
     start = f"{candidates[0].method} comes first: {candidates[0].reason}."
     if candidates[0].method == Method():
         start = "Nothing speaks for a correction, so plain comes first."
     order = "The search tries parts in this order around what wins; only the back-test decides."
-    return Advice(tuple(candidates), f"{start} Evidence: {verdicts}. {order}")
+    return Advice(tuple(candidates), f"{start} Evidence: {evidence}. {order}")
 
 
 def initial_candidates(graph: TemporalGraph) -> list[Candidate]:
@@ -289,13 +292,13 @@ def _possible(graph: TemporalGraph) -> list[str]:
 
 def _worth(diagnosis: Diagnosis, graph: TemporalGraph) -> Iterator[tuple[str, tuple[float, str]]]:
     """Every part with what it is worth and why: the table of `advise`, row by row."""
-    mix, drift = diagnosis.label_mix.verdict, diagnosis.feature_drift.verdict
+    mix, drift = diagnosis.label_mix.status, diagnosis.feature_drift.status
     connections, common, measured = (
         diagnosis.separability,
-        diagnosis.decay.verdict,
+        diagnosis.decay.status,
         _removed(diagnosis),
     )
-    separable = connections.verdict
+    separable = connections.status
 
     def part(name: str, worth: float, why: str) -> tuple[str, tuple[float, str]]:
         if name not in measured:
@@ -309,20 +312,20 @@ def _worth(diagnosis: Diagnosis, graph: TemporalGraph) -> Iterator[tuple[str, tu
         return name, (worth + 0.5 * (share if apart else min(share, 0.0)), f"{why} ({what})")
 
     yield part("labels", 1.5, "neighbours' labels tell most on most graphs")
-    by_mix = {HOLDS: 1.5, DOUBTFUL: 0.0, CANNOT_TELL: 0.3, FAILS: -1.5}[mix]
+    by_mix = {HOLDS: 1.5, UNCERTAIN: 0.0, NOT_TESTABLE: 0.3, VIOLATED: -1.5}[mix]
     stable = {
         HOLDS: "the label mix is stable, so period means may be removed",
-        DOUBTFUL: "the label mix moves, so period means hold information",
-        CANNOT_TELL: "whether the label mix is stable cannot be seen",
-        FAILS: "the label mix changes, so period means hold information",
+        UNCERTAIN: "the label mix moves, so period means hold information",
+        NOT_TESTABLE: "whether the label mix is stable cannot be seen",
+        VIOLATED: "the label mix changes, so period means hold information",
     }[mix]
     yield part("center", by_mix, stable)
-    drifting = drift in (FAILS, DOUBTFUL)
+    drifting = drift in (VIOLATED, UNCERTAIN)
     yield part("standardize", by_mix - 0.1 + (0.2 if drifting else 0), stable)
-    scaled = {HOLDS: 0.5, DOUBTFUL: -0.1, CANNOT_TELL: 0.1, FAILS: -1.5}[mix]
-    scaled += {HOLDS: 0.2, FAILS: -0.2}.get(common, 0)
+    scaled = {HOLDS: 0.5, UNCERTAIN: -0.1, NOT_TESTABLE: 0.1, VIOLATED: -1.5}[mix]
+    scaled += {HOLDS: 0.2, VIOLATED: -0.2}.get(common, 0)
     yield part("jjnorm", scaled, f"label mix: {mix}, common decay: {common}")
-    first = {HOLDS: 0.8, DOUBTFUL: 0.3, CANNOT_TELL: 0.3, FAILS: 0.0}[separable]
+    first = {HOLDS: 0.8, UNCERTAIN: 0.3, NOT_TESTABLE: 0.3, VIOLATED: 0.0}[separable]
     yield part("pmp", first, f"separable connectivity: {separable}")
     sizes, distance = connections.per_node, connections.statistic
     uneven = sizes is not None and distance is not None and sizes.low > distance + UNEVEN
@@ -338,7 +341,7 @@ def _worth(diagnosis: Diagnosis, graph: TemporalGraph) -> Iterator[tuple[str, tu
     words = "past and future neighbours differ" if sided else "past and future neighbours are alike"
     yield part("snapshot", 0.4 if sided else -0.4, words)
     yield part("ends", 0.2, "nodes meet through nodes without a time")
-    moving = FAILS in (mix, drift) or DOUBTFUL in (mix, drift)
+    moving = VIOLATED in (mix, drift) or UNCERTAIN in (mix, drift)
     why = (
         "labels or features change, so recent nodes tell more"
         if moving
@@ -346,7 +349,7 @@ def _worth(diagnosis: Diagnosis, graph: TemporalGraph) -> Iterator[tuple[str, tu
     )
     yield part("recency", 0.5 if moving else -0.3, why)
     bare = not any(relation.num_edges for relation in graph.relations.values())
-    alone = 1.0 if bare else -0.6 if separable == FAILS else -1.0
+    alone = 1.0 if bare else -0.6 if separable == VIOLATED else -1.0
     yield part("features", alone, "there are no edges" if bare else "leaves the neighbours out")
 
 

@@ -115,7 +115,7 @@ class Scores:
         """In every fold tried, by the metric that candidates are judged by, as people read it."""
         judged = {fold: self.judge(fold) for fold in self.tried(candidate)}
         return {
-            f: how.rule.shown(float(self.each(candidate, f, how).mean()))
+            f: how.rule.displayed(float(self.each(candidate, f, how).mean()))
             for f, how in judged.items()
         }
 

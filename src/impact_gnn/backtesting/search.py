@@ -223,14 +223,14 @@ class Search:
             )
             while batch := self.affordable(self.next(), self.allowed - self.work):
                 self.round(batch, keep_all=False)
-        verdict = EnsembleSelection(self.scores, self.finalists(), self.windows, self.view)
-        decision = verdict.decision(self.out_of_time)
+        selection = EnsembleSelection(self.scores, self.finalists(), self.windows, self.view)
+        decision = selection.decision(self.out_of_time)
         choice = decision.choice
         weights = {member.candidate: member.weight for member in choice.members}
         rows = [self.trial(one, weights.get(one, 0.0)) for one in self.scores.ranked(self.tried)]
-        tried = PLAIN in verdict.finalists
+        tried = PLAIN in selection.finalists
         trust = (
-            (verdict.calibration(choice), verdict.checks(choice))
+            (selection.calibration(choice), selection.checks(choice))
             if tried
             else (uncalibrated(self.pipeline.metric), [])
         )

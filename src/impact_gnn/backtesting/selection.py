@@ -224,7 +224,7 @@ class EnsembleSelection:
             sets, row, shown = (
                 calibration.sets(said, label),
                 np.arange(len(truth)),
-                self.judge(piece).rule.shown,
+                self.judge(piece).rule.displayed,
             )
             plain = self.plain_out[k]
             as_plain = self.each(k, *plain, "accuracy")

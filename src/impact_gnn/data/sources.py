@@ -19,7 +19,7 @@ import pyarrow.dataset
 import pyarrow.parquet
 
 from impact_gnn._text import mask_passwords
-from impact_gnn.checks import InputError, fits, guarded, listing, one_line, shown
+from impact_gnn.checks import InputError, fits, guarded, listing, one_line, quoted
 from impact_gnn.encoding.kinds import MISSING
 
 CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
@@ -508,7 +508,7 @@ def _said(where: str, *, secret: str = "") -> Iterator[None]:
         reason = one_line(error)
         if secret:
             reason = reason.replace(secret, "***")
-        where = shown(mask_passwords(where, is_address=True))
+        where = quoted(mask_passwords(where, is_address=True))
         raise InputError(
             f"{where} cannot be opened ({reason}); check the address and the driver."
         ) from None

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from impact_gnn._text import visible
-from impact_gnn.checks import InputError, choice, guarded, listing, shown
+from impact_gnn.checks import InputError, choice, guarded, listing, quoted
 from impact_gnn.data.sources import UNNAMED, Source
 from impact_gnn.encoding import KINDS, guess_kind
 from impact_gnn.encoding.kinds import texts
@@ -114,7 +114,7 @@ def guess_nodes(
     columns = given.get("columns") or {}
     if not isinstance(columns, Mapping):
         raise InputError(
-            f"columns={shown(columns)} should be a mapping from names of columns to kinds."
+            f"columns={quoted(columns)} should be a mapping from names of columns to kinds."
         )
     for column in [given.get(role) for role in ("id", "time", "label")] + list(columns):
         _refuse_absent(source.name, column, names)
@@ -153,7 +153,7 @@ def unknown_labels(where: str, value: Any) -> tuple[str | int | float, ...]:
     values = tuple(value) if isinstance(value, list | tuple | set) else (value,)
     if odd := [one for one in values if not isinstance(one, str | int | float)]:
         raise InputError(
-            f"{where}: {shown(odd[0])} cannot be a label that means unknown; give text or numbers."
+            f"{where}: {quoted(odd[0])} cannot be a label that means unknown; give text or numbers."
         )
     return values
 
@@ -353,7 +353,7 @@ def _singular(name: str) -> str:
 def _refuse_absent(table: str, column: Any, names: list[str]) -> None:
     if column and column not in names:
         raise InputError(
-            f"{table} has no column {shown(column)}; it has {listing(names)}. Rename a column or add it."
+            f"{table} has no column {quoted(column)}; it has {listing(names)}. Rename a column or add it."
         )
 
 
@@ -382,7 +382,9 @@ def read_toml(path: Path, sources: Mapping[str, Source]) -> Spec:
     target = content.get("target", only)
     if target not in parts["nodes"]:
         types = listing(list(parts["nodes"]))
-        raise InputError(f"{path.name}: target={shown(target)} is no node type; choose of {types}.")
+        raise InputError(
+            f"{path.name}: target={quoted(target)} is no node type; choose of {types}."
+        )
     nodes, edges = {}, {}
     for kind, entry in parts["nodes"].items():
         _refuse_unknown(f"{path.name} [nodes.{kind}]", entry, [f.name for f in fields(NodeTable)])
@@ -411,7 +413,7 @@ def _source(path: Path, entry: Mapping[str, Any], sources: Mapping[str, Source])
             return source
     there = listing([source.name for source in sources.values()]) or "none"
     raise InputError(
-        f"{path.name} names the file {shown(name)}, which is not there; there are {there}."
+        f"{path.name} names the file {quoted(name)}, which is not there; there are {there}."
     )
 
 
@@ -423,7 +425,7 @@ def _refuse_unknown(where: str, entry: Mapping[str, Any], known: Iterable[str]) 
     for name, value in entry.items():
         free = ("nodes", "edges", "columns", "period", "unknown")
         if name not in free and not isinstance(value, str):
-            raise InputError(f"{where}: {name}={shown(value)} should be text in quotes.")
+            raise InputError(f"{where}: {name}={quoted(value)} should be text in quotes.")
     if not isinstance(entry.get("columns", {}), dict):
         raise InputError(f"{where}: columns should be a table of names and kinds.")
 

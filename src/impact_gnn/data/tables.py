@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.ipc
 
 from impact_gnn import _files, _native, checks
-from impact_gnn.checks import InputError, listing, shown
+from impact_gnn.checks import InputError, listing, quoted
 from impact_gnn.data.ids import Ids, put_positions
 from impact_gnn.data.sources import ROWS, Source, from_frame, give_back, usual_text
 from impact_gnn.data.spec import EdgeTable, NodeTable, Spec, guess_edges, guess_nodes
@@ -112,7 +112,7 @@ def from_tables(
     }
     if target is not None and target not in frames:
         raise InputError(
-            f"target={shown(target)} is not a node type; choose one of {listing(list(frames))}."
+            f"target={quoted(target)} is not a node type; choose one of {listing(list(frames))}."
         )
     if not isinstance(edges, Mapping) or not all(isinstance(key, tuple) for key in edges):
         edges = {(next(iter(frames)), "to", next(iter(frames))): edges}
@@ -121,7 +121,7 @@ def from_tables(
             wanted = (
                 f"write (source type, name, target type) with types among {listing(list(frames))}"
             )
-            raise InputError(f"{shown(triple)} does not name a relation; {wanted}.")
+            raise InputError(f"{quoted(triple)} does not name a relation; {wanted}.")
     links = {
         t: from_frame("-".join(map(str, t)) if len(edges) > 1 else "edges", edges[t]) for t in edges
     }
@@ -134,7 +134,7 @@ def from_tables(
             return given
         group = frames if key in frames else links
         if not any(given in other.head.column_names for other in group.values()):
-            raise InputError(f"no table has a column {shown(given)}; name one that is there.")
+            raise InputError(f"no table has a column {quoted(given)}; name one that is there.")
         return None
 
     found = {}
@@ -557,7 +557,7 @@ class _Edges:
                 row, nodes = int(missing.argmax()), ends[side].name
                 value = table.column(column)[row].as_py()
                 raise InputError(
-                    f"{file} names {int(missing.sum())} times a {role} that is not in {nodes}, first {shown(value)} in "
+                    f"{file} names {int(missing.sum())} times a {role} that is not in {nodes}, first {quoted(value)} in "
                     f"row {first + row + 1}; add the node, remove the edge, or drop such edges with dangling = 'drop'."
                 )
             absent |= missing

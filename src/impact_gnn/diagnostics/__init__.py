@@ -12,7 +12,7 @@ from impact_gnn import checks
 from impact_gnn._native import one_thread
 from impact_gnn._progress import Counter, Progress, watched
 from impact_gnn.data.given import GraphLike, as_temporal_graph
-from impact_gnn.diagnostics.assumption import EnsembleSelection, Finding
+from impact_gnn.diagnostics.assumption import AssumptionCheck, AssumptionStatus
 from impact_gnn.diagnostics.connections import Decay, Separability, decay, separability
 from impact_gnn.diagnostics.feature_drift import FeatureDrift, feature_drift
 from impact_gnn.diagnostics.feature_map import EMBEDDINGS, FeatureMap, feature_map
@@ -22,7 +22,14 @@ from impact_gnn.diagnostics.models import PairCounts, fit_models
 from impact_gnn.diagnostics.view import View
 from impact_gnn.engines import Engine
 
-__all__ = ["EMBEDDINGS", "Diagnosis", "EnsembleSelection", "Finding", "MessageShift", "diagnose"]
+__all__ = [
+    "EMBEDDINGS",
+    "AssumptionCheck",
+    "AssumptionStatus",
+    "Diagnosis",
+    "MessageShift",
+    "diagnose",
+]
 
 WIDTH = 110
 
@@ -42,11 +49,11 @@ class Diagnosis:
     notes: tuple[str, ...] = ()  # how the graph was looked at, in sentences
 
     @property
-    def findings(self) -> tuple[Finding, ...]:
+    def findings(self) -> tuple[AssumptionCheck, ...]:
         return self.label_mix, self.feature_drift, self.separability, self.decay
 
     def __str__(self) -> str:
-        lines = [f"{'assumption':26}{'verdict':13}{'statistic':>10}  95 % interval"]
+        lines = [f"{'assumption':26}{'status':13}{'statistic':>10}  95 % interval"]
         for finding in self.findings:
             value = "" if finding.statistic is None else f"{finding.statistic:.3f}"
             around = (
@@ -55,7 +62,7 @@ class Diagnosis:
                 else f"{finding.interval[0]:.3f} to {finding.interval[1]:.3f}"
             )
             head = f"{finding.assumption} {finding.name}"
-            lines.append(f"{head:26}{finding.verdict!s:13}{value:>10}  {around}".rstrip())
+            lines.append(f"{head:26}{finding.status!s:13}{value:>10}  {around}".rstrip())
             lines += textwrap.wrap(
                 finding.sentence, WIDTH, initial_indent="    ", subsequent_indent="    "
             )
@@ -83,7 +90,7 @@ def diagnose(
 ) -> Diagnosis:
     """Evidence for assumptions 1 to 4 and the shift of messages, from labels before the cutoff only.
 
-    What a graph does not show (one labelled period, no features, no edges) gives "cannot tell".
+    What a graph does not show (one labelled period, no features, no edges) gives "not testable".
     Large graphs are sampled; the same seed gives the same result.
 
     Args:
@@ -100,7 +107,7 @@ def diagnose(
     Examples:
         >>> from impact_gnn.data.tsbm import tsbm
         >>> diagnosis = diagnose(tsbm(num_nodes=1000, num_labels=4, feature_std=1, seed=0), cutoff=8)
-        >>> print(*(finding.verdict for finding in diagnosis.findings))
+        >>> print(*(finding.status for finding in diagnosis.findings))
         holds holds holds holds
     """
     checks.choice("embedding", embedding, EMBEDDINGS)

@@ -1,4 +1,4 @@
-"""`Finding`: what was measured about one assumption, how sure it is, and what that means in words."""
+"""`AssumptionCheck`: what was measured about one assumption, how sure it is, and what that means in words."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from typing import Any, ClassVar
 import numpy as np
 
 
-class EnsembleSelection(str, Enum):
+class AssumptionStatus(str, Enum):
     """What the evidence says about an assumption."""
 
     HOLDS = "holds"
-    DOUBTFUL = "doubtful"
-    FAILS = "fails"
-    CANNOT_TELL = "cannot tell"
+    UNCERTAIN = "uncertain"
+    VIOLATED = "violated"
+    NOT_TESTABLE = "not testable"
 
     __str__ = str.__str__
 
 
-HOLDS, DOUBTFUL, FAILS, CANNOT_TELL = EnsembleSelection
+HOLDS, UNCERTAIN, VIOLATED, NOT_TESTABLE = AssumptionStatus
 
 
 @dataclass(frozen=True, repr=False)
-class Finding:
+class AssumptionCheck:
     """Evidence for one assumption; each has a class of its own that adds what its figures are drawn from."""
 
     name: ClassVar[str]
     assumption: ClassVar[int]  # its number in the paper
     measure: ClassVar[str]  # what the statistic is, in words
 
-    verdict: EnsembleSelection
-    sentence: str  # the verdict in plain words
+    status: AssumptionStatus
+    sentence: str  # the status in plain words
     statistic: float | None = None  # None where it could not be measured
     interval: tuple[float, float] | None = None  # of 95 %
 
@@ -41,18 +41,16 @@ class Finding:
         around = (
             "" if self.interval is None else f" [{self.interval[0]:.3f}, {self.interval[1]:.3f}]"
         )
-        return f"{self.assumption} {self.name}: {self.verdict}{numbers}{around}"
+        return f"{self.assumption} {self.name}: {self.status}{numbers}{around}"
 
 
-def judge(
-    value: float, low: float, high: float, *, small: float, large: float
-) -> EnsembleSelection:
+def judge(value: float, low: float, high: float, *, small: float, large: float) -> AssumptionStatus:
     """How far an assumption is violated: an interval that reaches across both thresholds cannot tell."""
     if low < small and high > large:
-        return CANNOT_TELL
+        return NOT_TESTABLE
     if value <= small:
         return HOLDS
-    return FAILS if value >= large else DOUBTFUL
+    return VIOLATED if value >= large else UNCERTAIN
 
 
 def listed(values: Any) -> list[Any]:

@@ -9,12 +9,12 @@ import numpy as np
 from impact_gnn.checks import InputError
 from impact_gnn.connectivity import relative_connectivity
 from impact_gnn.diagnostics.assumption import (
-    CANNOT_TELL,
-    DOUBTFUL,
-    FAILS,
     HOLDS,
-    EnsembleSelection,
-    Finding,
+    NOT_TESTABLE,
+    UNCERTAIN,
+    VIOLATED,
+    AssumptionCheck,
+    AssumptionStatus,
     judge,
     listed,
 )
@@ -40,7 +40,7 @@ class Curve:
 
 
 @dataclass(frozen=True, repr=False)
-class Separability(Finding):
+class Separability(AssumptionCheck):
     """How much of the time pattern of connections f(y, t)·g(y, ỹ, |t̃−t|) explains."""
 
     name = "separable connectivity"
@@ -67,7 +67,7 @@ class Separability(Finding):
 
 
 @dataclass(frozen=True, repr=False)
-class Decay(Finding):
+class Decay(AssumptionCheck):
     """How much of what f·g explains one decay h for all labels explains already; `of_all`, of the whole pattern."""
 
     name = "common decay"
@@ -90,7 +90,7 @@ def separability(view: View, pairs: PairCounts | None, fits: Fits | None) -> Sep
         why = (
             "Labels are known in fewer than three periods, so distances in time cannot be compared."
         )
-        return Separability(CANNOT_TELL, why if pairs else _missing(view))
+        return Separability(NOT_TESTABLE, why if pairs else _missing(view))
     weight = pairs.counts.sum((1, 2, 3))
     g = (weight[:, None, None] * fits.g).sum(0) / weight.sum()
     same, different = pairs.counts[:, 0].sum(0), pairs.counts[:, 1:].sum((0, 1))
@@ -114,9 +114,9 @@ def separability(view: View, pairs: PairCounts | None, fits: Fits | None) -> Sep
         pattern += f"; {sized:.0%} when periods are weighed by their nodes, as GenPMP does"
     sentences = {
         HOLDS: f"Connectivity is separable: {pattern}.",
-        DOUBTFUL: f"Connectivity is separable in part: {pattern}.",
-        FAILS: f"Connectivity is not separable: only {pattern}.",
-        CANNOT_TELL: "Too few labelled neighbours to tell whether connectivity is separable.",
+        UNCERTAIN: f"Connectivity is separable in part: {pattern}.",
+        VIOLATED: f"Connectivity is not separable: only {pattern}.",
+        NOT_TESTABLE: "Too few labelled neighbours to tell whether connectivity is separable.",
     }
     still = "Connections hardly depend on time, so there is nothing to correct for."
     unseen = "Too few labelled neighbours to see how connections depend on time."
@@ -131,15 +131,15 @@ def decay(view: View, pairs: PairCounts | None, fits: Fits | None) -> Decay:
     """
     if pairs is None or fits is None:
         why = "Labels are known in fewer than three periods, so no decay can be seen."
-        return Decay(CANNOT_TELL, why if pairs else _missing(view))
+        return Decay(NOT_TESTABLE, why if pairs else _missing(view))
     series = listed(fits.distances), listed(fits.h), fits.share("decay")
     share = fits.share("decay", best="separable")
     explained = f"one decay explains {share.value:.0%} of what separate ones do"
     sentences = {
         HOLDS: f"All labels share one decay: {explained}.",
-        DOUBTFUL: f"Labels differ a little in how their connections fade: {explained}.",
-        FAILS: f"Labels differ in how their connections fade: {explained}.",
-        CANNOT_TELL: "Too few labelled neighbours to compare the decays of labels.",
+        UNCERTAIN: f"Labels differ a little in how their connections fade: {explained}.",
+        VIOLATED: f"Labels differ in how their connections fade: {explained}.",
+        NOT_TESTABLE: "Too few labelled neighbours to compare the decays of labels.",
     }
     still, unseen = (
         "Connections hardly depend on time.",
@@ -156,21 +156,19 @@ def _conclusion(
     fits: Fits,
     share: Share,
     bounds: tuple[float, float],
-    sentences: dict[EnsembleSelection, str],
+    sentences: dict[AssumptionStatus, str],
     still: str,
     unseen: str,
-) -> tuple[EnsembleSelection, str, float | None, tuple[float, float] | None]:
-    """EnsembleSelection, sentence, statistic and interval; `still` and `unseen` where time does not, or may not, matter."""
+) -> tuple[AssumptionStatus, str, float | None, tuple[float, float] | None]:
+    """AssumptionStatus, sentence, statistic and interval; `still` and `unseen` where time does not, or may not, matter."""
     # What depends on time at all: what `still` leaves, as a share of what is seen.
     left, half = fits.left["still"], 1.96 * float(np.std(fits.drawn["still"]))
     if left + half <= STILL * max(fits.seen, 1e-300):
         return HOLDS, still, None, None
     if left <= half:
-        return CANNOT_TELL, unseen, None, None
-    verdict = judge(
-        1 - share.value, 1 - share.high, 1 - share.low, small=bounds[0], large=bounds[1]
-    )
-    return verdict, sentences[verdict], share.value, (share.low, share.high)
+        return NOT_TESTABLE, unseen, None, None
+    status = judge(1 - share.value, 1 - share.high, 1 - share.low, small=bounds[0], large=bounds[1])
+    return status, sentences[status], share.value, (share.low, share.high)
 
 
 def _curves(view: View) -> list[Curve]:

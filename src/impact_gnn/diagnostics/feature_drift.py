@@ -13,11 +13,11 @@ import numpy as np
 
 from impact_gnn._array import group_moments
 from impact_gnn.diagnostics.assumption import (
-    CANNOT_TELL,
-    DOUBTFUL,
-    FAILS,
     HOLDS,
-    Finding,
+    NOT_TESTABLE,
+    UNCERTAIN,
+    VIOLATED,
+    AssumptionCheck,
     judge,
     listed,
 )
@@ -38,7 +38,7 @@ LEAST_VARIANCE = 0.1
 
 
 @dataclass(frozen=True, repr=False)
-class FeatureDrift(Finding):
+class FeatureDrift(AssumptionCheck):
     """How far a class moves from its own past, in distances between classes."""
 
     name = "feature drift"
@@ -69,10 +69,10 @@ def feature_drift(view: View, *, replicates: int = 60, seed: int = 0) -> Feature
             0.1...
     """
     if not view.num_features:
-        return FeatureDrift(CANNOT_TELL, "The graph has no features.")
+        return FeatureDrift(NOT_TESTABLE, "The graph has no features.")
     if len(view.known) < 2:
         return FeatureDrift(
-            CANNOT_TELL, "Labels are known in one period only, so no drift can be seen."
+            NOT_TESTABLE, "Labels are known in one period only, so no drift can be seen."
         )
     rng = np.random.default_rng(seed)
     columns = some(view.num_features, MOST_COLUMNS, rng)
@@ -84,12 +84,12 @@ def feature_drift(view: View, *, replicates: int = 60, seed: int = 0) -> Feature
     cells = Cells.of(label, period, scaled)
     if len(np.unique(cells.label)) < 2:
         return FeatureDrift(
-            CANNOT_TELL, "Fewer than two classes have nodes enough to know their means."
+            NOT_TESTABLE, "Fewer than two classes have nodes enough to know their means."
         )
     first = len(view.known) - recent(len(view.known))
     if not cells.followed(first):
         why = "No class has nodes enough in a recent period and before it, so no drift can be seen."
-        return FeatureDrift(CANNOT_TELL, why)
+        return FeatureDrift(NOT_TESTABLE, why)
     drift, distance = (
         cells.drift(cells.mean, cells.noise, first),
         cells.distance(cells.mean, cells.noise),
@@ -107,23 +107,23 @@ def feature_drift(view: View, *, replicates: int = 60, seed: int = 0) -> Feature
     series = listed(times[view.known]), listed(by_period), along, listed(times), listed(away)
     if distance <= 0 or np.quantile(drawn[:, 1], 0.05) <= 0:
         why = "The features hardly tell the classes apart, so there is no distance to hold drift against."
-        return FeatureDrift(CANNOT_TELL, why, None, None, *series)
+        return FeatureDrift(NOT_TESTABLE, why, None, None, *series)
     value = float(np.sqrt(max(0.0, drift) / distance))
     low, high = np.sqrt(
         np.quantile(np.maximum(drawn[:, 0], 0) / drawn[:, 1].clip(1e-12), [0.025, 0.975])
     )
     low, high = min(float(low), value), max(float(high), value)
-    verdict = judge(value, low, high, small=SMALL, large=LARGE)
+    status = judge(value, low, high, small=SMALL, large=LARGE)
     move = f"a class moves from its past by {value:.2f} times the distance between classes"
     if along is not None and along < min(value / 2, SMALL):
         move += f" (only {along:.2f} where classes differ)"
     sentence = {
         HOLDS: f"The features of a class stay in place: {move}.",
-        DOUBTFUL: f"The features of a class move somewhat: {move}.",
-        FAILS: f"The features of a class drift: {move}.",
-        CANNOT_TELL: "Too few nodes per class and period, or too noisy features, to tell drift from noise.",
-    }[verdict]
-    return FeatureDrift(verdict, sentence, value, (low, high), *series)
+        UNCERTAIN: f"The features of a class move somewhat: {move}.",
+        VIOLATED: f"The features of a class drift: {move}.",
+        NOT_TESTABLE: "Too few nodes per class and period, or too noisy features, to tell drift from noise.",
+    }[status]
+    return FeatureDrift(status, sentence, value, (low, high), *series)
 
 
 def _along_classes(

@@ -12,11 +12,11 @@ import numpy as np
 from scipy import stats
 
 from impact_gnn.diagnostics.assumption import (
-    CANNOT_TELL,
-    DOUBTFUL,
-    FAILS,
     HOLDS,
-    Finding,
+    NOT_TESTABLE,
+    UNCERTAIN,
+    VIOLATED,
+    AssumptionCheck,
     judge,
     listed,
 )
@@ -38,7 +38,7 @@ class Independence:
 
 
 @dataclass(frozen=True, repr=False)
-class LabelMix(Finding):
+class LabelMix(AssumptionCheck):
     """Distance between the label mix of a period and that of all earlier ones."""
 
     name = "label mix"
@@ -75,10 +75,10 @@ def label_mix(view: View, *, replicates: int = 200, seed: int = 0) -> LabelMix:
     times, mix = listed(view.masked.times[view.known]), listed(_shares(counts))
     if len(counts) < 2:
         why = "Labels are known in one period only, so no change can be seen."
-        return LabelMix(CANNOT_TELL, why, times=times, mix=mix)
+        return LabelMix(NOT_TESTABLE, why, times=times, mix=mix)
     if np.count_nonzero(counts.sum(0)) < 2:
         return LabelMix(
-            CANNOT_TELL, "Only one class is seen, so there is no mix.", times=times, mix=mix
+            NOT_TESTABLE, "Only one class is seen, so there is no mix.", times=times, mix=mix
         )
     draws = (min(replicates, max(50, MOST_NUMBERS // counts.size)), len(counts))
     drawn = np.random.default_rng(seed).multinomial(counts.sum(1), _shares(counts), size=draws)
@@ -90,17 +90,17 @@ def label_mix(view: View, *, replicates: int = 200, seed: int = 0) -> LabelMix:
         float(v) for v in np.quantile([_statistic(one, noise, 2) for one in drawn], [0.025, 0.975])
     )
     low, high = min(low, value), max(high, value)
-    verdict = judge(value, low, high, small=SMALL, large=LARGE)
+    status = judge(value, low, high, small=SMALL, large=LARGE)
     share = f"{value:.0%} of the labels of a new period differ from the mix of the past"
     sentence = {
         HOLDS: f"The label mix is stable: about {share}.",
-        DOUBTFUL: f"The label mix moves: about {share}.",
-        FAILS: f"The label mix changes: about {share}; centring would remove what tells classes apart.",
-        CANNOT_TELL: "Too few labels per period to tell whether the label mix changes.",
-    }[verdict]
+        UNCERTAIN: f"The label mix moves: about {share}.",
+        VIOLATED: f"The label mix changes: about {share}; centring would remove what tells classes apart.",
+        NOT_TESTABLE: "Too few labels per period to tell whether the label mix changes.",
+    }[status]
     changes = listed(_to_past(counts)), listed(np.sqrt(noise))
     return LabelMix(
-        verdict, sentence, value, (low, high), times, mix, *changes, _independence(counts)
+        status, sentence, value, (low, high), times, mix, *changes, _independence(counts)
     )
 
 

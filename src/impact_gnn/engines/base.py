@@ -269,7 +269,7 @@ class Engine(ABC):
         """A new array of zeros that lives where this engine keeps things."""
 
     @abstractmethod
-    def kept(self, array: np.ndarray) -> Any:
+    def stored(self, array: np.ndarray) -> Any:
         """An array made by `empty`, filled by now, as a hop."""
 
     @abstractmethod

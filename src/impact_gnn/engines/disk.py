@@ -76,7 +76,7 @@ class FileEngine(Engine):
     # -----------------------------------------------------------------------------------------
 
     def csr(self, graph: TemporalGraph, relation: Triple) -> CSR:
-        stored = graph.kept_csr(relation)
+        stored = graph.cached_csr(relation)
         # whoever sorted it may have been cleared
         if isinstance(stored, StoredCSR) and stored.directory.exists():
             return stored
@@ -84,7 +84,7 @@ class FileEngine(Engine):
         sizes = graph.nodes[relation[0]].num_nodes, graph.nodes[relation[2]].num_nodes
         with self._working():
             csr = self._sorted(EdgeList(part.edge_index, part.weight, *sizes))
-        graph.keep_csr(relation, csr)
+        graph.cache_csr(relation, csr)
         return csr
 
     def operator(self, *arguments: Any, **options: Any) -> Operator:
@@ -147,7 +147,7 @@ class FileEngine(Engine):
                 _files.fresh(self.place / "arrays") / "values.npy", dtype, shape
             )
 
-    def kept(self, array: np.ndarray) -> Any:
+    def stored(self, array: np.ndarray) -> Any:
         array.flush()  # type: ignore[attr-defined]
         return SlicedHop((array,), _files.digest(array))
 
@@ -191,7 +191,7 @@ class FileEngine(Engine):
         """Locks the directory; a foreign one is refused, what a killed run left half-written is removed."""
         path = self.place
         self._refuse_foreign()
-        with _files.disk_full_said(path), _files.locked(path):
+        with _files.explain_disk_full(path), _files.locked(path):
             for name in ("edges", "operators", "hops", "graphs"):
                 _files.sweep(path / name)
             yield
@@ -325,7 +325,7 @@ class FileEngine(Engine):
             )
         out = graph.with_parts(dict(graph.nodes), relations)
         for triple, csr in kept.items():
-            out.keep_csr(triple, csr)
+            out.cache_csr(triple, csr)
         return out
 
     def _earliest(self, csr: StoredCSR, edge_index: np.ndarray, time: np.ndarray) -> np.ndarray:

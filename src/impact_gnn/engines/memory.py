@@ -60,7 +60,7 @@ class Memory(Engine):
     def empty(self, shape: tuple[int, int], dtype: Any) -> np.ndarray:
         return np.zeros(shape, dtype)
 
-    def kept(self, array: np.ndarray) -> Any:
+    def stored(self, array: np.ndarray) -> Any:
         return as_hop(array)
 
     def child(self, name: str) -> Memory:
@@ -80,6 +80,6 @@ def or_memory(engine: Engine | None) -> Engine:
     if not isinstance(engine, Engine):
         known = "engines.Memory(), engines.Disk(directory) or engines.Dask(client)"
         raise InputError(
-            f"engine={checks.shown(engine)} is no engine; give {known}, or leave it out."
+            f"engine={checks.quoted(engine)} is no engine; give {known}, or leave it out."
         )
     return engine

@@ -278,7 +278,7 @@ def _class_count(nodes: Nodes, num_labels: int | None, label_names: Sequence[Any
     if odd := [
         name for name in label_names or () if not isinstance(name, str | int | float | np.number)
     ]:
-        raise InputError(f"label_names holds {checks.shown(odd[0])}; give text, or whole numbers.")
+        raise InputError(f"label_names holds {checks.quoted(odd[0])}; give text, or whole numbers.")
     if len(set(names)) < len(names):
         raise InputError(
             f"label_names holds {max(names, key=names.count)!r} twice; give every class its own name."

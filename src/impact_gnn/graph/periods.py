@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from impact_gnn.checks import MAX_PERIODS, InputError, shown
+from impact_gnn.checks import MAX_PERIODS, InputError, quoted
 from impact_gnn.encoding.moments import parse
 
 UNITS = ("year", "quarter", "month", "week", "day", "hour")
@@ -108,7 +108,7 @@ class Periods:
             period = self._named(str(value).strip())
             if period is None:
                 kind = "a date such as 2021-07-01, or a period's name" if self.dated else "a number"
-                raise InputError(f"cutoff={shown(value)} is not a point in time; give {kind}.")
+                raise InputError(f"cutoff={quoted(value)} is not a point in time; give {kind}.")
             return period
         period = int(self.of(np.array([point]))[0])
         if self.start(period) != point:
@@ -116,7 +116,7 @@ class Periods:
                 f"{self.name(p)} ({_short(self.start(p))})" for p in (period, period + 1)
             )
             raise InputError(
-                f"cutoff={shown(value)} lies within the period {self.name(period)}; cut at the beginning of {here} or "
+                f"cutoff={quoted(value)} lies within the period {self.name(period)}; cut at the beginning of {here} or "
                 f"{after}, or choose finer periods."
             )
         return period
@@ -163,7 +163,7 @@ def choose(
     count = _count(rule)
     if count is None and rule not in (None, *RULES):
         raise InputError(
-            f"period={shown(rule)} is not known; choose {', '.join(RULES)}, or a number of periods."
+            f"period={quoted(rule)} is not known; choose {', '.join(RULES)}, or a number of periods."
         )
     whole = not dated and (np.floor(values) == values).all()
     years = whole and rule == "year" and values.min() >= 1000 and values.max() < 3000
@@ -215,7 +215,7 @@ def _count(rule: Any) -> int | None:
         raise InputError(f"period={rule} is too few; give at least 2 periods.")
     if rule > MAX_PERIODS:
         raise InputError(
-            f"period={shown(rule)} is more than {MAX_PERIODS:,} periods; give fewer, or a unit."
+            f"period={quoted(rule)} is more than {MAX_PERIODS:,} periods; give fewer, or a unit."
         )
     return int(rule)
 

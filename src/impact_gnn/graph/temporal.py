@@ -129,7 +129,7 @@ class TemporalGraph:
         num_labels = None if num_labels is None else checks.class_count(num_labels)
         if not isinstance(target, str) or target not in nodes:
             raise InputError(
-                f"target={checks.shown(target)} is not a node type; choose one of {listing(list(nodes))}."
+                f"target={checks.quoted(target)} is not a node type; choose one of {listing(list(nodes))}."
             )
         checked = {
             kind: Nodes.checked(kind, part, num_labels if kind == target else None)
@@ -148,7 +148,7 @@ class TemporalGraph:
             )
             if not names or triple[0] not in nodes or triple[2] not in nodes:
                 raise InputError(
-                    f"{checks.shown(triple)} does not name a relation; write (source type, name, target type) with "
+                    f"{checks.quoted(triple)} does not name a relation; write (source type, name, target type) with "
                     f"types among {listing(list(nodes))}."
                 )
             if not isinstance(given, Mapping):
@@ -256,11 +256,11 @@ class TemporalGraph:
             )
         return self._csr[relation]
 
-    def kept_csr(self, relation: Triple) -> CSR | None:
+    def cached_csr(self, relation: Triple) -> CSR | None:
         """The relation's edges grouped by target if that has been done, here or by an engine."""
         return self._csr.get(relation)
 
-    def keep_csr(self, relation: Triple, csr: CSR) -> None:
+    def cache_csr(self, relation: Triple, csr: CSR) -> None:
         """Remembers the relation's edges as an engine has grouped them."""
         self._csr[relation] = csr
 
@@ -337,7 +337,7 @@ class TemporalGraph:
         if text or isinstance(value, date | np.datetime64):
             such = f"{self.times[0]} to {self.times[-1]}"
             raise InputError(
-                f"{name}={checks.shown(value)} is no time of this graph, which has numbers: {such}."
+                f"{name}={checks.quoted(value)} is no time of this graph, which has numbers: {such}."
             )
         return checks.whole_number(name, int(value) if isinstance(value, str) else value)
 

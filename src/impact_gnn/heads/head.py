@@ -104,9 +104,9 @@ class Head(ABC):
     def probabilities(self, task: Task, rows: np.ndarray) -> np.ndarray:
         """[n, num_labels], float32, as the weights of the rows taught it."""
 
-    def honest(self, task: Task, rows: np.ndarray) -> np.ndarray:
+    def predict_proba(self, task: Task, rows: np.ndarray) -> np.ndarray:
         """As `probabilities`, whatever the rows of a class counted."""
-        return self.options.scoring.honest(self.probabilities(task, rows))
+        return self.options.scoring.without_class_weights(self.probabilities(task, rows))
 
     @abstractmethod
     def arrays(self) -> dict[str, np.ndarray]:
@@ -156,7 +156,7 @@ class PriorHead(Head):
         self.rounds = 1
         if len(split.valid):
             self.valid_score = self.options.scoring.score(
-                self.honest(task, split.valid), label[split.valid]
+                self.predict_proba(task, split.valid), label[split.valid]
             )
 
     def probabilities(self, task: Task, rows: np.ndarray) -> np.ndarray:

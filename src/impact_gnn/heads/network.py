@@ -106,7 +106,9 @@ class NetworkHead(Head):
         )
         scoring = self.options.scoring
         if len(split.valid) and not scoring.counts_hits:  # without the trace of the log-loss
-            self.valid_score = scoring.score(self.honest(task, split.valid), label[split.valid])
+            self.valid_score = scoring.score(
+                self.predict_proba(task, split.valid), label[split.valid]
+            )
 
     def probabilities(self, task: nn.Task, rows: np.ndarray) -> np.ndarray:
         assert self.model is not None

@@ -67,7 +67,7 @@ class TreesHead(Head):
         by = replace(scoring, metric="log-loss") if scoring.metric == "accuracy" else scoring
 
         def judged(said: np.ndarray, data: lightgbm.Dataset) -> tuple[str, float, bool]:
-            return by.metric, by.finer(by.honest(said), label[chosen_by]), True
+            return by.metric, by.finer(by.without_class_weights(said), label[chosen_by]), True
 
         known = by.metric == "log-loss" and not by.balanced  # to LightGBM itself
         how: dict[str, Any] = {} if known else {"feval": judged}
@@ -76,7 +76,7 @@ class TreesHead(Head):
             options, data, most, valid_sets=[valid], callbacks=[stop], **how
         )
         self.rounds = max(self.booster.best_iteration, 1)
-        self.valid_score = scoring.score(self.honest(task, chosen_by), label[chosen_by])
+        self.valid_score = scoring.score(self.predict_proba(task, chosen_by), label[chosen_by])
 
     def probabilities(self, task: Task, rows: np.ndarray) -> np.ndarray:
         assert self.booster is not None

@@ -16,7 +16,7 @@ from torch.nn import Module
 from torch.nn.parameter import is_lazy
 
 from impact_gnn import _files
-from impact_gnn.checks import InputError, listing, one_line, shown
+from impact_gnn.checks import InputError, listing, one_line, quoted
 from impact_gnn.nn import Propagation
 
 Own: TypeAlias = Module | Callable[[int, int], Module]
@@ -142,7 +142,7 @@ def _built(build: Callable[..., Any], in_channels: int, out_channels: int) -> Mo
     module = build(**sizes) if named else build(in_channels, out_channels)
     if not isinstance(module, Module):
         raise InputError(
-            f"{shown(build)} made a {type(module).__name__}; return a torch.nn.Module."
+            f"{quoted(build)} made a {type(module).__name__}; return a torch.nn.Module."
         )
     return module
 

@@ -266,7 +266,7 @@ def _against_plain(
     scoring = Scoring(options.metric, tuple(model.prior.tolist()))
     ours = scoring.each(model.predict_proba(graph)[rows], true, model.calibration.tilt)
     theirs = scoring.each(plain.predict_proba(view)[rows], true)
-    shown = scoring.rule.shown
+    shown = scoring.rule.displayed
     scores = shown(float(ours.mean())), shown(float(theirs.mean()))
     return Evaluation(
         **vars(found) | {"gain": paired(ours, theirs), "score": scores[0], "plain_score": scores[1]}

@@ -30,7 +30,7 @@ READS_PATHS = READS_HOPS - {ModelKind.SQUASHED}
 def _recency(time: np.ndarray, label: np.ndarray, half_life: float | None) -> np.ndarray:
     """0.5^(age / half-life) of every row; age counts from the newest label."""
     if half_life is not None and not (checks.is_number(half_life) and half_life > 0):
-        raise InputError(f"half_life={checks.shown(half_life)} must be a number above 0.")
+        raise InputError(f"half_life={checks.quoted(half_life)} must be a number above 0.")
     labelled = time[label >= 0]
     if half_life is None:  # a third of the labelled span
         half_life = max(1.0, float(labelled.max() - np.quantile(labelled, 0.05)) / 3)

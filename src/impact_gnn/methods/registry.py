@@ -27,7 +27,7 @@ def register(part: Part) -> Part:
     """
     if not re.fullmatch(r"[a-z][a-z0-9-]*", part.name):
         raise InputError(
-            f"a part cannot be called {checks.shown(part.name)}; use lower-case letters, digits and '-'."
+            f"a part cannot be called {checks.quoted(part.name)}; use lower-case letters, digits and '-'."
         )
     if part.name in _parts:
         raise InputError(f"there is a part called {part.name!r} already; choose another name.")

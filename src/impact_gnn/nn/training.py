@@ -116,7 +116,7 @@ class Training:
                 raise InputError(f"{name}={value} must be at least 1.")
         for name in ("lr", "weight_decay"):
             if not (checks.is_number(value := getattr(self, name)) and value >= 0):
-                raise InputError(f"{name}={checks.shown(value)} must be at least 0.")
+                raise InputError(f"{name}={checks.quoted(value)} must be at least 0.")
 
     def chosen_device(self) -> torch.device:
         if self.device in ("cuda", "mps") and not getattr(torch, self.device).is_available():
@@ -354,7 +354,7 @@ class _Run:
             score = float((logits.argmax(1) == truth).float().mean())
         else:
             said = torch.softmax(logits.float(), dim=1).cpu().numpy()
-            score = scoring.finer(scoring.honest(said), truth.cpu().numpy())
+            score = scoring.finer(scoring.without_class_weights(said), truth.cpu().numpy())
         by_loss = self.training.choose_by == "loss"
         return -float(self.training.loss(logits.float(), truth).mean()) if by_loss else score, score
 

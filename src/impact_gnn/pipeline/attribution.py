@@ -345,8 +345,10 @@ class _Member:
         """What it said, the inputs with contributions to its log-odds, and what these count in probability."""
         look = self._over_graph if isinstance(self.task, GraphTask) else self._over_hops
         shown, usual, raw = look(at, a, b)
-        p, q = self.head.honest(self.task, self.place(at))[0][[a, b]].tolist()
-        even = self.head.options.scoring.honest(np.full((1, self.head.shape.num_labels), 1.0))[0]
+        p, q = self.head.predict_proba(self.task, self.place(at))[0][[a, b]].tolist()
+        even = self.head.options.scoring.without_class_weights(
+            np.full((1, self.head.shape.num_labels), 1.0)
+        )[0]
         # where all classes counted the same, shares are put back
         moved = float(np.log(even[a] / even[b]))
         parts = [Part(one.block.name, float(one.adds.sum())) for one in shown]
@@ -499,10 +501,10 @@ class _Member:
     ) -> np.ndarray:
         """Probabilities [num_labels] if a node had no edges, or all edges plain weights."""
         place, rows = self.place(at), list[torch.Tensor]()
-        before = self.head.honest(self.task, place)[0]
+        before = self.head.predict_proba(self.task, place)[0]
         if isinstance(self.task, GraphTask):
             operator = _changed_operator(self.task.propagation.operator, without, plain)
-            after = self.head.honest(self.task.over(Propagation(operator)), place)[0]
+            after = self.head.predict_proba(self.task.over(Propagation(operator)), place)[0]
         else:
             for block, hop in zip(
                 self.blocks, [*self.task.hops, *self.task.label_hops], strict=True
@@ -516,7 +518,7 @@ class _Member:
                     values = values if block.labels else redone(hop, values, place)
                 rows.append(torch.as_tensor(values))
             count = len(self.task.hops)
-            after = self.head.honest(HopTask(rows[:count], rows[count:]), np.array([0]))[0]
+            after = self.head.predict_proba(HopTask(rows[:count], rows[count:]), np.array([0]))[0]
         out = np.maximum(self.said[row] - before + after.astype(np.float64), 0)
         return out / out.sum()
 

@@ -39,7 +39,7 @@ MOST_SNAPSHOTS = (
 class Inputs:
     """The hops of a graph by method, computed when first asked for and kept.
 
-    Labels enter only through `shown(method, cutoff)`, and only those before that cutoff. Hops are
+    Labels enter only through `model_inputs(method, cutoff)`, and only those before that cutoff. Hops are
     shown for the nodes `rows` alone: those with a label, and all from the last labelled period on.
 
     Args:
@@ -91,7 +91,7 @@ class Inputs:
         checks.fits(what, 8 * len(rows) * view.num_labels, "merge rare classes")
         object.__setattr__(self, "rows", rows)
 
-    def shown(
+    def model_inputs(
         self, method: Method, cutoff: int, soft: np.ndarray | None = None
     ) -> tuple[list[Any], list[Any]]:
         """Feature hops and label hops of the nodes `rows`, when labels are known before `cutoff`.
@@ -395,7 +395,7 @@ class Inputs:
             for whole, part in zip(out, hops, strict=True):
                 whole[place] = part.rows(np.arange(len(place)))
                 _native.release(whole)
-        return [self.engine.kept(whole) for whole in out]
+        return [self.engine.stored(whole) for whole in out]
 
     def seen_in(self, method: Method, cutoff: int, node: int) -> int | None:
         """The period up to which the graph is shown to a node; None for all of it."""

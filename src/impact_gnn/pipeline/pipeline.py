@@ -401,7 +401,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         if all(part.adjust is None for part in self._method.parts):
             return PriorEvidence(prior)
         assert stage.task is not None
-        probabilities, truth = stage.head.honest(stage.task, valid), data.label[valid]
+        probabilities, truth = stage.head.predict_proba(stage.task, valid), data.label[valid]
         return PriorEvidence(
             prior=prior,
             confusion=confusion_of(probabilities.argmax(1), truth, data.view.num_labels),
@@ -441,7 +441,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         is_smoothed = fitted.smoothing is not None and smooth
         unsmoothed = np.empty(0)
         if adjustments or not is_smoothed:
-            unsmoothed = fitted.head.honest(task, targets)
+            unsmoothed = fitted.head.predict_proba(task, targets)
         probabilities = unsmoothed
         if fitted.smoothing is not None and is_smoothed:
             choices = [fitted.smoothing]
@@ -566,7 +566,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             task = self._shown(inputs, cutoff, stage.scales, stage.head.shape, soft)
             self._align(stage.head, inputs, cutoff)
             label = inputs.graph.masked(cutoff).label[self.nodes_of(inputs)]
-            said = stage.head.honest(task, np.arange(len(label)))
+            said = stage.head.predict_proba(task, np.arange(len(label)))
             soft = STAGES.told(label, np.flatnonzero(label >= 0), fitted.num_labels, said)
         return soft
 
@@ -609,7 +609,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             )
             stages.append(Stage(head, scales, task))
             if len(stages) < len(rounds):
-                probabilities = head.honest(task, np.arange(len(data.label)))
+                probabilities = head.predict_proba(task, np.arange(len(data.label)))
                 lesson = STAGES.lesson(
                     data.label, split, data.view.num_labels, probabilities, weight
                 )
@@ -716,7 +716,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             x = _features_of(inputs)
             scale = Scale.fit(x[rows])
             return self._graph_task(inputs, scale, cutoff), [scale]
-        hops, label_hops = inputs.shown(self._method, cutoff, soft)
+        hops, label_hops = inputs.model_inputs(self._method, cutoff, soft)
         count = len(hops)
         loaded = inputs.engine.loaded([*hops, *label_hops])
         parts = [rows[part] for part in position_blocks(len(rows))]
@@ -736,7 +736,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         if reads_graph(self.model):
             task: Task = self._graph_task(inputs, scales[0], cutoff)
         else:
-            hops, label_hops = inputs.shown(self._method, cutoff, soft)
+            hops, label_hops = inputs.model_inputs(self._method, cutoff, soft)
             scaled = hops if len(hops) != len(scales) else _scaled(hops, scales)
             task = HopTask(scaled, label_hops)
         if _widths(task) != (shape.hops, shape.label_hops):
@@ -792,7 +792,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         rows, graph = self.nodes_of(inputs), inputs.graph.masked(cutoff)
         along = ways(graph, self._method.edge_weighting, inputs.engine)
         base = np.zeros((graph.num_nodes, head.shape.num_labels), np.float32)
-        base[rows] = head.honest(task, np.arange(len(rows)))
+        base[rows] = head.predict_proba(task, np.arange(len(rows)))
         return [
             one[rows[wanted]]
             for one in correct_and_smooth(base, graph.label, along, choices, inputs.engine)
@@ -838,7 +838,7 @@ def _is_more_accurate(ours: Stage, theirs: Stage, label: np.ndarray, rows: np.nd
 
     def hits(stage: Stage) -> np.ndarray:
         assert stage.task is not None
-        return stage.head.honest(stage.task, rows).argmax(1) == label[rows]
+        return stage.head.predict_proba(stage.task, rows).argmax(1) == label[rows]
 
     gain = paired(hits(ours), hits(theirs)) if len(rows) > 1 else None
     return gain is not None and gain.value > gain.error

@@ -26,7 +26,7 @@ Place: TypeAlias = tuple[str, int]
 
 @dataclass(frozen=True)
 class Block:
-    """One of the matrices that `Inputs.shown` gives: what nodes of type `kind` have, along a path to the target type.
+    """One of the matrices that `Inputs.model_inputs` gives: what nodes of type `kind` have, along a path to the target type.
 
     The path is empty for what a node has of its own, and None where many ways are mixed.
     """
@@ -38,7 +38,7 @@ class Block:
 
 
 def blocks(inputs: Inputs, method: Method, count: int) -> list[Block]:
-    """What `inputs.shown(method, ...)` gives, in its order; `count` are the feature hops among it."""
+    """What `inputs.model_inputs(method, ...)` gives, in its order; `count` are the feature hops among it."""
     graph, target = inputs.graph, inputs.graph.target
 
     def along(path: Metapath) -> str:

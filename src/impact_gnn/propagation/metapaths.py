@@ -335,7 +335,7 @@ def along_ends(walk: Walk, table: np.ndarray, x: Any) -> dict[Metapath, Any]:
         for rows in position_blocks(graph.num_nodes):
             sums[rows[0] : rows[-1] + 1] *= inverse[rows, None]
             _native.release(sums)
-        out[path] = engine.kept(sums)
+        out[path] = engine.stored(sums)
     return out
 
 

@@ -220,7 +220,7 @@ class _Squashing:
         if self.normalize:
             for values in update.values():
                 _normalize(values)
-        return {kind: self.walk.engine.kept(values) for kind, values in update.items()}
+        return {kind: self.walk.engine.stored(values) for kind, values in update.items()}
 
     def matrix(self, name: str, rows: int, iteration: int) -> np.ndarray:
         """The projection of a message [rows, width], from the seed, the iteration and the message's name alone."""

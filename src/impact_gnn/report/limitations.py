@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from impact_gnn.backtesting import SelectionReason, Status
-from impact_gnn.diagnostics import EnsembleSelection
+from impact_gnn.diagnostics import AssumptionStatus
 from impact_gnn.report.figures import array
 from impact_gnn.report.numbers import counted, listed, named, number, percent, points, whole
 from impact_gnn.report.sentences import KEPT, checked, improved
@@ -73,7 +73,7 @@ def backtest(summary: RunSummary) -> Iterator[str]:
             "it may be none at all" if gain.value > 0 else "the choice rests on its log-loss alone"
         )
         yield f"The gain over plain is not certain ({interval}): {doubt}."
-    better = [summary.metric.shown(one.score - one.plain_score) > 0 for one in tested.checks]
+    better = [summary.metric.displayed(one.score - one.plain_score) > 0 for one in tested.checks]
     if summary.choice != KEPT and not all(better):
         where = "windows" if len(tested.folds) > 1 else "halves of the window"
         yield f"The choice {improved(summary.metric)} than plain in {sum(better)} of {len(better)} {where}, not in all."
@@ -130,15 +130,15 @@ def assumptions(summary: RunSummary) -> Iterator[str]:
             "back-test saw some too early, which may flatter it, and a time for every edge settles it."
         )
     diagnosis, used = summary.diagnosis, summary.choice.parts
-    moving = {EnsembleSelection.DOUBTFUL: "moves", EnsembleSelection.FAILS: "changes"}
-    if diagnosis.label_mix.verdict in moving:
-        verb = moving[diagnosis.label_mix.verdict]
+    moving = {AssumptionStatus.UNCERTAIN: "moves", AssumptionStatus.VIOLATED: "changes"}
+    if diagnosis.label_mix.status in moving:
+        verb = moving[diagnosis.label_mix.status]
         text = f"The label mix {verb} from period to period; the mix of the predictions may lag behind."
         leaning = sorted(used & {"center", "standardize", "jjnorm"})
         if leaning:
             text += f" {listed(leaning)} supposes that it does not, and may remove what tells classes apart."
         yield text
-    if diagnosis.feature_drift.verdict in moving:
+    if diagnosis.feature_drift.status in moving:
         text = "Features of a class drift; what was learnt from older periods may no longer fit."
         yield (
             text
@@ -146,13 +146,13 @@ def assumptions(summary: RunSummary) -> Iterator[str]:
             else f"{text} Candidates with recency let recent labels count more."
         )
     weighted = sorted(used & {"pmp", "genpmp", "pny"})
-    if diagnosis.separability.verdict is EnsembleSelection.FAILS and weighted:
+    if diagnosis.separability.status is AssumptionStatus.VIOLATED and weighted:
         text = f"{listed(weighted)} supposes that connections depend on the distance in time only, which fails here"
         yield f"{text}; it was chosen because it paid in the back-test."
     blind = [
         finding.name
         for finding in diagnosis.findings
-        if finding.verdict is EnsembleSelection.CANNOT_TELL
+        if finding.status is AssumptionStatus.NOT_TESTABLE
     ]
     if blind:
         yield f"Could not be judged on this graph: {listed(blind)}."

@@ -133,7 +133,9 @@ def choice(summary: RunSummary) -> list[str]:
         sure = (
             f"We use {what}; the gain over plain is {interval}: above zero with its whole interval."
         )
-    better = [(name, metric.shown(one.score - one.plain_score)) for name, one in checked(tested)]
+    better = [
+        (name, metric.displayed(one.score - one.plain_score)) for name, one in checked(tested)
+    ]
     shown = listed([f"{name}: {points(value)}" for name, value in better], 8)
     sure += f" It {improved(metric)} in {sum(value > 0 for _, value in better)} of {len(better)}, newest first"
     out = [how, f"{sure} ({shown})."]
@@ -242,12 +244,12 @@ def came_true(summary: RunSummary, found: Evaluation) -> list[str]:
     )
     if summary.choice == KEPT:
         return [*out, f"Plain was the choice ({measured(found.score, metric)})."]
-    verdict = (
+    outcome = (
         "paid" if gain.low > 0 else "did not pay" if gain.high < 0 else "can not be told from plain"
     )
     return [
         *out,
-        f"The choice {verdict}: {scores}, fitted as it would have been then ({interval}).",
+        f"The choice {outcome}: {scores}, fitted as it would have been then ({interval}).",
     ]
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from impact_gnn import _files
 from impact_gnn._codec import decode, encode
 from impact_gnn.backtesting import Advice, Backtest, PeriodScore
-from impact_gnn.checks import InputError, shown
+from impact_gnn.checks import InputError, quoted
 from impact_gnn.diagnostics import Diagnosis
 from impact_gnn.graph import Summary
 from impact_gnn.metrics import METRICS, Metric
@@ -276,6 +276,6 @@ def read_summary(path: Path) -> RunSummary:
     summary = decode(RunSummary, content, path.name).located(path.parent)
     if not re.fullmatch(r"[\w-]+(\.raw)?\.(csv|parquet)", file := summary.predicted.file):
         raise InputError(
-            f"{path} names the table {shown(file)}, which is no plain file name; restore it."
+            f"{path} names the table {quoted(file)}, which is no plain file name; restore it."
         )
     return summary

@@ -1,7 +1,7 @@
 """PyTorch Geometric transforms: time weights in one line, for `Data` and `HeteroData`, and whether layers use them."""
 
 from impact_gnn.transforms.attention import TimeGATConv, TimeGATv2Conv, time_attention
-from impact_gnn.transforms.check import DeliveryWarning, Finding, check_delivery
+from impact_gnn.transforms.check import DeliveryIssue, DeliveryWarning, check_delivery
 from impact_gnn.transforms.split import ChronologicalSplit
 from impact_gnn.transforms.weights import MMP, PMP, GenPMP, RelationSummary, Summary, TimeWeights
 
@@ -9,8 +9,8 @@ __all__ = [
     "MMP",
     "PMP",
     "ChronologicalSplit",
+    "DeliveryIssue",
     "DeliveryWarning",
-    "Finding",
     "GenPMP",
     "RelationSummary",
     "Summary",

@@ -55,7 +55,7 @@ class DeliveryWarning(UserWarning):
 
 
 @dataclass(frozen=True)
-class Finding:
+class DeliveryIssue:
     """What was found about a layer, or without one about the data; the serious ones are raised as `DeliveryWarning`.
 
     `kind` is "ignored", "partly", "aggregation", "normalised twice", "normalised", "learned", "not
@@ -74,7 +74,7 @@ def check_delivery(
     call: Callable[[Any], object] | None = None,
     *,
     deliver: str | None = None,
-) -> list[Finding]:
+) -> list[DeliveryIssue]:
     """Warns, by layer name, when a message-passing layer of `model` would silently ignore the time weights.
 
     Without `call` the layers' signatures and options decide. With `call` the model is run twice, in
@@ -104,12 +104,12 @@ def check_delivery(
     )
     findings = []
     if deliver is None:
-        findings.append(Finding("", "no weights", NO_WEIGHTS))
+        findings.append(DeliveryIssue("", "no weights", NO_WEIGHTS))
     else:
         layers = dict(_layers(model, data, deliver))
         if not layers:
             return [
-                Finding(
+                DeliveryIssue(
                     "",
                     "no layers",
                     "no message-passing layer of PyG was found to check.",
@@ -187,15 +187,15 @@ class _Subject:
             return "use deliver='attention' with time_attention(model), or deliver='duplicate'"
         return "use deliver='duplicate' (PMP, MMP) or 'drop' (MMP)"
 
-    def finding(self, kind: str, sentence: str, *, serious: bool = True) -> Finding:
-        return Finding(
+    def finding(self, kind: str, sentence: str, *, serious: bool = True) -> DeliveryIssue:
+        return DeliveryIssue(
             self.name,
             kind,
             f"layer {self.name!r} ({type(self.layer).__name__}) {sentence}",
             serious,
         )
 
-    def declared(self) -> Iterator[Finding]:
+    def declared(self) -> Iterator[DeliveryIssue]:
         """What the signature and options of the layer say about receiving the weights."""
         carrier = CARRIER.get(self.deliver)
         anything = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -215,7 +215,9 @@ class _Subject:
                 "ignored", f"{why}; use time_attention(model), or deliver='duplicate'."
             )
 
-    def observed(self, calls: int, answered: int, data: Data | HeteroData) -> Iterator[Finding]:
+    def observed(
+        self, calls: int, answered: int, data: Data | HeteroData
+    ) -> Iterator[DeliveryIssue]:
         """What running the model showed: number of calls of the layer, and how many answered to the weights."""
         carrier = CARRIER.get(self.deliver, "edge_index")
         if not calls:
@@ -243,7 +245,7 @@ class _Subject:
                 "partly", f"{share}; pass {carrier} in each of them.", serious=serious
             )
 
-    def bent(self, data: Data | HeteroData) -> Iterator[Finding]:
+    def bent(self, data: Data | HeteroData) -> Iterator[DeliveryIssue]:
         """What a layer that takes the weights makes of them, where that is not the weighted mean."""
         layer, aggr = self.layer, self.layer.aggr
         if self.deliver == "duplicate" and aggr in EXTREMES:
