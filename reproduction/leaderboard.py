@@ -23,7 +23,7 @@ from sklearn.metrics import f1_score
 
 import impact_gnn as ig
 from impact_gnn import checks
-from impact_gnn.backtesting import varied
+from impact_gnn.backtesting import with_candidate
 from impact_gnn.checks import InputError
 from impact_gnn.pipeline import Ensemble, Pipeline
 from impact_gnn.pipeline.calibration import calibration_error
@@ -64,7 +64,7 @@ def ours(view: ig.TemporalGraph, seed: int, out: Path, effort: str) -> Outcome:
     singles: dict[str, np.ndarray] = {}
     inputs = model.pipelines[0].inputs(view)
     for row in summary.backtest.full if hindsight else ():
-        single = varied(Pipeline(), row.candidate, seed=seed, cutoff=summary.cutoff).fit(
+        single = with_candidate(Pipeline(), row.candidate, seed=seed, cutoff=summary.cutoff).fit(
             view, inputs=inputs
         )
         singles[str(row.candidate)] = single.predict_proba(view, inputs=inputs)

@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from impact_gnn.backtesting import PLAIN, Scores, Unit, windows
+from impact_gnn.backtesting import BASELINE, Scores, Unit, windows
 from impact_gnn.backtesting import greedy as selection_rule
 from impact_gnn.backtesting.folds import Window, prior_before, truth_of
 from impact_gnn.backtesting.greedy import fold_weights
@@ -22,7 +22,7 @@ from impact_gnn.backtesting.selection import EnsembleSelection
 from impact_gnn.checks import InputError
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.pipeline import Candidate, EnsembleSpec, Member
-from impact_gnn.pipeline.calibration import calibration_error, learned
+from impact_gnn.pipeline.calibration import calibration_error, fit_calibration
 from impact_gnn.report import read_summary
 from reproduction import data
 from reproduction.results import ExtraTable, Table
@@ -52,15 +52,19 @@ class Past:
         scores = Scores({str(window): truth_of(view, window) for window in found})
         candidates = [row.candidate for row in summary.backtest.full]
         for unit in (Unit(one, fold) for one in candidates for fold in scores.folds):
-            scores.said[unit] = np.load(run / "work" / "fits" / f"{unit}.npy", allow_pickle=False)
+            scores.predictions[unit] = np.load(
+                run / "work" / "fits" / f"{unit}.npy", allow_pickle=False
+            )
         return cls(name, view, found, scores, candidates)
 
     def older(self) -> EnsembleSelection:
         """What was known before the newest window."""
         before = self.windows[:-1]
         scores = Scores({str(one): self.scores.truth[str(one)] for one in before})
-        scores.said |= {
-            unit: said for unit, said in self.scores.said.items() if unit.fold in scores.truth
+        scores.predictions |= {
+            unit: said
+            for unit, said in self.scores.predictions.items()
+            if unit.fold in scores.truth
         }
         return EnsembleSelection(scores, scores.ranked(self.candidates), before, self.view)
 
@@ -77,10 +81,10 @@ def significant(selection: EnsembleSelection) -> EnsembleSpec:
     gains = {
         one: selection.scores.difference(one, level=level)
         for one in selection.finalists
-        if one != PLAIN
+        if one != BASELINE
     }
     better = {one: gain.value for one, gain in gains.items() if gain is not None and gain.low > 0}
-    return EnsembleSpec.single(max(better, key=lambda one: better[one]) if better else PLAIN)
+    return EnsembleSpec.single(max(better, key=lambda one: better[one]) if better else BASELINE)
 
 
 def best_mean(selection: EnsembleSelection) -> EnsembleSpec:
@@ -97,9 +101,9 @@ def best_loss(selection: EnsembleSelection) -> EnsembleSpec:
 
 def shrunken(selection: EnsembleSelection) -> EnsembleSpec:
     """The greatest difference to plain after shrinking it by its own noise."""
-    worth = {PLAIN: 0.0}
+    worth = {BASELINE: 0.0}
     for one in selection.finalists:
-        if one != PLAIN and (gain := selection.scores.difference(one)) is not None:
+        if one != BASELINE and (gain := selection.scores.difference(one)) is not None:
             worth[one] = gain.value * SHRINK**2 / (SHRINK**2 + gain.error**2)
     return EnsembleSpec.single(max(worth, key=lambda one: worth[one]))
 
@@ -122,13 +126,13 @@ def average(selection: EnsembleSelection) -> EnsembleSpec:
 
 def greedy(selection: EnsembleSelection) -> EnsembleSpec:
     """A blend that starts from the best one alone."""
-    with patch.object(selection_rule, "START", 1), patch.object(selection_rule, "PICKS", 12):
-        return selection.chosen(selection.pieces)
+    with patch.object(selection_rule, "START", 1), patch.object(selection_rule, "MAX_PICKS", 12):
+        return selection.select_members(selection.holdouts)
 
 
-def blend(selection: EnsembleSelection) -> EnsembleSpec:
+def ensemble(selection: EnsembleSelection) -> EnsembleSpec:
     """The product's: a blend that starts from the few best, or plain where it does no better when left out."""
-    return selection.decision(out_of_time=False).choice
+    return selection.select().ensemble
 
 
 RULES: dict[str, Callable[[EnsembleSelection], EnsembleSpec]] = {
@@ -139,21 +143,23 @@ RULES: dict[str, Callable[[EnsembleSelection], EnsembleSpec]] = {
     "one error, simplest": simplest,
     "mean of five": average,
     "greedy": greedy,
-    "blend": blend,
+    "ensemble": ensemble,
 }
 
 
 def foreseen(past: Past) -> dict[str, float]:
     """How far forecasts for the newest window were off, made by what was known before it."""
     selection = past.older()
-    choice = selection.decision(out_of_time=False).choice
+    choice = selection.select().ensemble
     out_of_fold, newest = (
-        selection.of(choice),
+        selection.predictions_of(choice),
         EnsembleSelection(past.scores, past.candidates, past.windows, past.view),
     )
-    calibration = learned(out_of_fold)
-    piece = newest.pieces[-1]
-    said = calibration.apply(newest.mixed(choice, piece), prior_before(past.view, piece.window))
+    calibration = fit_calibration(out_of_fold)
+    piece = newest.holdouts[-1]
+    said = calibration.apply(
+        newest.ensemble_probabilities(choice, piece), prior_before(past.view, piece.window)
+    )
     truth = newest.truth(piece)
     before = [calibration.apply(one.probability, one.prior) for one in out_of_fold]
     weight = (
@@ -177,7 +183,9 @@ def foreseen(past: Past) -> dict[str, float]:
     sets = calibration.sets(said)
     off = {name: abs(value - right) for name, value in guesses.items()}
     return off | {
-        "calibration error, raw": calibration_error(newest.mixed(choice, piece), truth),
+        "calibration error, raw": calibration_error(
+            newest.ensemble_probabilities(choice, piece), truth
+        ),
         "calibration error": calibration_error(said, truth),
         "coverage": float(sets[np.arange(len(truth)), truth].mean()),
     }
@@ -202,7 +210,7 @@ def rules(runs: Path, *, root: Path) -> Table:
         selection = past.older()
         scored = [past.accuracy(rule(selection)) for rule in RULES.values()]
         best = max(past.accuracy(EnsembleSpec.single(one)) for one in past.candidates)
-        plain = past.accuracy(EnsembleSpec.single(PLAIN))
+        plain = past.accuracy(EnsembleSpec.single(BASELINE))
         regrets.append([best - score for score in scored])
         lines.append(
             [

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 
 import impact_gnn as ig
 from impact_gnn._codec import decode, encode
-from impact_gnn.backtesting import Lag
+from impact_gnn.backtesting import HorizonScore
 from impact_gnn.backtesting.forecast import lost_per_period
 from impact_gnn.checks import InputError
 from impact_gnn.job.evaluate import evaluate
@@ -273,10 +273,11 @@ def test_new_labels_strange_features_and_another_mix_are_reasons(done):
 def test_what_is_expected_falls_with_age(copied):
     """A period later than the run looked: what a model of that age had lost in the past is taken off."""
     summary = read_summary(copied / "summary.json")
-    lags = [Lag(1, 0.9, 4000), Lag(2, 0.8, 4000), Lag(3, 0.7, 4000)]
+    lags = [HorizonScore(1, 0.9, 4000), HorizonScore(2, 0.8, 4000), HorizonScore(3, 0.7, 4000)]
     assert lost_per_period(lags).value == pytest.approx(0.1)
     write_summary(
-        replace(summary, backtest=replace(summary.backtest, aging=lags)), copied / "summary.json"
+        replace(summary, backtest=replace(summary.backtest, by_horizon=lags)),
+        copied / "summary.json",
     )
     grown = graph(
         time=np.where(graph().time == 7, 7 + np.arange(900) % 3, graph().time),

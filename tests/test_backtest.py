@@ -7,7 +7,7 @@ import pytest
 
 import impact_gnn as ig
 from impact_gnn.backtesting import (
-    PLAIN,
+    BASELINE,
     Scores,
     Selection,
     SelectionReason,
@@ -18,9 +18,9 @@ from impact_gnn.backtesting import (
 )
 from impact_gnn.backtesting.candidates import initial_candidates, is_applicable, neighbours_of
 from impact_gnn.backtesting.effort import EFFORTS, Size, cost
-from impact_gnn.backtesting.folds import Window, lags_of, truth_of
+from impact_gnn.backtesting.folds import Window, horizons_of, truth_of
 from impact_gnn.backtesting.forecast import forecast
-from impact_gnn.backtesting.greedy import blend
+from impact_gnn.backtesting.greedy import greedy_weights
 from impact_gnn.backtesting.results import FoldCheck
 from impact_gnn.backtesting.selection import EnsembleSelection
 from impact_gnn.checks import TooShort
@@ -55,7 +55,7 @@ def test_a_fold_is_the_past_as_it_was(graph):
     assert (fold.graph.y[fold.graph.time >= 2] == -1).all()
     assert np.array_equal(fold.truth, graph.y[(graph.time == 2) | (graph.time == 3)])
     assert np.array_equal(fold.truth, truth_of(graph.masked(5), Window(2, 3)))
-    assert sorted(set(lags_of(graph.masked(5), Window(2, 3)).tolist())) == [1, 2]
+    assert sorted(set(horizons_of(graph.masked(5), Window(2, 3)).tolist())) == [1, 2]
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -79,7 +79,7 @@ def test_edges_that_came_after_a_window_matter_only_where_their_time_is_not_know
             x=graph.x, y=graph.y, time=graph.time, edge_index=ends, edge_time=came
         )
         tested = ig.backtest(given, pipeline=QUICK, **options)
-        outcomes.append((tested.rows, tested.choice, tested.checks))
+        outcomes.append((tested.rows, tested.choice, tested.fold_checks))
     assert (outcomes[0] == outcomes[1]) == known
 
 
@@ -95,7 +95,7 @@ def test_a_class_that_came_later_is_not_known_in_a_fold_and_counts_as_wrong(grap
     assert graph_digest(folds[0].graph) == graph_digest(folds[1].graph)
     assert folds[1].classes.tolist() == ([1, 2] if shift else [0, 1])
     tested = ig.backtest(with_it, candidates=["labels"], folds=2, cutoff=5, pipeline=QUICK)
-    last, first = tested.checks[1], tested.checks[0]
+    last, first = tested.fold_checks[1], tested.fold_checks[0]
     assert (first.unknown, last.unknown) == (0, late.sum())
     assert last.accuracy * last.count <= last.count - last.unknown + 1e-6
     assert np.isfinite([row.loss for row in tested.rows]).all()
@@ -181,14 +181,14 @@ def test_a_diverging_candidate_fails_alone(graph, monkeypatch):
     assert outcome.row(CENTER).ending == "failed: the loss became NaN in epoch 2"
     assert outcome.row("labels").status is Status.FULL
     alone = ig.backtest(graph, **OPTIONS | {"candidates": ["center"]})
-    assert alone.decision.reason is SelectionReason.NONE_TRIED
-    assert alone.choice == EnsembleSpec.single(PLAIN)
+    assert alone.selection.reason is SelectionReason.NONE_TRIED
+    assert alone.choice == EnsembleSpec.single(BASELINE)
 
 
 def test_what_was_named_and_cannot_be_fitted_is_said(graph):
     outcome = ig.backtest(graph, **OPTIONS | {"candidates": ["gcn:snapshot", "labels"]})
     assert outcome.row("gcn:snapshot").status is Status.FAILED
-    assert "gcn takes a weighting" in outcome.row("gcn:snapshot").ending
+    assert "gcn cannot take 'snapshot'" in outcome.row("gcn:snapshot").ending
     assert outcome.row("labels").status is Status.FULL
 
 
@@ -208,10 +208,10 @@ def test_one_class_is_refused_before_anything_is_fitted():
 def test_a_budget_stops_early_and_the_result_says_so(graph):
     short = ig.backtest(graph, budget=1e-9, **OPTIONS)
     assert not short.finished
-    assert short.choice == EnsembleSpec.single(PLAIN)
-    assert short.decision.reason is SelectionReason.OUT_OF_TIME
-    assert "Chosen: plain. Time ran out" in str(short)
-    assert short.row(LABELS).ending == "not tried: out of time"
+    assert short.choice == EnsembleSpec.single(BASELINE)
+    assert short.selection.reason is SelectionReason.OUT_OF_TIME
+    assert "Selected: plain. The budget ended" in str(short)
+    assert short.row(LABELS).ending == "not evaluated: out of time"
 
 
 def test_a_back_test_that_was_cut_off_continues(graph, tmp_path):
@@ -267,7 +267,7 @@ def test_every_fold_has_an_engine_of_its_own_that_is_cleared(graph):
     )
     folds = [event for event in events if event[0].startswith("fold-")]
     assert folds == [(f"fold-{t}", event) for t in (4, 3) for event in (t, "undirected", "clear")]
-    assert [event for name, event in events if name == "aging"][-1] == "clear"
+    assert [event for name, event in events if name == "horizon"][-1] == "clear"
 
 
 @pytest.mark.parametrize("kind", ["homogeneous", "no features", "no edges", "hetero"])
@@ -291,7 +291,7 @@ def test_everything_the_search_may_try_can_be_fitted(graph, kind):
     offered = [
         one for first in initial_candidates(view) for one in (first, *neighbours_of(first, view))
     ]
-    assert PLAIN in offered
+    assert BASELINE in offered
     assert any(one.model == "rphgnn" for one in offered) == (kind == "hetero")
     named = [one for one in dict.fromkeys(offered) if one.model not in ("gat", "sehgnn")][::3]
     outcome = ig.backtest(
@@ -332,7 +332,7 @@ def test_the_blend_beats_its_members_and_leaves_out_noise():
     rng = np.random.default_rng(0)
     first, second = (np.where(rng.random(2000) < 0.7, 0.9, 0.05) for _ in range(2))
     noise = np.full(2000, 0.1)
-    weights = blend([[first], [second], [noise]], [lambda true: log_loss(true, 10)])
+    weights = greedy_weights([[first], [second], [noise]], [lambda true: log_loss(true, 10)])
     assert weights[2] == 0
     assert weights[:2] == pytest.approx([0.5, 0.5], abs=0.1)
     mixed = weights[0] * first + weights[1] * second
@@ -342,7 +342,9 @@ def test_the_blend_beats_its_members_and_leaves_out_noise():
 def test_among_equals_the_simplest_is_taken():
     rng = np.random.default_rng(0)
     same = rng.random(500)
-    assert blend([[same], [same + 1e-5], [same]], [lambda true: log_loss(true, 2)]).tolist() == [
+    assert greedy_weights(
+        [[same], [same + 1e-5], [same]], [lambda true: log_loss(true, 2)]
+    ).tolist() == [
         1,
         0,
         0,
@@ -374,19 +376,19 @@ def selection_of(scores, candidates, graph):
 
 def test_a_gain_is_measured_on_folds_the_choice_was_not_made_by(graph, large):
     rng = np.random.default_rng(0)
-    rates = {PLAIN: 0.6, LABELS: 0.75, CENTER: 0.4}
+    rates = {BASELINE: 0.6, LABELS: 0.75, CENTER: 0.4}
     scores = spoken(rates, rng, large)
     found = selection_of(scores, rates, large)
-    decision = found.decision(False)
+    decision = found.select()
     assert decision.reason is SelectionReason.BETTER
-    assert decision.choice.members[0].candidate == LABELS
+    assert decision.ensemble.members[0].candidate == LABELS
     assert decision.gain.low > 0
     assert decision.gain.value == pytest.approx(0.15, abs=0.05)
-    checks = found.checks(decision.choice)
+    checks = found.check_each_fold(decision.ensemble)
     assert [check.window for check in checks] == ["1", "2", "3"]
     assert all(check.error < 0.08 for check in checks)
     # Had the left out fold been used, many useless candidates would seem to gain.
-    many = {PLAIN: 0.6} | {
+    many = {BASELINE: 0.6} | {
         Candidate.parse(f"{a}+{b}"): 0.55
         for a in ("pmp", "mmp", "genpmp")
         for b in ("center", "jjnorm", "labels", "recency")
@@ -394,27 +396,25 @@ def test_a_gain_is_measured_on_folds_the_choice_was_not_made_by(graph, large):
     gains = []
     for seed in range(8):
         scores = spoken(many, np.random.default_rng(seed), graph)
-        gains.append(np.mean([selection_of(scores, many, graph).gain(k)[0] for k in range(3)]))
+        gains.append(np.mean([selection_of(scores, many, graph).gain_on(k)[0] for k in range(3)]))
     assert np.mean(gains) < 0.08
 
 
 def test_plain_is_kept_where_nothing_helps(large):
-    rates = {PLAIN: 0.8, LABELS: 0.3}
-    decision = selection_of(spoken(rates, np.random.default_rng(0), large), rates, large).decision(
-        False
-    )
-    assert decision.choice == EnsembleSpec.single(PLAIN)
+    rates = {BASELINE: 0.8, LABELS: 0.3}
+    decision = selection_of(spoken(rates, np.random.default_rng(0), large), rates, large).select()
+    assert decision.ensemble == EnsembleSpec.single(BASELINE)
     assert decision.reason is SelectionReason.NONE_BETTER
     assert (
-        "Nothing had better probabilities in 3 back-tested windows; the best other, labels, differs by -"
-        in str(decision)
+        "No ensemble had a lower log-loss on folds that did not select it; the best other "
+        "candidate, labels, differs by -" in str(decision)
     )
 
 
 def test_a_single_window_is_split_in_halves(graph):
     outcome = ig.backtest(graph, **OPTIONS | {"folds": 1})
-    assert [check.window for check in outcome.checks] == ["4", "4"]
-    assert sum(check.count for check in outcome.checks) == (graph.time == 4).sum()
+    assert [check.window for check in outcome.fold_checks] == ["4", "4"]
+    assert sum(check.count for check in outcome.fold_checks) == (graph.time == 4).sum()
 
 
 def test_the_forecast_holds_what_comes():
@@ -471,10 +471,12 @@ def test_windows_that_overlap_share_no_node_when_one_is_left_out(large):
     view = large.masked(5)
     scores = Scores({str(w): truth_of(view, w) for w in (Window(1, 2), Window(2, 3))})
     for fold, truth in scores.truth.items():
-        scores.put(Unit(PLAIN, fold), np.eye(2)[truth])
-    first, second = EnsembleSelection(scores, [PLAIN], [Window(1, 2), Window(2, 3)], view).pieces
-    assert set(first.without(second).time) == {1}
-    assert set(second.without(first).time) == {3}
+        scores.put(Unit(BASELINE, fold), np.eye(2)[truth])
+    first, second = EnsembleSelection(
+        scores, [BASELINE], [Window(1, 2), Window(2, 3)], view
+    ).holdouts
+    assert set(first.without_nodes_of(second).time) == {1}
+    assert set(second.without_nodes_of(first).time) == {3}
 
 
 def test_a_choice_for_its_probabilities_does_not_claim_more_right(large):
@@ -486,8 +488,8 @@ def test_a_choice_for_its_probabilities_does_not_claim_more_right(large):
         Estimate(-0.01, 0.01, -0.03, 0.01),
         2,
     )
-    assert "Its probabilities are better than plain's" in str(decision)
-    assert "gain" not in str(decision)
+    assert "Selected for its lower log-loss, not for its accuracy" in str(decision)
+    assert "Gain" not in str(decision)
 
 
 def test_one_thing_has_one_name(graph):

@@ -10,7 +10,7 @@ from impact_gnn.pipeline import Calibration, Ensemble, Pipeline
 from impact_gnn.pipeline.calibration import (
     OutOfFold,
     calibration_error,
-    learned,
+    fit_calibration,
     reliability,
     shifted,
     tempered,
@@ -31,7 +31,7 @@ def drawn(rng, size=4000, classes=4, sharpness=1.0, share=None):
 def test_temperature_is_found_and_errors_vanish():
     rng = np.random.default_rng(0)
     folds = [OutOfFold(*drawn(rng, sharpness=2.5), np.ones(4) / 4) for _ in range(2)]
-    found = learned(folds)
+    found = fit_calibration(folds)
     assert found.temperature == pytest.approx(2.5, rel=0.1)
     probability, truth = drawn(rng, sharpness=2.5)
     assert calibration_error(probability, truth) > 0.08
@@ -45,21 +45,21 @@ def test_new_class_shares_are_found_without_labels():
     assert (better.argmax(1) == truth).mean() > (probability.argmax(1) == truth).mean() + 0.02
     assert better.mean(0) == pytest.approx([0.6, 0.3, 0.08, 0.02], abs=0.03)
     folds = [OutOfFold(*drawn(rng, share=[0.6, 0.3, 0.08, 0.02]), np.ones(4) / 4) for _ in range(2)]
-    assert learned(folds).shift > 0
+    assert fit_calibration(folds).shift > 0
     same = [OutOfFold(*drawn(rng), np.ones(4) / 4) for _ in range(2)]
     assert np.allclose(shifted(same[0].probability, same[0].prior), same[0].probability, atol=0.1)
     one_of_two = [
         folds[0],
         OutOfFold(same[0].probability, same[0].truth, np.array([0.01, 0.33, 0.33, 0.33])),
     ]
-    assert learned(one_of_two).shift == 0
+    assert fit_calibration(one_of_two).shift == 0
 
 
 def test_sets_cover_what_they_promise():
     rng = np.random.default_rng(2)
     covered = []
     for _ in range(20):
-        found = learned(
+        found = fit_calibration(
             [
                 OutOfFold(*drawn(rng, 1000), np.ones(4) / 4),
                 OutOfFold(*drawn(rng, 1000), np.ones(4) / 4),
@@ -77,8 +77,8 @@ def test_a_fold_that_counts_more_decides_more():
     rng = np.random.default_rng(3)
     old, new = drawn(rng, sharpness=4.0), drawn(rng, sharpness=1.0)
     prior = np.ones(4) / 4
-    even = learned([OutOfFold(*old, prior), OutOfFold(*new, prior)]).temperature
-    recent = learned([OutOfFold(*old, prior, 0.1), OutOfFold(*new, prior, 0.9)]).temperature
+    even = fit_calibration([OutOfFold(*old, prior), OutOfFold(*new, prior)]).temperature
+    recent = fit_calibration([OutOfFold(*old, prior, 0.1), OutOfFold(*new, prior, 0.9)]).temperature
     assert 1 < recent < even
 
 

@@ -65,9 +65,9 @@ def test_run_leaves_everything_and_four_lines(finished):
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     last = done.stdout.strip().splitlines()[-4:]
-    assert last[0].startswith("Chosen: ")
+    assert last[0].startswith("Selected: ")
     assert last[1].startswith("Predicted: 50 nodes at or after 2015")
-    assert last[2].startswith("Expected to be right: ")
+    assert last[2].startswith("Expected accuracy: ")
     assert last[3].startswith("Report: ")
     summary = json.loads((out / "summary.json").read_text())
     assert summary["schema"] == 6
@@ -225,7 +225,7 @@ def test_a_graph_with_one_labelled_period_is_predicted_without_a_back_test(tmp_p
     g.save(tmp_path / "g")
     done = here("run", tmp_path / "g", "--out", tmp_path / "out", "--cutoff", "1", "--budget", "1m")
     assert done.exit_code == 0, done.stderr
-    assert "Chosen: plain. The past is too short for a back-test" in done.stdout
+    assert "Selected: plain. The history is too short for a back-test" in done.stdout
     assert len((tmp_path / "out" / "predictions.csv").read_text().splitlines()) == 1 + int(
         (g.time == 1).sum()
     )

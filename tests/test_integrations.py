@@ -52,8 +52,8 @@ def test_the_card_says_what_people_ask(done):
     ]
     assert "- 150 nodes of type node" in text
     assert "- labels before 4 were known; nodes of node from then on are predicted" in text
-    assert str(summary.backtest.decision).split(".")[0] in text
-    check = summary.backtest.checks[0]
+    assert str(summary.backtest.selection).split(".")[0] in text
+    check = summary.backtest.fold_checks[0]
     assert (
         f"| {check.window} | {check.count:,} | {check.score:.1%} | {check.plain_score:.1%} |"
         in text
@@ -119,9 +119,9 @@ def test_a_run_as_names_and_numbers(done):
     assert params["model"] == "linear"
     assert params["candidates"] == ["pmp"]
     assert params["choice"] == str(summary.choice)
-    assert metrics["backtest.accuracy"] == summary.backtest.over("accuracy")
+    assert metrics["backtest.accuracy"] == summary.backtest.mean_check("accuracy")
     assert metrics["expected_accuracy.low"] == summary.predicted.accuracy.low
-    assert metrics["gain.value"] == summary.backtest.decision.gain.value
+    assert metrics["gain.value"] == summary.backtest.selection.gain.value
     assert all(type(value) is float for value in metrics.values())
 
 

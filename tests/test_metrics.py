@@ -11,12 +11,19 @@ from markupsafe import Markup
 from sklearn import metrics as oracle
 
 import impact_gnn as ig
-from impact_gnn.backtesting import PLAIN, Backtest, Scores, Selection, SelectionReason, Unit
+from impact_gnn.backtesting import (
+    BASELINE,
+    BacktestResult,
+    Scores,
+    Selection,
+    SelectionReason,
+    Unit,
+)
 from impact_gnn.heads import HeadOptions, Shape, make_head
 from impact_gnn.metrics import FLOOR, METRICS, Scoring, mean_and_error, tilted
 from impact_gnn.nn import SIGN, HopTask, Split, Training, fit, predict
 from impact_gnn.pipeline import Candidate, Ensemble, EnsembleSpec, Pipeline
-from impact_gnn.pipeline.calibration import OutOfFold, learned
+from impact_gnn.pipeline.calibration import OutOfFold, fit_calibration
 from impact_gnn.report import svg
 from impact_gnn.statistics import Estimate
 
@@ -218,11 +225,14 @@ def test_candidates_are_ranked_by_the_metric():
     order = {}
     for metric in METRICS:
         scores = Scores({"1": truth}, scoring={"1": Scoring(metric, (0.9, 0.1))})
-        for candidate, said in ((PLAIN, many), (Candidate.parse("labels"), few)):
+        for candidate, said in ((BASELINE, many), (Candidate.parse("labels"), few)):
             scores.put(Unit(candidate, "1"), said)
-        order[metric] = [str(one) for one in scores.ranked(unit.candidate for unit in scores.said)]
-        value, error = scores.by_fold(Candidate.parse("labels"))["1"]
-        ours, theirs = scores.scores(Candidate.parse("labels"))["1"], scores.scores(PLAIN)["1"]
+        order[metric] = [
+            str(one) for one in scores.ranked(unit.candidate for unit in scores.predictions)
+        ]
+        value, error = scores.differences(Candidate.parse("labels"))["1"]
+        ours = scores.by_fold(Candidate.parse("labels"))["1"]
+        theirs = scores.by_fold(BASELINE)["1"]
         assert METRICS[metric].displayed(value) == pytest.approx(ours - theirs)
         assert error > 0
     assert order["accuracy"] == order["log-loss"] == order["macro-f1"] == ["plain", "labels"]
@@ -237,10 +247,12 @@ def test_how_far_labels_lean_is_learned_from_the_past():
         odds = 0.05 / 0.95 * np.exp(1.5 * rng.normal(size=2000) + 1.5 * 1.5 * truth - 1.125)
         said = odds / (1 + odds)
         folds.append(OutOfFold(np.c_[1 - said, said], truth, np.array([0.95, 0.05])))
-    leaning = {metric: learned(folds, metric=metric).tilt for metric in METRICS}
+    leaning = {metric: fit_calibration(folds, metric=metric).tilt for metric in METRICS}
     assert leaning["accuracy"] == leaning["log-loss"] == leaning["average-precision"] == 0
     assert 0 < leaning["macro-f1"] < leaning["balanced-accuracy"]
-    assert learned(folds, metric="macro-f1").temperature == learned(folds).temperature
+    assert (
+        fit_calibration(folds, metric="macro-f1").temperature == fit_calibration(folds).temperature
+    )
 
 
 @pytest.fixture(scope="module")
@@ -273,7 +285,7 @@ def test_a_run_for_a_rare_class_finds_it(fraud, runs):
     tested = made["balanced-accuracy"].backtest
     assert tested.calibration.tilt > 0
     assert made["accuracy"].backtest.calibration.tilt == 0
-    for check in made["accuracy"].backtest.checks:
+    for check in made["accuracy"].backtest.fold_checks:
         assert (check.score, check.plain_score) == (check.accuracy, check.plain)
 
 
@@ -309,7 +321,7 @@ def test_the_report_names_the_metric(runs):
     for words in (*named, "best by balanced accuracy", "Ranked by balanced accuracy", leaning):
         assert words in text
     assert "balanced accuracy" not in (out / "accuracy" / "report.html").read_text(encoding="utf-8")
-    assert "the newest first: balanced accuracy. Over all" in str(
+    assert "Columns: balanced accuracy per fold, newest first" in str(
         made["balanced-accuracy"].backtest
     )
 
@@ -319,13 +331,13 @@ def test_the_report_names_the_metric(runs):
     [
         (
             "macro-f1",
-            "labels. The gain over plain is +2.0 points of macro-F1, between +1.0 and +3.0",
+            "labels. Gain over the baseline: +2.0 points of macro-F1 (95% CI +1.0 to +3.0, 2 folds).",
         ),
         (
             "log-loss",
-            "labels. The gain over plain is +2.0 hundredths of log-loss, between +1.0 and +3.0",
+            "labels. Gain over the baseline: +2.0 hundredths of log-loss (95% CI +1.0 to +3.0",
         ),
-        ("accuracy", "labels. The gain over plain is +2.0 points, between +1.0 and +3.0"),
+        ("accuracy", "labels. Gain over the baseline: +2.0 points (95% CI +1.0 to +3.0"),
     ],
 )
 def test_the_decision_names_the_metric(metric, sentence):
@@ -334,12 +346,14 @@ def test_the_decision_names_the_metric(metric, sentence):
         Selection(EnsembleSpec.single(labels), SelectionReason.BETTER, None, gain, 2, metric)
     ).startswith(sentence)
     kept = str(
-        Selection(EnsembleSpec.single(PLAIN), SelectionReason.NONE_BETTER, labels, gain, 2, metric)
+        Selection(
+            EnsembleSpec.single(BASELINE), SelectionReason.NONE_BETTER, labels, gain, 2, metric
+        )
     )
-    assert f"differs by +2.0 {METRICS[metric].unit} (between +1.0 and +3.0)." in kept
+    assert f"differs by +2.0 {METRICS[metric].unit} (95% CI +1.0 to +3.0, 2 folds)." in kept
 
 
 def test_a_past_too_short_still_gives_labels_that_suit():
-    assert Backtest.nothing("quick").calibration.tilt == 0.0
-    short = Backtest.nothing("quick", "balanced-accuracy")
+    assert BacktestResult.without_folds("quick").calibration.tilt == 0.0
+    short = BacktestResult.without_folds("quick", "balanced-accuracy")
     assert (short.metric, short.calibration.tilt) == ("balanced-accuracy", 1.0)

@@ -266,9 +266,19 @@ def test_backtest_around_it(graph, tmp_path):
 
 
 def test_the_search_tries_with_it_only_what_it_can_do(graph):
-    parts = graph.masked(CUTOFF), [], None, "quick", 1
-    race = Search(
-        *parts, Pipeline(Weighted()), None, 0, ig.engines.Memory(), watched(False), None, None
+    search = Search(
+        graph=graph.masked(CUTOFF),
+        windows=[],
+        candidates=None,
+        effort="quick",
+        seeds=1,
+        pipeline=Pipeline(Weighted()),
+        budget=None,
+        refits=0,
+        engine=ig.engines.Memory(),
+        progress=watched(False),
+        advice=None,
+        store=None,
     )
     lines = [
         "plain",
@@ -282,15 +292,15 @@ def test_the_search_tries_with_it_only_what_it_can_do(graph):
         "gcn:center",
         "gcn:labels",
     ]
-    able = [line for line in lines if race.able(Candidate.parse(line))]
-    assert able == ["plain", "pmp", "recency", "smooth", "gcn:center", "gcn:labels"]
+    applicable = [line for line in lines if search.is_applicable(Candidate.parse(line))]
+    assert applicable == ["plain", "pmp", "recency", "smooth", "gcn:center", "gcn:labels"]
 
 
 def test_run_around_it_resumes_and_predicts(graph, tmp_path):
     model, kept = Weighted(), {"cutoff": CUTOFF, "candidates": ["pmp"], "folds": 1, "seeds": 1}
     done = ig.run(graph, tmp_path / "r", model=model, **kept)
     assert done.options.model == model_name(model)
-    assert "a network of the user&#39;s own" in (tmp_path / "r" / "report.html").read_text(
+    assert "a user model" in (tmp_path / "r" / "report.html").read_text(
         encoding="utf-8"
     )
     found = evaluate(tmp_path / "r", graph, model=Weighted())

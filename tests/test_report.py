@@ -19,10 +19,10 @@ from markupsafe import Markup
 from impact_gnn.backtesting import (
     Advice,
     Advised,
-    Backtest,
+    BacktestResult,
     CandidateResult,
     FoldCheck,
-    Lag,
+    HorizonScore,
     PeriodScore,
     Selection,
     SelectionReason,
@@ -37,7 +37,7 @@ from impact_gnn.report.figures import by_offset
 from impact_gnn.report.limitations import limitations
 from impact_gnn.report.numbers import duration, listed, points
 from impact_gnn.report.page import render
-from impact_gnn.report.sentences import abstain, aging, classes, command, facts
+from impact_gnn.report.sentences import abstain, by_horizon, classes, command, facts
 from impact_gnn.report.svg import PALETTE
 from impact_gnn.statistics import Estimate
 from places import quick_directory
@@ -181,9 +181,9 @@ def outcome():
     ]
     calibration, lags = (
         Calibration(1.3, 0.5, 0.21),
-        [Lag(1, 0.7, 80), Lag(2, 0.66, 80), Lag(3, 0.6, 80)],
+        [HorizonScore(1, 0.7, 80), HorizonScore(2, 0.66, 80), HorizonScore(3, 0.6, 80)],
     )
-    return Backtest(
+    return BacktestResult(
         rows, decision, list(folds), 2, 131.0, False, "normal", 40.0, calibration, checks, lags
     )
 
@@ -209,14 +209,14 @@ def whole(real):
         "predicted__set_size": 1.83,
         "predicted__histogram": [0, 0, 1, 4, 10, 15, 15, 15, 15, 25],
         "graph__label_counts": [200, 190, 185, 5],
-        "diagnosis__label_mix__verdict": HOLDS,
+        "diagnosis__label_mix__status": HOLDS,
         "diagnosis__label_mix__sentence": "What was seen of the mix.",
         "diagnosis__label_mix__interval": (0.0, 0.05),
         "diagnosis__label_mix__statistic": 0.02,
-        "diagnosis__feature_drift__verdict": UNCERTAIN,
+        "diagnosis__feature_drift__status": UNCERTAIN,
         "diagnosis__feature_drift__all_drift": [0.1] * (len(drift.all_drift) - 1) + [0.4],
-        "diagnosis__separability__verdict": VIOLATED,
-        "diagnosis__decay__verdict": NOT_TESTABLE,
+        "diagnosis__separability__status": VIOLATED,
+        "diagnosis__decay__status": NOT_TESTABLE,
         "diagnosis__decay__statistic": None,
         "diagnosis__shift__silent": [*shift.silent[:-1], 0.3],
         "cost__seconds": 163.2,
@@ -331,7 +331,7 @@ def test_sections_come_in_their_order(page):
 
 def test_what_matters_comes_first(page):
     start = page.words[: page.words.index("How right it was, and will be")]
-    chosen = "75% trees:pmp+center+labels, 25% labels. The gain over plain is likely +1.8 points, between −0.9"
+    chosen = "75% trees:pmp+center+labels, 25% labels. Gain over the baseline: +1.8 points (95% CI −0.9 to"
     assert f"By what 2 models averaged {chosen}" in start
     assert "Predicted 100 nodes Most often physics (60%); one row each in predictions.csv." in start
     assert (
@@ -349,9 +349,9 @@ def test_what_matters_comes_first(page):
 def test_every_candidate_is_in_the_table_with_its_interval(page):
     head = "candidate 2006-2007 2005-2006 2004-2005 log-loss points better than plain 95% interval better in weight"
     assert head in page.words
-    best = "trees:pmp+center+labels 58.0% −1.0 69.0% +7.0 68.0% +5.0 0.820 +6.4 +3.4 to +9.4 2 of 3 75% tried in full"
+    best = "trees:pmp+center+labels 58.0% −1.0 69.0% +7.0 68.0% +5.0 0.820 +6.4 +3.4 to +9.4 2 of 3 75% evaluated on all folds"
     assert best in page.words
-    assert "plain 59.0% 62.0% 63.0% 1.100 baseline – – – tried in full" in page.words
+    assert "plain 59.0% 62.0% 63.0% 1.100 baseline – – – evaluated on all folds" in page.words
     assert (
         "mmp 53.0% −6.0 – – 1.300 −6.0 −10.0 to −2.0 0 of 1 – dropped after the newest fold"
         in page.words
@@ -373,7 +373,7 @@ def test_scores_in_the_table_differ_as_the_table_says(real):
 def test_the_choice_is_explained(page):
     assert "trees:pmp+center+labels , 75% of the mean: boosted trees" in page.words
     assert "labels , 25% of the mean: a neural network" in page.words
-    assert page.words.count("labels : known labels of neighbours are passed along") == 1
+    assert page.words.count("labels : known labels of neighbours are further features") == 1
     assert (
         "We use this blend; the gain over plain is likely +1.8 points, between −0.9 and +4.4."
         in page.words
@@ -422,7 +422,7 @@ def test_the_choice_is_explained(page):
     ],
 )
 def test_every_reason_has_its_words(whole, decision, sentence):
-    assert sentence in Page(render(changed(whole, backtest__decision=decision))).words
+    assert sentence in Page(render(changed(whole, backtest__selection=decision))).words
 
 
 def test_how_far_to_trust_it(page):
@@ -449,7 +449,10 @@ def test_how_far_to_trust_it(page):
 def test_halves_of_a_single_window_are_told_apart(whole):
     halves = [check("2007", 0.7), check("2007", 0.68)]
     summary = changed(
-        whole, backtest__folds=["2007"], backtest__checks=halves, backtest__aging=[Lag(1, 0.7, 160)]
+        whole,
+        backtest__folds=["2007"],
+        backtest__fold_checks=halves,
+        backtest__by_horizon=[HorizonScore(1, 0.7, 160)],
     )
     words = Page(render(summary)).words
     assert "2007 (other half) 80 68.0%" in words
@@ -460,7 +463,7 @@ def test_halves_of_a_single_window_are_told_apart(whole):
 
 def test_every_assumption_has_a_verdict_a_statistic_and_every_kind_of_plot_is_there(whole, page):
     badges = [a["class"] for a in page.all("span") if "badge" in a.get("class", "")]
-    assert badges == ["badge holds", "badge doubtful", "badge fails", "badge cannot-tell"]
+    assert badges == ["badge holds", "badge uncertain", "badge violated", "badge not-testable"]
     for finding in whole.diagnosis.findings:
         assert finding.sentence in page.words
     assert (
@@ -496,11 +499,13 @@ def test_what_is_kept_by_probability(whole, page):
 
 
 def test_how_often_to_fit_again(whole):
-    assert "No loss with age can be told from chance over 3 periods" in aging(whole)
-    fast = changed(whole, backtest__aging=[Lag(k, 0.9 - 0.05 * k, 5000) for k in range(1, 6)])
-    assert "A model lost 5.0 points a period" in aging(fast)
-    assert "fit again every 1 period." in aging(fast)
-    assert "too short" in aging(changed(whole, backtest__aging=[Lag(1, 0.7, 80)]))
+    assert "No loss with age can be told from chance over 3 periods" in by_horizon(whole)
+    fast = changed(
+        whole, backtest__by_horizon=[HorizonScore(k, 0.9 - 0.05 * k, 5000) for k in range(1, 6)]
+    )
+    assert "A model lost 5.0 points a period" in by_horizon(fast)
+    assert "fit again every 1 period." in by_horizon(fast)
+    assert "too short" in by_horizon(changed(whole, backtest__by_horizon=[HorizonScore(1, 0.7, 80)]))
 
 
 def test_the_bound_is_stated_beside_the_measured_shift(whole, page):
@@ -588,7 +593,7 @@ def test_one_class_and_many_classes(whole):
         diagnosis__label_mix__to_past=[],
         diagnosis__label_mix__noise=[],
         diagnosis__separability__curves=[],
-        backtest__checks=[check("2006-2007", 0.6, confusion=[(0, 0, 80)])],
+        backtest__fold_checks=[check("2006-2007", 0.6, confusion=[(0, 0, 80)])],
         diagnosis__feature_map=None,
     )
     assert "label 0" in Page(render(one)).words
@@ -606,10 +611,12 @@ def test_one_class_and_many_classes(whole):
 
 @pytest.mark.usefixtures("without_plots")
 def test_a_back_test_that_could_not_be_made(whole):
-    summary = changed(whole, backtest=Backtest.nothing("quick"), predicted__accuracy=None)
+    summary = changed(
+        whole, backtest=BacktestResult.without_folds("quick"), predicted__accuracy=None
+    )
     words = Page(render(summary)).words
     assert "No past window was predicted" in words
-    assert "The past is too short for a back-test" in words
+    assert "The history is too short for a back-test" in words
     assert "no candidate could be back-tested" in words
     assert "Nothing could be back-tested, so neither the accuracy" in words
     assert "The budget stopped" not in words
@@ -629,10 +636,10 @@ def test_time_that_ran_out_before_any_correction_was_tried_in_full(whole):
         replace(row, scores={fold: row.scores[fold] for fold in row.scores if fold in row.by_fold})
         for row in rows
     ]
-    none = {"backtest__checks": [], "backtest__aging": [], "predicted__accuracy": None}
+    none = {"backtest__fold_checks": [], "backtest__by_horizon": [], "predicted__accuracy": None}
     decision = Selection(KEPT, SelectionReason.OUT_OF_TIME)
     words = Page(
-        render(changed(whole, backtest__rows=rows, backtest__decision=decision, **none))
+        render(changed(whole, backtest__rows=rows, backtest__selection=decision, **none))
     ).words
     tried = "labels 58.0% −1.0 69.0% +7.0 – 0.900 +5.0 +2.0 to +8.0 1 of 2 – stopped: out of time"
     assert tried in words
@@ -643,7 +650,7 @@ def test_time_that_ran_out_before_any_correction_was_tried_in_full(whole):
     assert (
         "Not tried on every window: trees:pmp+center+labels, labels, plain and sage:plain." in words
     )
-    assert "tried in full" not in words
+    assert "evaluated on all folds" not in words
 
 
 @pytest.mark.usefixtures("without_plots")
@@ -674,7 +681,7 @@ def test_graphs_that_show_little_give_a_page(bare):
         words = Page((out / "report.html").read_text(encoding="utf-8")).words
     expected = {
         "edges": "Not measured: it takes features and edges.",
-        "one period": "The past is too short for a back-test",
+        "one period": "The history is too short for a back-test",
         "late classes": "no label was known by then, and so wrong for every candidate",
     }
     assert expected.get(bare, "") in words
@@ -712,13 +719,13 @@ def test_worries_are_drawn_from_the_evidence(whole):
         assert sentence in text
     assert "label mix" not in text  # it holds
     assert "Even after calibration" not in text  # 4% is not much
-    worse = changed(whole, backtest__checks=[check("2006-2007", 0.7, error=0.061)])
+    worse = changed(whole, backtest__fold_checks=[check("2006-2007", 0.7, error=0.061)])
     assert "Even after calibration, probabilities were off by 6.1% on average" in " ".join(
         limitations(worse)
     )
     assert "periods to predict, from" not in text  # there is one
     assert "no label was known by then" not in text
-    new = changed(whole, backtest__checks=[check("2005", 0.7), check("2006-2007", 0.7, unknown=8)])
+    new = changed(whole, backtest__fold_checks=[check("2005", 0.7), check("2006-2007", 0.7, unknown=8)])
     assert (
         "no label was known by then, and so wrong for every candidate: 10.0% of 2006-2007."
         in " ".join(limitations(new))
@@ -729,12 +736,12 @@ def test_worries_about_labels_and_the_horizon(whole):
     labelled = [90] * 4 + [9, 0, 0, 0]
     summary = changed(
         whole,
-        diagnosis__label_mix__verdict=VIOLATED,
+        diagnosis__label_mix__status=VIOLATED,
         options__cutoff=2007,
         graph__labelled_per_time=labelled,
         backtest__folds=["2005"],
         backtest__ahead=1,
-        backtest__checks=[check("2005", 0.7), check("2005", 0.7)],
+        backtest__fold_checks=[check("2005", 0.7), check("2005", 0.7)],
     )
     text = " ".join(limitations(summary))
     assert (
@@ -756,7 +763,7 @@ def test_a_sound_run_has_no_worry_but_the_last(whole):
         whole,
         backtest__rows=whole.backtest.rows[:3],
         backtest__finished=True,
-        backtest__checks=[check(fold, 0.85) for fold in whole.backtest.folds],
+        backtest__fold_checks=[check(fold, 0.85) for fold in whole.backtest.folds],
         backtest__decision__gain=Estimate(0.06, 0.02, 0.02, 0.1),
         predicted__accuracy=Estimate(0.86, 0.03, 0.8, 0.92),
         graph__label_counts=[150] * 4,
@@ -765,10 +772,10 @@ def test_a_sound_run_has_no_worry_but_the_last(whole):
         predicted__histogram=[0] * 9 + [100],
         diagnosis__shift__silent=[0.0],
         diagnosis__label_mix__mix=[[0.25] * 4],
-        diagnosis__feature_drift__verdict=HOLDS,
+        diagnosis__feature_drift__status=HOLDS,
         diagnosis__feature_drift__all_drift=[0.1] * 8,
-        diagnosis__separability__verdict=HOLDS,
-        diagnosis__decay__verdict=HOLDS,
+        diagnosis__separability__status=HOLDS,
+        diagnosis__decay__status=HOLDS,
     )
     assert len(limitations(summary)) == 1
 
@@ -782,7 +789,7 @@ def test_the_report_says_whether_edge_times_were_known(whole, page):
         "not known for b; back-tests saw an edge as soon as"
     )
     assert "When the edges b came is not known" in " ".join(limitations(some))
-    untested = changed(some, backtest=Backtest.nothing("quick"))
+    untested = changed(some, backtest=BacktestResult.without_folds("quick"))
     assert "When the edges b came is not known" in " ".join(limitations(untested))
     known = changed(some, graph__edge_times={"a": (1, 2), "b": (1, 1)})
     assert dict(facts(known))["edge times"] == "known; back-tests saw the graph as it was"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import impact_gnn as ig
-from impact_gnn.backtesting import PLAIN
+from impact_gnn.backtesting import BASELINE
 from impact_gnn.pipeline import EnsembleSpec
 from reproduction import rules
 
@@ -45,7 +45,7 @@ def test_labels_of_the_newest_window_do_not_bear_on_a_choice(folder):
     newest = str(past.windows[-1])
     past.scores.truth[newest] = (past.scores.truth[newest] + 1) % 3
     assert {name: rule(past.older()) for name, rule in rules.RULES.items()} == before
-    assert past.accuracy(EnsembleSpec.single(PLAIN)) < 0.7
+    assert past.accuracy(EnsembleSpec.single(BASELINE)) < 0.7
 
 
 def test_a_folder_without_runs_is_refused(folder, tmp_path):

@@ -9,7 +9,7 @@ from sklearn.utils import estimator_html_repr, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 import impact_gnn as ig
-from impact_gnn.backtesting import varied
+from impact_gnn.backtesting import with_candidate
 from impact_gnn.pipeline import Candidate, Method, Pipeline
 
 QUICK = {"cutoff": 5, "hidden": 8, "epochs": 4, "device": "cpu"}
@@ -59,7 +59,7 @@ def test_a_grid_of_options(graph):
 
 
 def test_a_candidate_is_a_clone_with_other_options():
-    made = varied(Pipeline("sgc", epochs=3), Candidate.parse("trees:pmp"), seed=7, cutoff=2)
+    made = with_candidate(Pipeline("sgc", epochs=3), Candidate.parse("trees:pmp"), seed=7, cutoff=2)
     assert made.get_params() == Pipeline("trees", "pmp", 2, epochs=3, seed=7).get_params()
 
 

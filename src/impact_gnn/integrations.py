@@ -26,10 +26,10 @@ def flat(summary: RunSummary) -> tuple[dict[str, Any], dict[str, float]]:
     }
     tested, expected = summary.backtest, summary.predicted.accuracy
     numbers = {
-        f"backtest.{name}": tested.over(name)
+        f"backtest.{name}": tested.mean_check(name)
         for name in ("score", "plain_score", "accuracy", "error")
     }
-    for name, one in (("gain", tested.decision.gain), ("expected_accuracy", expected)):
+    for name, one in (("gain", tested.selection.gain), ("expected_accuracy", expected)):
         numbers |= {f"{name}.{part}": getattr(one, part, None) for part in ("value", "low", "high")}
     numbers |= {"predicted": summary.predicted.count, "seconds": summary.cost.seconds}
     return params, {name: float(value) for name, value in numbers.items() if value is not None}

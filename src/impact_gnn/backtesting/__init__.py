@@ -4,29 +4,29 @@ from impact_gnn.backtesting.candidates import Advice, Advised, advise
 from impact_gnn.backtesting.effort import EFFORTS
 from impact_gnn.backtesting.folds import Fold, Window, fold_of, windows
 from impact_gnn.backtesting.results import (
-    PLAIN,
-    Backtest,
+    BASELINE,
+    BacktestResult,
     CandidateResult,
     FoldCheck,
-    Lag,
+    HorizonScore,
     PeriodScore,
     Selection,
     SelectionReason,
     Status,
 )
 from impact_gnn.backtesting.scores import Scores, Unit
-from impact_gnn.backtesting.search import backtest, varied
+from impact_gnn.backtesting.search import backtest, with_candidate
 
 __all__ = [
+    "BASELINE",
     "EFFORTS",
-    "PLAIN",
     "Advice",
     "Advised",
-    "Backtest",
+    "BacktestResult",
     "CandidateResult",
     "Fold",
     "FoldCheck",
-    "Lag",
+    "HorizonScore",
     "PeriodScore",
     "Scores",
     "Selection",
@@ -37,6 +37,6 @@ __all__ = [
     "advise",
     "backtest",
     "fold_of",
-    "varied",
     "windows",
+    "with_candidate",
 ]

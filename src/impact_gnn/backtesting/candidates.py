@@ -230,13 +230,14 @@ def _toggled(method: Method, part: Part) -> Method | None:
 
     A new weighting replaces that of the method.
     """
-    if part.name in method:
-        return method.without(part.name)
     names = set(method.names)
     if part.kind is Kind.WEIGHTING:
         names -= {method.weighting}
+    changed = [*names, *part.requires, part.name]
+    if part.name in method:
+        changed = [*method.without(part.name).names]
     try:
-        return Method.join([*names, *part.requires, part.name])
+        return Method.join(changed)
     except InputError:
         return None
 

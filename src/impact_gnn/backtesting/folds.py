@@ -123,7 +123,7 @@ def times_of(graph: TemporalGraph, window: Window) -> np.ndarray:
     return np.array(graph.time[_inside(graph, window)])
 
 
-def lags_of(graph: TemporalGraph, window: Window) -> np.ndarray:
+def horizons_of(graph: TemporalGraph, window: Window) -> np.ndarray:
     """How many periods after the last known label the labelled nodes of a window lie: 1, 2, ..."""
     return (
         1

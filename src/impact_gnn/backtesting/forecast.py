@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import stats
 
-from impact_gnn.backtesting.results import FoldCheck, Lag
+from impact_gnn.backtesting.results import FoldCheck, HorizonScore
 from impact_gnn.statistics import Estimate
 
 USUAL = 0.04  # how far a window's accuracy lies from what was said, as a standard deviation, where few windows show it
@@ -16,14 +16,14 @@ WORTH = 2.0  # windows that this is worth when it is weighed against those measu
 LEVEL = 0.9
 
 
-def lost_per_period(lags: Sequence[Lag]) -> Estimate:
+def lost_per_period(lags: Sequence[HorizonScore]) -> Estimate:
     """Accuracy that a model loses with every period after its last label: a line through what was measured.
 
     Examples:
-        >>> lost_per_period([Lag(1, 0.8, 500), Lag(2, 0.78, 500), Lag(3, 0.76, 500)])
+        >>> lost_per_period([HorizonScore(1, 0.8, 500), HorizonScore(2, 0.78, 500), HorizonScore(3, 0.76, 500)])
         +0.020 [-0.006, +0.046]
     """
-    at, right, count = np.array([(one.lag, one.accuracy, one.count) for one in lags], float).T
+    at, right, count = np.array([(one.horizon, one.accuracy, one.count) for one in lags], float).T
     weight = count / np.maximum(right * (1 - right), 1 / (count + 1))
     middle = np.average(at, weights=weight)
     spread = float((weight * (at - middle) ** 2).sum())

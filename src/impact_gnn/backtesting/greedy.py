@@ -1,4 +1,4 @@
-"""From the walk-forward probabilities of many candidates to the weights of a few: greedy selection with replacement.
+"""Ensemble weights from out-of-fold predictions: greedy selection with replacement.
 
 It starts from the mean of the few best that are nearly as good as the best one, then draws, one at
 a time, the one that lowers the loss of the mean most. Starting from the best one alone follows the
@@ -14,14 +14,11 @@ from collections.abc import Callable, Hashable, Sequence
 import numpy as np
 
 OLDER = 0.5  # what a fold counts, as a part of the next newer one
-# how many it starts from at most, and how much worse than the best loss they may be
-START, NEAR = (
-    5,
-    1.25,
-)
-PICKS = 7  # draws at most: weights are multiples of 1/draws
-MEMBERS = 6  # different candidates at most: each must be fitted and kept
-LEAST_GAIN = 1e-3  # share of the loss for which a further candidate is taken
+START = 5  # candidates that the selection starts from at most
+NEAR = 1.25  # times the best loss that these may have
+MAX_PICKS = 7  # weights are multiples of 1 / picks
+MAX_MEMBERS = 6  # different candidates: each must be fitted and saved
+MIN_GAIN = 1e-3  # share of the loss for which a further candidate is taken
 SAME = 1e-3  # probabilities that differ by no more are the same
 
 
@@ -47,61 +44,73 @@ def overall(losses: Sequence[float], weights: np.ndarray | None = None) -> float
     return float(np.exp(weight @ np.log(np.maximum(losses, 1e-9))))
 
 
-def blend(
-    said: Sequence[Sequence[np.ndarray]],
+def greedy_weights(
+    predictions: Sequence[Sequence[np.ndarray]],
     losses: Sequence[Callable[[np.ndarray], float]],
-    weights: np.ndarray | None = None,
+    fold_weights: np.ndarray | None = None,
     fits: Sequence[Hashable] | None = None,
 ) -> np.ndarray:
-    """Weights of candidates, which sum to 1; `said[k][j]` is what candidate k said in fold j, `losses[j]` judges it.
+    """Weights of candidates, which sum to 1, by greedy selection with replacement.
 
-    Folds come oldest first and count as `weights` say, by default newer ones more. Candidates come
-    in the order in which they are preferred among equals; of those that rest on one of `fits`, or
-    say the same, one is started from. One that adds nothing gets 0.
+    Args:
+        predictions: `predictions[k][j]` are those of candidate k for fold j, oldest fold first.
+            Among equals, earlier candidates are preferred.
+        losses: The loss of every fold.
+        fold_weights: Weights of the folds; by default newer folds count more.
+        fits: The fit behind every candidate; the selection starts from one candidate a fit.
 
     Examples:
         >>> sure, unsure = np.array([0.9, 0.9, 0.1, 0.9]), np.array([0.4, 0.4, 0.9, 0.4])
-        >>> blend([[sure], [unsure], [1 - sure]], [lambda true: -np.log(true).mean()]).round(2).tolist()
+        >>> greedy_weights([[sure], [unsure], [1 - sure]], [lambda true: -np.log(true).mean()]).round(2).tolist()
         [0.67, 0.33, 0.0]
     """
 
     def loss(total: Sequence[np.ndarray], count: int) -> float:
-        return overall(
-            [judge(part / count) for judge, part in zip(losses, total, strict=True)], weights
-        )
+        by_fold = [judge(part / count) for judge, part in zip(losses, total, strict=True)]
+        return overall(by_fold, fold_weights)
 
-    picks = _start([loss(each, 1) for each in said], said, fits)
+    def add(total: Sequence[np.ndarray], k: int) -> list[np.ndarray]:
+        return [part + more for part, more in zip(total, predictions[k], strict=True)]
+
+    single_losses = [loss(candidate, 1) for candidate in predictions]
+    picks = _start(single_losses, predictions, fits)
     total = [
-        np.stack([said[k][j] for k in picks]).astype(np.float64).sum(0) for j in range(len(losses))
+        np.stack([predictions[k][j] for k in picks]).astype(np.float64).sum(0)
+        for j in range(len(losses))
     ]
     best = loss(total, len(picks))
-    while len(picks) < PICKS:
-        able = range(len(said)) if len(set(picks)) < MEMBERS else sorted(set(picks))
-        tried = {
-            k: loss([a + b for a, b in zip(total, said[k], strict=True)], len(picks) + 1)
-            for k in able
-        }
-        chosen = min(tried, key=lambda k: tried[k])
-        if tried[chosen] > best * (1 - (LEAST_GAIN if chosen not in picks else 0.0)):
+    while len(picks) < MAX_PICKS:
+        is_full = len(set(picks)) >= MAX_MEMBERS
+        allowed = sorted(set(picks)) if is_full else list(range(len(predictions)))
+        candidate_losses = {k: loss(add(total, k), len(picks) + 1) for k in allowed}
+        chosen = min(candidate_losses, key=lambda k: candidate_losses[k])
+        required_gain = 0.0 if chosen in picks else MIN_GAIN
+        if candidate_losses[chosen] > best * (1 - required_gain):
             break
         picks.append(chosen)
-        total, best = [a + b for a, b in zip(total, said[chosen], strict=True)], tried[chosen]
-    return np.bincount(picks, minlength=len(said)) / len(picks)
+        total = add(total, chosen)
+        best = candidate_losses[chosen]
+    return np.bincount(picks, minlength=len(predictions)) / len(picks)
 
 
 def _start(
-    alone: Sequence[float], said: Sequence[Sequence[np.ndarray]], fits: Sequence[Hashable] | None
+    single_losses: Sequence[float],
+    predictions: Sequence[Sequence[np.ndarray]],
+    fits: Sequence[Hashable] | None,
 ) -> list[int]:
-    """The best by themselves, each of another fit, none that says the same as one before."""
-    steps = np.round(np.log(np.maximum(alone, 1e-9)) / LEAST_GAIN)  # equals keep their order
+    """The best single candidates: near the best loss, of different fits, not equal to each other."""
+    # Losses within MIN_GAIN count as equal, so that equals stay in their order.
+    steps = np.round(np.log(np.maximum(single_losses, 1e-9)) / MIN_GAIN)
     picks: list[int] = []
     for k in np.argsort(steps, kind="stable").tolist():
-        near = alone[k] <= NEAR * min(alone) or not picks
-        new = fits is None or fits[k] not in [fits[j] for j in picks]
-        same = any(
-            all(np.allclose(a, b, atol=SAME) for a, b in zip(said[k], said[j], strict=True))
-            for j in picks
-        )
-        if near and new and not same and len(picks) < START:
+        is_near = single_losses[k] <= NEAR * min(single_losses) or not picks
+        is_other_fit = fits is None or fits[k] not in [fits[j] for j in picks]
+        is_equal = any(_is_equal(predictions[k], predictions[j]) for j in picks)
+        if is_near and is_other_fit and not is_equal and len(picks) < START:
             picks.append(k)
     return picks
+
+
+def _is_equal(ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> bool:
+    pairs = zip(ours, theirs, strict=True)
+    return all(np.allclose(a, b, atol=SAME) for a, b in pairs)

@@ -1,4 +1,4 @@
-"""What a back-test says: how every candidate did and ended, what was chosen, why, and how far it can be trusted."""
+"""The results of a back-test: candidates, the selection and its reason, and checks per fold."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from impact_gnn.pipeline import Calibration, Candidate, EnsembleSpec, Method
 from impact_gnn.pipeline.calibration import Bin
 from impact_gnn.statistics import Estimate
 
-PLAIN = Candidate()  # what every candidate is held against
-MOST_ROWS = 20  # of a table that is printed, besides the chosen and plain
+BASELINE = Candidate()
+MAX_ROWS = 20  # of a printed table, besides the selected and the baseline
 
 
 class Status(str, Enum):
     """How a candidate ended."""
 
-    FULL = "tried in full"
+    FULL = "evaluated on all folds"
     PART = "stopped: out of time"
-    UNTRIED = "not tried: out of time"
+    UNTRIED = "not evaluated: out of time"
     DROPPED = "dropped after the newest fold"
     FAILED = "failed"
 
@@ -63,40 +63,41 @@ class CandidateResult:
 
 @dataclass(frozen=True)
 class Selection:
-    """The choice: why, and what its reason rests on."""
+    """The selected ensemble, and why it was selected."""
 
-    choice: EnsembleSpec
+    ensemble: EnsembleSpec
     reason: SelectionReason
-    rival: Candidate | None = None  # the best single candidate, where it is not the choice itself
-    gain: Estimate | None = (
-        None  # of the choice over plain, on folds that it was not chosen by; or the rival's
-    )
+    best_single: Candidate | None = None  # the best single candidate, if it is not the ensemble
+    gain: Estimate | None = None  # over the baseline, on folds that did not select it
     num_folds: int = 0
-    metric: str = "accuracy"  # that gains are in
+    metric: str = "accuracy"  # of the gain
 
     def __str__(self) -> str:
+        return f"{self.ensemble}. {self._explanation()}"
+
+    def _explanation(self) -> str:
         if self.reason is SelectionReason.TOO_SHORT:
-            return f"{self.choice}. The past is too short for a back-test: one labelled period at most is large enough."
+            return "The history is too short for a back-test: at most one labelled period is large enough."
         if self.reason is SelectionReason.NONE_TRIED:
-            return f"{self.choice}. There was nothing else that could be tried."
+            return "No other candidate is applicable."
         if self.gain is None:
-            return f"{self.choice}. Time ran out before anything else was tried on the past."
+            return "The budget ended before another candidate was evaluated on all folds."
+        metric = METRICS[self.metric]
         low, value, high = (
-            f"{100 * part:+.1f}" for part in (self.gain.low, self.gain.value, self.gain.high)
+            f"{100 * bound:+.1f}" for bound in (self.gain.low, self.gain.value, self.gain.high)
         )
-        folds = f"{self.num_folds} back-tested window{'s' if self.num_folds > 1 else ''}"
-        unit, title = METRICS[self.metric].unit, METRICS[self.metric].title
+        folds = "1 fold" if self.num_folds == 1 else f"{self.num_folds} folds"
+        interval = f"{value} {metric.unit} (95% CI {low} to {high}, {folds})"
         if self.reason is SelectionReason.NONE_BETTER:
-            other = f"the best other, {self.rival}, differs by {value} {unit} (between {low} and {high})"
-            if self.metric == "accuracy":
-                return f"{self.choice}. Nothing had better probabilities in {folds}; {other}."
-            left_out = f"What was chosen without a window had no better {title} in it, over {folds}"
-            return f"{self.choice}. {left_out}; with hindsight {other}."
+            better = "lower log-loss" if self.metric == "accuracy" else f"better {metric.title}"
+            return (
+                f"No ensemble had a {better} on folds that did not select it; "
+                f"the best other candidate, {self.best_single}, differs by {interval}."
+            )
         if self.gain.value <= 0:
-            right = f"as many are right as with plain, or fewer: {value} points, between {low} and {high}"
-            return f"{self.choice}. Its probabilities are better than plain's in {folds}; {right}."
-        sure = "" if self.gain.low > 0 else "likely "
-        return f"{self.choice}. The gain over plain is {sure}{value} {unit}, between {low} and {high}, in {folds}."
+            return f"Selected for its lower log-loss, not for its accuracy: {interval}."
+        likely = "" if self.gain.low > 0 else ", not significant"
+        return f"Gain over the baseline: {interval}{likely}."
 
 
 @dataclass(frozen=True)
@@ -133,43 +134,56 @@ class FoldCheck:
 
 
 @dataclass(frozen=True)
-class Lag:
-    """How good predictions were so many periods after the last known label."""
+class HorizonScore:
+    """Accuracy at a forecast horizon: that many periods after the last known label."""
 
-    lag: int
+    horizon: int
     accuracy: float
     count: int
 
 
 @dataclass(frozen=True)
-class Backtest:
-    """The outcome: a row per candidate from best to worst, the decision, and what it is worth."""
+class BacktestResult:
+    """The result of a back-test: a row per candidate from best to worst, and the selection."""
 
     rows: list[CandidateResult]
-    decision: Selection
+    selection: Selection
     folds: list[str]
     ahead: int  # labelled periods that a window spans
     seconds: float
     finished: bool
     effort: str
-    work: float  # units done
+    work: float  # work units done
     calibration: Calibration
-    checks: list[FoldCheck]
-    aging: list[Lag]
+    fold_checks: list[FoldCheck]
+    by_horizon: list[HorizonScore]
 
     @classmethod
-    def nothing(cls, effort: str, metric: str = "accuracy") -> Backtest:
-        """Of a past too short for any fold."""
-        decision = Selection(EnsembleSpec.single(PLAIN), SelectionReason.TOO_SHORT, metric=metric)
-        return cls([], decision, [], 0, 0.0, False, effort, 0.0, uncalibrated(metric), [], [])
+    def without_folds(cls, effort: str, metric: str = "accuracy") -> BacktestResult:
+        """The result for a history that is too short for any fold."""
+        baseline = EnsembleSpec.single(BASELINE)
+        return cls(
+            rows=[],
+            selection=Selection(baseline, SelectionReason.TOO_SHORT, metric=metric),
+            folds=[],
+            ahead=0,
+            seconds=0.0,
+            finished=False,
+            effort=effort,
+            work=0.0,
+            calibration=uncalibrated(metric),
+            fold_checks=[],
+            by_horizon=[],
+        )
 
     @property
     def metric(self) -> str:
-        return self.decision.metric
+        return self.selection.metric
 
     @property
     def choice(self) -> EnsembleSpec:
-        return self.decision.choice
+        """The selected ensemble."""
+        return self.selection.ensemble
 
     def row(self, candidate: str | Method | Candidate) -> CandidateResult | None:
         """How a candidate did; None if it was not among them."""
@@ -181,37 +195,44 @@ class Backtest:
         """Candidates that were tried on every fold."""
         return [row for row in self.rows if row.status is Status.FULL]
 
-    def over(self, name: str) -> float | None:
-        """A number of the checks as one, all nodes counting the same; None without a fold."""
-        total = sum(check.count for check in self.checks)
-        return (
-            sum(check.count * getattr(check, name) for check in self.checks) / total
-            if total
-            else None
-        )
+    def mean_check(self, name: str) -> float | None:
+        """A number of the fold checks, averaged over all nodes; None without a fold."""
+        total = sum(check.count for check in self.fold_checks)
+        if not total:
+            return None
+        return sum(check.count * getattr(check, name) for check in self.fold_checks) / total
 
     def __str__(self) -> str:
-        shown = leading(self.rows, MOST_ROWS)
-        width = max([len(str(row.candidate)) for row in shown], default=9)
-        newest = self.folds[::-1]
-        lines = [
-            f"{'candidate':<{width}} {' '.join(f'{f:>8}' for f in newest)} {'log-loss':>8} {'minus plain':>26}  weight"
-        ]
-        for row in shown:
-            scores = {fold: f"{score:.4f}" for fold, score in row.scores.items()}
-            each = " ".join(f"{scores.get(fold, ''):>{max(8, len(fold))}}" for fold in newest)
+        rows = leading(self.rows, MAX_ROWS)
+        width = max([len(str(row.candidate)) for row in rows], default=9)
+        newest_first = self.folds[::-1]
+        folds = " ".join(f"{fold:>8}" for fold in newest_first)
+        lines = [f"{'candidate':<{width}} {folds} {'log-loss':>8} {'minus baseline':>26}  weight"]
+        for row in rows:
+            scores = [
+                f"{row.scores[fold]:.4f}" if fold in row.scores else "" for fold in newest_first
+            ]
+            by_fold = " ".join(
+                f"{score:>{max(8, len(fold))}}"
+                for fold, score in zip(newest_first, scores, strict=True)
+            )
             loss = "" if row.loss is None else f"{row.loss:.3f}"
             difference = "" if row.difference is None else repr(row.difference)
             weight = f"{row.weight:.0%}" if row.weight else ""
-            numbers = f"{each} {loss:>8} {difference:>26}  {weight:<6}"
-            ending = "" if row.status is Status.FULL else row.ending
-            lines.append(f"{row.candidate!s:<{width}} {numbers} {ending}".rstrip())
-        if len(shown) < len(self.rows):
+            status = "" if row.status is Status.FULL else row.ending
+            line = f"{row.candidate!s:<{width}} {by_fold} {loss:>8} {difference:>26}  {weight:<6} {status}"
+            lines.append(line.rstrip())
+        if len(rows) < len(self.rows):
             lines.append(
-                f"... and {len(self.rows) - len(shown)} more that did worse or were not tried"
+                f"... and {len(self.rows) - len(rows)} more with a higher loss or untested"
             )
-        said = f"In every window, the newest first: {METRICS[self.metric].title}. Over all of them: log-loss, difference."
-        return "\n".join([*lines, *([said] if newest else []), f"Chosen: {self.decision}"])
+        if newest_first:
+            title = METRICS[self.metric].title
+            lines.append(
+                f"Columns: {title} per fold, newest first; log-loss and difference over all."
+            )
+        lines.append(f"Selected: {self.selection}")
+        return "\n".join(lines)
 
 
 def uncalibrated(metric: str) -> Calibration:
@@ -224,5 +245,5 @@ def leading(rows: Sequence[CandidateResult], most: int) -> list[CandidateResult]
     return [
         row
         for place, row in enumerate(rows)
-        if place < most or row.weight or row.candidate == PLAIN
+        if place < most or row.weight or row.candidate == BASELINE
     ]

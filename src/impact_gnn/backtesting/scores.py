@@ -1,4 +1,4 @@
-"""Walk-forward probabilities by candidate, fold and seed, and what follows from them."""
+"""Out-of-fold probabilities by candidate, fold and seed, and the scores that follow."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from impact_gnn._store import Store
 from impact_gnn.backtesting.greedy import fold_weights, overall
-from impact_gnn.backtesting.results import PLAIN
+from impact_gnn.backtesting.results import BASELINE
 from impact_gnn.metrics import Scoring, log_loss, mean_and_error
 from impact_gnn.pipeline import Candidate
 from impact_gnn.statistics import Estimate, combined
@@ -32,130 +32,148 @@ class Unit:
 
 @dataclass(eq=False)
 class Scores:
-    """What every candidate said about the labelled nodes of a fold; kept on disk too if there is a `store`.
+    """Out-of-fold probabilities of candidates for the labelled nodes of each fold, and scores.
 
-    Probabilities are kept in float16, which is more than their noise. Folds are known by their
-    window, oldest first; `scoring` says what each is judged by, accuracy where it does not.
+    Folds are named by their window, oldest first. Probabilities are stored in float16, which is
+    finer than their noise; on disk, too, if there is a `store`. `scoring` is the metric of every
+    fold, by default accuracy.
     """
 
     truth: dict[str, np.ndarray]
     store: Store | None = None
-    said: dict[Unit, np.ndarray] = field(default_factory=dict)
+    predictions: dict[Unit, np.ndarray] = field(default_factory=dict)
     scoring: dict[str, Scoring] = field(default_factory=dict)
 
     def get(self, unit: Unit) -> np.ndarray | None:
-        """The probabilities of a unit if it was done before, in this run or an earlier one."""
-        if (
-            unit not in self.said
-            and self.store
-            and (kept := self.store.array(f"fits/{unit}")) is not None
-        ):
-            self.said[unit] = kept
-        return self.said.get(unit)
+        """The probabilities of a fit that was done before, in this run or an earlier one."""
+        if unit not in self.predictions and self.store is not None:
+            stored = self.store.array(f"fits/{unit}")
+            if stored is not None:
+                self.predictions[unit] = stored
+        return self.predictions.get(unit)
 
-    def put(self, unit: Unit, probability: np.ndarray) -> None:
-        self.said[unit] = probability.astype(np.float16)
+    def put(self, unit: Unit, probabilities: np.ndarray) -> None:
+        self.predictions[unit] = probabilities.astype(np.float16)
         if self.store is not None:
-            self.store.put_array(f"fits/{unit}", self.said[unit])
+            self.store.put_array(f"fits/{unit}", self.predictions[unit])
 
     @property
     def folds(self) -> list[str]:
         return list(self.truth)
 
+    def folds_of(self, candidate: Candidate) -> list[str]:
+        """Folds on which a candidate was evaluated."""
+        done = {unit.fold for unit in self.predictions if unit.candidate == candidate}
+        return [fold for fold in self.folds if fold in done]
+
+    def num_fits(self, candidate: Candidate) -> int:
+        """Fits of a candidate on the folds, over all seeds."""
+        units = [unit for unit in self.predictions if unit.fold in self.truth]
+        return sum(unit.candidate == candidate for unit in units)
+
+    def scoring_of(self, fold: str) -> Scoring:
+        return self.scoring.get(fold, Scoring())
+
+    # -- probabilities
+
     def probability(self, candidate: Candidate, fold: str) -> np.ndarray | None:
-        """Mean over the seeds that were tried; None if none was."""
-        tried = self._by_seed(candidate, fold)
-        return np.mean([said.astype(np.float32) for said in tried], axis=0) if tried else None
+        """Mean over the seeds; None if the candidate was not evaluated on the fold."""
+        by_seed = self._by_seed(candidate, fold)
+        if not by_seed:
+            return None
+        return np.mean([probabilities.astype(np.float32) for probabilities in by_seed], axis=0)
+
+    def true_class_probability(self, candidate: Candidate, fold: str) -> np.ndarray:
+        """The probability of the true label of every node, as a mean over the seeds."""
+        row, truth = np.arange(len(self.truth[fold])), self.truth[fold]
+        by_seed = self._by_seed(candidate, fold)
+        return np.mean([seed[row, truth].astype(np.float32) for seed in by_seed], axis=0)
+
+    def loss_inputs(self, candidate: Candidate, fold: str) -> np.ndarray:
+        """What the loss of a fold reads: all probabilities, or only those of the true labels."""
+        if self.scoring_of(fold).rule.by_log_loss:
+            return self.true_class_probability(candidate, fold)
+        probabilities = self.probability(candidate, fold)
+        assert probabilities is not None
+        return probabilities
 
     def _by_seed(self, candidate: Candidate, fold: str) -> list[np.ndarray]:
         return [
-            said
-            for unit, said in self.said.items()
-            if (unit.candidate, unit.fold) == (candidate, fold)
+            probabilities
+            for unit, probabilities in self.predictions.items()
+            if unit.candidate == candidate and unit.fold == fold
         ]
 
-    def judge(self, fold: str) -> Scoring:
-        return self.scoring.get(fold, Scoring())
+    # -- scores
 
-    def seen(self, candidate: Candidate, fold: str) -> np.ndarray:
-        """What the loss of a fold looks at: the candidate's probabilities, or only those of the true labels."""
-        if self.judge(fold).rule.by_log_loss:
-            return self.true(candidate, fold)
-        said = self.probability(candidate, fold)
-        assert said is not None
-        return said
-
-    def true(self, candidate: Candidate, fold: str) -> np.ndarray:
-        """The candidate's probabilities of the true labels of a fold."""
-        place = np.arange(len(self.truth[fold])), self.truth[fold]
-        return np.mean(
-            [said[place].astype(np.float32) for said in self._by_seed(candidate, fold)], axis=0
-        )
-
-    def tried(self, candidate: Candidate) -> list[str]:
-        """Folds that a candidate was tried on."""
-        done = {unit.fold for unit in self.said if unit.candidate == candidate}
-        return [fold for fold in self.folds if fold in done]
-
-    def each(self, candidate: Candidate, fold: str, scoring: Scoring) -> np.ndarray:
-        """Numbers per node of a fold, whose mean is the candidate's score."""
-        said = self.probability(candidate, fold)
-        assert said is not None
-        return scoring.each(said, self.truth[fold], self.judge(fold).rule.tilt)
+    def per_node_score(self, candidate: Candidate, fold: str, scoring: Scoring) -> np.ndarray:
+        """A number per node of a fold, whose mean is the candidate's score."""
+        probabilities = self.probability(candidate, fold)
+        assert probabilities is not None
+        tilt = self.scoring_of(fold).rule.tilt
+        return scoring.each(probabilities, self.truth[fold], tilt)
 
     def accuracy(self, candidate: Candidate) -> float | None:
-        """Weighted mean over the folds tried, newer ones counting more; None if nothing was done."""
-        right = {
-            fold: Scoring("accuracy", self.judge(fold).prior) for fold in self.tried(candidate)
-        }
-        values = [float(self.each(candidate, fold, how).mean()) for fold, how in right.items()]
-        return float(np.dot(fold_weights(len(values)), values)) if values else None
+        """Weighted mean over the folds, newer ones counting more; None without a fold."""
+        values = []
+        for fold in self.folds_of(candidate):
+            accuracy = Scoring("accuracy", self.scoring_of(fold).prior)
+            values.append(float(self.per_node_score(candidate, fold, accuracy).mean()))
+        if not values:
+            return None
+        return float(np.dot(fold_weights(len(values)), values))
 
-    def scores(self, candidate: Candidate) -> dict[str, float]:
-        """In every fold tried, by the metric that candidates are judged by, as people read it."""
-        judged = {fold: self.judge(fold) for fold in self.tried(candidate)}
-        return {
-            f: how.rule.displayed(float(self.each(candidate, f, how).mean()))
-            for f, how in judged.items()
-        }
+    def by_fold(self, candidate: Candidate) -> dict[str, float]:
+        """The score of every fold, as the metric is displayed."""
+        scores = {}
+        for fold in self.folds_of(candidate):
+            scoring = self.scoring_of(fold)
+            mean = float(self.per_node_score(candidate, fold, scoring).mean())
+            scores[fold] = scoring.rule.displayed(mean)
+        return scores
 
     def fold_loss(self, candidate: Candidate, fold: str) -> float:
-        """What a fold ranks by: log-loss, or the metric's; infinite if the candidate was not tried there."""
-        tried = self._by_seed(candidate, fold)
-        if not tried:
+        """The loss that ranks candidates on a fold; infinite if it was not evaluated there."""
+        by_seed = self._by_seed(candidate, fold)
+        if not by_seed:
             return math.inf
-        return self.judge(fold).loss(
-            self.seen(candidate, fold), self.truth[fold], tried[0].shape[1]
+        return self.scoring_of(fold).loss(
+            self.loss_inputs(candidate, fold), self.truth[fold], by_seed[0].shape[1]
         )
 
     def loss(self, candidate: Candidate) -> float | None:
-        """Log-loss over the folds tried, newer ones counting more."""
-        losses = [
-            log_loss(self.true(candidate, fold), self._by_seed(candidate, fold)[0].shape[1])
-            for fold in self.tried(candidate)
-        ]
+        """Log-loss over the folds, newer ones counting more; None without a fold."""
+        losses = []
+        for fold in self.folds_of(candidate):
+            num_labels = self._by_seed(candidate, fold)[0].shape[1]
+            losses.append(log_loss(self.true_class_probability(candidate, fold), num_labels))
         return overall(losses) if losses else None
 
-    def difference(self, candidate: Candidate, *, level: float = 0.95) -> Estimate | None:
-        """Score minus plain's, paired by node, combined over folds; None without a fold that has both."""
-        by_fold = self.by_fold(candidate)
-        return combined(*np.array(list(by_fold.values())).T, level=level) if by_fold else None
+    def differences(self, candidate: Candidate) -> dict[str, tuple[float, float]]:
+        """Score minus the baseline's in every fold that has both, and its standard error."""
+        baseline_folds = self.folds_of(BASELINE)
+        differences = {}
+        for fold in self.folds_of(candidate):
+            if fold in baseline_folds:
+                scoring = self.scoring_of(fold)
+                ours = self.per_node_score(candidate, fold, scoring)
+                baseline = self.per_node_score(BASELINE, fold, scoring)
+                differences[fold] = mean_and_error(ours, baseline)
+        return differences
 
-    def by_fold(self, candidate: Candidate) -> dict[str, tuple[float, float]]:
-        """Score minus plain's in every fold that has both, and its standard error."""
-        both = {
-            fold: self.judge(fold) for fold in self.tried(candidate) if fold in self.tried(PLAIN)
-        }
-        return {
-            f: mean_and_error(self.each(candidate, f, how), self.each(PLAIN, f, how))
-            for f, how in both.items()
-        }
+    def difference(self, candidate: Candidate, *, level: float = 0.95) -> Estimate | None:
+        """Score minus the baseline's, paired by node, over all folds; None without a common fold."""
+        differences = self.differences(candidate)
+        if not differences:
+            return None
+        values, errors = np.array(list(differences.values())).T
+        return combined(values, errors, level=level)
 
     def ranked(self, candidates: Iterable[Candidate]) -> list[Candidate]:
-        """Candidates from the least loss to the greatest, those tried on more folds first."""
+        """Candidates from the least loss to the greatest, those with more folds first."""
 
-        def rank(one: Candidate) -> tuple[int, float]:
-            losses = [self.fold_loss(one, fold) for fold in self.tried(one)]
+        def rank(candidate: Candidate) -> tuple[int, float]:
+            losses = [self.fold_loss(candidate, fold) for fold in self.folds_of(candidate)]
             return -len(losses), overall(losses) if losses else math.inf
 
         return sorted(dict.fromkeys(candidates), key=rank)

@@ -1,8 +1,7 @@
-"""The back-test: candidates are tried on the user's own past, the same folds for all, and blended into one prediction.
+"""The back-test: evaluates candidates on the same folds of the past, and selects an ensemble.
 
-First a handful of different ones on every fold, then rounds around the winners, until the effort's
-work is done. What each said about the past is kept; the choice, its gain, its calibration all come
-from that.
+Different candidates are evaluated first, then neighbours of the best in rounds, until the search
+budget is used. The selection, its gain and its calibration come from out-of-fold predictions.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import time as clock
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import product, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -31,17 +31,18 @@ from impact_gnn.backtesting.folds import (
     Fold,
     Window,
     fold_of,
-    lags_of,
+    horizons_of,
     prior_before,
     truth_of,
     windows,
 )
-from impact_gnn.backtesting.greedy import START, blend
+from impact_gnn.backtesting.greedy import START, greedy_weights
 from impact_gnn.backtesting.results import (
-    PLAIN,
-    Backtest,
+    BASELINE,
+    BacktestResult,
     CandidateResult,
-    Lag,
+    FoldCheck,
+    HorizonScore,
     Status,
     uncalibrated,
 )
@@ -54,14 +55,14 @@ from impact_gnn.graph import TemporalGraph, graph_digest
 from impact_gnn.methods import Method
 from impact_gnn.metrics import Scoring
 from impact_gnn.pipeline import Candidate, Inputs, Pipeline
-from impact_gnn.statistics import combined
 
-LEAST_FIRST = 4  # candidates that are tried whatever the work
-FIRST_SHARE = 0.6  # of the work, for the handful
-WINNERS = 3  # around which a round looks
+MIN_FIRST = 4  # initial candidates that are evaluated whatever the budget
+FIRST_SHARE = 0.6  # of the budget, for initial candidates
+WINNERS = 3  # whose neighbours a round evaluates
 ROUND = 6  # candidates in a round
-MOST_LAGS = 8  # periods over which a model is watched growing old
-HOPELESS = 0.1  # how much worse a loss on the newest fold may be than the best one's, to be tried on older folds
+MAX_HORIZON = 8  # periods after the last label for which accuracy is measured
+HOPELESS = 0.1  # loss above the best on the newest fold from which older folds are skipped
+USER_MODEL_COSTS_AS = "gcn"
 
 
 def backtest(
@@ -81,14 +82,13 @@ def backtest(
     advice: Advice | None = None,
     store: Store | str | Path | None = None,
     progress: bool | Progress = False,
-) -> Backtest:
-    """Tries candidates on the last labelled periods, as they would have been tried then, and chooses.
+) -> BacktestResult:
+    """Evaluates candidates on the last labelled periods, and selects an ensemble.
 
     Each fold is the graph up to the end of a window of past periods, as long as the time that
-    targets span, with the window's labels hidden. What the candidates say about it is kept, and a
-    few are blended so that the log-loss is least, or the metric best, newer folds counting more.
-    What that gains over plain is measured on folds that the blend was not made by; where it gains
-    nothing, plain is the choice.
+    targets span, with the window's labels masked. A few candidates are combined so that the
+    log-loss, or the metric, is best; newer folds count more. The gain over the baseline is
+    measured on folds that did not select the ensemble; without a gain, the baseline is selected.
 
     Args:
         graph: The graph, or PyG's `Data` or `HeteroData`.
@@ -126,45 +126,42 @@ def backtest(
     graph = as_temporal_graph(graph)
     view = graph.masked(graph.infer_cutoff() if cutoff is None else cutoff)
     checks.several_classes(view.label, view.name_of(view.hidden_from("a back-test needs")))
-    named = (
-        None if candidates is None else list(dict.fromkeys([PLAIN, *map(Candidate.of, candidates)]))
-    )
+    wanted = None
+    if candidates is not None:
+        wanted = list(dict.fromkeys([BASELINE, *map(Candidate.of, candidates)]))
     folds = EFFORTS[effort].folds if folds is None else folds
-    asked_for = {"metric": metric, "class_weight": class_weight}
-    changed = {name: x for name, x in asked_for.items() if x is not None}
+    options = {"metric": metric, "class_weight": class_weight}
+    changed = {name: value for name, value in options.items() if value is not None}
     pipeline = clone(pipeline or Pipeline()).set_params(**changed).checked()
-    found = windows(view, folds)
-
-    def race(opened: Store | None) -> Backtest:
-        return Search(
-            view,
-            found,
-            named,
-            effort,
-            seeds,
-            pipeline,
-            budget,
-            refits,
-            or_memory(engine),
-            watched(progress),
-            advice,
-            opened,
-        ).run()
-
-    if isinstance(store, str | Path):
-        asked: dict[str, Any] = {
-            "candidates": named,
-            "effort": effort,
-            "folds": folds,
-            "seeds": seeds,
-        }
-        asked |= {"graph": graph_digest(view), "pipeline": pipeline.described()}
-        with Store.open(Path(store), asked) as opened:
-            return race(opened)
-    return race(store)
+    search = Search(
+        graph=view,
+        windows=windows(view, folds),
+        candidates=wanted,
+        effort=effort,
+        seeds=seeds,
+        pipeline=pipeline,
+        budget=budget,
+        refits=refits,
+        engine=or_memory(engine),
+        progress=watched(progress),
+        advice=advice,
+        store=store if isinstance(store, Store) else None,
+    )
+    if store is None or isinstance(store, Store):
+        return search.run()
+    inputs: dict[str, Any] = {
+        "candidates": wanted,
+        "effort": effort,
+        "folds": folds,
+        "seeds": seeds,
+        "graph": graph_digest(view),
+        "pipeline": pipeline.described(),
+    }
+    with Store.open(Path(store), inputs) as opened:
+        return replace(search, store=opened).run()
 
 
-def varied(pipeline: Pipeline, candidate: Candidate, *, seed: int, cutoff: int) -> Pipeline:
+def with_candidate(pipeline: Pipeline, candidate: Candidate, *, seed: int, cutoff: int) -> Pipeline:
     """The same pipeline, not fitted, with another method, model, seed and cutoff."""
     model = {} if candidate.model is None else {"model": candidate.model}
     return clone(pipeline).set_params(method=candidate.method, seed=seed, cutoff=cutoff, **model)
@@ -172,11 +169,11 @@ def varied(pipeline: Pipeline, candidate: Candidate, *, seed: int, cutoff: int) 
 
 @dataclass(eq=False)
 class Search:
-    """The state of a back-test while it runs: what was tried, how it ended, how much work was done."""
+    """The state of a back-test while it runs: what was evaluated, how it ended, and the work done."""
 
-    view: TemporalGraph
+    graph: TemporalGraph
     windows: list[Window]
-    named: list[Candidate] | None
+    candidates: list[Candidate] | None  # None to search for them
     effort: str
     seeds: int
     pipeline: Pipeline
@@ -186,290 +183,346 @@ class Search:
     progress: Watcher
     advice: Advice | None
     store: Store | None
-    tried: list[Candidate] = field(default_factory=list)
+    evaluated: list[Candidate] = field(default_factory=list)
     dropped: set[Candidate] = field(default_factory=set)
     failed: dict[Candidate, str] = field(default_factory=dict)
     work: float = 0.0
     out_of_time: bool = False
 
-    @property
-    def seconds(self) -> float:
-        return clock.monotonic() - self.begun
-
-    def run(self) -> Backtest:
-        # on fits in the store
-        spent = None if self.store is None else self.store.get("seconds", float)
-        self.begun, self.before = clock.monotonic() - (spent or 0.0), self.progress.seconds
-        self.scores = Scores(
-            {str(window): truth_of(self.view, window) for window in self.windows},
-            self.store,
-            scoring={str(window): self.judge(window) for window in self.windows},
-        )
-        place = self.engine.child("size")
-        self.size = Size.of(self.pipeline.inputs(self.view, place))
-        place.clear()
-        self.allowed = self.size.allowed(EFFORTS[self.effort])
-        if self.named is not None:
-            named = list(dict.fromkeys(map(self.own, self.named)))
-            self.allowed = sum(map(self.cost, named))
-            self.round(named, keep_all=True)
+    def run(self) -> BacktestResult:
+        """Evaluates candidates round by round, then selects."""
+        self.prepare()
+        if self.candidates is not None:
+            candidates = list(dict.fromkeys(map(self.without_own_model, self.candidates)))
+            self.allowed = sum(map(self.cost, candidates))
+            self.evaluate(candidates, on_all_folds=True)
         else:
-            applicable = [
-                one for one in initial_candidates(self.view) if one == PLAIN or self.able(one)
-            ]
-            first = dict.fromkeys(map(self.with_smooth, applicable))
-            self.round(
-                self.affordable(list(first), FIRST_SHARE * self.allowed, LEAST_FIRST), keep_all=True
-            )
-            while batch := self.affordable(self.next(), self.allowed - self.work):
-                self.round(batch, keep_all=False)
-        selection = EnsembleSelection(self.scores, self.finalists(), self.windows, self.view)
-        decision = selection.decision(self.out_of_time)
-        choice = decision.choice
-        weights = {member.candidate: member.weight for member in choice.members}
-        rows = [self.trial(one, weights.get(one, 0.0)) for one in self.scores.ranked(self.tried)]
-        tried = PLAIN in selection.finalists
-        trust = (
-            (selection.calibration(choice), selection.checks(choice))
-            if tried
-            else (uncalibrated(self.pipeline.metric), [])
+            self.search()
+        selection = EnsembleSelection(self.scores, self.finalists(), self.windows, self.graph)
+        return self.result(selection)
+
+    def prepare(self) -> None:
+        """Starts the clock, opens the scores and measures the graph."""
+        spent_before = None if self.store is None else self.store.get("seconds", float)
+        self.start = clock.monotonic() - (spent_before or 0.0)
+        self.seconds_before = self.progress.seconds
+        self.scores = Scores(
+            {str(window): truth_of(self.graph, window) for window in self.windows},
+            self.store,
+            scoring={str(window): self.scoring_of(window) for window in self.windows},
         )
-        aging = self.aging(choice.candidates[0]) if tried and not self.out_of_time else []
-        folds, ahead = [str(window) for window in self.windows], self.view.horizon()
-        cost = self.seconds, not self.out_of_time, self.effort, self.work
+        scratch = self.engine.child("size")
+        self.size = Size.of(self.pipeline.inputs(self.graph, scratch))
+        scratch.clear()
+        self.allowed = self.size.allowed(EFFORTS[self.effort])
+
+    def search(self) -> None:
+        """Evaluates different candidates first, then neighbours of the best in rounds."""
+        initial = [
+            candidate
+            for candidate in initial_candidates(self.graph)
+            if candidate == BASELINE or self.is_applicable(candidate)
+        ]
+        smoothed = list(dict.fromkeys(map(self.with_smoothing, initial)))
+        first = self.affordable(smoothed, FIRST_SHARE * self.allowed, at_least=MIN_FIRST)
+        self.evaluate(first, on_all_folds=True)
+        while batch := self.affordable(self.next_round(), self.allowed - self.work):
+            self.evaluate(batch, on_all_folds=False)
+
+    def result(self, selection: EnsembleSelection) -> BacktestResult:
+        """The rows of all candidates, the selection, its calibration and checks."""
+        selected = selection.select(out_of_time=self.out_of_time)
+        weights = {member.candidate: member.weight for member in selected.ensemble.members}
+        calibration = uncalibrated(self.pipeline.metric)
+        fold_checks: list[FoldCheck] = []
+        by_horizon: list[HorizonScore] = []
+        if BASELINE in selection.finalists:
+            calibration = selection.fit_calibration(selected.ensemble)
+            fold_checks = selection.check_each_fold(selected.ensemble)
+            if not self.out_of_time:
+                by_horizon = self.score_by_horizon(selected.ensemble.candidates[0])
         self.progress("back-test", self.allowed, self.allowed)
-        return Backtest(rows, decision, folds, ahead, *cost, *trust, aging)
+        return BacktestResult(
+            rows=[
+                self.candidate_result(candidate, weights.get(candidate, 0.0))
+                for candidate in self.scores.ranked(self.evaluated)
+            ],
+            selection=selected,
+            folds=[str(window) for window in self.windows],
+            ahead=self.graph.horizon(),
+            seconds=self.seconds,
+            finished=not self.out_of_time,
+            effort=self.effort,
+            work=self.work,
+            calibration=calibration,
+            fold_checks=fold_checks,
+            by_horizon=by_horizon,
+        )
 
-    def judge(self, window: Window) -> Scoring:
-        return Scoring(self.pipeline.metric, tuple(prior_before(self.view, window).tolist()))
+    # -- which candidates come next
 
-    def cost(self, candidate: Candidate) -> float:
-        return self.seeds * len(self.windows) * cost(candidate, self.size, self.alike)
+    def is_applicable(self, candidate: Candidate) -> bool:
+        """Whether a candidate can be computed, by the pipeline's model where it names none."""
+        return is_applicable(candidate, self.graph, self.pipeline.model)
 
-    @property
-    def alike(self) -> str:
-        """The model of candidates that name none, or what a network of the user's own is most like."""
-        return self.pipeline.model if isinstance(self.pipeline.model, str) else "gcn"
+    def without_own_model(self, candidate: Candidate) -> Candidate:
+        """The candidate without a model if it names the pipeline's own, so that it has one name."""
+        if candidate.model == self.pipeline.model:
+            return Candidate(candidate.method)
+        return candidate
 
-    def able(self, candidate: Candidate) -> bool:
-        """Whether a candidate can be computed, by the pipeline's own model where it names none."""
-        return is_applicable(candidate, self.view, self.pipeline.model)
-
-    def own(self, candidate: Candidate) -> Candidate:
-        """The candidate without a model where it names the pipeline's own: one thing has one name."""
-        return Candidate(candidate.method) if candidate.model == self.pipeline.model else candidate
-
-    def with_smooth(self, candidate: Candidate) -> Candidate:
-        """The candidate smoothed, where that can be: its fit answers for the unsmoothed one too."""
-        smoothed = self.own(candidate.smoothed())
-        return smoothed if self.able(smoothed) else self.own(candidate)
+    def with_smoothing(self, candidate: Candidate) -> Candidate:
+        """The candidate with "smooth" where applicable: one fit serves both variants."""
+        smoothed = self.without_own_model(candidate.smoothed())
+        if self.is_applicable(smoothed):
+            return smoothed
+        return self.without_own_model(candidate)
 
     def affordable(
-        self, wanted: Sequence[Candidate], work: float, least: int = 0
+        self, candidates: Sequence[Candidate], work: float, *, at_least: int = 0
     ) -> list[Candidate]:
-        """As many as the work allows, in order; what is too dear is passed over for what comes after it."""
-        taken: list[Candidate] = []
-        for one in wanted if not self.out_of_time else ():
-            price = self.cost(one)
-            if price <= work or len(taken) < least:
-                taken.append(one)
+        """Candidates within a work budget, in order; those too expensive are skipped."""
+        if self.out_of_time:
+            return []
+        affordable: list[Candidate] = []
+        for candidate in candidates:
+            price = self.cost(candidate)
+            if price <= work or len(affordable) < at_least:
+                affordable.append(candidate)
                 work -= price
-        return taken
+        return affordable
 
-    def next(self) -> list[Candidate]:
-        """A round: what differs in one thing from the winners so far, taken from each in turn."""
-        winners = self.winners()
-        found = [
-            neighbours_of(each, self.view, self.advice, effort=self.effort) for each in winners
+    def cost(self, candidate: Candidate) -> float:
+        """Work units of a candidate on all folds and seeds."""
+        model = self.pipeline.model if isinstance(self.pipeline.model, str) else USER_MODEL_COSTS_AS
+        return self.seeds * len(self.windows) * cost(candidate, self.size, model)
+
+    def next_round(self) -> list[Candidate]:
+        """Candidates that differ in one thing from the best so far, taken from each in turn."""
+        lists = []
+        for winner in self.winners():
+            neighbours = neighbours_of(winner, self.graph, self.advice, effort=self.effort)
+            smoothed = map(self.with_smoothing, neighbours)
+            lists.append(
+                [one for one in smoothed if one not in self.evaluated and self.is_applicable(one)]
+            )
+        in_turn = [
+            candidate
+            for group in zip_longest(*lists)
+            for candidate in group
+            if candidate is not None
         ]
-        lists = [[self.with_smooth(one) for one in each] for each in found]
-        lists = [
-            [one for one in each if one not in self.tried and self.able(one)] for each in lists
-        ]
-        mixed = [
-            one
-            for place in range(max(map(len, lists), default=0))
-            for each in lists
-            for one in each[place : place + 1]
-        ]
-        return list(dict.fromkeys(mixed))[:ROUND]
+        return list(dict.fromkeys(in_turn))[:ROUND]
 
     def winners(self) -> list[Candidate]:
-        """Members of the blend so far and the best by themselves, the heaviest first."""
-        finalists = self.finalists()
+        """Members of the ensemble so far, the heaviest first, then the best single candidates."""
+        finalists, scores = self.finalists(), self.scores
         if not finalists:
             return []
-        scores, classes = self.scores, self.view.num_labels
-        said = [[scores.seen(one, fold) for fold in scores.folds] for one in finalists]
-        losses = [
-            partial(scores.judge(f).loss, truth=scores.truth[f], num_labels=classes)
-            for f in scores.folds
-        ]
-        weights = blend(said, losses, fits=[one.smoothed(False) for one in finalists])
-        members = [finalists[k] for k in np.argsort(-weights, kind="stable") if weights[k] > 0]
+        weights = greedy_weights(
+            predictions=[
+                [scores.loss_inputs(candidate, fold) for fold in scores.folds]
+                for candidate in finalists
+            ],
+            losses=[
+                partial(
+                    scores.scoring_of(fold).loss,
+                    truth=scores.truth[fold],
+                    num_labels=self.graph.num_labels,
+                )
+                for fold in scores.folds
+            ],
+            fits=[candidate.smoothed(False) for candidate in finalists],
+        )
+        heaviest_first = np.argsort(-weights, kind="stable")
+        members = [finalists[k] for k in heaviest_first if weights[k] > 0]
         return list(dict.fromkeys([*members, *finalists]))[:WINNERS]
 
     def finalists(self) -> list[Candidate]:
-        """Candidates tried on every fold, the best first."""
-        full = [
-            one
-            for one in self.tried
-            if self.scores.tried(one) == self.scores.folds and one not in self.failed
+        """Candidates evaluated on every fold, the best first."""
+        complete = [
+            candidate
+            for candidate in self.evaluated
+            if self.scores.folds_of(candidate) == self.scores.folds and candidate not in self.failed
         ]
-        return self.scores.ranked(full)
+        return self.scores.ranked(complete)
 
-    def round(self, batch: list[Candidate], *, keep_all: bool) -> None:
-        """Fits every candidate on all folds, the newest first; the hops of a fold are made once.
+    # -- evaluation
 
-        Unless all are kept, those that do much worse than the best on the newest fold are not tried
-        on older ones.
+    def evaluate(self, batch: list[Candidate], *, on_all_folds: bool) -> None:
+        """Fits every candidate on the folds, the newest first; hops of a fold are computed once.
+
+        Unless `on_all_folds`, candidates far behind the best on the newest fold skip older folds.
         """
-        twins = [
-            one
-            for one in (each.smoothed(False) for each in batch)
-            if one == PLAIN or self.able(one)
+        unsmoothed = [
+            candidate
+            for candidate in (one.smoothed(False) for one in batch)
+            if candidate == BASELINE or self.is_applicable(candidate)
         ]
-        self.tried += [one for one in dict.fromkeys([*batch, *twins]) if one not in self.tried]
-        left = list(batch)
+        new = dict.fromkeys([*batch, *unsmoothed])
+        self.evaluated += [candidate for candidate in new if candidate not in self.evaluated]
+        remaining = list(batch)
         for window in reversed(self.windows):
-            engine, fold, inputs = self.engine.child(f"fold-{window}"), None, dict[bool, Inputs]()
-            for candidate in list(left):
-                for seed in range(self.seeds):
-                    unit = Unit(candidate, str(window), seed)
-                    known = self.recall(unit)
-                    if self.out_of_time or candidate in self.failed:
-                        continue
-                    done = min(max(self.work, self.spent() * self.allowed), 0.99 * self.allowed)
-                    self.progress("back-test", done, self.allowed, f"{window}: {candidate}")
-                    if not known:
-                        fold = fold or fold_of(self.view, window, engine)
-                        self.attempt(unit, fold, inputs, engine)
-                    self.work += (
-                        0.0
-                        if self.out_of_time
-                        else self.cost(candidate) / (self.seeds * len(self.windows))
-                    )
-            engine.clear()
-            left = [one for one in left if one not in self.failed]
-            if not keep_all and window == self.windows[-1]:
-                hopeless = self.hopeless(left)
-                for one in hopeless:
-                    self.progress.say(
-                        f"  {one}: far behind the best, not tried on older windows", detail=True
-                    )
-                self.dropped |= hopeless | {one.smoothed(False) for one in hopeless}
-                left = [one for one in left if one not in hopeless]
+            self.evaluate_fold(remaining, window)
+            remaining = [candidate for candidate in remaining if candidate not in self.failed]
+            if not on_all_folds and window == self.windows[-1]:
+                remaining = self.drop_hopeless(remaining)
 
-    def recall(self, unit: Unit) -> bool:
-        """Whether a unit was done before, in this run or an earlier one, with all that its fit answers for."""
-        twin = replace(unit, candidate=unit.candidate.smoothed(False))
-        return all(self.scores.get(one) is not None for one in (unit, twin))
+    def evaluate_fold(self, candidates: Sequence[Candidate], window: Window) -> None:
+        """Fits candidates on one fold with all seeds, unless a store has them already."""
+        engine = self.engine.child(f"fold-{window}")
+        fold: Fold | None = None
+        inputs: dict[bool, Inputs] = {}
+        for candidate, seed in product(candidates, range(self.seeds)):
+            unit = Unit(candidate, str(window), seed)
+            is_stored = self.is_stored(unit)
+            if self.out_of_time or candidate in self.failed:
+                continue
+            progress = max(self.work, self.spent_share() * self.allowed)
+            self.progress(
+                "back-test",
+                min(progress, 0.99 * self.allowed),
+                self.allowed,
+                f"{window}: {candidate}",
+            )
+            if not is_stored:
+                fold = fold or fold_of(self.graph, window, engine)
+                self.fit(unit, fold, inputs, engine)
+            if not self.out_of_time:
+                self.work += self.cost(candidate) / (self.seeds * len(self.windows))
+        engine.clear()
 
-    def hopeless(self, candidates: Sequence[Candidate]) -> set[Candidate]:
-        """Those whose loss on the newest fold, smoothed or not, is far behind the best finalist's."""
+    def drop_hopeless(self, candidates: list[Candidate]) -> list[Candidate]:
+        """Drops candidates whose loss on the newest fold is far behind the best finalist's."""
         newest = self.scores.folds[-1]
         best = min((self.scores.fold_loss(one, newest) for one in self.finalists()), default=np.inf)
+        remaining = []
+        for candidate in candidates:
+            variants = (candidate, candidate.smoothed(False))
+            if min(self.scores.fold_loss(one, newest) for one in variants) - best <= HOPELESS:
+                remaining.append(candidate)
+                continue
+            self.dropped |= set(variants)
+            message = f"  {candidate}: far behind the best, not evaluated on older folds"
+            self.progress.say(message, detail=True)
+        return remaining
 
-        def loss(one: Candidate) -> float:
-            return min(self.scores.fold_loss(each, newest) for each in (one, one.smoothed(False)))
+    def is_stored(self, unit: Unit) -> bool:
+        """Whether a fit was done before, in this run or an earlier one, for both variants."""
+        unsmoothed = replace(unit, candidate=unit.candidate.smoothed(False))
+        return all(self.scores.get(one) is not None for one in (unit, unsmoothed))
 
-        return {one for one in candidates if loss(one) - best > HOPELESS}
-
-    def attempt(self, unit: Unit, fold: Fold, inputs: dict[bool, Inputs], engine: Engine) -> None:
+    def fit(self, unit: Unit, fold: Fold, inputs: dict[bool, Inputs], engine: Engine) -> None:
         """One fit, unless time is up; a candidate that fails is left out, the others go on."""
-        if self.scores.said and self.spent() > 1:
+        if self.scores.predictions and self.spent_share() > 1:
             self.out_of_time = True
-            self.progress.say("  time is up, no further candidate is tried", detail=True)
+            self.progress.say("  time is up, no further candidate is evaluated", detail=True)
             return
-        cutoff, begun = fold.window.first, clock.monotonic()
-        pipeline = varied(
-            self.pipeline, unit.candidate, seed=self.pipeline.seed + unit.seed, cutoff=cutoff
+        start = clock.monotonic()
+        candidate, unsmoothed = unit.candidate, unit.candidate.smoothed(False)
+        pipeline = with_candidate(
+            self.pipeline,
+            candidate,
+            seed=self.pipeline.seed + unit.seed,
+            cutoff=fold.window.first,
         )
         try:
-            shown = pipeline.shared_inputs(inputs, fold.graph, engine)
-            fitted = pipeline.fit(fold.graph, inputs=shown)
-            said = {unit.candidate: fitted.predict_proba(fold.graph, inputs=shown)}
-            if "smooth" in unit.candidate.method:
-                plain = fitted.predict_proba(fold.graph, inputs=shown, smooth=False)
-                said[unit.candidate.smoothed(False)] = plain
+            shared = pipeline.shared_inputs(inputs, fold.graph, engine)
+            fitted = pipeline.fit(fold.graph, inputs=shared)
+            predictions = {candidate: fitted.predict_proba(fold.graph, inputs=shared)}
+            if candidate != unsmoothed:
+                predictions[unsmoothed] = fitted.predict_proba(
+                    fold.graph, inputs=shared, smooth=False
+                )
         except InputError as error:
-            if unit.candidate.smoothed(False) == PLAIN:
+            if unsmoothed == BASELINE:
                 raise
-            self.failed |= dict.fromkeys(
-                [unit.candidate, unit.candidate.smoothed(False)], str(error)
-            )
-            self.progress.say(f"  {unit.candidate}: left out, {error}", detail=True)
+            self.failed |= dict.fromkeys([candidate, unsmoothed], str(error))
+            self.progress.say(f"  {candidate}: left out, {error}", detail=True)
             return
-        place = np.searchsorted(pipeline.targets(fold.graph), fold.rows)
-        for candidate, probability in said.items():
-            # 0 for what nobody knew then
-            full = np.zeros((len(place), self.view.num_labels), np.float32)
-            full[:, fold.classes] = probability[place]
-            self.scores.put(replace(unit, candidate=candidate), full)
-            if unit.fold in self.scores.truth:  # and not the one that watches a model growing old
-                loss = f"loss {self.scores.fold_loss(candidate, unit.fold):.4f}"
-                took = duration(clock.monotonic() - begun)
-                self.progress.say(f"  {unit.fold}: {candidate}, {loss}, {took}", detail=True)
+        row = np.searchsorted(pipeline.targets(fold.graph), fold.rows)
+        for variant, probabilities in predictions.items():
+            # Classes that were unknown before the fold have probability 0.
+            all_classes = np.zeros((len(row), self.graph.num_labels), np.float32)
+            all_classes[:, fold.classes] = probabilities[row]
+            self.scores.put(replace(unit, candidate=variant), all_classes)
+            if unit.fold in self.scores.truth:
+                loss = self.scores.fold_loss(variant, unit.fold)
+                took = duration(clock.monotonic() - start)
+                message = f"  {unit.fold}: {variant}, loss {loss:.4f}, {took}"
+                self.progress.say(message, detail=True)
         if self.store is not None:
             self.store.put("seconds", self.seconds)
 
-    def spent(self) -> float:
-        """Share of the budget that will be spent after one more fit and those that follow the search."""
+    # -- time
+
+    @property
+    def seconds(self) -> float:
+        return clock.monotonic() - self.start
+
+    def spent_share(self) -> float:
+        """Share of the time budget that is spent after one more fit and the final fits."""
         if self.budget is None:
             return 0.0
-        # a smoothed one is its twin's fit
-        fits = sum("smooth" not in unit.candidate.method for unit in self.scores.said)
-        ahead = 1 + self.refits * min(START, len(self.tried))
-        return (self.before + self.seconds * (1 + ahead / max(fits, 1))) / self.budget
+        # A smoothed variant has no fit of its own.
+        fits = sum("smooth" not in unit.candidate.method for unit in self.scores.predictions)
+        fits_ahead = 1 + self.refits * min(START, len(self.evaluated))
+        seconds_per_fit = self.seconds / max(fits, 1)
+        expected = self.seconds_before + self.seconds + fits_ahead * seconds_per_fit
+        return expected / self.budget
 
-    def aging(self, candidate: Candidate) -> list[Lag]:
-        """One model, trained on the older half of the labels at least, and how right it is 1, 2, ... periods later."""
-        window = Window.longest(self.view, MOST_LAGS)
-        unit, engine = Unit(candidate, f"{window}.aging"), self.engine.child("aging")
+    # -- results
+
+    def scoring_of(self, window: Window) -> Scoring:
+        return Scoring(self.pipeline.metric, tuple(prior_before(self.graph, window).tolist()))
+
+    def score_by_horizon(self, candidate: Candidate) -> list[HorizonScore]:
+        """Accuracy 1, 2, ... periods after the last label of one model, trained on older labels."""
+        window = Window.longest(self.graph, MAX_HORIZON)
+        unit = Unit(candidate, f"{window}.horizon")
+        engine = self.engine.child("horizon")
         if self.scores.get(unit) is None:
-            self.attempt(unit, fold_of(self.view, window, engine), {}, engine)
+            self.fit(unit, fold_of(self.graph, window, engine), {}, engine)
             engine.clear()
-        said = self.scores.get(unit)
-        if said is None:
+        probabilities = self.scores.get(unit)
+        if probabilities is None:
             return []
-        right = self.judge(window).labels(said) == truth_of(self.view, window)
-        lag = lags_of(self.view, window)
+        labels = self.scoring_of(window).labels(probabilities)
+        is_right = labels == truth_of(self.graph, window)
+        horizon = horizons_of(self.graph, window)
         return [
-            Lag(k, float(right[lag == k].mean()), int((lag == k).sum()))
-            for k in np.unique(lag).tolist()
+            HorizonScore(
+                horizon=k,
+                accuracy=float(is_right[horizon == k].mean()),
+                count=int((horizon == k).sum()),
+            )
+            for k in np.unique(horizon).tolist()
         ]
 
-    def trial(self, candidate: Candidate, weight: float) -> CandidateResult:
-        scores = self.scores
-        found = scores.by_fold(candidate)
-        by_fold = {fold: value for fold, (value, _) in found.items()}
-        fits = sum(unit.candidate == candidate for unit in scores.said)
-        difference = (
-            None if candidate == PLAIN or not found else combined(*np.array(list(found.values())).T)
-        )
-        status = (
-            Status.FULL
-            if scores.tried(candidate) == scores.folds
-            else Status.PART
-            if fits
-            else Status.UNTRIED
-        )
-        status = (
-            Status.FAILED
-            if candidate in self.failed
-            else Status.DROPPED
-            if candidate in self.dropped
-            else status
-        )
-        parts = (
-            scores.accuracy(candidate),
-            scores.loss(candidate),
-            difference,
-            by_fold,
-            fits,
-            weight,
-            status,
-        )
+    def candidate_result(self, candidate: Candidate, weight: float) -> CandidateResult:
+        differences = self.scores.differences(candidate)
+        overall_difference = None
+        if candidate != BASELINE:
+            overall_difference = self.scores.difference(candidate)
         return CandidateResult(
-            candidate, *parts, self.failed.get(candidate), scores.scores(candidate)
+            candidate=candidate,
+            accuracy=self.scores.accuracy(candidate),
+            loss=self.scores.loss(candidate),
+            difference=overall_difference,
+            by_fold={fold: value for fold, (value, _) in differences.items()},
+            num_fits=self.scores.num_fits(candidate),
+            weight=weight,
+            status=self.status_of(candidate),
+            error=self.failed.get(candidate),
+            scores=self.scores.by_fold(candidate),
         )
+
+    def status_of(self, candidate: Candidate) -> Status:
+        if candidate in self.failed:
+            return Status.FAILED
+        if candidate in self.dropped:
+            return Status.DROPPED
+        folds = self.scores.folds_of(candidate)
+        if folds == self.scores.folds:
+            return Status.FULL
+        return Status.PART if folds else Status.UNTRIED

@@ -1,9 +1,8 @@
-"""From what candidates said about the past to one choice, its gain and its calibration.
+"""Selects an ensemble from out-of-fold predictions, and estimates its gain and calibration.
 
-Whatever is claimed about the choice is measured on a window that it was not made by: the blend and
-    its calibration are
-made anew from the other windows, nodes that windows share left out. With a single window, halves of
-its nodes take the place of windows.
+Every claim about the ensemble is measured on a fold that did not select it: for each fold, the
+ensemble and its calibration are made again from the other folds, without the nodes that both
+folds share. With a single fold, two random halves of its nodes take the place of folds.
 """
 
 from __future__ import annotations
@@ -15,270 +14,332 @@ from functools import cached_property, partial
 import numpy as np
 
 from impact_gnn.backtesting.folds import Window, learnable, prior_before, times_of
-from impact_gnn.backtesting.greedy import LEAST_GAIN, blend, fold_weights, overall
-from impact_gnn.backtesting.results import PLAIN, FoldCheck, PeriodScore, Selection, SelectionReason
+from impact_gnn.backtesting.greedy import MIN_GAIN, fold_weights, greedy_weights, overall
+from impact_gnn.backtesting.results import (
+    BASELINE,
+    FoldCheck,
+    PeriodScore,
+    Selection,
+    SelectionReason,
+)
 from impact_gnn.backtesting.scores import Scores
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.metrics import Scoring, mean_and_error
 from impact_gnn.pipeline import Calibration, Candidate, EnsembleSpec, Member
 from impact_gnn.pipeline.calibration import (
-    FINE,
+    FINE_BINS,
     OutOfFold,
     calibration_error,
     confusion,
-    learned,
+    fit_calibration,
     reliability,
 )
 from impact_gnn.statistics import Estimate, combined
 
 
 @dataclass(frozen=True, eq=False)
-class Piece:
+class Holdout:
     """Nodes that are left out together: those of a window, or half of them."""
 
     window: Window
-    index: np.ndarray  # their places in the fold
+    index: np.ndarray  # positions among the labelled nodes of the window
     time: np.ndarray
 
-    def without(self, other: Piece) -> Piece:
-        """What is left when another piece is left out: nodes that both have are in neither."""
+    def without_nodes_of(self, other: Holdout) -> Holdout:
+        """The holdout without the nodes that another window has, too."""
         if self.window == other.window:
             return self
-        keep = (self.time < other.window.first) | (self.time > other.window.last)
-        return Piece(self.window, self.index[keep], self.time[keep])
+        return self.subset((self.time < other.window.first) | (self.time > other.window.last))
 
-    def only(self, keep: np.ndarray) -> Piece:
-        """The nodes that a mask over the piece keeps."""
-        return Piece(self.window, self.index[keep], self.time[keep])
+    def subset(self, mask: np.ndarray) -> Holdout:
+        """The nodes that a mask over the holdout keeps."""
+        return Holdout(self.window, self.index[mask], self.time[mask])
+
+
+@dataclass(frozen=True, eq=False)
+class CalibratedFold:
+    """Predictions of a holdout, calibrated by the other holdouts."""
+
+    probabilities: np.ndarray
+    calibration: Calibration
 
 
 @dataclass(frozen=True, eq=False)
 class EnsembleSelection:
-    """Candidates that were tried on every fold, the best first, and what they said."""
+    """Selects among candidates that were evaluated on every fold; they come best first."""
 
     scores: Scores
     finalists: Sequence[Candidate]
     windows: Sequence[Window]
-    view: TemporalGraph
+    graph: TemporalGraph
 
     @cached_property
-    def pieces(self) -> list[Piece]:
-        times = [times_of(self.view, window) for window in self.windows]
+    def holdouts(self) -> list[Holdout]:
+        times = [times_of(self.graph, window) for window in self.windows]
         if len(times) > 1:
             return [
-                Piece(w, np.arange(len(time)), time)
-                for w, time in zip(self.windows, times, strict=True)
+                Holdout(window, np.arange(len(time)), time)
+                for window, time in zip(self.windows, times, strict=True)
             ]
-        mixed = np.random.default_rng(0).permutation(len(times[0]))
-        return [
-            Piece(self.windows[0], np.sort(part), times[0][np.sort(part)])
-            for part in np.array_split(mixed, 2)
-        ]
+        shuffled = np.random.default_rng(0).permutation(len(times[0]))
+        halves = [np.sort(half) for half in np.array_split(shuffled, 2)]
+        return [Holdout(self.windows[0], half, times[0][half]) for half in halves]
 
     @property
-    def weights(self) -> np.ndarray:
-        """What pieces count: newer windows more, halves of one window the same."""
-        return fold_weights(len(self.pieces)) if len(self.windows) > 1 else np.full(2, 0.5)
-
-    def decision(self, out_of_time: bool) -> Selection:
-        """The blend where it gains on windows that it was not made by, otherwise plain."""
-        others, metric = [one for one in self.finalists if one != PLAIN], self.metric
-        if not others or PLAIN not in self.finalists:
-            reason = SelectionReason.OUT_OF_TIME if out_of_time else SelectionReason.NONE_TRIED
-            return Selection(EnsembleSpec.single(PLAIN), reason, metric=metric)
-        choice, folds = self.chosen(self.pieces), len(self.windows)
-        gain = combined(*np.array([self.gain(k) for k in range(len(self.pieces))]).T)
-        if choice == EnsembleSpec.single(PLAIN) or self.worse(gain):
-            nearest = self.scores.difference(others[0])
-            return Selection(
-                EnsembleSpec.single(PLAIN),
-                SelectionReason.NONE_BETTER,
-                others[0],
-                nearest,
-                folds,
-                metric,
-            )
-        best = None if choice == EnsembleSpec.single(self.finalists[0]) else self.finalists[0]
-        return Selection(choice, SelectionReason.BETTER, best, gain, folds, metric)
+    def holdout_weights(self) -> np.ndarray:
+        """Weights of the holdouts: newer windows count more, halves of one window the same."""
+        if len(self.windows) == 1:
+            return np.full(2, 0.5)
+        return fold_weights(len(self.holdouts))
 
     @property
     def metric(self) -> str:
-        return self.scores.judge(str(self.windows[-1])).metric
+        return self.scores.scoring_of(str(self.windows[-1])).metric
 
-    def judge(self, piece: Piece) -> Scoring:
-        return self.scores.judge(str(piece.window))
+    # -- selection
 
-    def gain(self, k: int) -> tuple[float, float]:
-        """Score over plain's on a piece, of the blend made and calibrated without it, and its standard error."""
-        return mean_and_error(
-            self.each(k, *self.calibrated_out_of_fold[k]), self.each(k, *self.plain_out[k])
+    def select(self, *, out_of_time: bool = False) -> Selection:
+        """The ensemble, if it improves on folds that did not select it; otherwise the baseline."""
+        others = [candidate for candidate in self.finalists if candidate != BASELINE]
+        baseline = EnsembleSpec.single(BASELINE)
+        if not others or BASELINE not in self.finalists:
+            reason = SelectionReason.OUT_OF_TIME if out_of_time else SelectionReason.NONE_TRIED
+            return Selection(baseline, reason, metric=self.metric)
+        ensemble = self.select_members(self.holdouts)
+        gains = np.array([self.gain_on(k) for k in range(len(self.holdouts))])
+        gain = combined(*gains.T)
+        if ensemble == baseline or self.is_no_better(gain):
+            return Selection(
+                ensemble=baseline,
+                reason=SelectionReason.NONE_BETTER,
+                best_single=others[0],
+                gain=self.scores.difference(others[0]),
+                num_folds=len(self.windows),
+                metric=self.metric,
+            )
+        is_single = ensemble == EnsembleSpec.single(self.finalists[0])
+        return Selection(
+            ensemble=ensemble,
+            reason=SelectionReason.BETTER,
+            best_single=None if is_single else self.finalists[0],
+            gain=gain,
+            num_folds=len(self.windows),
+            metric=self.metric,
         )
 
-    def each(
-        self, k: int, said: np.ndarray, calibration: Calibration, metric: str | None = None
-    ) -> np.ndarray:
-        """Numbers per node of a piece, whose mean is the score of calibrated predictions."""
-        judge = self.judge(self.pieces[k])
-        judge = judge if metric is None else replace(judge, metric=metric)
-        return judge.each(said, self.truth(self.pieces[k]), calibration.tilt)
+    def select_members(self, holdouts: Sequence[Holdout]) -> EnsembleSpec:
+        """The ensemble selected by some holdouts, oldest first; simple candidates come first.
 
-    @cached_property
-    def plain_out(self) -> list[tuple[np.ndarray, Calibration]]:
-        """Plain on every piece; calibrated by the others where more than the most probable label counts."""
-        if self.metric == "accuracy":
-            return [(self.said(PLAIN, piece), Calibration()) for piece in self.pieces]
-        return left_out(self.of(EnsembleSpec.single(PLAIN)), self.metric)
+        Nodes of classes that no candidate can have learned by then are left out: on them the least
+        confident candidate is the best.
+        """
+        holdouts = [holdout.subset(self.is_learnable(holdout)) for holdout in holdouts]
+        candidates = sorted(self.finalists, key=lambda candidate: candidate.num_parts)
+        weights = greedy_weights(
+            predictions=[
+                [self.loss_inputs(candidate, holdout) for holdout in holdouts]
+                for candidate in candidates
+            ],
+            losses=[partial(self.loss, holdout) for holdout in holdouts],
+            fold_weights=self._equal_weights(holdouts),
+            fits=[candidate.smoothed(False) for candidate in candidates],
+        )
+        heaviest_first = np.argsort(-weights, kind="stable")
+        return EnsembleSpec(
+            tuple(
+                Member(candidates[k], float(weights[k])) for k in heaviest_first if weights[k] > 0
+            )
+        )
 
-    def worse(self, gain: Estimate) -> bool:
-        """Whether blends gain nothing over plain on pieces that they were not made by.
+    def _equal_weights(self, holdouts: Sequence[Holdout]) -> np.ndarray | None:
+        """Equal weights for halves of a single window; None for the usual weights of folds."""
+        if len(self.windows) > 1:
+            return None
+        return np.full(len(holdouts), 1 / len(holdouts))
 
-        For accuracy it is the log-loss that must be clearly smaller: hits are too coarse to decide
-        by.
+    def gain_on(self, k: int) -> tuple[float, float]:
+        """Score minus the baseline's on a holdout that did not select, and its standard error."""
+        ours = self.per_node_score(k, self.calibrated_out_of_fold[k])
+        return mean_and_error(ours, self.per_node_score(k, self.calibrated_baseline[k]))
+
+    def is_no_better(self, gain: Estimate) -> bool:
+        """Whether ensembles gain nothing on holdouts that did not select them.
+
+        For accuracy the log-loss decides, which must be clearly smaller: hits are too coarse.
         """
         if self.metric != "accuracy":
             return gain.value <= 0
-        known = [self.learned_by_then(piece) for piece in self.pieces]
-        pieces = [piece.only(kept) for piece, kept in zip(self.pieces, known, strict=True)]
-        said = [one.probability[kept] for one, kept in zip(self.out_of_fold, known, strict=True)]
-        ours = [self.loss(piece, each) for piece, each in zip(pieces, said, strict=True)]
-        plain = [self.loss(piece, self.seen(PLAIN, piece)) for piece in pieces]
-        return overall(ours, self.weights) > (1 - LEAST_GAIN) * overall(plain, self.weights)
+        ours, baseline = [], []
+        for holdout, fold in zip(self.holdouts, self.out_of_fold, strict=True):
+            mask = self.is_learnable(holdout)
+            learnable_part = holdout.subset(mask)
+            ours.append(self.loss(learnable_part, fold.probability[mask]))
+            baseline.append(self.loss(learnable_part, self.loss_inputs(BASELINE, learnable_part)))
+        weights = self.holdout_weights
+        return overall(ours, weights) > (1 - MIN_GAIN) * overall(baseline, weights)
 
-    def loss(self, piece: Piece, said: np.ndarray) -> float:
-        return self.judge(piece).loss(said, self.truth(piece), self.view.num_labels)
-
-    def chosen(self, pieces: Sequence[Piece]) -> EnsembleSpec:
-        """The blend made by some pieces, oldest first; the simplest candidates are looked at first.
-
-        Nodes of classes that nobody can have learned by then are left out: there the least sure is
-            the best.
-        """
-        pieces = [piece.only(self.learned_by_then(piece)) for piece in pieces]
-        order = sorted(self.finalists, key=lambda one: one.num_parts)
-        even = None if len(self.windows) > 1 else np.full(len(pieces), 1 / len(pieces))
-        said = [[self.seen(one, piece) for piece in pieces] for one in order]
-        losses = [partial(self.loss, piece) for piece in pieces]
-        weights = blend(said, losses, even, [one.smoothed(False) for one in order])
-        members = [
-            Member(order[k], float(weights[k]))
-            for k in np.argsort(-weights, kind="stable")
-            if weights[k] > 0
-        ]
-        return EnsembleSpec(tuple(members))
-
-    def learned_by_then(self, piece: Piece) -> np.ndarray:
-        """Mask of a piece's nodes in classes with enough examples before its window; all if there is none."""
-        known = learnable(self.view, piece.window)[piece.index]
-        return known if known.any() else np.ones(len(known), bool)
-
-    def mixed(self, choice: EnsembleSpec, piece: Piece) -> np.ndarray:
-        """What the choice says about a piece."""
-        return sum(member.weight * self.said(member.candidate, piece) for member in choice.members)  # type: ignore[return-value]
+    # -- predictions without the fold that they are scored on
 
     @cached_property
     def out_of_fold(self) -> list[OutOfFold]:
-        """What was said about every piece by the blend made without it."""
-        return [
-            self.walk(
-                piece,
-                self.chosen([one.without(piece) for j, one in enumerate(self.pieces) if j != k]),
-                k,
-            )
-            for k, piece in enumerate(self.pieces)
-        ]
-
-    def walk(self, piece: Piece, choice: EnsembleSpec, k: int) -> OutOfFold:
-        said = self.mixed(choice, piece)
-        weight = float(self.weights[k]) ** 2  # calibration ages faster than the order of candidates
-        return OutOfFold(said, self.truth(piece), prior_before(self.view, piece.window), weight)
-
-    def of(self, choice: EnsembleSpec) -> list[OutOfFold]:
-        """What the choice said; plain, where it is chosen, was not made by any window."""
-        plain = EnsembleSpec.single(PLAIN)
-        return (
-            self.out_of_fold
-            if choice != plain
-            else [self.walk(one, plain, k) for k, one in enumerate(self.pieces)]
-        )
-
-    def calibration(self, choice: EnsembleSpec) -> Calibration:
-        """By what the choice itself says about all windows: other blends are more or less sure of themselves."""
-        return learned(
-            [self.walk(piece, choice, k) for k, piece in enumerate(self.pieces)], metric=self.metric
-        )
+        """Predictions for every holdout by the ensemble that the other holdouts select."""
+        folds = []
+        for k, holdout in enumerate(self.holdouts):
+            others = [
+                other.without_nodes_of(holdout) for j, other in enumerate(self.holdouts) if j != k
+            ]
+            folds.append(self.predict(k, self.select_members(others)))
+        return folds
 
     @cached_property
-    def calibrated_out_of_fold(self) -> list[tuple[np.ndarray, Calibration]]:
-        return left_out(self.out_of_fold, self.metric)
+    def calibrated_out_of_fold(self) -> list[CalibratedFold]:
+        return calibrate_each_by_others(self.out_of_fold, self.metric)
 
-    def checks(self, choice: EnsembleSpec) -> list[FoldCheck]:
-        """How the choice and its calibration would have done on every piece, made without it."""
-        out, out_of_fold, final = [], self.of(choice), self.calibration(choice)
-        calibrated = (
-            self.calibrated_out_of_fold
-            if out_of_fold is self.out_of_fold
-            else left_out(out_of_fold, self.metric)
+    @cached_property
+    def calibrated_baseline(self) -> list[CalibratedFold]:
+        """The baseline on every holdout; only accuracy needs no calibration."""
+        folds = self.predictions_of(EnsembleSpec.single(BASELINE))
+        if self.metric == "accuracy":
+            return [CalibratedFold(fold.probability, Calibration()) for fold in folds]
+        return calibrate_each_by_others(folds, self.metric)
+
+    def predictions_of(self, ensemble: EnsembleSpec) -> list[OutOfFold]:
+        """Out-of-fold predictions of the selection; no fold has selected the baseline."""
+        if ensemble != EnsembleSpec.single(BASELINE):
+            return self.out_of_fold
+        return [self.predict(k, ensemble) for k in range(len(self.holdouts))]
+
+    def predict(self, k: int, ensemble: EnsembleSpec) -> OutOfFold:
+        """Predictions of an ensemble for a holdout, with what calibration needs."""
+        holdout = self.holdouts[k]
+        return OutOfFold(
+            probability=self.ensemble_probabilities(ensemble, holdout),
+            truth=self.truth(holdout),
+            prior=prior_before(self.graph, holdout.window),
+            # Calibration ages faster than the order of candidates.
+            weight=float(self.holdout_weights[k]) ** 2,
         )
-        for k, (piece, (said, calibration)) in enumerate(zip(self.pieces, calibrated, strict=True)):
-            truth, label = out_of_fold[k].truth, calibration.labels(said, out_of_fold[k].prior)
-            sets, row, shown = (
-                calibration.sets(said, label),
-                np.arange(len(truth)),
-                self.judge(piece).rule.displayed,
+
+    # -- calibration and checks
+
+    def fit_calibration(self, ensemble: EnsembleSpec) -> Calibration:
+        """The calibration of this ensemble, by its own predictions for all folds."""
+        folds = [self.predict(k, ensemble) for k in range(len(self.holdouts))]
+        return fit_calibration(folds, metric=self.metric)
+
+    def check_each_fold(self, ensemble: EnsembleSpec) -> list[FoldCheck]:
+        """How an ensemble and its calibration, made without a fold, do on that fold."""
+        folds = self.predictions_of(ensemble)
+        calibrated = self.calibrated_out_of_fold
+        if folds is not self.out_of_fold:
+            calibrated = calibrate_each_by_others(folds, self.metric)
+        final = self.fit_calibration(ensemble)
+        return [
+            self.check_fold(k, folds[k], calibrated[k], ensemble, final)
+            for k in range(len(self.holdouts))
+        ]
+
+    def check_fold(
+        self,
+        k: int,
+        fold: OutOfFold,
+        calibrated: CalibratedFold,
+        ensemble: EnsembleSpec,
+        final: Calibration,
+    ) -> FoldCheck:
+        """Scores of one holdout; `final` is the calibration of the ensemble by all folds."""
+        holdout, truth = self.holdouts[k], fold.truth
+        probabilities, calibration = calibrated.probabilities, calibrated.calibration
+        label = calibration.labels(probabilities, fold.prior)
+        final_label = final.labels(self.ensemble_probabilities(ensemble, holdout), fold.prior)
+        sets = calibration.sets(probabilities, label)
+        row = np.arange(len(truth))
+        baseline = self.calibrated_baseline[k]
+        baseline_is_right = self.per_node_score(k, baseline, metric="accuracy")
+        display = self.scoring_of(holdout).rule.displayed
+        return FoldCheck(
+            window=str(holdout.window),
+            count=len(truth),
+            unknown=int((fold.prior[truth] == 0).sum()),
+            accuracy=float((label == truth).mean()),
+            fitted=float((final_label == truth).mean()),
+            plain=float(baseline_is_right.mean()),
+            confidence=float(probabilities[row, label].mean()),
+            error_before=calibration_error(fold.probability, truth),
+            error=calibration_error(probabilities, truth, label),
+            coverage=float(sets[row, truth].mean()),
+            set_size=float(sets.sum(1).mean()),
+            bins=reliability(probabilities, truth, label, FINE_BINS),
+            score=display(float(self.per_node_score(k, calibrated).mean())),
+            plain_score=display(float(self.per_node_score(k, baseline).mean())),
+            confusion=confusion(truth, label),
+            periods=score_periods(holdout.time, label == truth, baseline_is_right),
+        )
+
+    # -- values of one holdout
+
+    def is_learnable(self, holdout: Holdout) -> np.ndarray:
+        """Mask of nodes in classes with enough examples before the window; all if there are none."""
+        mask = learnable(self.graph, holdout.window)[holdout.index]
+        return mask if mask.any() else np.ones(len(mask), bool)
+
+    def ensemble_probabilities(self, ensemble: EnsembleSpec, holdout: Holdout) -> np.ndarray:
+        """The weighted mean of the members' probabilities."""
+        weighted = [
+            member.weight * self.probabilities_of(member.candidate, holdout)
+            for member in ensemble.members
+        ]
+        return np.sum(weighted, axis=0)
+
+    def probabilities_of(self, candidate: Candidate, holdout: Holdout) -> np.ndarray:
+        probabilities = self.scores.probability(candidate, str(holdout.window))
+        assert probabilities is not None
+        return probabilities[holdout.index]
+
+    def loss_inputs(self, candidate: Candidate, holdout: Holdout) -> np.ndarray:
+        return self.scores.loss_inputs(candidate, str(holdout.window))[holdout.index]
+
+    def truth(self, holdout: Holdout) -> np.ndarray:
+        return self.scores.truth[str(holdout.window)][holdout.index]
+
+    def scoring_of(self, holdout: Holdout) -> Scoring:
+        return self.scores.scoring_of(str(holdout.window))
+
+    def loss(self, holdout: Holdout, predictions: np.ndarray) -> float:
+        scoring = self.scoring_of(holdout)
+        return scoring.loss(predictions, self.truth(holdout), self.graph.num_labels)
+
+    def per_node_score(self, k: int, fold: CalibratedFold, metric: str | None = None) -> np.ndarray:
+        """A number per node of a holdout, whose mean is the score."""
+        scoring = self.scoring_of(self.holdouts[k])
+        if metric is not None:
+            scoring = replace(scoring, metric=metric)
+        return scoring.each(fold.probabilities, self.truth(self.holdouts[k]), fold.calibration.tilt)
+
+
+def score_periods(
+    time: np.ndarray, is_right: np.ndarray, baseline_is_right: np.ndarray
+) -> list[PeriodScore]:
+    """Accuracy of the ensemble and of the baseline in every period."""
+    rows = []
+    for period in np.unique(time):
+        inside = time == period
+        rows.append(
+            PeriodScore(
+                time=int(period),
+                count=int(inside.sum()),
+                accuracy=float(is_right[inside].mean()),
+                plain=float(baseline_is_right[inside].mean()),
             )
-            plain = self.plain_out[k]
-            as_plain = self.each(k, *plain, "accuracy")
-            out.append(
-                FoldCheck(
-                    str(piece.window),
-                    len(truth),
-                    int((out_of_fold[k].prior[truth] == 0).sum()),
-                    float((label == truth).mean()),
-                    float(
-                        (
-                            final.labels(self.mixed(choice, piece), out_of_fold[k].prior) == truth
-                        ).mean()
-                    ),
-                    float(as_plain.mean()),
-                    float(said[row, label].mean()),
-                    calibration_error(out_of_fold[k].probability, truth),
-                    calibration_error(said, truth, label),
-                    float(sets[row, truth].mean()),
-                    float(sets.sum(1).mean()),
-                    reliability(said, truth, label, FINE),
-                    shown(float(self.each(k, said, calibration).mean())),
-                    shown(float(self.each(k, *plain).mean())),
-                    confusion(truth, label),
-                    periods(piece.time, label == truth, as_plain),
-                )
-            )
-        return out
-
-    def said(self, candidate: Candidate, piece: Piece) -> np.ndarray:
-        said = self.scores.probability(candidate, str(piece.window))
-        assert said is not None
-        return said[piece.index]
-
-    def truth(self, piece: Piece) -> np.ndarray:
-        return self.scores.truth[str(piece.window)][piece.index]
-
-    def seen(self, candidate: Candidate, piece: Piece) -> np.ndarray:
-        return self.scores.seen(candidate, str(piece.window))[piece.index]
+        )
+    return rows
 
 
-def periods(time: np.ndarray, right: np.ndarray, plain: np.ndarray) -> list[PeriodScore]:
-    """How many were right in every period, by the choice and by plain."""
-    every = ((one, time == one) for one in np.unique(time))
-    return [
-        PeriodScore(int(t), int(at.sum()), float(right[at].mean()), float(plain[at].mean()))
-        for t, at in every
-    ]
-
-
-def left_out(out_of_fold: Sequence[OutOfFold], metric: str) -> list[tuple[np.ndarray, Calibration]]:
-    """What was said about every piece, calibrated by the others, and how."""
-    out = []
-    for k, here in enumerate(out_of_fold):
-        calibration = learned([one for j, one in enumerate(out_of_fold) if j != k], metric=metric)
-        out.append((calibration.apply(here.probability, here.prior), calibration))
-    return out
+def calibrate_each_by_others(folds: Sequence[OutOfFold], metric: str) -> list[CalibratedFold]:
+    """Every fold's predictions, calibrated by the other folds."""
+    calibrated = []
+    for k, fold in enumerate(folds):
+        calibration = fit_calibration([*folds[:k], *folds[k + 1 :]], metric=metric)
+        probabilities = calibration.apply(fold.probability, fold.prior)
+        calibrated.append(CalibratedFold(probabilities, calibration))
+    return calibrated

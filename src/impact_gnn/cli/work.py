@@ -151,16 +151,20 @@ def run(
         place.clear()
     write_json(json, summary)
     predicted = summary.predicted
-    console.print(f"\nChosen: {summary.backtest.decision}")
+    console.print(f"\nSelected: {summary.backtest.selection}")
     console.print(
         f"Predicted: {predicted.count:,} nodes at or after {given.name_of(summary.cutoff)}, in {out / predicted.file}"
     )
     if (right := predicted.accuracy) is not None:
         if (judged := summary.metric).title != "accuracy":
-            ours, plain = summary.backtest.over("score"), summary.backtest.over("plain_score")
+            ours, plain = (
+                summary.backtest.mean_check("score"),
+                summary.backtest.mean_check("plain_score"),
+            )
             console.print(f"Back-tested {judged.title}: {ours:.3f} (plain: {plain:.3f})")
         console.print(
-            f"Expected to be right: {right.value:.1%} (between {right.low:.1%} and {right.high:.1%})"
+            f"Expected accuracy: {right.value:.1%} "
+            f"(90% interval {100 * right.low:.1f}-{right.high:.1%})"
         )
     console.print(f"Report: {out / 'report.html'}")
     for warning in summary.graph.warnings:

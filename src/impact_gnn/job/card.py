@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from impact_gnn.backtesting import Backtest
+from impact_gnn.backtesting import BacktestResult
 from impact_gnn.diagnostics import Diagnosis
 from impact_gnn.graph import Summary
 from impact_gnn.pipeline import MODELS
@@ -18,7 +18,7 @@ def card(
     graph: Summary,
     options: RunOptions,
     diagnosis: Diagnosis,
-    tested: Backtest,
+    tested: BacktestResult,
     versions: dict[str, str],
 ) -> str:
     """The card as Markdown; names that users gave are shown as they are, whatever they hold."""
@@ -41,7 +41,7 @@ def card(
         f"labels before {summary.since} were known; nodes of {graph.target} from then on are predicted"
     )
     rows = ["| window | nodes | score | plain | accuracy |", "|---|---|---|---|---|"]
-    for one in tested.checks:
+    for one in tested.fold_checks:
         scores = (
             measured(one.score, summary.metric),
             measured(one.plain_score, summary.metric),
@@ -49,7 +49,7 @@ def card(
         )
         rows.append(f"| {' | '.join([_plain(one.window), f'{one.count:,}', *scores])} |")
     past = "What to expect of the nodes predicted with it is in the report, and in `summary.json`."
-    past = past if tested.checks else "Nothing was back-tested."
+    past = past if tested.fold_checks else "Nothing was back-tested."
     use = 'model = ig.Ensemble.load("model")'
     if options.model not in MODELS:
         use = f'model = ig.Ensemble.load("model", model=...)  # your own {options.model.rpartition("-")[0]}'
@@ -65,11 +65,11 @@ def card(
             "",
             "## What was chosen, and why",
             "",
-            _plain(str(tested.decision)),
+            _plain(str(tested.selection)),
             "",
             f"## Back-test ({summary.metric.title})",
             "",
-            *(rows if tested.checks else []),
+            *(rows if tested.fold_checks else []),
             "",
             past,
             "",

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from impact_gnn import _files
 from impact_gnn._codec import encode
-from impact_gnn.backtesting import PLAIN, PeriodScore, varied
+from impact_gnn.backtesting import BASELINE, PeriodScore, with_candidate
 from impact_gnn.checks import InputError, guarded, listing
 from impact_gnn.data.files import is_table, load
 from impact_gnn.data.given import GraphLike, as_temporal_graph
@@ -26,7 +26,13 @@ from impact_gnn.heads import Own
 from impact_gnn.job.predictions import in_set
 from impact_gnn.metrics import Scoring
 from impact_gnn.pipeline import Ensemble, Pipeline
-from impact_gnn.pipeline.calibration import FINE, Bin, calibration_error, confusion, reliability
+from impact_gnn.pipeline.calibration import (
+    FINE_BINS,
+    Bin,
+    calibration_error,
+    confusion,
+    reliability,
+)
 from impact_gnn.report import read_summary, write_report
 from impact_gnn.report.page import EVALUATION
 from impact_gnn.report.summary import Evaluation, RunSummary
@@ -207,7 +213,7 @@ def _evaluated(
     time = np.array([times[str(one)] for one in table["time"].to_pylist()])
     every = ((int(one), time == one) for one in np.unique(time))
     periods = [PeriodScore(one, int(at.sum()), float(right[at].mean()), None) for one, at in every]
-    bins: list[Bin] = reliability(two, np.where(right, 0, 1), as_said, FINE)
+    bins: list[Bin] = reliability(two, np.where(right, 0, 1), as_said, FINE_BINS)
     return Evaluation(
         len(right),
         int((true == len(names)).sum()),
@@ -255,7 +261,7 @@ def _against_plain(
         metric=options.metric,
         class_weight=options.class_weight,
     )
-    plain = varied(base, PLAIN, seed=options.seed, cutoff=options.cutoff).fit(view)
+    plain = with_candidate(base, BASELINE, seed=options.seed, cutoff=options.cutoff).fit(view)
     place = pc.index_in(ids, value_set=_id_names(graph.ids[model.targets(graph)].tolist()))
     both = pc.and_(pc.is_valid(known), pc.is_valid(place)).to_numpy(zero_copy_only=False)
     if both.sum() < LEAST:

@@ -19,7 +19,7 @@ from impact_gnn._progress import Progress, Watcher, watched
 from impact_gnn._store import Store
 from impact_gnn._text import mask_passwords
 from impact_gnn._version import __version__
-from impact_gnn.backtesting import EFFORTS, Advice, Backtest, advise, backtest, varied
+from impact_gnn.backtesting import EFFORTS, Advice, BacktestResult, advise, backtest, with_candidate
 from impact_gnn.backtesting.effort import SMALL
 from impact_gnn.checks import InputError, TooShort
 from impact_gnn.data.given import GraphLike, as_temporal_graph
@@ -186,7 +186,7 @@ class _Run:
         diagnosis = self.store.once("diagnosis", Diagnosis, self.diagnosis)
         advice = self.store.once("advice", Advice, lambda: advise(diagnosis, self.view))
         tested = self.store.once(
-            "backtest", Backtest, lambda: self.backtest(advice), valid=self.far_enough
+            "backtest", BacktestResult, lambda: self.backtest(advice), valid=self.far_enough
         )
         engine, model_there = self.engine.child("fit"), (self.out / "model").exists()
         fits = self.store.once(
@@ -202,7 +202,7 @@ class _Run:
             self.out / f"predictions.{self.options.table}",
         )
         predictions = write_predictions(
-            self.view, model, table, inputs=self.inputs, engine=engine, checks=tested.checks
+            self.view, model, table, inputs=self.inputs, engine=engine, checks=tested.fold_checks
         )
         explained = self.explained(model, predictions, engine)
         engine.clear()
@@ -256,12 +256,12 @@ class _Run:
         engine.clear()
         return diagnosis
 
-    def far_enough(self, tested: Backtest) -> bool:
+    def far_enough(self, tested: BacktestResult) -> bool:
         """Whether a back-test made before did all there was to do, or has used up the budget of this run too."""
         budget = self.store.get("budget", float) or 0.0
         return tested.finished or not tested.rows or budget >= (self.options.budget or np.inf)
 
-    def backtest(self, advice: Advice) -> Backtest:
+    def backtest(self, advice: Advice) -> BacktestResult:
         self.watcher.say("back-testing on the past")
         for name in ("fit", "backtest"):  # which are of the back-test that is made anew
             self.store.forget(name)
@@ -283,9 +283,9 @@ class _Run:
                 progress=self.watcher,
             )
         except TooShort:
-            return Backtest.nothing(options.effort, options.metric)
+            return BacktestResult.without_folds(options.effort, options.metric)
 
-    def fit(self, diagnosis: Diagnosis, tested: Backtest, engine: Engine) -> list[Fit]:
+    def fit(self, diagnosis: Diagnosis, tested: BacktestResult, engine: Engine) -> list[Fit]:
         """Every member with every seed on all labels; seeds of a member share its weight."""
         choice, options = tested.choice, self.options
         self.watcher.say(f"fitting on every label known: {choice}")
@@ -299,7 +299,9 @@ class _Run:
         for member in choice.members:
             for seed in range(options.seed, options.seed + seeds[member.candidate]):
                 self.watcher("fit", len(fits), total, f"{member.candidate}, seed {seed}")
-                pipeline = varied(self.pipeline, member.candidate, seed=seed, cutoff=options.cutoff)
+                pipeline = with_candidate(
+                    self.pipeline, member.candidate, seed=seed, cutoff=options.cutoff
+                )
                 pipeline.fit(
                     self.view, inputs=pipeline.shared_inputs(self.inputs, self.view, engine)
                 )

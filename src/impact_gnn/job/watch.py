@@ -117,11 +117,11 @@ def watch(
 
 def _expected(summary: RunSummary, confidence: float, lag: int) -> float | None:
     """As `forecast`, with the level of the newest past window lowered by what a model of this age had lost."""
-    checks = summary.backtest.checks
+    checks = summary.backtest.fold_checks
     if not checks:
         return None
     level = float(np.mean([one.fitted for one in checks if one.window == checks[-1].window]))
-    lags, further = summary.backtest.aging, max(0, lag - max(summary.backtest.ahead, 1))
+    lags, further = summary.backtest.by_horizon, max(0, lag - max(summary.backtest.ahead, 1))
     # a model does not learn by waiting
     lost = max(lost_per_period(lags).value, 0.0) if len(lags) > 1 else 0.0
     return float(np.clip(0.5 * confidence + 0.5 * (level - further * lost), 0, 1))

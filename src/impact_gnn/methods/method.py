@@ -51,6 +51,7 @@ class Method:
     @classmethod
     def join(cls, wanted: Iterable[str]) -> Method:
         """The method of known parts; refuses parts that do not go together."""
+        wanted = list(wanted)
         chosen = set(wanted)
         method = cls(tuple(name for name in registry.names() if name in chosen - {PLAIN}))
         if reason := method._conflict(PLAIN in chosen):
@@ -84,7 +85,7 @@ class Method:
     def without(self, *removed: str) -> Method:
         """The method without some parts, and without parts that require them."""
         left = [part for part in self.parts if part.name not in removed]
-        return Method.join(part.name for part in left if not set(part.requires) & set(removed))
+        return Method(tuple(part.name for part in left if not set(part.requires) & set(removed)))
 
     @property
     def needs(self) -> frozenset[Needs]:

@@ -19,7 +19,7 @@ STRENGTHS = (0.0, 0.5, 1.0)  # of the correction for shifted class shares, from 
 TILTS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of labels towards rare classes, likewise
 EM_STEPS = 50
 BINS = 15
-FINE = 60  # bins for a curve; they join to BINS and to twenty
+FINE_BINS = 60  # bins for a curve; they join to BINS and to twenty
 COVERAGE = 0.9
 
 
@@ -74,7 +74,7 @@ def shifted(probability: np.ndarray, prior: np.ndarray, strength: float = 1.0) -
     return reweighted(probability, ratio(share, base) ** strength)
 
 
-def learned(
+def fit_calibration(
     folds: Sequence[OutOfFold], *, metric: str = "accuracy", coverage: float = COVERAGE
 ) -> Calibration:
     """The calibration with the best log-loss on walk-forward predictions, and labels with the best score.

@@ -19,7 +19,7 @@ from matplotlib.patches import Patch, PathPatch, Rectangle
 from matplotlib.path import Path as Outline
 from matplotlib.ticker import MaxNLocator
 
-from impact_gnn.backtesting import CandidateResult, FoldCheck, Lag
+from impact_gnn.backtesting import CandidateResult, FoldCheck, HorizonScore
 from impact_gnn.diagnostics import Diagnosis, MessageShift
 from impact_gnn.diagnostics.connections import Decay, Separability
 from impact_gnn.diagnostics.feature_drift import FeatureDrift
@@ -744,16 +744,16 @@ def change(diagnosis: Diagnosis, called: Called) -> Figure | None:
     return figure
 
 
-def aging(lags: Sequence[Lag], told: str = "") -> Figure | None:
+def by_horizon(lags: Sequence[HorizonScore], told: str = "") -> Figure | None:
     """Accuracy by the number of periods since the last known label."""
     if len(lags) < 2:
         return None
-    lag, right, count = array([(one.lag, one.accuracy, one.count) for one in lags]).T
+    lag, right, count = array([(one.horizon, one.accuracy, one.count) for one in lags]).T
     chance = 1.96 * np.sqrt(right * (1 - right) / count)
     keys = key("measured", PALETTE[0]), key("what chance allows", FAINT, "area")
     data = {"periods_after": lag.astype(int), "right": right, "nodes": count.astype(int)}
     with drawn(
-        "aging", "Accuracy by periods since the last known label", told, keys, data=data
+        "by_horizon", "Accuracy by periods since the last known label", told, keys, data=data
     ) as (figure, ax):
         ax.fill_between(
             lag, right - chance, np.minimum(right + chance, 1), color=FAINT, alpha=0.25, linewidth=0

@@ -47,7 +47,7 @@ def tables(summary: RunSummary) -> Iterator[str]:
 
 def backtest(summary: RunSummary) -> Iterator[str]:
     """Nothing back-tested, a budget that stopped it, one window, failures, classes nobody knew, a gain in doubt."""
-    tested, gain = summary.backtest, summary.backtest.decision.gain
+    tested, gain = summary.backtest, summary.backtest.selection.gain
     if not tested.rows:
         yield "Nothing could be back-tested, so neither the accuracy nor the use of any correction is known."
         return
@@ -67,13 +67,15 @@ def backtest(summary: RunSummary) -> Iterator[str]:
         if one.unknown
     ]:
         yield f"In classes of which no label was known by then, and so wrong for every candidate: {listed(new)}."
-    if tested.decision.reason is SelectionReason.BETTER and gain is not None and gain.low <= 0:
+    if tested.selection.reason is SelectionReason.BETTER and gain is not None and gain.low <= 0:
         interval = f"{points(gain.value)} {summary.metric.unit}, between {points(gain.low)} and {points(gain.high)}"
         doubt = (
             "it may be none at all" if gain.value > 0 else "the choice rests on its log-loss alone"
         )
         yield f"The gain over plain is not certain ({interval}): {doubt}."
-    better = [summary.metric.displayed(one.score - one.plain_score) > 0 for one in tested.checks]
+    better = [
+        summary.metric.displayed(one.score - one.plain_score) > 0 for one in tested.fold_checks
+    ]
     if summary.choice != KEPT and not all(better):
         where = "windows" if len(tested.folds) > 1 else "halves of the window"
         yield f"The choice {improved(summary.metric)} than plain in {sum(better)} of {len(better)} {where}, not in all."
@@ -82,7 +84,7 @@ def backtest(summary: RunSummary) -> Iterator[str]:
 def trust(summary: RunSummary) -> Iterator[str]:
     """Probabilities and sets that did not keep their word in the past, and a forecast that says little."""
     right, stated = summary.predicted.accuracy, summary.predicted.coverage
-    if (error := summary.backtest.over("error") or 0.0) > MISCALIBRATED:
+    if (error := summary.backtest.mean_check("error") or 0.0) > MISCALIBRATED:
         after = f"Even after calibration, probabilities were off by {percent(error)} on average in past windows"
         yield f"{after}; trust their order more than their size."
     # The predicted label is always in its set, so sets hold the truth as often as predictions are
@@ -185,7 +187,7 @@ def predictions(summary: RunSummary) -> Iterator[str]:
     unsure = sum(result.histogram[: len(result.histogram) // 2]) / result.count
     if unsure >= UNSURE:
         yield f"{percent(unsure, 0)} of the predictions have a probability below one half."
-    right = summary.backtest.over("accuracy")
+    right = summary.backtest.mean_check("accuracy")
     if right is not None and result.mean_probability - right >= OVERCONFIDENT:
         said = f"Calibrated probabilities average {percent(result.mean_probability)}, but {percent(right)} were right"
         yield f"{said} in the back-test: either these nodes are easier, or the model is surer than it should be."

@@ -173,9 +173,12 @@ def content(summary: RunSummary, evaluation: Evaluation | None = None) -> dict[s
         "shares": numbers.listed(
             [percent(x, 0) for x in fold_weights(len(tested.folds))[::-1]], MOST_ROWS
         ),
-        "trusted": [figures.by_period(tested.checks, called), figures.reliability(tested.checks)],
-        "confusion": figures.confusion(tested.checks, labels),
-        "aging": figures.aging(tested.aging, _aged(summary)),
+        "trusted": [
+            figures.by_period(tested.fold_checks, called),
+            figures.reliability(tested.fold_checks),
+        ],
+        "confusion": figures.confusion(tested.fold_checks, labels),
+        "by_horizon": figures.by_horizon(tested.by_horizon, _aged(summary)),
         "class_rows": (by_label[:MOST_LABELS], by_label[MOST_LABELS:]),
         "abstain": sentences.abstain(summary),
         "change": figures.change(diagnosis, called),
@@ -196,7 +199,7 @@ def _aged(summary: RunSummary) -> str:
     """What the curve of accuracy against lag was measured on."""
     known = np.flatnonzero(summary.graph.labelled_per_time)
     until = summary.graph.names[
-        max(known[-1] - max((one.lag for one in summary.backtest.aging), default=0), 0)
+        max(known[-1] - max((one.horizon for one in summary.backtest.by_horizon), default=0), 0)
     ]
     rest = (
         ""

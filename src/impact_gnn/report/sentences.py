@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from impact_gnn import methods
-from impact_gnn.backtesting import PLAIN, Backtest, FoldCheck, SelectionReason
+from impact_gnn.backtesting import BASELINE, BacktestResult, FoldCheck, SelectionReason
 from impact_gnn.backtesting.forecast import USUAL, lost_per_period
 from impact_gnn.backtesting.greedy import START
 from impact_gnn.diagnostics import MessageShift
@@ -27,13 +27,13 @@ from impact_gnn.report.numbers import (
 )
 from impact_gnn.report.summary import Evaluation, RunSummary
 
-KEPT = EnsembleSpec.single(PLAIN)  # no correction, and no other model
+KEPT = EnsembleSpec.single(BASELINE)  # no correction, and no other model
 TOLERATED = 0.02  # of accuracy that may be lost before a model is fitted again
 
 
 def headline(summary: RunSummary) -> list[tuple[str, str, str]]:
     """What matters first: what was predicted, by what, how right it will be; each with its shortest form, if any."""
-    chosen = str(summary.backtest.decision).replace(" -", " −")
+    chosen = str(summary.backtest.selection).replace(" -", " −")
     result, tested, metric = summary.predicted, summary.backtest, summary.metric
     members = summary.choice.candidates
     most = max(result.labels, key=lambda name: result.labels[name])
@@ -65,14 +65,16 @@ def headline(summary: RunSummary) -> list[tuple[str, str, str]]:
     ]
 
 
-def checked(tested: Backtest) -> list[tuple[str, FoldCheck]]:
+def checked(tested: BacktestResult) -> list[tuple[str, FoldCheck]]:
     """Past windows with their names, newest first; halves of a single one are told apart."""
     halves = (
         [" (one half)", " (other half)"]
-        if len(tested.folds) < len(tested.checks)
-        else [""] * len(tested.checks)
+        if len(tested.folds) < len(tested.fold_checks)
+        else [""] * len(tested.fold_checks)
     )
-    return [(one.window + half, one) for one, half in zip(tested.checks, halves, strict=True)][::-1]
+    return [(one.window + half, one) for one, half in zip(tested.fold_checks, halves, strict=True)][
+        ::-1
+    ]
 
 
 def members(summary: RunSummary) -> list[tuple[Member, str]]:
@@ -93,7 +95,7 @@ def parts(chosen: EnsembleSpec) -> list[tuple[str, str]]:
 
 def choice(summary: RunSummary) -> list[str]:
     """How the choice came about, what is certain about it and what is not, as sentences."""
-    tested, decision = summary.backtest, summary.backtest.decision
+    tested, decision = summary.backtest, summary.backtest.selection
     if decision.reason is SelectionReason.TOO_SHORT:
         return [str(decision)]
     if (gain := decision.gain) is None:
@@ -120,7 +122,7 @@ def choice(summary: RunSummary) -> list[str]:
     )
     if decision.reason is SelectionReason.NONE_BETTER:
         kept = f"On those, nothing had a better {by} than plain, so plain is kept."
-        rival = f"The {metric.title} of the best other, {decision.rival},"
+        rival = f"The {metric.title} of the best other, {decision.best_single},"
         return [how, f"{kept} {rival} differs from plain's by {interval}."]
     what = str(summary.choice) if len(summary.choice.members) == 1 else "this blend"
     if gain.value <= 0:
@@ -161,7 +163,7 @@ def trust(summary: RunSummary) -> list[str]:
         return [
             "No past window was predicted, so nothing is known about how right the predictions are."
         ]
-    held = sorted(one.coverage for one in tested.checks)
+    held = sorted(one.coverage for one in tested.fold_checks)
     to = "less" if learned.temperature > 1 else "more"
     shares = ", and corrected for the new shares of the labels" if learned.shift else ""
     tilt = ""
@@ -176,17 +178,17 @@ def trust(summary: RunSummary) -> list[str]:
         "window. The interval follows from how far past windows lay from what the same rule says about them; as they "
         f"are few, a usual {100 * USUAL:.0f} points count too.",
         f"{tilt}Probabilities were made {to} sure (temperature {number(learned.temperature, 2)}){shares}. In the past "
-        f"they were off by {percent(tested.over('error_before'))} on average before and "
-        f"{percent(tested.over('error'))} after, calibrated by the other windows.",
+        f"they were off by {percent(tested.mean_check('error_before'))} on average before and "
+        f"{percent(tested.mean_check('error'))} after, calibrated by the other windows.",
         f"A set holds every label with a probability of {number(learned.threshold, 2)} or more, "
         f"{number(result.set_size, 1)} on average, and is to hold the truth for {percent(result.coverage, 0)} of the "
         f"nodes. In past windows it did for {percent(held[0], 0)} to {percent(held[-1], 0)}.",
     ]
 
 
-def aging(summary: RunSummary) -> str:
+def by_horizon(summary: RunSummary) -> str:
     """How fast a model loses, and so how often it should be fitted again."""
-    lags = summary.backtest.aging
+    lags = summary.backtest.by_horizon
     if len(lags) < 2:
         return "The past is too short to see how a model ages; fit again whenever a period's labels come."
     seen = f"over {counted(len(lags), 'period')} after its last label"
@@ -225,7 +227,7 @@ def came_true(summary: RunSummary, found: Evaluation) -> list[str]:
         out.append(
             f"{percent(found.unknown / found.count)} are in classes that the model had never seen; they count as wrong."
         )
-    before = summary.backtest.over("error")
+    before = summary.backtest.mean_check("error")
     past = "" if before is None else f" (in past windows: {percent(before)})"
     out.append(
         f"Probabilities averaged {percent(found.confidence)} and were off by {percent(found.error)} on average{past}. "
@@ -268,7 +270,7 @@ class ClassRow:
 def classes(summary: RunSummary) -> list[ClassRow]:
     """A row for every label, those with the most known nodes first."""
     tested, given, right = (Counter[int]() for _ in range(3))
-    for one in summary.backtest.checks:
+    for one in summary.backtest.fold_checks:
         for true, label, count in one.confusion:
             tested[true] += count
             given[label] += count
@@ -289,7 +291,7 @@ def classes(summary: RunSummary) -> list[ClassRow]:
 
 def abstain(summary: RunSummary) -> list[tuple[float, float, float | None, float | None]]:
     """Least probability, share of predictions that have it, how many such were right in the newest and all windows."""
-    counts, checks = summary.predicted.histogram, summary.backtest.checks
+    counts, checks = summary.predicted.histogram, summary.backtest.fold_checks
     newest = [one for one in checks if one.window == checks[-1].window]
 
     def right(windows: list[FoldCheck], least: float) -> float | None:

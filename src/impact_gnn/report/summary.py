@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from impact_gnn import _files
 from impact_gnn._codec import decode, encode
-from impact_gnn.backtesting import Advice, Backtest, PeriodScore
+from impact_gnn.backtesting import Advice, BacktestResult, PeriodScore
 from impact_gnn.checks import InputError, quoted
 from impact_gnn.diagnostics import Diagnosis
 from impact_gnn.graph import Summary
@@ -131,7 +131,7 @@ class RunSummary:
     command: str | None  # what was typed; None if it was called from Python
     diagnosis: Diagnosis
     advice: Advice
-    backtest: Backtest
+    backtest: BacktestResult
     fits: list[Fit]
     predicted: Predictions
     explained: list[NodeExplanation]  # why a few nodes were given their labels
@@ -200,17 +200,19 @@ class RunSummary:
 
     def plot_periods(self) -> Axes:
         """How many were right in every period of the past windows."""
-        return self._plotted(lambda draw: draw.by_period(self.backtest.checks, self.graph.name))
+        return self._plotted(
+            lambda draw: draw.by_period(self.backtest.fold_checks, self.graph.name)
+        )
 
     def plot_confusion(self) -> Axes:
         """What labels were taken for in the past windows."""
         return self._plotted(
-            lambda draw: draw.confusion(self.backtest.checks, draw.Labels.of(self))
+            lambda draw: draw.confusion(self.backtest.fold_checks, draw.Labels.of(self))
         )
 
     def plot_reliability(self) -> Axes:
         """How many predictions were right, by their probability."""
-        return self._plotted(lambda draw: draw.reliability(self.backtest.checks))
+        return self._plotted(lambda draw: draw.reliability(self.backtest.fold_checks))
 
     def plot_confidence(self) -> Axes:
         """How sure the predictions are."""
@@ -218,7 +220,7 @@ class RunSummary:
 
     def plot_aging(self) -> Axes:
         """How right a model is so many periods after its last label."""
-        return self._plotted(lambda draw: draw.aging(self.backtest.aging))
+        return self._plotted(lambda draw: draw.by_horizon(self.backtest.by_horizon))
 
     def plot_change(self) -> Axes:
         """What changed over time."""
