@@ -38,7 +38,7 @@ def sgc_features(sample: Sample, column: Column, protocol: Protocol) -> Tensor:
     """
     propagation = Propagation.of(
         sample.view,
-        weighting=column.weighting,
+        weighting=column.edge_weighting,
         norm=protocol.sgc_norm,
         self_loop=protocol.self_loop,
     )
@@ -65,7 +65,9 @@ def logits(
         network = SGC(features.shape[1], view.num_labels, HIDDEN)
     else:
         x, labels = torch.tensor(view.x), label_features(column, sample)
-        propagation = Propagation.of(view, weighting=column.weighting, self_loop=protocol.self_loop)
+        propagation = Propagation.of(
+            view, weighting=column.edge_weighting, self_loop=protocol.self_loop
+        )
         network = JoinedGCN(x.shape[1], view.num_labels, HIDDEN, align=alignment(column, sample))
         network.linears[1] = nn.Linear(HIDDEN + labels.shape[1], view.num_labels)
         message = network.messages[0](x, propagation)

@@ -12,7 +12,7 @@ import numpy as np
 
 import impact_gnn as ig
 from impact_gnn import nn
-from impact_gnn.pipeline import Method
+from impact_gnn.methods import Kind, Method
 from impact_gnn.propagation.labels import repeated_label_hops
 from reproduction.competing import LinearRevGAT
 from reproduction.competing.stages import fit_stages
@@ -86,10 +86,11 @@ class Linear:
         # Labels of the period to choose by are hidden from every input, as those to predict are.
         known = view.undirected().masked(int(view.time[split.valid].min()))
         (x,) = standardized([np.asarray(known.x, np.float32)], split.train)
-        propagation = nn.Propagation.of(known, weighting=parts.weighting, self_loop=True)
+        propagation = nn.Propagation.of(known, weighting=parts.edge_weighting, self_loop=True)
+        alignments = [part.name for part in parts.of_kind(Kind.ALIGNMENT)]
         told = (known.label, view.num_labels) if self.labels else ()
         task = nn.GraphTask(x, propagation, *told, reuse=1)
-        layers = [nn.align_layer(name, known, table=propagation.table) for name in parts.alignment]
+        layers = [nn.align_layer(name, known, table=propagation.table) for name in alignments]
         training = nn.Training(
             epochs=self.epochs,
             lr=self.lr,

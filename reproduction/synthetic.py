@@ -13,9 +13,13 @@ import torch
 from torch import Tensor, nn
 
 import impact_gnn as ig
-from impact_gnn import checks
+from impact_gnn import checks, methods
 from impact_gnn.data.tsbm import TSBM
+from impact_gnn.engines.base import time_table
+from impact_gnn.methods import Kind
 from impact_gnn.nn import PNY, Align, align_layer
+from impact_gnn.weighting import Weighting
+from reproduction import competing  # noqa: F401 - registers pmp-definition
 
 MODELS = ("sgc", "gcn")
 CUTOFF = 8
@@ -124,7 +128,12 @@ class Column:
     @property
     def weighting(self) -> str:
         first = self.name.split("+")[0]
-        return first if first in ig.weighting.METHODS else "plain"
+        return first if first in methods.names(Kind.WEIGHTING) else "plain"
+
+    @property
+    def edge_weighting(self) -> Weighting:
+        """The weighting as engines take it."""
+        return methods.Method.parse(self.weighting).edge_weighting
 
     @property
     def align(self) -> tuple[str, ...]:
@@ -191,7 +200,7 @@ class Chain(nn.Module):
 
 def alignment(column: Column, sample: Sample) -> Chain | None:
     """The alignments of a column for the nodes of a graph; None where it has none."""
-    table = ig.weighting.table(column.weighting, sample.view.times, sample.view.counts)
+    table = time_table(sample.view, column.edge_weighting)
     layers = [
         _oracle(sample, table)
         if name == "pny-oracle"

@@ -72,7 +72,7 @@ def test_run_leaves_everything_and_four_lines(finished):
     summary = json.loads((out / "summary.json").read_text())
     assert summary["schema"] == 6
     chosen = {
-        member["candidate"] for member in summary["backtest"]["decision"]["choice"]["members"]
+        member["candidate"] for member in summary["backtest"]["selection"]["ensemble"]["members"]
     }
     assert chosen <= {"plain", "center"}
     assert {row["candidate"] for row in summary["backtest"]["rows"]} == {"plain", "center"}

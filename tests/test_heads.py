@@ -98,7 +98,7 @@ def test_spatial_networks_are_models_of_the_pipeline(model, method, tmp_path):
         ig.audit.scrambled(graph, 4)
     )
     assert np.array_equal(scrambled.predict_proba(graph), said)
-    with pytest.raises(ig.InputError, match=f"{model} takes a weighting, one alignment"):
+    with pytest.raises(ig.InputError, match=f"{model} cannot take 'snapshot'"):
         Pipeline(model, "snapshot", cutoff=4, epochs=1).fit(graph)
 
 

@@ -320,7 +320,7 @@ def test_pny_is_refused_where_its_covariances_would_not_fit():
         ("ends", "has 'ends', which needs a weighting; add one such as 'pmp'"),
         ("snapshot+ends", "has 'ends', which needs a weighting"),
         ("pmp+ends+pny", "joins 'pny' with 'ends': pny uses weights by edge"),
-        ("features+ends", "joins 'features' with 'ends'"),
+        ("pmp+features+ends", "joins 'features' with 'ends'"),
         ("lags", "has 'lags' without 'snapshot'; write 'snapshot[+]lags'"),
         ("drop", "has 'drop' without 'curriculum'; write 'curriculum[+]drop'"),
     ],

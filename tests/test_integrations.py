@@ -105,7 +105,7 @@ def test_names_of_users_do_no_harm(done):
     assert "- 3 nodes of type \\<script\\>\\|\\[x\\](y) \\# a\\_b\\*\n" in text
     assert "<script>" not in text.replace("\\<script\\>", "")
     assert 'model = ig.Ensemble.load("model", model=...)  # your own MyNet' in text
-    nothing = card(graph, own, summary.diagnosis, type(summary.backtest).nothing("quick"), {})
+    nothing = card(graph, own, summary.diagnosis, type(summary.backtest).without_folds("quick"), {})
     assert "Nothing was back-tested." in nothing
 
 

@@ -230,7 +230,7 @@ def test_blocks_of_text_are_put_together(tmp_path):
     file, values = tmp_path / "v.csv.gz", np.tile(period, (repeats, 1))
     file.write_bytes(gzip.compress((text * repeats).encode(), 1))
     assert np.array_equal(ogb.matrix(file, np.int64, rows=len(values)), values)
-    assert np.array_equal(ogb.nodes_of(file, 1000), values[:, 0])
+    assert np.array_equal(ogb._rows(file, 1000), values[:, 0])
     assert np.array_equal(ogb.matrix(file, np.int64, rows=len(values), turned=True), values.T)
     for rows in (len(values) - 1, len(values) + 1):
         with pytest.raises(InputError, match=f"has {len(values)} rows where {rows} belong"):

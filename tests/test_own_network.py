@@ -300,9 +300,7 @@ def test_run_around_it_resumes_and_predicts(graph, tmp_path):
     model, kept = Weighted(), {"cutoff": CUTOFF, "candidates": ["pmp"], "folds": 1, "seeds": 1}
     done = ig.run(graph, tmp_path / "r", model=model, **kept)
     assert done.options.model == model_name(model)
-    assert "a user model" in (tmp_path / "r" / "report.html").read_text(
-        encoding="utf-8"
-    )
+    assert "a user model" in (tmp_path / "r" / "report.html").read_text(encoding="utf-8")
     found = evaluate(tmp_path / "r", graph, model=Weighted())
     assert found.plain_score == pytest.approx(
         Pipeline(Weighted(), cutoff=CUTOFF).fit(graph).score(graph)

@@ -505,7 +505,9 @@ def test_how_often_to_fit_again(whole):
     )
     assert "A model lost 5.0 points a period" in by_horizon(fast)
     assert "fit again every 1 period." in by_horizon(fast)
-    assert "too short" in by_horizon(changed(whole, backtest__by_horizon=[HorizonScore(1, 0.7, 80)]))
+    assert "too short" in by_horizon(
+        changed(whole, backtest__by_horizon=[HorizonScore(1, 0.7, 80)])
+    )
 
 
 def test_the_bound_is_stated_beside_the_measured_shift(whole, page):
@@ -725,7 +727,9 @@ def test_worries_are_drawn_from_the_evidence(whole):
     )
     assert "periods to predict, from" not in text  # there is one
     assert "no label was known by then" not in text
-    new = changed(whole, backtest__fold_checks=[check("2005", 0.7), check("2006-2007", 0.7, unknown=8)])
+    new = changed(
+        whole, backtest__fold_checks=[check("2005", 0.7), check("2006-2007", 0.7, unknown=8)]
+    )
     assert (
         "no label was known by then, and so wrong for every candidate: 10.0% of 2006-2007."
         in " ".join(limitations(new))
@@ -764,7 +768,7 @@ def test_a_sound_run_has_no_worry_but_the_last(whole):
         backtest__rows=whole.backtest.rows[:3],
         backtest__finished=True,
         backtest__fold_checks=[check(fold, 0.85) for fold in whole.backtest.folds],
-        backtest__decision__gain=Estimate(0.06, 0.02, 0.02, 0.1),
+        backtest__selection__gain=Estimate(0.06, 0.02, 0.02, 0.1),
         predicted__accuracy=Estimate(0.86, 0.03, 0.8, 0.92),
         graph__label_counts=[150] * 4,
         graph__edge_times=dict.fromkeys(whole.graph.num_edges, (2001, 2008)),

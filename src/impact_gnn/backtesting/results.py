@@ -81,7 +81,7 @@ class Selection:
         if self.reason is SelectionReason.NONE_TRIED:
             return "No other candidate is applicable."
         if self.gain is None:
-            return "The budget ended before another candidate was evaluated on all folds."
+            return "The budget ended before any other candidate was complete."
         metric = METRICS[self.metric]
         low, value, high = (
             f"{100 * bound:+.1f}" for bound in (self.gain.low, self.gain.value, self.gain.high)

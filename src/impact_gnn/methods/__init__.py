@@ -1,6 +1,6 @@
 """Method parts: the table of what each is, needs and does; methods are ordered sets of parts."""
 
-from impact_gnn.methods import builtin
+from impact_gnn.methods.builtin import BUILTIN
 from impact_gnn.methods.method import PLAIN, Method
 from impact_gnn.methods.part import (
     ANY_MODEL,
@@ -18,6 +18,7 @@ from impact_gnn.methods.registry import get, names, register, unregister
 
 __all__ = [
     "ANY_MODEL",
+    "BUILTIN",
     "NETWORKS",
     "PLAIN",
     "READS_HOPS",
@@ -29,7 +30,6 @@ __all__ = [
     "Part",
     "PriorEvidence",
     "RowContext",
-    "builtin",
     "get",
     "names",
     "register",
