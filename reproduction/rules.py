@@ -125,13 +125,13 @@ def average(selection: EnsembleSelection) -> EnsembleSpec:
 
 
 def greedy(selection: EnsembleSelection) -> EnsembleSpec:
-    """A blend that starts from the best one alone."""
+    """An ensemble that starts from the best one alone."""
     with patch.object(selection_rule, "START", 1), patch.object(selection_rule, "MAX_PICKS", 12):
         return selection.select_members(selection.holdouts)
 
 
 def ensemble(selection: EnsembleSelection) -> EnsembleSpec:
-    """The product's: a blend that starts from the few best, or plain where it does no better when left out."""
+    """The product's ensemble: starts from the few best; the baseline where it is no better."""
     return selection.select().ensemble
 
 

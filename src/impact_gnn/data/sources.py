@@ -419,9 +419,9 @@ def database(url: str) -> dict[str, Source]:
 
     def whole(name: str) -> pa.Table:
         # As the driver has the values: what SQLAlchemy makes of declared types may not be exact.
-        quoted = engine.dialect.identifier_preparer.quote_identifier(name)
+        identifier = engine.dialect.identifier_preparer.quote_identifier(name)
         with engine.connect() as connection:
-            rows = connection.exec_driver_sql(f"select * from {quoted}")  # noqa: S608 # nosec B608
+            rows = connection.exec_driver_sql(f"select * from {identifier}")  # noqa: S608 # nosec B608
             columns = list(rows.keys())
             values = list(zip(*rows, strict=True)) or [()] * len(columns)
         for column, entries in zip(columns, values, strict=True):
@@ -429,7 +429,7 @@ def database(url: str) -> dict[str, Source]:
                 type(entry) for entry in entries
             }:  # which Arrow would take for bytes
                 raise InputError(
-                    f"column {shown(column)} of {name} holds text and bytes; give it one type."
+                    f"column {quoted(column)} of {name} holds text and bytes; give it one type."
                 )
         return pa.table([pa.array(list(column)) for column in values], names=columns)
 
