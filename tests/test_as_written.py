@@ -190,9 +190,9 @@ def test_a_csv_with_the_index_of_a_data_frame(tmp_path, index):
 
 
 def test_one_very_long_id_is_refused_before_memory_is_asked_for():
-    ids = ["x" * 4_000_000, *(f"n{k}" for k in range(20_000))]
+    ids = ["x" * 200_000, *(f"n{k}" for k in range(20_000))]
     edges = {"source": ["n1"], "target": ["n2"]}
-    with pytest.raises(InputError, match=r"of 4,000,000 characters in row 1, would take .* GiB"):
+    with pytest.raises(InputError, match=r"the id in row 1 has 200,000 characters, more than"):
         ig.from_tables({"id": ids, "time": [1, 2] * 10_000 + [3]}, edges)
 
 

@@ -17,6 +17,7 @@ from impact_gnn.encoding.moments import one_array
 from impact_gnn.graph.csr import index_type
 
 # edges whose ids are looked at together: text is copied, and the ids are hashed anew for each
+MAX_ID_LENGTH = 4096  # characters
 AT_ONCE = 1 << 25
 
 
@@ -114,13 +115,18 @@ class Ids:
 
 
 def character_counts(column: pa.Array) -> np.ndarray:
-    """Characters of every value; refuses text that takes too much room where all is as wide as the longest."""
+    """Characters of every id; refuses a long one, because all are stored as wide as the longest."""
     lengths = np.asarray(pc.utf8_length(column))
     width = max(int(lengths.max(initial=0)), 1)
     row = int(lengths.argmax()) + 1 if len(lengths) else 0
-    long = f"{len(column):,} ids as wide as the longest, of {width:,} characters in row {row},"
-    # three times: some steps sort a copy
-    fits(long, 3.0 * 4 * width * len(column), "give that node a shorter id")
+    if width > MAX_ID_LENGTH:
+        raise InputError(
+            f"the id in row {row} has {width:,} characters, more than {MAX_ID_LENGTH:,}; "
+            f"give that node a shorter id."
+        )
+    stored = f"{len(column):,} ids as wide as the longest, of {width:,} characters in row {row},"
+    # Three times: some steps sort a copy.
+    fits(stored, 3.0 * 4 * width * len(column), "give that node a shorter id")
     return lengths
 
 

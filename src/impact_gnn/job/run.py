@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import resource
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -338,5 +337,10 @@ def _versions() -> dict[str, str]:
 
 
 def _peak_memory() -> int:
+    """Bytes of memory at the peak of this process; 0 where the system does not tell."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
