@@ -18,10 +18,11 @@ run: $(VENV)/.run
 	$(BIN)/impact run out/example-graph --out out/example --cutoff 8 --effort quick
 
 test: $(VENV)/.test
-	$(BIN)/ruff check src tests examples reproduction
-	$(BIN)/ruff format --check src tests examples reproduction
+	$(BIN)/ruff check src tests examples reproduction tools
+	$(BIN)/ruff format --check src tests examples reproduction tools
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tools/readable.py
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto
 
 # The array floor must import and work where torch is not installed.
