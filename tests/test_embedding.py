@@ -202,4 +202,4 @@ def test_a_run_can_be_told_to_embed(tmp_path):
         embed="spectral",
     )
     assert summary.options.embed == "spectral"
-    assert "--embed spectral" in ig.report.words.command(summary)
+    assert "--embed spectral" in ig.report.sentences.command(summary)

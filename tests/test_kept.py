@@ -130,8 +130,8 @@ def test_a_rerun_with_a_larger_budget_goes_on(graph, tmp_path, monkeypatch):
     written = json.loads((tmp_path / "out" / "summary.json").read_text())["backtest"]
     assert not written["finished"]
     assert {row["candidate"]: row["status"] for row in written["rows"]} == {
-        "plain": "tried in full",
-        "prior:plain": "not tried: out of time",
+        "plain": "evaluated on all folds",
+        "prior:plain": "not evaluated: out of time",
     }
     assert short.choice != whole.choice
     again, repeated = run("out", budget=1e-9)
