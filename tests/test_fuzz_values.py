@@ -125,7 +125,7 @@ def drawn(rng):
         ),
         "label": cells(rng, size, pools[rng.integers(len(pools))], ["", " ", "NA", "\t"]),
         "size": cells(
-            rng, size, NUMBERS, [["", "nan"], ["", "oops", "1,5", "007"]][rng.integers(2)]
+            rng, size, NUMBERS, [["", "nan"], ["", "oops", "007"]][rng.integers(2)]
         ),
         "comma": cells(rng, size, ["1,5", "2,0", "-3,25"]),
     }
