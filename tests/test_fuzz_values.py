@@ -124,9 +124,7 @@ def drawn(rng):
             rng, size, DATES if dated else TIMES, ["", "x"] if rng.random() < 0.1 else ()
         ),
         "label": cells(rng, size, pools[rng.integers(len(pools))], ["", " ", "NA", "\t"]),
-        "size": cells(
-            rng, size, NUMBERS, [["", "nan"], ["", "oops", "007"]][rng.integers(2)]
-        ),
+        "size": cells(rng, size, NUMBERS, [["", "nan"], ["", "oops", "007"]][rng.integers(2)]),
         "comma": cells(rng, size, ["1,5", "2,0", "-3,25"]),
     }
     count = int(rng.integers(1, 40))

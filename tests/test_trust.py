@@ -9,6 +9,7 @@ import threading
 from dataclasses import replace
 
 import duckdb
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
@@ -17,11 +18,13 @@ import tomllib
 
 import impact_gnn as ig
 from impact_gnn import _files
+from impact_gnn._store import Store
 from impact_gnn._text import mask_passwords
 from impact_gnn.checks import InputError
 from impact_gnn.data.sources import database
 from impact_gnn.engines import Disk
 from impact_gnn.engines.dask import connected
+from impact_gnn.graph import saved
 from impact_gnn.job.evaluate import evaluate
 from impact_gnn.report import read_summary, write_report, write_summary
 from impact_gnn.report.tables import read_table, write_table
@@ -77,7 +80,9 @@ def test_a_page_does_not_say_what_is_deleted(copied, href):
     assert after == before
 
 
-@pytest.mark.parametrize("names", [[".."], ["../summary.json"], ["a/b.svg"], [1], {}, ["a.txt"]])
+@pytest.mark.parametrize(
+    "names", [{"..": None}, {"../summary.json": None}, {"a/b.svg": None}, [1], {"a.txt": None}]
+)
 def test_a_forged_list_of_figures_is_refused(copied, names):
     _files.write_json(copied / "out" / "figures" / "manifest.json", names, sealed=True)
     before = snapshot(copied)
@@ -108,7 +113,7 @@ def test_figures_behind_a_link_and_those_of_users_are_refused(copied):
 def test_a_listed_figure_that_became_a_link_or_a_folder_stays(copied):
     figures = copied / "out" / "figures"
     names = json.loads((figures / "manifest.json").read_text())["content"]
-    listed = sorted([*names, "old-link.svg", "old-folder.svg", "old.svg"])
+    listed = names | dict.fromkeys(["old-link.svg", "old-folder.svg", "old.svg"])
     _files.write_json(figures / "manifest.json", listed, sealed=True)
     (figures / "old-link.svg").symlink_to(copied / "g" / "manifest.json")
     (figures / "old-folder.svg").mkdir()
@@ -117,6 +122,117 @@ def test_a_listed_figure_that_became_a_link_or_a_folder_stays(copied):
     assert (figures / "old-link.svg").is_symlink()
     assert (figures / "old-folder.svg").is_dir()
     assert not (figures / "old.svg").exists()
+
+
+def test_a_figure_that_the_user_changed_is_neither_replaced_nor_deleted(copied):
+    figure = copied / "out" / "figures" / "periods.svg"
+    figure.write_text("mine")
+    refused = here("report", copied / "out")
+    assert refused.exit_code == 2
+    assert "periods.svg has changed since the report wrote it; move it away" in refused.stderr
+    assert figure.read_text() == "mine"
+
+
+def test_an_evaluation_of_the_user_is_not_replaced(copied, graph):
+    notes = copied / "out" / "evaluation.json"
+    notes.write_text('{"mine": 1}')
+    with pytest.raises(InputError, match=r"evaluation\.json"):
+        evaluate(copied / "out", graph)
+    assert notes.read_text() == '{"mine": 1}'
+
+
+# -- names and links that lead out of a folder
+
+
+@pytest.mark.parametrize("name", ["..", "inner/.."])
+def test_a_path_without_a_name_of_its_own_deletes_nothing(tmp_path, graph, monkeypatch, name):
+    inside = tmp_path / "around" / "cwd"
+    (inside / "inner").mkdir(parents=True)
+    (inside / "thesis.txt").write_text("mine")
+    monkeypatch.chdir(inside)
+    before = snapshot(tmp_path)
+    with pytest.raises(InputError, match="holds other files"):
+        graph.save(name)
+    assert snapshot(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    "name", ["...impact-0123456789abcdef.tmp", ".scratch.impact-0123456789abcdef.tmp"]
+)
+def test_a_folder_that_only_looks_temporary_empties_nothing(tmp_path, name):
+    (tmp_path / "work" / name).mkdir(parents=True)
+    (tmp_path / "work" / name / ".impact-gnn-temporary-0123456789abcdef").touch()
+    (tmp_path / "work" / "notes.txt").write_text("mine")
+    (tmp_path / "work" / name / "notes.txt").write_text("mine")
+    before = snapshot(tmp_path)
+    _files.sweep(tmp_path / "work")
+    assert snapshot(tmp_path) == before
+
+
+def test_what_a_user_saves_while_we_write_is_not_deleted(tmp_path, graph):
+    graph.save(tmp_path / "g")
+
+    def save_beside_a_user():
+        with _files.atomic_directory(tmp_path / "g", saved._own_files) as temporary:
+            (temporary / "new").write_text("ours")
+            (tmp_path / "g" / "mine.txt").write_text("mine")
+
+    with pytest.raises(InputError, match="holds other files"):
+        save_beside_a_user()
+    assert (tmp_path / "g" / "mine.txt").read_text() == "mine"
+    assert ig.load(tmp_path / "g").num_nodes == graph.num_nodes
+
+
+def test_results_are_not_stored_through_a_link(tmp_path):
+    (tmp_path / "outside").mkdir()
+    with Store.open(tmp_path / "store", {"a": 1}) as store:
+        (tmp_path / "store" / "fits").symlink_to(tmp_path / "outside")
+        for put in (lambda: store.put("fits/x", 1), lambda: store.put_array("fits/x", np.ones(2))):
+            with pytest.raises(InputError, match="fits is a symbolic link"):
+                put()
+    assert not list((tmp_path / "outside").iterdir())
+
+
+def test_the_lock_is_not_created_behind_a_link(tmp_path):
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / _files.LOCK).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match="is a symbolic link"), _files.locked(tmp_path / "store"):
+        pass
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_list_in_a_file_does_not_delete_what_we_cannot_have_written(tmp_path, graph):
+    graph.save(tmp_path / "g")
+    thesis, manifest = tmp_path / "g" / "thesis.docx", tmp_path / "g" / "manifest.json"
+    thesis.write_text("mine")
+    content = json.loads(manifest.read_text())["content"]
+    content["arrays"]["thesis.docx"] = {}
+    _files.write_json(manifest, content, sealed=True)
+    with pytest.raises(InputError, match="holds other files"):
+        graph.save(tmp_path / "g")
+    _files.write_json(manifest, content | {"version": 2})  # an older form has no seal
+    with pytest.raises(InputError, match="holds other files"):
+        graph.save(tmp_path / "g")
+    assert thesis.read_text() == "mine"
+
+
+def test_a_file_of_a_model_that_the_user_changed_is_not_replaced(done, tmp_path):
+    shutil.copytree(done / "out" / "model", tmp_path / "model")
+    (tmp_path / "model" / "README.md").write_text("mine")
+    with pytest.raises(InputError, match="holds other files"):
+        ig.Ensemble.load(done / "out" / "model").save(tmp_path / "model")
+    assert (tmp_path / "model" / "README.md").read_text() == "mine"
+
+
+def test_a_pipe_instead_of_columns_does_not_hang(tmp_path):
+    nodes = {"id": ["a", "b"], "time": [1, 2], "size": [1.5, 2.5], "label": ["x", "y"]}
+    table = ig.from_tables(nodes, {"source": ["a"], "target": ["b"]}, quiet=True)
+    table.save(tmp_path / "g")
+    (columns,) = (tmp_path / "g").rglob("columns.arrow")
+    columns.unlink()
+    os.mkfifo(columns)
+    with pytest.raises(InputError, match=r"columns\.arrow"):
+        ig.load(tmp_path / "g", verify=True)
 
 
 # -- temporary names

@@ -42,6 +42,7 @@ OLD = ".impact-gnn-replaced"
 SCRATCH = ".scratch"
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 LONGEST_NAME = 120
+NO_NAMES = frozenset({"", ".", ".."})
 CHUNK = 1 << 24
 """Bytes read in one go when a file is summed up."""
 
@@ -75,31 +76,57 @@ def atomic_directory(
     An existing `path` is replaced only if all that it holds is among `own_files(path)`: the paths
     inside it that we wrote, or None where everything is ours.
     """
+    path = _named_path(path)
     with temporary_place(path, directory=True) as temporary:
-        _refuse_foreign(path, own_files)
+        own = own_files(path)
+        _refuse_foreign(path, path, own)
         yield temporary
         temporary.chmod(0o755)
         for file in (*temporary.rglob("*"), temporary):
             _flush(file)
+        _refuse_foreign(path, path, own)  # what came while we were writing
         if not path.exists():
             os.replace(temporary, path)
         elif not _exchanged(temporary, path):
             os.replace(path, temporary.with_name(OLD))
             os.replace(temporary, path)
-        _flush(path.absolute().parent)
+        else:
+            try:
+                _refuse_foreign(path, temporary, own)  # and in the last moment
+            except InputError:
+                _exchanged(temporary, path)
+                raise
+        _flush(path.parent)
 
 
-def _refuse_foreign(path: Path, own_files: Callable[[Path], Collection[str] | None]) -> None:
-    """Refuses a directory with an entry that we did not write."""
-    entries = {file.relative_to(path).as_posix() for file in path.rglob("*")}
-    if not entries or (own := own_files(path)) is None:
+def _refuse_foreign(path: Path, place: Path, own: Collection[str] | None) -> None:
+    """Refuses the content of `path`, which lies at `place`, if we did not write all of it."""
+    if own is None:
         return
+    entries = {file.relative_to(place).as_posix() for file in place.rglob("*")}
     folders = {parent.as_posix() for name in own for parent in PurePosixPath(name).parents}
     if foreign := sorted(entries - {*own} - folders):
         raise InputError(
             f"{path} exists and holds other files ({quoted(foreign[0])}); "
             f"choose a new or an empty directory."
         )
+
+
+def _named_path(path: Path) -> Path:
+    """The absolute path of an entry with a name of its own: "a/.." is the folder around "a"."""
+    path = path.absolute()
+    if path.name in NO_NAMES:
+        path = path.resolve()
+    if path.name in NO_NAMES:
+        raise InputError(f"{path} cannot be replaced; choose a name inside of it.")
+    return path
+
+
+def require_plain_below(root: Path, path: Path) -> None:
+    """Refuses a path below `root` that leads through a link, or to anything but a file."""
+    for parent in reversed(path.relative_to(root).parents[:-1]):
+        require_plain(root / parent, directory=True)
+    require_plain(path)
 
 
 def require_plain(path: Path, *, directory: bool = False) -> None:
@@ -136,7 +163,7 @@ def temporary_place(path: Path, *, directory: bool, kind: str = "") -> Iterator[
     empty file with the same token. Such a folder without a lock was left by a killed writer and is
     removed. A file may have several writers, the last of which wins; a directory has one.
     """
-    path = path.absolute()
+    path = _named_path(path)
     require_plain(path, directory=directory)
     with no_trace(path), explain_disk_full(parent := _writable_parent(path)):
         folder, handle = _new_folder(parent, path.name + kind)
@@ -180,7 +207,9 @@ def leftovers(parent: Path, name: str | None = None) -> list[Path]:
 def _is_temporary(folder: Path, name: str | None = None) -> bool:
     """Whether a folder has a temporary name, is no link, and is empty or has the mark of that name."""
     match = TEMPORARY.fullmatch(folder.name)
-    if match is None or (name is not None and match[1] != name):
+    if match is None or match[1].removesuffix(SCRATCH) in NO_NAMES:
+        return False
+    if name is not None and match[1] != name:
         return False
     if folder.is_symlink() or not folder.is_dir():
         return False
@@ -192,6 +221,7 @@ def _discard(folder: Path) -> None:
     match = TEMPORARY.fullmatch(folder.name)
     assert match is not None
     names = (match[1], match[1].removesuffix(SCRATCH), OLD, f"{MARK}{match[2]}")
+    assert not NO_NAMES & {*names}
     with contextlib.suppress(OSError):  # it is gone, or holds what is not ours
         for name in names:
             remove(folder / name)
@@ -376,11 +406,13 @@ def seal_folder(folder: Path) -> None:
 
 
 def sealed_files(folder: Path) -> list[str]:
-    """The files of a sealed folder by their paths inside it; an unsealed one has none."""
+    """The files of a sealed folder that are as they were sealed; an unsealed one has none."""
     try:
-        return [SUMS, *_sums(folder)]
-    except InputError:
+        sums = _sums(folder)
+        same = [name for name in sums if checksum(inside(folder, name)) == sums[name]]
+    except (InputError, OSError):
         return []
+    return [SUMS, *same]
 
 
 def check_folder(folder: Path) -> None:
@@ -454,6 +486,7 @@ def locked(directory: Path) -> Iterator[None]:
     try:
         with explain_disk_full(directory):
             directory.mkdir(parents=True, exist_ok=True)
+            require_plain(directory / LOCK)
             handle = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
         raise InputError(
@@ -538,7 +571,7 @@ def _piece_digest(values: np.ndarray) -> bytes:
 def checksum(path: Path) -> str:
     """SHA-256 of a file's bytes."""
     digest = hashlib.sha256()
-    with path.open("rb") as file:
+    with regular(path).open("rb") as file:
         while chunk := file.read(CHUNK):
             digest.update(chunk)
     return digest.hexdigest()

@@ -89,7 +89,7 @@ class Store:
         )
 
     def put(self, name: str, value: Any) -> None:
-        _files.write_json(self.directory / f"{name}.json", encode(value), sealed=True)
+        _files.write_json(self._writable(f"{name}.json"), encode(value), sealed=True)
 
     def forget(self, name: str) -> None:
         _files.remove(self.directory / f"{name}.json")
@@ -99,7 +99,13 @@ class Store:
         return _files.open_array(file, in_memory=True, sealed=True) if file.exists() else None
 
     def put_array(self, name: str, values: np.ndarray) -> None:
-        _files.save_array(self.directory / f"{name}.npy", values, sealed=True)
+        _files.save_array(self._writable(f"{name}.npy"), values, sealed=True)
+
+    def _writable(self, name: str) -> Path:
+        """The path of an entry; refuses one behind a link."""
+        path = self.directory / name
+        _files.require_plain_below(self.directory, path)
+        return path
 
 
 def _refuse_others(outer: Path, directory: Path) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from impact_gnn import checks
+from impact_gnn import _files, checks
 from impact_gnn.checks import InputError, guarded
 from impact_gnn.data.archive import mapped
 from impact_gnn.graph import TemporalGraph, Triple
@@ -148,9 +148,8 @@ def _from_relations(raw: Path) -> TemporalGraph:
         )
     edges: dict[Triple, np.ndarray] = {}
     for source, relation, target in _table(raw / "triplet-type-list.csv.gz"):
-        edges[source, relation, target] = _edges(
-            raw / "relations" / f"{source}___{relation}___{target}"
-        )
+        folder = f"relations/{source}___{relation}___{target}"
+        edges[source, relation, target] = _edges(_files.inside(raw, folder))
     return TemporalGraph.hetero(nodes=nodes, edges=edges, target=labelled[0])
 
 
@@ -158,7 +157,7 @@ def _node_arrays(raw: Path, rows: int, kind: str | None = None) -> dict[str, Any
     """Features, years and labels of the only type of node, or those that there are of one of several."""
     arrays: dict[str, Any] = {}
     for field, (folder, name, dtype) in FIELDS.items():
-        file = raw / name if kind is None else raw / folder / kind / name
+        file = raw / name if kind is None else _files.inside(raw, f"{folder}/{kind}/{name}")
         if kind is None or file.is_file():
             values = matrix(file, dtype, rows)
             arrays[field] = values if field == "x" else values[:, 0]

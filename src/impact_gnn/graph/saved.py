@@ -29,6 +29,7 @@ FORMAT = "impact-gnn graph"
 VERSION = 3
 OLDER = (1, 2)  # versions that are read too
 COLUMNS = "columns.arrow"
+OWN_NAME = re.compile(r"(nodes|edges)/[^/]+/([a-z_]+\.npy|columns\.arrow)")
 NODE_ARRAYS = ("x", "y", "time", "ids")
 EDGE_ARRAYS = ("edge_index", "weight", "time")
 
@@ -114,16 +115,23 @@ def writing(
 
 def is_saved(directory: Path) -> bool:
     """Whether `directory` holds a saved graph."""
-    return bool(_own_files(directory))
+    try:
+        _files.described(directory / MANIFEST, FORMAT, VERSION, *OLDER)
+    except InputError:
+        return False
+    return True
 
 
 def _own_files(directory: Path) -> list[str]:
-    """The files of a saved graph by their paths in its folder; none where there is no such graph."""
+    """The files of a saved graph by their paths in its folder; none where there is no such graph.
+
+    The manifest of an older version has no seal, so it does not say what may be replaced.
+    """
     try:
-        manifest = _files.described(directory / MANIFEST, FORMAT, VERSION, *OLDER)
+        manifest = _files.described(directory / MANIFEST, FORMAT, VERSION)
         nodes = manifest["nodes"].values()
         columns = [f"{entry['folder']}/{COLUMNS}" for entry in nodes if "columns" in entry]
-        return [MANIFEST, *manifest["arrays"], *columns]
+        return [MANIFEST, *filter(OWN_NAME.fullmatch, [*manifest["arrays"], *columns])]
     except (InputError, KeyError, TypeError, AttributeError):
         return []
 

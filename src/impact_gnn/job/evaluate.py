@@ -91,6 +91,8 @@ def evaluate(
         evaluation = _against_plain(
             evaluation, summary, fitted, model, graph, ids.take(rows), known
         )
+    if (root / EVALUATION).exists():
+        _files.read_json(root / EVALUATION, sealed=True)  # refuses to replace what is not ours
     _files.write_json(root / EVALUATION, encode(evaluation), sealed=True)
     with guarded(root / "summary.json"):
         write_report(summary, root / "report.html")

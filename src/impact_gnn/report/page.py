@@ -54,33 +54,45 @@ def write_report(summary: RunSummary, path: Path) -> None:
     drawn, folder = list(_figures(shown.values())), path.parent / "figures"
     names = {f"{figure.name}.{ending}" for figure in drawn for ending in ("svg", "csv")}
     before = _listed_figures(folder)
-    for name in sorted(names - before):
-        if os.path.lexists(folder / name):
-            raise InputError(f"{folder / name} is not a figure of this run; move it away.")
+    for name in sorted({*names, *before}):
+        _refuse_foreign_figure(folder / name, before)
     # With the new names before they are written, so that none is forgotten after a kill.
-    _files.write_json(folder / FIGURES, sorted(names | before), sealed=True)
+    _files.write_json(folder / FIGURES, dict.fromkeys([*before, *sorted(names)]), sealed=True)
     for figure in drawn:
         with _files.atomic_file(folder / f"{figure.name}.svg") as temporary:
             temporary.write_text(figure.file, encoding="utf-8")
         write_table(figure.data, folder / f"{figure.name}.csv")
     with _files.atomic_file(path) as temporary:
         temporary.write_text(_page(shown, files=True), encoding="utf-8")
-    for name in before - names:
+    for name in before.keys() - names:
         if (folder / name).is_file() and not (folder / name).is_symlink():
             (folder / name).unlink()
-    _files.write_json(folder / FIGURES, sorted(names), sealed=True)
+    checksums = {name: _files.checksum(folder / name) for name in sorted(names)}
+    _files.write_json(folder / FIGURES, checksums, sealed=True)
 
 
-def _listed_figures(folder: Path) -> set[str]:
-    """The figures that a report before this one wrote, by the list in their folder."""
+def _refuse_foreign_figure(path: Path, listed: dict[str, str | None]) -> None:
+    """Refuses to replace a file that no report wrote, or that has changed since."""
+    if not os.path.lexists(path):
+        return
+    if path.name not in listed:
+        raise InputError(f"{path} is not a figure of this run; move it away.")
+    expected = listed[path.name]  # None if a report was killed while it wrote the figure
+    is_plain = path.is_file() and not path.is_symlink()
+    if expected is not None and is_plain and _files.checksum(path) != expected:
+        raise InputError(f"{path} has changed since the report wrote it; move it away.")
+
+
+def _listed_figures(folder: Path) -> dict[str, str | None]:
+    """The figures that a report before this one wrote, with their checksums."""
     _files.require_plain(folder, directory=True)
     if not os.path.lexists(folder / FIGURES):
-        return set()
+        return {}
     _files.require_plain(folder / FIGURES)
-    names = _files.read_json(folder / FIGURES, sealed=True)
-    if not isinstance(names, list) or not all(re.fullmatch(FIGURE, str(name)) for name in names):
+    figures = _files.read_json(folder / FIGURES, sealed=True)
+    if not isinstance(figures, dict) or not all(re.fullmatch(FIGURE, name) for name in figures):
         raise InputError(f"{folder / FIGURES} lists what is no figure; move {folder} away.")
-    return set(names)
+    return figures
 
 
 def _evaluation(summary: RunSummary, path: Path) -> Evaluation | None:
