@@ -128,7 +128,7 @@ def test_a_scheduler_may_be_named_by_its_address(place):
 def test_workers_must_see_the_directory(place, client, monkeypatch):
     from impact_gnn.engines import dask
 
-    monkeypatch.setattr(dask, "_sees", lambda path: False)
+    monkeypatch.setattr(dask, "_is_directory", lambda path: False)
     with pytest.raises(
         InputError, match=r"is not seen by .* on a file system that all workers share"
     ):

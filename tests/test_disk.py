@@ -93,31 +93,6 @@ def test_sources_and_targets_may_be_different_nodes(place):
     same_edges(Disk(place).edges(ends, 5, 3), build_csr(*ends, 5, 3))
 
 
-@pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_edges_from_tables(place, kind):
-    import pyarrow as pa
-    import pyarrow.csv
-    import pyarrow.parquet
-
-    rng = np.random.default_rng(0)
-    ends, weight = rng.integers(0, 100, (2, 5000)), rng.random(5000).astype(np.float32)
-    write = {"csv": pa.csv.write_csv, "parquet": pa.parquet.write_table}[kind]
-    for number, (a, b) in enumerate([(0, 1200), (1200, 5000)]):
-        table = pa.table(
-            {
-                "weight": weight[a:b],
-                "target": ends[1, a:b],
-                "other": ends[0, a:b],
-                "source": ends[0, a:b],
-            }
-        )
-        write(table, place / f"{number}.{kind}")
-    csr = Disk(place / "work", memory="10kB").edges(
-        [place / f"0.{kind}", str(place / f"1.{kind}")], 100
-    )
-    same_edges(csr, build_csr(*ends, 100, 100, weight))
-
-
 def test_edges_from_npy_files(place):
     ends, weight = np.random.default_rng(0).integers(0, 9, (2, 50)), np.arange(50.0)
     np.save(place / "ends.npy", ends)
@@ -127,34 +102,17 @@ def test_edges_from_npy_files(place):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("ends", "weight", "message"),
     [
-        ("source,goal\n0,1\n", "has no column target; it has source, goal"),
-        ("source,target\n0,1\n0,seven\n", "edges.csv cannot be read .*invalid value .seven."),
-        (
-            "source,target\n0,1\n0,9\n",
-            "edge 1 runs from 0 to 9, but there are 3 sources and 3 targets",
-        ),
-        ("source,target,weight\n0,1,1\n0,2,-1\n", r"weight is negative \(-1.0\) at edge 1"),
-        ("source,target,weight\n0,1,1\n0,2,\n", "column 'weight' of .* has gaps"),
+        ([[0, 0], [1, 9]], None, "edge 1 runs from 0 to 9, but there are 3 sources and 3 targets"),
+        ([[0, 0], [1, 2]], [1.0, -1.0], r"weight is negative \(-1.0\) at edge 1"),
+        (np.zeros((2, 2)), None, r"edges are float64 of shape \(2, 2\)"),
+        ("nothing.npy", None, "nothing.npy cannot be read"),
     ],
 )
-def test_bad_tables_are_refused(place, text, message):
-    (place / "edges.csv").write_text(text)
+def test_bad_edges_are_refused(place, ends, weight, message):
     with pytest.raises(InputError, match=message):
-        Disk(place / "work").edges(place / "edges.csv", 3)
-
-
-def test_bad_edges_are_refused(place):
-    disk = Disk(place / "work")
-    (place / "a.csv").write_text("source,target\n0,1\n")
-    (place / "b.csv").write_text("source,target,weight\n0,1,1\n")
-    with pytest.raises(InputError, match=r"a.csv has no column 'weight', others have"):
-        disk.edges([place / "a.csv", place / "b.csv"], 3)
-    with pytest.raises(InputError, match=r"nothing.csv does not exist"):
-        disk.edges(place / "nothing.csv", 3)
-    with pytest.raises(InputError, match=r"edges are float64 of shape \(2, 2\)"):
-        disk.edges(np.zeros((2, 2)), 3)
+        Disk(place / "work").edges(ends, 3, weight=weight)
 
 
 def test_sorted_edges_are_used_again_for_the_same_edges(place):

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import impact_gnn as ig
 from impact_gnn._codec import decode, encode
 from impact_gnn.cli import app
-from impact_gnn.engines.base import redone
+from impact_gnn.engines.hop import recompute
 from impact_gnn.pipeline import (
     Calibration,
     Ensemble,
@@ -212,7 +212,7 @@ def split_is_whole(p, graph):
             if p.model == "linear":
                 first, second = p.fitted.head.model.classify.weight.detach().numpy()[:2, columns]
                 nothing = (
-                    redone(hop, np.zeros((1, hop.shape[1]), np.float32), member.place(at))
+                    recompute(hop, np.zeros((1, hop.shape[1]), np.float32), member.place(at))
                     - member.mean[columns]
                 )
                 rest = (

@@ -8,7 +8,7 @@ import torch
 
 import impact_gnn as ig
 from impact_gnn import methods
-from impact_gnn.engines.base import mapped_hop
+from impact_gnn.engines.hop import mapped_hop
 from impact_gnn.methods import Kind, Method, ModelKind, Needs, Part
 from impact_gnn.methods.builtin import BUILTIN
 

@@ -1,9 +1,10 @@
-"""Where hops are computed: in memory, on disk within a cap, or on a Dask cluster; the same numbers everywhere."""
+"""Compute hops in memory, on disk within a cap, or on a Dask cluster, with the same numbers."""
 
-from impact_gnn.engines.base import Engine, Hop
 from impact_gnn.engines.choose import KINDS, EngineChoice, choose
 from impact_gnn.engines.dask import Dask
 from impact_gnn.engines.disk import Disk
+from impact_gnn.engines.engine import Engine
+from impact_gnn.engines.hop import Hop
 from impact_gnn.engines.memory import Memory, or_memory
 from impact_gnn.engines.operator import Operator
 

@@ -1,4 +1,4 @@
-"""Which engine a job needs: memory where it fits, files otherwise, and a refusal where neither does."""
+"""Chooses the engine of a job: memory where it fits, files otherwise, or a refusal."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from impact_gnn import _files, checks
 from impact_gnn._native import free_memory
 from impact_gnn._progress import duration
 from impact_gnn.checks import InputError
-from impact_gnn.engines.base import Engine
 from impact_gnn.engines.dask import Dask, connected
 from impact_gnn.engines.disk import Disk
+from impact_gnn.engines.engine import Engine
 from impact_gnn.engines.memory import Memory
 from impact_gnn.graph import TemporalGraph
 
 KINDS = ("auto", "memory", "disk", "dask")
 
 EDGES_PER_SECOND = 4e7
-"""Edges times 64 columns that a core's propagation moves in a second, roughly; files take twice as long."""
+"""Edges times 64 columns that one core propagates per second; files take twice as long."""
 
 LIBRARIES = 400_000_000  # bytes of Python, torch and the others
-SHARE = 0.7  # of the memory that is free, what a job may be planned with
+SHARE = 0.7  # of the free memory that a job may plan with
 
 
 @dataclass(frozen=True)
 class EngineChoice:
-    """The engine, and what was reckoned and chosen in one sentence."""
+    """The engine, and one sentence with the estimates behind the choice."""
 
     engine: Engine
     sentence: str
@@ -43,12 +43,12 @@ def choose(
     scratch: str | Path | None = None,
     hops: int = 2,
 ) -> EngineChoice:
-    """The engine for a job on this graph.
+    """Choose the engine for a job on this graph.
 
-    "auto" takes memory if the job of so many hops fits into what is free, or into `memory` if
-    given, otherwise disk. `memory` caps the engines on files (by default a share of what is free),
-    `scheduler` is HOST:PORT for "dask", and `scratch` the directory for files, by default a
-    temporary one.
+    "auto" takes memory if the job of that many hops fits into a share of the free memory, or into
+    `memory`; otherwise disk. `memory` caps the engines on files (default: a share of the free
+    memory), `scheduler` is HOST:PORT for "dask", and `scratch` the directory for files (default:
+    a temporary one).
 
     Examples:
         >>> from impact_gnn.data.tsbm import tsbm
@@ -60,25 +60,26 @@ def choose(
         raise InputError(
             f"a scheduler is of use with engine 'dask' only, not with {kind!r}; leave it out."
         )
-    (in_memory, in_files, seconds), free = _needs(graph, hops), free_memory()
+    in_memory, in_files, seconds = _needs(graph, hops)
+    free = free_memory()
     cap = int(SHARE * free) if memory is None else _files.byte_size(memory)
     size = _files.readable_size
-    about = f"about {size(in_memory)} of memory"
     if kind == "memory" or (kind == "auto" and in_memory <= cap):
+        need = f"about {size(in_memory)} of memory"
         if in_memory > free:
             raise InputError(
-                f"engine 'memory' needs {about}, but {size(free)} are free; use --engine disk, or fewer features."
+                f"engine 'memory' needs {need}, but {size(free)} are free; "
+                f"use --engine disk, or fewer features."
             )
-        return EngineChoice(
-            Memory(), f"engine memory: {about} of {size(free)} free, {duration(seconds)} per pass"
-        )
+        sentence = f"engine memory: {need} of {size(free)} free, {duration(seconds)} per pass"
+        return EngineChoice(Memory(), sentence)
     if scratch is None:
         scratch = tempfile.mkdtemp(prefix="impact-gnn-")
         atexit.register(_files.remove, Path(scratch))
     place = Path(scratch)
     place.mkdir(parents=True, exist_ok=True)
     _files.require_space(place, in_files)
-    took = (
+    needs = (
         f"in memory {size(in_memory)}; in files {size(in_files)}, {duration(2 * seconds)} per pass"
     )
     if kind == "dask":
@@ -87,31 +88,28 @@ def choose(
                 "engine 'dask' needs --scheduler HOST:PORT of a running dask scheduler; give it."
             )
         address = scheduler if "://" in scheduler else f"tcp://{scheduler}"
-        engine = Dask(connected(address, patience=20), place, "2GB" if memory is None else memory)
-        return EngineChoice(engine, f"engine dask at {address}: {took}")
-    peak = f"the whole process peaks at about {size(_peak(graph, cap))}"
-    return EngineChoice(Disk(place, cap), f"engine disk, cap {size(cap)}: {took}; {peak}")
-
-
-def _peak(graph: TemporalGraph, cap: int) -> int:
-    """Bytes of the whole process with the disk engine, read off runs with 1 M nodes.
-
-    Besides what the cap governs there are the interpreter with its libraries, and arrays of
-    probabilities of all nodes when predictions are smoothed.
-    """
-    return LIBRARIES + int(1.3 * cap) + graph.num_nodes * (100 + 32 * graph.num_labels)
+        dask = Dask(connected(address, patience=20), place, "2GB" if memory is None else memory)
+        return EngineChoice(dask, f"engine dask at {address}: {needs}")
+    # The whole process with the disk engine, from measurements on 1 M nodes: the interpreter with
+    # its libraries, what the cap governs, and the probabilities of all nodes for smoothing.
+    peak = LIBRARIES + int(1.3 * cap) + graph.num_nodes * (100 + 32 * graph.num_labels)
+    sentence = (
+        f"engine disk, cap {size(cap)}: {needs}; the whole process peaks at about {size(peak)}"
+    )
+    return EngineChoice(Disk(place, cap), sentence)
 
 
 def _needs(graph: TemporalGraph, hops: int) -> tuple[int, int, float]:
-    """What one candidate's inputs take: bytes in memory, bytes in files, and very roughly seconds.
+    """Estimate what one candidate's inputs take: bytes in memory, bytes in files, and seconds.
 
-    Held against a run on 2 M nodes and 40 M edges: hops are held as made, scaled and trained on,
-        edges twice.
+    From measurements on 2 M nodes and 40 M edges: memory holds hops as computed, as scaled and as
+    trained on, and the edges twice.
     """
     rows = sum(part.num_nodes for part in graph.nodes.values())
     width = max((part.x.shape[1] for part in graph.nodes.values() if part.x is not None), default=0)
     edges = 2 * sum(part.num_edges for part in graph.relations.values())
-    hop, labels = 4 * rows * width, 8 * graph.num_nodes * graph.num_labels * min(hops, 2)
+    hop = 4 * rows * width
+    labels = 8 * graph.num_nodes * graph.num_labels * min(hops, 2)
     in_memory = hop * (3 * hops + 4) + labels + 40 * edges + 40 * rows
     in_files = hop * (hops + 1) + labels + 20 * edges + 20 * rows
     return in_memory, in_files, hops * edges * max(width, 16) / 64 / EDGES_PER_SECOND

@@ -1,20 +1,19 @@
-"""The engine for several machines: the tasks of `Disk` on the workers of a Dask cluster that share a directory.
+"""The engine for several machines: Dask workers that share a directory run the tasks of `Disk`.
 
-What travels is paths and sizes; features, edges and hops are read and written as files. A task is a
-range of targets to sort, or a slice of columns to take through all hops; a task whose worker dies
-is done again elsewhere.
+Workers receive paths and sizes; features, edges and hops are read and written as files. A task is a
+range of targets to sort, or a slice of columns to take through all hops. A task whose worker dies
+is repeated elsewhere.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import queue
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,29 +23,30 @@ import numpy as np
 from impact_gnn import _files, _native
 from impact_gnn._progress import Counter, Progress
 from impact_gnn.checks import InputError, WorkerLost, listing, one_line
-from impact_gnn.engines.base import Features, SlicedHop, checked_features
 from impact_gnn.engines.disk import FileEngine
+from impact_gnn.engines.engine import checked_features
+from impact_gnn.engines.hop import Features, Hop, SlicedHop
 from impact_gnn.engines.operator import Operator
 
 SLICES_PER_THREAD = 2
-"""At least so many slices for every thread of the cluster, where there are enough columns: they end together."""
+"""The least number of slices per thread of the cluster, so that threads end together."""
 
-RETRIES = 3  # how often a task that failed is done again
-CHECK = 2.0  # seconds between two looks at whether there still are workers
+RETRIES = 3  # of a task that failed
+CHECK = 2.0  # seconds between two checks whether there are workers
 
 
 @dataclass(frozen=True, eq=False)
 class Dask(FileEngine):
-    """Hops as files in a directory that all workers of a Dask cluster see.
+    """Hops as files in a directory that all workers of a Dask cluster share.
 
-    Like `Disk` it goes on after a crash. Workers that stay away longer than `patience` seconds end
-    the work with a `WorkerLost`; what is complete is kept.
+    Like `Disk` it goes on after a crash. If there are no workers for longer than `patience`
+    seconds, a `WorkerLost` ends the work; complete files stay.
 
     Args:
         client: A `dask.distributed.Client`, or the address of a scheduler.
         directory: On a file system that the workers share with this process, under the same path.
-            By default a temporary one that goes with the engine: for workers on this machine.
-        memory: What the tasks of one worker may take together.
+            By default a temporary one, removed with the engine: for workers on this machine.
+        memory: The cap for all tasks of one worker together.
         storage: As for `Disk`.
         progress: As for `Disk`.
         patience: Seconds to wait for workers.
@@ -65,13 +65,12 @@ class Dask(FileEngine):
         super().__post_init__()
         if not (isinstance(self.client, str) or hasattr(self.client, "submit")):
             raise InputError(
-                f"client is a {type(self.client).__name__}; give a dask.distributed.Client or a scheduler's address "
-                f"such as 'tcp://host:8786'."
+                f"client is a {type(self.client).__name__}; give a dask.distributed.Client or a "
+                f"scheduler's address such as 'tcp://host:8786'."
             )
         if self.directory is None:
-            object.__setattr__(
-                self, "_temporary", tempfile.TemporaryDirectory(prefix="impact-gnn-")
-            )
+            temporary = tempfile.TemporaryDirectory(prefix="impact-gnn-")
+            object.__setattr__(self, "_temporary", temporary)
 
     @property
     def place(self) -> Path:
@@ -79,12 +78,12 @@ class Dask(FileEngine):
 
     @property
     def task_memory(self) -> int:
-        """The tasks of one worker share its memory."""
+        """Bytes of one task; the tasks of one worker share its memory."""
         with self._connected() as client:
             return _files.byte_size(self.memory) // max(self._threads(client))
 
     @property
-    def least_slices(self) -> int:
+    def min_slices(self) -> int:
         with self._connected() as client:
             return SLICES_PER_THREAD * sum(self._threads(client))
 
@@ -95,17 +94,18 @@ class Dask(FileEngine):
         *,
         rows: np.ndarray | None = None,
         dtype: Any = None,
-    ) -> list[Any]:
+    ) -> list[Hop]:
         if isinstance(x, np.ndarray):
             x = self._in_file(x)
         return super().hops(operators, x, rows=rows, dtype=dtype)
 
     def _in_file(self, x: np.ndarray) -> SlicedHop:
-        """Features as workers read them: from their own file if they are mapped from one, otherwise from a copy."""
+        """Return features that workers can read: from their own file, otherwise from a copy."""
         key = _files.digest(x)
         path = self.place / "arrays" / f"{key}.npy"
-        if (name := _native.file_of(x)) is not None:
-            return SlicedHop.open([name], key)
+        file = _native.file_of(x)
+        if file is not None:
+            return SlicedHop.open([file], key)
         with self._working():
             if not path.exists():
                 _files.save_array(path, checked_features(x), sealed=True)
@@ -118,7 +118,7 @@ class Dask(FileEngine):
         counter: Counter | None = None,
     ) -> list[Any]:
         with self._connected() as client:
-            self._refuse_unless_seen(client)
+            self._check_directory(client)
             futures = [
                 client.submit(function, *task, pure=False, retries=RETRIES) for task in tasks
             ]
@@ -132,16 +132,18 @@ class Dask(FileEngine):
 
                 if isinstance(error, KilledWorker):
                     raise WorkerLost(
-                        f"a task killed {RETRIES} workers, most likely for want of memory ({self.memory} each): "
-                        f"give them more or lower memory=..., and run the same again to go on."
+                        f"a task killed {RETRIES} workers, most likely because {self.memory} of "
+                        f"memory each were not enough: give them more or lower memory=..., and run "
+                        f"the same again to go on."
                     ) from None
                 raise
 
     def _wait(self, client: Any, futures: list[Any], counter: Counter | None) -> None:
-        """Until all tasks are done; gives up when nobody has been there to do them for longer than `patience`."""
+        """Wait for all tasks; give up when there are no workers for longer than `patience`."""
         from distributed import wait
 
-        waiting, seen = set(futures), time.monotonic()
+        waiting = set(futures)
+        last_alive = time.monotonic()
         while waiting:
             done: set[Any] = set()
             with contextlib.suppress(TimeoutError):
@@ -153,54 +155,58 @@ class Dask(FileEngine):
                     counter.advance()
             waiting -= done
             if client.status == "running" and self._answer(client.nthreads):
-                seen = time.monotonic()
-            elif time.monotonic() - seen > self.patience:
+                last_alive = time.monotonic()
+            elif time.monotonic() - last_alive > self.patience:
                 raise self._lost(
                     f"no worker of the cluster has been seen for {self.patience:.0f} seconds"
                 )
 
-    def _refuse_unless_seen(self, client: Any) -> None:
-        seen: dict[str, Any] = {}
-        # a worker that has just died sees nothing, and others will do its tasks
+    def _check_directory(self, client: Any) -> None:
+        """Refuse a directory that some worker does not have."""
+        answers: dict[str, Any] = {}
+        # A worker that has just died answers nothing, and others will run its tasks.
         with contextlib.suppress(OSError):
-            seen = self._answer(client.run, _sees, str(self.place), on_error="return")
-        blind = [worker for worker, sees in seen.items() if sees is False]
-        if blind:
+            answers = self._answer(client.run, _is_directory, str(self.place), on_error="return")
+        without = [worker for worker, answer in answers.items() if answer is False]
+        if without:
             raise InputError(
-                f"{self.place} is not seen by {listing(blind)}; give a directory on a file system that all workers "
-                f"share."
+                f"{self.place} is not seen by {listing(without)}; "
+                f"give a directory on a file system that all workers share."
             )
 
     def _answer(self, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        """What a call to the cluster gives; one that breaks off, or says nothing while patience lasts, is lost."""
-        answers: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue()
+        """Call the cluster; raise `WorkerLost` without an answer within `patience` seconds."""
+        from distributed.comm import CommClosedError
+
+        future: Future[Any] = Future()
 
         def ask() -> None:
             try:
-                answers.put((call(*arguments, **options), None))
+                future.set_result(call(*arguments, **options))
             except BaseException as error:
-                answers.put((None, error))
+                future.set_exception(error)
 
-        threading.Thread(target=ask, daemon=True).start()  # a client would wait for ever
+        # A client may wait without end; a daemon thread does not keep the process alive.
+        threading.Thread(target=ask, daemon=True).start()
         try:
-            answer, error = answers.get(timeout=self.patience)
-        except queue.Empty:
+            return future.result(timeout=self.patience)
+        except TimeoutError:
+            if future.done():  # the call itself ran out of time
+                raise
             raise self._lost(
                 f"the cluster has not answered for {self.patience:.0f} seconds"
             ) from None
-        from distributed.comm import CommClosedError
-
-        if isinstance(error, (CancelledError, CommClosedError)):
+        except (CancelledError, CommClosedError):
             raise self._lost("the connection to the scheduler was lost") from None
-        if error is not None:
-            raise error
-        return answer
 
-    def _lost(self, what: str) -> WorkerLost:
-        kept = f"what is complete is kept in {self.place}"
-        return WorkerLost(f"{what}; {kept}: start what is missing and run the same again to go on.")
+    def _lost(self, reason: str) -> WorkerLost:
+        return WorkerLost(
+            f"{reason}; what is complete is kept in {self.place}: "
+            f"start what is missing and run the same again to go on."
+        )
 
     def _threads(self, client: Any) -> list[int]:
+        """Return the number of threads of each worker."""
         threads = [number for number in self._answer(client.nthreads).values() if number]
         if not threads:
             raise InputError(
@@ -218,7 +224,7 @@ class Dask(FileEngine):
 
 
 def connected(address: str, patience: float = 60.0) -> Any:
-    """A client of the scheduler at an address."""
+    """Connect a client to the scheduler at an address."""
     try:
         from distributed import Client
     except ImportError:
@@ -227,7 +233,7 @@ def connected(address: str, patience: float = 60.0) -> Any:
         if not address.startswith("inproc:"):
             _greet(address, patience)
         return Client(address, timeout=patience)
-    # a server that is no scheduler may answer anything
+    # A server that is no scheduler may answer anything.
     except Exception as error:
         reason = one_line(error) or f"nothing for {patience:.0f} seconds"
         raise InputError(
@@ -236,7 +242,7 @@ def connected(address: str, patience: float = 60.0) -> Any:
 
 
 def _greet(address: str, patience: float) -> None:
-    """Exchanges the first messages with a scheduler; `Client` would wait for them without end."""
+    """Exchange the first messages with a scheduler; `Client` would wait for them without end."""
     from distributed import Security
     from distributed.comm import connect
 
@@ -245,10 +251,10 @@ def _greet(address: str, patience: float) -> None:
         comm = await asyncio.wait_for(connect(address, patience, **options), patience)
         await comm.close()
 
-    # in a thread of its own, as there may be a loop in this one
+    # In a thread of its own, because this one may run an event loop.
     with ThreadPoolExecutor(1) as pool:
         pool.submit(asyncio.run, greet()).result()
 
 
-def _sees(path: str) -> bool:
+def _is_directory(path: str) -> bool:
     return Path(path).is_dir()

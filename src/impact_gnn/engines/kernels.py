@@ -1,18 +1,15 @@
-"""The numba kernels of the one operation: out_v = r_v · (Σ_u Ω[t_v, t_u]·a_vu·c_u·x_u + [loop] c_v·x_v).
+"""The numba kernels of out_v = r_v · (Σ_u Ω[t_v, t_u]·a_vu·c_u·x_u + [loop] c_v·x_v).
 
-How it goes fast: the sums of up to 64 columns stay in registers over all edges of a row
-    (`vectors`); rows of X
-are asked for some edges before they are needed; an edge costs its source and nothing else, its
-weight being looked up from the period of its source while the first columns are summed, and kept
-for the others.
+Speed: the sums of up to 64 columns stay in registers over all edges of a row (`vectors`). Rows of
+X are prefetched some edges before their use. An edge costs the reading of its source only: its
+weight is looked up from the period of its source with the first columns, and reused for the others.
 
-Deterministic: a number of the result is computed by one thread, in an order fixed by the graph
-    alone. It does
-not depend on the threads, nor on which other columns are computed with it. Sums of float16 and
-float32 rows are kept in float32 for at most `TILE` edges, and those sums are added up in float64.
+Determinism: one thread computes a number of the result, in an order that only the graph fixes. It
+depends neither on the number of threads nor on the other columns. Sums of float16 and float32 rows
+are in float32 for at most `TILE` edges, and those sums are added in float64.
 
-Compiled without the GIL and run from ordinary threads (`_native.run`): no OpenMP, so it is safe
-under Dask and after a fork. Arguments are always of the same types (an empty array where there is
+The kernels release the GIL and run in ordinary threads (`_native.run`): no OpenMP, so they are safe
+under Dask and after a fork. Arguments always have the same types (an empty array where there is
 nothing), because numba compiles the whole kernel again for every new combination.
 """
 
@@ -36,12 +33,12 @@ from impact_gnn.engines.vectors import (
 TILE = 256  # edges of a row handled together; also the longest sum in float32
 
 PLAIN, LOOK_UP, KNOWN = 0, 1, 2
-"""What the edges of a tile count: one each; to be looked up; in `factors`, looked up before."""
+"""The factors of the edges of a tile: 1; to be looked up; in `factors`, looked up before."""
 
 
 @njit(nogil=True, cache=True)
 def gather(rows, columns, csr, table, periods, row_scale, column_scale, self_loop, x, out, ahead):
-    """Fills out[v, c] for v in range(*rows) and c in range(*columns).
+    """Fill out[v, c] for v in range(*rows) and c in range(*columns).
 
     Args:
         rows: First and last row, the last excluded.
@@ -49,81 +46,91 @@ def gather(rows, columns, csr, table, periods, row_scale, column_scale, self_loo
         csr: `indptr`, `indices`, `weight` (may be empty: weights 1).
         table: Ω as float32 (float64 for float64 rows), flat; may be empty: 1 everywhere.
         periods: Period of each source, period of each target, number of source periods.
-        row_scale: r; may be empty: then rows are divided by their weight, which is summed up on the
-            way.
+        row_scale: r; may be empty: then rows are divided by their weight, which the kernel sums.
         column_scale: c, of the type of `table`; may be empty: 1 everywhere.
         self_loop: Whether v is a neighbour of itself, with weight 1.
-        x: The rows, flat, and the distance between their beginnings; float16 comes as uint16.
+        x: The rows as a flat array (float16 as uint16), and their stride in elements.
         out: Likewise.
-        ahead: How many edges before its use a row is asked for.
+        ahead: How many edges before its use a row is prefetched.
     """
     indptr, indices, weight = csr
-    factor, wide = np.empty(TILE, table.dtype), np.empty(columns[1])
+    factor = np.empty(TILE, table.dtype)
+    wide = np.empty(columns[1])
     one = table.dtype.type(1)
     num_edges = len(indices)
-    given = len(weight) > 0, len(table) > 0, len(column_scale) > 0
-    kind = LOOK_UP if given[0] or given[1] or given[2] else PLAIN
+    has_weight = len(weight) > 0
+    has_table = len(table) > 0
+    has_scale = len(column_scale) > 0
+    kind = LOOK_UP if has_weight or has_table or has_scale else PLAIN
     # From here on only pointers, see `vectors`.
-    sums, factors = pointer(wide), pointer(factor)
+    sums = pointer(wide)
+    factors = pointer(factor)
+    scale_of = pointer(column_scale)
     parts = (
         pointer(weight),
         pointer(table),
-        pointer(column_scale),
+        scale_of,
         pointer(periods[0]),
         factors,
         sums,
     )
-    borders, target_period, scales = pointer(indptr), pointer(periods[1]), pointer(row_scale)
+    borders = pointer(indptr)
+    target_period = pointer(periods[1])
+    scales = pointer(row_scale)
     divide = len(row_scale) == 0
-    values, result = (pointer(x[0]), x[1]), (pointer(out[0]), out[1])
-    source = pointer(indices)
-    rest = source, given, parts, values, result
+    values = (pointer(x[0]), x[1])
+    result = (pointer(out[0]), out[1])
+    rest = (pointer(indices), (has_weight, has_table, has_scale), parts, values, result)
     for v in range(rows[0], rows[1]):
-        first, end = borders[v], borders[v + 1]
+        first = borders[v]
+        end = borders[v + 1]
         heavy = end - first > TILE
         if heavy:
             for c in range(columns[0], columns[1]):
                 sums[c] = 0
-        own = parts[2][v] if given[2] else one
-        # The weight that has come in so far, and what the row is multiplied by where that is known
-        # beforehand.
-        heard, scale = (1.0 if self_loop else 0.0), 1.0
+        loop_scale = scale_of[v] if has_scale else one
+        # The sum of the weights so far, and the factor of the row where it is known beforehand.
+        weight_sum = 1.0 if self_loop else 0.0
+        scale = 1.0
         if not divide:
             scale = scales[v]
         elif kind == PLAIN:
-            heard += end - first
-            scale = 1 / heard if heard > 0 else 0.0
+            weight_sum += end - first
+            scale = 1 / weight_sum if weight_sum > 0 else 0.0
         base = target_period[v] * periods[2]
         while True:
             last = min(first + TILE, end)
             step = ahead if last + ahead <= num_edges else 0
             edges = first, last, v, heavy, last == end, self_loop, step, base
-            how, c = kind, columns[0]
+            how = kind
+            c = columns[0]
             while c < columns[1]:
+                # Each width is a type of its own, so each call is compiled for one width.
+                scaling = one, loop_scale, scale, divide
                 if c + 64 <= columns[1]:
-                    heard = _block(
-                        zeros(64, values[0]), how, c, edges, (one, own, scale, divide), heard, *rest
+                    weight_sum = _block(
+                        zeros(64, values[0]), how, c, edges, scaling, weight_sum, *rest
                     )
                     c += 64
                 elif c + 16 <= columns[1]:
-                    heard = _block(
-                        zeros(16, values[0]), how, c, edges, (one, own, scale, divide), heard, *rest
+                    weight_sum = _block(
+                        zeros(16, values[0]), how, c, edges, scaling, weight_sum, *rest
                     )
                     c += 16
                 elif c + 4 <= columns[1]:
-                    heard = _block(
-                        zeros(4, values[0]), how, c, edges, (one, own, scale, divide), heard, *rest
+                    weight_sum = _block(
+                        zeros(4, values[0]), how, c, edges, scaling, weight_sum, *rest
                     )
                     c += 4
                 else:
-                    heard = _block(
-                        zeros(1, values[0]), how, c, edges, (one, own, scale, divide), heard, *rest
+                    weight_sum = _block(
+                        zeros(1, values[0]), how, c, edges, scaling, weight_sum, *rest
                     )
                     c += 1
                 if how == LOOK_UP:
                     how = KNOWN
                     if divide:
-                        scale = 1 / heard if heard > 0 else 0.0
+                        scale = 1 / weight_sum if weight_sum > 0 else 0.0
             first = last
             if first == end:
                 break
@@ -132,7 +139,7 @@ def gather(rows, columns, csr, table, periods, row_scale, column_scale, self_loo
 
 @njit(nogil=True, cache=True)
 def row_sums(rows, csr, table, periods, out):
-    """The weight that comes in at v, Σ_u Ω[t_v, t_u]·a_vu, into out[v] for v in range(*rows)."""
+    """Store the incoming weight Σ_u Ω[t_v, t_u]·a_vu in out[v] for v in range(*rows)."""
     indptr, indices, weight = csr
     source_period, target_period, num_periods = periods
     for v in range(rows[0], rows[1]):
@@ -146,9 +153,9 @@ def row_sums(rows, csr, table, periods, out):
 
 @njit(nogil=True, cache=True)
 def balanced(rows, csr, source_period, num_periods, out):
-    """a_vu / Σ_w a_vw over the sources w of u's period, into out[e] for the edges e of v in range(*rows)."""
+    """Store a_vu / Σ_w a_vw, over sources w of u's period, in out[e] for edges of `rows`."""
     indptr, indices, weight = csr
-    # of the row at hand, by period; cleared after it by the same edges
+    # The sum of the row's weights per period; its edges clear it after the row.
     total = np.zeros(num_periods)
     for v in range(rows[0], rows[1]):
         for e in range(indptr[v], indptr[v + 1]):
@@ -161,11 +168,12 @@ def balanced(rows, csr, source_period, num_periods, out):
 
 
 @njit(forceinline=True)
-def _block(total, how, c, edges, scale, heard, source, given, parts, x, out):
-    """One tile of one row in the columns c, c + 1, ... that `total` holds; returns `heard` with its weights added."""
+def _block(total, how, c, edges, scaling, weight_sum, source, has, parts, x, out):
+    """Sum one tile of a row in the columns c, c + 1, ...; return the new `weight_sum`."""
     first, last, v, heavy, finished, self_loop, step, base = edges
     weight, table, column_scale, source_period, factors, sums = parts
-    one, own, row_scale, divide = scale
+    has_weight, has_table, has_scale = has
+    one, loop_scale, row_scale, divide = scaling
     values, stride = x
     if how == PLAIN:
         for e in range(first, last):
@@ -173,15 +181,15 @@ def _block(total, how, c, edges, scale, heard, source, given, parts, x, out):
             total = add(total, values, np.int64(source[e]) * stride + c)
     elif how == LOOK_UP:
         for e in range(first, last):
-            u, later = np.int64(source[e]), np.int64(source[e + step])
-            prefetch(values, later * stride + c, total)
-            factor = table[base + source_period[u]] if given[1] else one
-            if given[0]:
+            prefetch(values, np.int64(source[e + step]) * stride + c, total)
+            u = np.int64(source[e])
+            factor = table[base + source_period[u]] if has_table else one
+            if has_weight:
                 factor *= weight[e]
-            if given[2]:
+            if has_scale:
                 factor *= column_scale[u]
             factors[e - first] = factor
-            heard += factor
+            weight_sum += factor
             total = multiply_add(total, factor, values, u * stride + c)
     else:
         for e in range(first, last):
@@ -190,9 +198,9 @@ def _block(total, how, c, edges, scale, heard, source, given, parts, x, out):
                 total, factors[e - first], values, np.int64(source[e]) * stride + c
             )
     if how == LOOK_UP and divide:
-        row_scale = 1 / heard if heard > 0 else 0.0
+        row_scale = 1 / weight_sum if weight_sum > 0 else 0.0
     if self_loop and finished:
-        total = multiply_add(total, own, values, v * stride + c)
+        total = multiply_add(total, loop_scale, values, v * stride + c)
     where = v * out[1] + c
     if not heavy:
         store(out[0], where, total, row_scale)
@@ -200,4 +208,4 @@ def _block(total, how, c, edges, scale, heard, source, given, parts, x, out):
         store(out[0], where, widened(total, sums, c), row_scale)
     else:
         store(sums, c, widened(total, sums, c), 1.0)
-    return heard
+    return weight_sum

@@ -10,7 +10,8 @@ import numpy as np
 
 from impact_gnn import checks
 from impact_gnn.checks import InputError
-from impact_gnn.engines.base import FEW, Engine, Features, as_hop, checked_start, columns_of
+from impact_gnn.engines.engine import FEW_ROWS, Engine, checked_start
+from impact_gnn.engines.hop import Features, Hop, as_hop, columns_of
 from impact_gnn.engines.operator import Operator
 from impact_gnn.graph import TemporalGraph, Triple
 from impact_gnn.graph.csr import CSR
@@ -18,10 +19,11 @@ from impact_gnn.graph.csr import CSR
 
 @dataclass(frozen=True)
 class Memory(Engine):
-    """Hops as arrays in memory, computed by the numba kernel on `threads` cores (None: all of them).
+    """Hops as arrays in memory, computed by the numba kernel on `threads` cores (None: all).
 
     Examples:
-        >>> chain = TemporalGraph(x=[[5.0], [0.0], [0.0]], time=[0, 0, 0], edge_index=[[0, 1], [1, 2]])
+        >>> edges = [[0, 1], [1, 2]]
+        >>> chain = TemporalGraph(x=[[5.0], [0.0], [0.0]], time=[0, 0, 0], edge_index=edges)
         >>> Memory().hops([Memory().operator(chain)] * 2, chain.x)[-1].tolist()
         [[0.0], [0.0], [5.0]]
     """
@@ -38,29 +40,30 @@ class Memory(Engine):
         *,
         rows: np.ndarray | None = None,
         dtype: Any = None,
-    ) -> list[Any]:
+    ) -> list[Hop]:
         x = checked_start(operators, x)
         values = columns_of(x, 0, x.shape[1], dtype or x.dtype)
-        hops: list[Any] = []
-        for step, operator in enumerate(operators):
-            last = step == len(operators) - 1
-            if rows is not None and last and len(rows) < FEW * operator.csr.num_targets:
-                hops.append(as_hop(operator.apply_rows(values, rows, self.threads)))
-                break
+        hops: list[Hop] = []
+        for step, operator in enumerate(operators, start=1):
+            selected = rows if step == len(operators) else None
+            if selected is not None and len(selected) < FEW_ROWS * operator.csr.num_targets:
+                hops.append(as_hop(operator.apply_rows(values, selected, self.threads)))
+                continue
             values = operator.apply(values, threads=self.threads)
-            hops.append(as_hop(values[rows] if rows is not None and last else values))
+            hops.append(as_hop(values if selected is None else values[selected]))
         return hops
 
     def graph(
         self, graph: TemporalGraph, *, upto: int | None = None, undirected: bool = False
     ) -> TemporalGraph:
-        graph = graph if upto is None else graph.upto(upto)
+        if upto is not None:
+            graph = graph.upto(upto)
         return graph.undirected() if undirected else graph
 
     def empty(self, shape: tuple[int, int], dtype: Any) -> np.ndarray:
         return np.zeros(shape, dtype)
 
-    def stored(self, array: np.ndarray) -> Any:
+    def stored(self, array: np.ndarray) -> Hop:
         return as_hop(array)
 
     def child(self, name: str) -> Memory:
@@ -74,7 +77,7 @@ class Memory(Engine):
 
 
 def or_memory(engine: Engine | None) -> Engine:
-    """The engine that was given; `Memory()` for None."""
+    """Return the engine, or `Memory()` for None."""
     if engine is None:
         return Memory()
     if not isinstance(engine, Engine):

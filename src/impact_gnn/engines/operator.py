@@ -1,4 +1,4 @@
-"""The one operation of this library, M = normalise(Ω[t_v, t_u]·a_vu), as a value that can be applied.
+"""The propagation operator M = normalise(Ω[t_v, t_u]·a_vu).
 
 Nothing is stored per edge but its source (and its own weight, if it has one). Applying it to X, or
 its transpose to a gradient, is one pass of the same kernel. Its arrays may be mapped from files: a
@@ -23,30 +23,30 @@ from impact_gnn.engines import kernels
 from impact_gnn.graph.csr import CSR
 
 NORMS = ("mean", "sym", "sum")
-"""Weighted mean (rows sum to 1), D^-½ on both sides (D the weight that comes in), or the weighted sum."""
+"""Weighted mean (rows sum to 1), D^-½ on both sides (D: incoming weight), or the weighted sum."""
 
 TASK = 1 << 23
-"""Numbers read by one task: short enough to share the work evenly, long enough for its start not to count."""
+"""Numbers read per task: few enough to balance threads, enough to hide the cost of its start."""
 
-SLICE = 64  # columns per task of a row so heavy that its columns are shared among threads
+SLICE = 64  # columns per task of a row with so many edges that threads share its columns
 
 FLOATS = (np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64))
 
 
 @dataclass(frozen=True, eq=False)
 class Operator:
-    """M = normalise(Ω[t_v, t_u]·a_vu), made once and applied to many X.
+    """M = normalise(Ω[t_v, t_u]·a_vu), built once and applied to many X.
 
     With w_vu = Ω[t_v, t_u]·a_vu (divided by Σ a_vw over the sources w of the time t_u where
     `balanced`), and w_vv increased by 1 where `self_loop`, row v of the result is
 
     * "mean": Σ_u w_vu·x_u / Σ_u w_vu, zeros where no weight comes in;
-    * "sym": Σ_u w_vu·x_u / √(D_v·D_u) with D_v = Σ_u w_vu, nothing from or to nodes where it is
-    zero; * "sum": Σ_u w_vu·x_u.
+    * "sym": Σ_u w_vu·x_u / √(D_v·D_u) with D_v = Σ_u w_vu, without nodes where it is zero;
+    * "sum": Σ_u w_vu·x_u.
 
     The same graph and X give the same bits whatever the number of threads, and the result of a
-    column does not depend on the other columns. Sums are kept in float32 for up to 256 neighbours
-    and in float64 beyond them and for X of float64.
+    column does not depend on the other columns. Sums are in float32 for up to 256 neighbours, and
+    in float64 beyond them and for X of float64.
 
     Args:
         csr: The edges by target.
@@ -83,10 +83,11 @@ class Operator:
         checks.choice("norm", self.norm, NORMS)
         sources, targets = self.csr.num_sources, self.csr.num_targets
         if sources != targets and (self.norm == "sym" or self.self_loop):
-            what = 'norm="sym"' if self.norm == "sym" else "self_loop=True"
+            option = 'norm="sym"' if self.norm == "sym" else "self_loop=True"
             raise InputError(
-                f"{what} needs the same nodes as sources and targets, but there are {sources} sources and {targets} "
-                f'targets; use norm="mean" without self-loops between different types.'
+                f"{option} needs the same nodes as sources and targets, but there are {sources} "
+                f'sources and {targets} targets; use norm="mean" without self-loops between '
+                f"different types."
             )
         table = np.ascontiguousarray(checks.array("table", self.table), dtype=np.float64)
         if table.ndim != 2 or not np.isfinite(table).all() or table.min(initial=0) < 0:
@@ -94,20 +95,13 @@ class Operator:
                 f"table (shape {table.shape}) must be a matrix of finite weights of zero or more."
             )
         # Both periods in one type: the kernel is compiled for every new combination.
-        smallest = smallest_unsigned(max(table.shape))
+        dtype = smallest_unsigned(max(table.shape))
+        source_period = _periods("source_period", self.source_period, sources, table.shape[1])
+        target_period = _periods("target_period", self.target_period, targets, table.shape[0])
         object.__setattr__(self, "table", table)
-        for name, size, most in (
-            ("source", sources, table.shape[1]),
-            ("target", targets, table.shape[0]),
-        ):
-            value = _periods(f"{name}_period", getattr(self, f"{name}_period"), size, most).astype(
-                smallest, copy=False
-            )
-            object.__setattr__(self, f"{name}_period", value)
+        object.__setattr__(self, "source_period", source_period.astype(dtype, copy=False))
+        object.__setattr__(self, "target_period", target_period.astype(dtype, copy=False))
         _check_csr(self.csr)
-
-    # -- applying
-    # ------------------------------------------------------------------------------------------
 
     def apply(
         self,
@@ -116,105 +110,116 @@ class Operator:
         threads: int | None = None,
         rows: tuple[int, int] | None = None,
     ) -> np.ndarray:
-        """M·X.
+        """Compute M·X.
 
         Args:
-            x: [sources, f] of float16, float32 or float64; rows may lie apart, as in a slice of
-                columns.
-            out: Where to write, [targets, f]; by default a new array of the type of `x`.
+            x: [sources, f] of float16, float32 or float64; may be a slice of columns.
+            out: The result's array, [targets, f]; by default a new one of the type of `x`.
             threads: By default as many as there are cores.
-            rows: First and last target (excluded) to compute, others stay as they are; by default
-                all.
+            rows: First and last target (excluded) to compute; by default all.
         """
         return self._forward.apply(x, out, threads, rows)
 
     def transpose_apply(
         self, x: Any, out: np.ndarray | None = None, threads: int | None = None
     ) -> np.ndarray:
-        """Mᵀ·X for `x` [targets, f]: the gradient of `apply`. The first call groups the edges by source."""
+        """Compute Mᵀ·X for `x` [targets, f], the gradient of `apply`.
+
+        The first call groups the edges by source.
+        """
         return self._backward.apply(x, out, threads, None)
 
     def __matmul__(self, x: Any) -> np.ndarray:
         return self.apply(x)
 
     def apply_rows(self, x: np.ndarray, rows: np.ndarray, threads: int | None = None) -> np.ndarray:
-        """Rows `rows` of M·X, at the cost of their own edges only."""
-        scale = np.empty(0) if self.norm == "mean" and not self.self_loop else self.row_scale[rows]
+        """Compute the rows `rows` of M·X at the cost of their own edges."""
+        row_scale = self.row_scale[rows] if self.norm != "mean" or self.self_loop else np.empty(0)
         part = replace(
             self._forward,
             csr=self.edges.take(rows),
             target_period=self.target_period[rows],
-            row_scale=scale,
+            row_scale=row_scale,
             self_loop=False,
         )
-        out = part.apply(x, None, threads, None)
-        # the kernel looks for the loop of row v at x_v, which is x[rows[v]] here
+        result = part.apply(x, None, threads, None)
+        # The kernel reads the loop of row v at x_v, which is x[rows[v]] here.
         if self.self_loop:
-            out += ((self.row_scale * self.column_scale)[rows, None] * x[rows]).astype(out.dtype)
-        return out
-
-    # -- its parts
-    # -----------------------------------------------------------------------------------------
+            loop = (self.row_scale * self.column_scale)[rows, None] * x[rows]
+            result += loop.astype(result.dtype)
+        return result
 
     @cached_property
     def edges(self) -> CSR:
-        """The edges with all of their weight that is not the table's: `csr`, balanced if asked."""
+        """The edges with weights, except for those of the table: `csr`, balanced if requested."""
         if not self.balanced:
             return self.csr
-        weight = np.empty(
-            self.csr.num_edges, np.float32 if self.csr.weight is None else self.csr.weight.dtype
+        return replace(
+            self.csr, weight=self.balance(np.empty(self.csr.num_edges, self.weight_dtype))
         )
-        return replace(self.csr, weight=self.balance(weight))
+
+    @property
+    def weight_dtype(self) -> np.dtype:
+        """The type of the weights of edges."""
+        return np.dtype(np.float32) if self.csr.weight is None else self.csr.weight.dtype
 
     def balance(self, out: np.ndarray) -> np.ndarray:
-        """Fills `out` with a_vu / Σ a_vw over the sources w of the time t_u, for every edge of `csr`."""
+        """Fill `out` with a_vu / Σ a_vw over the sources w of the time t_u, for every edge."""
         csr = self.csr
-        weight = np.empty(0, np.float32) if csr.weight is None else csr.weight
-        rest = (
-            tuple(map(plain_view, (csr.indptr, csr.indices, weight))),
-            plain_view(self.source_period),
-        )
         for rows in row_blocks(csr):
-            _native.run(
-                kernels.balanced, [(rows, *rest, self.table.shape[1], plain_view(out))], None
+            kernels.balanced(
+                rows,
+                _kernel_arrays(csr),
+                plain_view(self.source_period),
+                self.table.shape[1],
+                plain_view(out),
             )
             _native.release(csr.indices, csr.weight, out)
         return out
 
     @cached_property
     def in_weight(self) -> np.ndarray:
-        """The weight that comes in at every target, self-loop included: Σ_u w_vu, in float64."""
+        """The incoming weight of every target, self-loop included: Σ_u w_vu, in float64."""
         return self._sums.row_sums() + (1.0 if self.self_loop else 0.0)
 
     @cached_property
     def row_scale(self) -> np.ndarray:
-        """What the weighted sum of row v is multiplied by, in float64."""
+        """The factor of the weighted sum of row v, in float64."""
         if self.norm == "sum":
             return np.ones(self.csr.num_targets)
         with np.errstate(divide="ignore"):
             inverse = 1 / (self.in_weight if self.norm == "mean" else np.sqrt(self.in_weight))
         inverse[self.in_weight <= 0] = 0.0
-        del self.__dict__["in_weight"]  # eight bytes a node that are rarely asked for
+        del self.__dict__["in_weight"]  # eight bytes per node, rarely used again
         return inverse
 
     @cached_property
     def column_scale(self) -> np.ndarray:
-        """What x_u is multiplied by before it is summed, in float64."""
+        """The factor of x_u before the sum, in float64."""
         return self.row_scale if self.norm == "sym" else np.ones(self.csr.num_sources)
 
     @cached_property
     def _sums(self) -> _Pass:
-        table = None if (self.table == 1).all() else self.table
+        """The pass without scales and self-loops."""
         return _Pass(
-            self.edges, table, self.source_period, self.target_period, np.empty(0), None, False
+            csr=self.edges,
+            table=None if (self.table == 1).all() else self.table,
+            source_period=self.source_period,
+            target_period=self.target_period,
+            row_scale=np.empty(0),
+            column_scale=None,
+            self_loop=False,
         )
 
     @cached_property
     def _forward(self) -> _Pass:
-        """A weighted mean divides by weights it sums up on the way; only "sym" and "sum" need scales beforehand."""
-        scale = np.empty(0) if self.norm == "mean" else self.row_scale
-        column = self.column_scale if self.norm == "sym" else None
-        return replace(self._sums, row_scale=scale, column_scale=column, self_loop=self.self_loop)
+        """The pass of `apply`; a weighted mean sums its weights in the kernel."""
+        return replace(
+            self._sums,
+            row_scale=np.empty(0) if self.norm == "mean" else self.row_scale,
+            column_scale=self.column_scale if self.norm == "sym" else None,
+            self_loop=self.self_loop,
+        )
 
     @cached_property
     def _backward(self) -> _Pass:
@@ -231,10 +236,13 @@ class Operator:
 
 @dataclass(frozen=True, eq=False)
 class _Pass:
-    """out_v = row_scale_v · (Σ_u table[t_v, t_u]·a_vu·column_scale_u·x_u + [self_loop] column_scale_v·x_v).
+    """One pass of the kernel over checked arrays.
 
-    Everything has been checked. `table` and `column_scale` are None where they are 1 everywhere.
-    Where `row_scale` is empty, rows are divided by the weight that comes in, self-loop included.
+    out_v = row_scale_v · (Σ_u table[t_v, t_u]·a_vu·column_scale_u·x_u
+                           + [self_loop] column_scale_v·x_v)
+
+    `table` and `column_scale` are None where they are 1 everywhere. Where `row_scale` is empty,
+    rows are divided by their incoming weight, self-loop included.
     """
 
     csr: CSR
@@ -248,163 +256,163 @@ class _Pass:
     def apply(
         self, x: Any, out: np.ndarray | None, threads: int | None, rows: tuple[int, int] | None
     ) -> np.ndarray:
-        x = _matrix("x", x, self.csr.num_sources, "source")
+        x = _matrix(x, self.csr.num_sources)
         shape = self.csr.num_targets, x.shape[1]
         out = aligned_empty(shape, x.dtype) if out is None else _writable(out, shape, x)
         if out.size == 0:
             return out
-        table, column_scale = self._double if x.dtype == np.float64 else self._single
-        rest = (
-            self._edges,
-            table,
+        # Tables and scales have the type of the sums.
+        factors = self._double if x.dtype == np.float64 else self._single
+        shared = (
+            _kernel_arrays(self.csr),
+            factors[0],
             self._periods,
             plain_view(self.row_scale),
-            column_scale,
+            factors[1],
             self.self_loop,
             _flat(x),
             _flat(out),
-            ahead(x),
+            prefetch_distance(x),
         )
-        places = self._places(x.shape[1], rows or (0, shape[0]))
-        _native.run(kernels.gather, [(*place, *rest) for place in places], threads)
+        tiles = self._tiles(x.shape[1], rows or (0, shape[0]))
+        _native.run(kernels.gather, [(*tile, *shared) for tile in tiles], threads)
         return out
 
     def row_sums(self) -> np.ndarray:
-        """Σ_u table[t_v, t_u]·a_vu for every target v, in float64; scales and self-loops do not count."""
+        """Compute Σ_u table[t_v, t_u]·a_vu for every target v, in float64, without scales."""
         if self.table is None and self.csr.weight is None:
             return np.diff(self.csr.indptr).astype(np.float64)
-        out = np.empty(self.csr.num_targets)
-        table = np.empty(0) if self.table is None else np.ascontiguousarray(self.table).reshape(-1)
-        rest = self._edges, table, self._periods, out
-        for first, last in row_blocks(self.csr):
-            _native.run(
-                kernels.row_sums,
-                [(rows, *rest) for rows, _ in self._places(8, (first, last))],
-                None,
-            )
+        sums = np.empty(self.csr.num_targets)
+        shared = (_kernel_arrays(self.csr), self._double[0], self._periods, sums)
+        for block in row_blocks(self.csr):
+            tasks = [(rows, *shared) for rows, _ in self._tiles(8, block)]
+            _native.run(kernels.row_sums, tasks, None)
             _native.release(self.csr.indices, self.csr.weight)
-        return out
+        return sums
 
-    def _places(
+    def _tiles(
         self, columns: int, rows: tuple[int, int]
     ) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
-        """The result cut into rows × columns of about equal work, of which threads take one after the other."""
-        most = max(1, TASK // columns)
+        """Cut the result into (rows, columns) of about equal work, one per task of a thread."""
+        max_edges = max(1, TASK // columns)
         indptr = self.csr.indptr[rows[0] : rows[1] + 1]
-        for low, high in pairwise(int(border) for border in _native.spans(indptr, most)):
-            heavy = high - low == 1 and indptr[high] - indptr[low] > most
-            step = SLICE if heavy else columns
-            for c in range(0, columns, step):
-                yield (rows[0] + low, rows[0] + high), (c, min(columns, c + step))
+        for low, high in pairwise(_native.spans(indptr, max_edges).tolist()):
+            is_heavy = high - low == 1 and indptr[high] - indptr[low] > max_edges
+            step = SLICE if is_heavy else columns
+            for begin in range(0, columns, step):
+                yield (rows[0] + low, rows[0] + high), (begin, min(columns, begin + step))
 
     @cached_property
-    def _edges(self) -> tuple[np.ndarray, ...]:
-        weight = np.empty(0, np.float32) if self.csr.weight is None else self.csr.weight
-        return plain_view(self.csr.indptr), plain_view(self.csr.indices), plain_view(weight)
+    def _single(self) -> tuple[np.ndarray, ...]:
+        return tuple(factors.astype(np.float32) for factors in self._double)
 
     @cached_property
+    def _double(self) -> tuple[np.ndarray, ...]:
+        """The flat table and the column scale; empty where they are 1 everywhere."""
+        table = np.empty(0) if self.table is None else plain_view(self.table)
+        column_scale = np.empty(0) if self.column_scale is None else self.column_scale
+        return table, column_scale
+
+    @property
     def _periods(self) -> tuple[np.ndarray, np.ndarray, int]:
-        columns = 1 if self.table is None else self.table.shape[1]
-        return plain_view(self.source_period), plain_view(self.target_period), columns
+        num_source_periods = 1 if self.table is None else self.table.shape[1]
+        return plain_view(self.source_period), plain_view(self.target_period), num_source_periods
 
-    @cached_property
-    def _single(self) -> tuple[np.ndarray, np.ndarray]:
-        return tuple(part.astype(np.float32) for part in self._double)  # type: ignore[return-value]
 
-    @cached_property
-    def _double(self) -> tuple[np.ndarray, np.ndarray]:
-        nothing = np.empty(0)
-        return (
-            nothing if self.table is None else np.ascontiguousarray(self.table).reshape(-1),
-            nothing if self.column_scale is None else self.column_scale,
-        )
+def _kernel_arrays(csr: CSR) -> tuple[np.ndarray, ...]:
+    """Row borders, sources and weights (empty where there are none) as the kernels take them."""
+    weight = np.empty(0, np.float32) if csr.weight is None else csr.weight
+    return plain_view(csr.indptr), plain_view(csr.indices), plain_view(weight)
 
 
 def row_blocks(csr: CSR, edges: int = 1 << 24) -> Iterator[tuple[int, int]]:
-    """Runs of rows with about `edges` edges, after which pages of mapped arrays may be given back."""
-    yield from pairwise(int(border) for border in _native.spans(csr.indptr, edges))
+    """Yield runs of rows with about `edges` edges, for releasing mapped pages in between."""
+    yield from pairwise(_native.spans(csr.indptr, edges).tolist())
 
 
-def ahead(x: np.ndarray) -> int:
-    """How many edges before its use a row of `x` is asked for: narrow rows earlier, as they take less time."""
+def prefetch_distance(x: np.ndarray) -> int:
+    """Return how many edges ahead a row of `x` is prefetched; narrow rows take less time."""
     return 32 if x.shape[1] * x.dtype.itemsize <= 2 * CACHE_LINE else 8
 
 
-def _periods(name: str, value: Any, size: int, most: int) -> np.ndarray:
-    out = checks.array(name, value)
-    if out.shape != (size,) or out.dtype.kind not in "iu":
+def _periods(name: str, value: Any, size: int, num_periods: int) -> np.ndarray:
+    periods = checks.array(name, value)
+    if periods.shape != (size,) or periods.dtype.kind not in "iu":
         raise InputError(
-            f"{name} is {out.dtype} of shape {out.shape}; give one whole number for each of {size} nodes."
+            f"{name} is {periods.dtype} of shape {periods.shape}; "
+            f"give one whole number for each of {size} nodes."
         )
-    if size and (out.min() < 0 or out.max() >= most):
-        at = int(np.flatnonzero((out < 0) | (out >= most))[0])
+    # Minimum and maximum first: they need no memory, and periods may be mapped from a file.
+    if size and (periods.min() < 0 or periods.max() >= num_periods):
+        node = int(np.argmax((periods < 0) | (periods >= num_periods)))
         raise InputError(
-            f"{name} holds {out[at]} at node {at}, but the table has {most} such periods (from 0)."
+            f"{name} holds {periods[node]} at node {node}, "
+            f"but the table has {num_periods} such periods (from 0)."
         )
-    return out
+    return periods
 
 
 def _check_csr(csr: CSR) -> None:
-    """Refuses a CSR whose rows or sources point outside: the kernel does not look again."""
+    """Refuse a CSR whose rows or sources point outside; the kernel does not check them."""
     if csr.checked:
         return
-    at, indices = csr.indptr, csr.indices
-    if (
-        at.ndim != 1
-        or len(at) == 0
-        or at.dtype != np.int64
-        or indices.dtype not in (np.int32, np.int64)
-    ):
+    indptr = csr.indptr
+    indices = csr.indices
+    has_borders = indptr.ndim == 1 and len(indptr) > 0 and indptr.dtype == np.int64
+    if not has_borders or indices.dtype not in (np.int32, np.int64):
         raise InputError(
-            f"csr has indptr {at.dtype} {at.shape} and indices {indices.dtype}; give int64 row borders "
-            f"(one more than targets) and int32 or int64 sources, as build_csr does."
+            f"csr has indptr {indptr.dtype} {indptr.shape} and indices {indices.dtype}; give int64 "
+            f"row borders (one more than targets) and int32 or int64 sources, as build_csr does."
         )
-    if at[0] != 0 or at[-1] != len(indices) or (np.diff(at) < 0).any():
+    if indptr[0] != 0 or indptr[-1] != len(indices) or (np.diff(indptr) < 0).any():
         raise InputError(
             "csr.indptr must rise from 0 to the number of edges; make it with build_csr."
         )
     if len(indices) and (indices.min() < 0 or indices.max() >= csr.num_sources):
         raise InputError(
-            f"csr.indices run from {indices.min()} to {indices.max()} for {csr.num_sources} sources; "
-            f"make it with build_csr."
+            f"csr.indices run from {indices.min()} to {indices.max()} for {csr.num_sources} "
+            f"sources; make it with build_csr."
         )
     if csr.weight is not None:
         checks.edge_weights("csr.weight", csr.weight, len(indices))
 
 
-def _matrix(name: str, value: Any, rows: int, kind: str) -> np.ndarray:
-    """`value` as a matrix of floats whose rows are contiguous, copied only if it is not."""
-    out = checks.array(name, value)
-    if out.ndim != 2 or len(out) != rows:
+def _matrix(value: Any, num_rows: int) -> np.ndarray:
+    """Return features with contiguous rows; a copy only if `value` has others."""
+    x = checks.array("x", value)
+    if x.ndim != 2 or len(x) != num_rows:
         raise InputError(
-            f"{name} has shape {out.shape}; give a matrix with {rows} rows, one per {kind} node."
+            f"x has shape {x.shape}; give a matrix with {num_rows} rows, one per source node."
         )
-    if out.dtype not in FLOATS:
+    if x.dtype not in FLOATS:
         raise InputError(
-            f"{name} is of type {out.dtype}; give float16, float32 or float64 (x.astype(np.float32))."
+            f"x is of type {x.dtype}; give float16, float32 or float64 (x.astype(np.float32))."
         )
-    return (
-        out if _is_row_major(out) else np.ascontiguousarray(out, dtype=out.dtype.newbyteorder("="))
-    )
+    if _is_row_major(x):
+        return x
+    return np.ascontiguousarray(x, dtype=x.dtype.newbyteorder("="))
 
 
 def _is_row_major(matrix: np.ndarray) -> bool:
+    row_stride, column_stride = matrix.strides
     size = matrix.dtype.itemsize
-    steady = matrix.strides[1] == size and matrix.strides[0] % size == 0 and matrix.strides[0] >= 0
-    return steady and matrix.flags.aligned and matrix.dtype.isnative
+    has_rows = column_stride == size and row_stride % size == 0 and row_stride >= 0
+    return has_rows and matrix.flags.aligned and matrix.dtype.isnative
 
 
 def _writable(out: np.ndarray, shape: tuple[int, int], x: np.ndarray) -> np.ndarray:
     if not isinstance(out, np.ndarray) or out.shape != shape or out.dtype not in FLOATS:
-        got = f"{getattr(out, 'dtype', type(out).__name__)} of shape {getattr(out, 'shape', None)}"
-        raise InputError(f"out is {got}; give a float array of shape {shape}.")
+        dtype = getattr(out, "dtype", type(out).__name__)
+        raise InputError(
+            f"out is {dtype} of shape {np.shape(out)}; give a float array of shape {shape}."
+        )
     if not (out.flags.writeable and _is_row_major(out)) or np.shares_memory(out, x):
         raise InputError("out must be writable, with contiguous rows, and share no memory with x.")
     return out
 
 
 def _flat(matrix: np.ndarray) -> tuple[np.ndarray, int]:
-    """The memory of a matrix as one run of elements, and the distance between rows, as the kernel takes it."""
+    """Return a matrix as the kernel takes it: its memory as a flat array, and its row stride."""
     dtype = np.dtype(np.uint16) if matrix.dtype == np.float16 else matrix.dtype
     stride = matrix.strides[0] // dtype.itemsize
     return flat_view(matrix, (len(matrix) - 1) * stride + matrix.shape[1], dtype), stride

@@ -3,11 +3,10 @@
 Numba has no local arrays, so a sum over neighbours written as a loop over columns goes through
 memory for every edge. A value of type `Vector` is one LLVM vector: 64 columns of float32 are eight
 AVX2 or four AVX-512 registers, and the compiler splits it to fit the machine. Rows stored as
-float16 (seen by numba as uint16) are widened by the CPU's own conversion while loading.
+float16 (uint16 for numba) are widened by the CPU's own conversion while loading.
 
-Arrays are handled as `pointer`s: numba counts references of arrays, also inside loops, and it would
-    do so for
-every row. Positions are in elements. Nothing is checked here.
+Arrays are handled as `pointer`s, because numba counts references of arrays for every row.
+Positions are in elements. Nothing is checked here.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class _VectorModel(models.PrimitiveModel):
 
 @intrinsic
 def pointer(typing, array):  # type: ignore[no-untyped-def]
-    """Where the elements of a contiguous `array` begin; it must be kept alive by the caller."""
+    """Return the address of a contiguous `array`, which the caller must keep alive."""
 
     def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
         return cgutils.create_struct_proxy(array)(context, builder, args[0]).data
@@ -57,7 +56,7 @@ def pointer(typing, array):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def keep(typing, first, second):  # type: ignore[no-untyped-def]
-    """Does nothing, but arrays that are named in it live until here."""
+    """Keep two arrays alive until here."""
 
     def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
         return context.get_dummy_value()
@@ -103,7 +102,7 @@ def multiply_add(typing, total, factor, array, position):  # type: ignore[no-unt
 
 @intrinsic
 def store(typing, array, position, total, factor):  # type: ignore[no-untyped-def]
-    """Writes `factor · total` to `array[position : position + width]`, narrowing to the type of `array`."""
+    """Write `factor · total` to `array[position : position + width]`, in the type of `array`."""
     scalar = types.float64 if total.double else types.float32
 
     def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
@@ -135,15 +134,12 @@ def widened(typing, total, array, position):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def prefetch(typing, array, position, total):  # type: ignore[no-untyped-def]
-    """Asks for all cache lines of `array[position : position + width of total]`; never faults."""
+    """Prefetch all cache lines of `array[position : position + width of total]`; never faults."""
 
     def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
         size = array.dtype.bitwidth // 8
-        # the last: rows may straddle lines
-        steps = {
-            *range(0, total.width, CACHE_LINE // size),
-            total.width - 1,
-        }
+        # One position per line, and the last column: rows may straddle lines.
+        steps = {*range(0, total.width, CACHE_LINE // size), total.width - 1}
         for step in sorted(steps):
             at = builder.add(args[1], ir.Constant(args[1].type, step))
             _prefetch(builder, _address(builder, args[0], at))

@@ -11,7 +11,7 @@ import lightgbm
 import numpy as np
 
 from impact_gnn.checks import InputError
-from impact_gnn.engines.base import position_blocks
+from impact_gnn.engines.hop import position_blocks
 from impact_gnn.heads.head import Head, matrix
 from impact_gnn.nn import Split, Task
 

@@ -18,7 +18,8 @@ from impact_gnn.alignment.pny import coefficients, pny_by, refuse_unless_fits
 from impact_gnn.alignment.sums import Communities, Moments
 from impact_gnn.checks import InputError
 from impact_gnn.connectivity import relative_connectivity
-from impact_gnn.engines.base import BLOCK, mapped_hop, time_table
+from impact_gnn.engines.engine import time_table
+from impact_gnn.engines.hop import BLOCK, mapped_hop
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.methods.part import HopContext
 

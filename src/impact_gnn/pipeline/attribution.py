@@ -33,7 +33,8 @@ import torch
 
 from impact_gnn.checks import InputError, listing
 from impact_gnn.data.given import GraphLike, as_temporal_graph
-from impact_gnn.engines.base import Engine, redone
+from impact_gnn.engines.engine import Engine
+from impact_gnn.engines.hop import recompute
 from impact_gnn.engines.operator import Operator
 from impact_gnn.heads import Head, NetworkHead, model_name
 from impact_gnn.heads.head import PriorHead
@@ -385,7 +386,9 @@ class _Member:
                 index, weight = self.reach(at).nodes(block)
                 values = self._values(block, self.reach(at), index)
                 # Of labels the own one is left out by the reach already.
-                seen = values if block.labels else redone(hop, values, np.repeat(place, len(index)))
+                seen = (
+                    values if block.labels else recompute(hop, values, np.repeat(place, len(index)))
+                )
                 off = seen - self.mean[part]
                 if slope is None:
                     share = weight[:, None] * np.maximum(off * np.sign(away), 0)
@@ -515,7 +518,7 @@ class _Member:
                     values = (weight @ self._values(block, self.reach(at, plain), index))[
                         None
                     ].astype(np.float32)
-                    values = values if block.labels else redone(hop, values, place)
+                    values = values if block.labels else recompute(hop, values, place)
                 rows.append(torch.as_tensor(values))
             count = len(self.task.hops)
             after = self.head.predict_proba(HopTask(rows[:count], rows[count:]), np.array([0]))[0]

@@ -11,7 +11,8 @@ import numpy as np
 
 from impact_gnn import _native, checks
 from impact_gnn.checks import InputError
-from impact_gnn.engines.base import FEW, Engine, MadeHop, as_hop, selected_hop
+from impact_gnn.engines.engine import FEW_ROWS, Engine
+from impact_gnn.engines.hop import ComputedHop, as_hop, selected_hop
 from impact_gnn.engines.memory import Memory
 from impact_gnn.engines.operator import Operator
 from impact_gnn.graph import TemporalGraph
@@ -179,7 +180,7 @@ class Inputs:
             _native.release(x)
             return values
 
-        return MadeHop((len(self.rows), x.shape[1]), np.dtype(np.float32), read)
+        return ComputedHop((len(self.rows), x.shape[1]), np.dtype(np.float32), read)
 
     def _with_embeddings(self, graph: TemporalGraph) -> TemporalGraph:
         if all(part.x is not None for part in graph.nodes.values()):
@@ -231,7 +232,7 @@ class Inputs:
         few are left out.
         """
         everybody = any(part.align is not None and part.all_nodes for part in method.parts)
-        few = len(self.rows) < FEW * self.graph.num_nodes
+        few = len(self.rows) < FEW_ROWS * self.graph.num_nodes
         return self.rows if few and not everybody else np.arange(self.graph.num_nodes)
 
     def _raw(self, method: Method, cutoff: int | None = None) -> list[Any]:

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from impact_gnn.engines.base import time_table
+from impact_gnn.engines.engine import time_table
 from impact_gnn.methods import Method
 from impact_gnn.pipeline.explanation import DEGREES, OWN
 from impact_gnn.pipeline.inputs import Inputs

@@ -8,7 +8,8 @@ import numpy as np
 
 from impact_gnn import checks
 from impact_gnn.checks import InputError
-from impact_gnn.engines.base import Engine, selected_hop
+from impact_gnn.engines.engine import Engine
+from impact_gnn.engines.hop import selected_hop
 from impact_gnn.engines.memory import or_memory
 from impact_gnn.graph import TemporalGraph, Triple
 from impact_gnn.weighting import Weighting

@@ -22,7 +22,8 @@ from numba import njit
 from impact_gnn import _native
 from impact_gnn._native import plain_view
 from impact_gnn.checks import InputError
-from impact_gnn.engines.base import Engine, MadeColumns, mapped_hop, selected_hop
+from impact_gnn.engines.engine import Engine
+from impact_gnn.engines.hop import ComputedColumns, mapped_hop, selected_hop
 from impact_gnn.engines.memory import or_memory
 from impact_gnn.engines.operator import Operator, row_blocks
 from impact_gnn.graph import TemporalGraph
@@ -103,7 +104,7 @@ def repeated_label_hops(
     ]
 
 
-def label_columns(label: np.ndarray, num_labels: int) -> MadeColumns:
+def label_columns(label: np.ndarray, num_labels: int) -> ComputedColumns:
     """Known labels as rows of zeros with a single one, unknown ones as zeros; probabilities as they are."""
 
     def columns(low: int, high: int) -> np.ndarray:
@@ -114,7 +115,9 @@ def label_columns(label: np.ndarray, num_labels: int) -> MadeColumns:
         out[rows, label[rows] - low] = 1
         return out
 
-    return MadeColumns((len(label), num_labels), np.dtype(np.float64), (label, num_labels), columns)
+    return ComputedColumns(
+        (len(label), num_labels), np.dtype(np.float64), (label, num_labels), columns
+    )
 
 
 def without_own(hop: Any, label: np.ndarray, own: np.ndarray, renormalize: bool) -> Any:

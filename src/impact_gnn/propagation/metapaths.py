@@ -28,14 +28,8 @@ import numpy as np
 
 from impact_gnn import _native, checks
 from impact_gnn.checks import InputError
-from impact_gnn.engines.base import (
-    Engine,
-    MadeColumns,
-    columns_of,
-    position_blocks,
-    selected_hop,
-    time_table,
-)
+from impact_gnn.engines.engine import Engine, time_table
+from impact_gnn.engines.hop import ComputedColumns, columns_of, position_blocks, selected_hop
 from impact_gnn.engines.memory import or_memory
 from impact_gnn.engines.operator import Operator
 from impact_gnn.graph import TemporalGraph, Triple
@@ -299,14 +293,14 @@ class Walk:
         yield from visit((), x)
 
 
-def weighted(x: Any, factor: np.ndarray, dtype: np.dtype) -> MadeColumns:
+def weighted(x: Any, factor: np.ndarray, dtype: np.dtype) -> ComputedColumns:
     """Features whose rows are multiplied by a factor each."""
 
     def columns(low: int, high: int) -> np.ndarray:
         return columns_of(x, low, high, dtype) * factor[:, None].astype(dtype)
 
     given = x if isinstance(x, np.ndarray) else x.key
-    return MadeColumns(x.shape, dtype, (given, factor, dtype.str), columns)
+    return ComputedColumns(x.shape, dtype, (given, factor, dtype.str), columns)
 
 
 def along_ends(walk: Walk, table: np.ndarray, x: Any) -> dict[Metapath, Any]:

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from impact_gnn.checks import InputError
-from impact_gnn.engines.base import Engine
+from impact_gnn.engines.engine import Engine
 from impact_gnn.engines.operator import Operator
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.propagation.metapaths import metapaths

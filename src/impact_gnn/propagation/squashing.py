@@ -34,7 +34,8 @@ import numpy as np
 
 from impact_gnn import _native, checks
 from impact_gnn.checks import InputError
-from impact_gnn.engines.base import Engine, position_blocks
+from impact_gnn.engines.engine import Engine
+from impact_gnn.engines.hop import position_blocks
 from impact_gnn.engines.memory import or_memory
 from impact_gnn.graph import TemporalGraph, Triple
 from impact_gnn.propagation.metapaths import Metapath, Walk, path_name

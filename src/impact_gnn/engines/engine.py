@@ -1,0 +1,231 @@
+"""The interface of engines: the same operations and the same numbers wherever they are computed.
+
+An engine builds the operator of a relation (`operator`), applies operators one after the other
+(`hops`), stores a graph as of a time or with its edges in both directions (`graph`), and has
+child engines with directories of their own (`child`). The results are `Hop`s. No caller asks an
+engine what kind it is.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from impact_gnn import checks
+from impact_gnn import weighting as weights
+from impact_gnn.checks import InputError
+from impact_gnn.engines.hop import ComputedColumns, ComputedHop, Features, Hop, SlicedHop, as_hop
+from impact_gnn.engines.operator import FLOATS, Operator
+from impact_gnn.graph import TemporalGraph, Triple
+from impact_gnn.graph.csr import CSR
+from impact_gnn.weighting import Weighting
+
+FEW_ROWS = 0.5
+"""Share of the nodes below which the last hop is computed for the requested rows only."""
+
+
+def checked_features(x: Any) -> Any:
+    """Return `x` if it is a matrix of floats that an engine can propagate."""
+    if isinstance(x, ComputedHop):
+        return np.asarray(x)
+    if isinstance(x, SlicedHop | ComputedColumns):
+        return x
+    if not isinstance(x, np.ndarray):
+        raise InputError(f"x is a {type(x).__name__}; give an array [N, f].")
+    if x.ndim != 2:
+        raise InputError(f"x has shape {x.shape}; give a matrix [N, f] with one row per node.")
+    if x.dtype not in FLOATS:
+        raise InputError(
+            f"x is of type {x.dtype}; give float16, float32 or float64 (x.astype(np.float32))."
+        )
+    return x
+
+
+class Engine(ABC):
+    """Computes and stores hops. Final implementations: `Memory`, `Disk`, `Dask`."""
+
+    threads: int | None
+
+    def __post_init__(self) -> None:
+        if self.threads is not None and (not isinstance(self.threads, int) or self.threads < 1):
+            raise InputError(
+                f"threads={self.threads!r} must be a whole number of at least 1, "
+                f"or None for all cores."
+            )
+
+    # Each engine implements:
+
+    @abstractmethod
+    def csr(self, graph: TemporalGraph, relation: Triple) -> CSR:
+        """Group the edges of a relation by target."""
+
+    @abstractmethod
+    def hops(
+        self,
+        operators: Sequence[Operator],
+        x: Features,
+        *,
+        rows: np.ndarray | None = None,
+        dtype: Any = None,
+    ) -> list[Hop]:
+        """Compute hops: `operators[k]` is applied to hop k−1, the first operator to `x`.
+
+        Args:
+            operators: From `operator`; the targets of each are the sources of the next.
+            x: [N, f].
+            rows: The last hop is computed for these rows only, in this order; by default for all.
+            dtype: The type of the stored hops; by default the engine chooses.
+        """
+
+    @abstractmethod
+    def graph(
+        self, graph: TemporalGraph, *, upto: int | None = None, undirected: bool = False
+    ) -> TemporalGraph:
+        """Return the graph as of the end of time `upto`, and/or with edges in both directions."""
+
+    @abstractmethod
+    def empty(self, shape: tuple[int, int], dtype: Any) -> np.ndarray:
+        """Create an array of zeros in this engine's storage."""
+
+    @abstractmethod
+    def stored(self, array: np.ndarray) -> Hop:
+        """Return an array from `empty`, after it was filled, as a hop."""
+
+    @abstractmethod
+    def child(self, name: str) -> Engine:
+        """Return an engine of the same kind with its own storage."""
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Remove what this engine stored; its hops must not be used after that."""
+
+    @abstractmethod
+    def fits(self, size: int) -> bool:
+        """Tell whether `size` bytes may stay in memory during training."""
+
+    # Engines share:
+
+    def operator(
+        self,
+        graph: TemporalGraph,
+        relation: Triple | None = None,
+        *,
+        weighting: Weighting = "plain",
+        norm: str = "mean",
+        self_loop: bool = False,
+        last: int | None = None,
+    ) -> Operator:
+        """Build the operator of one relation: M = normalise(Ω[t_v, t_u]·a_vu)·X.
+
+        Args:
+            graph: The graph.
+            relation: Optional for a graph with one relation.
+            weighting: One of `weighting.NAMES`, a table [T, T] over `graph.times`, or a function
+                that computes one. A table applies where both ends of the relation have a time,
+                "gsmp" where sources have one; elsewhere edges count the same.
+            norm: "mean" (weighted mean), "sym" (D^-½ on both sides) or "sum".
+            self_loop: Adds a loop of weight 1 to every node (only where source and target are of
+                one type).
+            last: Restricts the table to the graph as of the end of this period: newer sources have
+                weight zero.
+        """
+        relation = graph.relation_name(relation)
+        source, _, target = relation
+        csr = self.csr(graph, relation)
+        weighting = weights.at_hop(weighting, first=True)
+        if isinstance(weighting, str):
+            checks.choice("weighting", weighting, weights.NAMES)
+        has_source_time = graph.nodes[source].time is not None
+        has_target_time = graph.nodes[target].time is not None
+        balanced = has_source_time and isinstance(weighting, str) and weighting in weights.BY_ROW
+        table = np.ones((1, 1))
+        source_period = np.zeros(csr.num_sources, np.uint8)
+        target_period = np.zeros(csr.num_targets, np.uint8)
+        if has_source_time and has_target_time:
+            table = time_table(graph, weighting, source, last)
+            source_period = graph.period_of(source)
+            target_period = graph.period_of(target)
+        elif balanced:
+            table = np.ones((1, len(graph.times)))
+            source_period = graph.period_of(source)
+        return Operator(
+            csr=csr,
+            table=table,
+            source_period=source_period,
+            target_period=target_period,
+            norm=norm,
+            self_loop=self_loop,
+            balanced=balanced,
+        )
+
+    def operators(
+        self,
+        hops: int,
+        graph: TemporalGraph,
+        relation: Triple | None = None,
+        *,
+        weighting: Weighting = "plain",
+        **options: Any,
+    ) -> list[Operator]:
+        """Build the operator of each hop; the weighting may differ at the first hop."""
+        first = self.operator(graph, relation, weighting=weighting, **options)
+        if hops < 2 or not isinstance(weighting, weights.FirstHop):
+            return [first] * hops
+        later = weights.at_hop(weighting, first=False)
+        return [first] + [self.operator(graph, relation, weighting=later, **options)] * (hops - 1)
+
+    def loaded(self, hops: Sequence[Hop]) -> list[Hop]:
+        """Load hops into memory as float32, the type for training, if all of them fit."""
+        if not self.fits(sum(4 * hop.shape[0] * hop.shape[1] for hop in hops)):
+            return list(hops)
+        return [as_hop(np.asarray(np.asarray(hop), np.float32)) for hop in hops]
+
+
+def checked_start(operators: Sequence[Operator], x: Any) -> Any:
+    """Return `checked_features(x)`; refuse operators whose sources are not the targets before."""
+    x = checked_features(x)
+    num_rows = x.shape[0]
+    for step, operator in enumerate(operators, start=1):
+        csr = operator.csr
+        if csr.num_sources != num_rows:
+            raise InputError(
+                f"step {step} of the path takes {csr.num_sources} nodes, but {num_rows} come out "
+                f"of the step before; order the relations so that each begins where the last one "
+                f"ends."
+            )
+        num_rows = csr.num_targets
+    return x
+
+
+def time_table(
+    graph: TemporalGraph,
+    weighting: Weighting,
+    source: str | None = None,
+    last: int | None = None,
+) -> np.ndarray:
+    """Compute the table of a weighting over `graph.times`; GenPMP counts nodes of type `source`.
+
+    With `last`, the table of the graph as of the end of this period: newer sources weigh zero.
+    """
+    size = len(graph.times)
+    weighting = weights.at_hop(weighting, first=True)
+    if isinstance(weighting, str):
+        name = "plain" if weighting in weights.BY_ROW else weighting
+        weighting = weights.METHODS[checks.choice("weighting", name, weights.METHODS)]
+    if isinstance(weighting, np.ndarray):
+        table = np.asarray(weighting, dtype=np.float64)
+    else:
+        kind = graph.target if source is None else source
+        counts = np.bincount(graph.period_of(kind), minlength=size)
+        now = size if last is None else last + 1
+        table = np.zeros((size, size))
+        table[:now, :now] = weighting(graph.times[:now], counts[:now])
+    if table.shape != (size, size) or not np.isfinite(table).all() or table.min() < 0:
+        raise InputError(
+            f"weighting is a table of shape {table.shape} for {size} times; "
+            f"give finite weights of zero or more [T, T]."
+        )
+    return table

@@ -1,0 +1,211 @@
+"""Hops: the matrices that engines compute, in memory, in files, or computed on request.
+
+Everything above the engines reads a hop by rows (`hop.rows(index)`) and never asks where it lies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+
+from impact_gnn import _files, _native
+
+BLOCK = 1 << 16
+"""Rows per block in passes over a whole hop; the same on all engines, so that sums agree."""
+
+Change: TypeAlias = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""A function of rows [n, f] and of their positions [n]."""
+
+
+@runtime_checkable
+class Hop(Protocol):
+    """A matrix [N, f] that returns rows: an array, column slices in files, or computed rows."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> np.dtype: ...
+
+    def rows(self, index: np.ndarray) -> np.ndarray:
+        """Return a new array with the rows at positions `index`."""
+
+
+class ArrayHop(np.ndarray):
+    """A hop in memory: an ordinary array with the method `rows`."""
+
+    def rows(self, index: np.ndarray) -> np.ndarray:
+        return np.asarray(self)[index]
+
+    def __repr__(self) -> str:
+        return repr(np.asarray(self))
+
+
+class _LazyHop:
+    """Conversion to arrays, slicing and length of hops that are not arrays."""
+
+    shape: tuple[int, int]
+    dtype: np.dtype
+
+    def rows(self, index: np.ndarray) -> np.ndarray:
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, index: Any) -> np.ndarray:
+        return self.rows(np.arange(len(self))[index])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        values = self[:]
+        return values if dtype is None else values.astype(dtype, copy=False)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(shape={self.shape}, dtype={self.dtype})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SlicedHop(_LazyHop):
+    """A hop in files, one array per slice of columns; `key` identifies what was computed."""
+
+    slices: tuple[np.ndarray, ...]
+    key: str
+
+    @property
+    def shape(self) -> tuple[int, int]:  # type: ignore[override]
+        return len(self.slices[0]), sum(part.shape[1] for part in self.slices)
+
+    @property
+    def dtype(self) -> np.dtype:  # type: ignore[override]
+        return self.slices[0].dtype
+
+    def rows(self, index: np.ndarray) -> np.ndarray:
+        values = np.empty((len(index), self.shape[1]), self.dtype)
+        begin = 0
+        for part in self.slices:
+            end = begin + part.shape[1]
+            values[:, begin:end] = part[index]
+            _native.release(part)  # each row may have loaded a page
+            begin = end
+        return values
+
+    @classmethod
+    def open(cls, files: Sequence[str], key: str) -> SlicedHop:
+        return cls(tuple(_files.open_array(Path(file)) for file in files), key)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        files = [str(part.filename) for part in self.slices]  # type: ignore[attr-defined]
+        return SlicedHop.open, (files, self.key)
+
+    def columns(self, low: int, high: int) -> np.ndarray:
+        """Read columns low .. high−1 into memory."""
+        values = np.empty((self.shape[0], high - low), self.dtype)
+        begin = 0
+        for part in self.slices:
+            # The columns that this slice and the request have in common.
+            first = max(low, begin)
+            last = min(high, begin + part.shape[1])
+            if first < last:
+                overlap = part[:, first - begin : last - begin]
+                _copy_columns(overlap, values[:, first - low : last - low])
+            begin += part.shape[1]
+        return values
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ComputedHop(_LazyHop):
+    """A hop whose rows are computed on request: `compute(index)` returns rows of type `dtype`.
+
+    A hop that derives from another one has `recompute(values, index)`: its rows if the original
+    hop had these values.
+    """
+
+    shape: tuple[int, int]
+    dtype: np.dtype
+    compute: Callable[[np.ndarray], np.ndarray]
+    recompute: Change | None = None
+
+    def rows(self, index: np.ndarray) -> np.ndarray:
+        return self.compute(np.asarray(index))
+
+
+def as_hop(values: Any) -> Any:
+    """Turn an array into a hop; hops are returned unchanged."""
+    return values.view(ArrayHop) if type(values) is np.ndarray else values
+
+
+def mapped_hop(hop: Any, change: Change, dtype: Any = None) -> ComputedHop:
+    """Return the hop with rows `change(rows of hop, their positions)`."""
+    return ComputedHop(
+        shape=hop.shape,
+        dtype=np.dtype(dtype or hop.dtype),
+        compute=lambda index: change(hop.rows(index), index),
+        recompute=lambda values, index: change(recompute(hop, values, index), index),
+    )
+
+
+def selected_hop(hop: Any, rows: np.ndarray) -> ComputedHop:
+    """Return the hop that consists of the rows at positions `rows` of another hop."""
+    return ComputedHop(
+        shape=(len(rows), hop.shape[1]),
+        dtype=hop.dtype,
+        compute=lambda index: hop.rows(rows[index]),
+        recompute=lambda values, index: recompute(hop, values, rows[index]),
+    )
+
+
+def recompute(hop: Any, values: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """Return the rows at `index` if the engine had computed `values` there.
+
+    Statistics of alignments stay as they are.
+    """
+    if isinstance(hop, ComputedHop) and hop.recompute:
+        return hop.recompute(values, index)
+    return values
+
+
+def position_blocks(num_rows: int) -> Iterator[np.ndarray]:
+    """Yield the positions 0 .. num_rows−1, `BLOCK` at a time."""
+    for begin in range(0, num_rows, BLOCK):
+        yield np.arange(begin, min(begin + BLOCK, num_rows))
+
+
+@dataclass(frozen=True, eq=False)
+class ComputedColumns:
+    """Features [N, f] computed by column from `sources`, such as one-hot labels.
+
+    `columns(low, high)` returns columns low .. high−1 in memory, rows contiguous.
+    """
+
+    shape: tuple[int, int]
+    dtype: np.dtype
+    sources: tuple[Any, ...]
+    columns: Callable[[int, int], np.ndarray]
+
+    @property
+    def key(self) -> str:
+        return _files.digest(*self.sources)
+
+
+Features: TypeAlias = "np.ndarray | SlicedHop | ComputedColumns"
+
+
+def columns_of(x: Any, low: int, high: int, dtype: Any) -> np.ndarray:
+    """Return columns low .. high−1 of features in memory, rows contiguous, in type `dtype`."""
+    if not isinstance(x, np.ndarray):
+        return x.columns(low, high).astype(dtype, copy=False)
+    if (low, high) == (0, x.shape[1]) and x.dtype == dtype and _native.mapping(x) is None:
+        return np.ascontiguousarray(x)
+    values = _native.aligned_empty((len(x), high - low), dtype)
+    _copy_columns(x[:, low:high], values)
+    return values
+
+
+def _copy_columns(values: np.ndarray, out: np.ndarray) -> None:
+    """Copy a matrix, and release the pages of a mapped one block by block."""
+    for rows in _native.blocks(values):
+        out[rows] = values[rows]

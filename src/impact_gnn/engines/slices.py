@@ -1,0 +1,164 @@
+"""Column slices: the tasks by which file engines compute hops.
+
+A slice of columns goes through all hops without reading the others. It must fit into memory; edges
+and results stream through in blocks of rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from impact_gnn import _files, _native
+from impact_gnn.checks import InputError
+from impact_gnn.engines.edges import StoredCSR
+from impact_gnn.engines.hop import SlicedHop, columns_of
+from impact_gnn.engines.operator import Operator, row_blocks
+
+VECTOR = 16
+"""Slices have a multiple of this many columns where memory allows: a cache line of float32."""
+
+ROWS_EDGES = 1 << 23  # edges per block where single rows are computed
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """Hops to compute by slices: hop k is operator k − 1 applied to hop k − 1; hop 0 is `x`.
+
+    `columns` are the borders of the slices, `nodes[k]` is the number of nodes at hop k. Jobs are
+    sent to workers.
+    """
+
+    directory: Path
+    key: str
+    operators: tuple[Path, ...]
+    x: Any
+    nodes: tuple[int, ...]
+    rows: np.ndarray | None
+    columns: tuple[int, ...]
+    dtype: np.dtype
+    threads: int | None
+
+    @property
+    def num_slices(self) -> int:
+        return len(self.columns) - 1
+
+    def file(self, hop: int, number: int) -> Path:
+        return self.directory / f"{hop}-{number:05d}.npy"
+
+    def has_rows(self, hop: int) -> bool:
+        """Tell whether the hop is computed for `rows` only."""
+        return self.rows is not None and hop == len(self.operators)
+
+    def shape(self, hop: int, number: int) -> tuple[int, int]:
+        num_rows = self.nodes[hop]
+        if self.rows is not None and self.has_rows(hop):
+            num_rows = len(self.rows)
+        return num_rows, self.columns[number + 1] - self.columns[number]
+
+    def missing(self) -> list[tuple[int, int]]:
+        """List hop and slice of the files that do not exist, slice by slice."""
+        return [
+            (hop, number)
+            for number in range(self.num_slices)
+            for hop in range(1, len(self.nodes))
+            if not self.file(hop, number).exists()
+        ]
+
+    def hop(self, hop: int) -> SlicedHop:
+        files = [self.file(hop, number) for number in range(self.num_slices)]
+        slices = tuple(_files.open_array(file, sealed=True) for file in files)
+        return SlicedHop(slices, f"{self.key}-{hop}")
+
+
+def run_slice(job: Job, number: int) -> None:
+    """Take one slice of columns through all hops, except for hops that exist already."""
+    for hop, path in enumerate(job.operators, start=1):
+        goal = job.file(hop, number)
+        if goal.exists():
+            continue
+        low, high = job.columns[number], job.columns[number + 1]
+        x = job.x
+        if hop > 1:
+            x = _files.open_array(job.file(hop - 1, number), sealed=True)
+            low, high = 0, high - low
+        values = columns_of(x, low, high, job.dtype)
+        operator = open_operator(path)
+        with _files.atomic_array(goal, job.dtype, job.shape(hop, number)) as result:
+            if job.rows is not None and job.has_rows(hop):
+                _apply_rows(operator, values, job.rows, result, job.threads)
+            else:
+                _apply(operator, values, result, job.threads)
+        del values, operator  # before the next ones are read
+
+
+def _apply(operator: Operator, x: np.ndarray, out: np.ndarray, threads: int | None) -> None:
+    """Write M·X into a file by blocks of rows, whose edges are read and released."""
+    csr = operator.edges
+    for rows in row_blocks(csr):
+        operator.apply(x, out, threads, rows)
+        _native.release(csr.indices, csr.weight, out)
+
+
+def _apply_rows(
+    operator: Operator, x: np.ndarray, rows: np.ndarray, out: np.ndarray, threads: int | None
+) -> None:
+    """Write the rows `rows` of M·X into a file by blocks of edges."""
+    csr = operator.edges
+    cumulative = np.concatenate([[0], np.cumsum(csr.indptr[rows + 1] - csr.indptr[rows])])
+    for first, last in pairwise(_native.spans(cumulative, ROWS_EDGES)):
+        out[first:last] = operator.apply_rows(x, rows[first:last], threads)
+        _native.release(csr.indptr, csr.indices, csr.weight, out)
+
+
+def open_operator(folder: Path) -> Operator:
+    """Open the operator that a file engine stored in a folder; its arrays are mapped."""
+
+    def stored(name: str) -> np.ndarray:
+        return _files.open_array(folder / f"{name}.npy", sealed=True)
+
+    meta = _files.read_json(folder / "operator.json", sealed=True)
+    csr = StoredCSR.open(Path(meta["edges"]))
+    operator = Operator(
+        csr=csr,
+        table=np.array(stored("table")),
+        source_period=stored("source"),
+        target_period=stored("target"),
+        norm=meta["norm"],
+        self_loop=meta["self_loop"],
+        balanced=meta["balanced"],
+    )
+    # Fills the cached properties.
+    if meta["balanced"]:
+        vars(operator)["edges"] = replace(csr, weight=stored("weight"))
+    if meta["norm"] == "sym":
+        vars(operator)["row_scale"] = stored("scale")
+    return operator
+
+
+def slice_borders(
+    num_columns: int, num_rows: int, dtype: np.dtype, memory: int, min_slices: int = 1
+) -> tuple[int, ...]:
+    """Return the borders of the widest slices of `num_rows` rows that fit into `memory`.
+
+    Examples:
+        >>> slice_borders(100, 1000, np.dtype(np.float32), 200_000)
+        (0, 48, 96, 100)
+    """
+    column_size = max(1, num_rows * dtype.itemsize)
+    width = memory // column_size
+    if width < 1:
+        raise InputError(
+            f"the memory given is too small: {num_rows:,} nodes need at least "
+            f"{_files.readable_size(column_size)} for one column beside what edges take; give more."
+        )
+    width = min(width, max(1, -(-num_columns // min_slices)))
+    for unit in (VECTOR, 4):
+        if width >= unit:
+            width = width // unit * unit
+            break
+    return (*range(0, num_columns, width), num_columns)
