@@ -81,7 +81,7 @@ def test_backward_is_the_transpose_and_edges_are_those_of_the_product(norm, self
     (step(x) * slope).sum().backward()
     np.testing.assert_allclose(x.grad, dense.T @ slope.numpy(), rtol=1e-6, atol=1e-7)
     np.testing.assert_allclose(
-        step._written_out(torch.tensor(graph.x), False), dense @ graph.x, rtol=1e-5, atol=1e-6
+        step._edge_product(torch.tensor(graph.x), False), dense @ graph.x, rtol=1e-5, atol=1e-6
     )
     rows = np.array([3, 0, 17])
     np.testing.assert_allclose(

@@ -287,12 +287,12 @@ def test_label_hops_are_hidden_by_rows(view):
     torch.manual_seed(0)
     drawn, rows = task.drawn(torch.arange(view.num_nodes), 0.3)
     assert len(rows) == view.num_nodes
-    hidden = ~drawn._picked(rows)[1][0].any(1).numpy()
+    hidden = ~drawn._select(rows)[1][0].any(1).numpy()
     assert 0.15 < hidden.mean() < 0.45
-    np.testing.assert_array_equal(drawn._picked(rows)[1][0][~hidden], hops[~hidden])
-    np.testing.assert_array_equal(drawn._picked(rows)[0][0], view.x)
+    np.testing.assert_array_equal(drawn._select(rows)[1][0][~hidden], hops[~hidden])
+    np.testing.assert_array_equal(drawn._select(rows)[0][0], view.x)
     loaded = drawn.loaded(rows[:50])
-    np.testing.assert_array_equal(loaded.label_hops[0], drawn._picked(rows[:50])[1][0])
+    np.testing.assert_array_equal(loaded.label_hops[0], drawn._select(rows[:50])[1][0])
 
 
 # -- stages in a pipeline

@@ -189,7 +189,7 @@ def test_propagation_is_the_dense_product_both_ways(view, norm, loop):
     torch.testing.assert_close(out, matrix @ x)
     (grad,) = torch.autograd.grad(out, x, upstream)
     torch.testing.assert_close(grad, matrix.T @ upstream)
-    other = _Product.apply(x, propagation._written_out)  # what other devices use
+    other = _Product.apply(x, propagation._edge_product)  # what other devices use
     torch.testing.assert_close(other, matrix @ x, rtol=1e-5, atol=1e-6)
     (grad,) = torch.autograd.grad(other, x, upstream)
     torch.testing.assert_close(grad, matrix.T @ upstream, rtol=1e-5, atol=1e-6)
@@ -388,7 +388,7 @@ def test_first_message_is_made_once_and_made_again_when_the_input_changes(view):
             calls.append(1)
             return message
 
-    message, propagation = Message(Counted(), keep=True), Propagation.of(view)
+    message, propagation = Message(Counted(), cache=True), Propagation.of(view)
     x = torch.randn(view.num_nodes, 3)
     first = message(x, propagation)
     assert message(x, propagation) is first

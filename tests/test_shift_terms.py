@@ -93,17 +93,17 @@ def test_the_term_compares_what_is_read_of_both():
 def test_the_variance_is_over_mean_risks_of_periods():
     step, period = a_step(), np.repeat([5, 2, 9], [10, 25, 5])
     risks = [
-        float((step.weight * step.each)[at].sum() / step.weight[at].sum())
+        float((step.weight * step.losses)[at].sum() / step.weight[at].sum())
         for at in (torch.arange(10), torch.arange(10, 35), torch.arange(35, 40))
     ]
     assert float(RiskVariance(period, 3.0)(step)) == pytest.approx(3 * np.var(risks), rel=1e-5)
     assert float(RiskVariance(np.zeros(40, int))(step)) == 0
-    equal = replace(step, each=torch.ones(40))
+    equal = replace(step, losses=torch.ones(40))
     assert float(RiskVariance(period)(equal)) == pytest.approx(0, abs=1e-10)
     # a period that does not count
     some = replace(step, weight=torch.where(torch.arange(40) < 10, 0.0, 1.0))
     assert float(RiskVariance(period)(some)) == pytest.approx(
-        np.var([float(step.each[10:35].mean()), float(step.each[35:].mean())]), rel=1e-5
+        np.var([float(step.losses[10:35].mean()), float(step.losses[35:].mean())]), rel=1e-5
     )
 
 

@@ -24,7 +24,7 @@ from impact_gnn.nn import (
     predict,
     split_rows,
 )
-from impact_gnn.nn.stages import believed
+from impact_gnn.nn.stages import confident_rows
 from impact_gnn.propagation.hops import propagate
 from reproduction.competing.stages import fit_stages
 
@@ -291,7 +291,7 @@ def test_stages_teach_confident_predictions_and_no_truth(view, split):
     others = np.setdiff1d(np.arange(view.num_nodes), split.train)
     assert not seen[0][others].any()  # stage 0 knows true labels only
     first = predict(staged.stages[0].model, label_task(view, [])(seen[0]))
-    rows = believed(first, others, 0.7)
+    rows = confident_rows(first, others, 0.7)
     assert 0 < len(rows) < len(others)
     np.testing.assert_array_equal(
         np.flatnonzero(seen[1][others].any(1)), np.searchsorted(others, rows)

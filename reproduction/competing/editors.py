@@ -152,4 +152,4 @@ class RiskEditors:
         variance, mean = torch.stack(risks).var(unbiased=False), torch.stack(risks).mean()
         for editor, log_probability in zip(self.editors, drawn, strict=True):
             editor.learn(log_probability, variance.detach())
-        return variance + self.beta * mean - (step.weight * step.each).sum() / whole
+        return variance + self.beta * mean - (step.weight * step.losses).sum() / whole

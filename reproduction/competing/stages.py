@@ -67,7 +67,7 @@ def fit_stages(
                     None,
                     sample_weight,
                     split,
-                    reliable.told(labels, split.train, num_labels),
+                    reliable.soft_labels(labels, split.train, num_labels),
                 )
             else:
                 lesson = reliable.lesson(labels, split, num_labels, probability, sample_weight)
@@ -100,6 +100,6 @@ def fit_stages(
         lengths = [
             replace(once, epochs=each.best_epoch, patience=None) for each, _ in stages[: chosen + 1]
         ]
-        final, task = chain(lengths, split.without_choice())[-1]
+        final, task = chain(lengths, split.without_validation())[-1]
         result = replace(result, model=final.model, state=final.state)
     return StageResult(result, task, chosen, [each for each, _ in stages])

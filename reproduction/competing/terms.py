@@ -67,8 +67,8 @@ class RiskVariance:
     def __call__(self, step: Step) -> Tensor:
         period = torch.from_numpy(self.period)[step.rows.cpu()].to(step.rows.device)
         there, place = torch.unique(period, return_inverse=True)
-        zero = torch.zeros(len(there), dtype=step.each.dtype, device=step.each.device)
-        total = zero.index_add(0, place, step.weight * step.each)
+        zero = torch.zeros(len(there), dtype=step.losses.dtype, device=step.losses.device)
+        total = zero.index_add(0, place, step.weight * step.losses)
         weight = zero.index_add(0, place, step.weight.to(zero.dtype))
         risks = (total / weight.clamp(min=1e-12))[weight > 0]
         return self.weight * risks.var(unbiased=False)

@@ -1,6 +1,7 @@
-"""Alignment as layers for any PyG model, without parameters; the arithmetic is `impact_gnn.alignment`'s.
+"""Alignment as layers for any PyG model; the arithmetic is in `impact_gnn.alignment`.
 
-Who belongs together is kept in buffers that move with the model but stay out of its state_dict.
+The layers have no parameters. Communities are buffers that move with the model but are not in its
+state_dict.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ class _Grouped(nn.Module):
     def __init__(self, label: Tensor, time: Tensor, target: Tensor) -> None:
         super().__init__()
         communities = Communities.of(label, time, target, torch.empty(0))
-        self.times, self.num_labels = communities.times, communities.num_labels
+        self.times = communities.times
+        self.num_labels = communities.num_labels
         self.register_buffer("group", communities.group, persistent=False)
         self.register_buffer("labelled", communities.labelled, persistent=False)
 
@@ -40,14 +42,16 @@ class _Grouped(nn.Module):
         return Communities(self.times, self.num_labels, self.group, self.labelled)
 
     def extra_repr(self) -> str:
-        return f"num_nodes={len(self.group)}, num_times={len(self.times)}, num_labels={self.num_labels}"
+        sizes = f"num_nodes={len(self.group)}, num_times={len(self.times)}"
+        return f"{sizes}, num_labels={self.num_labels}"
 
 
 class JJNorm(_Grouped):
     """`alignment.jjnorm` on every message that passes; identity on target and unlabelled nodes.
 
     Examples:
-        >>> norm = JJNorm(torch.tensor([0, 0, -1, -1]), torch.tensor([1, 1, 2, 2]), torch.tensor([0, 0, 1, 1]).bool())
+        >>> label, time = torch.tensor([0, 0, -1, -1]), torch.tensor([1, 1, 2, 2])
+        >>> norm = JJNorm(label, time, target=time == 2)
         >>> norm(torch.tensor([[0.0], [2.0], [10.0], [14.0]])).flatten().tolist()
         [-1.0, 3.0, 10.0, 14.0]
     """
@@ -77,7 +81,8 @@ class PNY(_Grouped):
         exact_gradient: bool = True,
     ) -> None:
         super().__init__(label, time, target)
-        self.map, self.exact_gradient = map, exact_gradient
+        self.map = map
+        self.exact_gradient = exact_gradient
         self.weights = alignment.coefficients(self.communities, connectivity, degree, table)
 
     def forward(self, message: Tensor, previous: Tensor) -> Tensor:
@@ -95,7 +100,8 @@ class TimeCenter(nn.Module):
     """`alignment.center` on every message that passes; needs no labels and moves every node.
 
     Examples:
-        >>> TimeCenter(torch.tensor([0, 0, 1]))(torch.tensor([[0.0], [2.0], [7.0]])).flatten().tolist()
+        >>> center = TimeCenter(torch.tensor([0, 0, 1]))
+        >>> center(torch.tensor([[0.0], [2.0], [7.0]])).flatten().tolist()
         [2.0, 4.0, 3.0]
     """
 
@@ -121,19 +127,20 @@ class TimeStandardize(TimeCenter):
 
 
 class Align(nn.Module):
-    """One call, `align(message, previous)`, for every alignment; those of one argument are not given `previous`.
+    """Calls any alignment as `align(message, previous)`, with or without `previous`.
 
     Examples:
-        >>> Align(TimeCenter(torch.tensor([0, 1])))(torch.tensor([[0.0], [2.0]]), previous=None).flatten().tolist()
+        >>> align = Align(TimeCenter(torch.tensor([0, 1])))
+        >>> align(torch.tensor([[0.0], [2.0]]), previous=None).flatten().tolist()
         [1.0, 1.0]
     """
 
     def __init__(self, layer: nn.Module | None) -> None:
         super().__init__()
         self.layer = layer
-        self.takes_previous = (
-            layer is not None and len(inspect.signature(layer.forward).parameters) > 1
-        )
+        self.takes_previous = False
+        if layer is not None:
+            self.takes_previous = len(inspect.signature(layer.forward).parameters) > 1
 
     def forward(self, message: Tensor, previous: Tensor) -> Tensor:
         if self.layer is None:
@@ -142,48 +149,47 @@ class Align(nn.Module):
 
 
 class Message(nn.Module):
-    """align(M x, x): what the neighbours say, aligned.
+    """The aligned message align(M x, x).
 
-    With `keep` the message of the last input is remembered: for a model's first layer, whose input
-        does not change
-    from step to step; an input that needs a gradient is never remembered.
+    With `cache` the message of the last input is stored: for a model's first layer, whose input is
+    the same in every step. An input that needs a gradient is never cached.
     """
 
-    def __init__(self, align: nn.Module | None = None, *, keep: bool = False) -> None:
+    def __init__(self, align: nn.Module | None = None, *, cache: bool = False) -> None:
         super().__init__()
-        self.align, self.keep = Align(align), keep
-        self._last: tuple[tuple[Any, ...], Tensor] | None = None
+        self.align = Align(align)
+        self.cache = cache
+        # Input, propagation and their versions; the message.
+        self._cached: tuple[Any, ...] = (None, None, None, None)
 
     def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
-        if not self.keep or x.requires_grad:
+        if not self.cache or x.requires_grad:
             return self.align(propagation(x), x)
-        last, now = self._last, (x, propagation, x._version, propagation.version)
-        if (
-            last is None
-            or any(a is not b for a, b in zip(last[0][:2], now, strict=False))
-            or last[0][2:] != now[2:]
-        ):
+        versions = (x._version, propagation.version)
+        cached_x, cached_propagation, cached_versions, _ = self._cached
+        is_same = x is cached_x and propagation is cached_propagation
+        if not is_same or versions != cached_versions:
             with torch.no_grad():
-                last = self._last = (now, self.align(propagation(x), x))
-        return last[1]
+                self._cached = (x, propagation, versions, self.align(propagation(x), x))
+        return self._cached[-1]
 
 
 def align_layer(
     name: str, graph: TemporalGraph, *, table: np.ndarray | None = None
 ) -> nn.Module | None:
-    """The alignment called `name` for the nodes of a graph; None for "none".
+    """Build the alignment called `name` for the nodes of a graph; None for "none".
 
-    `graph` is a view made by `masked(cutoff)`; `table` the weighting of the messages, for which
-    only "pny" asks.
+    `graph` is a view from `masked(cutoff)`; `table` is the weighting of the messages, which only
+    "pny" needs.
 
     Examples:
         >>> from impact_gnn.data.tsbm import tsbm
         >>> align_layer("jjnorm", tsbm(num_nodes=100, num_times=4, num_labels=2, seed=0).masked(3))
         JJNorm(num_nodes=100, num_times=4, num_labels=2)
     """
-    make = ALIGNMENTS[checks.choice("align", name, ALIGNMENTS)]
+    build = ALIGNMENTS[checks.choice("align", name, ALIGNMENTS)]
     graph.hidden_from("alignment needs")
-    return make(graph, table)
+    return build(graph, table)
 
 
 def _tensors(graph: TemporalGraph) -> tuple[Tensor, Tensor, Tensor]:

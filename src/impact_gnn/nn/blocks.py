@@ -1,4 +1,4 @@
-"""Pieces that several models are made of."""
+"""Building blocks of several models."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from impact_gnn import checks
 
 
 class Dropout(nn.Module):
-    """Leaves out a share of the units in training; on a CPU about nine times as fast as `torch.nn.Dropout`.
+    """Dropout that is about nine times as fast as `torch.nn.Dropout` on a CPU.
 
-    Torch draws a float for every unit, half of the time of training a SIGN of width 64. One byte
-    says enough: the share is rounded to 1/256, and the units that stay are scaled by what was
-    really kept.
+    Torch draws a float for every unit, which takes half of the time of training a SIGN of width 64.
+    Here a byte is drawn: the share is rounded to 1/256, and the other units are scaled accordingly.
 
     Examples:
         >>> x = Dropout(0.5)(torch.ones(1000, 8))
@@ -37,25 +36,25 @@ class Dropout(nn.Module):
 
 
 def dropout(x: Tensor, share: float, training: bool) -> Tensor:
-    """What `Dropout` does, as a function."""
-    left_out = round(256 * share)
+    """Apply `Dropout` as a function."""
+    dropped = round(256 * share)
     if not training or share == 0:
         return x
-    if x.device.type != "cpu" or not 0 < left_out < 256:
+    if x.device.type != "cpu" or not 0 < dropped < 256:
         return functional.dropout(x, share, training)
+    # Each random 64-bit word serves eight units.
     words = torch.empty((x.numel() + 7) // 8, dtype=torch.int64).random_(-(2**63), None)
-    stays = words.view(torch.uint8)[: x.numel()].view(x.shape) >= left_out
-    return x * stays.to(x.dtype).mul_(256 / (256 - left_out))
+    remains = words.view(torch.uint8)[: x.numel()].view(x.shape) >= dropped
+    return x * remains.to(x.dtype).mul_(256 / (256 - dropped))
 
 
 class BatchNorm(nn.BatchNorm1d):
     """Batch norm that can be evaluated after a few steps, and that takes a batch of one row.
 
-    Running statistics are the mean over the first ten steps and forget from then on: torch's own
-        begin at 0 and 1 and
-    are still wrong after ten. A single row in training, which has no variance, is normalised by
-    them. Where a layer is computed again in the backward pass, `tracks = False` keeps a step from
-    being counted twice.
+    Running statistics are the mean over the first ten steps and a moving mean from then on: torch's
+    own begin at 0 and 1 and are still wrong after ten. They also normalise a single row in
+    training, which has no variance. Where a layer is computed again in the backward pass,
+    `tracks = False` prevents counting a step twice.
 
     Examples:
         >>> norm, x = BatchNorm(3), 5 + 2 * torch.randn(1000, 3)
@@ -84,13 +83,13 @@ NORMS: dict[str, Callable[[int], nn.Module] | None] = {
 
 
 def norms(name: str, width: int) -> list[nn.Module]:
-    """What stands between layers: the one of this name in `NORMS`, or nothing."""
-    make = NORMS[checks.choice("norm", name, NORMS)]
-    return [] if make is None else [make(width)]
+    """Build the norm of this name in `NORMS`: a list of one layer, or of none."""
+    build = NORMS[checks.choice("norm", name, NORMS)]
+    return [] if build is None else [build(width)]
 
 
 def mlp(widths: Sequence[int], share: float = 0.0, *, norm: str = "layer") -> nn.Sequential:
-    """Linear layers of these widths, from input to output, with a norm, ReLU and dropout between them.
+    """Build linear layers of these widths with a norm, ReLU and dropout between them.
 
     Examples:
         >>> mlp([5, 16, 3], 0.5)(torch.randn(7, 5)).shape
@@ -105,25 +104,27 @@ def mlp(widths: Sequence[int], share: float = 0.0, *, norm: str = "layer") -> nn
 def encoder(
     width: int, hidden: int, share: float, *, layers: int = 1, norm: str = "layer"
 ) -> nn.Sequential:
-    """What brings one hop of `width` columns to the model's own width."""
-    widths = pairwise([width] + [hidden] * layers)
-    parts = ([nn.Linear(a, b), *norms(norm, b), nn.PReLU(), Dropout(share)] for a, b in widths)
-    return nn.Sequential(*(layer for part in parts for layer in part))
+    """Build the layers that map one hop of `width` columns to the model's hidden width."""
+    modules: list[nn.Module] = []
+    for _ in range(layers):
+        modules += [nn.Linear(width, hidden), *norms(norm, hidden), nn.PReLU(), Dropout(share)]
+        width = hidden
+    return nn.Sequential(*modules)
 
 
 def label_branch(
     label_channels: Sequence[int], hidden: int, num_labels: int, layers: int, share: float
 ) -> nn.Sequential | None:
-    """Label hops side by side → logits that are added to a model's own; None without label hops or layers."""
+    """Build the MLP from label hops to additional logits; None without label hops or layers."""
     if not label_channels or not layers:
         return None
     return mlp([sum(label_channels), *[hidden] * (layers - 1), num_labels], share)
 
 
 class ResidualMLP(nn.Module):
-    """An MLP whose layers hear its first: h ← dropout(σ(norm(((1 − α) h + α h_0) W) + h)) between first and last.
+    """An MLP with residuals: h ← dropout(σ(norm(((1 − α) h + α h_0) W) + h)) in middle layers.
 
-    `layers` counts all linear ones; with one or two there is nothing in between and this is `mlp`.
+    `layers` counts all linear ones; with one or two there are no middle layers and this is `mlp`.
 
     Examples:
         >>> ResidualMLP(5, 16, 3, layers=4)(torch.randn(7, 5)).shape
@@ -142,7 +143,8 @@ class ResidualMLP(nn.Module):
         norm: str = "layer",
     ) -> None:
         super().__init__()
-        self.alpha, count = alpha, max(layers - 2, 0)
+        self.alpha = alpha
+        count = max(layers - 2, 0)
         self.first = encoder(width, hidden, share, norm=norm) if layers > 1 else nn.Identity()
         middle = (
             nn.Sequential(nn.Linear(hidden, hidden), *norms(norm, hidden)) for _ in range(count)

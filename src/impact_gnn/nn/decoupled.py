@@ -1,4 +1,4 @@
-"""Models that read the hops of any rows: linear, SGC the last one, SIGN all side by side, GAMLP by attention."""
+"""Models that read hops of any rows: Linear, SGC (last hop), SIGN (all hops), GAMLP (attention)."""
 
 from __future__ import annotations
 
@@ -33,18 +33,17 @@ class SGC(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        width = (in_channels if isinstance(in_channels, int) else in_channels[-1]) + sum(
-            label_channels
-        )
+        width = in_channels if isinstance(in_channels, int) else in_channels[-1]
         middle = [] if hidden is None else [hidden] * (num_layers - 1)
-        self.classify = mlp([width, *middle, num_labels], dropout, norm="none")
+        widths = [width + sum(label_channels), *middle, num_labels]
+        self.classify = mlp(widths, dropout, norm="none")
 
     def forward(self, hops: Sequence[Tensor], label_hops: Sequence[Tensor] = ()) -> Tensor:
         return self.classify(torch.cat([hops[-1], *label_hops], dim=1))
 
 
 class Linear(nn.Module):
-    """Multinomial logistic regression on all hops and label hops side by side; `hidden` and `dropout` mean nothing.
+    """Multinomial logistic regression on all hops and label hops; ignores `hidden` and `dropout`.
 
     Examples:
         >>> Linear([5, 5], 10)([torch.randn(7, 5) for _ in range(2)]).shape
@@ -68,9 +67,10 @@ class Linear(nn.Module):
 
 
 class SIGN(nn.Module):
-    """Scalable inception: logits = MLP(σ([X W_0 | M X W_1 | ... | M^K X W_K])); label hops are further branches.
+    """Scalable inception: logits = MLP(σ([X W_0 | M X W_1 | ... | M^K X W_K])).
 
-    `in_channels` are the columns of every hop, hop 0 (the features themselves) first.
+    `in_channels` are the columns of every hop, hop 0 (the features themselves) first. Label hops
+    are further branches.
 
     Examples:
         >>> model = SIGN([5, 5, 8], 10, hidden=16, label_channels=[10])
@@ -91,9 +91,8 @@ class SIGN(nn.Module):
         super().__init__()
         widths = [*in_channels, *label_channels]
         self.branches = nn.ModuleList(encoder(width, hidden, dropout) for width in widths)
-        self.classify = mlp(
-            [hidden * len(widths), *[hidden] * (num_layers - 1), num_labels], dropout
-        )
+        layers = [hidden * len(widths), *[hidden] * (num_layers - 1), num_labels]
+        self.classify = mlp(layers, dropout)
 
     def forward(self, hops: Sequence[Tensor], label_hops: Sequence[Tensor] = ()) -> Tensor:
         inputs = zip(self.branches, [*hops, *label_hops], strict=True)
@@ -101,26 +100,25 @@ class SIGN(nn.Module):
 
 
 class GAMLP(nn.Module):
-    """Graph attention MLP: h = Σ_k α_k H_k with α = softmax over the node's own hops, logits = f(h) + MLP(labels).
+    """Graph attention MLP: logits = f(Σ_k α_k H_k) + MLP(labels), α a softmax over a node's hops.
 
     The score of hop k compares H_k with a reference: for "recursive" attention the weighted mean of
-        the hops
-    before it, for "jk" (jumping knowledge) what an MLP makes of all hops together. The features
-    themselves are added to h once more (the residual). f is a `ResidualMLP`, whose layers all hear
+    the hops before it, for "jk" (jumping knowledge) an MLP of all hops. The features themselves are
+    added to h = Σ_k α_k H_k once more (the residual). f is a `ResidualMLP`, whose layers all read
     h. Label hops have a branch of their own, whose logits are added at the end; they hold known
-    labels, and in later stages of `fit_stages` reliable predictions.
+    labels, and in later training stages confident predictions.
 
     After Zhang, Yin, Sheng et al.: Graph Attention Multi-Layer Perceptron, KDD 2022. The original
-    reads its labels nine hops away, by which a node is told its own. Ours come from one and two
-    hops, where ways back to the node can be taken out exactly (`propagation.labels`); further away
-    they cannot without following every closed way. The original has num_layers=6, encoder_layers=2,
+    reads labels nine hops away, through which a node reads its own label. Ours come from one and
+    two hops, where paths back to the node are removed exactly (`propagation.labels`); further away
+    that would need every closed path. The original has num_layers=6, encoder_layers=2,
     label_layers=4 and norm="batch", for widths of 512 and more. At width 64 on AAN and the music
     graph none of them (4 layers in place of 6) was better on validation, mostly within noise, and
     all together were worse; the defaults are smaller.
 
     Args:
         in_channels: Columns of every hop, hop 0 (the features themselves) first.
-        num_layers: Linear layers of f; the residual is heard from the third on.
+        num_layers: Linear layers of f; residuals begin with the third.
         encoder_layers: Layers that encode a hop.
         label_layers: Linear layers of the branch of label hops.
         norm: "batch", "layer" or "none", in encoders and f.
@@ -148,11 +146,10 @@ class GAMLP(nn.Module):
     ) -> None:
         super().__init__()
         checks.choice("attention", attention, ("recursive", "jk"))
-        encoders = (
+        self.encode = nn.ModuleList(
             encoder(width, hidden, dropout, layers=encoder_layers, norm=norm)
             for width in in_channels
         )
-        self.encode = nn.ModuleList(encoders)
         self.attend = _HopAttention(len(in_channels), hidden, attention)
         self.residual = nn.Linear(in_channels[0], hidden) if residual else None
         last = ResidualMLP(hidden, hidden, num_labels, num_layers, dropout, norm=norm)
@@ -160,27 +157,24 @@ class GAMLP(nn.Module):
         self.label_branch = label_branch(label_channels, hidden, num_labels, label_layers, dropout)
 
     def forward(self, hops: Sequence[Tensor], label_hops: Sequence[Tensor] = ()) -> Tensor:
-        mixed = self.attend(
-            [layer(values) for layer, values in zip(self.encode, hops, strict=True)]
-        )
+        encoded = [encode(values) for encode, values in zip(self.encode, hops, strict=True)]
+        attended = self.attend(encoded)
         if self.residual is not None:
-            mixed = mixed + self.residual(hops[0])
-        logits = self.classify(mixed)
-        return (
-            logits
-            if self.label_branch is None
-            else logits + self.label_branch(torch.cat([*label_hops], dim=1))
-        )
+            attended = attended + self.residual(hops[0])
+        logits = self.classify(attended)
+        if self.label_branch is None:
+            return logits
+        return logits + self.label_branch(torch.cat([*label_hops], dim=1))
 
 
 class _HopAttention(nn.Module):
-    """The attended mean of the hops [n, width]: each is scored against a reference, see `GAMLP`."""
+    """The weighted mean of the hops [n, width]; scores compare with a reference, see `GAMLP`."""
 
     def __init__(self, num_hops: int, width: int, kind: str) -> None:
         super().__init__()
-        self.reference = (
-            mlp([num_hops * width, width, width], norm="none") if kind == "jk" else None
-        )
+        self.reference: nn.Module | None = None
+        if kind == "jk":
+            self.reference = mlp([num_hops * width, width, width], norm="none")
         self.score = nn.Linear(2 * width, 1)
 
     def forward(self, hops: Sequence[Tensor]) -> Tensor:

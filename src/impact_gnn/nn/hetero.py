@@ -1,8 +1,9 @@
-"""Models that read the hops of several node types: SeHGNN one matrix per metapath, RpHGNN groups of matrices."""
+"""Models for several node types: SeHGNN reads a matrix per metapath, RpHGNN groups of matrices."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 import torch
 from torch import Tensor, nn
@@ -13,19 +14,18 @@ from impact_gnn.nn.blocks import Dropout, encoder, label_branch, mlp
 
 
 class SeHGNN(nn.Module):
-    """Simple and efficient heterogeneous GNN: logits = MLP([h_1 | ... | h_m]) with h = fusion(encoded metapaths).
+    """Simple and efficient heterogeneous GNN: logits = MLP(fusion(encoded metapaths)).
 
-    Every metapath's matrix (the features themselves are the path of no steps) is encoded by a map
-    of its own. Then the metapaths of a node look at each other: h_i = e_i + γ Σ_j
-    softmax_j(q_i·k_j) v_j, with γ learned from zero, so that training begins with every metapath by
-    itself. Label metapaths are further metapaths, and all of them together have a branch of their
-    own, whose logits are added at the end.
+    Every metapath's matrix (the features themselves are the path of no steps) has an encoder of its
+    own. Then the metapaths of a node attend to each other: h_i = e_i + γ Σ_j softmax_j(q_i·k_j) v_j,
+    with γ learned from zero, so that training begins without attention. Label metapaths are
+    further metapaths, and together they have a branch of their own, whose logits are added at the
+    end.
 
     After Yang, Yan, Pan, Ye, Fan: Simple and Efficient Heterogeneous Graph Neural Network, AAAI
-        2023. The original has
-    encoder_layers=2, label_layers=4 and norm="batch" ("sehgnn-original" of pipelines). On past
-    windows of four graphs the first two lost .8 points on average to the defaults, and the norm
-    made no difference (docs/models.md).
+    2023. The original has encoder_layers=2, label_layers=4 and norm="batch" ("sehgnn-original" of
+    pipelines). In back-tests on four graphs the first two lost .8 points on average to the
+    defaults, and the norm made no difference (docs/models.md).
 
     Args:
         in_channels: Columns of every metapath, the features themselves first.
@@ -78,19 +78,17 @@ class SeHGNN(nn.Module):
         if self.residual is not None:
             joined = joined + self.residual(hops[0])
         logits = self.classify(joined)
-        return (
-            logits
-            if self.label_branch is None
-            else logits + self.label_branch(torch.cat([*label_hops], dim=1))
-        )
+        if self.label_branch is None:
+            return logits
+        return logits + self.label_branch(torch.cat([*label_hops], dim=1))
 
 
 class SemanticFusion(nn.Module):
-    """Attention among the metapaths of each node: e_i + γ Σ_j softmax_j(σ(q_i·k_j / √d)) v_j, over e [n, m, width].
+    """Attention among the metapaths e [n, m, width] of each node.
 
-    σ is a leaky ReLU: a metapath is not passed over because its score is very negative.
-    Queries and keys have `narrower` times fewer columns than values; they only rank a few
-    metapaths.
+    e_i + γ Σ_j softmax_j(σ(q_i·k_j / √d)) v_j, where σ is a leaky ReLU, so that very negative
+    scores do not exclude a metapath. Queries and keys have `narrower` times fewer columns than
+    values; they only rank a few metapaths.
     """
 
     def __init__(self, width: int, *, heads: int = 1, narrower: int = 4) -> None:
@@ -101,30 +99,30 @@ class SemanticFusion(nn.Module):
             )
         self.heads = heads
         rank = heads * max(width // heads // narrower, 1)
-        self.query, self.key = nn.Linear(width, rank), nn.Linear(width, rank)
+        self.query = nn.Linear(width, rank)
+        self.key = nn.Linear(width, rank)
         self.value = nn.Linear(width, width)
         self.gamma = nn.Parameter(torch.zeros(1))
 
     def forward(self, encoded: Tensor) -> Tensor:
-        layers = (self.query, self.key, self.value)  # [n, m, width] → [n, heads, m, width / heads]
+        # Each [n, m, width] → [n, heads, m, width / heads].
         query, key, value = (
-            layer(encoded).unflatten(-1, (self.heads, -1)).transpose(1, 2) for layer in layers
+            layer(encoded).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            for layer in (self.query, self.key, self.value)
         )
         scores = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
-        taken = torch.softmax(leaky_relu(scores, 0.2), dim=-1) @ value
-        return encoded + self.gamma * taken.transpose(1, 2).flatten(2)
+        attended = torch.softmax(leaky_relu(scores, 0.2), dim=-1) @ value
+        return encoded + self.gamma * attended.transpose(1, 2).flatten(2)
 
 
 class RpHGNN(nn.Module):
-    """Random-projection heterogeneous GNN, the part that is trained: logits = MLP([g_1(hops) | ... | g_m(hops)]).
+    """Random-projection heterogeneous GNN, trained part: logits = MLP([g_1(hops) | ... ]).
 
-    What a relation has collected over K hops is a group of matrices, read by a `GroupEncoder` g. A
-    matrix may be in several groups, as the node's own features are. Every label hop is a group of
-    its own.
+    The K hops along a relation are a group of matrices, read by a `GroupEncoder` g. A matrix may be
+    in several groups, as the node's own features are. Every label hop is a group of its own.
 
     After Hu, Hooi, He: Efficient Heterogeneous Graph Learning via Random Projection, 2024. The
-        original has
-    encoder_layers=2; on AAN (1,631 labels, five seeds) one was better on validation.
+    original has encoder_layers=2; on AAN (1,631 labels, five seeds) one was better on validation.
 
     Args:
         in_channels: Columns of every matrix.
@@ -135,8 +133,9 @@ class RpHGNN(nn.Module):
         norm: "batch", "layer" or "none", in all of them.
 
     Examples:
-        >>> model = RpHGNN([5, 5, 5, 8, 8], 10, hidden=16, groups=[[0, 1, 2], [0, 3, 4]], label_channels=[10])
-        >>> model([torch.randn(7, width) for width in (5, 5, 5, 8, 8)], [torch.rand(7, 10)]).shape
+        >>> widths, groups = [5, 5, 5, 8, 8], [[0, 1, 2], [0, 3, 4]]
+        >>> model = RpHGNN(widths, 10, hidden=16, groups=groups, label_channels=[10])
+        >>> model([torch.randn(7, width) for width in widths], [torch.rand(7, 10)]).shape
         torch.Size([7, 10])
     """
 
@@ -157,15 +156,15 @@ class RpHGNN(nn.Module):
     ) -> None:
         super().__init__()
         count = len(in_channels)
-        given = (
-            [list(range(count))]
-            if groups is None
-            else [[int(k) for k in group] for group in groups]
-        )
-        if sorted({k for group in given for k in group}) != list(range(count)) or not all(given):
-            named = f"groups={given} should name the positions 0 to {count - 1} of the matrices"
-            raise InputError(f"{named}, each at least once, and hold one or more each.")
-        self.groups = [*given, *([count + k] for k in range(len(label_channels)))]
+        positions = [list(range(count))]
+        if groups is not None:
+            positions = [[int(k) for k in group] for group in groups]
+        if set(chain(*positions)) != set(range(count)) or not all(positions):
+            raise InputError(
+                f"groups={positions} should name the positions 0 to {count - 1} of the matrices, "
+                f"each at least once, and hold one or more each."
+            )
+        self.groups = [*positions, *([count + k] for k in range(len(label_channels)))]
         self.input_dropout = Dropout(input_dropout)
         widths = [*in_channels, *label_channels]
         self.encode = nn.ModuleList(
@@ -179,28 +178,26 @@ class RpHGNN(nn.Module):
             )
             for group in self.groups
         )
-        self.classify = mlp(
-            [hidden * len(self.groups), *[hidden] * (num_layers - 1), num_labels],
-            dropout,
-            norm=norm,
-        )
+        layers = [hidden * len(self.groups), *[hidden] * (num_layers - 1), num_labels]
+        self.classify = mlp(layers, dropout, norm=norm)
 
     def forward(self, hops: Sequence[Tensor], label_hops: Sequence[Tensor] = ()) -> Tensor:
         inputs = [*(self.input_dropout(values) for values in hops), *label_hops]
-        if len(inputs) != (asked := 1 + max(map(max, self.groups))):
-            raise InputError(f"the model was made for {asked} matrices, {len(inputs)} came.")
-        read = (
+        expected = 1 + max(map(max, self.groups))
+        if len(inputs) != expected:
+            raise InputError(f"the model was made for {expected} matrices, {len(inputs)} came.")
+        encoded = [
             encode([inputs[k] for k in group])
             for group, encode in zip(self.groups, self.encode, strict=True)
-        )
-        return self.classify(torch.cat([*read], dim=1))
+        ]
+        return self.classify(torch.cat(encoded, dim=1))
 
 
 class GroupEncoder(nn.Module):
-    """One group: MLP(conv(hops)), the convolution over raw hops [n, f] as channels with a kernel of one.
+    """The encoder of one group: MLP(conv(hops)), where hops [n, f] are channels of a 1×1 kernel.
 
     So a filter is a learned weighted sum of hops, the same for all columns. Hops narrower than the
-    widest are first brought to its width; a single hop needs no convolution.
+    widest are first mapped to its width; a single hop needs no convolution.
     """
 
     def __init__(
@@ -214,18 +211,19 @@ class GroupEncoder(nn.Module):
         norm: str,
     ) -> None:
         super().__init__()
-        count, width = len(in_channels), max(in_channels)
+        count = len(in_channels)
+        width = max(in_channels)
         self.widen = nn.ModuleList(
             nn.Identity() if w == width else nn.Linear(w, width) for w in in_channels
         )
         self.convolve: nn.Module = nn.Identity()
         if count > 1:
             self.convolve = nn.Conv1d(count, filters, kernel_size=1)
-            # filters drawn apart might all pass over a hop
+            # Independent random filters might all ignore a hop.
             nn.init.orthogonal_(self.convolve.weight[:, :, 0])
-        read = width * (filters if count > 1 else 1)
-        self.read = encoder(read, hidden, share, layers=layers, norm=norm)
+            width *= filters
+        self.read = encoder(width, hidden, share, layers=layers, norm=norm)
 
     def forward(self, hops: Sequence[Tensor]) -> Tensor:
-        same = [widen(values) for widen, values in zip(self.widen, hops, strict=True)]
-        return self.read(self.convolve(torch.stack(same, dim=1)).flatten(1))
+        widened = [widen(values) for widen, values in zip(self.widen, hops, strict=True)]
+        return self.read(self.convolve(torch.stack(widened, dim=1)).flatten(1))

@@ -1,4 +1,4 @@
-"""What a step of training costs: a loss of every row, and terms that look at more than single rows."""
+"""Losses per row, terms that look at more than single rows, optimizers and schedules."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from impact_gnn.checks import InputError
 
 
 class Loss(Protocol):
-    """What each row costs, [n], given its logits [n, C] and its label: a code [n] or probabilities [n, C]."""
+    """The loss of each row [n] from logits [n, C] and targets: codes [n] or probabilities [n, C]."""
 
     def __call__(self, logits: Tensor, target: Tensor) -> Tensor: ...
 
@@ -26,7 +26,8 @@ class CrossEntropy:
     """−Σ_c t_c log p_c; with `smoothing` s the target t is (1 − s)·t + s/C.
 
     Examples:
-        >>> round(float(CrossEntropy()(torch.zeros(1, 4), torch.tensor([2]))), 4) == round(math.log(4), 4)
+        >>> loss = CrossEntropy()(torch.zeros(1, 4), torch.tensor([2]))
+        >>> round(float(loss), 4) == round(math.log(4), 4)
         True
     """
 
@@ -42,7 +43,7 @@ class CrossEntropy:
 
 @dataclass(frozen=True)
 class LogCrossEntropy:
-    """RevGAT's log(ε + ce) − log ε: its slope fades where the loss is large, so that wrong labels pull less."""
+    """RevGAT's log(ε + ce) − log ε: wrong labels pull less, as its slope fades with the loss."""
 
     epsilon: float = 1 - math.log(2)
 
@@ -51,17 +52,16 @@ class LogCrossEntropy:
             raise InputError(f"epsilon={self.epsilon} must be above 0.")
 
     def __call__(self, logits: Tensor, target: Tensor) -> Tensor:
-        return torch.log(self.epsilon + cross_entropy(logits, target, reduction="none")) - math.log(
-            self.epsilon
-        )
+        loss = cross_entropy(logits, target, reduction="none")
+        return torch.log(self.epsilon + loss) - math.log(self.epsilon)
 
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One step of training as a term sees it.
+    """One training step, as the argument of a term.
 
-    `rows` are the rows trained on, with their `logits` [n, C], what the model's last linear layer
-    read (`hidden` [n, h]), `labels`, losses (`each`) and `weight`; `again(rows)` gives logits and
+    `rows` are the training rows, with their `logits` [n, C], the inputs of the model's last linear
+    layer (`hidden` [n, h]), `labels`, `losses` and `weight`; `again(rows)` computes logits and
     hidden of any rows of the task, in training mode and with a gradient.
     """
 
@@ -69,28 +69,28 @@ class Step:
     logits: Tensor
     hidden: Tensor
     labels: Tensor
-    each: Tensor
+    losses: Tensor
     weight: Tensor
     epoch: int
     again: Callable[[Tensor], tuple[Tensor, Tensor]]
 
     def drawn(self, rows: np.ndarray) -> Tensor:
-        """As many of `rows` as the step has, at random."""
-        picked = torch.randint(len(rows), (len(self.rows),))
-        return torch.from_numpy(rows)[picked].to(self.rows.device)
+        """Draw as many of `rows` as the step has."""
+        positions = torch.randint(len(rows), (len(self.rows),))
+        return torch.from_numpy(rows)[positions].to(self.rows.device)
 
 
 class Term(Protocol):
-    """A number that is added to the mean loss of a step; a frozen dataclass, whose fields tell one from another."""
+    """A number that is added to the mean loss of a step; implemented as a frozen dataclass."""
 
     def __call__(self, step: Step) -> Tensor: ...
 
 
 @dataclass(frozen=True, eq=False)
 class Distillation:
-    """weight · T² · mean KL(teacher^(1/T) ‖ model^(1/T)), over the step's rows and as many of `others`.
+    """weight · T² · mean KL(teacher^(1/T) ‖ model^(1/T)), over the step's rows and some `others`.
 
-    `teacher` holds probabilities of all rows [N, C].
+    `teacher` holds probabilities of all rows [N, C]. As many of `others` are drawn as the step has.
     """
 
     teacher: np.ndarray
@@ -99,16 +99,17 @@ class Distillation:
     temperature: float = 1.0
 
     def __call__(self, step: Step) -> Tensor:
-        rows, logits = step.rows, step.logits
+        rows = step.rows
+        logits = step.logits
         if len(self.others):
             more = step.drawn(self.others)
-            rows, logits = torch.cat([rows, more]), torch.cat([logits, step.again(more)[0]])
-        given = torch.from_numpy(self.teacher)[rows.cpu()].to(rows.device).clamp(min=1e-8).log()
-        taught = softmax(given / self.temperature, 1)
-        apart = taught * (
-            taught.clamp(min=1e-8).log() - log_softmax(logits.float() / self.temperature, 1)
-        )
-        return self.weight * self.temperature**2 * apart.sum(1).mean()
+            rows = torch.cat([rows, more])
+            logits = torch.cat([logits, step.again(more)[0]])
+        teacher = torch.from_numpy(self.teacher)[rows.cpu()].to(rows.device)
+        target = softmax(teacher.clamp(min=1e-8).log() / self.temperature, 1)
+        model_log = log_softmax(logits.float() / self.temperature, 1)
+        divergence = target * (target.clamp(min=1e-8).log() - model_log)
+        return self.weight * self.temperature**2 * divergence.sum(1).mean()
 
 
 OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
@@ -121,7 +122,7 @@ OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
 
 @dataclass(frozen=True)
 class Schedule:
-    """The learning rate of an epoch (the first is 1) as a part of the full one.
+    """The learning rate of an epoch (the first is 1) as a share of the full one.
 
     min(epoch / warm_up, 1) · decay^(epoch − 1), and with `period` also (1 + cos(π·(epoch − 1) /
     period)) / 2, which falls to zero.
@@ -136,21 +137,17 @@ class Schedule:
     period: int | None = None
 
     def __post_init__(self) -> None:
-        if (
-            self.warm_up < 0
-            or not 0 < self.decay <= 1
-            or (self.period is not None and self.period < 1)
-        ):
-            problem = f"warm_up={self.warm_up}, decay={self.decay}, period={self.period}"
+        is_valid = self.warm_up >= 0 and 0 < self.decay <= 1
+        if not is_valid or (self.period is not None and self.period < 1):
             raise InputError(
-                f"{problem} is no schedule; warm_up is 0 or more, decay in (0, 1], period 1 or more."
+                f"warm_up={self.warm_up}, decay={self.decay}, period={self.period} is no schedule; "
+                f"warm_up is 0 or more, decay in (0, 1], period 1 or more."
             )
 
     def __call__(self, epoch: int) -> float:
-        warm = min(epoch / self.warm_up, 1.0) if self.warm_up else 1.0
-        fall = (
-            1.0
-            if self.period is None
-            else (1 + math.cos(math.pi * min((epoch - 1) / self.period, 1.0))) / 2
-        )
-        return float(warm * self.decay ** (epoch - 1) * fall)
+        rate = self.decay ** (epoch - 1)
+        if self.warm_up:
+            rate = min(epoch / self.warm_up, 1.0) * rate
+        if self.period is not None:
+            rate *= (1 + math.cos(math.pi * min((epoch - 1) / self.period, 1.0))) / 2
+        return float(rate)

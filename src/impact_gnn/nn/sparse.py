@@ -23,7 +23,7 @@ from impact_gnn.graph import TemporalGraph, Triple
 
 
 class Propagation:
-    """What spatial models are given in place of `edge_index`: `propagation(x)` is the message of every node.
+    """The input of spatial models in place of `edge_index`: `propagation(x)` computes messages.
 
     Examples:
         >>> from impact_gnn.data.tsbm import tsbm
@@ -33,13 +33,13 @@ class Propagation:
         tensor([[...]], grad_fn=<_ProductBackward>)
     """
 
-    version = 0  # of what it does, for those who remember; it changes where edges are edited
+    version = 0  # for caches of its results; it changes where edges are edited
 
     def __init__(self, operator: Operator) -> None:
         if operator.csr.num_sources != operator.csr.num_targets:
-            ends = f"{operator.csr.num_sources} to {operator.csr.num_targets} nodes"
             raise InputError(
-                f"the operator leads from {ends}; layers need one from the nodes of a type to themselves."
+                f"the operator leads from {operator.csr.num_sources} to {operator.csr.num_targets} "
+                f"nodes; layers need one from the nodes of a type to themselves."
             )
         self.operator = operator
         self._on_device: dict[torch.device, tuple[Tensor, Tensor, Tensor]] = {}
@@ -54,7 +54,7 @@ class Propagation:
         norm: str = "mean",
         self_loop: bool = False,
     ) -> Propagation:
-        """The propagation along a relation of a graph; arguments as in `Engine.operator`."""
+        """Build the propagation along a relation; arguments as in `Engine.operator`."""
         return cls(
             Memory().operator(graph, relation, weighting=weighting, norm=norm, self_loop=self_loop)
         )
@@ -75,7 +75,7 @@ class Propagation:
 
     @cached_property
     def edge_index(self) -> Tensor:
-        """Edges source → target of positive weight [2, E], grouped by target, then the loops if there are any."""
+        """Edges source → target of positive weight [2, E], grouped by target, then self-loops."""
         return torch.from_numpy(np.stack(self._edge_list[:2]))
 
     @cached_property
@@ -84,81 +84,80 @@ class Propagation:
         return torch.from_numpy(self._edge_list[2])
 
     def edges(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        """`edge_index` and the log-weights [E, 1] that attention adds to its scores, on a device."""
+        """Return `edge_index` and the log-weights [E, 1] that attention adds to its scores."""
         return self._edges_on(device)[:2]
 
     def __call__(self, x: Tensor) -> Tensor:
-        """The message M x [N, f], in the type of x where that is float32 or float64, else float32."""
+        """Compute the message M x [N, f] in float64 if x has that type, else in float32."""
         if x.dtype not in (torch.float32, torch.float64):  # the kernels know no half precision
             x = x.float()
-        return _Product.apply(x, self._kernels if x.device.type == "cpu" else self._written_out)
+        product = self._kernel_product if x.device.type == "cpu" else self._edge_product
+        return _Product.apply(x, product)
 
     def __repr__(self) -> str:
-        loops = "".join(
-            f", {name}=True" for name in ("self_loop", "balanced") if getattr(self.operator, name)
-        )
-        edges = self.operator.csr.num_edges
-        return f"Propagation({self.num_nodes} nodes, {edges} edges, {self.operator.norm!r}{loops})"
+        operator = self.operator
+        flags = [name for name in ("self_loop", "balanced") if getattr(operator, name)]
+        options = "".join(f", {name}=True" for name in flags)
+        edges = operator.csr.num_edges
+        return f"Propagation({self.num_nodes} nodes, {edges} edges, {operator.norm!r}{options})"
 
     @cached_property
     def _edge_list(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        operator, csr = self.operator, self.operator.edges
+        """Sources, targets and weights of all edges of positive weight, self-loops included."""
+        operator = self.operator
+        csr = operator.edges
         target = np.repeat(np.arange(csr.num_targets), np.diff(csr.indptr))
         source = csr.indices.astype(np.int64)
-        weight = operator.table[
-            operator.target_period[target], operator.source_period[source]
-        ].astype(np.float32)
+        periods = operator.target_period[target], operator.source_period[source]
+        weight = operator.table[periods].astype(np.float32)
         if csr.weight is not None:
             weight = weight * csr.weight.astype(np.float32)
-        if not (keep := weight > 0).all():
-            source, target, weight = source[keep], target[keep], weight[keep]
+        positive = weight > 0
+        source = source[positive]
+        target = target[positive]
+        weight = weight[positive]
         if operator.self_loop:
             loop = np.arange(csr.num_targets)
-            source, target = np.concatenate([source, loop]), np.concatenate([target, loop])
+            source = np.concatenate([source, loop])
+            target = np.concatenate([target, loop])
             weight = np.concatenate([weight, np.ones(len(loop), np.float32)])
         return source, target, weight
 
-    def _kernels(self, x: Tensor, transposed: bool) -> Tensor:
-        """The kernels read and write the tensors' own memory."""
+    def _kernel_product(self, x: Tensor, transposed: bool) -> Tensor:
+        """Compute M x or Mᵀ x in CPU memory; the kernels read and write the tensors' own memory."""
         product = self.operator.transpose_apply if transposed else self.operator.apply
         return torch.from_numpy(product(x.contiguous().numpy()))
 
-    def _written_out(self, x: Tensor, transposed: bool) -> Tensor:
-        """Σ over edges; in the backward direction messages flow from targets to sources."""
+    def _edge_product(self, x: Tensor, transposed: bool) -> Tensor:
+        """Sum over edges; backward, messages flow from targets to sources."""
         edge_index, _, weight = self._edges_on(x.device)
         source, target = edge_index.flip(0) if transposed else edge_index
         return torch.zeros_like(x).index_add(0, target, x[source] * weight.to(x.dtype))
 
     def _edges_on(self, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-        """The edges, and the logarithms of their weights and the normalised weights [E, 1], on one device."""
+        """Return edges, log-weights [E, 1] and normalised weights [E, 1] on a device."""
         if device not in self._on_device:
-            operator, (source, target) = self.operator, self.edge_index.numpy()
-            scaled = (
-                operator.row_scale[target]
-                * self.edge_weight.numpy()
-                * operator.column_scale[source]
-            )
-            log_weight, weight = (
-                self.edge_weight.log()[:, None],
-                torch.from_numpy(scaled.astype(np.float32))[:, None],
-            )
+            source, target = self.edge_index.numpy()
+            row_scale = self.operator.row_scale[target]
+            column_scale = self.operator.column_scale[source]
+            normalised = (row_scale * self.edge_weight.numpy() * column_scale).astype(np.float32)
             self._on_device[device] = (
                 self.edge_index.to(device),
-                log_weight.to(device),
-                weight.to(device),
+                self.edge_weight.log()[:, None].to(device),
+                torch.from_numpy(normalised)[:, None].to(device),
             )
         return self._on_device[device]
 
 
 class _Product(Function):
-    """M x, without keeping what every edge carried."""
+    """M x, without storing the messages of edges."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, by: Callable[[Tensor, bool], Tensor]) -> Tensor:
-        ctx.by = by
-        return by(x.detach(), False)
+    def forward(ctx: Any, x: Tensor, product: Callable[[Tensor, bool], Tensor]) -> Tensor:
+        ctx.product = product
+        return product(x.detach(), False)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return ctx.by(grad, True), None
+        return ctx.product(grad, True), None

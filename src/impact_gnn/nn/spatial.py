@@ -1,4 +1,4 @@
-"""GCN, GraphSAGE and GAT: message layers one after the other, each message aligned if asked."""
+"""GCN, GraphSAGE and GAT with optional alignment of each message."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from impact_gnn.transforms.attention import TimeGATConv
 
 
 class _Layered(nn.Module):
-    """The loop that the models share: activation and dropout between layers, `step` makes layer k."""
+    """Base class: activation and dropout between layers; `step` computes layer k."""
 
     activation: Callable[[Tensor], Tensor] = staticmethod(relu)
 
@@ -36,12 +36,12 @@ class _Layered(nn.Module):
         return x
 
     def step(self, k: int, x: Tensor, propagation: Propagation) -> Tensor:
-        """Layer k, before its activation."""
+        """Compute layer k without its activation."""
         raise NotImplementedError
 
 
 class _Convolution(_Layered):
-    """What GCN and GraphSAGE share; roots are drawn before the other weights, so that seeds keep their meaning."""
+    """Base class of GCN and GraphSAGE; root weights are drawn first, so that seeds stay valid."""
 
     has_root = False
 
@@ -56,7 +56,7 @@ class _Convolution(_Layered):
         align: nn.Module | None = None,
     ) -> None:
         super().__init__(in_channels, num_labels, hidden, num_layers, dropout)
-        self.messages = nn.ModuleList(Message(align, keep=k == 0) for k in range(num_layers))
+        self.messages = nn.ModuleList(Message(align, cache=k == 0) for k in range(num_layers))
         if self.has_root:
             self.roots = nn.ModuleList(nn.Linear(a, b, bias=False) for a, b in self.sizes)
         self.linears = nn.ModuleList(nn.Linear(a, b) for a, b in self.sizes)
@@ -69,9 +69,9 @@ class GCN(_Convolution):
     """Graph convolution: X ← σ(align(M X) W + b).
 
     M is the propagation's own: the row mean of the paper by default, D^-½ A D^-½ with `norm="sym"`.
-    Messages are made before the linear map, so that their alignment sees what the paper calls the
-    aggregated message; that of the first layer is made once. `align` is a layer such as
-    `TimeCenter`, `JJNorm` or `PNY`, used for every message.
+    Messages are computed before the linear map, so that alignment applies to the paper's aggregated
+    message; that of the first layer is computed once. `align` is a layer such as `TimeCenter`,
+    `JJNorm` or `PNY`, used for every message.
 
     Examples:
         >>> from impact_gnn.data.tsbm import tsbm
@@ -82,7 +82,7 @@ class GCN(_Convolution):
 
 
 class SAGE(_Convolution):
-    """GraphSAGE: X ← σ(X W_root + align(M X) W + b), M the (time-weighted) mean of the neighbours; else as `GCN`.
+    """GraphSAGE: X ← σ(X W_root + align(M X) W + b), where M is a mean over neighbours.
 
     Examples:
         >>> from impact_gnn.data.tsbm import tsbm
@@ -156,12 +156,12 @@ class GATLayer(nn.Module):
         super().__init__()
         if concat and out_channels % heads:
             raise InputError(
-                f"{out_channels} columns cannot be shared by {heads} heads; choose a multiple of {heads}."
+                f"{out_channels} columns cannot be shared by {heads} heads; "
+                f"choose a multiple of {heads}."
             )
-        each = out_channels // heads if concat else out_channels
         self.conv = TimeGATConv(
             in_channels,
-            each,
+            out_channels // heads if concat else out_channels,
             heads=heads,
             concat=concat,
             dropout=dropout,
@@ -176,5 +176,6 @@ class GATLayer(nn.Module):
         message = self.conv(x, edge_index, log_weight)
         if self.align.takes_previous:  # W x, of which the message is a weighted mean
             x = self.conv.lin(x)
-            x = x if self.conv.concat else x.view(len(x), self.conv.heads, -1).mean(1)
+            if not self.conv.concat:
+                x = x.view(len(x), self.conv.heads, -1).mean(1)
         return self.align(message, x) + self.bias

@@ -1,10 +1,11 @@
-"""Training in stages: what one stage is confident of teaches the next (SeHGNN's stages, GAMLP's RLU)."""
+"""Training in stages: confident predictions become soft labels of the next (SeHGNN, GAMLP's RLU)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import softmax
 
 from impact_gnn import checks
 from impact_gnn.checks import InputError
@@ -13,10 +14,10 @@ from impact_gnn.nn.tasks import Split
 
 @dataclass(frozen=True, eq=False)
 class Lesson:
-    """What a stage is taught: label, target probabilities and weight of every row, and which rows it learns from.
+    """The targets of a stage: label, target probabilities and weight of every row, and the split.
 
-    `soft` [N, C] is what may be told of a row to its neighbours: its true label, or what the stage
-    before believed; None for true labels alone.
+    `soft` [N, C] are the soft labels for label hops: true labels, or confident predictions of the
+    stage before; None for true labels only.
     """
 
     label: np.ndarray
@@ -28,14 +29,14 @@ class Lesson:
 
 @dataclass(frozen=True)
 class Reliable:
-    """Which predictions are believed, in how many trainings, and how much they count.
+    """How confident predictions become soft labels, in how many stages, and with what weight.
 
-    From the probability `threshold` on a row that has no label to learn from is believed. It then
-    is learned from with its probabilities, made sharper by p^(1/temperature), as target: their
-    cross-entropy has the gradient of the KL divergence from them. It counts `weight` times its
-    largest probability, a labelled row 1; a weight of 0 keeps such rows out of the loss and in the
-    label hops. With `distill` every row trained on also learns, with this weight, what the stage
-    before said of it (self-distillation).
+    An unlabelled row whose largest probability reaches `threshold` becomes a training row. Its
+    target are its probabilities, sharpened by p^(1/temperature): their cross-entropy has the
+    gradient of the KL divergence from them. Its weight is `weight` times its largest probability,
+    that of a labelled row 1. With weight 0 such rows enter the label hops only. With `distill`
+    every training row also learns, with this weight, its probabilities of the stage before
+    (self-distillation).
 
     SeHGNN: threshold .75, weight 10; GAMLP's RLU: threshold 0, weight .5, temperature .001.
     """
@@ -65,57 +66,58 @@ class Reliable:
         probability: np.ndarray,
         weight: np.ndarray | None = None,
     ) -> Lesson:
-        """What the next stage is taught, given the probabilities [N, C] of the one before.
+        """Return the targets of the next stage, given the probabilities [N, C] of the last one.
 
-        True labels of rows that are not trained on are never read. Rows to choose by may be told to
-        their neighbours as predicted, but are not learned from.
+        True labels of rows outside the training set are never read. Validation rows may enter label
+        hops as predicted, but are not trained on.
         """
-        soft = self.told(label, split.train, num_labels, probability)
-        taught = (
-            np.setdiff1d(np.flatnonzero(soft.any(1)), split.all)
-            if self.weight
-            else np.empty(0, np.int64)
-        )
-        known, counts = (
-            np.array(label),
-            np.ones(len(label), np.float32) if weight is None else np.array(weight),
-        )
-        known[taught] = probability[taught].argmax(1)
-        counts[taught] = self.weight * probability[taught].max(1)
+        soft = self.soft_labels(label, split.train, num_labels, probability)
+        pseudo_labelled = np.empty(0, np.int64)
+        if self.weight:
+            pseudo_labelled = np.setdiff1d(np.flatnonzero(soft.any(1)), split.all)
+        new_label = np.array(label)
+        new_label[pseudo_labelled] = probability[pseudo_labelled].argmax(1)
+        new_weight = np.ones(len(label), np.float32) if weight is None else np.array(weight)
+        new_weight[pseudo_labelled] = self.weight * probability[pseudo_labelled].max(1)
         target = np.array(soft)
-        target[taught] = sharpened(soft[taught], self.temperature)
+        target[pseudo_labelled] = sharpened(soft[pseudo_labelled], self.temperature)
         return Lesson(
-            known, target, counts, Split(np.concatenate([split.train, taught]), split.valid), soft
+            label=new_label,
+            target=target,
+            weight=new_weight,
+            split=Split(np.concatenate([split.train, pseudo_labelled]), split.valid),
+            soft=soft,
         )
 
-    def told(
+    def soft_labels(
         self,
         label: np.ndarray,
         rows: np.ndarray,
         num_labels: int,
         probability: np.ndarray | None = None,
     ) -> np.ndarray:
-        """The labels of `rows` as one-hot vectors, and of others the probabilities where they are believed; else 0."""
+        """Return one-hot labels of `rows`, confident probabilities of others, and zeros elsewhere."""
         soft = np.zeros((len(label), num_labels), np.float32)
         if probability is not None:
-            extra = believed(probability, np.setdiff1d(np.arange(len(label)), rows), self.threshold)
-            soft[extra] = probability[extra]
+            others = np.setdiff1d(np.arange(len(label)), rows)
+            confident = confident_rows(probability, others, self.threshold)
+            soft[confident] = probability[confident]
         soft[rows, label[rows]] = 1
         return soft
 
 
-def believed(probability: np.ndarray, rows: np.ndarray, threshold: float) -> np.ndarray:
-    """Those of `rows` whose most probable class has at least the threshold.
+def confident_rows(probability: np.ndarray, rows: np.ndarray, threshold: float) -> np.ndarray:
+    """Select those of `rows` whose most probable class has at least the threshold.
 
     Examples:
-        >>> believed(np.array([[0.9, 0.1], [0.6, 0.4], [0.0, 1.0]]), np.array([0, 1]), 0.8)
+        >>> confident_rows(np.array([[0.9, 0.1], [0.6, 0.4], [0.0, 1.0]]), np.array([0, 1]), 0.8)
         array([0])
     """
     return rows[probability[rows].max(1) >= threshold]
 
 
 def sharpened(probability: np.ndarray, temperature: float) -> np.ndarray:
-    """p^(1/temperature) [n, C], normalised; a small temperature leaves the most probable class alone.
+    """Return p^(1/temperature) [n, C], normalised; a small temperature leaves one class.
 
     Examples:
         >>> sharpened(np.array([[0.5, 0.5], [0.8, 0.2]]), 0.5).round(3).tolist()
@@ -124,5 +126,4 @@ def sharpened(probability: np.ndarray, temperature: float) -> np.ndarray:
     if temperature == 1 or not len(probability):
         return probability
     log = np.log(np.maximum(probability, 1e-12)) / temperature
-    power = np.exp(log - log.max(1, keepdims=True))
-    return (power / power.sum(1, keepdims=True)).astype(probability.dtype)
+    return softmax(log, axis=1).astype(probability.dtype)

@@ -410,7 +410,7 @@ class _Member:
             self.task.x.shape[1],
         )
         assert model is not None
-        x = self.task.given(model.to(self.task.x.device))
+        x = self.task.model_input(model.to(self.task.x.device))
         # features were scaled to 0
         usual = torch.where(torch.arange(x.shape[1]) < width, 0, x.mean(0))
         odds, slope = list[float](), torch.zeros_like(x)

@@ -568,7 +568,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             self._align(stage.head, inputs, cutoff)
             label = inputs.graph.masked(cutoff).label[self.nodes_of(inputs)]
             said = stage.head.predict_proba(task, np.arange(len(label)))
-            soft = STAGES.told(label, np.flatnonzero(label >= 0), fitted.num_labels, said)
+            soft = STAGES.soft_labels(label, np.flatnonzero(label >= 0), fitted.num_labels, said)
         return soft
 
     def _train(
