@@ -13,7 +13,7 @@ from graphs import Counting
 from impact_gnn import weighting as weights
 from impact_gnn.engines import Disk
 from impact_gnn.propagation.metapaths import (
-    MOST_GROWTH,
+    MAX_GROWTH,
     factors,
     metapath_hops,
     metapath_label_hops,
@@ -293,7 +293,7 @@ def test_factors_give_the_table_back_without_large_terms(seed, size, rank, kind)
         table = rng.random((size, rank)) @ rng.random((rank, size))
     left, right = factors(table)
     np.testing.assert_allclose(left @ right, table, atol=1e-12 * max(table.max(), 1))
-    assert (np.abs(left) @ np.abs(right) <= MOST_GROWTH * table + 1e-12).all()
+    assert (np.abs(left) @ np.abs(right) <= MAX_GROWTH * table + 1e-12).all()
     assert len(right) <= size
 
 

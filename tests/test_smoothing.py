@@ -6,7 +6,7 @@ import pytest
 import impact_gnn as ig
 from impact_gnn.engines import Disk, Memory
 from impact_gnn.pipeline import Pipeline
-from impact_gnn.propagation.smoothing import STEPS, Smoothing, correct_and_smooth, ways
+from impact_gnn.propagation.smoothing import STEPS, Smoothing, correct_and_smooth, smoothing_paths
 
 
 def naive(base, label, mean, correct, smooth):
@@ -61,7 +61,7 @@ def test_against_the_definition(graph, weighting, smoothing):
     rng = np.random.default_rng(0)
     base = rng.dirichlet(np.ones(3), graph.num_nodes).astype(np.float32)
     label = np.where(graph.time < 4, graph.y, -1)
-    along = ways(graph, weighting, Memory())
+    along = smoothing_paths(graph, weighting, Memory())
     (got,) = correct_and_smooth(base, label, along, [smoothing], Memory())
     wanted = naive(
         base.astype(np.float64),
@@ -78,12 +78,21 @@ def test_engines_agree_and_choices_share_work(graph, tmp_path):
     label = np.where(graph.time < 4, graph.y, -1)
     choices = [Smoothing(0.0, 0.5), Smoothing(0.5, 0.5), Smoothing(0.5, 0.8)]
     disk = Disk(tmp_path, memory="50MB")
-    ours = list(correct_and_smooth(base, label, ways(graph, "pmp", Memory()), choices, Memory()))
-    theirs = list(correct_and_smooth(base, label, ways(graph, "pmp", disk), choices, disk))
+    ours = list(
+        correct_and_smooth(base, label, smoothing_paths(graph, "pmp", Memory()), choices, Memory())
+    )
+    theirs = list(
+        correct_and_smooth(base, label, smoothing_paths(graph, "pmp", disk), choices, disk)
+    )
     for a, b, one in zip(ours, theirs, choices, strict=True):
         assert np.allclose(a, b, atol=1e-6)
         assert np.array_equal(
-            a, next(correct_and_smooth(base, label, ways(graph, "pmp", Memory()), [one], Memory()))
+            a,
+            next(
+                correct_and_smooth(
+                    base, label, smoothing_paths(graph, "pmp", Memory()), [one], Memory()
+                )
+            ),
         )
 
 
@@ -100,7 +109,7 @@ def test_between_types_neighbours_are_met_through_others():
     base = np.full((3, 2), 0.5, np.float32)
     label = np.array([1, -1, -1])
     (out,) = correct_and_smooth(
-        base, label, ways(graph, "plain", Memory()), [Smoothing(0.5, 0.5)], Memory()
+        base, label, smoothing_paths(graph, "plain", Memory()), [Smoothing(0.5, 0.5)], Memory()
     )
     assert out[1, 1] > 0.8
     assert out[2] == pytest.approx([0.5, 0.5])
@@ -131,7 +140,7 @@ def test_what_does_not_fit_is_refused_before_it_is_made(graph, tmp_path):
     with pytest.raises(
         ig.InputError, match="of predictions in memory, more than this engine may take"
     ):
-        ways(graph, "plain", Disk(tmp_path, memory="1kB"))
+        smoothing_paths(graph, "plain", Disk(tmp_path, memory="1kB"))
 
 
 def test_no_way_between_targets_is_refused_and_no_edge_is_nothing_to_hear():

@@ -1,8 +1,7 @@
-"""Counting pairs: one pass over the edges, of which everything else is arithmetic.
+"""Counting pairs in one pass over the edges; Algorithm 3 needs nothing else of a graph.
 
 A node whose label is known has the *state* label·T + period, one of S = Y·T; other nodes get the
-code S + period. The counts of (code of target, code of source) hold all that Algorithm 3 asks of a
-graph.
+code S + period. Counted are pairs (code of target, code of source).
 """
 
 from __future__ import annotations
@@ -17,12 +16,10 @@ from impact_gnn import checks
 from impact_gnn._array import Array
 from impact_gnn.checks import InputError
 
-# pairs of codes up to which a dense histogram counts (128 MB); beyond, sparse sums do
-HISTOGRAM_CELLS = 1 << 24
-# up to which every thread has a histogram of its own; a larger one would not stay in its cache
-PRIVATE_CELLS = 1 << 18
-EDGE_BLOCK = 1 << 24  # edges that the sparse sums take at a time
-MAX_CODES = 1 << 31  # combinations of label and time that can be told apart
+HISTOGRAM_CELLS = 1 << 24  # largest dense histogram (128 MB); beyond, sums are sparse
+PRIVATE_CELLS = 1 << 18  # largest histogram per thread; a larger one would not stay in its cache
+EDGE_BLOCK = 1 << 24  # edges per block of the sparse sums
+MAX_CODES = 1 << 31  # combinations of label and time
 _BLOCK = 2048
 
 
@@ -35,10 +32,12 @@ class Pairs:
 
 
 def count_pairs(edge_index: Array, code: np.ndarray, num_states: int, num_times: int) -> Pairs:
-    """Counts every edge whose target has a known label by the state of the target and the `code` of the source.
+    """Count edges to nodes of known label by the state of the target and the code of the source.
 
     Examples:
-        >>> code = np.array([0, 1, 2, 5], dtype=np.uint8)  # two labels, two times; node 3: unknown, period 1
+        Two labels and two times; node 3 has no known label and period 1.
+
+        >>> code = np.array([0, 1, 2, 5], dtype=np.uint8)
         >>> pairs = count_pairs(np.array([[0, 2, 3], [1, 1, 1]]), code, 4, 2)
         >>> pairs.known.toarray()[1], pairs.unknown.toarray()[1]
         (array([1, 0, 1, 0]), array([0, 1]))
@@ -50,35 +49,35 @@ def count_pairs(edge_index: Array, code: np.ndarray, num_states: int, num_times:
         return _count_sparsely(source, target, code, num_states, num_times)
     parts = get_num_threads() if width * width <= PRIVATE_CELLS else 1
     counts = np.zeros((parts, width * width), np.int32 if len(source) < 1 << 31 else np.int64)
-    # asked again for the sentence that names the edge
+    # Checked again for the sentence that names the edge.
     if not _histogram(source, target, code, width, counts):
         checks.edges("edge_index", edge_index, len(code), len(code))
-    table = (counts[0] if parts == 1 else counts.sum(0, dtype=np.int64)).reshape(width, width)[
-        :num_states
-    ]
-    known, unknown = (
-        sparse.csr_array(part, dtype=np.int64) for part in np.split(table, [num_states], axis=1)
+    total = counts[0] if parts == 1 else counts.sum(0, dtype=np.int64)
+    table = total.reshape(width, width)[:num_states]
+    return Pairs(
+        known=sparse.csr_array(table[:, :num_states], dtype=np.int64),
+        unknown=sparse.csr_array(table[:, num_states:], dtype=np.int64),
     )
-    return Pairs(known, unknown)
 
 
 def _count_sparsely(
     source: np.ndarray, target: np.ndarray, code: np.ndarray, num_states: int, num_times: int
 ) -> Pairs:
+    """Count blocks of edges by sparse sums."""
     total = sparse.csr_array((num_states, num_states + num_times), dtype=np.int64)
     for start in range(0, len(source), EDGE_BLOCK):
-        row, column = (
-            code[target[start : start + EDGE_BLOCK]],
-            code[source[start : start + EDGE_BLOCK]],
-        )
-        kept = row < num_states
-        ones = np.ones(np.count_nonzero(kept), np.int64)
-        total += sparse.coo_array((ones, (row[kept], column[kept])), shape=total.shape).tocsr()
+        block = slice(start, start + EDGE_BLOCK)
+        row = code[target[block]]
+        column = code[source[block]]
+        is_known = row < num_states
+        ones = np.ones(np.count_nonzero(is_known), np.int64)
+        pairs = (row[is_known], column[is_known])
+        total += sparse.coo_array((ones, pairs), shape=total.shape).tocsr()
     return Pairs(known=total[:, :num_states].tocsr(), unknown=total[:, num_states:].tocsr())
 
 
 def _rows(edge_index: Array, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Sources and targets, contiguous; the range is left to the counting pass, which reads every edge anyway."""
+    """Return contiguous sources and targets; the counting pass checks their range."""
     edges = checks.array("edge_index", edge_index)
     if edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype not in (np.int32, np.int64):
         edges = checks.edges("edge_index", edge_index, num_nodes, num_nodes).astype(
@@ -129,20 +128,25 @@ def _count_stretch(source, target, code, width, counts):  # type: ignore[no-unty
 def codes(
     label: np.ndarray, period: np.ndarray, *, num_labels: int, num_times: int, num_known: int
 ) -> np.ndarray:
-    """Per node label·T + period, or S + period where the label is unknown, in the smallest unsigned type.
+    """Compute label·T + period per node, or S + period where the label is unknown.
 
-    A label counts as unknown where it is −1 and in every period from `num_known` on.
+    A label is unknown where it is −1 and in every period from `num_known` on. The result has the
+    smallest unsigned type.
     """
     size = (num_labels + 1) * num_times
     if size > MAX_CODES:
-        too_many = f"{num_labels} labels × {num_times} times are too many combinations to count (at most {MAX_CODES})"
-        raise InputError(f"{too_many}; bin the times or merge labels.")
-    out = np.empty(len(label), np.min_scalar_type(size - 1))
-    wrong = _codes(label, period, num_labels, num_times, num_known, out)
+        raise InputError(
+            f"{num_labels} labels × {num_times} times are too many combinations to count "
+            f"(at most {MAX_CODES}); bin the times or merge labels."
+        )
+    code = np.empty(len(label), np.min_scalar_type(size - 1))
+    wrong = _codes(label, period, num_labels, num_times, num_known, code)
     if wrong >= 0:
-        problem = f"label holds {label[wrong]} at node {wrong}, but there are {num_labels} classes"
-        raise InputError(f"{problem}; labels run from 0 to {num_labels - 1}.")
-    return out
+        raise InputError(
+            f"label holds {label[wrong]} at node {wrong}, but there are {num_labels} classes; "
+            f"labels run from 0 to {num_labels - 1}."
+        )
+    return code
 
 
 @njit(cache=True)

@@ -169,7 +169,7 @@ class Operator:
         for rows in row_blocks(csr):
             kernels.balanced(
                 rows,
-                _kernel_arrays(csr),
+                kernel_arrays(csr),
                 plain_view(self.source_period),
                 self.table.shape[1],
                 plain_view(out),
@@ -264,7 +264,7 @@ class _Pass:
         # Tables and scales have the type of the sums.
         factors = self._double if x.dtype == np.float64 else self._single
         shared = (
-            _kernel_arrays(self.csr),
+            kernel_arrays(self.csr),
             factors[0],
             self._periods,
             plain_view(self.row_scale),
@@ -283,7 +283,7 @@ class _Pass:
         if self.table is None and self.csr.weight is None:
             return np.diff(self.csr.indptr).astype(np.float64)
         sums = np.empty(self.csr.num_targets)
-        shared = (_kernel_arrays(self.csr), self._double[0], self._periods, sums)
+        shared = (kernel_arrays(self.csr), self._double[0], self._periods, sums)
         for block in row_blocks(self.csr):
             tasks = [(rows, *shared) for rows, _ in self._tiles(8, block)]
             _native.run(kernels.row_sums, tasks, None)
@@ -319,7 +319,7 @@ class _Pass:
         return plain_view(self.source_period), plain_view(self.target_period), num_source_periods
 
 
-def _kernel_arrays(csr: CSR) -> tuple[np.ndarray, ...]:
+def kernel_arrays(csr: CSR) -> tuple[np.ndarray, ...]:
     """Row borders, sources and weights (empty where there are none) as the kernels take them."""
     weight = np.empty(0, np.float32) if csr.weight is None else csr.weight
     return plain_view(csr.indptr), plain_view(csr.indices), plain_view(weight)

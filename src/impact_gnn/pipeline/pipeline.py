@@ -59,7 +59,7 @@ from impact_gnn.pipeline.model_files import Fitted, Stage
 from impact_gnn.pipeline.schema import Schema
 from impact_gnn.propagation.embedding import EMBEDDINGS
 from impact_gnn.propagation.hops import own_relation
-from impact_gnn.propagation.smoothing import CHOICES, Smoothing, correct_and_smooth, ways
+from impact_gnn.propagation.smoothing import CHOICES, Smoothing, correct_and_smooth, smoothing_paths
 from impact_gnn.statistics import Scale, paired
 
 CHOOSING = 0.1  # share of the labels to choose by
@@ -791,7 +791,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
     ) -> list[np.ndarray]:
         """Probabilities of the rows `wanted` after every smoothing, when labels are known before `cutoff`."""
         rows, graph = self.nodes_of(inputs), inputs.graph.masked(cutoff)
-        along = ways(graph, self._method.edge_weighting, inputs.engine)
+        along = smoothing_paths(graph, self._method.edge_weighting, inputs.engine)
         base = np.zeros((graph.num_nodes, head.shape.num_labels), np.float32)
         base[rows] = head.predict_proba(task, np.arange(len(rows)))
         return [

@@ -1,16 +1,17 @@
-"""From a graph to its hops: M X, M² X, ... on any engine."""
+"""Propagation of features: M X, M² X, ... on any engine."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from impact_gnn import checks
 from impact_gnn.checks import InputError
 from impact_gnn.engines.engine import Engine
-from impact_gnn.engines.hop import selected_hop
+from impact_gnn.engines.hop import Features, Hop, selected_hop
 from impact_gnn.engines.memory import or_memory
+from impact_gnn.engines.operator import Operator
 from impact_gnn.graph import TemporalGraph, Triple
 from impact_gnn.weighting import Weighting
 
@@ -26,8 +27,8 @@ def propagate(
     relation: Triple | None = None,
     x: np.ndarray | None = None,
     rows: np.ndarray | None = None,
-) -> list[Any]:
-    """Hops 1 .. K of the features: M X, M² X, ... as a list of matrices [N, f] that can be asked for rows.
+) -> list[Hop]:
+    """Compute hops 1 .. K of the features: M X, M² X, ... as matrices [N, f].
 
     In memory they are arrays. In files they are `Hop`s: `hop.rows(index)` reads rows,
     `np.asarray(hop)` all of them.
@@ -40,11 +41,10 @@ def propagate(
             numbers.
         norm: "mean", "sym" or "sum".
         self_loop: Adds a loop of weight 1 to every node.
-        relation: Which relation; may be left out where only one leads from the target type to
-            itself.
+        relation: Optional where only one leads from the target type to itself.
         x: Features to propagate instead of the graph's own.
-        rows: Positions of the nodes whose hops are wanted, by default all: the last hop is computed
-            for them only.
+        rows: Positions of the requested nodes, by default all: the last hop is computed for them
+            only.
 
     Examples:
         >>> from impact_gnn.data.tsbm import tsbm
@@ -60,24 +60,33 @@ def propagate(
         raise InputError(
             "the graph has no features to propagate; pass x=... or make the graph with features."
         )
-    steps = engine.operators(
+    operators = engine.operators(
         hops, graph, relation, weighting=weighting, norm=norm, self_loop=self_loop
     )
-    made = engine.hops(steps, values, rows=rows)
-    return made if rows is None else [*(selected_hop(hop, rows) for hop in made[:-1]), made[-1]]
+    return hops_of_rows(engine, operators, values, rows)
+
+
+def hops_of_rows(
+    engine: Engine, operators: Sequence[Operator], x: Features, rows: np.ndarray | None
+) -> list[Hop]:
+    """Compute hops and restrict all of them to `rows`, if given."""
+    computed = engine.hops(operators, x, rows=rows)
+    if rows is None:
+        return computed
+    return [*(selected_hop(hop, rows) for hop in computed[:-1]), computed[-1]]
 
 
 def own_relation(graph: TemporalGraph, relation: Triple | None = None) -> Triple:
-    """The relation from the target type to itself, by default the only one there is."""
-    able = [triple for triple in graph.relations if triple[0] == triple[2] == graph.target]
+    """Return the relation from the target type to itself, by default the only one."""
+    choices = [triple for triple in graph.relations if triple[0] == triple[2] == graph.target]
     if relation is None:
-        if len(able) != 1:
-            names = checks.listing(["-".join(triple) for triple in able]) if able else "none"
+        if len(choices) != 1:
+            names = checks.listing(["-".join(triple) for triple in choices]) if choices else "none"
             raise InputError(
-                f"hops need one relation from {graph.target!r} to itself, there are: {names}; pass relation=..., or "
-                f"use metapaths."
+                f"hops need one relation from {graph.target!r} to itself, there are: {names}; "
+                f"pass relation=..., or use metapaths."
             )
-        return able[0]
-    if relation not in able:
+        return choices[0]
+    if relation not in choices:
         raise InputError(f"relation {relation!r} does not lead from {graph.target!r} to itself.")
     return relation

@@ -1,13 +1,13 @@
 """Label hops: the known labels of neighbours as features, a node's own label excluded exactly.
 
-With Y the one-hot matrix of known labels (zero rows where unknown) the hops are M Y and M² Y. What
-a node would hear of itself is taken out: M_vv Y_v at one hop, (M²)_vv Y_v at two - the return path
-v → u → v, which exists wherever an edge has its reverse. Without that a model learns to copy the
-label and fails where there is none.
+With Y the one-hot matrix of known labels (zero rows where unknown) the hops are M Y and M² Y. The
+share of a node's own label is subtracted: M_vv Y_v at one hop, (M²)_vv Y_v at two - the return path
+v → u → v, which exists wherever an edge has its reverse. Otherwise a model learns to copy the label
+and fails where there is none.
 
-Hops are made in double precision, so that what is left of a node that hears nobody but itself is
-1e-16 and not 1e-7, which a division by the labelled share would make a full label. The own label is
-taken out when rows are asked for.
+Hops are computed in double precision. So the remainder of a node that receives only its own label
+is 1e-16 and not 1e-7, which the division by the labelled share would turn into a full label. The
+own label is subtracted when rows are read.
 """
 
 from __future__ import annotations
@@ -23,16 +23,15 @@ from impact_gnn import _native
 from impact_gnn._native import plain_view
 from impact_gnn.checks import InputError
 from impact_gnn.engines.engine import Engine
-from impact_gnn.engines.hop import ComputedColumns, mapped_hop, selected_hop
+from impact_gnn.engines.hop import ComputedColumns, Hop, mapped_hop
 from impact_gnn.engines.memory import or_memory
-from impact_gnn.engines.operator import Operator, row_blocks
+from impact_gnn.engines.operator import Operator, kernel_arrays, row_blocks
 from impact_gnn.graph import TemporalGraph
-from impact_gnn.propagation.hops import own_relation
+from impact_gnn.propagation.hops import hops_of_rows, own_relation
 from impact_gnn.weighting import Weighting
 
-NOTHING = 1e-9  # what is left of the own label's column, as a part of what was taken out, counts as zero up to here
-# edges of the rows whose return paths are looked for in one pass over all edges
-RANGE_EDGES = 1 << 24
+ROUNDING = 1e-9  # a remainder up to this share of the subtracted label counts as zero
+RANGE_EDGES = 1 << 24  # edges of the rows whose return paths one pass over all edges sums
 
 
 def label_hops(
@@ -45,11 +44,13 @@ def label_hops(
     self_loop: bool = False,
     renormalize: bool = True,
     relation: tuple[str, str, str] | None = None,
-) -> list[Any]:
-    """Shares of labels among the neighbours at one or two hops, own label excluded: a list of [N, Y] float32.
+) -> list[Hop]:
+    """Compute label proportions of neighbours at one or two hops without the own label.
+
+    Returns a list of [N, Y] float32.
 
     Args:
-        graph: A view made by `masked(cutoff)`: only labels that it holds are used.
+        graph: A view from `masked(cutoff)`: only its labels are used.
         weighting: Name of a method, or a table over `graph.times`.
         hops: 1 or 2; the return path is only known exactly up to there.
         engine: Where to compute; `Memory()` by default.
@@ -60,7 +61,8 @@ def label_hops(
         relation: As in `propagate`.
 
     Examples:
-        >>> g = TemporalGraph(y=[0, 1, -1], time=[0, 1, 2], edge_index=[[0, 1, 1], [1, 0, 2]]).masked(2)
+        >>> edges = [[0, 1, 1], [1, 0, 2]]
+        >>> g = TemporalGraph(y=[0, 1, -1], time=[0, 1, 2], edge_index=edges).masked(2)
         >>> label_hops(g)[0]
         array([[0., 1.],
                [1., 0.],
@@ -69,147 +71,157 @@ def label_hops(
     graph.hidden_from("label hops need")
     if hops not in (1, 2):
         raise InputError(
-            f"hops={hops} must be 1 or 2: beyond that a node's own label cannot be excluded exactly."
+            f"hops={hops} must be 1 or 2: beyond that a node's own label cannot be excluded "
+            f"exactly."
         )
     engine = or_memory(engine)
-    options = {"weighting": weighting, "norm": norm, "self_loop": self_loop}
-    steps = engine.operators(hops, graph, own_relation(graph, relation), **options)  # type: ignore[arg-type]
-    made = repeated_label_hops(
-        steps, graph.label, graph.num_labels, engine, renormalize=renormalize
+    relation = own_relation(graph, relation)
+    operators = engine.operators(
+        hops, graph, relation, weighting=weighting, norm=norm, self_loop=self_loop
     )
-    return engine.loaded(made)
+    return engine.loaded(
+        repeated_label_hops(
+            operators, graph.label, graph.num_labels, engine, renormalize=renormalize
+        )
+    )
 
 
 def repeated_label_hops(
-    steps: Sequence[Operator],
+    operators: Sequence[Operator],
     label: np.ndarray,
     num_labels: int,
     engine: Engine,
     *,
     renormalize: bool = True,
     rows: np.ndarray | None = None,
-) -> list[Any]:
-    """One operation after the other on labels, own label excluded after each; for the nodes `rows`, or all.
+) -> list[Hop]:
+    """Apply operators to labels without the own label after each, for the nodes `rows` or all.
 
-    `label` holds codes [N], or probabilities [N, num_labels] with rows of zeros where nothing is
-    known.
+    `label` holds codes [N], or probabilities [N, num_labels] with rows of zeros where unknown.
     """
-    made = engine.hops(steps, label_columns(label, num_labels), rows=rows)
-    shares = [own_share(steps[:k]) for k in range(1, len(steps) + 1)]
+    hops = hops_of_rows(engine, operators, label_columns(label, num_labels), rows)
+    shares = [own_share(operators[:k]) for k in range(1, len(operators) + 1)]
     if rows is not None:
-        made = [*(selected_hop(hop, rows) for hop in made[:-1]), made[-1]]
-        label, shares = label[rows], [own[rows] for own in shares]
+        label = label[rows]
+        shares = [share[rows] for share in shares]
     return [
-        without_own(hop, label, own, renormalize) for hop, own in zip(made, shares, strict=True)
+        without_own(hop, label, share, renormalize) for hop, share in zip(hops, shares, strict=True)
     ]
 
 
 def label_columns(label: np.ndarray, num_labels: int) -> ComputedColumns:
-    """Known labels as rows of zeros with a single one, unknown ones as zeros; probabilities as they are."""
+    """Return known labels as one-hot rows, unknown ones as zeros; probabilities as they are."""
 
     def columns(low: int, high: int) -> np.ndarray:
         if label.ndim == 2:
             return label[:, low:high].astype(np.float64)
-        out = np.zeros((len(label), high - low))
+        one_hot = np.zeros((len(label), high - low))
         rows = np.flatnonzero((label >= low) & (label < high))
-        out[rows, label[rows] - low] = 1
-        return out
+        one_hot[rows, label[rows] - low] = 1
+        return one_hot
 
     return ComputedColumns(
-        (len(label), num_labels), np.dtype(np.float64), (label, num_labels), columns
+        shape=(len(label), num_labels),
+        dtype=np.dtype(np.float64),
+        sources=(label, num_labels),
+        columns=columns,
     )
 
 
-def without_own(hop: Any, label: np.ndarray, own: np.ndarray, renormalize: bool) -> Any:
-    """A label hop with the own label's share `own` [N] taken out, rows divided by what is left if asked; float32."""
+def without_own(hop: Hop, label: np.ndarray, own: np.ndarray, renormalize: bool) -> Hop:
+    """Subtract the share `own` [N] of the own label; divide rows by their rest if asked; float32."""
 
-    def change(values: np.ndarray, index: np.ndarray) -> np.ndarray:
-        out, here = np.array(values, np.float64), label[index]
+    def subtract(values: np.ndarray, index: np.ndarray) -> np.ndarray:
+        values = np.array(values, np.float64)
+        own_label = label[index]
         if label.ndim == 2:
-            taken = own[index, None] * here
-            left = out - taken
-            out = np.where(left > NOTHING * taken, left, 0)
-        else:
-            rows = np.flatnonzero(here >= 0)
-            taken = own[index[rows]]
-            left = out[rows, here[rows]] - taken
-            out[rows, here[rows]] = np.where(left > NOTHING * taken, left, 0)
+            own_part = own[index, None] * own_label
+            place: Any = ...
+        else:  # a code changes one column of its row
+            rows = np.flatnonzero(own_label >= 0)
+            own_part = own[index[rows]]
+            place = (rows, own_label[rows])
+        rest = values[place] - own_part
+        values[place] = np.where(rest > ROUNDING * own_part, rest, 0)
         if renormalize:
-            share = out.sum(1, keepdims=True)
-            out /= np.where(share > 0, share, 1)
-        return out.astype(np.float32)
+            total = values.sum(1, keepdims=True)
+            values /= np.where(total > 0, total, 1)
+        return values.astype(np.float32)
 
-    return mapped_hop(hop, change, np.float32)
+    return mapped_hop(hop, subtract, np.float32)
 
 
 def own_share(path: Sequence[Operator]) -> np.ndarray:
-    """diag(M) of one operation or diag(M″M′) of two: how much of itself a node hears, in float64."""
-    first, last = path[0], path[-1]
+    """Return diag(M) of one operator or diag(M″M′) of two: a node's weight in its own message."""
+    first = path[0]
+    last = path[-1]
     if len(path) > 2 or first.csr.num_sources != last.csr.num_targets:
         raise InputError(
-            f"a path of {len(path)} steps cannot leave out the own label exactly; use one or two, and back."
+            f"a path of {len(path)} steps cannot leave out the own label exactly; "
+            f"use one or two, and back."
         )
-    out = np.empty(last.csr.num_targets)
+    share = np.empty(last.csr.num_targets)
     for low, high in row_blocks(last.csr, RANGE_EDGES):
         if len(path) == 1:
-            out[low:high] = sum(_diagonal(last, low, high))
+            share[low:high] = sum(_diagonal(last, low, high))
             continue
-        back = first.column_scale[low:high] if first.norm == "sym" else 1.0
-        out[low:high] = _return_paths(first, last, low, high) * last.row_scale[low:high] * back
-        if last.self_loop:  # M = W + diag(added) on both sides
-            (own, added), (own_last, added_last) = (
-                _diagonal(first, low, high),
-                _diagonal(last, low, high),
-            )
-            out[low:high] += own_last * added + own * added_last + added_last * added
-    return out
+        column_scale = first.column_scale[low:high] if first.norm == "sym" else 1.0
+        paths = _return_paths(first, last, low, high)
+        share[low:high] = paths * last.row_scale[low:high] * column_scale
+        if last.self_loop:  # M = W + diag(loop) on both sides
+            own, loop = _diagonal(first, low, high)
+            own_last, loop_last = _diagonal(last, low, high)
+            share[low:high] += own_last * loop + own * loop_last + loop_last * loop
+    return share
 
 
 def _diagonal(operator: Operator, low: int, high: int) -> tuple[Any, Any]:
-    """What v = low .. high−1 hear of themselves: by edges of their own, and by the loop that the operation adds."""
-    scale = operator.row_scale[low:high] * (
-        operator.column_scale[low:high] if operator.norm == "sym" else 1.0
-    )
-    return _loops(low, high, *_arrays(operator)) * scale, scale if operator.self_loop else 0.0
+    """Return M_vv for v = low .. high−1 in two parts: from edges v → v, and from added loops."""
+    scale = operator.row_scale[low:high]
+    if operator.norm == "sym":
+        scale = scale * operator.column_scale[low:high]
+    loop = scale if operator.self_loop else 0.0
+    return _loops(low, high, *_arrays(operator)) * scale, loop
 
 
 def _return_paths(first: Operator, last: Operator, low: int, high: int) -> np.ndarray:
-    """Σ_u w″_vu·scale_u·w′_uv for v = low .. high−1, the edges of all u in passing.
+    """Sum Σ_u w″_vu·scale_u·w′_uv for v = low .. high−1 in one pass over the edges of all u.
 
-    The edges into v are held in memory with sorted sources. Each edge v → u of the first operation
-    is then looked up among them; no row of u is held.
+    The edges into v stay in memory with sorted sources. Each edge v → u of the first operator is
+    looked up among them; no row of u is stored.
     """
-    out = np.zeros(high - low)
+    sums = np.zeros(high - low)
     rows = _sorted_rows(low, high, *_arrays(last)[:3])
-    there, back = _arrays(last)[3:], _arrays(first)
+    there = _arrays(last)[3:]
+    back = _arrays(first)
     parts = np.linspace(0, high - low, _native.available() + 1).astype(np.int64)
     scale = plain_view(first.row_scale)
     column = plain_view(last.column_scale) if last.norm == "sym" else np.empty(0)
     for begin, end in row_blocks(first.csr):
         tasks = [
-            (a, b, low, begin, end, rows, there, back, scale, column, out)
-            for a, b in itertools.pairwise(parts)
+            (from_row, to_row, low, begin, end, rows, there, back, scale, column, sums)
+            for from_row, to_row in itertools.pairwise(parts)
         ]
-        _native.run(_returns, tasks, None)
+        _native.run(_add_returns, tasks, None)
         _native.release(first.edges.indices, first.edges.weight)
-    return out
+    return sums
 
 
 def _arrays(operator: Operator) -> tuple[np.ndarray, ...]:
-    csr = operator.edges
-    weight = np.ones(0, np.float32) if csr.weight is None else csr.weight
-    arrays = csr.indptr, csr.indices, weight
-    periods = operator.source_period, operator.target_period
+    """Return edges, table and periods of an operator as the kernels below take them."""
     return (
-        *map(plain_view, arrays),
+        *kernel_arrays(operator.edges),
         np.ascontiguousarray(operator.table),
-        *map(plain_view, periods),
+        plain_view(operator.source_period),
+        plain_view(operator.target_period),
     )
 
 
 @njit(nogil=True, cache=True)
-def _loops(low, high, indptr, indices, weight, table, source_period, target_period):  # type: ignore[no-untyped-def]
-    """Weight of the edges v → v, for the rows v = low .. high−1."""
+def _loops(  # type: ignore[no-untyped-def]
+    low, high, indptr, indices, weight, table, source_period, target_period
+):
+    """Sum the weights of the edges v → v, for the rows v = low .. high−1."""
     out = np.zeros(high - low)
     for v in range(low, high):
         for e in range(indptr[v], indptr[v + 1]):
@@ -222,7 +234,7 @@ def _loops(low, high, indptr, indices, weight, table, source_period, target_peri
 
 @njit(nogil=True, cache=True)
 def _sorted_rows(low, high, indptr, indices, weight):  # type: ignore[no-untyped-def]
-    """Rows low .. high−1 of a CSR with sources in increasing order, so that one can be looked up."""
+    """Copy rows low .. high−1 of a CSR with sources in increasing order, for lookups."""
     begin, end = indptr[low], indptr[high]
     borders = indptr[low : high + 1] - begin
     sources = indices[begin:end].copy()
@@ -237,11 +249,13 @@ def _sorted_rows(low, high, indptr, indices, weight):  # type: ignore[no-untyped
 
 
 @njit(nogil=True, cache=True)
-def _returns(from_row, to_row, low, begin, end, rows, there, back, scale, column, out):  # type: ignore[no-untyped-def]
-    """Adds the ways v ← u ← v for the edges v → u into u = begin .. end−1; v − low is in from_row .. to_row−1.
+def _add_returns(  # type: ignore[no-untyped-def]
+    from_row, to_row, low, begin, end, rows, there, back, scale, column, out
+):
+    """Add the paths v ← u ← v for the edges v → u into u = begin .. end−1, for some rows v − low.
 
-    Threads share a block of u: each looks at all edges and takes those of its own v, and sums are
-        made in one order.
+    Threads share a block of u: each reads all edges and selects those of its own v, so that sums
+    are in one order.
     """
     borders, sources, weights = rows
     table, source_period, target_period = there

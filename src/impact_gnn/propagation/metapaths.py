@@ -1,26 +1,25 @@
-"""Metapaths: features and labels along every way of relations that ends in the target type.
+"""Metapaths: features and labels along every sequence of relations that ends in the target type.
 
 A metapath is a sequence of relations, each beginning where the last one ends, such as paper →
-author → paper. Its hop is the mean over the first relation, then over the second, and so on. Two
-ways to weight it by time:
+author → paper. Its hop is the mean over the first relation, then over the second, and so on. It
+can be weighted by time in two ways:
 
 * "edges", the paper's: Ω[t_v, t_u] on each relation whose both ends have a time, so nothing is
-  corrected on the way paper → author → paper, because authors have none;
+  corrected along paper → author → paper, because authors have none;
 * "ends": Ω applies to the two ends of the whole path,
 
       M_vu = Ω[t_v, t_u]·P_vu / Σ_w Ω[t_v, t_w]·P_vw
 
-  with P the product of the plain means along the path. P is never made. With the table as a sum of
-  products, Ω[t, s] = Σ_r left[t, r]·right[r, s], the weighted sum is Σ_r left[t_v, r] · (P ·
-  (right[r, t_u]·x_u))_v: one walk per r.
+  with P the product of the plain means along the path. P is never computed. With the table as a sum
+  of products, Ω[t, s] = Σ_r left[t, r]·right[r, s], the weighted sum is
+  Σ_r left[t_v, r] · (P · (right[r, t_u]·x_u))_v: one propagation per r.
 
-Paths are out_of_fold as a tree, depth first: what paths have in common at their beginning is computed
-    once.
+Paths are a tree, traversed depth first: common beginnings of paths are computed once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -29,7 +28,7 @@ import numpy as np
 from impact_gnn import _native, checks
 from impact_gnn.checks import InputError
 from impact_gnn.engines.engine import Engine, time_table
-from impact_gnn.engines.hop import ComputedColumns, columns_of, position_blocks, selected_hop
+from impact_gnn.engines.hop import ComputedColumns, Hop, columns_of, position_blocks, selected_hop
 from impact_gnn.engines.memory import or_memory
 from impact_gnn.engines.operator import Operator
 from impact_gnn.graph import TemporalGraph, Triple
@@ -39,18 +38,16 @@ from impact_gnn.weighting import BY_ROW, Weighting, at_hop
 METAPATH_WEIGHTINGS = ("edges", "ends")
 """Ω on each relation between types with a time, or once, on the two ends of the path."""
 
-MOST_PATHS = (
-    10_000  # metapaths that are listed at most; their number grows as a power of the length
-)
+MAX_PATHS = 10_000  # the number of metapaths grows as a power of their length
 
-MOST_GROWTH = 4.0
-"""How much larger the terms of a sum may be than the sum: the factor by which their rounding errors grow."""
+MAX_GROWTH = 4.0
+"""Largest ratio of the terms of a sum to the sum: the factor by which rounding errors grow."""
 
 Metapath: TypeAlias = tuple[Triple, ...]
-"""Relations in the order in which a message walks them."""
+"""Relations in the order in which a message follows them."""
 
-Hops: TypeAlias = dict[str, Any]
-"""One matrix [nodes of the target type, f] per metapath, by its name; arrays, or hops in files."""
+Hops: TypeAlias = dict[str, Hop]
+"""One matrix [nodes of the target type, f] per metapath, by its name."""
 
 __all__ = [
     "METAPATH_WEIGHTINGS",
@@ -63,26 +60,25 @@ __all__ = [
 
 
 def path_name(path: Metapath) -> str:
-    """Types and relations from the first to the last.
+    """Join types and relations from the first to the last.
 
     Examples:
         >>> path_name((("paper", "rev_writes", "author"), ("author", "writes", "paper")))
         'paper-rev_writes-author-writes-paper'
     """
-    return "-".join(
-        [path[0][0], *(part for _, relation, target in path for part in (relation, target))]
-    )
+    steps = [f"-{relation}-{target}" for _, relation, target in path]
+    return path[0][0] + "".join(steps)
 
 
 def metapaths(graph: TemporalGraph, length: int = 2, *, start: str | None = None) -> list[Metapath]:
-    """All sequences of 1 to `length` relations that end in the target type, each relation in the order out_of_fold.
+    """List all sequences of 1 to `length` relations that end in the target type.
 
-    Shorter ones come first, then in the order of the graph's relations. Messages run along edges
-    only: for prefixes in and back use `graph.undirected()`.
+    Shorter ones come first, then in the order of the graph's relations. Messages follow edges in
+    their direction only: for paths there and back use `graph.undirected()`.
 
     Args:
         graph: The graph.
-        length: Most relations in a path.
+        length: The largest number of relations in a path.
         start: The type at which paths begin; by default all types that have features.
 
     Examples:
@@ -93,30 +89,38 @@ def metapaths(graph: TemporalGraph, length: int = 2, *, start: str | None = None
         ['paper-rev_writes-author-writes-paper']
     """
     length = checks.at_least("length", length, 1)
-    with_features = [kind for kind, nodes in graph.nodes.items() if nodes.x is not None]
-    starts = with_features if start is None else [checks.choice("start", start, tuple(graph.nodes))]
-    number = {relation: k for k, relation in enumerate(graph.relations)}
-    prefixes: list[Metapath] = [()]
+    starts = [kind for kind, nodes in graph.nodes.items() if nodes.x is not None]
+    if start is not None:
+        starts = [checks.choice("start", start, tuple(graph.nodes))]
+    # Paths grow backwards from the target type.
+    suffixes: list[Metapath] = [()]
     paths: list[Metapath] = []
     for _ in range(length):
-        prefixes = [
-            (relation, *path)
-            for path in prefixes
-            for relation in graph.relations
-            if relation[2] == (path[0][0] if path else graph.target)
-        ]
-        new = [path for path in prefixes if path[0][0] in starts]
-        paths += sorted(new, key=lambda path: [number[relation] for relation in path])
-        if len(prefixes) > MOST_PATHS:
+        longer: list[Metapath] = []
+        for path in suffixes:
+            end = path[0][0] if path else graph.target
+            longer += [(relation, *path) for relation in graph.relations if relation[2] == end]
+        suffixes = longer
+        new = [path for path in suffixes if path[0][0] in starts]
+        paths += sorted(new, key=_relation_order(graph))
+        if len(suffixes) > MAX_PATHS:
             raise InputError(
-                f"there are more than {MOST_PATHS:,} metapaths of length {length}; choose a shorter one."
+                f"there are more than {MAX_PATHS:,} metapaths of length {length}; "
+                f"choose a shorter one."
             )
     names = [path_name(path) for path in paths]
     if len(set(names)) < len(names):
         raise InputError(
-            "two metapaths have the same name; rename types or relations so that '-' does not mix them."
+            "two metapaths have the same name; "
+            "rename types or relations so that '-' does not mix them."
         )
     return paths
+
+
+def _relation_order(graph: TemporalGraph) -> Callable[[Metapath], list[int]]:
+    """Return a sort key: the positions of a path's relations in the graph."""
+    number = {relation: k for k, relation in enumerate(graph.relations)}
+    return lambda path: [number[relation] for relation in path]
 
 
 def metapath_hops(
@@ -131,26 +135,31 @@ def metapath_hops(
     rows: np.ndarray | None = None,
     dtype: Any = None,
 ) -> Hops:
-    """Features along every metapath to the target type: a dict name → [N, f].
+    """Propagate features along every metapath to the target type: a dict name → [N, f].
 
-    The features of the target type themselves, the path of length 0, are not among them.
+    The features of the target type themselves, the path of length 0, are not included.
 
     Args:
         graph: The graph; usually `graph.undirected()`.
-        length: Most relations in a path.
+        length: The largest number of relations in a path.
         weighting: Name of a method, or a table over `graph.times`.
         metapath_weighting: "edges" or "ends"; see the module. Paths from a type without time have
             no time at one end, and are weighted by "edges" in both.
         engine: `Memory()` by default; all give the same numbers.
         start: The type at which paths begin; by default all types that have features.
         x: Features of the type `start` (by default the target type) instead of the graph's own.
-        rows: Positions of the target nodes whose hops are wanted; by default all.
-        dtype: In which hops are kept; by default that of the features.
+        rows: Positions of the requested target nodes; by default all.
+        dtype: The type of the hops; by default that of the features.
 
     Examples:
         >>> graph = TemporalGraph.hetero(
-        ...     nodes={"paper": dict(x=[[1.0], [3.0], [8.0]], time=[0, 1, 2]), "author": dict(num_nodes=1)},
-        ...     edges={("author", "writes", "paper"): [[0, 0, 0], [0, 1, 2]]}, target="paper").undirected()
+        ...     nodes={
+        ...         "paper": dict(x=[[1.0], [3.0], [8.0]], time=[0, 1, 2]),
+        ...         "author": dict(num_nodes=1),
+        ...     },
+        ...     edges={("author", "writes", "paper"): [[0, 0, 0], [0, 1, 2]]},
+        ...     target="paper",
+        ... ).undirected()
         >>> metapath_hops(graph, weighting="pmp")["paper-rev_writes-author-writes-paper"].ravel()
         array([4., 4., 4.])
         >>> metapath_hops(graph, weighting="pmp", metapath_weighting="ends")
@@ -170,22 +179,24 @@ def metapath_hops(
         x = checks.features("x", x, graph.nodes[start].num_nodes)
     if not paths:
         raise InputError(
-            f"no metapath of up to {length} relations leads from a type with features to {graph.target!r}; use "
-            f"graph.undirected() to let messages run both ways, or a greater length."
+            f"no metapath of up to {length} relations leads from a type with features to "
+            f"{graph.target!r}; use graph.undirected() to let messages run both ways, or a greater "
+            f"length."
         )
     engine = or_memory(engine)
     by_name: Hops = {}
     for kind in dict.fromkeys(path[0][0] for path in paths):
-        own = [path for path in paths if path[0][0] == kind]
+        paths_of_kind = [path for path in paths if path[0][0] == kind]
         values = graph.nodes[kind].x if x is None else x
         assert values is not None  # paths begin at types with features
         if metapath_weighting == "ends" and graph.nodes[kind].time is not None:
-            walk = Walk(graph, own, "plain", engine)
+            walk = Walk(graph, paths_of_kind, "plain", engine)
             hops = along_ends(walk, ends_table(graph, weighting, kind), values)
             if rows is not None:
                 hops = {path: selected_hop(hop, rows) for path, hop in hops.items()}
         else:
-            hops = dict(Walk(graph, own, weighting, engine).hops(values, rows=rows, dtype=dtype))
+            walk = Walk(graph, paths_of_kind, weighting, engine)
+            hops = dict(walk.hops(values, rows=rows, dtype=dtype))
         by_name.update({path_name(path): hop for path, hop in hops.items()})
     return {path_name(path): by_name[path_name(path)] for path in paths}
 
@@ -200,11 +211,13 @@ def metapath_label_hops(
     renormalize: bool = True,
     label: np.ndarray | None = None,
 ) -> Hops:
-    """Known labels along every metapath from the target type to itself, own label excluded: a dict name → [N, Y].
+    """Propagate known labels along metapaths from the target type to itself, own label excluded.
+
+    Returns a dict name → [N, Y].
 
     Args:
-        view: A view made by `masked(cutoff)`: only labels that it holds are used.
-        length: 1 or 2; the way back to oneself is only known exactly up to there.
+        view: A view from `masked(cutoff)`: only its labels are used.
+        length: 1 or 2; return paths are only known exactly up to there.
         weighting: Name of a method, or a table over `view.times`.
         metapath_weighting: "edges" or "ends", as in `metapath_hops`.
         engine: Where to compute; `Memory()` by default.
@@ -216,7 +229,9 @@ def metapath_label_hops(
     Examples:
         >>> graph = TemporalGraph.hetero(
         ...     nodes={"paper": dict(y=[0, 1, -1], time=[0, 1, 2]), "author": dict(num_nodes=1)},
-        ...     edges={("author", "writes", "paper"): [[0, 0, 0], [0, 1, 2]]}, target="paper").undirected()
+        ...     edges={("author", "writes", "paper"): [[0, 0, 0], [0, 1, 2]]},
+        ...     target="paper",
+        ... ).undirected()
         >>> metapath_label_hops(graph.masked(2))["paper-rev_writes-author-writes-paper"]
         array([[0. , 1. ],
                [1. , 0. ],
@@ -240,7 +255,7 @@ def metapath_label_hops(
 
 @dataclass(frozen=True, eq=False)
 class Walk:
-    """Metapaths that begin at one type and end at the target type, with the operation of each relation made once."""
+    """Metapaths from one type to the target type, with one operator per relation."""
 
     graph: TemporalGraph
     paths: Sequence[Metapath]
@@ -250,7 +265,7 @@ class Walk:
     _operators: dict[Any, Operator] = field(default_factory=dict, repr=False)
 
     def operator(self, relation: Triple, first: bool = True) -> Operator:
-        """The operation of a relation, as the first of a path or as a later one."""
+        """Return the operator of a relation, as the first of a path or as a later one."""
         weighting = at_hop(self.weighting, first=first)
         key = relation, first or weighting is self.weighting
         if key not in self._operators:
@@ -266,75 +281,79 @@ class Walk:
         rows: np.ndarray | None = None,
         engine: Engine | None = None,
         dtype: Any = None,
-    ) -> Iterator[tuple[Metapath, Any]]:
-        """Every path with the features `x` of its first type brought along it, in the order of the walk.
+    ) -> Iterator[tuple[Metapath, Hop]]:
+        """Yield every path with the features `x` of its first type propagated along it.
 
-        Only `rows` of the target type are made if given; hops are kept by `engine` if that is
-        another than the walk's.
+        With `rows`, hops have these rows of the target type only. `engine`, by default the walk's,
+        stores the hops.
         """
-        number = {relation: k for k, relation in enumerate(self.graph.relations)}
         prefixes = {path[:k] for path in self.paths for k in range(1, len(path) + 1)}
         longer: dict[Metapath, list[Metapath]] = {}
-        for prefix in sorted(prefixes, key=lambda path: [number[relation] for relation in path]):
+        for prefix in sorted(prefixes, key=_relation_order(self.graph)):
             longer.setdefault(prefix[:-1], []).append(prefix)
-        wanted = set(self.paths)
-        keep = self.engine if engine is None else engine
+        requested = set(self.paths)
+        storage = self.engine if engine is None else engine
 
-        def visit(prefix: Metapath, values: Any) -> Iterator[tuple[Metapath, Any]]:
+        def visit(prefix: Metapath, values: Any) -> Iterator[tuple[Metapath, Hop]]:
             for path in longer.get(prefix, []):
-                leaf = path not in longer
                 operator = self.operator(path[-1], len(path) == 1)
-                hop = keep.hops([operator], values, rows=rows if leaf else None, dtype=dtype)[0]
-                if path in wanted:
-                    yield path, hop if leaf or rows is None else selected_hop(hop, rows)
+                leaf_rows = None if path in longer else rows
+                hop = storage.hops([operator], values, rows=leaf_rows, dtype=dtype)[0]
+                if path in requested and rows is not None and path in longer:
+                    yield path, selected_hop(hop, rows)
+                elif path in requested:
+                    yield path, hop
                 yield from visit(path, hop)
-                del hop  # not to be held while the next one is made
+                del hop  # before the next one is computed
 
         yield from visit((), x)
 
 
 def weighted(x: Any, factor: np.ndarray, dtype: np.dtype) -> ComputedColumns:
-    """Features whose rows are multiplied by a factor each."""
+    """Multiply the rows of features by a factor each."""
 
     def columns(low: int, high: int) -> np.ndarray:
         return columns_of(x, low, high, dtype) * factor[:, None].astype(dtype)
 
-    given = x if isinstance(x, np.ndarray) else x.key
-    return ComputedColumns(x.shape, dtype, (given, factor, dtype.str), columns)
+    source = x if isinstance(x, np.ndarray) else x.key
+    return ComputedColumns(
+        shape=x.shape, dtype=dtype, sources=(source, factor, dtype.str), columns=columns
+    )
 
 
-def along_ends(walk: Walk, table: np.ndarray, x: Any) -> dict[Metapath, Any]:
-    """`x` along every path of `walk`, which has plain weights and begins at a type with a time; Ω at the two ends."""
+def along_ends(walk: Walk, table: np.ndarray, x: Any) -> dict[Metapath, Hop]:
+    """Propagate `x` along the paths of a plain walk, with Ω between the two ends of each path."""
     left, right = factors(table)
-    graph, engine = walk.graph, walk.engine
-    source, target = graph.period_of(walk.paths[0][0][0]), graph.period
-    weight = path_weight(walk, left, right)
+    graph = walk.graph
+    engine = walk.engine
+    source_period = graph.period_of(walk.paths[0][0][0])
     dtype = np.dtype(np.promote_types(x.dtype, np.float32))  # sums need more than 16 bits
-    total = {path: engine.empty((graph.num_nodes, x.shape[1]), dtype) for path in walk.paths}
+    sums = {path: engine.empty((graph.num_nodes, x.shape[1]), dtype) for path in walk.paths}
+    # Σ_r left[t_v, r] · (P · (right[r, t_u]·x_u))_v
     for r in range(len(right)):
         if (left[:, r] == 0).all() or (right[r] == 0).all():
             continue
+        factor = left[graph.period, r].astype(dtype)
         scratch = engine.child(f"ends-{r}")
-        for path, hop in walk.hops(weighted(x, right[r][source], dtype), engine=scratch):
+        for path, hop in walk.hops(weighted(x, right[r][source_period], dtype), engine=scratch):
             for rows in position_blocks(graph.num_nodes):
-                total[path][rows[0] : rows[-1] + 1] += left[target[rows], r][:, None].astype(
-                    dtype
-                ) * hop.rows(rows)
-                _native.release(total[path])
+                sums[path][rows[0] : rows[-1] + 1] += factor[rows, None] * hop.rows(rows)
+                _native.release(sums[path])
         scratch.clear()
-    out = {}
-    for path, sums in total.items():
+    # Divided by Σ_w Ω[t_v, t_w]·P_vw.
+    hops = {}
+    for path, weight in path_weight(walk, left, right).items():
         with np.errstate(divide="ignore"):
-            inverse = np.where(weight[path] > 0, 1 / weight[path], 0.0).astype(dtype)
+            inverse = np.where(weight > 0, 1 / weight, 0.0).astype(dtype)
         for rows in position_blocks(graph.num_nodes):
-            sums[rows[0] : rows[-1] + 1] *= inverse[rows, None]
-            _native.release(sums)
-        out[path] = engine.stored(sums)
-    return out
+            sums[path][rows[0] : rows[-1] + 1] *= inverse[rows, None]
+            _native.release(sums[path])
+        hops[path] = engine.stored(sums[path])
+    return hops
 
 
 def ends_table(graph: TemporalGraph, weighting: Weighting, kind: str) -> np.ndarray:
-    """Ω between the times of nodes of type `kind` and of the target type."""
+    """Compute Ω between the times of nodes of type `kind` and of the target type."""
     weighting = at_hop(weighting, first=True)
     if isinstance(weighting, str) and weighting in BY_ROW:
         raise InputError(
@@ -344,22 +363,23 @@ def ends_table(graph: TemporalGraph, weighting: Weighting, kind: str) -> np.ndar
 
 
 def path_weight(walk: Walk, left: np.ndarray, right: np.ndarray) -> dict[Metapath, np.ndarray]:
-    """Σ_w Ω[t_v, t_w]·P_vw for every path and target node, in float64; exactly 0 where nothing has weight."""
+    """Compute Σ_w Ω[t_v, t_w]·P_vw in float64 for every path and target node; exactly 0 if none."""
     graph = walk.graph
     values = np.ascontiguousarray(right.T)[graph.period_of(walk.paths[0][0][0])]
-    scratch, out = walk.engine.child("weights"), {}
+    scratch = walk.engine.child("weights")
+    weights = {}
     for path, hop in walk.hops(values, engine=scratch, dtype=np.float64):
-        out[path] = np.empty(graph.num_nodes)
+        weights[path] = np.empty(graph.num_nodes)
         for rows in position_blocks(graph.num_nodes):
-            out[path][rows] = np.einsum("vr,vr->v", left[graph.period[rows]], hop.rows(rows))
+            weights[path][rows] = np.einsum("vr,vr->v", left[graph.period[rows]], hop.rows(rows))
     scratch.clear()
-    return out
+    return weights
 
 
 def label_hops_along(
     walk: Walk, table: np.ndarray | None, renormalize: bool, label: np.ndarray
-) -> Iterator[tuple[Metapath, Any]]:
-    """Labels along paths of one or two relations from the target type to itself, own label excluded: [N, Y] float32.
+) -> Iterator[tuple[Metapath, Hop]]:
+    """Yield label hops [N, Y] along paths of one or two relations without the own label.
 
     A table is Ω for the two ends; the walk is plain then.
     """
@@ -371,28 +391,24 @@ def label_hops_along(
         path: own_share([walk.operator(step, k == 0) for k, step in enumerate(path)])
         for path in walk.paths
     }
-    if table is None:
-        hops = walk.hops(known)
-    else:
-        weight, mine = path_weight(walk, *factors(table)), np.diag(table)[graph.period]
-        own = {
-            path: np.divide(
-                mine * share, weight[path], out=np.zeros_like(share), where=weight[path] > 0
-            )
-            for path, share in own.items()
-        }
+    hops = walk.hops(known)
+    if table is not None:
+        # The weight of the own label, Ω[t_v, t_v]·P_vv, is divided by the row's total as well.
+        same_time = np.diag(table)[graph.period]
+        for path, weight in path_weight(walk, *factors(table)).items():
+            zeros = np.zeros_like(weight)
+            own[path] = np.divide(same_time * own[path], weight, out=zeros, where=weight > 0)
         hops = iter(along_ends(walk, table, known).items())
     for path, hop in hops:
         yield path, without_own(hop, label, own[path], renormalize)
 
 
 def factors(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """`left` [T, R] and `right` [R, T] with left @ right = table, R as small as can be without loss.
+    """Return `left` [T, R] and `right` [R, T] with left @ right = table and a small R.
 
-    Equal columns, or equal rows, are grouped: nothing is subtracted, so nothing cancels. The
-        singular vectors
-    are taken where they need fewer terms and their terms stay within `MOST_GROWTH` of the table's
-    entries.
+    Equal columns, or equal rows, are grouped: nothing is subtracted, so nothing cancels. Singular
+    vectors are used where they need fewer terms, and their terms stay within `MAX_GROWTH` of the
+    table's entries.
 
     Examples:
         >>> from impact_gnn.weighting import pmp
@@ -402,20 +418,17 @@ def factors(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         >>> factors(np.outer([1.0, 2.0, 3.0], [1.0, 4.0, 5.0]))[1].shape
         (1, 3)
     """
-    size = len(table)
-    columns, of_column = np.unique(table, axis=1, return_inverse=True)
-    rows, of_row = np.unique(table, axis=0, return_inverse=True)
+    columns, column_index = np.unique(table, axis=1, return_inverse=True)
+    rows, row_index = np.unique(table, axis=0, return_inverse=True)
     if columns.shape[1] <= len(rows):
-        best = (
-            columns,
-            (of_column.reshape(-1) == np.arange(columns.shape[1])[:, None]).astype(np.float64),
-        )
+        grouped = columns, np.eye(columns.shape[1])[:, column_index.reshape(-1)]
     else:
-        best = (of_row.reshape(-1, 1) == np.arange(len(rows))).astype(np.float64), rows
+        grouped = np.eye(len(rows))[row_index.reshape(-1)], rows
     u, s, v = np.linalg.svd(table)
-    rank = int((s > s[0] * size * np.finfo(np.float64).eps).sum())
-    if rank < len(best[1]):
-        left, right = u[:, :rank] * s[:rank], v[:rank]
-        if (np.abs(left) @ np.abs(right) <= MOST_GROWTH * table).all():
+    rank = int((s > s[0] * len(table) * np.finfo(np.float64).eps).sum())
+    if rank < len(grouped[1]):
+        left = u[:, :rank] * s[:rank]
+        right = v[:rank]
+        if (np.abs(left) @ np.abs(right) <= MAX_GROWTH * table).all():
             return left, right
-    return best
+    return grouped

@@ -1,8 +1,8 @@
 """Random-projection squashing: many hops over many relations at a cost that grows only linearly.
 
 After Hu, Hooi and He, "Efficient Heterogeneous Graph Learning via Random Projection" (RpHGNN,
-2024). Metapaths multiply with every step; here every type keeps one representation H of a fixed
-width instead. An iteration has two parts.
+2024). Metapaths multiply with every step; here every type has one representation H of a fixed width
+instead. An iteration has two parts.
 
 Propagate, along every relation r from type a to type b:
 
@@ -14,14 +14,13 @@ Update: the messages that arrive at a type are squashed into its next representa
     H_b ← Σ_m (message m)·R_m / √(number of messages),   entries of R_m ±√(3/width) with probability
     1/6 each, else 0.
 
-R_m is drawn anew for every iteration. With `normalize` the rows of every H are brought to length 1,
-as the authors do; without it the result is linear in the features, as the theory behind the
-corrections of this library has it. What arrives at the target type is collected per relation and
-iteration, before it is squashed.
+R_m is drawn anew for every iteration. With `normalize` the rows of every H are scaled to length 1,
+as the authors do; without it the result is linear in the features, as in the theory behind the
+corrections of this library. Messages to the target type are collected per relation and iteration,
+before they are squashed.
 
 A decision of ours: a type without features begins with the squashed messages from types that have
-    something, so
-nothing but the graph's own features enters.
+some, so that nothing but the graph's own features enters.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ import numpy as np
 from impact_gnn import _native, checks
 from impact_gnn.checks import InputError
 from impact_gnn.engines.engine import Engine
-from impact_gnn.engines.hop import position_blocks
+from impact_gnn.engines.hop import Hop, position_blocks
 from impact_gnn.engines.memory import or_memory
 from impact_gnn.graph import TemporalGraph, Triple
 from impact_gnn.propagation.metapaths import Metapath, Walk, path_name
@@ -51,22 +50,22 @@ def squash(
     normalize: bool = False,
     seed: int = 0,
     engine: Engine | None = None,
-) -> dict[str, list[Any]]:
-    """What arrives at the target type, per relation: a dict name → one matrix [N, width] per iteration.
+) -> dict[str, list[Hop]]:
+    """Compute the messages to the target type: a dict name → a matrix [N, width] per iteration.
 
     Names are those of the paths of an iteration's last message, one relation (odd) or there and
-    back (even). The target type's own features are not among them.
+    back (even). The target type's own features are not included.
 
     Args:
-        graph: The graph; use `graph.undirected()`, which adds the ways back `rev_...`. A relation
-            of a type with itself is its own way back. A relation without a way back gives odd
-            messages only.
+        graph: The graph; use `graph.undirected()`, which adds the reverse relations `rev_...`. A
+            relation of a type with itself is its own reverse. A relation without a reverse gives
+            odd messages only.
         iterations: Number of iterations; the last one reaches 2·iterations steps far.
         width: Columns of all representations; by default as many as the target type has features.
-            Features of another width are brought to it by a random projection of their own.
+            Features of another width are projected to it at random.
         weighting: Name of a method, or a table over `graph.times`, for relations between types with
             a time.
-        normalize: Bring the rows of every representation to length 1; the result is then not linear
+        normalize: Scale the rows of every representation to length 1; the result is then not linear
             in X.
         seed: Seed of the projections; each depends on it, its iteration and the names of its
             message only.
@@ -75,64 +74,67 @@ def squash(
     Examples:
         >>> graph = TemporalGraph.hetero(
         ...     nodes={"paper": dict(x=np.eye(3), time=[0, 1, 2]), "author": dict(num_nodes=2)},
-        ...     edges={("author", "writes", "paper"): [[0, 0, 1], [0, 1, 2]]}, target="paper").undirected()
-        >>> found = squash(graph, iterations=2, weighting="pmp", seed=0)
-        >>> {name: [hop.shape for hop in hops] for name, hops in found.items()}
+        ...     edges={("author", "writes", "paper"): [[0, 0, 1], [0, 1, 2]]},
+        ...     target="paper",
+        ... ).undirected()
+        >>> messages = squash(graph, iterations=2, weighting="pmp", seed=0)
+        >>> {name: [hop.shape for hop in hops] for name, hops in messages.items()}
         {'author-writes-paper': [(3, 3), (3, 3)], 'paper-rev_writes-author-writes-paper': [(3, 3),
         (3, 3)]}
     """
-    iterations, seed = (
-        checks.at_least("iterations", iterations, 1),
-        checks.at_least("seed", seed, 0),
-    )
+    iterations = checks.at_least("iterations", iterations, 1)
+    seed = checks.at_least("seed", seed, 0)
     if all(nodes.x is None for nodes in graph.nodes.values()):
         raise InputError(
-            "the graph has no features to propagate; make it with features, or use with_features(x)."
+            "the graph has no features to propagate; "
+            "make it with features, or use with_features(x)."
         )
     if width is None:
         if graph.x is None:
             raise InputError(
-                f"nodes of type {graph.target!r} have no features to take the width from; pass width=..."
+                f"nodes of type {graph.target!r} have no features to take the width from; "
+                f"pass width=..."
             )
         width = graph.x.shape[1]
     width = checks.at_least("width", width, 1)
-    engine = or_memory(engine)
-    work = _Squashing(graph, width, seed, normalize, Walk(graph, [], weighting, engine))
-    wanted = collected(graph)
-    if not wanted:
+    walk = Walk(graph, [], weighting, or_memory(engine))
+    run = _Squashing(graph=graph, width=width, seed=seed, normalize=normalize, walk=walk)
+    paths = collected(graph)
+    if not paths:
         raise InputError(f"no relation leads to {graph.target!r}; use graph.undirected().")
-    out: dict[str, list[Any]] = {path_name(path): [] for path in wanted}
-    state = work.begin()
-    for iteration in range(iterations):
-        last = iteration == iterations - 1
-        update = {} if last else work.zeros(set(graph.nodes))
-        for path, message in work.messages(state, wanted if last else messages_of(graph)):
+    messages: dict[str, list[Hop]] = {path_name(path): [] for path in paths}
+    state = run.initial_state()
+    for iteration in range(1, iterations):
+        sums = run.zeros(set(graph.nodes))
+        for path, message in run.messages(state, messages_of(graph)):
             if path[-1][2] == graph.target:
-                out[path_name(path)].append(message)
-            if not last:
-                work.add(update, path, message, messages_of(graph), iteration + 1)
-            del message
-        if not last:
-            state = work.kept(update)
-    return out
+                messages[path_name(path)].append(message)
+            run.add(sums, path, message, messages_of(graph), iteration)
+            del message  # before the next one is computed
+        state = run.stored(sums)
+    for path, message in run.messages(state, paths):  # the last iteration has no update
+        messages[path_name(path)].append(message)
+    return messages
 
 
 def messages_of(graph: TemporalGraph) -> list[Metapath]:
-    """The messages of an iteration: every relation, and every relation there and back."""
-    out: list[Metapath] = []
+    """List the messages of an iteration: every relation, and every relation there and back."""
+    paths: list[Metapath] = []
     for relation in graph.relations:
-        back = reverse_of(graph, relation)
-        out += [(relation,)] if back is None else [(relation,), (relation, back)]
-    return out
+        paths.append((relation,))
+        reverse = reverse_of(graph, relation)
+        if reverse is not None:
+            paths.append((relation, reverse))
+    return paths
 
 
 def collected(graph: TemporalGraph) -> list[Metapath]:
-    """Those that arrive at the target type."""
+    """List the messages to the target type."""
     return [path for path in messages_of(graph) if path[-1][2] == graph.target]
 
 
 def reverse_of(graph: TemporalGraph, relation: Triple) -> Triple | None:
-    """The relation along the same edges in the other direction, as `undirected` names it; None if there is none."""
+    """Return the relation along the reversed edges, as `undirected` names it; None without one."""
     source, name, target = relation
     for other in (f"rev_{name}", name.removeprefix("rev_")):
         if other != name and (target, other, source) in graph.relations:
@@ -142,7 +144,7 @@ def reverse_of(graph: TemporalGraph, relation: Triple) -> Triple | None:
 
 @dataclass(frozen=True, eq=False)
 class _Squashing:
-    """One run: the graph, its operations, and the projections."""
+    """One run: the graph, its operators, and the projections."""
 
     graph: TemporalGraph
     width: int
@@ -151,92 +153,96 @@ class _Squashing:
     walk: Walk
 
     def messages(
-        self, state: dict[str, Any], wanted: Collection[Metapath]
-    ) -> Iterator[tuple[Metapath, Any]]:
-        """The wanted paths with their messages; an even one is made from its odd one."""
+        self, state: dict[str, Any], requested: Collection[Metapath]
+    ) -> Iterator[tuple[Metapath, Hop]]:
+        """Yield the requested paths with their messages; an even one continues its odd one."""
         for relation in self.graph.relations:
-            # Odd, and even if there is a way back.
-            paths = [path for path in messages_of(self.graph) if path[0] == relation]
-            while paths and paths[-1] not in wanted:
-                paths.pop()
-            message = None
+            paths = [path for path in requested if path[0] == relation]
+            if not paths:
+                continue
+            message = self._step(relation, state[relation[0]])
             for path in paths:
-                message = self._step(path[-1], state[relation[0]] if message is None else message)
-                if path in wanted:
-                    yield path, message
+                if len(path) == 2:
+                    message = self._step(path[1], message)
+                yield path, message
             del message
 
-    def begin(self) -> dict[str, Any]:
-        """The first representations: features in the common width; where there are none, messages of those who have."""
+    def initial_state(self) -> dict[str, Any]:
+        """Return the first representations: features in the common width, or squashed messages."""
+        graph = self.graph
         state: dict[str, Any] = {}
-        for kind, nodes in self.graph.nodes.items():
+        for kind, nodes in graph.nodes.items():
             if nodes.x is None:
                 continue
             state[kind] = nodes.x
-            same = nodes.x.shape[1] == self.width
-            if not same or self.normalize:
+            has_width = nodes.x.shape[1] == self.width
+            if not has_width or self.normalize:
+                projection = np.eye(self.width)
+                if not has_width:
+                    projection = self.matrix(f"x-{kind}", nodes.x.shape[1], 0)
                 values = self.zeros({kind})
-                matrix = (
-                    np.eye(self.width) if same else self.matrix(f"x-{kind}", nodes.x.shape[1], 0)
-                )
-                _add_projected(values[kind], nodes.x, matrix)
-                state |= self.kept(values)
-        while missing := {
-            r[2] for r in self.graph.relations if r[0] in state and r[2] not in state
-        }:
-            update = self.zeros(missing)
+                _add_projected(values[kind], nodes.x, projection)
+                state |= self.stored(values)
+        # Types without features, in the order in which messages reach them.
+        while True:
             new: list[Metapath] = [
-                (r,) for r in self.graph.relations if r[0] in state and r[2] in missing
+                (relation,)
+                for relation in graph.relations
+                if relation[0] in state and relation[2] not in state
             ]
+            if not new:
+                break
+            sums = self.zeros({path[0][2] for path in new})
             for path, message in self.messages(state, new):
-                self.add(update, path, message, new, 0)
-            state |= self.kept(update)
-        for kind, nodes in self.graph.nodes.items():
-            if kind not in state:  # nothing ever arrives there
+                self.add(sums, path, message, new, 0)
+            state |= self.stored(sums)
+        for kind, nodes in graph.nodes.items():
+            if kind not in state:  # no message ever reaches it
                 state[kind] = np.zeros((nodes.num_nodes, self.width), np.float32)
         return state
 
     def zeros(self, kinds: set[str]) -> dict[str, np.ndarray]:
-        sizes = {kind: nodes.num_nodes for kind, nodes in self.graph.nodes.items() if kind in kinds}
+        """Create a representation of zeros for each type."""
         return {
-            kind: self.walk.engine.empty((size, self.width), np.float32)
-            for kind, size in sizes.items()
+            kind: self.walk.engine.empty((nodes.num_nodes, self.width), np.float32)
+            for kind, nodes in self.graph.nodes.items()
+            if kind in kinds
         }
 
     def add(
         self,
-        update: dict[str, np.ndarray],
+        sums: dict[str, np.ndarray],
         path: Metapath,
-        message: Any,
-        among: list[Metapath],
+        message: Hop,
+        paths: list[Metapath],
         iteration: int,
     ) -> None:
-        """Adds a squashed message, one of `among`, to the next representation of the type at which it arrives."""
-        count = sum(each[-1][2] == path[-1][2] for each in among)
-        matrix = self.matrix(path_name(path), self.width, iteration) / np.sqrt(count)
-        _add_projected(update[path[-1][2]], message, matrix)
+        """Squash a message, one of `paths`, and add it to the next state of its last type."""
+        kind = path[-1][2]
+        count = sum(other[-1][2] == kind for other in paths)
+        projection = self.matrix(path_name(path), self.width, iteration) / np.sqrt(count)
+        _add_projected(sums[kind], message, projection)
 
-    def kept(self, update: dict[str, np.ndarray]) -> dict[str, Any]:
-        """The next representations, when all messages have been added."""
+    def stored(self, sums: dict[str, np.ndarray]) -> dict[str, Hop]:
+        """Return the next representations, after all messages have been added."""
         if self.normalize:
-            for values in update.values():
+            for values in sums.values():
                 _normalize(values)
-        return {kind: self.walk.engine.stored(values) for kind, values in update.items()}
+        return {kind: self.walk.engine.stored(values) for kind, values in sums.items()}
 
     def matrix(self, name: str, rows: int, iteration: int) -> np.ndarray:
-        """The projection of a message [rows, width], from the seed, the iteration and the message's name alone."""
+        """Draw the projection [rows, width] of a message from seed, iteration and name."""
         rng = np.random.default_rng([self.seed, iteration, *name.encode()])
-        return rng.choice([-1.0, 0.0, 1.0], (rows, self.width), p=[1 / 6, 2 / 3, 1 / 6]) * np.sqrt(
-            3 / self.width
-        )
+        signs = rng.choice([-1.0, 0.0, 1.0], (rows, self.width), p=[1 / 6, 2 / 3, 1 / 6])
+        return signs * np.sqrt(3 / self.width)
 
-    def _step(self, relation: Triple, x: Any) -> Any:
-        dtype = np.promote_types(x.dtype, np.float32)  # messages are summed up
+    def _step(self, relation: Triple, x: Any) -> Hop:
+        dtype = np.promote_types(x.dtype, np.float32)  # messages are added up
         return self.walk.engine.hops([self.walk.operator(relation)], x, dtype=dtype)[0]
 
 
 def _add_projected(total: np.ndarray, message: Any, matrix: np.ndarray) -> None:
-    """Total += message @ matrix, a block of rows at a time."""
+    """Add message @ matrix to the total, a block of rows at a time."""
     for rows in position_blocks(len(total)):
         values = message[rows] if isinstance(message, np.ndarray) else message.rows(rows)
         total[rows[0] : rows[-1] + 1] += values.astype(np.float64) @ matrix
@@ -244,7 +250,7 @@ def _add_projected(total: np.ndarray, message: Any, matrix: np.ndarray) -> None:
 
 
 def _normalize(values: np.ndarray) -> None:
-    """Rows to length 1, a block at a time; rows of zeros stay."""
+    """Scale rows to length 1, a block at a time; rows of zeros stay."""
     for rows in position_blocks(len(values)):
         part = values[rows[0] : rows[-1] + 1]
         length = np.linalg.norm(part, axis=1, keepdims=True)
