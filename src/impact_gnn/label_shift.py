@@ -1,13 +1,14 @@
-"""Label shift: the shares of the classes among targets, estimated without labels, and probabilities brought there.
+"""Label shift: class proportions of targets, estimated without labels, and adjusted probabilities.
 
-Where only the shares move, p(x | y) being the same, a model's probabilities are mended by Bayes'
-rule: p'(y | x) ∝ p(y | x)·new_y / prior_y. The new prior is estimated by EM on the probabilities
-(Saerens et al. 2002).
+Where only the proportions change, p(x | y) being the same, Bayes' rule corrects a model's
+probabilities: p'(y | x) ∝ p(y | x)·new_y / prior_y. The new prior is estimated by EM on the
+probabilities (Saerens et al. 2002).
 """
 
 from __future__ import annotations
 
 import numpy as np
+from scipy.special import softmax
 
 TINY = 1e-12
 
@@ -15,13 +16,13 @@ TINY = 1e-12
 def saerens(
     probabilities: np.ndarray, prior: np.ndarray, *, steps: int = 1000, tolerance: float = 1e-9
 ) -> np.ndarray:
-    """The shares of the classes among the rows that make them most probable: new_y ← mean_i p'_i(y), by EM.
+    """Estimate the class proportions of rows by maximum likelihood: new_y ← mean_i p'_i(y), by EM.
 
     Args:
-        probabilities: [n, Y], of a model that learned under the shares `prior`.
-        prior: [Y]; a class of which nothing was learned keeps the share 0.
-        steps: Most steps of EM, each of which adds to the likelihood.
-        tolerance: Steps end when no share moves further.
+        probabilities: [n, Y], of a model that was trained with the proportions `prior`.
+        prior: [Y]; a class without training labels stays 0.
+        steps: The largest number of EM steps.
+        tolerance: Steps end when no proportion changes by more.
 
     Examples:
         >>> certain = np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
@@ -30,42 +31,42 @@ def saerens(
     """
     new = np.asarray(prior, np.float64)
     for _ in range(steps if len(probabilities) else 0):
-        before, new = new, reweighted(probabilities, ratio(new, prior)).mean(0)
+        before = new
+        new = reweighted(probabilities, ratio(new, prior)).mean(0)
         if np.abs(new - before).max() <= tolerance:
             break
     return new
 
 
 def confusion_of(predicted: np.ndarray, labels: np.ndarray, num_labels: int) -> np.ndarray:
-    """Counts [predicted class, true class] of rows whose label is known."""
+    """Count [predicted class, true class] of rows whose label is known."""
     count = np.bincount(predicted * num_labels + labels, minlength=num_labels * num_labels)
     return count.reshape(num_labels, num_labels).astype(np.float64)
 
 
 def ratio(new: np.ndarray, prior: np.ndarray) -> np.ndarray:
-    """new_y / prior_y, 0 for classes of which nothing was learned."""
+    """Return new_y / prior_y, 0 for classes without training labels."""
     return np.divide(new, prior, out=np.zeros(len(prior)), where=np.asarray(prior) > 0)
 
 
 def reweighted(probabilities: np.ndarray, by: np.ndarray) -> np.ndarray:
-    """p'(y | x) ∝ p(y | x)·by_y [n, Y]; a row that nothing is left of stays as it was.
+    """Return p'(y | x) ∝ p(y | x)·by_y [n, Y]; rows whose products are all zero stay.
 
     Examples:
         >>> reweighted(np.array([[0.5, 0.5]]), np.array([0.9, 0.1]))
         array([[0.9, 0.1]])
     """
-    out = probabilities * by
-    total = out.sum(1, keepdims=True)
-    return np.where(total > 0, out / np.where(total > 0, total, 1), probabilities)
+    weighted = probabilities * by
+    total = weighted.sum(1, keepdims=True)
+    return np.where(total > 0, weighted / np.where(total > 0, total, 1), probabilities)
 
 
 def tempered(probability: np.ndarray, temperature: float) -> np.ndarray:
-    """Probabilities to the power 1/temperature, rows summing to 1 again.
+    """Return probabilities to the power 1/temperature, with rows that sum to 1.
 
     Examples:
         >>> tempered(np.array([[0.9, 0.1]]), 2.0).round(2).tolist()
         [[0.75, 0.25]]
     """
     logs = np.log(np.maximum(probability.astype(np.float64), TINY)) / temperature
-    powers = np.exp(logs - logs.max(1, keepdims=True))
-    return powers / powers.sum(1, keepdims=True)
+    return softmax(logs, axis=1)

@@ -1,10 +1,9 @@
-"""What predictions are judged by: metrics by name, the labels that suit them, and what a difference is worth.
+"""Metrics by name, the labels that optimise them, and paired differences with standard errors.
 
-A metric is a number per node: their mean is the score (higher is better), their spread over nodes
-    the score's standard
-error. For means over nodes, such as accuracy, they are what is averaged; for others the influence
-of every node is added to the score (infinitesimal jackknife). So differences are paired by node in
-the same way for all metrics.
+A metric is a number per node: their mean is the score (higher is better), their variance over nodes
+gives the score's standard error. For means over nodes, such as accuracy, these are the averaged
+numbers; for others the influence of every node is added to the score (infinitesimal jackknife). So
+differences are paired by node in the same way for all metrics.
 """
 
 from __future__ import annotations
@@ -17,39 +16,37 @@ import numpy as np
 
 from impact_gnn import checks
 
-FLOOR = 0.01  # share of the uniform distribution mixed into every probability: one bold error must not decide
-TRACE = 1e-3  # of the log-loss in a score where it decides between equals
+FLOOR = 0.01  # share of the uniform distribution in every probability, against single large losses
+TRACE = 1e-3  # weight of the log-loss in a score, to decide between equals
 
 
 def log_loss(probability: np.ndarray, num_labels: int) -> float:
-    """Mean −log of the true label's probability [n], floored."""
+    """Compute the mean −log of the true label's probability [n], floored."""
     return float(-np.log((1 - FLOOR) * probability + FLOOR / num_labels).mean())
 
 
 def tilted(probability: np.ndarray, prior: np.ndarray, tilt: float) -> np.ndarray:
-    """p_k / prior_k^tilt: rare classes are drawn nearer; one without any label learned from is left alone.
+    """Return p_k / prior_k^tilt: rare classes gain; classes without training labels stay.
 
     Examples:
         >>> tilted(np.array([[0.8, 0.2]]), np.array([0.9, 0.1]), 1.0).round(2).tolist()
         [[0.89, 2.0]]
     """
-    return (
-        probability
-        if tilt == 0 or not len(prior)
-        else probability * np.where(prior > 0, prior, 1.0) ** -tilt
-    )
+    if tilt == 0 or not len(prior):
+        return probability
+    return probability * np.where(prior > 0, prior, 1.0) ** -tilt
 
 
 def mean_and_error(ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float]:
-    """Mean paired difference of numbers per node, and its standard error."""
-    each = ours.astype(np.float64) - theirs
-    variance = each.var(ddof=1) / len(each) if len(each) > 1 else 0.25
-    # One node more or less right is the least that can be told apart.
-    return float(each.mean()), math.sqrt(max(variance, 0.25 / len(each) ** 2))
+    """Return the mean paired difference of numbers per node, and its standard error."""
+    difference = ours.astype(np.float64) - theirs
+    size = len(difference)
+    variance = difference.var(ddof=1) / size if size > 1 else 0.25
+    # Half a node is the least error that can be measured.
+    return float(difference.mean()), math.sqrt(max(variance, 0.25 / size**2))
 
 
-# -- a number per node, from probabilities [n, K], labels [n], the truth [n] and the classes' shares
-# -----------------
+# Numbers per node from probabilities [n, K], labels [n], the truth [n] and the class prior [K].
 
 
 def _hits(
@@ -61,9 +58,8 @@ def _hits(
 def _logs(
     probability: np.ndarray, label: np.ndarray, truth: np.ndarray, prior: np.ndarray
 ) -> np.ndarray:
-    return np.log(
-        (1 - FLOOR) * _true(probability, truth).astype(np.float64) + FLOOR / probability.shape[1]
-    )
+    true = _true(probability, truth).astype(np.float64)
+    return np.log((1 - FLOOR) * true + FLOOR / probability.shape[1])
 
 
 def _true(probability: np.ndarray, truth: np.ndarray) -> np.ndarray:
@@ -73,87 +69,97 @@ def _true(probability: np.ndarray, truth: np.ndarray) -> np.ndarray:
 def _recalls(
     probability: np.ndarray, label: np.ndarray, truth: np.ndarray, prior: np.ndarray
 ) -> np.ndarray:
-    """Mean of the recalls of the classes that are there."""
-    count, hit = np.bincount(truth), label == truth
-    recall = np.bincount(truth, hit) / np.maximum(count, 1)
-    there = (count > 0).sum()
-    return recall.sum() / there + len(truth) / there * (hit - recall[truth]) / count[truth]
+    """Return the mean recall of the classes that occur, plus the influence of each node."""
+    is_hit = label == truth
+    count = np.bincount(truth)
+    recall = np.bincount(truth, is_hit) / np.maximum(count, 1)
+    num_classes = (count > 0).sum()
+    influence = (is_hit - recall[truth]) / count[truth]
+    return recall.sum() / num_classes + len(truth) / num_classes * influence
 
 
 def _f1s(
     probability: np.ndarray, label: np.ndarray, truth: np.ndarray, prior: np.ndarray
 ) -> np.ndarray:
-    """Mean of F1 = 2·hits / (nodes of the class + nodes with the label), of the classes that are there."""
-    classes, hit = probability.shape[1], label == truth
-    count = np.bincount(truth, minlength=classes)
-    total = np.maximum(count + np.bincount(label, minlength=classes), 1)
-    f1 = np.where(count > 0, 2 * np.bincount(truth, hit, classes) / total, 0.0)
-    there = (count > 0).sum()
-    moved = (2 * hit - f1[truth]) / total[truth] - f1[label] / total[label]
-    return f1.sum() / there + len(truth) / there * moved
+    """Return the mean F1 of the classes that occur, plus the influence of each node.
+
+    F1 = 2·hits / (nodes of the class + nodes with the label).
+    """
+    num_labels = probability.shape[1]
+    is_hit = label == truth
+    count = np.bincount(truth, minlength=num_labels)
+    total = np.maximum(count + np.bincount(label, minlength=num_labels), 1)
+    f1 = np.where(count > 0, 2 * np.bincount(truth, is_hit, num_labels) / total, 0.0)
+    num_classes = (count > 0).sum()
+    # A node enters the hits, the total of its class and the total of its label.
+    influence = (2 * is_hit - f1[truth]) / total[truth] - f1[label] / total[label]
+    return f1.sum() / num_classes + len(truth) / num_classes * influence
 
 
 def _precisions(
     probability: np.ndarray, label: np.ndarray, truth: np.ndarray, prior: np.ndarray
 ) -> np.ndarray:
-    """Average precision: of two classes the rarer one's, otherwise the mean over those that are there."""
+    """Return average precision: of two classes the rarer one's, otherwise the mean of classes."""
     count = np.bincount(truth, minlength=probability.shape[1])
-    wanted = np.flatnonzero(count)
+    classes = np.flatnonzero(count)
     if len(count) == 2:
-        rare = int(np.subtract(*(prior if len(prior) else count)) >= 0)
-        wanted = np.array([rare]) if count[rare] else wanted
-    return np.mean([_precision(probability[:, k], truth == k) for k in wanted], axis=0)
+        first, second = prior if len(prior) else count
+        rare = int(first >= second)
+        if count[rare]:
+            classes = np.array([rare])
+    return np.mean([_precision(probability[:, k], truth == k) for k in classes], axis=0)
 
 
-def _precision(said: np.ndarray, true: np.ndarray) -> np.ndarray:
-    """Average precision Σ precision at every true node / true nodes; ties come together."""
-    order = np.argsort(-said)
-    first, last = _runs(said[order])
-    right, ranked = np.cumsum(true[order])[last], last + 1  # as far as the end of every node's tie
-    precision, mine = right / ranked, true[order]
-    # What one more node at a place does to the precision of the true nodes from its tie on.
-    lifted, lowered = (_after(mine * part / ranked, first) for part in (1 - precision, precision))
-    total = true.sum()
-    average = precision[mine].sum() / total
-    moved = np.where(mine, precision + lifted - average, -lowered) / total
-    out = np.empty(len(said))
-    out[order] = average + len(said) * moved
-    return out
+def _precision(probability: np.ndarray, is_true: np.ndarray) -> np.ndarray:
+    """Return average precision Σ precision at every true node / true nodes, plus influences.
+
+    Equal probabilities share a rank.
+    """
+    order = np.argsort(-probability)
+    first, last = _ties(probability[order])
+    is_true = is_true[order]
+    # True nodes and all nodes up to the end of every node's tie.
+    num_true = np.cumsum(is_true)[last]
+    rank = last + 1
+    precision = num_true / rank
+    # The effect of one more node at a position on the precision of true nodes from its tie on:
+    # a true node lifts them, another lowers them.
+    lift = np.cumsum((is_true * (1 - precision) / rank)[::-1])[::-1][first]
+    lowering = np.cumsum((is_true * precision / rank)[::-1])[::-1][first]
+    total = is_true.sum()
+    average = precision[is_true].sum() / total
+    influence = np.where(is_true, precision + lift - average, -lowering) / total
+    numbers = np.empty(len(probability))
+    numbers[order] = average + len(probability) * influence
+    return numbers
 
 
-def _runs(ordered: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """First and last place of the equal values around every place."""
-    new = np.r_[True, ordered[1:] != ordered[:-1]]
-    start = np.flatnonzero(new)
-    place = np.cumsum(new) - 1
-    return start[place], np.r_[start[1:], len(ordered)][place] - 1
-
-
-def _after(values: np.ndarray, place: np.ndarray) -> np.ndarray:
-    """Sums from a place to the end."""
-    return np.cumsum(values[::-1])[::-1][place]
+def _ties(ordered: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the first and last position of the equal values around every position."""
+    is_new = np.r_[True, ordered[1:] != ordered[:-1]]
+    start = np.flatnonzero(is_new)
+    tie = np.cumsum(is_new) - 1
+    return start[tie], np.r_[start[1:], len(ordered)][tie] - 1
 
 
 @dataclass(frozen=True)
 class Metric:
-    """How predictions are judged: numbers per node, and what people are told."""
+    """A metric: numbers per node, and its display."""
 
     title: str
     each: Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
-    tilt: float = 0.0  # of labels towards rare classes, where the past does not say better
-    by_log_loss: bool = (
-        False  # whether candidates are ranked and blended by log-loss, which is finer than hits
-    )
+    tilt: float = 0.0  # default tilt of labels towards rare classes
+    by_log_loss: bool = False  # candidates are ranked by log-loss, which is finer than hits
     share: bool = True  # between 0 and 1, otherwise a loss that is displayed without its sign
 
     @property
     def unit(self) -> str:
-        """Of a hundredth."""
+        """The unit of a hundredth."""
         part = "points" if self.share else "hundredths"
         return part if self.title == "accuracy" else f"{part} of {self.title}"
 
     def displayed(self, score: float) -> float:
-        """As people read it."""
+        """Return the score as it is displayed."""
         return score if self.share else -score
 
 
@@ -168,22 +174,21 @@ METRICS = {
 
 @dataclass(frozen=True)
 class Scoring:
-    """A metric, for the predictions of a model.
+    """A metric for the predictions of a model.
 
-    It depends on the shares that the classes had among the labels learned from, and on whether
-    these were weighted so that all classes counted the same.
+    It depends on the class proportions of the training labels (`prior`), and on whether these were
+    weighted so that all classes counted the same (`balanced`). Without a prior, labels are the most
+    probable ones.
 
     Examples:
         >>> scoring = Scoring("balanced-accuracy", (0.9, 0.1))
-        >>> said = np.array([[0.8, 0.2], [0.95, 0.05]])
-        >>> scoring.labels(said).tolist(), scoring.score(said, np.array([1, 0]))
+        >>> probability = np.array([[0.8, 0.2], [0.95, 0.05]])
+        >>> scoring.labels(probability).tolist(), scoring.score(probability, np.array([1, 0]))
         ([1, 0], 1.0)
     """
 
     metric: str = "accuracy"
-    prior: tuple[
-        float, ...
-    ] = ()  # empty where nobody knows; labels are the most probable ones then
+    prior: tuple[float, ...] = ()
     balanced: bool = False
 
     def __post_init__(self) -> None:
@@ -195,57 +200,55 @@ class Scoring:
 
     @property
     def counts_hits(self) -> bool:
-        """Whether nothing counts but how often the most probable label is right."""
+        """Whether the score is the accuracy of the most probable labels."""
         return self.metric == "accuracy" and not self.balanced
 
     def weights(self, label: np.ndarray) -> np.ndarray:
-        """What rows of known labels count when all classes are to count the same; 1 on average."""
-        share = np.array(self.prior)
-        return np.where(
-            label >= 0, 1 / ((share > 0).sum() * np.where(share > 0, share, 1.0))[label], 1.0
-        )
+        """Return weights of rows so that all classes count the same; 1 on average."""
+        prior = np.array(self.prior)
+        weight = 1 / ((prior > 0).sum() * np.where(prior > 0, prior, 1.0))
+        return np.where(label >= 0, weight[label], 1.0)
 
     def without_class_weights(self, probability: np.ndarray) -> np.ndarray:
-        """Probabilities of a head: where all classes counted the same, their true shares are put back.
+        """Multiply probabilities by the true class proportions, where all classes counted the same.
 
-        A class without labels is taken to be as rare as the rarest.
+        A class without labels is assumed to be as rare as the rarest.
         """
         if not self.balanced:
             return probability
-        share = np.array(self.prior, probability.dtype)
-        back = probability * np.maximum(share, share[share > 0].min())
-        return back / np.maximum(back.sum(1, keepdims=True), np.finfo(back.dtype).tiny)
+        prior = np.array(self.prior, probability.dtype)
+        weighted = probability * np.maximum(prior, prior[prior > 0].min())
+        total = weighted.sum(1, keepdims=True)
+        return weighted / np.maximum(total, np.finfo(weighted.dtype).tiny)
 
     def labels(self, probability: np.ndarray, tilt: float | None = None) -> np.ndarray:
-        """The labels that suit the metric."""
-        return tilted(
-            probability, np.array(self.prior), self.rule.tilt if tilt is None else tilt
-        ).argmax(1)
+        """Return the labels that optimise the metric."""
+        if tilt is None:
+            tilt = self.rule.tilt
+        return tilted(probability, np.array(self.prior), tilt).argmax(1)
 
     def each(
         self, probability: np.ndarray, truth: np.ndarray, tilt: float | None = None
     ) -> np.ndarray:
-        """Numbers per node, whose mean is the score."""
-        return self.rule.each(
-            probability, self.labels(probability, tilt), truth, np.array(self.prior)
-        )
+        """Return numbers per node, whose mean is the score."""
+        labels = self.labels(probability, tilt)
+        return self.rule.each(probability, labels, truth, np.array(self.prior))
 
     def score(self, probability: np.ndarray, truth: np.ndarray, tilt: float | None = None) -> float:
         return float(self.each(probability, truth, tilt).mean())
 
     def finer(self, probability: np.ndarray, truth: np.ndarray) -> float:
-        """The score and a trace of the log-loss: learning shows before the first label of a rare class does."""
-        return self.score(probability, truth) - TRACE * log_loss(
-            _true(probability, truth), probability.shape[1]
-        )
+        """Return the score minus a little log-loss, which improves before rare labels change."""
+        loss = log_loss(_true(probability, truth), probability.shape[1])
+        return self.score(probability, truth) - TRACE * loss
 
     def loss(self, probability: np.ndarray, truth: np.ndarray, num_labels: int) -> float:
-        """What candidates are ranked and blended by: log-loss, or how far the score is from 1.
+        """Return the loss for ranking and blending candidates: log-loss, or 1 minus the score.
 
-        `probability` is [n, K], or [n], of the true label, where only that matters.
+        `probability` is [n, K], or [n] of the true label for log-loss.
         """
         if not self.rule.by_log_loss:
             return 1 - (1 - FLOOR) * self.finer(probability, truth)
-        return log_loss(
-            probability if probability.ndim == 1 else _true(probability, truth), num_labels
-        )
+        if probability.ndim == 2:
+            probability = _true(probability, truth)
+        return log_loss(probability, num_labels)

@@ -1,7 +1,6 @@
-"""Columns to mean 0 and spread 1 (`Scale`), and differences with their intervals (`Estimate`).
+"""Standardised columns (`Scale`), and paired differences with their intervals (`Estimate`).
 
-Differences are paired: the same nodes, folds and seeds for both methods, so noise they share
-    cancels.
+Both methods of a difference have the same nodes, folds and seeds, so common noise cancels.
 """
 
 from __future__ import annotations
@@ -9,15 +8,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 from scipy import stats
 
 from impact_gnn.checks import InputError
 
-BLOCK = 1 << 20  # elements that are widened to float64 in one go
-CONSTANT = 1e-7  # a column whose spread is at most this share of its largest magnitude: float32 knows no less
-MOST = 1e6  # times the spread that a value may lie off the mean: what networks add up of such stays finite
+BLOCK = 1 << 20  # elements per conversion to float64
+CONSTANT = 1e-7  # smallest standard deviation as a share of the magnitude: float32 has no less
+MAX_DEVIATIONS = 1e6  # larger scaled values are clipped, so that sums in networks stay finite
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,8 +25,8 @@ class Scale:
     """The package's one standardiser: (x − mean) / scale by column, sums in float64.
 
     A column that is constant (its standard deviation is at most `CONSTANT` of its largest
-    magnitude, or not finite) is moved to zero and keeps its scale, which is 1 then. What lies more
-    than `MOST` spreads off is taken to lie there.
+    magnitude, or not finite) is centred and has scale 1. Values are clipped at `MAX_DEVIATIONS`
+    standard deviations.
 
     Examples:
         >>> Scale.fit(np.array([[0.0, 7.0], [4.0, 7.0]])).apply(np.array([[6.0, 8.0]]))
@@ -38,31 +38,38 @@ class Scale:
 
     @classmethod
     def fit(cls, values: np.ndarray | Iterable[np.ndarray]) -> Scale:
-        """The scale of a matrix [n, f], or of blocks of its rows that come one after the other."""
-        count, mean, squares, largest = 0, np.zeros(1), np.zeros(1), np.zeros(1)
+        """Fit the scale of a matrix [n, f], or of consecutive blocks of its rows."""
+        count = 0
+        mean = squares = largest = np.zeros(1)
         blocks = [values] if isinstance(values, np.ndarray) else values
         with np.errstate(invalid="ignore", over="ignore"):
-            for part in (part for block in blocks for part in _parts(block)):
+            for part in chain.from_iterable(map(_parts, blocks)):
+                # Mean and squared deviations of the part, merged with those so far.
                 wide = part.astype(np.float64)
-                here, whole = wide.mean(0), count + len(part)
+                part_mean = wide.mean(0)
+                new_count = count + len(part)
                 largest = np.maximum(largest, np.abs(wide).max(0))
-                wide -= here
-                step = here - mean
-                squares = squares + (wide * wide).sum(0) + step * step * (count * len(part) / whole)
-                mean, count = mean + step * (len(part) / whole), whole
+                wide -= part_mean
+                step = part_mean - mean
+                between = step * step * (count * len(part) / new_count)
+                squares = squares + (wide * wide).sum(0) + between
+                mean = mean + step * (len(part) / new_count)
+                count = new_count
             if count == 0:
                 raise InputError("there is no row to take a scale from; give at least one.")
             std = np.sqrt(squares / count)
         return cls(mean, np.where(np.isfinite(std) & (std > CONSTANT * largest), std, 1.0))
 
     def apply(self, values: np.ndarray) -> np.ndarray:
-        """The rows in this scale; float64 stays float64, all else becomes float32."""
-        out = np.empty(values.shape, np.float64 if values.dtype == np.float64 else np.float32)
+        """Scale rows; float64 stays float64, other types become float32."""
+        scaled = np.empty(values.shape, np.float64 if values.dtype == np.float64 else np.float32)
         start = 0
         for part in _parts(values):
-            out[start : start + len(part)] = np.clip((part - self.mean) / self.scale, -MOST, MOST)
+            deviation = (part - self.mean) / self.scale
+            rows = slice(start, start + len(part))
+            scaled[rows] = np.clip(deviation, -MAX_DEVIATIONS, MAX_DEVIATIONS)
             start += len(part)
-        return out
+        return scaled
 
 
 def _parts(values: np.ndarray) -> Iterator[np.ndarray]:
@@ -89,12 +96,12 @@ class Estimate:
 
     @property
     def significant(self) -> bool:
-        """Whether the interval leaves out zero."""
+        """Whether the interval excludes zero."""
         return self.low > 0 or self.high < 0
 
 
 def paired(ours: np.ndarray, theirs: np.ndarray, *, level: float = 0.95) -> Estimate:
-    """Mean of the paired differences, with Student's interval: one pair per graph, or per node.
+    """Return the mean paired difference with Student's interval: one pair per graph, or per node.
 
     Examples:
         >>> paired(np.array([0.5, 0.6, 0.7]), np.array([0.4, 0.4, 0.6]))
@@ -103,44 +110,44 @@ def paired(ours: np.ndarray, theirs: np.ndarray, *, level: float = 0.95) -> Esti
     difference = np.asarray(ours, dtype=np.float64) - np.asarray(theirs, dtype=np.float64)
     if len(difference) < 2:
         raise InputError(
-            f"a paired difference needs at least two pairs, {len(difference)} came; add graphs or nodes."
+            f"a paired difference needs at least two pairs, {len(difference)} came; "
+            f"add graphs or nodes."
         )
     error = float(difference.std(ddof=1) / math.sqrt(len(difference)))
     return _estimate(float(difference.mean()), error, level, len(difference) - 1)
 
 
 def combined(values: np.ndarray, errors: np.ndarray, *, level: float = 0.95) -> Estimate:
-    """One estimate from several folds, each with its own standard error, that may truly differ from each other.
+    """Combine the estimates of several folds, whose true values may differ.
 
     Random effects (DerSimonian and Laird): weights 1/(s² + τ²) with τ² the variance between folds
     beyond what their errors explain. The interval is Hartung and Knapp's: Student's with folds − 1
     degrees of freedom where the folds disagree more than their errors say, the normal one where
     they agree.
     """
-    value, error = np.asarray(values, dtype=np.float64), np.asarray(errors, dtype=np.float64)
+    value = np.asarray(values, dtype=np.float64)
+    error = np.maximum(np.asarray(errors, dtype=np.float64), 1e-12)
     if len(value) == 0:
         raise InputError("there is nothing to combine; give at least one fold.")
-    error = np.maximum(error, 1e-12)
+    # τ² from the weighted variance about the fixed-effects mean.
     fixed = error**-2
     center = float((fixed * value).sum() / fixed.sum())
-    spread = float((fixed * (value - center) ** 2).sum())
+    variance = float((fixed * (value - center) ** 2).sum())
     scale = float(fixed.sum() - (fixed**2).sum() / fixed.sum())
-    between = max(0.0, (spread - (len(value) - 1)) / scale) if scale > 0 else 0.0
+    between = max(0.0, (variance - (len(value) - 1)) / scale) if scale > 0 else 0.0
+    # The random-effects mean and its two standard errors.
     weight = 1 / (error**2 + between)
     mean = float((weight * value).sum() / weight.sum())
     plain_error = float(weight.sum() ** -0.5)
     if len(value) == 1 or between == 0:
         return _estimate(mean, plain_error, level, None)
-    observed = math.sqrt(
-        float((weight * (value - mean) ** 2).sum()) / ((len(value) - 1) * float(weight.sum()))
-    )
-    # Student's quantile suits the observed spread; it is capped so that three folds can still
+    observed_variance = float((weight * (value - mean) ** 2).sum())
+    observed = math.sqrt(observed_variance / ((len(value) - 1) * float(weight.sum())))
+    # Student's quantile suits the observed error; it is capped so that three folds can still
     # decide something.
-    quantile = min(
-        float(stats.t.ppf(0.5 + level / 2, len(value) - 1)),
-        2 * float(stats.norm.ppf(0.5 + level / 2)),
-    )
-    half = max(quantile * observed, float(stats.norm.ppf(0.5 + level / 2)) * plain_error)
+    normal = float(stats.norm.ppf(0.5 + level / 2))
+    student = float(stats.t.ppf(0.5 + level / 2, len(value) - 1))
+    half = max(min(student, 2 * normal) * observed, normal * plain_error)
     return Estimate(mean, max(observed, plain_error), mean - half, mean + half)
 
 

@@ -1,8 +1,8 @@
-"""First-moment methods as tables: what an edge counts depends only on the two times.
+"""First-moment methods as tables: the weight of an edge depends only on its two times.
 
 Each method *is* a table Ω[t_target, t_source] over the sorted distinct times, [T, T]. The message
-is the weighted mean M_v = Σ_u Ω[t_v,t_u]·a_vu·x_u / Σ_u Ω[t_v,t_u]·a_vu, and a node with no weight
-left gets zeros.
+is the weighted mean M_v = Σ_u Ω[t_v,t_u]·a_vu·x_u / Σ_u Ω[t_v,t_u]·a_vu; a node without any weight
+gets zeros.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from impact_gnn.checks import InputError
 
 
 def plain(times: Array) -> np.ndarray:
-    """The uncorrected mean: Ω = 1."""
+    """Return the uncorrected mean: Ω = 1."""
     times = checks.sorted_times("times", times)
     return np.ones((len(times), len(times)))
 
@@ -38,7 +38,7 @@ def mmp(times: Array) -> np.ndarray:
 
 
 def pmp(times: Array, *, same_time: str = "single", border: str = "both") -> np.ndarray:
-    """Persistent message passing: neighbours at a time distance that only one side can offer count double.
+    """Persistent message passing: neighbours at distances that exist on one side only count double.
 
     Algorithms 1 and 2 (the default): Ω[t, t̃] = 2 if |t̃−t| > min(t_max−t, t−t_min), else 1.
     Definition 4.1 (`same_time="double", border="upper"`): Ω = 2 if |t̃−t| > t_max−t or t̃ = t, else
@@ -90,29 +90,30 @@ def genpmp(times: Array, counts: Array, *, cap: float | None = None) -> np.ndarr
     times = checks.sorted_times("times", times)
     counted = checks.array("counts", counts)
     size = len(times)
-    numbers = (
-        counted.dtype.kind in "iuf"
-        and bool(np.isfinite(counted).all())
-        and counted.min(initial=0) >= 0
-    )
-    if not numbers or counted.shape not in ((size,), (size, size)):
+    is_numeric = counted.dtype.kind in "iuf" and bool(np.isfinite(counted).all())
+    has_shape = counted.shape in ((size,), (size, size))
+    if not is_numeric or not has_shape or counted.min(initial=0) < 0:
         raise InputError(
-            f"counts has shape {counted.shape} and type {counted.dtype} for {size} times; give the non-negative "
-            f"number of nodes per time [T], or of edges per target and source time [T, T]."
+            f"counts has shape {counted.shape} and type {counted.dtype} for {size} times; give the "
+            f"non-negative number of nodes per time [T], or of edges per target and source time "
+            f"[T, T]."
         )
     if cap is not None and not cap > 0:
         raise InputError(f"cap={cap} must be above zero, or None for no cap.")
+    # The position of each distance among the distinct ones, [T, T].
     distance = np.abs(times[None, :] - times[:, None])
     deltas, index = np.unique(distance, return_inverse=True)
     index = index.reshape(distance.shape)
-    if counted.ndim == 1:
-        counted = np.broadcast_to(counted, (size, size))
+    # Counts by time and distance, [T, D].
     by_distance = np.zeros((size, len(deltas)))
     np.add.at(by_distance, (np.arange(size)[:, None], index), counted)
     total = by_distance.sum(1, keepdims=True)
     if total[-1] == 0:
-        goal = f"the last time ({times[-1]}), which GenPMP takes as its goal"
-        raise InputError(f"counts has nothing for {goal}; give counts that reach it or use PMP.")
+        raise InputError(
+            f"counts has nothing for the last time ({times[-1]}), which GenPMP takes as its goal; "
+            f"give counts that reach it or use PMP."
+        )
+    # Ratios of the shares at the last time and at the own time.
     share = np.divide(by_distance, total, out=np.zeros_like(by_distance), where=total > 0)
     own = np.take_along_axis(share, index, axis=1)
     table = np.divide(share[-1][index], own, out=np.ones_like(own), where=own > 0)
@@ -120,7 +121,7 @@ def genpmp(times: Array, counts: Array, *, cap: float | None = None) -> np.ndarr
 
 
 def num_capped(times: Array, counts: Array, cap: float) -> int:
-    """How many entries of the GenPMP table lie above `cap` and would be cut down to it."""
+    """Count the entries of the GenPMP table above `cap`."""
     return int((genpmp(times, counts) > cap).sum())
 
 
@@ -159,21 +160,16 @@ Weighting: TypeAlias = str | np.ndarray | TableFunction | FirstHop
 
 
 def at_hop(weighting: Weighting, *, first: bool) -> str | np.ndarray | TableFunction:
-    """The weighting of the first hop, or of the later ones."""
+    """Return the weighting of the first hop, or of the later ones."""
     if not isinstance(weighting, FirstHop):
         return weighting
     return weighting.weighting if first else "plain"
 
 
-def table(method: str, times: Array, counts: Array) -> np.ndarray:
-    """The table of the method called `method`; an unknown name is answered with the choices."""
-    return METHODS[checks.choice("weighting", method, METHODS)](times, counts)
-
-
 def edge_weight(
     table: np.ndarray, edge_index: Array, source_period: Array, target_period: Array
 ) -> Array:
-    """Ω for every edge, float32: `table[target_period[target], source_period[source]]`.
+    """Look up Ω for every edge, float32: `table[target_period[target], source_period[source]]`.
 
     Periods are positions of nodes' times among the sorted distinct ones; arrays are of numpy or
     torch.
@@ -187,7 +183,7 @@ def edge_weight(
 
 
 def normalize_rows(weight: Array, target: Array, num_targets: int) -> Array:
-    """`weight` divided by the sum over all edges into the same target, so that a *sum* is the weighted mean.
+    """Divide weights by their sum per target, so that a weighted *sum* is the weighted mean.
 
     Examples:
         >>> normalize_rows(np.array([2.0, 1.0, 1.0], dtype=np.float32), np.array([0, 0, 1]), 2)
@@ -198,8 +194,6 @@ def normalize_rows(weight: Array, target: Array, num_targets: int) -> Array:
         total = empty.index_add(0, target.long(), weight)
     else:
         values = to_numpy(weight)
-        total = like(
-            np.bincount(to_numpy(target), values, num_targets).astype(values.dtype, copy=False),
-            weight,
-        )
+        sums = np.bincount(to_numpy(target), values, num_targets)
+        total = like(sums.astype(values.dtype, copy=False), weight)
     return weight / where(total == 0, 1.0, total)[target]

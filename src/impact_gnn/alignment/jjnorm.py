@@ -1,8 +1,8 @@
-"""JJnorm: one number per period that makes the spread of labelled messages fit the target period's."""
+"""JJnorm: one scale per period that fits the variance of labelled messages to the targets'."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -21,7 +21,7 @@ from impact_gnn.alignment.sums import Communities, Moments, as_message
 
 @dataclass(frozen=True, eq=False)
 class JJSums:
-    """What JJnorm needs of a message, summed over its columns: merge the sums of column blocks, then `compute`.
+    """The sums over columns that JJnorm needs: merge those of column blocks, then `compute`.
 
     `within` and `between` are Σ‖M_v−μ_yt‖² and Σ n_yt‖μ_yt−μ_t‖² per period, `spread` is
     Σ‖M_v−mean‖² over the targets; `count` and `num_targets` are the numbers of rows behind them.
@@ -35,26 +35,36 @@ class JJSums:
 
     @classmethod
     def of(cls, moments: Moments, num_labels: int) -> JJSums:
-        """The sums of a block of columns from the moments of all its rows, grouped as in `Communities`."""
+        """Sum a block of columns, from the moments of all its rows grouped as in `Communities`."""
+        # The last group are the targets, the others are [T, Y].
         size = moments.count[:-1].reshape(-1, num_labels)
         mean = moments.mean[:-1].reshape(len(size), num_labels, -1)
         count = size.sum(1)
-        middle = (size[:, :, None] * mean).sum(1) / where(count > 0, count, 1.0)[:, None]
-        apart = ((mean - middle[:, None]) ** 2).sum(2)
-        within = moments.squares[:-1].reshape(len(size), -1).sum(1)
+        # Means of periods [T, f], and squared distances of community means from them [T, Y].
+        period_mean = (size[:, :, None] * mean).sum(1) / where(count > 0, count, 1.0)[:, None]
+        distance = ((mean - period_mean[:, None]) ** 2).sum(2)
         return cls(
-            count, within, (size * apart).sum(1), moments.count[-1], moments.squares[-1].sum()
+            count=count,
+            within=moments.squares[:-1].reshape(len(size), -1).sum(1),
+            between=(size * distance).sum(1),
+            num_targets=moments.count[-1],
+            spread=moments.squares[-1].sum(),
         )
 
     def merge(self, other: JJSums) -> JJSums:
-        """The sums of two blocks of columns of the same rows."""
-        within, between = self.within + other.within, self.between + other.between
-        return JJSums(self.count, within, between, self.num_targets, self.spread + other.spread)
+        """Add the sums of two blocks of columns of the same rows."""
+        return replace(
+            self,
+            within=self.within + other.within,
+            between=self.between + other.between,
+            spread=self.spread + other.spread,
+        )
 
     def compute(self) -> Array:
-        """α per period: α² = (σ²_target − ν²_t)/σ²_t, zero where that is negative, 1 where it is undefined.
+        """Return α per period: α² = (σ²_target − ν²_t)/σ²_t, zero where that is negative.
 
-        That is with fewer than two labelled nodes or targets, or no spread within communities.
+        It is 1 where it is undefined: with fewer than two labelled nodes or targets, or no variance
+        within communities.
         """
         measurable = (self.count > 1) & (self.within > 0) & (self.num_targets > 1)
         goal = self.spread / where(self.num_targets > 1, self.num_targets - 1, 1.0)
@@ -64,7 +74,7 @@ class JJSums:
 
 
 def jjnorm(message: Array, label: Array, time: Array, *, target: Array) -> Array:
-    """Every labelled community is shrunk or stretched about its mean until its period's spread fits the target's.
+    """Scale labelled communities about their means so that a period's variance fits the targets'.
 
     M_v ← μ_yt + α_t (M_v − μ_yt), α_t² = (σ²_target − ν²_t) / σ²_t, with σ²_target the total
     variance of the messages of all target nodes (no labels), ν²_t and σ²_t the variances between
@@ -73,13 +83,14 @@ def jjnorm(message: Array, label: Array, time: Array, *, target: Array) -> Array
 
     Args:
         message: Messages [N, f]; numpy or torch (then differentiable).
-        label: Labels [N], −1 unknown; labels of target nodes are not looked at.
+        label: Labels [N], −1 unknown; labels of target nodes are not read.
         time: Integer time [N].
         target: Mask of the target nodes [N]; without any it is an `InputError`.
 
     Examples:
         >>> message = np.array([[0.0], [2.0], [10.0], [14.0]])
-        >>> jjnorm(message, [0, 0, -1, -1], [1, 1, 2, 2], target=np.array([False, False, True, True])).ravel()
+        >>> time = np.array([1, 1, 2, 2])
+        >>> jjnorm(message, [0, 0, -1, -1], time, target=time == 2).ravel()
         array([-1., 3., 10., 14.])
     """
     communities = Communities.of(label, time, target, message)
@@ -87,63 +98,70 @@ def jjnorm(message: Array, label: Array, time: Array, *, target: Array) -> Array
 
 
 def jjnorm_by(message: Array, communities: Communities) -> Array:
-    """`jjnorm` with the grouping made before."""
+    """Apply `jjnorm` with precomputed communities."""
     num_labels = communities.num_labels
 
     def tables(*sums: Array) -> tuple[Array, Array, Array]:
-        return _tables(Moments(*sums), JJSums.of(Moments(*sums), num_labels).compute(), num_labels)
+        moments = Moments(*sums)
+        return _tables(moments, JJSums.of(moments, num_labels).compute(), num_labels)
 
-    group, labelled, pullback = (
+    return group_renormalize(
+        message,
         communities.group,
         communities.labelled,
+        communities.num_groups,
+        tables,
         partial(_pullback, num_labels),
-    )
-    return group_renormalize(
-        message, group, labelled, communities.num_groups, tables, pullback, by_column=False
+        by_column=False,
     )
 
 
 def apply_jjnorm(message: Array, communities: Communities, moments: Moments, scale: Array) -> Array:
-    """Moves rows by given moments and scales: the second pass over a message that does not fit in memory."""
-    return group_affine(
-        message, communities.labelled, *_tables(moments, scale, communities.num_labels)
-    )
+    """Scale rows by precomputed moments and scales: the second pass over a message in files."""
+    tables = _tables(moments, scale, communities.num_labels)
+    return group_affine(message, communities.labelled, *tables)
 
 
 def _tables(moments: Moments, scale: Array, num_labels: int) -> tuple[Array, Array, Array]:
-    """Origin, scale and goal of every community."""
-    spread_out = scale[:, None] + like(np.zeros((1, num_labels)), scale)
-    return moments.mean[:-1], spread_out.reshape(-1), moments.mean[:-1]
+    """Return origin, scale and goal of every community."""
+    scale_by_label = scale[:, None] + like(np.zeros((1, num_labels)), scale)
+    return moments.mean[:-1], scale_by_label.reshape(-1), moments.mean[:-1]
 
 
 def _pullback(num_labels: int, *parts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Gradients of the moments from those of the tables, through α² = (σ²_target·(n_t−1) − between)/within."""
-    moments, (by_origin, by_scale, by_goal) = Moments(*parts[:3]), parts[3:]
+    """Return gradients of mean and squares from those of the tables.
+
+    Through α² = (σ²_target·(n_t−1) − between)/within.
+    """
+    moments = Moments(*parts[:3])
+    by_origin, by_scale, by_goal = parts[3:]
     sums = JJSums.of(moments, num_labels)
     alpha = sums.compute()
     freedom = np.maximum(sums.count - 1, 0.0)
-    moving = (alpha > 0) & (freedom > 0) & (sums.within > 0) & (sums.num_targets > 1)
-    slope = by_scale.reshape(-1, num_labels).sum(1) / np.where(moving, 2 * alpha * sums.within, 1.0)
-    slope = np.where(moving, slope, 0.0)
+    # Where α changes with the moments: the slope of the loss in α² / within, per period.
+    is_free = (alpha > 0) & (freedom > 0) & (sums.within > 0) & (sums.num_targets > 1)
+    by_alpha = by_scale.reshape(-1, num_labels).sum(1)
+    slope = np.where(is_free, by_alpha / np.where(is_free, 2 * alpha * sums.within, 1.0), 0.0)
+    # Squares of communities enter `within`, those of the targets enter σ²_target.
     by_squares = np.empty_like(moments.mean)
     by_squares[:-1] = np.repeat(-slope * alpha**2, num_labels)[:, None]
     by_squares[-1] = (slope * freedom).sum() / max(sums.num_targets - 1, 1)
+    # Means enter `between` by their distance from the period's mean.
     size = moments.count[:-1].reshape(-1, num_labels, 1)
     mean = moments.mean[:-1].reshape(*size.shape[:2], -1)
-    apart = mean - (size * mean).sum(1, keepdims=True) / np.maximum(sums.count, 1)[:, None, None]
+    period_mean = (size * mean).sum(1, keepdims=True) / np.maximum(sums.count, 1)[:, None, None]
+    by_between = 2 * slope[:, None, None] * size * (mean - period_mean)
     by_mean = np.zeros_like(moments.mean)
-    by_mean[:-1] = (
-        by_origin + by_goal - (2 * slope[:, None, None] * size * apart).reshape(by_origin.shape)
-    )
+    by_mean[:-1] = by_origin + by_goal - by_between.reshape(by_origin.shape)
     return by_mean, by_squares
 
 
 def jj_scales(message: Array, label: Array, time: Array, *, target: Array) -> dict[int, float]:
-    """JJnorm's α for every period that has labelled nodes.
+    """Return JJnorm's α for every period that has labelled nodes.
 
     Examples:
-        >>> message = np.array([[0.0], [2.0], [10.0], [14.0]])
-        >>> jj_scales(message, [0, 0, -1, -1], [1, 1, 2, 2], target=np.array([False, False, True, True]))
+        >>> message, time = np.array([[0.0], [2.0], [10.0], [14.0]]), np.array([1, 1, 2, 2])
+        >>> jj_scales(message, [0, 0, -1, -1], time, target=time == 2)
         {1: 2.0}
     """
     communities = Communities.of(label, time, target, message)

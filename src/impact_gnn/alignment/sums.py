@@ -1,4 +1,4 @@
-"""Who belongs together (`Communities`) and what is known of them (`Moments`): sums that add up."""
+"""Groups of nodes (`Communities`) and their additive moments (`Moments`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Communities:
     """Nodes of one label and time, and the target nodes as a group of their own.
 
     `group` is period·num_labels + label for labelled nodes that are no targets, one last group for
-    the targets, −1 for the rest. Made once from labels and times, then used for every message.
+    the targets, −1 for the rest. Built once from labels and times, then used for every message.
     """
 
     times: np.ndarray
@@ -28,26 +28,30 @@ class Communities:
     def of(
         cls, label: Array, time: Array, target: Array, reference: Array | None = None
     ) -> Communities:
-        """The grouping; labels of target nodes are never looked at. Arrays come in the library of `reference`."""
-        when = checks.node_times("time", time)
-        marked = checks.mask("target", target, len(when))
-        if not marked.any():
+        """Group nodes without reading labels of targets; arrays are in the library of `reference`."""
+        node_time = checks.node_times("time", time)
+        num_nodes = len(node_time)
+        is_target = checks.mask("target", target, num_nodes)
+        if not is_target.any():
             raise InputError("target marks no node; mark the nodes at or after the cutoff.")
-        given = checks.array("label", label)
-        # blanked before anything reads them
-        if given.dtype.kind in "iuf" and given.size == len(when):
-            given = np.where(marked, given.dtype.type(0), given.reshape(-1))
-        known = checks.labels("label", given, len(when))
-        times, period = periods(when)
+        known = checks.array("label", label)
+        # Labels of targets are blanked before anything reads them.
+        if known.dtype.kind in "iuf" and known.size == num_nodes:
+            known = np.where(is_target, known.dtype.type(0), known.reshape(-1))
+        known = checks.labels("label", known, num_nodes)
+        times, period = periods(node_time)
         num_labels = max(int(known.max()) + 1, 1)
         if len(times) * num_labels >= np.iinfo(np.int32).max:
-            problem = f"{len(times)} times and {num_labels} labels make too many communities"
-            raise InputError(f"{problem}; bin the times or merge labels.")
+            raise InputError(
+                f"{len(times)} times and {num_labels} labels make too many communities; "
+                f"bin the times or merge labels."
+            )
         group, labelled = group_kernels.communities(
-            known, marked, period, num_labels, len(times) * num_labels + 1
+            known, is_target, period, num_labels, len(times) * num_labels + 1
         )
-        library = time if reference is None else reference
-        return cls(times, num_labels, like(group, library), like(labelled, library))
+        if reference is None:
+            reference = time
+        return cls(times, num_labels, like(group, reference), like(labelled, reference))
 
     @property
     def num_groups(self) -> int:
@@ -73,15 +77,15 @@ class Moments:
 
     @classmethod
     def of(cls, values: Array, group: Array, num_groups: int) -> Moments:
-        """The moments of the rows of every group; negative groups are left out."""
+        """Compute the moments of every group; negative groups are left out."""
         return cls(*group_moments(values, group, num_groups))
 
     def update(self, values: Array, group: Array) -> Moments:
-        """The moments after more rows."""
+        """Return the moments after more rows."""
         return self.merge(Moments.of(values, group, len(self.count)))
 
     def merge(self, other: Moments) -> Moments:
-        """The moments of both sets of rows together."""
+        """Return the moments of both sets of rows together."""
         count = self.count + other.count
         share = (other.count / where(count > 0, count, 1.0))[:, None]
         step = other.mean - self.mean
@@ -89,22 +93,19 @@ class Moments:
         return Moments(count, self.mean + step * share, squares)
 
     def overall(self) -> Array:
-        """Mean [f] over all rows of all groups."""
+        """Return the mean [f] over all rows of all groups."""
         total = self.count.sum()
         return (self.count[:, None] * self.mean).sum(0) / where(total > 0, total, 1.0)
 
 
 def as_message(message: Array, num_nodes: int, name: str = "message") -> Array:
-    """`message` if it is a matrix of floats with one row per node."""
+    """Return `message` if it is a matrix of floats with one row per node."""
     shape = tuple(getattr(message, "shape", ()))
     if len(shape) != 2 or shape[0] != num_nodes:
         raise InputError(
             f"{name} has shape {shape} for {num_nodes} nodes; give one row per node [N, f]."
         )
-    if not (
-        message.is_floating_point()
-        if is_torch(message)
-        else message.dtype in (np.float32, np.float64)
-    ):
+    is_float_tensor = is_torch(message) and message.is_floating_point()
+    if not is_float_tensor and message.dtype not in (np.float32, np.float64):
         raise InputError(f"{name} is of type {message.dtype}; give float32 or float64.")
     return message

@@ -1,4 +1,4 @@
-"""Theorems 4.3, 4.4, 4.5 and the corollary: how far messages of two periods can be apart.
+"""Theorems 4.3, 4.4, 4.5 and the corollary: bounds on the distance between messages.
 
 The theory takes scalar messages of one label. With equal means, |M| ≤ C and var(M) ≤ V it bounds
 the Wasserstein-1 distance W1 between the messages of any two periods.
@@ -18,7 +18,7 @@ from impact_gnn.checks import InputError
 
 
 def theorem_4_3(C: float, V: float) -> float:
-    """W1 ≤ min(2C, 3·(4CV)^(1/3)) for messages with equal means, |M| ≤ C and variance at most V.
+    """Return min(2C, 3·(4CV)^(1/3)) ≥ W1, for equal means, |M| ≤ C and variance at most V.
 
     The paper's proof: Chebyshev gives P(|M−M'| > ε) ≤ 8V/ε², so W1 ≤ ε + 16CV/ε², least at ε =
     2(4CV)^(1/3). 2C holds without any premise on means. `equal_means` is never larger.
@@ -32,14 +32,15 @@ def theorem_4_3(C: float, V: float) -> float:
 
 
 def theorem_4_4(C: float, tau: float, *, form: str = "printed") -> float:
-    """W1 ≤ τ√(8 log C) + 4 for messages with equal means, |M| ≤ C and sub-Gaussian: E exp(λ(M−μ)) ≤ exp(λ²τ²/2).
+    """Return τ√(8 log C) + 4 ≥ W1, for equal means, |M| ≤ C and sub-Gaussian messages.
 
-    The proof draws M and M' independently: M − M' is sub-Gaussian with τ√2, so P(|M−M'| > ε) ≤
-    2exp(−ε²/8τ²) and W1 ≤ ε + 4C·exp(−ε²/8τ²). "printed" puts ε = τ√(8 log C), which needs C > 1
-    and leaves the constant 4 whatever the unit of the messages. "scale-free" puts ε = τ√(8
-    log(C/τ)) into the same line: W1 ≤ τ(√(8 log(C/τ)) + 4), which scales with the messages; 2C is
-    taken where it is smaller, and where C < τ. Sub-Gaussian with τ implies V ≤ τ², so that
-    `equal_means(tau**2)` = √2·τ is smaller than both.
+    Sub-Gaussian means E exp(λ(M−μ)) ≤ exp(λ²τ²/2). The proof draws M and M' independently: M − M'
+    is sub-Gaussian with τ√2, so P(|M−M'| > ε) ≤ 2exp(−ε²/8τ²) and W1 ≤ ε + 4C·exp(−ε²/8τ²).
+    "printed" puts ε = τ√(8 log C), which needs C > 1 and leaves the constant 4 whatever the unit of
+    the messages. "scale-free" puts ε = τ√(8 log(C/τ)) into the same line:
+    W1 ≤ τ(√(8 log(C/τ)) + 4), which scales with the messages; 2C is used where it is smaller, and
+    where C < τ. Sub-Gaussian with τ implies V ≤ τ², so that `equal_means(tau**2)` = √2·τ is smaller
+    than both.
 
     Examples:
         >>> theorem_4_4(10.0, 0.1), theorem_4_4(10.0, 0.1, form="scale-free")
@@ -53,11 +54,13 @@ def theorem_4_4(C: float, tau: float, *, form: str = "printed") -> float:
                 f"C={C} does not exceed 1, as the printed Theorem 4.4 needs; use form='scale-free'."
             )
         return tau * math.sqrt(8 * math.log(C)) + 4
-    return min(2 * C, tau * (math.sqrt(8 * math.log(C / tau)) + 4)) if tau < C else 2 * C
+    if tau >= C:
+        return 2 * C
+    return min(2 * C, tau * (math.sqrt(8 * math.log(C / tau)) + 4))
 
 
 def equal_means(V: float) -> float:
-    """W1 ≤ √(2V) for messages with equal means and variance at most V.
+    """Return √(2V) ≥ W1, for messages with equal means and variance at most V.
 
     For independent M, M' with one mean, W1 ≤ E|M−M'| ≤ √E(M−M')² = √(var M + var M'). It needs no
     bound C, and is below Theorem 4.3 always: √(2V) < 3(4CV)^(1/3) where V < 1458·C², and |M| ≤ C
@@ -73,20 +76,20 @@ def equal_means(V: float) -> float:
 
 @dataclass(frozen=True)
 class Contraction:
-    """What one layer does to distances between periods; see `layer_contraction`."""
+    """The effect of one layer on distances between periods; see `layer_contraction`."""
 
     factor: float  # 1/G⁽ᵏ⁾ of Theorem 4.5: mass that moves between periods of the same label
     leak: float  # mass that moves between labels; the theorem supposes 0
 
 
 def layer_contraction(extended: Array, table: Array) -> Contraction:
-    """The factor 1/G⁽ᵏ⁾ of Theorem 4.5 for P [Y, T, Y, T] and Ω [T, T], and what its premise leaves out.
+    """Compute the factor 1/G⁽ᵏ⁾ of Theorem 4.5 for P [Y, T, Y, T] and Ω [T, T], and its leak.
 
     With λ_yt = Ω[t,·]·P(y,t,·,·), scaled to sum 1, the message of (y,t) mixes the representations
     x_ỹt̃ by the weights λ_yt(ỹ,t̃). Between t and t' only λ_yt − λ_yt' has to move. Inside a label
     ỹ this costs at most G·W for each unit of mass, where W bounds W1 between periods before the
-    layer; what moves between labels costs up to R, the largest W1 between two representations. So,
-    with the largest values over y, t, t',
+    layer; mass between labels costs up to R, the largest W1 between two representations. So, with
+    the largest values over y, t, t',
 
         W1 after ≤ factor·G·W + leak·R.
 
@@ -100,38 +103,43 @@ def layer_contraction(extended: Array, table: Array) -> Contraction:
         >>> layer_contraction(P, np.ones((2, 2)))
         Contraction(factor=0.25, leak=0.0)
     """
-    share, omega = checks.array("extended", extended), checks.array("table", table)
-    if (
-        share.ndim != 4
-        or share.shape[:2] != share.shape[2:]
-        or omega.shape != (share.shape[1],) * 2
-    ):
-        shapes = f"extended has shape {share.shape} and table {omega.shape}"
-        raise InputError(f"{shapes}; give [Y, T, Y, T] and [T, T] for the same times.")
+    share = checks.array("extended", extended)
+    omega = checks.array("table", table)
+    is_square = share.ndim == 4 and share.shape[:2] == share.shape[2:]
+    if not is_square or omega.shape != (share.shape[1],) * 2:
+        raise InputError(
+            f"extended has shape {share.shape} and table {omega.shape}; "
+            f"give [Y, T, Y, T] and [T, T] for the same times."
+        )
     weight = share * omega[None, :, None, :].astype(np.float64)
     if not np.isfinite(weight).all() or weight.min(initial=0.0) < 0:
         raise InputError(
-            "extended and table must be finite and not negative; remove what is not a share or weight."
+            "extended and table must be finite and not negative; "
+            "remove what is not a share or weight."
         )
-    total = weight.sum((2, 3))
-    mixture = np.divide(
-        weight, total[..., None, None], out=np.zeros_like(weight), where=total[..., None, None] > 0
-    )
+    # λ [Y, T, Y, T], zero where a state has no weight.
+    total = weight.sum((2, 3), keepdims=True)
+    mixture = np.divide(weight, total, out=np.zeros_like(weight), where=total > 0)
+    has_weight = total[:, :, 0, 0] > 0
     factor = leak = 0.0
     for t in range(share.shape[1]):
-        both = (total[:, t] > 0)[:, None] & (total[:, t + 1 :] > 0)
+        # Differences between t and all later periods, gains and losses per label ỹ.
+        both = has_weight[:, t, None] & has_weight[:, t + 1 :]
         moved = mixture[:, t, None] - mixture[:, t + 1 :]
-        gained, lost = moved.clip(0).sum(-1), (-moved).clip(0).sum(-1)
-        factor = max(factor, float(np.minimum(gained, lost).sum(-1).max(where=both, initial=0.0)))
-        leak = max(leak, float((gained - lost).clip(0).sum(-1).max(where=both, initial=0.0)))
-    # rounding can pass 1 by a few bits
+        gained = moved.clip(0).sum(-1)
+        lost = (-moved).clip(0).sum(-1)
+        within = np.minimum(gained, lost).sum(-1)
+        between = (gained - lost).clip(0).sum(-1)
+        factor = max(factor, float(within.max(where=both, initial=0.0)))
+        leak = max(leak, float(between.max(where=both, initial=0.0)))
+    # Rounding can pass 1 by a few bits.
     return Contraction(factor=min(factor, 1.0), leak=min(leak, 1.0))
 
 
 def corollary(
     C: float, V: float, factors: Sequence[float], *, G: float = 1.0, tau: float | None = None
 ) -> float:
-    """The bound after K layers: Π_k (G·factor_k) · min(Theorem 4.3, Theorem 4.4).
+    """Return the bound after K layers: Π_k (G·factor_k) · min(Theorem 4.3, Theorem 4.4).
 
     C and V bound |M| and the variance of the first layer, `factors` are those of
     `layer_contraction` for k = 1 .. K−1 (the leak is taken to be zero, as in the paper), G is the
@@ -153,9 +161,8 @@ def corollary(
 
 
 def _check(**values: float) -> None:
-    """Refuses what is not a finite number above 0; a variance V may be 0."""
+    """Refuse values that are not finite numbers above 0; a variance V may be 0."""
     for name, value in values.items():
-        if not (math.isfinite(value) and (value > 0 or (name == "V" and value == 0))):
-            raise InputError(
-                f"{name}={value} must be a finite number {'of at least' if name == 'V' else 'above'} 0."
-            )
+        if not math.isfinite(value) or value < 0 or (value == 0 and name != "V"):
+            limit = "of at least" if name == "V" else "above"
+            raise InputError(f"{name}={value} must be a finite number {limit} 0.")

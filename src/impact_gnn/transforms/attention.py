@@ -49,15 +49,14 @@ class TimeGATConv(GATConv):
         features, bias = _split(self, edge_attr, edge_index_i, edge_index_j)
         score = alpha_j if alpha_i is None else alpha_i + alpha_j
         if features is not None:
-            score = score + (
-                self.lin_edge(features).view(-1, self.heads, self.out_channels) * self.att_edge
-            ).sum(-1)
+            edges = self.lin_edge(features).view(-1, self.heads, self.out_channels)
+            score = score + (edges * self.att_edge).sum(-1)
         attention = softmax(leaky_relu(score, self.negative_slope) + bias, index, ptr, dim_size)
         return dropout(attention, p=self.dropout, training=self.training)
 
 
 class TimeGATv2Conv(GATv2Conv):
-    """`GATv2Conv` whose attention is multiplied by the time weight; `edge_attr` as in `TimeGATConv`."""
+    """`GATv2Conv` with attention multiplied by the time weight; `edge_attr` as in `TimeGATConv`."""
 
     def edge_update(
         self,
@@ -83,10 +82,10 @@ TWINS: dict[type[Module], type[Module]] = {GATConv: TimeGATConv, GATv2Conv: Time
 
 
 def time_attention(model: Layer) -> Layer:
-    """Turns every `GATConv` and `GATv2Conv` in `model` into its time-weighted twin, and returns the model.
+    """Replace every `GATConv` and `GATv2Conv` in `model` by its time-weighted version.
 
-    Layers are replaced in place and keep their very parameters, so an optimizer or a checkpoint
-    stays valid. A model that is itself such a layer is not changed; its twin is returned.
+    Layers are replaced in place with the same parameters, so an optimizer or a checkpoint stays
+    valid. A model that is itself such a layer is not changed; its new version is returned.
     `edge_dim` does not count the log-weight.
 
     Examples:
@@ -104,7 +103,7 @@ def _converted(module: Module, done: dict[Module, Module]) -> Module:
         done[module] = _twin(module)
     else:
         done[module] = module
-        # named_children would pass over a layer's second place
+        # named_children would skip a layer's second place.
         for name, child in list(module._modules.items()):
             twin = None if child is None else _converted(child, done)
             if twin is not child:
@@ -126,18 +125,20 @@ def _twin(conv: Module) -> Module:
 def _split(
     conv: GATConv | GATv2Conv, edge_attr: Tensor | None, target: Tensor, source: Tensor
 ) -> tuple[Tensor | None, Tensor]:
-    """Edge features [E, edge_dim] and the additive score [E, 1]."""
+    """Split edge attributes into features [E, edge_dim] and the additive score [E, 1]."""
     own = conv.edge_dim or 0
-    columns = 0 if edge_attr is None else 1 if edge_attr.dim() == 1 else edge_attr.shape[1]
+    columns = 0
+    if edge_attr is not None:
+        columns = 1 if edge_attr.dim() == 1 else edge_attr.shape[1]
     if edge_attr is None or columns != own + 1:
         raise InputError(
-            f"{conv} needs edge_attr with {own + 1} columns (edge_dim={conv.edge_dim} and the log-weight last) "
-            f"but got {columns}; apply PMP(deliver='attention') and pass data.edge_attr, and do not count the "
-            f"log-weight in edge_dim."
+            f"{conv} needs edge_attr with {own + 1} columns (edge_dim={conv.edge_dim} and the "
+            f"log-weight last) but got {columns}; apply PMP(deliver='attention') and pass "
+            f"data.edge_attr, and do not count the log-weight in edge_dim."
         )
     edge_attr = edge_attr.view(-1, columns)
     bias = edge_attr[:, -1:]
-    # PyG has replaced all loops by its own, filled with its guess; ours have weight 1
+    # PyG has replaced all loops by its own with other attributes; ours have weight 1.
     if conv.add_self_loops:
         bias = torch.where((source == target).view(-1, 1), torch.zeros_like(bias), bias)
     return (edge_attr[:, :-1] if own else None), bias

@@ -1,9 +1,9 @@
-"""Four ways to hand a weight per edge to a layer; `docs/guide-deliveries.md` says what each is exact for.
+"""Four ways to pass edge weights to a layer; see `docs/guide-deliveries.md`.
 
 Weights that the edges already have stay with them ("drop", "duplicate") or are multiplied in
 ("weight", "attention"). Duplicates differ from weights where dropout draws for each copy of
-attention, a maximum or minimum does not see copies, and layers that add self-loops (GCNConv,
-GATConv) put one loop of weight 1 in the place of all copies of a loop.
+attention, a maximum or minimum ignores copies, and layers that add self-loops (GCNConv, GATConv)
+replace all copies of a loop by one loop of weight 1.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ DELIVERIES = ("weight", "drop", "duplicate", "attention")
 
 
 def deliver(flow: Flow, omega: Tensor, how: str, *, normalize: bool) -> None:
-    """Writes `omega` [E] into the storage of `flow` in the way called `how`."""
+    """Write `omega` [E] into the storage of `flow` in the way called `how`."""
     if how == "weight":
         weight = combined(flow, omega)
         if normalize:
             weight = weighting.normalize_rows(weight, flow.edge_index[1], len(flow.target_period))
         flow.store["edge_weight"] = weight
     elif how == "drop":
-        keep_edges(flow.store, omega.nonzero().view(-1))
+        select_edges(flow.store, omega.nonzero().view(-1))
     elif how == "duplicate":
         position = torch.arange(len(omega), device=omega.device)
-        keep_edges(flow.store, position.repeat_interleave(omega.round().long()))
+        select_edges(flow.store, position.repeat_interleave(omega.round().long()))
     else:
         weight = combined(flow, omega)
-        kept = weight.nonzero().view(-1)
-        keep_edges(flow.store, kept)
-        flow.store["edge_attr"] = _with_column(flow, weight[kept].log())
+        positive = weight.nonzero().view(-1)
+        select_edges(flow.store, positive)
+        flow.store["edge_attr"] = _with_column(flow, weight[positive].log())
 
 
 def combined(flow: Flow, omega: Tensor) -> Tensor:
-    """Ω·a: `omega` times the weights that the edges already have."""
+    """Return Ω·a: `omega` times the weights that the edges already have."""
     own = flow.store.get("edge_weight")
     if own is None:
         return omega
@@ -51,24 +51,23 @@ def combined(flow: Flow, omega: Tensor) -> Tensor:
     return omega.to(own.dtype) * own if own.is_floating_point() else omega * own
 
 
-def keep_edges(store: Store, index: Tensor) -> None:
-    """Replaces the edges of `store` by those at `index` (repeats allowed); all edge-level attributes follow."""
-    # asked before anything changes: PyG tells edge attributes by the number of edges
+def select_edges(store: Store, index: Tensor) -> None:
+    """Replace edges and all edge-level attributes by those at `index`; repeats are allowed."""
+    # Listed before anything changes: PyG recognises edge attributes by the number of edges.
     for key in edge_level(store):
         value = store[key]
         if isinstance(value, np.ndarray):
             store[key] = value[index.cpu().numpy()]
         elif key == "edge_index":
-            # its order or symmetry may be lost
+            # Its order or symmetry may be lost.
             store[key] = plain_tensor(value).index_select(1, index)
         else:
             store[key] = select(value, index, dim=0)
 
 
 def edge_level(store: Store) -> list[str]:
-    """Names of the attributes with one entry per edge, by PyG's own rule."""
-    # Where edges are as many as nodes PyG decides by the name, but forgets it for lists; here the
-    # rule is for all.
+    """List the attributes with one entry per edge, by PyG's own rule."""
+    # With as many edges as nodes, PyG decides by the name, except for lists; here always.
     shared = "num_nodes" in store or "x" in store  # nodes and edges in one storage
     by_name = shared and store.num_nodes == store.num_edges
     return [key for key in store.edge_attrs() if not by_name or "edge" in key]
@@ -79,9 +78,9 @@ def _with_column(flow: Flow, column: Tensor) -> Tensor:
     if attributes is None:
         return column.view(-1, 1)
     if not isinstance(attributes, Tensor) or attributes.dim() > 2 or len(attributes) != len(column):
-        need = "must be a tensor [E] or [E, d] to take the log-weight as one more column"
         raise InputError(
-            f"edge_attr of {'-'.join(flow.relation)} {need}; reshape it or use another delivery."
+            f"edge_attr of {'-'.join(flow.relation)} must be a tensor [E] or [E, d] to take the "
+            f"log-weight as one more column; reshape it or use another delivery."
         )
     attributes = attributes.view(len(column), -1)
     dtype = attributes.dtype if attributes.is_floating_point() else column.dtype

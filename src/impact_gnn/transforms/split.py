@@ -1,4 +1,4 @@
-"""`ChronologicalSplit`: learn from the past, choose on the last labelled periods, be judged on the recent."""
+"""`ChronologicalSplit`: masks for training, validation and test by time."""
 
 from __future__ import annotations
 
@@ -21,20 +21,21 @@ Graph = TypeVar("Graph", Data, HeteroData)
 @functional_transform("chronological_split")
 @dataclass(frozen=True, repr=False)
 class ChronologicalSplit(BaseTransform):
-    """Writes `train_mask`, `val_mask` and `test_mask` by time (functional name: `chronological_split`).
+    """Writes `train_mask`, `val_mask` and `test_mask` by time (`chronological_split`).
 
     test = time ≥ cutoff, labelled or not; val = labelled nodes of the last `valid` periods before
     the cutoff that have labels; train = all other labelled nodes before the cutoff. On `HeteroData`
-    the masks go to every node type that has `y` and a time. The object given to the transform is
-    not changed.
+    the masks go to every node type that has `y` and a time. The argument of the transform is not
+    changed.
 
     Args:
         cutoff: Labels are known for time < cutoff; nodes at or after it are targets.
-        valid: Number of labelled periods kept for validation; 0 leaves `val_mask` empty.
+        valid: Number of labelled periods for validation; 0 leaves `val_mask` empty.
         time: Name of the attribute with one whole number per node, [N] or OGB's [N, 1].
 
     Examples:
-        >>> data = Data(y=torch.tensor([0, 1, -1, 1, 0]), time=torch.tensor([2017, 2018, 2018, 2019, 2020]))
+        >>> time = torch.tensor([2017, 2018, 2018, 2019, 2020])
+        >>> data = Data(y=torch.tensor([0, 1, -1, 1, 0]), time=time)
         >>> split = ChronologicalSplit(2020)(data)
         >>> split.train_mask, split.val_mask.nonzero().view(-1), split.test_mask.nonzero().view(-1)
         (tensor([ True,  True, False, False, False]), tensor([3]), tensor([4]))
@@ -50,14 +51,13 @@ class ChronologicalSplit(BaseTransform):
             raise InputError(f"valid={self.valid} must be zero or more periods.")
 
     def forward(self, data: Graph) -> Graph:
-        """Writes the masks into `data` itself; calling the transform does so on a copy."""
+        """Write the masks into `data` itself; calling the transform does so on a copy."""
         pyg_object("ChronologicalSplit", data)
-        timed = {
+        stores = {
             kind: store
             for kind, store in node_stores(data).items()
-            if store.get(self.time) is not None
+            if store.get(self.time) is not None and store.get("y") is not None
         }
-        stores = {kind: store for kind, store in timed.items() if store.get("y") is not None}
         if not stores:
             raise InputError(
                 f"no nodes carry both 'y' and {self.time!r}; add them or pass time= with its name."
@@ -84,9 +84,9 @@ def _masks(
     known = (time < cutoff) & (label >= 0)
     past = np.unique(time[known])
     if valid >= len(past):
-        taken = f"all {len(past)} labelled periods before cutoff={cutoff} and leaves nothing to train on"
         raise InputError(
-            f"valid={valid} takes {taken}; use valid={len(past) - 1} or less, or a later cutoff."
+            f"valid={valid} takes all {len(past)} labelled periods before cutoff={cutoff} and "
+            f"leaves nothing to train on; use valid={len(past) - 1} or less, or a later cutoff."
         )
     first_valid = past[len(past) - valid] if valid else cutoff
     return known & (time < first_valid), known & (time >= first_valid), time >= cutoff

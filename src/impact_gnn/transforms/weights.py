@@ -1,6 +1,6 @@
-"""`MMP`, `PMP` and `GenPMP` as PyG transforms: a table of `impact_gnn.weighting`, looked up for every edge.
+"""`MMP`, `PMP` and `GenPMP` as PyG transforms that look up a table of `impact_gnn.weighting`.
 
-`summary` says what a weighting does to a graph, as values that print as a small table.
+`summary` describes the weights on a graph, as values that print as a small table.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
 import numpy as np
-import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.data.datapipes import functional_transform
@@ -37,16 +36,15 @@ class RelationSummary:
     mean: float
     largest: float
     num_zero: int  # edges with Ω = 0, which carry nothing
-    num_silenced: (
-        int  # target nodes that had in-edges and keep none with weight: their message becomes zero
-    )
+    num_silenced: int  # target nodes whose in-edges all have weight zero
     num_capped: int  # entries of the table that were above the cap of GenPMP
 
     def __str__(self) -> str:
         weight = f"weight {self.smallest:.4g} to {self.largest:.4g} (mean {self.mean:.4g})"
         text = f"{'-'.join(self.relation)}: {self.num_edges} edges, {weight}"
         if self.num_zero:
-            text += f", {self.num_zero} of weight zero, {self.num_silenced} nodes left without a message"
+            text += f", {self.num_zero} of weight zero"
+            text += f", {self.num_silenced} nodes left without a message"
         if self.num_capped:
             text += f", {self.num_capped} entries of the table capped"
         return text
@@ -73,53 +71,56 @@ class Summary:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class TimeWeights(BaseTransform):
-    """Multiplies every edge source → target by Ω[t_target, t_source]; the base of `MMP`, `PMP` and `GenPMP`.
+    """Multiplies edges by Ω[t_target, t_source]; the base of `MMP`, `PMP` and `GenPMP`.
 
     On `HeteroData` each relation whose two ends have a time is weighted and the others stay as they
     are; `summary(data)` lists both. All timed node types share one time line: t_min and t_max are
     the first and last time of any of them. Apply it to the whole graph, before sampling: a
-    mini-batch may not hold t_max. The object given to the transform is not changed.
+    mini-batch may not contain t_max. The argument of the transform is not changed.
 
     Args:
         time: Name of the attribute with one whole number per node, [N] or OGB's [N, 1].
         normalize: Divide by the sum of weights into each target, per relation, so that a *sum* over
             edges is the weighted mean. Only for `deliver="weight"`.
-        deliver: "weight" writes `edge_weight`, times the one that is there; "drop" removes edges of
+        deliver: "weight" writes `edge_weight`, times an existing one; "drop" removes edges of
             weight zero; "duplicate" repeats edges; "attention" writes the log-weight as last column
             of `edge_attr`.
+
+    `impossible` are the deliveries that cannot carry the weights, each with the reason.
     """
 
     time: str = "time"
     normalize: bool = False
     deliver: str = "weight"
 
-    impossible: ClassVar[
-        dict[str, str]
-    ] = {}  # deliveries that cannot carry the weights, each with the reason
+    impossible: ClassVar[dict[str, str]] = {}
 
     def __post_init__(self) -> None:
         checks.choice("deliver", self.deliver, DELIVERIES)
         if self.deliver in self.impossible:
-            can = [repr(how) for how in DELIVERIES if how not in self.impossible]
-            why = f"deliver={self.deliver!r}: {self.impossible[self.deliver]}"
-            raise InputError(f"{type(self).__name__} cannot use {why}; use {' or '.join(can)}.")
-        if self.normalize and self.deliver != "weight":
-            why = f"deliver={self.deliver!r}, which leaves the mean to the layer"
+            possible = [repr(name) for name in DELIVERIES if name not in self.impossible]
             raise InputError(
-                f"normalize=True has no effect with {why}; use deliver='weight' or normalize=False."
+                f"{type(self).__name__} cannot use deliver={self.deliver!r}: "
+                f"{self.impossible[self.deliver]}; use {' or '.join(possible)}."
+            )
+        if self.normalize and self.deliver != "weight":
+            raise InputError(
+                f"normalize=True has no effect with deliver={self.deliver!r}, which leaves the "
+                f"mean to the layer; use deliver='weight' or normalize=False."
             )
 
     def forward(self, data: Graph) -> Graph:
-        """Writes the weights into `data` itself; calling the transform does so on a copy."""
+        """Write the weights into `data` itself; calling the transform does so on a copy."""
         for flow in flows(type(self).__name__, data, self.time)[0]:
             deliver(flow, self._omega(flow), self.deliver, normalize=self.normalize)
         return data
 
     def summary(self, data: Data | HeteroData) -> Summary:
-        """What the weights are on `data`, by relation, and which relations stay untouched.
+        """Describe the weights on `data` by relation, and list relations that stay untouched.
 
         Examples:
-            >>> data = Data(edge_index=torch.tensor([[0, 1], [1, 0]]), time=torch.tensor([2019, 2020]))
+            >>> edge_index = torch.tensor([[0, 1], [1, 0]])
+            >>> data = Data(edge_index=edge_index, time=torch.tensor([2019, 2020]))
             >>> print(MMP().summary(data))
             MMP(): 2 times from 2019 to 2020
               node-to-node: 2 edges, weight 0 to 1 (mean 0.5), 1 of weight zero, 1 nodes left
@@ -135,7 +136,7 @@ class TimeWeights(BaseTransform):
 
     @abstractmethod
     def _table(self, flow: Flow) -> np.ndarray:
-        """Ω[t_target, t_source] for one relation."""
+        """Compute Ω[t_target, t_source] for one relation."""
 
     def _num_capped(self, flow: Flow) -> int:
         return 0
@@ -149,7 +150,7 @@ class TimeWeights(BaseTransform):
 @functional_transform("mmp")
 @dataclass(frozen=True, kw_only=True, repr=False)
 class MMP(TimeWeights):
-    """Mono-directional message passing (functional name: `mmp`): Ω = 1 if t_source ≤ t_target, else 0.
+    """Mono-directional message passing (`mmp`): Ω = 1 if t_source ≤ t_target, else 0.
 
     Options are those of `TimeWeights`; `deliver="drop"` removes the edges that point back in time.
 
@@ -166,7 +167,7 @@ class MMP(TimeWeights):
 @functional_transform("pmp")
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PMP(TimeWeights):
-    """Persistent message passing (functional name: `pmp`): Ω = 2 where only one side of the time line can offer.
+    """Persistent message passing (`pmp`): Ω = 2 at distances that exist on one side only.
 
     `same_time` and `border` are those of `weighting.pmp`, the other options those of `TimeWeights`.
 
@@ -186,7 +187,7 @@ class PMP(TimeWeights):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        # refuses unknown options here, not later
+        # Refuses unknown options here, not later.
         weighting.pmp([0, 1], same_time=self.same_time, border=self.border)
 
     def _table(self, flow: Flow) -> np.ndarray:
@@ -196,7 +197,7 @@ class PMP(TimeWeights):
 @functional_transform("gen_pmp")
 @dataclass(frozen=True, kw_only=True, repr=False)
 class GenPMP(TimeWeights):
-    """Generalised PMP (functional name: `gen_pmp`): Ω = P_tmax(Δ) / P_t(Δ), see `weighting.genpmp`.
+    """Generalised PMP (`gen_pmp`): Ω = P_tmax(Δ) / P_t(Δ), see `weighting.genpmp`.
 
     Args:
         basis: "nodes" takes P from the number of nodes of the source type at each time, "edges"
@@ -204,7 +205,8 @@ class GenPMP(TimeWeights):
         cap: Largest ratio allowed, or None; the other options are those of `TimeWeights`.
 
     Examples:
-        >>> data = Data(edge_index=torch.tensor([[0, 1, 2], [1, 2, 1]]), time=torch.tensor([0, 1, 2, 2]))
+        >>> edge_index = torch.tensor([[0, 1, 2], [1, 2, 1]])
+        >>> data = Data(edge_index=edge_index, time=torch.tensor([0, 1, 2, 2]))
         >>> GenPMP(cap=0.5)(data).edge_weight
         tensor([0.3333, 0.5000, 0.3333])
     """
@@ -214,7 +216,9 @@ class GenPMP(TimeWeights):
 
     impossible: ClassVar[dict[str, str]] = {
         "drop": "its weights are ratios, and dropping an edge can only say 0",
-        "duplicate": "its weights are ratios, and an edge can only be repeated a whole number of times",
+        "duplicate": (
+            "its weights are ratios, and an edge can only be repeated a whole number of times"
+        ),
     }
 
     def __post_init__(self) -> None:
@@ -230,9 +234,9 @@ class GenPMP(TimeWeights):
     def _counts(self, flow: Flow) -> np.ndarray:
         counts = flow.nodes_per_time() if self.basis == "nodes" else flow.edges_per_time()
         if not counts[-1].any() and self.basis == "edges":
-            goal = f"the last time ({flow.times[-1]}), whose edges GenPMP(basis='edges') takes as its goal"
             raise InputError(
-                f"no edge of {'-'.join(flow.relation)} points at {goal}; use basis='nodes' or PMP."
+                f"no edge of {'-'.join(flow.relation)} points at the last time ({flow.times[-1]}), "
+                f"whose edges GenPMP(basis='edges') takes as its goal; use basis='nodes' or PMP."
             )
         return counts
 
@@ -243,13 +247,17 @@ class GenPMP(TimeWeights):
 
 
 def _summarize(flow: Flow, omega: Tensor, num_capped: int) -> RelationSummary:
-    target, size = flow.edge_index[1], len(flow.target_period)
-    reached, heard = torch.zeros(2, size, dtype=torch.bool, device=target.device)
-    reached[target.long()] = True
-    heard[target[omega > 0].long()] = True
-    shown = omega if len(omega) else omega.new_zeros(1)
-    weights = float(shown.min()), float(shown.double().mean()), float(shown.max())
-    silenced = int((reached & ~heard).sum())
+    target = flow.edge_index[1]
+    num_reached = len(target.unique())
+    num_weighted = len(target[omega > 0].unique())
+    weights = omega if len(omega) else omega.new_zeros(1)
     return RelationSummary(
-        flow.relation, len(omega), *weights, int((omega == 0).sum()), silenced, num_capped
+        relation=flow.relation,
+        num_edges=len(omega),
+        smallest=float(weights.min()),
+        mean=float(weights.double().mean()),
+        largest=float(weights.max()),
+        num_zero=int((omega == 0).sum()),
+        num_silenced=num_reached - num_weighted,
+        num_capped=num_capped,
     )
