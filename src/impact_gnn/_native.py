@@ -1,4 +1,4 @@
-"""What numba kernels and memory maps ask of Python: threads, plain views, aligned arrays, pages given back."""
+"""Helpers of numba kernels and memory maps: threads, plain views, aligned arrays, page release."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from threadpoolctl import threadpool_limits
 
 CACHE_LINE = 64  # bytes fetched from memory at a time
 UNLIMITED = 1 << 40  # bytes
-BLOCK_BYTES = 1 << 25  # bytes of a mapped array that are looked at before its pages are given back
+BLOCK_BYTES = 1 << 25  # bytes of a mapped array that are read before its pages are released
 
 
 def available() -> int:
-    """Cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def run(
     function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], threads: int | None
 ) -> None:
-    """Calls `function(*task)` for every task, each taken by the next free thread, in the order given.
+    """Call `function(*task)` for every task in order, each in the next free thread.
 
     Ordinary threads and kernels without the GIL, no OpenMP: safe under Dask and after a fork.
     """
@@ -77,19 +77,20 @@ one_thread = _OneThread()
 
 
 def spans(cumulative: np.ndarray, most: int) -> np.ndarray:
-    """Borders of runs of rows that hold about `most` of what `cumulative` (n + 1, increasing) counts.
+    """Return borders of runs of rows with about `most` entries; `cumulative` counts entries.
 
-    A row that alone holds more is a run of its own: spans([0, 1, 2, 50, 51, 52], 10) is [0, 2, 3,
-        5].
+    A row with more entries is a run of its own: spans([0, 1, 2, 50, 51, 52], 10) is [0, 2, 3, 5].
     """
-    begin, total, size = int(cumulative[0]), int(cumulative[-1]), len(cumulative) - 1
+    begin = int(cumulative[0])
+    total = int(cumulative[-1])
+    size = len(cumulative) - 1
     borders = np.searchsorted(cumulative, np.arange(begin + most, total, most), side="right") - 1
     heavy = np.flatnonzero(np.diff(cumulative) > most)
     return np.unique(np.concatenate([[0, size], borders, heavy, heavy + 1]).clip(0, size))
 
 
 def aligned_empty(shape: tuple[int, int], dtype: Any) -> np.ndarray:
-    """An array that begins on a cache line, so that its rows touch as few lines as they can."""
+    """Allocate an array that begins on a cache line, so that its rows touch few lines."""
     dtype = np.dtype(dtype)
     size = shape[0] * shape[1] * dtype.itemsize
     buffer = np.empty(size + CACHE_LINE, np.uint8)
@@ -98,20 +99,20 @@ def aligned_empty(shape: tuple[int, int], dtype: Any) -> np.ndarray:
 
 
 def plain_view(array: np.ndarray) -> np.ndarray:
-    """A flat array as numba likes it best: contiguous, of no subclass, and taken for writable."""
+    """Return a flat view for numba: contiguous, of no subclass, and typed as writable."""
     array = np.ascontiguousarray(array)
     return flat_view(array, array.size, array.dtype)
 
 
 def flat_view(array: np.ndarray, size: int, dtype: np.dtype) -> np.ndarray:
-    """`array`'s memory as a flat array that numba takes for writable: read-only ones cost a compilation each."""
+    """Return `array`'s memory as a flat, writable array: read-only ones need another compilation."""
     memory: Any = (ctypes.c_char * (size * dtype.itemsize)).from_address(array.ctypes.data)
     memory._owner = array  # keeps it alive as long as the view
     return np.ndarray((size,), dtype, buffer=memory)
 
 
 def mapping(array: np.ndarray) -> mmap.mmap | None:
-    """The memory map that an array looks at, None where it lies in memory of its own."""
+    """Return the memory map of an array, or None."""
     base: Any = array
     while isinstance(base, np.ndarray):
         owner = getattr(base, "_mmap", None)
@@ -122,14 +123,12 @@ def mapping(array: np.ndarray) -> mmap.mmap | None:
 
 
 def file_of(array: np.ndarray) -> str | None:
-    """The `.npy` file that an array is mapped from, if it shows all of that file and in its order; otherwise None."""
-    name, pages = getattr(array, "filename", None), mapping(array)
-    if (
-        name is None
-        or pages is None
-        or not array.flags.c_contiguous
-        or not str(name).endswith(".npy")
-    ):
+    """Return the `.npy` file that an array is mapped from, if it is all of that file."""
+    name = getattr(array, "filename", None)
+    pages = mapping(array)
+    if name is None or pages is None:
+        return None
+    if not array.flags.c_contiguous or not str(name).endswith(".npy"):
         return None
     begin = array.ctypes.data - np.frombuffer(pages, np.uint8).ctypes.data
     begins_there = begin == array.offset  # type: ignore[attr-defined]
@@ -139,18 +138,15 @@ def file_of(array: np.ndarray) -> str | None:
 
 
 def release(*arrays: np.ndarray | None) -> None:
-    """Gives the pages of mapped arrays back: they stay in files and in the system's cache, not in this process."""
+    """Release the pages of mapped arrays from this process; the system may cache them."""
     for array in arrays:
-        if (
-            array is not None
-            and (pages := mapping(array)) is not None
-            and hasattr(pages, "madvise")
-        ):
+        pages = None if array is None else mapping(array)
+        if pages is not None and hasattr(pages, "madvise"):
             pages.madvise(mmap.MADV_DONTNEED)
 
 
 def block_slices(array: np.ndarray, axis: int = 0) -> Iterator[slice]:
-    """Runs along an axis of about `BLOCK_BYTES`."""
+    """Yield slices along an axis of about `BLOCK_BYTES`."""
     length = array.shape[axis]
     step = max(1, BLOCK_BYTES // max(1, array.nbytes // max(length, 1)))
     for begin in range(0, length, step):
@@ -158,14 +154,14 @@ def block_slices(array: np.ndarray, axis: int = 0) -> Iterator[slice]:
 
 
 def blocks(array: np.ndarray, axis: int = 0) -> Iterator[slice]:
-    """As `block_slices`; pages of a mapped array are given back after each."""
+    """Yield `block_slices`, and release pages of a mapped array after each."""
     for part in block_slices(array, axis):
         yield part
         release(array)
 
 
 def free_memory() -> int:
-    """Bytes that this process may still allocate, within its limits and its control group's."""
+    """Return the bytes that this process may still allocate, by its limits and control group."""
     available = _number(Path("/proc/meminfo"), "MemAvailable")
     free = UNLIMITED if available is None else 1024 * available
     free = min(free, _free_address_space())
@@ -174,15 +170,16 @@ def free_memory() -> int:
         ("memory.max", "memory.current"),
         ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
     ):
-        most, now = _number(group / limit), _number(group / used)
-        if most is not None and now is not None:
+        limit_bytes = _number(group / limit)
+        used_bytes = _number(group / used)
+        if limit_bytes is not None and used_bytes is not None:
             cache = _number(group / Path(limit).parent / "memory.stat", "inactive_file") or 0
-            free = min(free, most - now + cache)
+            free = min(free, limit_bytes - used_bytes + cache)
     return max(free, 0)
 
 
 def _free_address_space() -> int:
-    """Bytes left below the limit of the address space (`ulimit -v`)."""
+    """Return the bytes below the limit of the address space (`ulimit -v`)."""
     try:
         import resource
     except ImportError:  # Windows
@@ -195,7 +192,7 @@ def _free_address_space() -> int:
 
 
 def _number(path: Path, name: str | None = None) -> int | None:
-    """A number in a file of the system's, behind `name` if given; None where there is none."""
+    """Read a number in a system file, after `name` if given; None where there is none."""
     try:
         words = path.read_text().replace(":", " ").split()
         return int(words[0] if name is None else words[words.index(name) + 1])

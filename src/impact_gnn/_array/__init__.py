@@ -1,8 +1,8 @@
-"""The only place that tells numpy from torch.
+"""Array operations for numpy and torch; the only place that distinguishes them.
 
-Everything above this floor writes one formula. Arrays of numpy and tensors in CPU memory go through
-numba kernels, other tensors (CUDA, MPS, half precision) through torch operations. Torch is imported
-only once a tensor came in.
+All other layers write one formula. Arrays of numpy and tensors in CPU memory go through numba
+kernels, other tensors (CUDA, MPS, half precision) through torch operations. Torch is imported only
+for a tensor.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ def like(value: np.ndarray, reference: Array) -> Array:
 
 def cast(value: Array, reference: Array) -> Array:
     """`value` in the dtype of `reference` (both of one library)."""
-    return (
-        value.to(reference.dtype) if is_torch(value) else value.astype(reference.dtype, copy=False)
-    )
+    if is_torch(value):
+        return value.to(reference.dtype)
+    return value.astype(reference.dtype, copy=False)
 
 
 def where(condition: Array, value: Array, other: Array) -> Array:
@@ -71,8 +71,9 @@ def clipped_sqrt(value: Array) -> Array:
 
 
 def periods(time: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The sorted distinct times, and for every entry its position among them in the smallest unsigned type."""
-    low, high = int(time.min()), int(time.max())
+    """Return the sorted distinct times, and every entry's position in the smallest unsigned type."""
+    low = int(time.min())
+    high = int(time.max())
     if high - low < max(65536, 2 * len(time)):  # a table over the whole range beats a sort
         present = group_kernels.present(time, low, high - low + 1)
         times = np.flatnonzero(present) + low
@@ -84,19 +85,22 @@ def periods(time: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def smallest_unsigned(size: int) -> np.dtype:
-    """The smallest unsigned integer type that can index `size` things."""
+    """Return the smallest unsigned integer type that can index `size` entries."""
     return np.min_scalar_type(max(size - 1, 0))
 
 
 def group_moments(values: Array, group: Array, num_groups: int) -> tuple[Array, Array, Array]:
-    """Count [G], mean and sum of squared deviations [G, f] of the rows of groups ≥ 0, float64; zero for empty ones."""
+    """Return count [G], mean and sum of squared deviations [G, f] of groups ≥ 0, in float64."""
     if is_torch(values):
         return _autograd().group_moments(values, group, num_groups)
     return group_kernels.moments(values, group, num_groups)
 
 
 def group_affine(values: Array, group: Array, origin: Array, scale: Array, goal: Array) -> Array:
-    """`(values − origin[group])·scale[group] + goal[group]`, scale [G] or [G, f]; negative groups pass unchanged."""
+    """Compute `(values − origin[group])·scale[group] + goal[group]`, scale [G] or [G, f].
+
+    Rows of negative groups stay unchanged.
+    """
     if is_torch(values):
         return _autograd().group_affine(values, group, origin, scale, goal)
     return group_kernels.affine(values, group, origin, scale, goal)
@@ -112,50 +116,50 @@ def group_renormalize(
     *,
     by_column: bool = True,
 ) -> Array:
-    """`group_affine` by tables that are made of the values' own moments: one operation, cheap to differentiate.
+    """Apply `group_affine` by tables of the values' own moments: one differentiable operation.
 
-    `tables` makes origin, scale and goal of count, mean and squared deviations of every `group`; a
-    row is moved by the entry of `moved`, and passes unchanged where that is negative. `pullback`
-    takes the same three and the gradients of origin, scale and goal, all numpy, and returns those
-    of mean and squared deviations [G, f]: a hundred tiny torch operations would cost more than the
-    rows. With `by_column=False` squares may come summed over columns [G, 1].
+    `tables` computes origin, scale and goal from count, mean and squared deviations of every
+    `group`. A row has the tables' entry of its number in `moved`, and stays unchanged where that is
+    negative. `pullback` takes the same three and the gradients of origin, scale and goal, all
+    numpy, and returns those of mean and squared deviations [G, f]: a hundred tiny torch operations
+    would cost more than the rows. With `by_column=False` squares may be summed over columns [G, 1].
     """
     if is_torch(values):
         return _autograd().group_renormalize(
             values, group, moved, num_groups, tables, pullback, by_column
         )
-    return group_kernels.affine(
-        values,
-        moved,
-        *tables(*group_kernels.moments(values, group, num_groups, by_column=by_column)),
-    )
+    moments = group_kernels.moments(values, group, num_groups, by_column=by_column)
+    return group_kernels.affine(values, moved, *tables(*moments))
 
 
 def group_scatter(values: Array, group: Array, num_groups: int) -> Array:
-    """Σ (x − mean_g)(x − mean_g)ᵀ over the rows of every group, [G, f, f] in float64; negative groups left out."""
+    """Compute Σ (x − mean_g)(x − mean_g)ᵀ of every group, [G, f, f] in float64."""
     if is_torch(values):
         return _autograd().group_scatter(values, group, num_groups)
     return matrices.scatter(values, group, group_kernels.means(values, group, num_groups)[1])
 
 
 def group_map(values: Array, group: Array, maps: Array, family: np.ndarray) -> Array:
-    """`A_g (x − mean) + mean`, the mean over rows of a group's family [G]; negative groups pass unchanged."""
+    """Compute `A_g (x − mean) + mean`, with the mean over the rows of a group's family [G].
+
+    Rows of negative groups stay unchanged.
+    """
     if is_torch(values):
         return _autograd().group_map(values, group, maps, family)
     return matrices.apply(values, group, maps, matrices.family_means(values, group, family)[1])
 
 
 def lookup(table: np.ndarray, row: Array, column: Array, target: Array, source: Array) -> Array:
-    """`table[row[target[e]], column[source[e]]]` for every edge e, as float32; row and column may be numpy."""
+    """Look up `table[row[target[e]], column[source[e]]]` for every edge e, as float32."""
     if is_torch(source) and source.device.type != "cpu":
         weights = like(table.astype(np.float32), source)
-        row, column = (
-            a if is_torch(a) else like(a.astype(np.int64), source) for a in (row, column)
-        )
+        if not is_torch(row):
+            row = like(row.astype(np.int64), source)
+        if not is_torch(column):
+            column = like(column.astype(np.int64), source)
         return weights[row[target].long(), column[source].long()]
-    return like(
-        group_kernels.lookup(table, *(to_numpy(a) for a in (row, column, target, source))), source
-    )
+    indices = [to_numpy(index) for index in (row, column, target, source)]
+    return like(group_kernels.lookup(table, *indices), source)
 
 
 def spd_transport(
@@ -165,10 +169,11 @@ def spd_transport(
     goal_floor: Array,
     reference: Array | None = None,
 ) -> Array:
-    """The symmetric positive maps A with A Σ A = Γ for Σ in `source` [..., K, f, f] and Γ in `goal` [..., f, f].
+    """Compute the symmetric positive maps A with A Σ A = Γ, from `source` Σ to `goal` Γ.
 
-    A = Σ^-½ (Σ^½ Γ Σ^½)^½ Σ^-½, with eigenvalues raised to the floors [..., K] and [...]. They are
-    computed in the type of `source`, maps and gradients in that of `reference` if it is given.
+    Σ is [..., K, f, f], Γ is [..., f, f]. A = Σ^-½ (Σ^½ Γ Σ^½)^½ Σ^-½, with eigenvalues raised to
+    the floors [..., K] and [...]. They are computed in the type of `source`, maps and gradients in
+    that of `reference` if there is one.
     """
     work = source if reference is None else reference
     if is_torch(source):
@@ -178,7 +183,7 @@ def spd_transport(
 
 
 def _autograd() -> ModuleType:
-    """The torch twins; imported only once a tensor has arrived."""
+    """Import the torch versions, which only tensors need."""
     from impact_gnn._array import autograd
 
     return autograd

@@ -1,7 +1,7 @@
-"""Torch forms of the operations of `impact_gnn._array`; those that layers train through have their gradient written.
+"""Torch versions of the operations of `impact_gnn._array`, with explicit gradients for layers.
 
-Tensors in CPU memory share it with numpy, so both directions run the numba group_kernels. Imported once a
-tensor has arrived.
+Tensors in CPU memory share it with numpy, so both directions run the numba kernels. Imported only
+for a tensor.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from torch.autograd.function import once_differentiable
 
 from impact_gnn._array import group_kernels, matrices
 
-# elements of maps gathered row by row on a device: one batched product beats a loop over groups
-GATHERED = 1 << 22
-ALONE = 64  # columns from which an eigendecomposition is a thread's work
+GATHERED = 1 << 22  # elements of maps up to which one batched product beats a loop over groups
+ALONE = 64  # columns from which each eigendecomposition has its own thread
 
 
 def group_moments(values: Tensor, group: Tensor, num_groups: int) -> tuple[Tensor, Tensor, Tensor]:
     if _shares_memory(values) and not values.requires_grad:
         count, mean, squares = group_kernels.moments(values.numpy(), group.numpy(), num_groups)
         return torch.from_numpy(count), torch.from_numpy(mean), torch.from_numpy(squares)
-    keep = group >= 0
-    rows, index = values[keep].double(), group[keep].long()
+    is_grouped = group >= 0
+    rows = values[is_grouped].double()
+    index = group[is_grouped].long()
     empty = torch.zeros(num_groups, values.shape[1], dtype=torch.float64, device=values.device)
     size = torch.bincount(index, minlength=num_groups).double()
     center = empty.index_add(0, index, rows) / size.clamp(min=1)[:, None]
@@ -40,9 +40,8 @@ def group_affine(
 ) -> Tensor:
     if scale.dim() == 1:
         scale = scale[:, None]
-    if _shares_memory(values) and not any(
-        part.requires_grad for part in (values, origin, scale, goal)
-    ):
+    needs_gradient = any(part.requires_grad for part in (values, origin, scale, goal))
+    if _shares_memory(values) and not needs_gradient:
         tables = (table.double().numpy() for table in (origin, scale, goal))
         return torch.from_numpy(group_kernels.affine(values.numpy(), group.numpy(), *tables))
     row = group.clamp(min=0).long()
@@ -71,7 +70,7 @@ def group_map(values: Tensor, group: Tensor, maps: Tensor, family: np.ndarray) -
     by_family = torch.where(group < 0, group, of_group[row].to(group.dtype))
     center = group_moments(values, by_family, int(family.max()) + 1)[1][of_group]
     work = values.dtype if values.dtype.itemsize >= 4 else torch.float32
-    # subtracted in float64: a mean may be far from zero
+    # Subtracted in float64: a mean may be far from zero.
     deviation = (values - center[row]).to(work)
     if len(values) * values.shape[1] ** 2 <= GATHERED:
         turned = torch.bmm(maps.to(work)[row], deviation[:, :, None])[:, :, 0]
@@ -102,7 +101,7 @@ def _shares_memory(values: Tensor) -> bool:
 
 
 class _Renormalize(Function):
-    """Moments, tables made of them, and the affine map by the tables: two passes forward, two backward."""
+    """Moments, their tables, and the affine map: two passes forward, two backward."""
 
     @staticmethod
     def forward(
@@ -118,11 +117,9 @@ class _Renormalize(Function):
         array = values.detach().numpy()
         ctx.moments = group_kernels.moments(array, group.numpy(), num_groups, by_column=by_column)
         origin, scale, goal = tables(*ctx.moments)
-        ctx.origin, ctx.scale, ctx.pullback = (
-            origin,
-            scale[:, None] if scale.ndim == 1 else scale,
-            pullback,
-        )
+        ctx.origin = origin
+        ctx.scale = scale[:, None] if scale.ndim == 1 else scale
+        ctx.pullback = pullback
         ctx.save_for_backward(values, group, moved)
         return torch.from_numpy(group_kernels.affine(array, moved.numpy(), origin, scale, goal))
 
@@ -156,11 +153,8 @@ class _Scatter(Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         values, group, mean = (part.detach().numpy() for part in ctx.saved_tensors)
-        return (
-            torch.from_numpy(matrices.scatter_gradient(values, group, mean, grad.numpy())),
-            None,
-            None,
-        )
+        back = matrices.scatter_gradient(values, group, mean, grad.numpy())
+        return torch.from_numpy(back), None, None
 
 
 class _Map(Function):
@@ -170,20 +164,20 @@ class _Map(Function):
     def forward(
         ctx: Any, values: Tensor, group: Tensor, maps: Tensor, family: np.ndarray
     ) -> Tensor:
-        array, where = values.detach().numpy(), group.numpy()
+        array = values.detach().numpy()
         ctx.family = family
-        ctx.size, ctx.center = matrices.family_means(array, where, family)
+        ctx.size, ctx.center = matrices.family_means(array, group.numpy(), family)
         ctx.save_for_backward(values, group, maps)
-        return torch.from_numpy(matrices.apply(array, where, maps.detach().numpy(), ctx.center))
+        mapped = matrices.apply(array, group.numpy(), maps.detach().numpy(), ctx.center)
+        return torch.from_numpy(mapped)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         values, group, maps = (part.detach().numpy() for part in ctx.saved_tensors)
         upstream = grad.contiguous().numpy()
-        back = torch.from_numpy(
-            matrices.family_gradient(upstream, group, maps, ctx.family, ctx.size)
-        )
+        gradient = matrices.family_gradient(upstream, group, maps, ctx.family, ctx.size)
+        back = torch.from_numpy(gradient)
         if not ctx.needs_input_grad[2]:
             return back, None, None, None
         by_maps = matrices.outer(upstream, values, group, ctx.center)
@@ -193,9 +187,9 @@ class _Map(Function):
 class Transport(Function):
     """The symmetric map A with A Σ A = Γ.
 
-    With Γ = L Lᵀ and Lᵀ Σ L = V diag(γ) Vᵀ, the columns of F = L V diagonalise both at once: Γ = F
-    Fᵀ, Σ = F⁻ᵀ diag(γ) F⁻¹ and A = F diag(γ^-½) Fᵀ. Differentiating A Σ A = Γ then needs no more
-    than divisions by γ_i^½ + γ_j^½ in the basis F, which are never 0/0.
+    With Γ = L Lᵀ and Lᵀ Σ L = V diag(γ) Vᵀ, the columns of F = L V diagonalise both at once:
+    Γ = F Fᵀ, Σ = F⁻ᵀ diag(γ) F⁻¹ and A = F diag(γ^-½) Fᵀ. Differentiating A Σ A = Γ then needs only
+    divisions by γ_i^½ + γ_j^½ in the basis F, which are never 0/0.
     """
 
     @staticmethod
@@ -218,26 +212,29 @@ class Transport(Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         values, raised, basis, inner, gamma, frame, follows = ctx.saved_tensors
+        # The gradient in the basis F, divided by γ_i^½ + γ_j^½ and symmetric.
         root = gamma.sqrt()
         turned = frame.mT @ grad @ frame / (root[..., :, None] + root[..., None, :])
         turned = 0.5 * (turned + turned.mT)
+        # Back to Σ, where floored eigenvalues have no gradient.
         scaled = frame * (-follows / root)[..., None, :]
         by_source = -(scaled @ turned @ scaled.mT).to(values.dtype)
-        whole = (inner @ turned @ inner.mT).sum(-3).to(values.dtype)
-        whole = (
-            whole * _ratio(values, raised) / (raised[..., :, None] * raised[..., None, :]).sqrt()
-        )
-        return by_source, basis @ whole @ basis.mT, None, None, None
+        # Back to Γ, summed over the maps that share it, in its eigenbasis.
+        by_goal = (inner @ turned @ inner.mT).sum(-3).to(values.dtype)
+        scale = (raised[..., :, None] * raised[..., None, :]).sqrt()
+        by_goal = by_goal * _floor_slope(values, raised) / scale
+        return by_source, basis @ by_goal @ basis.mT, None, None, None
 
 
 def eigh(batch: Tensor) -> tuple[Tensor, Tensor]:
-    """`torch.linalg.eigh`; a thread to a large matrix: many on one of a few hundred columns wait for each other."""
+    """Compute `torch.linalg.eigh` with one thread per large matrix: many threads on one wait."""
     flat = batch.reshape(-1, *batch.shape[-2:])
     threads = torch.get_num_threads()
     workers = min(threads, len(flat))
     if batch.device.type != "cpu" or batch.shape[-1] < ALONE or workers < 2:
         return torch.linalg.eigh(batch)
-    values, vectors = flat.new_empty(flat.shape[:-1]), torch.empty_like(flat)
+    values = flat.new_empty(flat.shape[:-1])
+    vectors = torch.empty_like(flat)
 
     def decompose(part: slice) -> None:
         torch.set_num_threads(1)  # of this worker
@@ -252,12 +249,11 @@ def eigh(batch: Tensor) -> tuple[Tensor, Tensor]:
     return values.reshape(batch.shape[:-1]), vectors.reshape(batch.shape)
 
 
-def _ratio(values: Tensor, raised: Tensor) -> Tensor:
-    """How far raised eigenvalues still follow the given ones: 1 above the floor, 0 below, a quotient across."""
+def _floor_slope(values: Tensor, raised: Tensor) -> Tensor:
+    """Return difference quotients of floored eigenvalues: 1 above the floor, 0 below."""
     step = values[..., :, None] - values[..., None, :]
     raised_step = raised[..., :, None] - raised[..., None, :]
     follows = (raised == values).to(values.dtype)
-    both = 0.5 * (follows[..., :, None] + follows[..., None, :])
-    return torch.where(
-        step == 0, both, raised_step / torch.where(step == 0, torch.ones_like(step), step)
-    )
+    slope = 0.5 * (follows[..., :, None] + follows[..., None, :])  # where eigenvalues are equal
+    quotient = raised_step / torch.where(step == 0, torch.ones_like(step), step)
+    return torch.where(step == 0, slope, quotient)

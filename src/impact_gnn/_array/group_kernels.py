@@ -1,10 +1,9 @@
 """Numba kernels behind `impact_gnn._array`: numpy arrays in, numpy arrays out.
 
 All are deterministic: rows are cut into parts by the shape alone and the parts' sums are added in
-    order, so the
-number of threads does not change a bit of the result. Sums are kept in float64 whatever the storage
-type. Positions are unsigned inside loops: numba would otherwise test each for being negative, and
-not vectorise.
+order, so the number of threads does not change a bit of the result. Sums are in float64 whatever
+the storage type. Positions are unsigned inside loops: numba would otherwise test each for being
+negative, and not vectorise.
 """
 
 from __future__ import annotations
@@ -19,10 +18,11 @@ PART = 1 << 16  # elements below which a part is not worth a thread
 def moments(
     values: np.ndarray, group: np.ndarray, num_groups: int, *, by_column: bool = True
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """See `_array.group_moments`; with `by_column=False` squares come as [G, 1]: half the sums to keep in cache."""
+    """Compute `_array.group_moments`; with `by_column=False` squares are [G, 1], half the sums."""
     values = np.asarray(values)
     count, pivot = _first_rows(values, group, num_groups)
-    size, parts = np.maximum(count, 1)[:, None], _parts(values, num_groups)
+    size = np.maximum(count, 1)[:, None]
+    parts = _parts(values, num_groups)
     if by_column:
         total, squares = _sums(values, group, pivot, parts)
         too_much = total**2
@@ -39,16 +39,18 @@ def moments(
 
 
 def means(values: np.ndarray, group: np.ndarray, num_groups: int) -> tuple[np.ndarray, np.ndarray]:
-    """Count [G] and mean [G, f] of the rows of each group, in float64; zero where a group is empty."""
+    """Return count [G] and mean [G, f] of each group, in float64; zero for an empty group."""
     return moments(values, group, num_groups, by_column=False)[:2]
 
 
 def affine(
     values: np.ndarray, group: np.ndarray, origin: np.ndarray, scale: np.ndarray, goal: np.ndarray
 ) -> np.ndarray:
-    """`(values − origin[g])·scale[g] + goal[g]` row by row (see `_array.group_affine`)."""
-    values, scale = np.asarray(values), scale if scale.ndim == 2 else scale[:, None]
-    # by numpy, which asks for huge pages; numba does not
+    """Compute `(values − origin[g])·scale[g] + goal[g]` by row (see `_array.group_affine`)."""
+    values = np.asarray(values)
+    if scale.ndim == 1:
+        scale = scale[:, None]
+    # By numpy, which requests huge pages; numba does not.
     out = np.empty(values.shape, values.dtype)
     _affine(values, group, origin, np.ascontiguousarray(scale), goal, out)
     return out
@@ -64,7 +66,10 @@ def affine_gradient(
     slope: np.ndarray,
     share: np.ndarray,
 ) -> np.ndarray:
-    """`grad·scale[moved] + slope[group]·(values − mean[group]) + share[group]`; negative: scale 1, no second part."""
+    """Compute `grad·scale[moved] + slope[group]·(values − mean[group]) + share[group]`.
+
+    Negative `moved` have scale 1, negative `group` no second and third part.
+    """
     out = np.empty(values.shape, values.dtype)
     _affine_gradient(
         grad, values, moved, np.ascontiguousarray(scale), group, mean, slope, share, out
@@ -75,12 +80,12 @@ def affine_gradient(
 def group_dot(
     left: np.ndarray, right: np.ndarray, group: np.ndarray, origin: np.ndarray
 ) -> tuple[np.ndarray, ...]:
-    """Per group: the sum of `left` and the sum of `left · (right − origin[g])`, both [G, f] in float64."""
+    """Sum `left` and `left · (right − origin[g])` per group, both [G, f] in float64."""
     return _group_dot(left, right, group, origin, _parts(left, len(origin)))
 
 
 def _parts(values: np.ndarray, num_groups: int) -> int:
-    """Into how many parts rows are cut: the sums of all parts stay smaller than the values themselves."""
+    """Return the number of parts of rows; the sums of all parts are smaller than the values."""
     return max(1, min(MOST_PARTS, len(values) // (16 * max(num_groups, 1)), values.size // PART))
 
 
@@ -193,7 +198,9 @@ def _affine(values, group, origin, scale, goal, out):  # type: ignore[no-untyped
 
 
 @njit(parallel=True, cache=True)
-def _affine_gradient(grad, values, moved, scale, group, mean, slope, share, out):  # type: ignore[no-untyped-def]
+def _affine_gradient(  # type: ignore[no-untyped-def]
+    grad, values, moved, scale, group, mean, slope, share, out
+):
     columns = np.uint64(values.shape[1])
     shared = scale.shape[1] == 1
     for i in prange(values.shape[0]):
@@ -222,7 +229,7 @@ def _affine_gradient(grad, values, moved, scale, group, mean, slope, share, out)
 
 @njit(parallel=True, cache=True)
 def communities(label, target, period, num_labels, num_groups):  # type: ignore[no-untyped-def]
-    """The group of every row, and of those that are no targets, int32 (see `alignment.Communities`)."""
+    """Return the groups of all rows and of non-targets, int32 (see `alignment.Communities`)."""
     group, labelled = np.empty(len(label), np.int32), np.empty(len(label), np.int32)
     # no branches: whether a node is a target, or has a label, cannot be foreseen
     for i in prange(len(label)):
@@ -245,7 +252,7 @@ def present(time, low, span):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def positions(time, low, table, out):  # type: ignore[no-untyped-def]
-    """Writes table[time − low]; differences are taken in 64 bits, where small types would wrap around."""
+    """Write table[time − low]; differences are in 64 bits, because small types would wrap around."""
     for i in range(len(time)):
         out[i] = table[np.uint64(np.int64(time[i]) - low)]
 

@@ -16,20 +16,18 @@ from numba import njit, prange
 
 from impact_gnn._array import group_kernels
 
-BLOCK = (
-    8192  # rows whose products are summed in the storage type before they go into the float64 total
-)
+BLOCK = 8192  # rows whose products are summed in the storage type, before the float64 total
 NARROW = 32  # columns up to which plain loops beat a call of BLAS for every group
 
 
 def segments(group: np.ndarray, num_groups: int) -> tuple[np.ndarray, np.ndarray]:
-    """Row numbers sorted by group (negative groups left out), and where each group starts [G + 1]."""
+    """Return row numbers sorted by group, and the start of each group ≥ 0, [G + 1]."""
     order = np.argsort(group, kind="stable")
     return order, np.searchsorted(group[order], np.arange(num_groups + 1))
 
 
 def pieces(group: np.ndarray, num_groups: int) -> Iterator[tuple[int, np.ndarray]]:
-    """For every group its row numbers, in blocks of at most `BLOCK`."""
+    """Yield every group with its row numbers, in blocks of at most `BLOCK`."""
     order, starts = segments(group, num_groups)
     for g in np.flatnonzero(np.diff(starts)):
         for low in range(starts[g], starts[g + 1], BLOCK):
@@ -45,7 +43,8 @@ def scatter_gradient(
     values: np.ndarray, group: np.ndarray, mean: np.ndarray, grad: np.ndarray
 ) -> np.ndarray:
     """dL/dx of `scatter`: (G_g + G_gᵀ)(x − mean_g); the mean's own share adds up to nothing."""
-    both, zeros = grad + np.swapaxes(grad, 1, 2), np.zeros(values.shape, values.dtype)
+    both = grad + np.swapaxes(grad, 1, 2)
+    zeros = np.zeros(values.shape, values.dtype)
     return _mapped(values, group, both, mean, np.zeros(mean.shape), zeros)
 
 
@@ -85,9 +84,11 @@ def _outer(
 def family_means(
     values: np.ndarray, group: np.ndarray, family: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Number of rows of every group's family [G], and their mean [G, f]."""
+    """Return the number of rows of every group's family [G], and their mean [G, f]."""
     count, mean = group_kernels.means(values, group, len(family))
-    size, total = np.zeros(family.max() + 1), np.zeros((family.max() + 1, values.shape[1]))
+    num_families = family.max() + 1
+    size = np.zeros(num_families)
+    total = np.zeros((num_families, values.shape[1]))
     np.add.at(size, family, count)
     np.add.at(total, family, count[:, None] * mean)
     return size[family], (total / np.maximum(size, 1)[:, None])[family]
@@ -121,10 +122,10 @@ def transport(
     source_floor: Any,
     goal_floor: Any,
 ) -> tuple[Any, tuple[Any, ...]]:
-    """The maps of `_array.spd_transport`, and what their gradient needs; `lib` is numpy or torch."""
+    """Compute `_array.spd_transport` and the inputs of its gradient; `lib` is numpy or torch."""
     # `narrow` casts to the type of the maps. It comes after the eigenvalues: those of Lᵀ Σ L span
-    # twice as many orders of magnitude as those of Σ, while the maps are sums of positive parts and
-    # lose nothing.
+    # twice as many orders of magnitude as those of Σ, while the maps are sums of positive parts
+    # and lose nothing.
     values, basis = eigh(goal)
     raised = lib.maximum(values, goal_floor[..., None])
     half = basis * lib.sqrt(raised)[..., None, :]
@@ -137,26 +138,19 @@ def transport(
     follows = narrow(gamma >= least)
     gamma = narrow(lib.maximum(gamma, least))
     scaled = frame / (gamma**0.25)[..., None, :]
-    return scaled @ lib.swapaxes(scaled, -1, -2), (
-        values,
-        raised,
-        basis,
-        inner,
-        gamma,
-        frame,
-        follows,
-    )
+    maps = scaled @ lib.swapaxes(scaled, -1, -2)
+    return maps, (values, raised, basis, inner, gamma, frame, follows)
 
 
 def _room(values: np.ndarray) -> np.ndarray:
-    """Room for two blocks of rows, used again and again: fresh memory costs more than filling it."""
+    """Allocate two reusable blocks of rows: fresh memory costs more than filling it."""
     return np.empty((2, min(BLOCK, len(values)), values.shape[1]), values.dtype)
 
 
 def _deviations(
     values: np.ndarray, rows: np.ndarray, center: np.ndarray, room: np.ndarray
 ) -> np.ndarray:
-    """values[rows] − center, in the room given."""
+    """Compute values[rows] − center in the block `room`."""
     out = room[: len(rows)]
     _take(values, rows, center, out)
     return out
@@ -170,7 +164,7 @@ def _mapped(
     goal: np.ndarray,
     out: np.ndarray,
 ) -> np.ndarray:
-    """Writes A_g (x − origin_g) + goal_g into the rows of `out` that have a group."""
+    """Write A_g (x − origin_g) + goal_g into the rows of `out` that have a group."""
     turned = np.swapaxes(maps, 1, 2)
     if values.shape[1] <= NARROW:
         _narrow_map(values, group, np.ascontiguousarray(turned, np.float64), origin, goal, out)
@@ -184,7 +178,7 @@ def _mapped(
 
 
 def _where_left_out(values: np.ndarray, group: np.ndarray) -> np.ndarray:
-    """A new array that holds the rows with a negative group; the others are to be filled."""
+    """Create an array with the rows of negative groups; the others are not filled."""
     out = np.empty(values.shape, values.dtype)
     _put(values, np.flatnonzero(group < 0), np.zeros(values.shape[1]), out, True)
     return out
@@ -231,7 +225,9 @@ def _narrow_map(values, group, turned, origin, goal, out):  # type: ignore[no-un
 
 
 @njit(parallel=True, cache=True)
-def _narrow_outer(left, left_origin, right, order, starts, right_origin, total):  # type: ignore[no-untyped-def]
+def _narrow_outer(  # type: ignore[no-untyped-def]
+    left, left_origin, right, order, starts, right_origin, total
+):
     width = np.uint64(left.shape[1])
     for g in prange(total.shape[0]):
         h = np.uint64(g)
