@@ -119,6 +119,7 @@ class TimeWeights(BaseTransform):
         """Describe the weights on `data` by relation, and list relations that stay untouched.
 
         Examples:
+            >>> import torch
             >>> edge_index = torch.tensor([[0, 1], [1, 0]])
             >>> data = Data(edge_index=edge_index, time=torch.tensor([2019, 2020]))
             >>> print(MMP().summary(data))
@@ -155,6 +156,7 @@ class MMP(TimeWeights):
     Options are those of `TimeWeights`; `deliver="drop"` removes the edges that point back in time.
 
     Examples:
+        >>> import torch
         >>> data = Data(edge_index=torch.tensor([[0, 1], [1, 0]]), time=torch.tensor([2019, 2020]))
         >>> MMP()(data).edge_weight
         tensor([1., 0.])
@@ -172,6 +174,7 @@ class PMP(TimeWeights):
     `same_time` and `border` are those of `weighting.pmp`, the other options those of `TimeWeights`.
 
     Examples:
+        >>> import torch
         >>> edge_index = torch.tensor([[0, 1, 2], [1, 2, 1]])
         >>> data = Data(edge_index=edge_index, node_year=torch.tensor([[2019], [2020], [2021]]))
         >>> PMP(time="node_year")(data).edge_weight
@@ -205,6 +208,7 @@ class GenPMP(TimeWeights):
         cap: Largest ratio allowed, or None; the other options are those of `TimeWeights`.
 
     Examples:
+        >>> import torch
         >>> edge_index = torch.tensor([[0, 1, 2], [1, 2, 1]])
         >>> data = Data(edge_index=edge_index, time=torch.tensor([0, 1, 2, 2]))
         >>> GenPMP(cap=0.5)(data).edge_weight
