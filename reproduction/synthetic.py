@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import impact_gnn as ig
 from impact_gnn import checks, methods
 from impact_gnn.data.tsbm import TSBM
-from impact_gnn.engines.base import time_table
+from impact_gnn.engines.engine import time_table
 from impact_gnn.methods import Kind
 from impact_gnn.nn import PNY, Align, align_layer
 from impact_gnn.weighting import Weighting

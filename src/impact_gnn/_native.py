@@ -44,7 +44,7 @@ def run(
 
 
 class _OneThread(ContextDecorator):
-    """Torch, BLAS and OpenMP work in one thread, so that sums are added in one order on every machine.
+    """Run torch, BLAS and OpenMP in one thread, so that all machines add sums in one order.
 
     It may be entered again, and by several threads; the last to leave restores what was before.
     Numba kernels and `run` are not limited: their results do not depend on the number of threads.
@@ -105,7 +105,7 @@ def plain_view(array: np.ndarray) -> np.ndarray:
 
 
 def flat_view(array: np.ndarray, size: int, dtype: np.dtype) -> np.ndarray:
-    """Return `array`'s memory as a flat, writable array: read-only ones need another compilation."""
+    """Return `array`'s memory as a flat, writable array: read-only ones compile again."""
     memory: Any = (ctypes.c_char * (size * dtype.itemsize)).from_address(array.ctypes.data)
     memory._owner = array  # keeps it alive as long as the view
     return np.ndarray((size,), dtype, buffer=memory)

@@ -71,7 +71,7 @@ def clipped_sqrt(value: Array) -> Array:
 
 
 def periods(time: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sorted distinct times, and every entry's position in the smallest unsigned type."""
+    """Return the sorted distinct times, and positions of all entries in a small unsigned type."""
     low = int(time.min())
     high = int(time.max())
     if high - low < max(65536, 2 * len(time)):  # a table over the whole range beats a sort

@@ -252,7 +252,7 @@ def present(time, low, span):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def positions(time, low, table, out):  # type: ignore[no-untyped-def]
-    """Write table[time − low]; differences are in 64 bits, because small types would wrap around."""
+    """Write table[time − low]; differences are in 64 bits: small types would wrap around."""
     for i in range(len(time)):
         out[i] = table[np.uint64(np.int64(time[i]) - low)]
 

@@ -30,7 +30,7 @@ MAX_BYTES = 2 << 30  # of the covariances of all communities
 
 
 class Connectivity(Protocol):
-    """The part of a relative connectivity that PNY uses; `impact_gnn.connectivity` estimates one."""
+    """A relative connectivity as PNY uses it; `impact_gnn.connectivity` estimates one."""
 
     @property
     def times(self) -> np.ndarray: ...

@@ -28,7 +28,7 @@ class Communities:
     def of(
         cls, label: Array, time: Array, target: Array, reference: Array | None = None
     ) -> Communities:
-        """Group nodes without reading labels of targets; arrays are in the library of `reference`."""
+        """Group nodes without reading target labels; arrays are in `reference`'s library."""
         node_time = checks.node_times("time", time)
         num_nodes = len(node_time)
         is_target = checks.mask("target", target, num_nodes)

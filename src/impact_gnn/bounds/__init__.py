@@ -1,4 +1,4 @@
-"""Bounds on the distance between messages of two periods (Theorems 4.3 to 4.5), and measurements."""
+"""Distances between messages of two periods: bounds (Theorems 4.3 to 4.5) and measurements."""
 
 from impact_gnn.bounds.measure import Comparison, Shift, compare, shift, sliced_w1, w1
 from impact_gnn.bounds.risk import RiskBound, risk_bound

@@ -18,7 +18,7 @@ SHRINKAGE = 0.1  # of the covariance towards a multiple of the identity
 
 @dataclass(frozen=True)
 class RiskBound:
-    """Mean cross-entropy of a linear head on earlier and later rows, in nats; gap ≤ bound always."""
+    """Mean cross-entropy of a linear head on earlier and later rows, in nats; gap ≤ bound."""
 
     earlier: float
     later: float

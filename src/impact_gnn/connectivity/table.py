@@ -48,7 +48,7 @@ class RelativeConnectivity:
 
     @cached_property
     def unobserved(self) -> np.ndarray:
-        """Where ĝ(y, ·, Δ) is not measurable, [Y, D]: no known times Δ apart, or f̂ = 0 at those."""
+        """Where ĝ(y, ·, Δ) is not measurable, [Y, D]: no known times Δ apart, or f̂ = 0."""
         return self._scale == 0
 
     @property
@@ -106,7 +106,7 @@ class RelativeConnectivity:
         return row
 
     def label_mass(self, table: Array) -> np.ndarray:
-        """Compute Σ_t̃ Ω[t, t̃]·P̂(y, t, ỹ, t̃), [Y, T, Y]: the weight of each label in a message."""
+        """Compute Σ_t̃ Ω[t, t̃]·P̂(y, t, ỹ, t̃), [Y, T, Y]: weights of labels in messages."""
         size = len(self.times)
         omega = checks.array("table", table)
         is_numeric = omega.dtype.kind in "iufb" and np.isfinite(omega).all()
@@ -177,7 +177,7 @@ class RelativeConnectivity:
 
     @cached_property
     def _scale(self) -> np.ndarray:
-        """The denominator of ĝ, [Y, D]: f̂(y, t) = Σ_ỹ P̂(y, t, ỹ, t) over the terms t+Δ and t−Δ."""
+        """The denominator of ĝ, [Y, D]: f̂(y, t) = Σ_ỹ P̂(y, t, ỹ, t) over t+Δ and t−Δ."""
         size = len(self.times)
         past = self.times[: self.num_known]
         row, column, share = _entries(self._shares)

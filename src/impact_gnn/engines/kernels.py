@@ -66,14 +66,7 @@ def gather(rows, columns, csr, table, periods, row_scale, column_scale, self_loo
     sums = pointer(wide)
     factors = pointer(factor)
     scale_of = pointer(column_scale)
-    parts = (
-        pointer(weight),
-        pointer(table),
-        scale_of,
-        pointer(periods[0]),
-        factors,
-        sums,
-    )
+    parts = (pointer(weight), pointer(table), scale_of, pointer(periods[0]), factors, sums)
     borders = pointer(indptr)
     target_period = pointer(periods[1])
     scales = pointer(row_scale)
@@ -106,26 +99,18 @@ def gather(rows, columns, csr, table, periods, row_scale, column_scale, self_loo
             c = columns[0]
             while c < columns[1]:
                 # Each width is a type of its own, so each call is compiled for one width.
-                scaling = one, loop_scale, scale, divide
+                block = how, c, edges, (one, loop_scale, scale, divide), weight_sum
                 if c + 64 <= columns[1]:
-                    weight_sum = _block(
-                        zeros(64, values[0]), how, c, edges, scaling, weight_sum, *rest
-                    )
+                    weight_sum = _block(zeros(64, values[0]), block, *rest)
                     c += 64
                 elif c + 16 <= columns[1]:
-                    weight_sum = _block(
-                        zeros(16, values[0]), how, c, edges, scaling, weight_sum, *rest
-                    )
+                    weight_sum = _block(zeros(16, values[0]), block, *rest)
                     c += 16
                 elif c + 4 <= columns[1]:
-                    weight_sum = _block(
-                        zeros(4, values[0]), how, c, edges, scaling, weight_sum, *rest
-                    )
+                    weight_sum = _block(zeros(4, values[0]), block, *rest)
                     c += 4
                 else:
-                    weight_sum = _block(
-                        zeros(1, values[0]), how, c, edges, scaling, weight_sum, *rest
-                    )
+                    weight_sum = _block(zeros(1, values[0]), block, *rest)
                     c += 1
                 if how == LOOK_UP:
                     how = KNOWN
@@ -168,8 +153,9 @@ def balanced(rows, csr, source_period, num_periods, out):
 
 
 @njit(forceinline=True)
-def _block(total, how, c, edges, scaling, weight_sum, source, has, parts, x, out):
+def _block(total, block, source, has, parts, x, out):
     """Sum one tile of a row in the columns c, c + 1, ...; return the new `weight_sum`."""
+    how, c, edges, scaling, weight_sum = block
     first, last, v, heavy, finished, self_loop, step, base = edges
     weight, table, column_scale, source_period, factors, sums = parts
     has_weight, has_table, has_scale = has

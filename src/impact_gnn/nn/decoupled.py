@@ -12,7 +12,7 @@ from impact_gnn.nn.blocks import Dropout, ResidualMLP, encoder, label_branch, ml
 
 
 class SGC(nn.Module):
-    """Simple graph convolution: logits = f([M^K X, label hops]), f linear or, with `hidden`, an MLP.
+    """Simple graph convolution: logits = f([M^K X, label hops]), f linear or (`hidden`) an MLP.
 
     Label hops are joined to the features. `in_channels` are the columns of the last hop, or of
     every hop.

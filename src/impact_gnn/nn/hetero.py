@@ -17,10 +17,10 @@ class SeHGNN(nn.Module):
     """Simple and efficient heterogeneous GNN: logits = MLP(fusion(encoded metapaths)).
 
     Every metapath's matrix (the features themselves are the path of no steps) has an encoder of its
-    own. Then the metapaths of a node attend to each other: h_i = e_i + γ Σ_j softmax_j(q_i·k_j) v_j,
-    with γ learned from zero, so that training begins without attention. Label metapaths are
-    further metapaths, and together they have a branch of their own, whose logits are added at the
-    end.
+    own. Then the metapaths of a node attend to each other:
+    h_i = e_i + γ Σ_j softmax_j(q_i·k_j) v_j, with γ learned from zero, so that training begins
+    without attention. Label metapaths are further metapaths, and together they have a branch of
+    their own, whose logits are added at the end.
 
     After Yang, Yan, Pan, Ye, Fan: Simple and Efficient Heterogeneous Graph Neural Network, AAAI
     2023. The original has encoder_layers=2, label_layers=4 and norm="batch" ("sehgnn-original" of

@@ -16,7 +16,7 @@ from impact_gnn.checks import InputError
 
 
 class Loss(Protocol):
-    """The loss of each row [n] from logits [n, C] and targets: codes [n] or probabilities [n, C]."""
+    """The loss of each row [n] from logits [n, C] and targets, codes [n] or soft [n, C]."""
 
     def __call__(self, logits: Tensor, target: Tensor) -> Tensor: ...
 

@@ -134,7 +134,7 @@ class GAT(_Layered):
 
 
 class GATLayer(nn.Module):
-    """align(Σ_u α_vu W x_u) + b with α = softmax over the neighbours of leaky_relu(score) + log(Ω·a).
+    """align(Σ_u α_vu W x_u) + b with α = softmax over neighbours of leaky_relu(score) + log(Ω·a).
 
     The weight multiplies exp(score) exactly. Normalisations of the propagation do not matter:
     softmax has its own.

@@ -1,4 +1,4 @@
-"""Training in stages: confident predictions become soft labels of the next (SeHGNN, GAMLP's RLU)."""
+"""Training in stages: confident predictions become soft labels (SeHGNN, GAMLP's RLU)."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Reliable:
         num_labels: int,
         probability: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Return one-hot labels of `rows`, confident probabilities of others, and zeros elsewhere."""
+        """Return one-hot labels of `rows`, confident probabilities of others, else zeros."""
         soft = np.zeros((len(label), num_labels), np.float32)
         if probability is not None:
             others = np.setdiff1d(np.arange(len(label)), rows)

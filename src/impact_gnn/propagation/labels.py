@@ -129,7 +129,7 @@ def label_columns(label: np.ndarray, num_labels: int) -> ComputedColumns:
 
 
 def without_own(hop: Hop, label: np.ndarray, own: np.ndarray, renormalize: bool) -> Hop:
-    """Subtract the share `own` [N] of the own label; divide rows by their rest if asked; float32."""
+    """Subtract the share `own` [N] of the own label, and renormalise rows if asked; float32."""
 
     def subtract(values: np.ndarray, index: np.ndarray) -> np.ndarray:
         values = np.array(values, np.float64)

@@ -84,7 +84,9 @@ def metapaths(graph: TemporalGraph, length: int = 2, *, start: str | None = None
     Examples:
         >>> graph = TemporalGraph.hetero(
         ...     nodes={"paper": dict(x=np.ones((2, 4)), time=[0, 1]), "author": dict(num_nodes=1)},
-        ...     edges={("author", "writes", "paper"): [[0, 0], [0, 1]]}, target="paper").undirected()
+        ...     edges={("author", "writes", "paper"): [[0, 0], [0, 1]]},
+        ...     target="paper",
+        ... ).undirected()
         >>> [path_name(path) for path in metapaths(graph, 2)]
         ['paper-rev_writes-author-writes-paper']
     """

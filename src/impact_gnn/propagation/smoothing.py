@@ -108,7 +108,7 @@ def correct_and_smooth(
 def _add_errors(
     base: np.ndarray, errors: np.ndarray, spread: np.ndarray, known: np.ndarray
 ) -> np.ndarray:
-    """Add spread errors to the predictions, scaled to the mean size of the errors at known nodes."""
+    """Add spread errors to the predictions, scaled to the mean size of the known errors."""
     mean_size = np.abs(errors[known]).sum(1).mean() if len(known) else 0.0
     size = np.abs(spread).sum(1, keepdims=True)
     spread *= np.divide(mean_size, size, out=np.zeros_like(size), where=size > 1e-3)

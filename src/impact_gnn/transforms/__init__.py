@@ -1,4 +1,4 @@
-"""PyTorch Geometric transforms: time weights in one line, for `Data` and `HeteroData`, and whether layers use them."""
+"""PyTorch Geometric transforms: time weights, splits, and a check that layers use the weights."""
 
 from impact_gnn.transforms.attention import TimeGATConv, TimeGATv2Conv, time_attention
 from impact_gnn.transforms.check import DeliveryIssue, DeliveryWarning, check_delivery

@@ -386,7 +386,7 @@ def _with_other_weights(data: Data | HeteroData, deliver: str) -> Data | HeteroD
 
 
 def _factors(like: Tensor) -> Tensor:
-    """Return distinct numbers from .25 to 1.75: fractional parts of multiples of the golden ratio."""
+    """Return distinct numbers from .25 to 1.75, from multiples of the golden ratio."""
     steps = torch.arange(1, like.numel() + 1, dtype=torch.float64).view(like.shape)
     return ((steps * 0.6180339887498949) % 1 * 1.5 + 0.25).to(like)
 
