@@ -75,7 +75,7 @@ def test_message_is_the_weighted_mean(times, seed, method, weighted):
         rng.uniform(0.1, 2.0, edge_index.shape[1]) if weighted else None,
     )
     period = np.searchsorted(times, time).astype(np.uint8)
-    table = weighting.METHODS[method](times, np.bincount(period, minlength=len(times)))
+    table = weighting.table(method, times, np.bincount(period, minlength=len(times)))
     weight = weighting.edge_weight(table, edge_index, period, period).astype(np.float64) * (
         1 if own is None else own
     )
@@ -141,6 +141,10 @@ def test_mmp_leaves_a_node_with_newer_neighbours_without_message():
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
+        (
+            lambda: weighting.table("ppm", [0], [1]),
+            r"weighting='ppm' is not known; choose one of 'plain', 'mmp'",
+        ),
         (
             lambda: weighting.pmp([0, 1], same_time="triple"),
             r"same_time='triple' is not known; .*'single', 'double'",
