@@ -56,3 +56,18 @@ def test_resealed_schemas(place, tmp_path):
         codes.add(done.exit_code)
         _files.remove(model)
     assert 2 in codes
+
+
+@pytest.mark.parametrize(
+    "change", [{"weights": []}, {"weights": [-1.0]}, {"prior": [1.0]}, {"prior": []}]
+)
+def test_an_ensemble_without_members_or_shares_is_refused(place, tmp_path, change):
+    model = tmp_path / "model"
+    subprocess.run(["cp", "-a", place / "model", model], check=True)
+    content = json.loads((model / "ensemble.json").read_text())
+    (model / "ensemble.json").write_text(json.dumps(content | change))
+    (model / "sums.json").unlink()
+    _files.seal_folder(model)
+    refused = here("predict", model, place / "g", "--out", tmp_path / "p.csv")
+    assert refused.exit_code == 2
+    assert "has unusable weights or class shares" in refused.stderr

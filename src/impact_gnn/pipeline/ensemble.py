@@ -11,6 +11,7 @@ import numpy as np
 from impact_gnn import _files
 from impact_gnn._codec import decode, encode
 from impact_gnn._version import __version__
+from impact_gnn.checks import InputError
 from impact_gnn.data.given import GraphLike, as_temporal_graph
 from impact_gnn.engines.engine import Engine
 from impact_gnn.heads.user_model import Own
@@ -168,9 +169,11 @@ class Ensemble:
         folders = [root / f"member-{place}" for place in range(len(weights))]
         pipelines = [Pipeline.load(folder, model=model, schema=schema) for folder in folders]
         calibration = decode(Calibration, content.get("calibration"), "calibration")
-        return cls(
-            pipelines,
-            weights,
-            calibration,
-            np.array(decode(list[float], content.get("prior"), "prior")),
-        )
+        prior = np.array(decode(list[float], content.get("prior"), "prior"))
+        numbers = np.array([*weights, *prior])
+        is_usable = bool(weights) and len(prior) == schema.num_labels
+        if not is_usable or not (np.isfinite(numbers) & (numbers >= 0)).all():
+            raise InputError(
+                f"{root / ENSEMBLE} has unusable weights or class shares; save the model again."
+            )
+        return cls(pipelines, weights, calibration, prior)
