@@ -110,6 +110,8 @@ def spoil_one(root, rng):
         (out / "report.html").write_text(HREFS)
         names = [NAMES[k] for k in rng.integers(0, len(NAMES), 3)]
         _files.write_json(out / "figures" / "manifest.json", names, sealed=True)
+    elif path.is_symlink() or not path.is_file():
+        pass
     elif path.suffix == ".json" and kind < 7:
         content = json.loads(path.read_text())
         sealed = isinstance(content, dict) and "seal" in content
@@ -120,7 +122,7 @@ def spoil_one(root, rng):
         if path.parent.name == "model" and path.name != "sums.json" and rng.random() < 0.8:
             (out / "model" / "sums.json").unlink()
             _files.seal_folder(out / "model")
-    elif path.is_file():
+    else:
         path.write_bytes(changed_bytes(path.read_bytes(), rng))
 
 
