@@ -235,6 +235,42 @@ def test_a_pipe_instead_of_columns_does_not_hang(tmp_path):
         ig.load(tmp_path / "g", verify=True)
 
 
+def test_clearing_a_scratch_removes_only_what_engines_wrote(tmp_path, graph):
+    scratch, engine = tmp_path / "scratch", Disk(tmp_path / "scratch")
+    ig.propagate(graph, weighting="pmp", hops=1, engine=engine)
+    ig.propagate(graph, weighting="pmp", hops=1, engine=engine.child("fit"))
+    (scratch / "graphs").mkdir(exist_ok=True)
+    (scratch / "graphs" / "thesis.txt").write_text("mine")
+    engine.clear()
+    assert [path.name for path in scratch.rglob("*")] == ["graphs", "thesis.txt"]
+
+
+def test_a_scratch_is_not_cleared_through_links_nor_while_another_works(tmp_path, graph):
+    victim, engine = Disk(tmp_path / "victim"), Disk(tmp_path / "scratch")
+    ig.propagate(graph, hops=1, engine=victim)
+    ig.propagate(graph, hops=1, engine=engine)
+    before = snapshot(tmp_path / "victim")
+    (tmp_path / "scratch" / "children").mkdir(exist_ok=True)
+    (tmp_path / "scratch" / "children" / "fit").symlink_to(tmp_path / "victim")
+    with _files.locked(tmp_path / "scratch"):
+        locked = snapshot(tmp_path / "scratch")
+        Disk(tmp_path / "scratch").clear()
+        assert snapshot(tmp_path / "scratch") == locked
+    with pytest.raises(InputError, match="is a symbolic link"):
+        ig.propagate(graph, hops=2, engine=engine.child("fit"))
+    engine.clear()
+    assert snapshot(tmp_path / "victim") == before
+
+
+def test_hops_are_not_written_through_a_link(tmp_path, graph):
+    engine = Disk(tmp_path / "scratch")
+    ig.propagate(graph, hops=1, engine=engine)
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "scratch" / "hops" / ("0" * 24)).symlink_to(tmp_path / "outside")
+    with pytest.raises(InputError, match="is a symbolic link in a folder of the engine"):
+        ig.propagate(graph, hops=2, engine=engine)
+
+
 # -- temporary names
 
 

@@ -502,6 +502,15 @@ def locked(directory: Path) -> Iterator[None]:
         os.close(handle)
 
 
+def is_locked(directory: Path) -> bool:
+    """Whether another process works in a directory; nothing is created."""
+    lock = directory / LOCK
+    if not lock.is_file():
+        return False
+    with lock.open("r+b") as file:
+        return _flock(file.fileno()) is False
+
+
 def _flock(handle: int) -> bool | None:
     """Locks an open file until it is closed; False if another process has done so, None where there are no locks."""
     try:

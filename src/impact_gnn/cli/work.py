@@ -431,7 +431,7 @@ def audit(
 @contextmanager
 def _scratch(out: Path) -> Iterator[Path]:
     """For the hops of a run on files: one that was cut off finds them again, a finished or refused one leaves none."""
-    from impact_gnn._files import no_trace
+    from impact_gnn._files import is_locked, no_trace
 
     place = (out := out.absolute()).with_name(f"{out.name}.scratch")
     begins = not place.exists()
@@ -439,7 +439,7 @@ def _scratch(out: Path) -> Iterator[Path]:
         try:
             yield place
         except ig.InputError:
-            if begins and place.exists():
+            if begins and place.exists() and not is_locked(out / "work"):
                 ig.engines.Disk(place).clear()
             raise
         ig.engines.Disk(place).clear()

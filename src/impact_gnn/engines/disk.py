@@ -15,6 +15,7 @@ and other inputs never read the wrong files.
 from __future__ import annotations
 
 import contextlib
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -35,6 +36,8 @@ from impact_gnn.graph import Nodes, Relation, TemporalGraph, Triple, saved
 from impact_gnn.graph.csr import CSR, earliest
 
 STORAGE = ("float16", "float32", "float64")
+DIGEST_NAME = re.compile(r"[0-9a-f]{24}")
+TEMPORARY_NAME = re.compile(r"tmp\w+")
 DIGEST_FOLDERS = ("edges", "operators", "hops", "graphs")
 OWN_ENTRIES = (*DIGEST_FOLDERS, "arrays", "children", _files.LOCK)
 
@@ -135,10 +138,21 @@ class FileEngine(Engine):
         return SlicedHop((array,), _files.digest(array))
 
     def clear(self) -> None:
-        """Remove what engines wrote; a directory without our lock is somebody else's."""
-        if (self.place / _files.LOCK).is_file():
-            for name in OWN_ENTRIES:  # the lock last
-                _files.remove(self.place / name)
+        """Remove what engines wrote, unless another process works there; links are not followed.
+
+        A directory without our lock, and entries whose names no engine gives, are somebody else's.
+        """
+        if not (self.place / _files.LOCK).is_file():
+            return
+        with contextlib.suppress(InputError), _files.locked(self.place):
+            for name in DIGEST_FOLDERS:
+                _remove_entries(self.place / name, DIGEST_NAME)
+            _remove_entries(self.place / "arrays", TEMPORARY_NAME)
+            for child in _plain_entries(self.place / "children"):
+                self.child(child.name).clear()
+                _remove_if_empty(child)
+            _remove_if_empty(self.place / "children")
+            _files.remove(self.place / _files.LOCK)
 
     def fits(self, size: int) -> bool:
         return size <= _files.byte_size(self.memory) // 2
@@ -163,6 +177,8 @@ class FileEngine(Engine):
                 f"choose a new or empty directory."
             )
         if self.parent is not None:
+            _files.require_plain(path.parent, directory=True)
+            _files.require_plain(path, directory=True)
             self.parent._refuse_foreign()
             self.parent.place.mkdir(parents=True, exist_ok=True)
             (self.parent.place / _files.LOCK).touch()
@@ -174,6 +190,7 @@ class FileEngine(Engine):
         self._refuse_foreign()
         with _files.explain_disk_full(path), _files.locked(path):
             for name in DIGEST_FOLDERS:
+                _refuse_links(path / name)
                 _files.sweep(path / name)
             yield
 
@@ -460,3 +477,30 @@ def _write_edge_index(csr: CSR, path: Path) -> None:
             edge_index[0, edges] = csr.indices[edges]
             edge_index[1, edges] = np.repeat(np.arange(first, last), degrees)
             _native.release(edge_index, csr.indices)
+
+
+def _plain_entries(folder: Path) -> list[Path]:
+    """The entries of a folder that are no links; none of a folder that is a link itself."""
+    if folder.is_symlink() or not folder.is_dir():
+        return []
+    return [entry for entry in folder.iterdir() if not entry.is_symlink()]
+
+
+def _remove_entries(folder: Path, names: re.Pattern[str]) -> None:
+    """Remove the entries of a folder with names of ours, and the folder if nothing is left."""
+    for entry in _plain_entries(folder):
+        if names.fullmatch(entry.name):
+            _files.remove(entry)
+    _remove_if_empty(folder)
+
+
+def _remove_if_empty(folder: Path) -> None:
+    with contextlib.suppress(OSError):  # it is not there, or holds what is not ours
+        folder.rmdir()
+
+
+def _refuse_links(folder: Path) -> None:
+    """Refuse a folder of ours in which an entry is a link: we would write through it."""
+    links = [entry for entry in folder.iterdir() if entry.is_symlink()] if folder.is_dir() else []
+    if links:
+        raise InputError(f"{links[0]} is a symbolic link in a folder of the engine; remove it.")
