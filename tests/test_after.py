@@ -16,10 +16,10 @@ from impact_gnn.backtesting import HorizonScore
 from impact_gnn.backtesting.forecast import lost_per_period
 from impact_gnn.checks import InputError
 from impact_gnn.job.evaluate import evaluate
-from impact_gnn.job.unusual import Usual
+from impact_gnn.job.outliers import OutlierScale
 from impact_gnn.job.watch import watch
 from impact_gnn.report import read_summary, write_report, write_summary
-from impact_gnn.report.sentences import came_true
+from impact_gnn.report.sentences import describe_evaluation
 from impact_gnn.report.summary import Evaluation
 from impact_gnn.report.tables import read_frame, write_table
 
@@ -97,7 +97,9 @@ def test_an_evaluation_belongs_to_the_predictions_that_it_was_made_of(copied):
     write_report(summary, copied / "report.html")
     assert "What came true" in (copied / "report.html").read_text()
     assert (copied / "figures" / "true-confusion.svg").exists()
-    other = replace(summary, predicted=replace(summary.predicted, mean_probability=0.5))
+    other = replace(
+        summary, prediction_summary=replace(summary.prediction_summary, mean_probability=0.5)
+    )
     write_report(other, copied / "report.html")
     assert "What came true" not in (copied / "report.html").read_text()
     assert not (copied / "figures" / "true-confusion.svg").exists()
@@ -158,14 +160,14 @@ def test_labels_in_another_case_are_refused_with_the_reason(copied, tmp_path):
 
 def test_with_the_graph_the_choice_is_held_against_plain(copied, done):
     found, summary = evaluate(copied, graph()), done[1]
-    assert found.count == summary.predicted.count
+    assert found.count == summary.prediction_summary.count
     plain = ig.Pipeline("sign", cutoff=7).fit(graph())
     truth = graph().label[graph().targets(7)]
     assert found.plain_score == pytest.approx((plain.predict(graph()) == truth).mean())
     assert found.score == pytest.approx(found.accuracy.value)
     assert found.gain.value == pytest.approx(found.score - found.plain_score)
     assert found.gain.low <= found.gain.value <= found.gain.high
-    sentences = " ".join(came_true(summary, found))
+    sentences = " ".join(describe_evaluation(summary, found))
     assert "The forecast held" in sentences or "The forecast was too" in sentences
     assert (
         "of plain, fitted as it would have been then" in sentences
@@ -195,7 +197,7 @@ def test_a_forecast_that_failed_and_classes_nobody_knew_are_said(copied, tmp_pat
     truth.to_parquet(tmp_path / "labels.parquet")
     found = evaluate(copied, tmp_path / "labels.parquet")
     assert (found.accuracy.value, found.unknown) == (0.0, len(truth))
-    sentences = " ".join(came_true(read_summary(copied / "summary.json"), found))
+    sentences = " ".join(describe_evaluation(read_summary(copied / "summary.json"), found))
     assert "The forecast was too high" in sentences
     assert "100.0% are in classes that the model had never seen" in sentences
 
@@ -248,8 +250,8 @@ def test_nothing_new_is_no_reason_to_fit_again(done):
     assert not found.refit
     assert "Keep the model" in str(found)
     assert [one.period for one in found.periods] == ["7"]
-    assert found.periods[0].count == done[1].predicted.count
-    assert found.periods[0].confidence == pytest.approx(done[1].predicted.mean_probability)
+    assert found.periods[0].count == done[1].prediction_summary.count
+    assert found.periods[0].confidence == pytest.approx(done[1].prediction_summary.mean_probability)
     shuffled = graph(y=np.where(graph().time < 7, graph().y, np.roll(graph().y, 1)))
     assert watch(done[0], shuffled).periods == found.periods
 
@@ -290,15 +292,15 @@ def test_what_is_expected_falls_with_age(copied):
 
 def test_usual_is_the_distance_from_the_own_class():
     view = graph().masked(7)
-    usual, known = Usual.of(view), np.flatnonzero(view.label >= 0)
+    scale, known = OutlierScale.fit(view), np.flatnonzero(view.label >= 0)
     scaled = (view.x - view.x[known].mean(0)) / view.x[known].std(0)
     means = np.stack([scaled[known][view.label[known] == k].mean(0) for k in range(3)])
     away = np.sqrt(((scaled[known] - means[view.label[known]]) ** 2).mean(1))
-    assert usual.distance(view.x, known, view.label) == pytest.approx(
-        away / np.median(away), rel=1e-4
-    )
+    assert scale.score(view.x, known, view.label) == pytest.approx(away / np.median(away), rel=1e-4)
     assert (
-        Usual.of(ig.TemporalGraph(y=view.y, time=view.time, edge_index=view.edge_index).masked(7))
+        OutlierScale.fit(
+            ig.TemporalGraph(y=view.y, time=view.time, edge_index=view.edge_index).masked(7)
+        )
         is None
     )
 
@@ -311,7 +313,7 @@ def test_a_summary_in_a_notebook(done):
     assert {"accuracy", "loss", "minus_plain", "low", "high", "weight", "status"} <= set(
         table.columns
     )
-    assert len(summary.predictions) == summary.predicted.count
+    assert len(summary.predictions) == summary.prediction_summary.count
     assert summary.report == out / "report.html"
     for name in ("comparison", "periods", "confusion", "reliability", "confidence", "change"):
         ax = getattr(summary, f"plot_{name}")()
@@ -327,23 +329,24 @@ def test_a_summary_in_a_notebook(done):
 
 def test_nodes_to_look_at_first(done):
     summary, table = done[1], done[1].predictions
-    unsure = summary.predicted.unsure
+    unsure = summary.prediction_summary.unsure
     assert [one.probability for one in unsure] == sorted(table["probability"])[:5]
     assert all(
-        one.probability >= table["probability"].quantile(0.74) for one in summary.predicted.unusual
+        one.probability >= table["probability"].quantile(0.74)
+        for one in summary.prediction_summary.unusual
     )
-    distances = [one.distance for one in summary.predicted.unusual]
+    distances = [one.distance for one in summary.prediction_summary.unusual]
     assert distances == sorted(distances, reverse=True)
     text = (done[0] / "report.html").read_text()
-    assert all(one.id in text for one in [*unsure, *summary.predicted.unusual])
+    assert all(one.id in text for one in [*unsure, *summary.prediction_summary.unusual])
 
 
 def test_the_report_says_why(done):
     """The least certain node and the most unusual sure one are taken apart; parts sum to the difference."""
     out, summary = done
     assert [one.id for one in summary.explained] == [
-        summary.predicted.unsure[0].id,
-        summary.predicted.unusual[0].id,
+        summary.prediction_summary.unsure[0].id,
+        summary.prediction_summary.unusual[0].id,
     ]
     for one in summary.explained:
         gap = one.probability - one.runner_up_probability

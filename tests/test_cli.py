@@ -70,13 +70,13 @@ def test_run_leaves_everything_and_four_lines(finished):
     assert last[2].startswith("Expected accuracy: ")
     assert last[3].startswith("Report: ")
     summary = json.loads((out / "summary.json").read_text())
-    assert summary["schema"] == 6
+    assert summary["schema"] == 7
     chosen = {
         member["candidate"] for member in summary["backtest"]["selection"]["ensemble"]["members"]
     }
     assert chosen <= {"plain", "center"}
     assert {row["candidate"] for row in summary["backtest"]["rows"]} == {"plain", "center"}
-    expected = summary["predicted"]["accuracy"]
+    expected = summary["prediction_summary"]["accuracy"]
     assert 0 <= expected["low"] < expected["value"] < expected["high"] <= 1
     header, *rows = (out / "predictions.csv").read_text().splitlines()
     assert header.replace('"', "").split(",") == [
@@ -253,8 +253,8 @@ def test_the_report_shows_the_command_as_it_was_typed(finished, saved):
     ("arguments", "sentence"),
     [
         (["run", "GRAPH", "--out", "x", "--hops", "0"], "hops=0 is not possible"),
-        (["run", "GRAPH", "--out", "x", "--map", "umap"], "choose one of 'pca', 'tsne'"),
-        (["diagnose", "GRAPH", "--map", "umap"], "choose one of 'pca', 'tsne'"),
+        (["run", "GRAPH", "--out", "x", "--feature-map", "umap"], "choose one of 'pca', 'tsne'"),
+        (["diagnose", "GRAPH", "--feature-map", "umap"], "choose one of 'pca', 'tsne'"),
         (["check", "nowhere"], "nowhere does not exist; give a folder"),
         (
             ["run", "GRAPH", "--out", "x", "--cutoff", "1900"],

@@ -15,7 +15,7 @@ from impact_gnn.diagnostics import AssumptionStatus, Diagnosis, diagnose
 from impact_gnn.diagnostics import view as views
 from impact_gnn.diagnostics.assumption import NOT_TESTABLE, judge, listed
 from impact_gnn.diagnostics.feature_drift import Cells, feature_drift
-from impact_gnn.diagnostics.feature_map import feature_map
+from impact_gnn.diagnostics.feature_map import map_features
 from impact_gnn.diagnostics.label_mix import label_mix
 from impact_gnn.diagnostics.models import MODELS, Layout, PairCounts, Share, fit_models
 from impact_gnn.diagnostics.view import View
@@ -473,11 +473,11 @@ def test_a_graph_of_one_period_is_refused(graph):
         diagnose(rebuilt(graph, time=np.zeros(graph.num_nodes, int)), 1)
 
 
-def test_an_unknown_embedding_is_refused(graph):
+def test_an_unknown_feature_map_is_refused(graph):
     with pytest.raises(
-        InputError, match="embedding='umap' is not known; choose one of 'pca', 'tsne'"
+        InputError, match="feature_map='umap' is not known; choose one of 'pca', 'tsne'"
     ):
-        diagnose(graph, CUTOFF, embedding="umap")
+        diagnose(graph, CUTOFF, feature_map="umap")
 
 
 # -- several types
@@ -536,10 +536,10 @@ def test_the_map_shows_nodes_and_means_of_classes(graph, diagnosis):
 
 
 def test_tsne_is_an_option():
-    found = feature_map(
-        View.of(sound(num_nodes=200, mean_degree=5).masked(CUTOFF)), embedding="tsne", sample=40
+    found = map_features(
+        View.of(sound(num_nodes=200, mean_degree=5).masked(CUTOFF)), projection="tsne", sample=40
     )
-    assert found.embedding == "tsne"
+    assert found.projection == "tsne"
     assert np.isfinite(found.nodes.place).all()
 
 

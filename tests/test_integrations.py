@@ -31,7 +31,7 @@ def done(graph, tmp_path_factory):
 
 
 def test_run_takes_pyg(graph, done):
-    assert done[0].predicted.count == int((graph.time >= 4).sum())
+    assert done[0].prediction_summary.count == int((graph.time >= 4).sum())
 
 
 # -- the card
@@ -120,7 +120,7 @@ def test_a_run_as_names_and_numbers(done):
     assert params["candidates"] == ["pmp"]
     assert params["choice"] == str(summary.choice)
     assert metrics["backtest.accuracy"] == summary.backtest.mean_check("accuracy")
-    assert metrics["expected_accuracy.low"] == summary.predicted.accuracy.low
+    assert metrics["expected_accuracy.low"] == summary.prediction_summary.accuracy.low
     assert metrics["gain.value"] == summary.backtest.selection.gain.value
     assert all(type(value) is float for value in metrics.values())
 

@@ -303,10 +303,10 @@ def test_the_table_holds_the_labels_that_suit_the_metric(fraud, runs):
             row["label"] in row["set"].split("|") and row["second_label"] != row["label"]
             for row in rows
         )
-        assert summary.predicted.labels == {
+        assert summary.prediction_summary.labels == {
             str(k): n for k, n in sorted(Counter(label.tolist()).items())
         }
-        assert summary.predicted.mean_probability == pytest.approx(own.mean())
+        assert summary.prediction_summary.mean_probability == pytest.approx(own.mean())
     assert any(float(row["probability"]) < float(row["second_probability"]) for row in rows)
 
 

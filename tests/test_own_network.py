@@ -305,7 +305,10 @@ def test_run_around_it_resumes_and_predicts(graph, tmp_path):
     assert found.plain_score == pytest.approx(
         Pipeline(Weighted(), cutoff=CUTOFF).fit(graph).score(graph)
     )
-    assert watch(tmp_path / "r", graph, model=Weighted()).periods[0].count == done.predicted.count
+    assert (
+        watch(tmp_path / "r", graph, model=Weighted()).periods[0].count
+        == done.prediction_summary.count
+    )
     first = (tmp_path / "r" / "predictions.csv").read_bytes()
     ig.run(graph, tmp_path / "r", model=Weighted(), **kept)
     assert (tmp_path / "r" / "predictions.csv").read_bytes() == first

@@ -202,12 +202,14 @@ def whole(real):
     changes = {
         "advice": advice,
         "backtest": outcome(),
-        "predicted__labels": dict(zip(real.predicted.labels, [60, 30, 10, 0], strict=True)),
-        "predicted__count": 100,
-        "predicted__mean_probability": 0.9,
-        "predicted__accuracy": Estimate(0.724, 0.04, 0.638, 0.81),
-        "predicted__set_size": 1.83,
-        "predicted__histogram": [0, 0, 1, 4, 10, 15, 15, 15, 15, 25],
+        "prediction_summary__labels": dict(
+            zip(real.prediction_summary.labels, [60, 30, 10, 0], strict=True)
+        ),
+        "prediction_summary__count": 100,
+        "prediction_summary__mean_probability": 0.9,
+        "prediction_summary__accuracy": Estimate(0.724, 0.04, 0.638, 0.81),
+        "prediction_summary__set_size": 1.83,
+        "prediction_summary__histogram": [0, 0, 1, 4, 10, 15, 15, 15, 15, 25],
         "graph__label_counts": [200, 190, 185, 5],
         "diagnosis__label_mix__status": HOLDS,
         "diagnosis__label_mix__sentence": "What was seen of the mix.",
@@ -294,7 +296,7 @@ def test_every_figure_is_a_file_with_its_numbers(finished_run):
     [
         (
             {"schema": 0},
-            "summary.json has schema 0, this release reads 6; use the release that wrote it.",
+            "summary.json has schema 0, this release reads 7; use the release that wrote it.",
         ),
         ({"fits": {}}, "summary.json.fits is {} but should be"),
         ({"command": 3}, "summary.json.command is 3 but should be of type str"),
@@ -303,7 +305,7 @@ def test_every_figure_is_a_file_with_its_numbers(finished_run):
 def test_another_form_is_refused_by_a_sentence(whole, tmp_path, change, sentence):
     write_summary(whole, tmp_path / "summary.json")
     content = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))
-    assert content["schema"] == 6
+    assert content["schema"] == 7
     (tmp_path / "summary.json").write_text(json.dumps(content | change), encoding="utf-8")
     with pytest.raises(InputError, match=re.escape(sentence)):
         read_summary(tmp_path / "summary.json")
@@ -478,7 +480,7 @@ def test_every_assumption_has_a_verdict_a_statistic_and_every_kind_of_plot_is_th
 
 def test_labels_are_scored_one_by_one(whole, page):
     rows = {row.name: row for row in classes(whole)}
-    first, second, third, last = list(whole.predicted.labels)
+    first, second, third, last = list(whole.prediction_summary.labels)
     assert (rows[first].tested, rows[first].found, rows[first].precise) == (150, 0.8, 0.8)
     assert (rows[second].found, rows[second].precise) == (1.0, pytest.approx(2 / 3))
     assert (rows[third].found, rows[third].precise) == (0.0, None)
@@ -638,7 +640,11 @@ def test_time_that_ran_out_before_any_correction_was_tried_in_full(whole):
         replace(row, scores={fold: row.scores[fold] for fold in row.scores if fold in row.by_fold})
         for row in rows
     ]
-    none = {"backtest__fold_checks": [], "backtest__by_horizon": [], "predicted__accuracy": None}
+    none = {
+        "backtest__fold_checks": [],
+        "backtest__by_horizon": [],
+        "prediction_summary__accuracy": None,
+    }
     decision = Selection(KEPT, SelectionReason.OUT_OF_TIME)
     words = Page(
         render(changed(whole, backtest__rows=rows, backtest__selection=decision, **none))
@@ -762,7 +768,7 @@ def test_worries_about_labels_and_the_horizon(whole):
 
 
 def test_a_sound_run_has_no_worry_but_the_last(whole):
-    counts = dict(zip(whole.predicted.labels, [25] * 4, strict=True))
+    counts = dict(zip(whole.prediction_summary.labels, [25] * 4, strict=True))
     summary = changed(
         whole,
         backtest__rows=whole.backtest.rows[:3],

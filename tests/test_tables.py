@@ -121,7 +121,7 @@ def test_two_lines_from_a_polars_frame_to_predictions(tmp_path, capsys):
         assert line in said
     r = ig.run(g, tmp_path / "out", candidates=["plain", "labels"], folds=1, seeds=1)
     table = pd.read_csv(tmp_path / "out" / "predictions.csv")
-    assert len(table) == r.predicted.count == 59 or len(table) > 20
+    assert len(table) == r.prediction_summary.count == 59 or len(table) > 20
     assert set(table["label"]) <= {"astro", "bio", "cs"}
     assert table["time"].str.match(r"2021-Q\d|2021-\d\d").all()
 

@@ -408,7 +408,7 @@ def test_ids_that_differ_in_white_space_are_different(copied):
     table = read_table(out / "predictions.csv").to_pandas()
     ids = [" n", "n\n", *(f"n{one}" for one in table["id"][2:])]
     write_table(table.assign(id=ids), out / "predictions.csv")
-    classes = list(summary.predicted.labels)
+    classes = list(summary.prediction_summary.labels)
     rows = {"id": [ids[0], ids[1], *ids[2:4]], "label": [classes[0], classes[1], *classes[:2]]}
     pd.DataFrame(rows).to_csv(copied / "labels.csv", index=False)
     found = evaluate(out, copied / "labels.csv")
@@ -429,7 +429,7 @@ def test_a_spoilt_table_of_predictions_is_one_sentence(copied, text):
 @pytest.mark.parametrize("name", ["../secret.csv", "/etc/passwd", "..", "", "a/b.csv", "p.txt"])
 def test_a_summary_names_no_file_outside_its_folder(copied, name):
     summary = read_summary(copied / "out" / "summary.json")
-    odd = replace(summary, predicted=replace(summary.predicted, file=name))
+    odd = replace(summary, prediction_summary=replace(summary.prediction_summary, file=name))
     write_summary(odd, copied / "out" / "summary.json")
     (copied / "secret.csv").write_text("id\n1\n")
     refused = here("evaluate", copied / "out", copied / "g")

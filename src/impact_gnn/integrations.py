@@ -1,4 +1,4 @@
-"""A run in an experiment tracker: MLflow, or Weights & Biases; neither is needed for anything else."""
+"""Logs runs to MLflow or Weights & Biases, which are optional dependencies."""
 
 from __future__ import annotations
 
@@ -10,34 +10,39 @@ from impact_gnn._codec import encode
 from impact_gnn.checks import InputError
 from impact_gnn.report.summary import RunSummary
 
-# no predictions: they may not be for everybody
-FILES = (
-    "summary.json",
-    "report.html",
-    "model/README.md",
-)
+# not the predictions, which may be confidential
+FILES = ("summary.json", "report.html", "model/README.md")
 
 
 def flat(summary: RunSummary) -> tuple[dict[str, Any], dict[str, float]]:
-    """What a run was told and chose, as parameters by name; and what is known of its worth, as numbers by name."""
+    """Options and selection of a run as parameters by name, and its scores as metrics by name."""
     params = encode(summary.options) | {
         "choice": str(summary.choice),
         "impact_gnn": summary.versions["impact_gnn"],
     }
-    tested, expected = summary.backtest, summary.predicted.accuracy
-    numbers = {
-        f"backtest.{name}": tested.mean_check(name)
-        for name in ("score", "plain_score", "accuracy", "error")
+    result = summary.backtest
+    predictions = summary.prediction_summary
+    metrics = {
+        "predicted": float(predictions.count),
+        "seconds": summary.cost.seconds,
     }
-    for name, one in (("gain", tested.selection.gain), ("expected_accuracy", expected)):
-        numbers |= {f"{name}.{part}": getattr(one, part, None) for part in ("value", "low", "high")}
-    numbers |= {"predicted": summary.predicted.count, "seconds": summary.cost.seconds}
-    return params, {name: float(value) for name, value in numbers.items() if value is not None}
+    for name in ("score", "plain_score", "accuracy", "error"):
+        mean = result.mean_check(name)
+        if mean is not None:
+            metrics[f"backtest.{name}"] = mean
+    estimates = {"gain": result.selection.gain, "expected_accuracy": predictions.accuracy}
+    for name, estimate in estimates.items():
+        if estimate is not None:
+            metrics[f"{name}.value"] = estimate.value
+            metrics[f"{name}.low"] = estimate.low
+            metrics[f"{name}.high"] = estimate.high
+    return params, metrics
 
 
 def log_to_mlflow(summary: RunSummary, out: str | Path | None = None) -> None:
-    """Logs a run to MLflow's active run, or a new one; with `out`, its directory, the summary, report and card too."""
-    mlflow, (params, metrics) = _tracker("mlflow"), flat(summary)
+    """Log a run to the active run of MLflow, or a new one; `out` adds the files in `FILES`."""
+    mlflow = _import_tracker("mlflow")
+    params, metrics = flat(summary)
     mlflow.log_params(params)
     mlflow.log_metrics(metrics)
     if out is not None:
@@ -46,8 +51,9 @@ def log_to_mlflow(summary: RunSummary, out: str | Path | None = None) -> None:
 
 
 def log_to_wandb(summary: RunSummary, out: str | Path | None = None) -> None:
-    """Logs a run to the active run of Weights & Biases, or a new one; `out` as in `log_to_mlflow`."""
-    wandb, (params, metrics) = _tracker("wandb"), flat(summary)
+    """Log a run to the active run of Weights & Biases; `out` as in `log_to_mlflow`."""
+    wandb = _import_tracker("wandb")
+    params, metrics = flat(summary)
     run = wandb.run or wandb.init()
     run.config.update(params)
     run.log(metrics)
@@ -56,7 +62,7 @@ def log_to_wandb(summary: RunSummary, out: str | Path | None = None) -> None:
             run.save(str(Path(out) / name), base_path=str(out), policy="now")
 
 
-def _tracker(name: str) -> Any:
+def _import_tracker(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError:

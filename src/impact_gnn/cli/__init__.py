@@ -1,4 +1,4 @@
-"""The command `impact`: strings become objects here, bad input becomes one sentence and exit code 2."""
+"""The command `impact`: parses strings; bad input ends with one sentence and exit code 2."""
 
 from impact_gnn.cli.main import app, main
 

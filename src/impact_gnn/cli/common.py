@@ -1,7 +1,6 @@
-"""What all commands share: how errors end, the engine to use, machine-readable output, words for durations.
+"""Shared by all commands: exit codes, the choice of the engine, JSON output, durations.
 
-Here and in the commands the library is imported where it is used, so that help and version come at
-once.
+Commands import the library inside functions, so that `--help` and `--version` answer at once.
 """
 
 from __future__ import annotations
@@ -39,10 +38,13 @@ errors = SafeConsole(stderr=True, highlight=False, soft_wrap=True, markup=False)
 
 P = ParamSpec("P")
 
-FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
-KEPT = "what was finished is kept, run the command again to continue."
+FAILED = 1
+BAD_INPUT = 2
+INTERRUPTED = 130
+OUT_OF_MEMORY = "not enough memory|allocate memory|bad_alloc"  # in messages of torch
+RESUME_HINT = "what was finished is kept, run the command again to continue."
 
-Kind = Annotated[
+EngineName = Annotated[
     str, typer.Option("--engine", help="auto, memory, disk or dask: where to propagate.")
 ]
 Memory = Annotated[
@@ -62,14 +64,14 @@ def engine_option(
     scheduler: str | None,
     scratch: Path | None,
 ) -> ig.engines.Engine:
-    """The engine that the options ask for; says what was estimated and chosen."""
+    """Choose the engine for the options, and report the estimate behind the choice."""
     choice = ig.engines.choose(graph, kind, memory=memory, scheduler=scheduler, scratch=scratch)
     watcher.say(choice.sentence)
     return choice.engine
 
 
 def guarded(work: Callable[[], None]) -> None:
-    """Runs a command; what a user can mend ends with one sentence and exit code 2, a cluster that is gone with 1."""
+    """Run a command: errors that users can fix exit with code 2, a lost cluster with 1."""
     from impact_gnn.checks import DiskFull, WorkerLost
 
     try:
@@ -79,34 +81,33 @@ def guarded(work: Callable[[], None]) -> None:
     except WorkerLost as error:
         _end(str(error), FAILED)
     except (MemoryError, RuntimeError) as error:
-        said = " ".join(str(error).split()) or "no more could be had"
-        if isinstance(error, RuntimeError) and not re.search(
-            "not enough memory|allocate memory|bad_alloc", said
-        ):
+        message = " ".join(str(error).split()) or "no more could be had"
+        if isinstance(error, RuntimeError) and not re.search(OUT_OF_MEMORY, message):
             raise
-        mend = "give --memory, or fewer nodes, features, classes or periods (--period)"
-        _end(f"memory ran out: {said[:200]}; {mend}; {KEPT}", BAD_INPUT)
+        fix = "give --memory, or fewer nodes, features, classes or periods (--period)"
+        _end(f"memory ran out: {message[:200]}; {fix}; {RESUME_HINT}", BAD_INPUT)
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
-        _end(f"{error.strerror or error}{where}; {KEPT}", BAD_INPUT)
+        _end(f"{error.strerror or error}{where}; {RESUME_HINT}", BAD_INPUT)
     except KeyboardInterrupt:
-        errors.print(f"stopped; {KEPT}")
+        errors.print(f"stopped; {RESUME_HINT}")
         sys.exit(INTERRUPTED)
 
 
 def command(function: Callable[P, None]) -> Callable[P, None]:
-    """A command that ends as `guarded` says; where its JSON cannot be written it does not begin."""
+    """Wrap a command by `guarded`; a JSON path that cannot be written is refused first."""
 
     @wraps(function)
-    def ended(*args: P.args, **options: P.kwargs) -> None:
+    def wrapper(*args: P.args, **options: P.kwargs) -> None:
         def work() -> None:
-            if isinstance(path := options.get("json"), Path):
+            path = options.get("json")
+            if isinstance(path, Path):
                 require_file(path)
             function(*args, **options)
 
         guarded(work)
 
-    return ended
+    return wrapper
 
 
 def _end(sentence: str, code: int) -> None:
@@ -115,14 +116,14 @@ def _end(sentence: str, code: int) -> None:
 
 
 def require_file(path: Path) -> None:
-    """Refuses a place where no file can be written, before any work is done."""
+    """Refuse a path where no file can be written, before any work is done."""
     from impact_gnn import _files
 
     _files.require_plain(path)
 
 
 def write_json(path: Path | None, content: Any) -> None:
-    """Writes `content`, dataclasses included, for machines if a path was given."""
+    """Write `content`, dataclasses included, as JSON if there is a path."""
     if path is not None:
         from impact_gnn import _files
         from impact_gnn._codec import encode
@@ -131,7 +132,7 @@ def write_json(path: Path | None, content: Any) -> None:
 
 
 def seconds(text: str) -> float:
-    """A duration in seconds from words such as "10m", "90s", "2h" or a plain number of seconds.
+    """Parse a duration such as "10m", "90s", "2h" or a plain number of seconds.
 
     Examples:
         >>> seconds("10m"), seconds("90"), seconds("1.5h")

@@ -1,4 +1,4 @@
-"""Commands about graphs as such: `init`, `check`, `convert`, `generate`."""
+"""Commands for graphs: `init`, `check`, `convert`, `generate`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from impact_gnn.cli.common import command, console, write_json
 if TYPE_CHECKING:
     from impact_gnn.graph import Periods
 
-WHAT = "A folder of tables, duckdb:FILE or the URL of a database, an .npz file, or a saved graph."
-Graph = Annotated[str, typer.Argument(help=WHAT, show_default=False)]
+GRAPH_HELP = (
+    "A folder of tables, duckdb:FILE or the URL of a database, an .npz file, or a saved graph."
+)
+Graph = Annotated[str, typer.Argument(help=GRAPH_HELP, show_default=False)]
 Json = Annotated[
     Path | None, typer.Option("--json", help="Also write the result here, for machines.")
 ]
@@ -36,30 +38,30 @@ Roles = Annotated[Path | None, typer.Option(help="Of tables: a graph.toml that l
 
 
 @dataclass(frozen=True)
-class Opened:
-    """A graph, the cutoff asked for as one of its times, and what its columns were taken for."""
+class LoadedGraph:
+    """A graph, the requested cutoff as one of its times, and notes on how columns were read."""
 
     graph: ig.TemporalGraph
     cutoff: int | None
     notes: list[str]
 
 
-def opened(
+def load_graph(
     graph: str,
     features: Path | None = None,
     *,
     cutoff: str | None = None,
     period: str | Periods | None = None,
     roles: Path | None = None,
-) -> Opened:
-    """The graph at a path, with other features if given."""
+) -> LoadedGraph:
+    """Read the graph at a path; `features` replace its own."""
     from impact_gnn import _files
     from impact_gnn.data.files import read
 
-    other = None if features is None else _files.open_array(features)
-    found = read(graph, verify=True, period=period, cutoff=cutoff, roles=roles, features=other)
-    given = found.graph
-    return Opened(given, None if cutoff is None else given.when(cutoff), found.notes)
+    matrix = None if features is None else _files.open_array(features)
+    loaded = read(graph, verify=True, period=period, cutoff=cutoff, roles=roles, features=matrix)
+    time = None if cutoff is None else loaded.graph.when(cutoff)
+    return LoadedGraph(loaded.graph, time, loaded.notes)
 
 
 @command
@@ -95,33 +97,37 @@ def check(
     """Check a graph at the door and print what is in it, and what every column was taken for."""
     from impact_gnn._codec import encode
 
-    found = opened(graph, cutoff=cutoff, period=period, roles=roles)
-    given, at = found.graph, found.cutoff
-    if found.notes:
-        console.print("\n".join(found.notes) + "\n")
-    if at is None and given.y is not None and (given.y >= 0).any():
-        at = given.infer_cutoff()
-    if at is not None:
-        # refuses a cutoff that cannot be used; columns are learned from what is older
-        given = given.masked(at)
-    summary = replace(found.graph.summary(), num_features=given.nodes[given.target].num_features)
+    loaded = load_graph(graph, cutoff=cutoff, period=period, roles=roles)
+    time = loaded.cutoff
+    masked = loaded.graph
+    if loaded.notes:
+        console.print("\n".join(loaded.notes) + "\n")
+    labels = loaded.graph.y
+    if time is None and labels is not None and (labels >= 0).any():
+        time = loaded.graph.infer_cutoff()
+    if time is not None:
+        # refuses a cutoff that cannot be used; encoders are fitted on what is older
+        masked = loaded.graph.masked(time)
+    num_features = masked.nodes[masked.target].num_features
+    summary = replace(loaded.graph.summary(), num_features=num_features)
     console.print(str(summary))
-    for kind, part in given.nodes.items():
-        if part.columns is not None:
-            for name, why in part.columns.encoder.dropped.items():
-                console.print(f"column '{name}' of {kind} is left out: {why}")
-    if at is not None:
-        wanted, since = given.targets(at), given.name_of(at)
-        console.print(f"to predict {int(wanted.sum()):,} nodes at or after {since}")
-        if given.y is not None and (older := int(((given.y < 0) & ~wanted).sum())):
-            console.print(f"not predicted: {older:,} nodes without a label before {since}")
-    write_json(json, encode(summary) | {"inferred_cutoff": at, "taken_for": found.notes})
+    for node_type, nodes in masked.nodes.items():
+        if nodes.columns is not None:
+            for name, reason in nodes.columns.encoder.dropped.items():
+                console.print(f"column '{name}' of {node_type} is left out: {reason}")
+    if time is not None:
+        is_target = masked.targets(time)
+        since = masked.name_of(time)
+        console.print(f"to predict {int(is_target.sum()):,} nodes at or after {since}")
+        if masked.y is not None and (count := int(((masked.y < 0) & ~is_target).sum())):
+            console.print(f"not predicted: {count:,} nodes without a label before {since}")
+    write_json(json, encode(summary) | {"inferred_cutoff": time, "taken_for": loaded.notes})
 
 
 @command
 def convert(
     out: Annotated[Path, typer.Option(help="Directory of the saved graph.", show_default=False)],
-    graph: Annotated[str | None, typer.Argument(help=WHAT)] = None,
+    graph: Annotated[str | None, typer.Argument(help=GRAPH_HELP)] = None,
     period: Period = None,
     cutoff: Cutoff = None,
     roles: Roles = None,
@@ -142,13 +148,14 @@ def convert(
             "name what to convert: a graph, or a data set of OGB with --ogb NAME --root DIR."
         )
     if ogb is None or root is None:
-        found = converted(str(graph), out, memory=memory, period=period, cutoff=cutoff, roles=roles)
-        console.print("\n".join([*found.notes, f"{found.graph} saved to {out}"]))
+        saved = converted(str(graph), out, memory=memory, period=period, cutoff=cutoff, roles=roles)
+        console.print("\n".join([*saved.notes, f"{saved.graph} saved to {out}"]))
         return
     with _files.alone(out):
         official = ig.load_ogb(ogb, root)
         console.print(
-            f"the official split: labels are known before {official.cutoff}; use --cutoff {official.cutoff}"
+            f"the official split: labels are known before {official.cutoff}; "
+            f"use --cutoff {official.cutoff}"
         )
         official.graph.save(out)
     console.print(f"{official.graph} saved to {out}")
@@ -184,16 +191,15 @@ def generate(
     from impact_gnn.data.hetero_tsbm import PRESETS, scaled
     from impact_gnn.data.tsbm import write_tsbm
 
-    sources = {name: context.get_parameter_source(name) for name in context.params}
-    given = {
+    from_command_line = {
         name
-        for name, source in sources.items()
-        if source is not None and source.name == "COMMANDLINE"
+        for name in context.params
+        if getattr(context.get_parameter_source(name), "name", None) == "COMMANDLINE"
     }
-    if preset is None and "scale" in given:
+    if preset is None and "scale" in from_command_line:
         raise ig.InputError("--scale goes with --preset; give --nodes for a graph of one type.")
     if preset is not None:
-        ignored = sorted(given - {"out", "seed", "preset", "scale"})
+        ignored = sorted(from_command_line - {"out", "seed", "preset", "scale"})
         if ignored:
             names = ", ".join("--" + name.replace("_", "-") for name in ignored)
             raise ig.InputError(
@@ -206,15 +212,15 @@ def generate(
         console.print(f"{generated} saved to {out}")
         return
     try:
-        step: float | str = float(decay)
+        decay_value: float | str = float(decay)
     except ValueError:
-        step = decay
+        decay_value = decay
     model = ig.tsbm_model(
         nodes,
         times,
         labels,
         features,
-        decay=step,
+        decay=decay_value,
         protocol=protocol,
         mean_degree=mean_degree,
         seed=seed,

@@ -1,4 +1,4 @@
-"""All commands of `impact`, one function each; the work is done by the library."""
+"""The command `impact`: its subcommands and their examples."""
 
 from __future__ import annotations
 
@@ -10,40 +10,43 @@ from typer.core import TyperGroup
 
 from impact_gnn import __version__
 from impact_gnn._progress import Terminal, Watcher
-from impact_gnn.cli import graphs, work
+from impact_gnn.cli import graphs, models
 from impact_gnn.cli.common import errors
 
-# with the example that its help shows
+# every command with the example in its help
 COMMANDS: dict[Callable[..., None], str] = {
-    work.run: "impact run examples/transfers --metric average-precision",
+    models.run: "impact run examples/transfers --metric average-precision",
     graphs.init: "impact init examples/papers",
     graphs.check: "impact check examples/articles",
-    work.diagnose: "impact diagnose examples/articles",
-    work.backtest: "impact backtest examples/articles --candidates plain,trees:labels",
-    work.predict: "impact predict impact-run/articles/model examples/articles",
-    work.explain: "impact explain impact-run/articles examples/articles --node a1400",
-    work.evaluate: "impact evaluate impact-run/articles labels.csv --graph examples/articles",
-    work.watch: "impact watch impact-run/articles examples/articles",
-    work.report: "impact report impact-run/articles",
-    work.methods: "impact methods",
-    work.audit: "impact audit examples/articles my_code:train --cutoff 2021-07-01",
+    models.diagnose: "impact diagnose examples/articles",
+    models.backtest: "impact backtest examples/articles --candidates plain,trees:labels",
+    models.predict: "impact predict impact-run/articles/model examples/articles",
+    models.explain: "impact explain impact-run/articles examples/articles --node a1400",
+    models.evaluate: "impact evaluate impact-run/articles labels.csv --graph examples/articles",
+    models.watch: "impact watch impact-run/articles examples/articles",
+    models.report: "impact report impact-run/articles",
+    models.methods: "impact methods",
+    models.audit: "impact audit examples/articles my_code:train --cutoff 2021-07-01",
     graphs.convert: "impact convert examples/articles --out articles-graph",
     graphs.generate: "impact generate --out example-graph --nodes 5000 --decay 0.6",
 }
 
 
-class Anywhere(TyperGroup):
-    """Takes the options of the whole command after the name of a command too."""
+GLOBAL_OPTIONS = ("--quiet", "--verbose")
+
+
+class GlobalOptionsAnywhere(TyperGroup):
+    """Accepts the global options after the name of a subcommand too."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        own = [one for one in args if one in ("--quiet", "--verbose")]
-        return super().parse_args(ctx, [*own, *(one for one in args if one not in own)])
+        # stable sort: the global options first, everything else in its order
+        return super().parse_args(ctx, sorted(args, key=lambda a: a not in GLOBAL_OPTIONS))
 
 
 app = typer.Typer(
     name="impact",
-    cls=Anywhere,
-    epilog=f"Example: {COMMANDS[work.run]}",
+    cls=GlobalOptionsAnywhere,
+    epilog=f"Example: {COMMANDS[models.run]}",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -54,8 +57,8 @@ for function, example in COMMANDS.items():
     app.command(epilog=f"Example: {example}")(function)
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(requested: bool) -> None:
+    if requested:
         typer.echo(f"impact-gnn {__version__}")
         raise typer.Exit
 
@@ -79,5 +82,5 @@ def impact(
 
 
 def main() -> None:
-    """The entry point."""
+    """Run the command line."""
     app()

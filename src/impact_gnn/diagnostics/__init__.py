@@ -15,7 +15,7 @@ from impact_gnn.data.given import GraphLike, as_temporal_graph
 from impact_gnn.diagnostics.assumption import AssumptionCheck, AssumptionStatus
 from impact_gnn.diagnostics.connections import Decay, Separability, decay, separability
 from impact_gnn.diagnostics.feature_drift import FeatureDrift, feature_drift
-from impact_gnn.diagnostics.feature_map import EMBEDDINGS, FeatureMap, feature_map
+from impact_gnn.diagnostics.feature_map import FEATURE_MAPS, FeatureMap, map_features
 from impact_gnn.diagnostics.label_mix import LabelMix, label_mix
 from impact_gnn.diagnostics.message_shift import MessageShift, message_shift
 from impact_gnn.diagnostics.models import PairCounts, fit_models
@@ -23,7 +23,7 @@ from impact_gnn.diagnostics.view import View
 from impact_gnn.engines import Engine
 
 __all__ = [
-    "EMBEDDINGS",
+    "FEATURE_MAPS",
     "AssumptionCheck",
     "AssumptionStatus",
     "Diagnosis",
@@ -82,7 +82,7 @@ def diagnose(
     graph: GraphLike,
     cutoff: int | str | None = None,
     *,
-    embedding: str = "pca",
+    feature_map: str = "pca",
     hops: int = 1,
     seed: int = 0,
     engine: Engine | None = None,
@@ -97,7 +97,7 @@ def diagnose(
         graph: The graph, or PyG's `Data` or `HeteroData`; edges are taken in both directions.
         cutoff: Labels at or after it are hidden first; by default the graph's own, or
             `graph.infer_cutoff()`.
-        embedding: "pca" or "tsne", for the map of the features.
+        feature_map: "pca" or "tsne", the projection of the map of the features.
         hops: Hops of the messages whose shift is measured.
         seed: Seed of samples and bootstraps.
         engine: Where to propagate; in memory by default.
@@ -110,7 +110,7 @@ def diagnose(
         >>> print(*(finding.status for finding in diagnosis.findings))
         holds holds holds holds
     """
-    checks.choice("embedding", embedding, EMBEDDINGS)
+    checks.choice("feature_map", feature_map, FEATURE_MAPS)
     checks.at_least("hops", hops, 1)
     checks.seed(seed)
     graph = as_temporal_graph(graph)
@@ -121,7 +121,7 @@ def diagnose(
     steps.advance(note="features and labels")
     mix, drift = label_mix(view, seed=seed), feature_drift(view, seed=seed)
     steps.advance(note="map")
-    picture = feature_map(view, embedding=embedding, seed=seed)
+    picture = map_features(view, projection=feature_map, seed=seed)
     steps.advance(note="connections")
     pairs = PairCounts.of(view)
     fits = None if pairs is None or len(pairs.steps) < 3 else fit_models(pairs, seed=seed)

@@ -11,7 +11,7 @@ from impact_gnn.diagnostics.assumption import listed
 from impact_gnn.diagnostics.view import View, some
 from impact_gnn.statistics import Scale
 
-EMBEDDINGS = ("pca", "tsne")
+FEATURE_MAPS = ("pca", "tsne")
 MOST_CLASSES = 15  # whose means are shown: the largest, as many as the paper shows
 # means shown, of more some are left out evenly; nodes they are taken from
 MOST_MEANS, MOST_ROWS = (
@@ -33,14 +33,14 @@ class Places:
 class FeatureMap:
     """Nodes and class means in two dimensions; `explained` is the share of the variance along both (PCA only)."""
 
-    embedding: str
+    projection: str
     explained: list[float]
     nodes: Places
     means: Places
 
 
-def feature_map(
-    view: View, *, embedding: str = "pca", sample: int = 1500, seed: int = 0
+def map_features(
+    view: View, *, projection: str = "pca", sample: int = 1500, seed: int = 0
 ) -> FeatureMap | None:
     """Two coordinates for a sample of nodes and for the means of the largest classes in every period.
 
@@ -57,18 +57,18 @@ def feature_map(
     size, (label, period, means) = len(rows), _means(view, rng)
     points = np.concatenate([view.features(rows), means]).astype(np.float64)
     points = Scale.fit(points[:size]).apply(points)
-    width = min(2 if embedding == "pca" else 30, *points[:size].shape)
+    width = min(2 if projection == "pca" else 30, *points[:size].shape)
     with np.errstate(invalid="ignore"):  # constant features have no variance to explain
         pca = PCA(width, svd_solver="full").fit(points[:size])
     place = pca.transform(points)
-    if embedding == "tsne":
+    if projection == "tsne":
         perplexity = min(30.0, max(1.0, (len(points) - 1) / 3))
         place = TSNE(perplexity=perplexity, init="pca", random_state=seed).fit_transform(place)
     place = np.pad(place, ((0, 0), (0, 2 - min(2, place.shape[1]))))
-    explained = np.nan_to_num(pca.explained_variance_ratio_) if embedding == "pca" else ()
+    explained = np.nan_to_num(pca.explained_variance_ratio_) if projection == "pca" else ()
     nodes = Places(listed(place[:size]), listed(view.label[rows]), listed(view.masked.time[rows]))
     centres = Places(listed(place[size:]), listed(label), listed(view.masked.times[period]))
-    return FeatureMap(embedding, listed(explained), nodes, centres)
+    return FeatureMap(projection, listed(explained), nodes, centres)
 
 
 def _means(view: View, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

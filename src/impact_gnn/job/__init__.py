@@ -1,4 +1,4 @@
-"""The main job: check, diagnose, back-test, fit, predict, explain - in stages that survive being cut off."""
+"""The main job in stages that resume: check, diagnose, back-test, fit, predict, explain."""
 
 from impact_gnn.job.run import run
 from impact_gnn.report.summary import RunOptions, RunSummary, read_summary, write_summary

@@ -1,4 +1,4 @@
-"""The model card: what a saved model was made of, why it was chosen, how good it was, its limits, how to use it."""
+"""The model card of a saved model: data, selection, back-test, limitations and use."""
 
 from __future__ import annotations
 
@@ -21,16 +21,26 @@ def card(
     tested: BacktestResult,
     versions: dict[str, str],
 ) -> str:
-    """The card as Markdown; names that users gave are shown as they are, whatever they hold."""
-    later: Any = None  # what is known after the model was saved
+    """The card as Markdown; names of users are escaped."""
+    unknown: Any = None  # until the model is saved
     summary = RunSummary(
-        graph, options, None, diagnosis, later, tested, [], later, [], later, versions
+        graph=graph,
+        options=options,
+        command=None,
+        diagnosis=diagnosis,
+        advice=unknown,
+        backtest=tested,
+        fits=[],
+        prediction_summary=unknown,
+        explained=[],
+        cost=unknown,
+        versions=versions,
     )
     limits = [
         *limitations.backtest(summary),
         *limitations.horizon(summary),
         *limitations.assumptions(summary),
-    ]
+    ] or ["none that the evidence shows"]
     data = [f"{count:,} nodes of type {kind}" for kind, count in graph.num_nodes.items()]
     data += [f"{count:,} edges {name}" for name, count in graph.num_edges.items()]
     data.append(
@@ -38,44 +48,52 @@ def card(
     )
     data.append(f"{len(graph.label_counts)} classes, {sum(graph.label_counts):,} known labels")
     data.append(
-        f"labels before {summary.since} were known; nodes of {graph.target} from then on are predicted"
+        f"labels before {summary.since} were known; "
+        f"nodes of {graph.target} from then on are predicted"
     )
-    rows = ["| window | nodes | score | plain | accuracy |", "|---|---|---|---|---|"]
-    for one in tested.fold_checks:
-        scores = (
-            measured(one.score, summary.metric),
-            measured(one.plain_score, summary.metric),
-            percent(one.accuracy),
+    table = []
+    past = "Nothing was back-tested."
+    if tested.fold_checks:
+        table = ["| window | nodes | score | plain | accuracy |", "|---|---|---|---|---|"]
+        past = (
+            "What to expect of the nodes predicted with it is in the report, and in `summary.json`."
         )
-        rows.append(f"| {' | '.join([_plain(one.window), f'{one.count:,}', *scores])} |")
-    past = "What to expect of the nodes predicted with it is in the report, and in `summary.json`."
-    past = past if tested.fold_checks else "Nothing was back-tested."
+    for check in tested.fold_checks:
+        cells = [
+            _escape(check.window),
+            f"{check.count:,}",
+            measured(check.score, summary.metric),
+            measured(check.plain_score, summary.metric),
+            percent(check.accuracy),
+        ]
+        table.append(f"| {' | '.join(cells)} |")
     use = 'model = ig.Ensemble.load("model")'
     if options.model not in MODELS:
-        use = f'model = ig.Ensemble.load("model", model=...)  # your own {options.model.rpartition("-")[0]}'
+        class_name = options.model.rpartition("-")[0]
+        use = f'model = ig.Ensemble.load("model", model=...)  # your own {class_name}'
     return "\n".join(
         [
             "# Model card",
             "",
-            _plain(f"Probabilities of classes for the {graph.target} nodes of a graph in time."),
+            _escape(f"Probabilities of classes for the {graph.target} nodes of a graph in time."),
             "",
             "## Data",
             "",
-            *[f"- {_plain(line)}" for line in data],
+            *[f"- {_escape(line)}" for line in data],
             "",
             "## What was chosen, and why",
             "",
-            _plain(str(tested.selection)),
+            _escape(str(tested.selection)),
             "",
             f"## Back-test ({summary.metric.title})",
             "",
-            *(rows if tested.fold_checks else []),
+            *table,
             "",
             past,
             "",
             "## Limits",
             "",
-            *[f"- {_plain(text)}" for text in limits or ["none that the evidence shows"]],
+            *[f"- {_escape(text)}" for text in limits],
             "",
             "## Use",
             "",
@@ -96,6 +114,6 @@ def card(
     )
 
 
-def _plain(text: str) -> str:
-    """A text that Markdown shows as it is, in one line."""
+def _escape(text: str) -> str:
+    """Escape the markup of Markdown; the text becomes one line."""
     return re.sub(r"([\\`*_{}\[\]<>#|~!&$])", r"\\\1", " ".join(text.split()))

@@ -1,9 +1,10 @@
-"""`evaluate`: when labels arrive, how right the forecast, the choice and the intervals of a run were."""
+"""`evaluate`: compares the predictions of a run with labels that arrive later."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from impact_gnn.data.given import GraphLike, as_temporal_graph
 from impact_gnn.data.sources import file as table_in
 from impact_gnn.data.spec import LABELS
 from impact_gnn.data.values import floats_as_numbers
-from impact_gnn.graph import TemporalGraph
+from impact_gnn.graph import Periods, TemporalGraph
 from impact_gnn.graph.parts import class_name
 from impact_gnn.heads import Own
 from impact_gnn.job.predictions import in_set
@@ -28,7 +29,6 @@ from impact_gnn.metrics import Scoring
 from impact_gnn.pipeline import Ensemble, Pipeline
 from impact_gnn.pipeline.calibration import (
     FINE_BINS,
-    Bin,
     calibration_error,
     confusion,
     reliability,
@@ -39,7 +39,7 @@ from impact_gnn.report.summary import Evaluation, RunSummary
 from impact_gnn.report.tables import read_table
 from impact_gnn.statistics import Estimate, paired
 
-LEAST = 2  # labels that it takes
+MIN_LABELS = 2  # labels that an evaluation needs
 COLUMNS = ("id", "time", "label", "probability", "set")
 
 
@@ -50,47 +50,50 @@ def evaluate(
     graph: str | Path | GraphLike | None = None,
     model: Own | None = None,
 ) -> Evaluation:
-    """Holds the predictions of a run against labels that have arrived since, and adds that to its report.
+    """Compare the predictions of a run with labels that have arrived since; extends its report.
 
     Args:
         directory: Of the run.
-        labels: The graph with its new labels, or where it lies, or a table with the columns `id`
-            and `label`.
-        graph: Where labels come as a table, the graph of the run: plain is fitted on it once more,
-            as it would have been then, and the choice is held against it on the same nodes.
-        model: The network of one's own that the run was made with, if any.
+        labels: The graph with its new labels, or its path, or the path of a table with the columns
+            `id` and `label`.
+        graph: With a table of labels, the graph of the run. The baseline is fitted on it as it
+            would have been then, and compared with the selected ensemble on the same nodes.
+        model: The user model of the run, if it has one.
     """
     root = Path(directory)
     summary = read_summary(root / "summary.json")
-    table = _predictions(summary.predictions_file)
-    fitted = Ensemble.load(root / "model", model=model)
-    ids = _id_names(table["id"].to_pylist())
-    if not isinstance(labels, str | Path) or not is_label_table(labels):
-        graph = given(labels, fitted)
-        known, truth = _of_graph(graph)
+    predictions = _read_predictions(summary.predictions_file)
+    ensemble = Ensemble.load(root / "model", model=model)
+    if isinstance(labels, str | Path) and is_label_table(labels):
+        labelled_ids, all_labels = _labels_of_table(labels)
+        run_graph = None if graph is None else load_for(ensemble, graph)
     else:
-        source = table_in(Path(labels))
-        assert source is not None
-        table_as_written = source.as_written(source.head.column_names).table
-        known, truth = _columns(table_as_written, str(labels))
-        graph = None if graph is None else given(graph, fitted)
-    place = pc.index_in(ids, value_set=known)
-    found = pc.is_valid(place)
-    if (count := pc.sum(found).as_py() or 0) < LEAST:
+        run_graph = load_for(ensemble, labels)
+        labelled_ids, all_labels = _labels_of_graph(run_graph)
+
+    # Predicted nodes whose label is known now, and that label as text.
+    ids = _id_names(predictions["id"].to_pylist())
+    position = pc.index_in(ids, value_set=labelled_ids)
+    rows = np.flatnonzero(pc.is_valid(position).to_numpy(zero_copy_only=False))
+    if len(rows) < MIN_LABELS:
         raise InputError(
-            f"{labels} has labels of {count} of the {len(ids)} nodes that were predicted; give those ids."
+            f"{labels} has labels of {len(rows)} of the {len(ids)} nodes that were predicted; "
+            "give those ids."
         )
-    rows = np.flatnonzero(found.to_numpy(zero_copy_only=False))
-    true = truth.take(place.drop_null())
-    classes = _classes(fitted.fitted.schema.label_names, fitted.fitted.num_labels)
-    _refuse_other_case(str(labels), true, classes)
-    with guarded(summary.predictions_file):  # which somebody may have changed
-        evaluation = _evaluated(summary, classes, table.take(rows), true)
-    if graph is not None:
-        known = pc.index_in(true, value_set=classes)
-        evaluation = _against_plain(
-            evaluation, summary, fitted, model, graph, ids.take(rows), known
+    truth = all_labels.take(position.drop_null())
+
+    schema = ensemble.fitted.schema
+    classes = _class_names(schema.label_names, ensemble.fitted.num_labels)
+    _refuse_other_case(str(labels), truth, classes)
+    with guarded(summary.predictions_file):  # its cells may have been changed
+        evaluation = _evaluate_table(summary, classes, predictions.take(rows), truth)
+    if run_graph is not None:
+        base = summary.options.pipeline(summary.options.model if model is None else model)
+        true_class = pc.index_in(truth, value_set=classes)
+        comparison = _compare_with_baseline(
+            summary, ensemble, base, run_graph, ids.take(rows), true_class
         )
+        evaluation = replace(evaluation, **comparison)
     if (root / EVALUATION).exists():
         _files.read_json(root / EVALUATION, sealed=True)  # refuses to replace what is not ours
     _files.write_json(root / EVALUATION, encode(evaluation), sealed=True)
@@ -99,13 +102,13 @@ def evaluate(
     return evaluation
 
 
-def _predictions(path: Path) -> pa.Table:
+def _read_predictions(path: Path) -> pa.Table:
     """The table of predictions of a run, with the columns that an evaluation needs."""
     table = read_table(path)
     missing = [name for name in COLUMNS if name not in table.column_names]
     if missing or not len(table):
-        what = f"has no column {listing(missing)}" if missing else "has no rows"
-        raise InputError(f"{path} {what}; run the same again, which writes it anew.")
+        problem = f"has no column {listing(missing)}" if missing else "has no rows"
+        raise InputError(f"{path} {problem}; run the same again, which writes it anew.")
     return table
 
 
@@ -114,24 +117,27 @@ def is_label_table(labels: str | Path) -> bool:
     return Path(labels).is_file() and table_in(Path(labels)) is not None
 
 
-def given(graph: str | Path | GraphLike, model: Ensemble) -> TemporalGraph:
-    """A graph, loaded with the model's periods if it is not yet."""
+def periods_of(model: Ensemble, graph: str | Path) -> Periods | str | None:
+    """The periods by which to read a graph for a fitted model; None where the graph has its own."""
+    if not is_table(graph):
+        return None
+    return model.fitted.schema.periods or "whole"
+
+
+def load_for(model: Ensemble, graph: str | Path | GraphLike) -> TemporalGraph:
+    """A graph with the periods of a fitted model; a path is loaded first."""
     if not isinstance(graph, str | Path):
         return as_temporal_graph(graph)
-    return load(
-        graph,
-        verify=True,
-        period=(model.fitted.schema.periods or "whole") if is_table(graph) else None,
-    )
+    return load(graph, verify=True, period=periods_of(model, graph))
 
 
-def _names(values: Iterable[Any]) -> pa.Array:
-    """Classes as text, by which they are met: 7, 7.0 and "7" are one."""
+def _label_names(values: Iterable[Any]) -> pa.Array:
+    """Classes as text, by which they are matched: 7, 7.0 and "7" are the same."""
     return pa.array(map(class_name, values), pa.string())
 
 
 def _id_names(values: Iterable[Any]) -> pa.Array:
-    """Ids as text, as for classes; only white space counts here."""
+    """Ids as text, as for classes; but white space around an id is part of it."""
     names = (
         value if isinstance(value, str) and value != value.strip() else class_name(value)
         for value in values
@@ -139,143 +145,160 @@ def _id_names(values: Iterable[Any]) -> pa.Array:
     return pa.array(names, pa.string())
 
 
-def _columns(table: pa.Table, where: str) -> tuple[pa.Array, pa.Array]:
+def _class_names(names: Sequence[Any] | None, count: int) -> pa.Array:
+    return _label_names(range(count) if names is None else names)
+
+
+def _labels_of_table(path: str | Path) -> tuple[pa.Array, pa.Array]:
     """Ids and labels of a table, by the names of its columns; rows without a label are left out."""
+    source = table_in(Path(path))
+    assert source is not None
+    table = source.as_written(source.head.column_names).table
     names = {name.lower(): name for name in table.column_names}
-    label = next((names[one] for one in LABELS if one in names), None)
+    label = next((names[name] for name in LABELS if name in names), None)
     if "id" not in names or label is None:
         raise InputError(
-            f"{where} has the columns {listing(table.column_names)}; call two of them id and label."
+            f"{path} has the columns {listing(table.column_names)}; call two of them id and label."
         )
     table = pa.table([*map(floats_as_numbers, table.columns)], names=table.column_names)
-    kept = table.filter(pc.is_valid(table[label]))
-    ids = _id_names(kept[names["id"]].to_pylist())
-    labels = _names(kept[label].to_pylist())
-    filled = pc.not_equal(labels, "")
-    ids, labels = ids.filter(filled), labels.filter(filled)
+    table = table.filter(pc.is_valid(table[label]))
+    ids = _id_names(table[names["id"]].to_pylist())
+    labels = _label_names(table[label].to_pylist())
+    is_labelled = pc.not_equal(labels, "")
+    ids = ids.filter(is_labelled)
     if pc.count_distinct(ids).as_py() < len(ids):
-        raise InputError(f"{where} names some ids more than once; give one label for every id.")
-    return ids, labels
+        raise InputError(f"{path} names some ids more than once; give one label for every id.")
+    return ids, labels.filter(is_labelled)
 
 
-def _of_graph(graph: TemporalGraph) -> tuple[pa.Array, pa.Array]:
-    """Ids and labels of the nodes of a graph that have one."""
-    rows = np.flatnonzero(graph.label >= 0)
-    names = _classes(graph.label_names, graph.num_labels)
-    return _id_names(graph.ids[rows].tolist()), names.take(pa.array(graph.label[rows]))
+def _labels_of_graph(graph: TemporalGraph) -> tuple[pa.Array, pa.Array]:
+    """Ids and labels of the labelled nodes of a graph."""
+    nodes = np.flatnonzero(graph.label >= 0)
+    names = _class_names(graph.label_names, graph.num_labels)
+    return _id_names(graph.ids[nodes].tolist()), names.take(pa.array(graph.label[nodes]))
 
 
 def _refuse_other_case(where: str, labels: pa.Array, classes: pa.Array) -> None:
-    """Refuses labels of which none is a class, but all would be if upper and lower case were alike."""
+    """Refuse labels that match classes only if upper and lower case are the same."""
     if pc.any(pc.is_in(labels, classes)).as_py():
         return
-    folded = {name.casefold(): name for name in classes.to_pylist()}
+    by_folded_name = {name.casefold(): name for name in classes.to_pylist()}
     for label in pc.unique(labels).to_pylist():
-        if label.casefold() in folded:
-            known = folded[label.casefold()]
+        name = by_folded_name.get(label.casefold())
+        if name is not None:
             raise InputError(
-                f"{where} has labels such as {label!r}, which the run calls {known!r}; they differ "
+                f"{where} has labels such as {label!r}, which the run calls {name!r}; they differ "
                 "in case only, so write them as the run does."
             )
 
 
-def _classes(names: Sequence[Any] | None, count: int) -> pa.Array:
-    return _names(range(count) if names is None else names)
-
-
-def _evaluated(
-    summary: RunSummary, names: pa.Array, table: pa.Table, truth: pa.Array
+def _evaluate_table(
+    summary: RunSummary, classes: pa.Array, table: pa.Table, truth: pa.Array
 ) -> Evaluation:
-    """All that follows from the table of predictions alone; `names` are those of the model's classes."""
-    label = pc.fill_null(
-        pc.index_in(_names(table["label"].to_pylist()), value_set=names), len(names)
-    ).to_numpy()
-    true = pc.fill_null(pc.index_in(truth, value_set=names), len(names)).to_numpy()
-    right = label == true
-    said = table["probability"].to_numpy()
-    # the last stands for classes that the model did not know
-    shown = [
-        *map(in_set, summary.predicted.labels),
-        None,
-    ]
-    sets = [re.findall(r"(?:[^|\\]|\\.)+", one, re.S) for one in table["set"].to_pylist()]
-    # also where it is no class at all
-    if not all(shown[own] in each for own, each in zip(label, sets, strict=True)):
-        what = (
-            f"{summary.predicted.file} has labels that are not in their own sets, so it was changed"
-        )
+    """Everything that follows from the table of predictions and the true labels."""
+    # Class indices [n]; len(classes) stands for a class that the model does not know.
+    unknown = len(classes)
+    predicted_names = _label_names(table["label"].to_pylist())
+    predicted = pc.fill_null(pc.index_in(predicted_names, value_set=classes), unknown).to_numpy()
+    true = pc.fill_null(pc.index_in(truth, value_set=classes), unknown).to_numpy()
+    is_correct = predicted == true
+
+    # Names of the classes as they are written in sets; None is in no set.
+    set_names = [*map(in_set, summary.prediction_summary.labels), None]
+    sets = [re.findall(r"(?:[^|\\]|\\.)+", text, re.S) for text in table["set"].to_pylist()]
+    if not all(set_names[k] in names for k, names in zip(predicted, sets, strict=True)):
         raise InputError(
-            f"{what} or is of an older release; run the same again, which writes it anew."
+            f"{summary.prediction_summary.file} has labels that are not in their own sets, "
+            "so it was changed or is of an older release; run the same again, which writes it anew."
         )
-    held = [shown[own] in each for own, each in zip(true, sets, strict=True)]
-    # calibration asks how probable what was said was, and whether it came
-    two = np.stack([said, 1 - said], axis=1)
-    as_said = np.zeros(len(said), int)
-    times = dict(zip(summary.graph.names, summary.graph.times, strict=True))
-    time = np.array([times[str(one)] for one in table["time"].to_pylist()])
-    every = ((int(one), time == one) for one in np.unique(time))
-    periods = [PeriodScore(one, int(at.sum()), float(right[at].mean()), None) for one, at in every]
-    bins: list[Bin] = reliability(two, np.where(right, 0, 1), as_said, FINE_BINS)
+    is_covered = [set_names[k] in names for k, names in zip(true, sets, strict=True)]
+
+    # Calibration of the predicted label as a problem of two classes: 0 is correct, 1 is wrong.
+    confidence = table["probability"].to_numpy()
+    two_classes = np.stack([confidence, 1 - confidence], axis=1)
+    outcome = np.where(is_correct, 0, 1)
+    predicts_correct = np.zeros(len(confidence), int)
+
+    time_of_name = dict(zip(summary.graph.names, summary.graph.times, strict=True))
+    time = np.array([time_of_name[str(name)] for name in table["time"].to_pylist()])
+    periods = [
+        PeriodScore(
+            time=int(period),
+            count=int((time == period).sum()),
+            accuracy=float(is_correct[time == period].mean()),
+            plain=None,
+        )
+        for period in np.unique(time)
+    ]
     return Evaluation(
-        len(right),
-        int((true == len(names)).sum()),
-        _share(right),
-        float(said.mean()),
-        calibration_error(two, np.where(right, 0, 1), as_said),
-        float(np.mean(held)),
-        bins,
-        confusion(true, label),
-        periods,
-        None,
-        None,
-        None,
-        summary.predicted.mark,
+        count=len(is_correct),
+        unknown=int((true == unknown).sum()),
+        accuracy=_wilson_interval(is_correct),
+        confidence=float(confidence.mean()),
+        error=calibration_error(two_classes, outcome, predicts_correct),
+        coverage=float(np.mean(is_covered)),
+        bins=reliability(two_classes, outcome, predicts_correct, FINE_BINS),
+        confusion=confusion(true, predicted),
+        periods=periods,
+        gain=None,
+        score=None,
+        plain_score=None,
+        mark=summary.prediction_summary.mark,
     )
 
 
-def _share(right: np.ndarray) -> Estimate:
-    """With Wilson's interval, which stays between 0 and 1."""
-    n, p, z = len(right), float(right.mean()), 1.96
-    middle, half = (p + z * z / (2 * n)), z * np.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    low, high = (float((middle + sign * half) / (1 + z * z / n)) for sign in (-1, 1))
-    return Estimate(p, float(np.sqrt(p * (1 - p) / n)), max(low, 0.0), min(high, 1.0))
+def _wilson_interval(is_correct: np.ndarray) -> Estimate:
+    """Accuracy with Wilson's 95 % interval, which stays between 0 and 1."""
+    n = len(is_correct)
+    p = float(is_correct.mean())
+    z = 1.96
+    middle = p + z * z / (2 * n)
+    half = z * np.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    shrinkage = 1 + z * z / n
+    return Estimate(
+        value=p,
+        error=float(np.sqrt(p * (1 - p) / n)),
+        low=max(float((middle - half) / shrinkage), 0.0),
+        high=min(float((middle + half) / shrinkage), 1.0),
+    )
 
 
-def _against_plain(
-    found: Evaluation,
+def _compare_with_baseline(
     summary: RunSummary,
-    model: Ensemble,
-    own: Own | None,
+    ensemble: Ensemble,
+    base: Pipeline,
     graph: TemporalGraph,
     ids: pa.Array,
-    known: pa.Array,
-) -> Evaluation:
-    """With plain, fitted as it would have been then, on the same nodes; labels from the cutoff on stay hidden."""
-    options, last = summary.options, summary.graph.times[-1]
-    # what came since could not be seen
-    graph = graph.upto(last) if graph.times[-1] > last else graph
-    view = model.fitted.schema.adapted(graph, options.cutoff)
-    base = Pipeline(
-        options.model if own is None else own,
-        hops=options.hops,
-        undirected=options.undirected,
-        embed=options.embed,
-        metric=options.metric,
-        class_weight=options.class_weight,
-    )
-    plain = with_candidate(base, BASELINE, seed=options.seed, cutoff=options.cutoff).fit(view)
-    place = pc.index_in(ids, value_set=_id_names(graph.ids[model.targets(graph)].tolist()))
-    both = pc.and_(pc.is_valid(known), pc.is_valid(place)).to_numpy(zero_copy_only=False)
-    if both.sum() < LEAST:
+    true_class: pa.Array,
+) -> dict[str, Any]:
+    """Gain and scores against the baseline, fitted as it would have been at the time of the run.
+
+    `ids` and `true_class` are those of the nodes to compare on; labels from the cutoff on are
+    hidden from the fit.
+    """
+    options = summary.options
+    last_time = summary.graph.times[-1]
+    if graph.times[-1] > last_time:  # the run did not see later nodes
+        graph = graph.upto(last_time)
+    view = ensemble.fitted.schema.adapted(graph, options.cutoff)
+    baseline = with_candidate(base, BASELINE, seed=options.seed, cutoff=options.cutoff).fit(view)
+
+    # Positions among the targets of the graph, for nodes of known class.
+    target_ids = _id_names(graph.ids[ensemble.targets(graph)].tolist())
+    position = pc.index_in(ids, value_set=target_ids)
+    is_comparable = pc.and_(pc.is_valid(true_class), pc.is_valid(position))
+    rows = np.asarray(position.filter(is_comparable))
+    true = np.asarray(true_class.filter(is_comparable))
+    if len(rows) < MIN_LABELS:
         raise InputError(
-            f"the graph has {both.sum()} of the nodes that labels came for; give the graph of the run."
+            f"the graph has {len(rows)} of the nodes that labels came for; "
+            "give the graph of the run."
         )
-    rows, true = (np.asarray(one.filter(pa.array(both))) for one in (place, known))
-    scoring = Scoring(options.metric, tuple(model.prior.tolist()))
-    ours = scoring.each(model.predict_proba(graph)[rows], true, model.calibration.tilt)
-    theirs = scoring.each(plain.predict_proba(view)[rows], true)
-    shown = scoring.rule.displayed
-    scores = shown(float(ours.mean())), shown(float(theirs.mean()))
-    return Evaluation(
-        **vars(found) | {"gain": paired(ours, theirs), "score": scores[0], "plain_score": scores[1]}
-    )
+    scoring = Scoring(options.metric, tuple(ensemble.prior.tolist()))
+    scores = scoring.each(ensemble.predict_proba(graph)[rows], true, ensemble.calibration.tilt)
+    baseline_scores = scoring.each(baseline.predict_proba(view)[rows], true)
+    return {
+        "gain": paired(scores, baseline_scores),
+        "score": scoring.rule.displayed(float(scores.mean())),
+        "plain_score": scoring.rule.displayed(float(baseline_scores.mean())),
+    }

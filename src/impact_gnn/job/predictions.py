@@ -1,4 +1,4 @@
-"""Predictions as a table in the user's own words: ids, labels, probabilities, runners-up."""
+"""Writes the table of predictions: ids, labels, probabilities and prediction sets."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from impact_gnn.backtesting import FoldCheck
 from impact_gnn.backtesting.forecast import forecast
 from impact_gnn.engines import Engine
 from impact_gnn.graph import TemporalGraph
-from impact_gnn.job.unusual import Usual
+from impact_gnn.job.outliers import OutlierScale
 from impact_gnn.pipeline import Ensemble, Inputs
-from impact_gnn.report.summary import Noted, Predictions
+from impact_gnn.report.summary import NodeToReview, PredictionSummary
 from impact_gnn.report.tables import write_table
 
-PLACES = ("", "second_", "third_")
-"""Prefix of the columns of the predicted label and of the runners-up."""
+PREFIXES = ("", "second_", "third_")  # of the columns of the most probable labels
 
 BINS = 20  # of the probability
-NOTED = 5  # nodes of a kind to look at first
+TO_REVIEW = 5  # nodes of a kind
 
 
 def write_predictions(
@@ -33,49 +32,64 @@ def write_predictions(
     inputs: dict[bool, Inputs] | None = None,
     engine: Engine | None = None,
     checks: Sequence[FoldCheck] = (),
-) -> Predictions:
-    r"""Writes one row per target node and says what they are like.
+) -> PredictionSummary:
+    r"""Write one row per target node, and summarize the predictions.
 
-    Columns: `id`, `time` (the period's name), `label`, `probability`, then `second_label`,
-        `second_probability`,
-    `third_...` as far as there are classes, the most probable of the others first, and `set`: the
-    labels that hold the truth with the probability stated in the summary, joined by "|" ("\|"
-    within a name). Labels and ids are in the user's own coding; in a `.csv` (not in a `.raw.csv`)
-    text that a spreadsheet would run as a formula stands behind an apostrophe. `checks` of a
-    back-test give the accuracy to expect.
+    Columns: `id`, `time` (the period's name), `label`, `probability`; `second_label`,
+    `second_probability`, `third_...` as far as there are classes, by probability; and `set`: the
+    prediction set with the coverage of the summary, its labels joined by "|" ("\|" within a name).
+    Labels and ids are in the user's coding. In a `.csv` (not in a `.raw.csv`) text that a
+    spreadsheet would run as a formula gets an apostrophe in front. `checks` of a back-test give
+    the expected accuracy.
     """
     probability = model.predict_proba(graph, cutoff=cutoff, inputs=inputs, engine=engine)
-    rows = model.targets(graph, cutoff=cutoff)
-    at = model.fitted.cutoff if cutoff is None else graph.when(cutoff)
-    shown = next(iter(inputs.values())).view if inputs else model.fitted.schema.adapted(graph, at)
+    nodes = model.targets(graph, cutoff=cutoff)
+    label = model.calibration.labels(probability, model.prior)
+    row = np.arange(len(nodes))
+    confidence = probability[row, label]
+
+    # Classes of every row by probability, the predicted one first [n, Y].
+    ranking = probability.copy()
+    ranking[row, label] = np.inf
+    order = np.argsort(-ranking, axis=1, kind="stable")
+
     names = model.fitted.schema.label_names
-    coded = np.arange(probability.shape[1]) if names is None else np.array(names)
-    label, row = model.calibration.labels(probability, model.prior), np.arange(len(rows))
-    confidence, first = probability[row, label], probability.copy()
-    first[row, label] = np.inf
-    order = np.argsort(-first, axis=1, kind="stable")
-    columns: dict[str, Any] = {"id": graph.ids[rows], "time": _times(graph)[rows]}
-    for place, prefix in enumerate(PLACES[: probability.shape[1]]):
-        best = order[:, place]
-        columns[f"{prefix}label"] = coded[best]
+    class_names = np.arange(probability.shape[1]) if names is None else np.array(names)
+    columns: dict[str, Any] = {"id": graph.ids[nodes], "time": _period_names(graph)[nodes]}
+    for rank, prefix in enumerate(PREFIXES[: probability.shape[1]]):
+        best = order[:, rank]
+        columns[f"{prefix}label"] = class_names[best]
         # Nothing is certain; and a column that begins with 0 and 1 would be read as whole numbers.
         columns[f"{prefix}probability"] = (
             probability[row, best].astype(np.float64).round(6).clip(1e-6, 1 - 1e-6)
         )
-    inside = model.calibration.sets(probability, label)
-    texts = np.array([in_set(str(name)) for name in coded.tolist()])
+    in_sets = model.calibration.sets(probability, label)
+    set_names = np.array([in_set(str(name)) for name in class_names.tolist()])
     columns["set"] = [
-        "|".join(texts[best[chosen[best]]]) for best, chosen in zip(order, inside, strict=True)
+        "|".join(set_names[ranked[inside[ranked]]])
+        for ranked, inside in zip(order, in_sets, strict=True)
     ]
     write_table(columns, path)
-    counts = np.bincount(label, minlength=probability.shape[1])
-    shares = {str(name): int(count) for name, count in zip(coded.tolist(), counts, strict=True)}
-    histogram = np.histogram(confidence, bins=BINS, range=(0, 1))[0].tolist()
-    expected = forecast(checks, float(confidence.mean()), len(rows))
-    sets = model.calibration.coverage, float(inside.sum(1).mean())
-    noted = _noted(shown, columns, rows, label)
-    return Predictions(
-        path.name, len(rows), shares, float(confidence.mean()), histogram, expected, *sets, *noted
+
+    if inputs:
+        view = next(iter(inputs.values())).view
+    else:
+        time = model.fitted.cutoff if cutoff is None else graph.when(cutoff)
+        view = model.fitted.schema.adapted(graph, time)
+    unsure, unusual = _nodes_to_review(view, columns, nodes, label)
+    counts = np.bincount(label, minlength=probability.shape[1]).tolist()
+    mean_confidence = float(confidence.mean())
+    return PredictionSummary(
+        file=path.name,
+        count=len(nodes),
+        labels=dict(zip(map(str, class_names.tolist()), counts, strict=True)),
+        mean_probability=mean_confidence,
+        histogram=np.histogram(confidence, bins=BINS, range=(0, 1))[0].tolist(),
+        accuracy=forecast(checks, mean_confidence, len(nodes)),
+        coverage=model.calibration.coverage,
+        set_size=float(in_sets.sum(1).mean()),
+        unsure=unsure,
+        unusual=unusual,
     )
 
 
@@ -84,34 +98,40 @@ def in_set(name: str) -> str:
     return name.replace("\\", "\\\\").replace("|", "\\|")
 
 
-def _noted(
-    graph: TemporalGraph, columns: dict[str, Any], rows: np.ndarray, label: np.ndarray
-) -> tuple[list[Noted], list[Noted]]:
-    """Nodes to look at first: the least certain, and among the surest quarter those least like their class."""
-    sure = columns["probability"]
-    unsure = np.argsort(sure, kind="stable")[:NOTED]
-    usual, away, unusual = Usual.of(graph), None, []
-    if usual is not None:
+def _nodes_to_review(
+    graph: TemporalGraph, columns: dict[str, Any], nodes: np.ndarray, label: np.ndarray
+) -> tuple[list[NodeToReview], list[NodeToReview]]:
+    """The least certain nodes, and the largest outliers among the most certain quarter."""
+    confidence = columns["probability"]
+    unsure = np.argsort(confidence, kind="stable")[:TO_REVIEW].tolist()
+    outliers: list[int] = []
+    scores = np.full(len(nodes), np.nan)
+    scale = OutlierScale.fit(graph)
+    if scale is not None:
         assert graph.x is not None
-        said = np.full(graph.num_nodes, -1)
-        said[rows] = label
-        away = usual.distance(graph.x, rows, said)
-        surest = np.flatnonzero(sure >= np.quantile(sure, 0.75))
-        unusual = surest[np.argsort(-away[surest], kind="stable")[:NOTED]].tolist()
+        label_of_node = np.full(graph.num_nodes, -1)
+        label_of_node[nodes] = label
+        scores = scale.score(graph.x, nodes, label_of_node)
+        surest = np.flatnonzero(confidence >= np.quantile(confidence, 0.75))
+        outliers = surest[np.argsort(-scores[surest], kind="stable")[:TO_REVIEW]].tolist()
 
-    def noted(row: int) -> Noted:
-        who = [str(columns[name][row]) for name in ("id", "time", "label")]
-        there = "second_label" in columns
-        second = str(columns["second_label"][row]) if there else None
-        probable = float(columns["second_probability"][row]) if there else None
-        far = None if away is None or not np.isfinite(away[row]) else float(f"{away[row]:.4g}")
-        return Noted(who[0], who[1], who[2], float(sure[row]), second, probable, far)
+    def node(row: int) -> NodeToReview:
+        has_second = "second_label" in columns
+        return NodeToReview(
+            id=str(columns["id"][row]),
+            time=str(columns["time"][row]),
+            label=str(columns["label"][row]),
+            probability=float(confidence[row]),
+            second_label=str(columns["second_label"][row]) if has_second else None,
+            second_probability=float(columns["second_probability"][row]) if has_second else None,
+            distance=float(f"{scores[row]:.4g}") if np.isfinite(scores[row]) else None,
+        )
 
-    return [noted(int(row)) for row in unsure], [noted(row) for row in unusual]
+    return [node(row) for row in unsure], [node(row) for row in outliers]
 
 
-def _times(graph: TemporalGraph) -> np.ndarray:
-    """For every node its time as a person calls it."""
+def _period_names(graph: TemporalGraph) -> np.ndarray:
+    """The name of every node's period; times without names stay numbers."""
     if graph.periods is None:
         return graph.time
-    return np.array([graph.name_of(int(t)) for t in graph.times])[graph.period]
+    return np.array([graph.name_of(int(time)) for time in graph.times])[graph.period]

@@ -1,4 +1,4 @@
-"""`run`: one call from a graph to predictions, the evidence for how they were made, and a page worth reading."""
+"""`run`: from a graph to predictions, the evidence behind them and a report, in one call."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from impact_gnn.backtesting import EFFORTS, Advice, BacktestResult, advise, back
 from impact_gnn.backtesting.effort import SMALL
 from impact_gnn.checks import InputError, TooShort
 from impact_gnn.data.given import GraphLike, as_temporal_graph
-from impact_gnn.diagnostics import EMBEDDINGS, Diagnosis, diagnose
+from impact_gnn.diagnostics import FEATURE_MAPS, Diagnosis, diagnose
 from impact_gnn.engines import Engine, or_memory
 from impact_gnn.graph import TemporalGraph, graph_digest
 from impact_gnn.heads import Model, model_name, reads_graph
@@ -39,9 +39,16 @@ from impact_gnn.pipeline import (
 )
 from impact_gnn.pipeline.inputs import MOST_HOPS
 from impact_gnn.report import write_report
-from impact_gnn.report.summary import Cost, Fit, Predictions, RunOptions, RunSummary, write_summary
+from impact_gnn.report.summary import (
+    Cost,
+    Fit,
+    PredictionSummary,
+    RunOptions,
+    RunSummary,
+    write_summary,
+)
 
-MOST = 1000  # folds, seeds: more are a slip of the finger
+MOST = 1000  # folds or seeds; a larger number is a typing error
 TABLES = ("csv", "raw.csv", "parquet")
 
 
@@ -63,16 +70,15 @@ def run(
     embed: str = "none",
     seed: int = 0,
     table: str = "csv",
-    embedding: str = "pca",
+    feature_map: str = "pca",
     engine: Engine | None = None,
     progress: bool | Progress = False,
     command: str | None = None,
 ) -> RunSummary:
-    """Check, diagnose, back-test, fit, predict, explain; writes everything into `out` and returns the summary.
+    """Check, diagnose, back-test, fit, predict and explain; writes into `out`, returns the summary.
 
-    What is finished is kept in `out/work`; a run that was cut off and is started again with the
-    same graph and options goes on from there, and so does one that its budget stopped and that is
-    given more.
+    Finished stages are stored in `out/work`. An interrupted run that is started again with the same
+    graph and options continues from there, and so does one that gets a larger budget.
 
     Args:
         graph: The graph, or PyG's `Data` or `HeteroData`.
@@ -99,7 +105,7 @@ def run(
         seed: Seed of everything random.
         table: "csv", "raw.csv" (ids that look like formulas stay as they are) or "parquet" for the
             predictions.
-        embedding: "pca" or "tsne", for the map of the features in the report.
+        feature_map: "pca" or "tsne", the projection of the map of the features in the report.
         engine: Where to propagate; in memory by default. It never changes the result.
         progress: True for bars on the terminal, or a function called with stage, units done, units
             and a note.
@@ -107,7 +113,7 @@ def run(
     """
     checks.choice("effort", effort, EFFORTS)
     folds = EFFORTS[effort].folds if folds is None else folds
-    checks.choice("embedding", embedding, EMBEDDINGS)
+    checks.choice("feature_map", feature_map, FEATURE_MAPS)
     checks.choice("table", table, TABLES)
     for name, value, most in (
         ("hops", hops, MOST_HOPS),
@@ -123,41 +129,41 @@ def run(
     view = graph.masked(cutoff)
     assert view.y is not None
     checks.several_classes(view.y, view.name_of(cutoff))
-    if seeds is None:  # on a large graph seeds differ little, and a blend averages anyway
+    if seeds is None:  # on a large graph seeds differ little, and an ensemble averages anyway
         seeds = EFFORTS[effort].seeds if (view.y >= 0).sum() <= SMALL else 1
-    methods = None if candidates is None else tuple(map(Candidate.of, candidates))
-    bounds = (
-        effort,
-        folds,
-        seeds,
-        budget,
-        metric,
-        class_weight,
-        hops,
-        undirected,
-        embed,
-        seed,
-        table,
-        embedding,
-    )
     model = model_for(model)
-    options = RunOptions(cutoff, model_name(model), methods, *bounds)
-    pipeline = Pipeline(
-        model,
+    options = RunOptions(
         cutoff=cutoff,
+        model=model_name(model),
+        candidates=None if candidates is None else tuple(map(Candidate.of, candidates)),
+        effort=effort,
+        folds=folds,
+        seeds=seeds,
+        budget=budget,
+        metric=metric,
+        class_weight=class_weight,
         hops=hops,
         undirected=undirected,
         embed=embed,
         seed=seed,
-        metric=metric,
-        class_weight=class_weight,
-    ).checked()
-    asked = {"graph": graph_digest(view), **encode(options)}
-    del asked["budget"]  # which only says how far to go
-    with Store.open(Path(out) / "work", asked, within=Path(out)) as store:
-        return _Run(
-            view, Path(out), options, pipeline, or_memory(engine), watched(progress), store
-        ).summary(None if command is None else mask_passwords(command))
+        table=table,
+        feature_map=feature_map,
+    )
+    pipeline = options.pipeline(model).checked()
+    identity = {"graph": graph_digest(view), **encode(options)}
+    del identity["budget"]  # a larger budget continues the same run
+    directory = Path(out)
+    with Store.open(directory / "work", identity, within=directory) as store:
+        stages = _Stages(
+            view=view,
+            out=directory,
+            options=options,
+            pipeline=pipeline,
+            engine=or_memory(engine),
+            watcher=watched(progress),
+            store=store,
+        )
+        return stages.run(None if command is None else mask_passwords(command))
 
 
 def model_for(model: Model) -> Model:
@@ -166,8 +172,8 @@ def model_for(model: Model) -> Model:
 
 
 @dataclass
-class _Run:
-    """The stages of a run that has passed the door."""
+class _Stages:
+    """The stages of a run whose options are valid."""
 
     view: TemporalGraph
     out: Path
@@ -176,93 +182,99 @@ class _Run:
     engine: Engine
     watcher: Watcher
     store: Store
-    # of the fits, which the predictions need too
+    # model inputs of the fits, reused for the predictions; by whether hops are squashed
     inputs: dict[bool, Inputs] = field(default_factory=dict)
 
-    def summary(self, command: str | None) -> RunSummary:
+    def run(self, command: str | None) -> RunSummary:
+        """Run the stages that are not stored yet, then write the summary and the report."""
         graph = self.view.summary()
         self.watcher.say(str(graph))
-        diagnosis = self.store.once("diagnosis", Diagnosis, self.diagnosis)
+        diagnosis = self.store.once("diagnosis", Diagnosis, self.diagnose)
         advice = self.store.once("advice", Advice, lambda: advise(diagnosis, self.view))
         tested = self.store.once(
-            "backtest", BacktestResult, lambda: self.backtest(advice), valid=self.far_enough
+            "backtest", BacktestResult, lambda: self.backtest(advice), valid=self.is_complete
         )
-        engine, model_there = self.engine.child("fit"), (self.out / "model").exists()
+        engine = self.engine.child("fit")
+        has_model = (self.out / "model").exists()
         fits = self.store.once(
             "fit",
             list[Fit],
             lambda: self.fit(diagnosis, tested, engine),
-            valid=lambda _: model_there,
+            valid=lambda _: has_model,
         )
         self.watcher.say("predicting")
-        own = None if isinstance(self.pipeline.model, str) else self.pipeline.model
-        model, table = (
-            Ensemble.load(self.out / "model", model=own),
+        user_model = None if isinstance(self.pipeline.model, str) else self.pipeline.model
+        model = Ensemble.load(self.out / "model", model=user_model)
+        prediction_summary = write_predictions(
+            self.view,
+            model,
             self.out / f"predictions.{self.options.table}",
+            inputs=self.inputs,
+            engine=engine,
+            checks=tested.fold_checks,
         )
-        predictions = write_predictions(
-            self.view, model, table, inputs=self.inputs, engine=engine, checks=tested.fold_checks
-        )
-        explained = self.explained(model, predictions, engine)
+        explained = self.explain(model, prediction_summary, engine)
         engine.clear()
-        cost = Cost(self.watcher.seconds, _peak_memory())
-        parts = (
-            graph,
-            self.options,
-            command,
-            diagnosis,
-            advice,
-            tested,
-            fits,
-            predictions,
-            explained,
-            cost,
-            _versions(),
-        )
-        summary = RunSummary(*parts).located(self.out)
+        summary = RunSummary(
+            graph=graph,
+            options=self.options,
+            command=command,
+            diagnosis=diagnosis,
+            advice=advice,
+            backtest=tested,
+            fits=fits,
+            prediction_summary=prediction_summary,
+            explained=explained,
+            cost=Cost(self.watcher.seconds, _peak_memory()),
+            versions=_versions(),
+        ).located(self.out)
         write_summary(summary, self.out / "summary.json")
         write_report(summary, self.out / "report.html")
         return summary
 
-    def explained(
-        self, model: Ensemble, predicted: Predictions, engine: Engine
+    def explain(
+        self, model: Ensemble, predictions: PredictionSummary, engine: Engine
     ) -> list[NodeExplanation]:
-        """Why the least certain node and the most unusual sure one were given their labels, where that is cheap."""
-        # whose reasons take many walks over the graph
-        walks = any(reads_graph(one.model) for one in model.pipelines)
-        if walks and self.view.num_nodes > SMALL:
+        """Explain the least certain node and the confident one with the highest outlier score.
+
+        Large graphs are skipped where a network propagates by itself: that takes many passes.
+        """
+        propagates = any(reads_graph(pipeline.model) for pipeline in model.pipelines)
+        if propagates and self.view.num_nodes > SMALL:
             return []
         self.watcher.say("explaining two predictions")
         try:
             explainer = Explainer(model, self.view, inputs=self.inputs, engine=engine)
             return [
-                explainer.explain(one.id, most=5)
-                for one in [*predicted.unsure[:1], *predicted.unusual[:1]]
+                explainer.explain(node.id, most=5)
+                for node in [*predictions.unsure[:1], *predictions.unusual[:1]]
             ]
-        except InputError:  # one class, or a network of the user's own that cannot be taken apart
+        except InputError:  # one class, or a user model that cannot be decomposed
             return []
 
-    def diagnosis(self) -> Diagnosis:
+    def diagnose(self) -> Diagnosis:
+        """Check the assumptions and measure the shift."""
         self.watcher.say("diagnosing the shift")
-        engine, options = self.engine.child("diagnosis"), self.options
+        engine = self.engine.child("diagnosis")
         diagnosis = diagnose(
             self.view,
-            embedding=options.embedding,
-            seed=options.seed,
+            feature_map=self.options.feature_map,
+            seed=self.options.seed,
             engine=engine,
             progress=self.watcher,
         )
         engine.clear()
         return diagnosis
 
-    def far_enough(self, tested: BacktestResult) -> bool:
-        """Whether a back-test made before did all there was to do, or has used up the budget of this run too."""
+    def is_complete(self, tested: BacktestResult) -> bool:
+        """Whether a stored back-test is finished, or already had the budget of this run."""
         budget = self.store.get("budget", float) or 0.0
         return tested.finished or not tested.rows or budget >= (self.options.budget or np.inf)
 
     def backtest(self, advice: Advice) -> BacktestResult:
+        """Back-test on the past; without folds if the past is too short."""
         self.watcher.say("back-testing on the past")
-        for name in ("fit", "backtest"):  # which are of the back-test that is made anew
+        for name in ("fit", "backtest"):  # stored results of an earlier, smaller budget
             self.store.forget(name)
         options = self.options
         self.store.put("budget", options.budget or 0.0)
@@ -285,18 +297,20 @@ class _Run:
             return BacktestResult.without_folds(options.effort, options.metric)
 
     def fit(self, diagnosis: Diagnosis, tested: BacktestResult, engine: Engine) -> list[Fit]:
-        """Every member with every seed on all labels; seeds of a member share its weight."""
-        choice, options = tested.choice, self.options
+        """Fit every member with every seed on all labels; seeds of a member share its weight."""
+        choice = tested.choice
+        options = self.options
         self.watcher.say(f"fitting on every label known: {choice}")
-        seeds = {
-            member.candidate: 1 if _fixed(member.candidate) else options.seeds
+        # the class prior draws nothing, so that one seed is enough
+        num_seeds = {
+            member.candidate: 1 if member.candidate.model == "prior" else options.seeds
             for member in choice.members
         }
-        total = sum(seeds.values())
+        total = sum(num_seeds.values())
         pipelines: list[Pipeline] = []
         fits: list[Fit] = []
         for member in choice.members:
-            for seed in range(options.seed, options.seed + seeds[member.candidate]):
+            for seed in range(options.seed, options.seed + num_seeds[member.candidate]):
                 self.watcher("fit", len(fits), total, f"{member.candidate}, seed {seed}")
                 pipeline = with_candidate(
                     self.pipeline, member.candidate, seed=seed, cutoff=options.cutoff
@@ -305,35 +319,35 @@ class _Run:
                     self.view, inputs=pipeline.shared_inputs(self.inputs, self.view, engine)
                 )
                 assert pipeline.fitted is not None
-                weight, score = member.weight / seeds[member.candidate], pipeline.fitted.valid_score
                 pipelines.append(pipeline)
-                rounds = pipeline.fitted.rounds
+                score = pipeline.fitted.valid_score
                 fits.append(
-                    Fit(member.candidate, weight, seed, rounds, None if np.isnan(score) else score)
+                    Fit(
+                        candidate=member.candidate,
+                        weight=member.weight / num_seeds[member.candidate],
+                        seed=seed,
+                        rounds=pipeline.fitted.rounds,
+                        valid_score=None if np.isnan(score) else score,
+                    )
                 )
         self.watcher("fit", total, total)
         assert self.view.y is not None
-        known = np.bincount(self.view.y[self.view.y >= 0], minlength=self.view.num_labels)
+        counts = np.bincount(self.view.y[self.view.y >= 0], minlength=self.view.num_labels)
         weights = [fit.weight for fit in fits]
-        about = card(self.view.summary(), options, diagnosis, tested, _versions())
-        Ensemble(pipelines, weights, tested.calibration, known / known.sum()).save(
-            self.out / "model", card=about
-        )
+        ensemble = Ensemble(pipelines, weights, tested.calibration, counts / counts.sum())
+        model_card = card(self.view.summary(), options, diagnosis, tested, _versions())
+        ensemble.save(self.out / "model", card=model_card)
         return fits
 
 
-def _fixed(candidate: Candidate) -> bool:
-    """Whether another seed gives the same: nothing is drawn."""
-    return candidate.model == "prior"
-
-
 def _versions() -> dict[str, str]:
-    parts = {
+    return {
+        "impact_gnn": __version__,
+        "python": platform.python_version(),
         "numpy": np.__version__,
         "torch": torch.__version__,
         "torch_geometric": torch_geometric.__version__,
     }
-    return {"impact_gnn": __version__, "python": platform.python_version(), **parts}
 
 
 def _peak_memory() -> int:

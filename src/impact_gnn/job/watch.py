@@ -1,4 +1,4 @@
-"""`watch`: from a grown graph alone, without any new label, whether the model of a run should be fitted again."""
+"""`watch`: decides from new nodes, without their labels, whether to retrain a model."""
 
 from __future__ import annotations
 
@@ -13,37 +13,36 @@ from impact_gnn.data.given import GraphLike
 from impact_gnn.engines import Engine
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.heads import Own
-from impact_gnn.job.evaluate import given
-from impact_gnn.job.unusual import Usual
+from impact_gnn.job.evaluate import load_for
+from impact_gnn.job.outliers import OutlierScale
 from impact_gnn.pipeline import Ensemble
 from impact_gnn.report import read_summary
 from impact_gnn.report.numbers import counted, percent
 from impact_gnn.report.summary import RunSummary
 
-LEAST = 20  # nodes of a period that say something
-NEW_LABELS = 0.1  # share of the labels learned from, from which on new ones are worth a fit
-STRANGE = 2.0  # times as many unusual nodes as any labelled period of the past had
-MOVED = 1.5  # times the largest change of the label mix in the past
+MIN_NODES = 20  # periods with fewer nodes give no reason
+NEW_LABELS = 0.1  # new labels, as a share of those trained on, that are worth retraining
+MAX_OUTLIERS = 2.0  # share of outliers, as a multiple of the largest in a labelled period
+MAX_MIX_CHANGE = 1.5  # change of the label mix, as a multiple of the largest in the past
 
 
 @dataclass(frozen=True)
-class Watched:
-    """A period as the model sees it."""
+class WatchedPeriod:
+    """The predictions of a model for one period."""
 
     period: str
     count: int
     confidence: float  # mean probability of the predicted labels
-    expected: float | None  # share that is expected to be right; None where nothing was back-tested
-    # share of nodes that lie far from what was learned; None without features
-    unusual: float | None
-    mix: float  # share of predicted labels that differ from the labels learned from
+    expected: float | None  # expected accuracy; None without a back-test
+    unusual: float | None  # share of outliers; None without features
+    mix: float  # share of predicted labels that differs from the training labels
 
 
 @dataclass(frozen=True)
 class Watch:
-    """Whether to fit again, and why; without a reason the model may stay."""
+    """Whether to retrain, and why; without a reason the model may stay."""
 
-    periods: list[Watched]
+    periods: list[WatchedPeriod]
     reasons: list[str]
 
     @property
@@ -51,17 +50,20 @@ class Watch:
         return bool(self.reasons)
 
     def __str__(self) -> str:
-        rows = [
-            f"{'period':>12} {'nodes':>9} {'sure':>7} {'expected':>9} {'unusual':>8} {'mix moved':>10}"
+        lines = [
+            f"{'period':>12} {'nodes':>9} {'sure':>7} "
+            f"{'expected':>9} {'unusual':>8} {'mix moved':>10}"
         ]
-        for one in self.periods:
-            shares = f"{one.confidence:>7.1%} {_cell(one.expected):>9} {_cell(one.unusual):>8} {one.mix:>10.1%}"
-            rows.append(f"{one.period:>12} {one.count:>9,} {shares}")
-        if not self.reasons:
-            return "\n".join(
-                [*rows, "Keep the model: nothing in the new data speaks for fitting it again."]
+        for row in self.periods:
+            lines.append(
+                f"{row.period:>12} {row.count:>9,} {row.confidence:>7.1%} "
+                f"{_cell(row.expected):>9} {_cell(row.unusual):>8} {row.mix:>10.1%}"
             )
-        return "\n".join([*rows, "Fit again:", *(f"- {reason}" for reason in self.reasons)])
+        if self.reasons:
+            lines += ["Fit again:", *(f"- {reason}" for reason in self.reasons)]
+        else:
+            lines.append("Keep the model: nothing in the new data speaks for fitting it again.")
+        return "\n".join(lines)
 
 
 def watch(
@@ -71,95 +73,127 @@ def watch(
     model: Own | None = None,
     engine: Engine | None = None,
 ) -> Watch:
-    """Looks at every period from the cutoff of a run on, in the graph as it is now; no label of these is read.
+    """Compare every period from the cutoff of a run on with the past; reads none of its labels.
 
-    Reasons to fit again: periods later than the run could look ahead, in which the model is
-        expected to be right less
-    often than the run's forecast allows; more nodes that lie far from what was learned, or another
-    mix of predicted labels, than the past ever showed; enough new labels to learn from (they are
-    counted, not read). A `model` of one's own, with which the run was made, is given again.
+    Reasons to retrain: the expected accuracy of a period is below the interval of the run's
+    forecast; a period has more outliers, or another mix of predicted labels, than the past ever
+    had; there are enough new labels to learn from (they are counted, not read).
+
+    Args:
+        directory: Of the run.
+        graph: The graph as it is now, or its path.
+        model: The user model of the run, if it has one.
+        engine: Where to propagate; in memory by default.
     """
     root = Path(directory)
-    summary, fitted = (
-        read_summary(root / "summary.json"),
-        Ensemble.load(root / "model", model=model),
-    )
-    graph, cutoff = given(graph, fitted), summary.cutoff
-    view = fitted.fitted.schema.adapted(graph, cutoff)
-    probability, rows = fitted.predict_proba(graph, engine=engine), fitted.targets(graph)
+    summary = read_summary(root / "summary.json")
+    ensemble = Ensemble.load(root / "model", model=model)
+    graph = load_for(ensemble, graph)
+    cutoff = summary.cutoff
+    view = ensemble.fitted.schema.adapted(graph, cutoff)
+    outlier_scale = OutlierScale.fit(view)
+
+    # Predictions of all targets; `label` is indexed by node, the others by row.
+    probability = ensemble.predict_proba(graph, engine=engine)
+    nodes = ensemble.targets(graph)
     label = np.full(view.num_nodes, -1)
-    label[rows] = fitted.calibration.labels(probability, fitted.prior)
-    sure, period = probability[np.arange(len(rows)), label[rows]], graph.period[rows]
-    usual = Usual.of(view)
-    periods = []
-    for place in np.unique(period).tolist():
-        here = period == place
-        shares = np.bincount(label[rows[here]], minlength=len(fitted.prior)) / here.sum()
-        far = None if usual is None else _far(usual, view, rows[here], label)
-        confidence = float(sure[here].mean())
-        name = graph.name_of(int(graph.times[place]))
-        lag = 1 + int(place) - int(np.searchsorted(graph.times, cutoff))
-        periods.append(
-            Watched(
-                name,
-                int(here.sum()),
-                confidence,
-                _expected(summary, confidence, lag),
-                far,
-                float(0.5 * np.abs(shares - fitted.prior).sum()),
+    label[nodes] = ensemble.calibration.labels(probability, ensemble.prior)
+    confidence = probability[np.arange(len(nodes)), label[nodes]]
+    period = graph.period[nodes]
+
+    first_period = int(np.searchsorted(graph.times, cutoff))
+    rows = []
+    for index in np.unique(period).tolist():
+        inside = period == index
+        proportions = np.bincount(label[nodes[inside]], minlength=len(ensemble.prior))
+        mean_confidence = float(confidence[inside].mean())
+        outlier_share = None
+        if outlier_scale is not None:
+            outlier_share = _outlier_share(outlier_scale, view, nodes[inside], label)
+        rows.append(
+            WatchedPeriod(
+                period=graph.name_of(int(graph.times[index])),
+                count=int(inside.sum()),
+                confidence=mean_confidence,
+                expected=_expected_accuracy(summary, mean_confidence, 1 + index - first_period),
+                unusual=outlier_share,
+                # total variation distance of the class proportions
+                mix=float(0.5 * np.abs(proportions / inside.sum() - ensemble.prior).sum()),
             )
         )
-    new = int(((graph.label >= 0) & (graph.time >= cutoff)).sum()) if graph.y is not None else 0
-    known = int((view.label >= 0).sum())
-    past = 0.0 if usual is None else max(_past_far(usual, view), default=0.0)
-    return Watch(periods, list(_reasons(summary, periods, new, known, past)))
+    num_new = 0
+    if graph.y is not None:
+        num_new = int(((graph.y >= 0) & (graph.time >= cutoff)).sum())
+    num_known = int((view.label >= 0).sum())
+    past_outliers = 0.0
+    if outlier_scale is not None:
+        past_outliers = max(_past_outlier_shares(outlier_scale, view), default=0.0)
+    return Watch(rows, list(_reasons(summary, rows, num_new, num_known, past_outliers)))
 
 
-def _expected(summary: RunSummary, confidence: float, lag: int) -> float | None:
-    """As `forecast`, with the level of the newest past window lowered by what a model of this age had lost."""
-    checks = summary.backtest.fold_checks
+def _expected_accuracy(summary: RunSummary, confidence: float, horizon: int) -> float | None:
+    """The run's forecast, lowered by what a model of this age lost in the back-test."""
+    result = summary.backtest
+    checks = result.fold_checks
     if not checks:
         return None
-    level = float(np.mean([one.fitted for one in checks if one.window == checks[-1].window]))
-    lags, further = summary.backtest.by_horizon, max(0, lag - max(summary.backtest.ahead, 1))
-    # a model does not learn by waiting
-    lost = max(lost_per_period(lags).value, 0.0) if len(lags) > 1 else 0.0
-    return float(np.clip(0.5 * confidence + 0.5 * (level - further * lost), 0, 1))
+    newest = [check.fitted for check in checks if check.window == checks[-1].window]
+    loss = 0.0
+    if len(result.by_horizon) > 1:
+        loss = max(lost_per_period(result.by_horizon).value, 0.0)  # age never helps
+    periods_beyond = max(0, horizon - max(result.ahead, 1))
+    level = float(np.mean(newest)) - periods_beyond * loss
+    return float(np.clip(0.5 * confidence + 0.5 * level, 0, 1))
 
 
-def _far(usual: Usual, view: TemporalGraph, rows: np.ndarray, label: np.ndarray) -> float:
+def _outlier_share(
+    scale: OutlierScale, view: TemporalGraph, nodes: np.ndarray, label: np.ndarray
+) -> float:
     assert view.x is not None
-    return float((usual.distance(view.x, rows, label) > usual.far).mean())
+    return float((scale.score(view.x, nodes, label) > scale.limit).mean())
 
 
-def _past_far(usual: Usual, view: TemporalGraph) -> Iterator[float]:
-    """The share of unusual nodes in every labelled period that is large enough."""
-    for place in np.unique(view.period[view.label >= 0]):
-        rows = np.flatnonzero((view.period == place) & (view.label >= 0))
-        if len(rows) >= LEAST:
-            yield _far(usual, view, rows, view.label)
+def _past_outlier_shares(scale: OutlierScale, view: TemporalGraph) -> Iterator[float]:
+    """The share of outliers in every labelled period that is large enough."""
+    for index in np.unique(view.period[view.label >= 0]):
+        nodes = np.flatnonzero((view.period == index) & (view.label >= 0))
+        if len(nodes) >= MIN_NODES:
+            yield _outlier_share(scale, view, nodes, view.label)
 
 
 def _reasons(
-    summary: RunSummary, periods: list[Watched], new: int, known: int, past_far: float
+    summary: RunSummary,
+    periods: list[WatchedPeriod],
+    num_new: int,
+    num_known: int,
+    past_outliers: float,
 ) -> Iterator[str]:
-    forecast, changes = summary.predicted.accuracy, summary.diagnosis.label_mix.to_past
-    for one in periods:
-        if one.count < LEAST:
+    forecast = summary.prediction_summary.accuracy
+    past_change = max(summary.diagnosis.label_mix.to_past, default=None)
+    for row in periods:
+        if row.count < MIN_NODES:
             continue
-        if forecast is not None and one.expected is not None and one.expected < forecast.low:
-            below = f"below the {percent(forecast.low)} that the run's forecast allowed"
-            yield f"In {one.period} {percent(one.expected)} are expected to be right, {below}."
-        if one.unusual is not None and one.unusual > max(STRANGE * past_far, 0.05):
+        if forecast is not None and row.expected is not None and row.expected < forecast.low:
             yield (
-                f"In {one.period} {percent(one.unusual)} of the nodes lie far from all that was learned from; in no "
-                f"labelled period were it more than {percent(past_far)}."
+                f"In {row.period} {percent(row.expected)} are expected to be right, "
+                f"below the {percent(forecast.low)} that the run's forecast allowed."
             )
-        if changes and one.mix > max(MOVED * max(changes), 0.1):
-            moved = f"the mix of predicted labels differs by {percent(one.mix)} from the labels learned from"
-            yield f"In {one.period} {moved}; in the past periods differed by {percent(max(changes))} at most."
-    if new >= max(NEW_LABELS * known, LEAST):
-        yield f"{counted(new, 'label')} came since; the model learned from {counted(known, 'label')}."
+        if row.unusual is not None and row.unusual > max(MAX_OUTLIERS * past_outliers, 0.05):
+            yield (
+                f"In {row.period} {percent(row.unusual)} of the nodes lie far from all that was "
+                f"learned from; in no labelled period were it more than {percent(past_outliers)}."
+            )
+        if past_change is not None and row.mix > max(MAX_MIX_CHANGE * past_change, 0.1):
+            yield (
+                f"In {row.period} the mix of predicted labels differs by {percent(row.mix)} from "
+                "the labels learned from; in the past periods differed by "
+                f"{percent(past_change)} at most."
+            )
+    if num_new >= max(NEW_LABELS * num_known, MIN_NODES):
+        yield (
+            f"{counted(num_new, 'label')} came since; "
+            f"the model learned from {counted(num_known, 'label')}."
+        )
 
 
 def _cell(share: float | None) -> str:

@@ -119,7 +119,7 @@ class Labels:
     @classmethod
     def of(cls, summary: RunSummary) -> Labels:
         order = np.argsort(-np.array(summary.graph.label_counts), kind="stable").tolist()
-        return cls(list(summary.predicted.labels), order)
+        return cls(list(summary.prediction_summary.labels), order)
 
     def name(self, label: int) -> str:
         return named(self.names[label])
@@ -499,7 +499,7 @@ def feature_map(picture: FeatureMap, labels: Labels) -> Figure:
     shares = [f", {percent(share, 0)} of the variance" for share in picture.explained]
     axes = [f"direction {k}{share}" for k, share in enumerate(shares, 1)]
     how = "The two main directions of the features (PCA)."
-    if picture.embedding == "tsne":
+    if picture.projection == "tsne":
         axes, how = ["t-SNE 1", "t-SNE 2"], "t-SNE keeps neighbourhoods, not distances."
     caption = f"{how} Dots are nodes; lines follow the mean of a class from its first period (ring) to its last (disc)."
     data: dict[str, Any] = {"x": places[:, 0], "y": places[:, 1]}

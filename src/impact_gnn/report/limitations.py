@@ -83,7 +83,7 @@ def backtest(summary: RunSummary) -> Iterator[str]:
 
 def trust(summary: RunSummary) -> Iterator[str]:
     """Probabilities and sets that did not keep their word in the past, and a forecast that says little."""
-    right, stated = summary.predicted.accuracy, summary.predicted.coverage
+    right, stated = summary.prediction_summary.accuracy, summary.prediction_summary.coverage
     if (error := summary.backtest.mean_check("error") or 0.0) > MISCALIBRATED:
         after = f"Even after calibration, probabilities were off by {percent(error)} on average in past windows"
         yield f"{after}; trust their order more than their size."
@@ -172,7 +172,7 @@ def targets(summary: RunSummary) -> Iterator[str]:
             yield f"Features of the nodes to predict {further} than those of any labelled period ({number(before, 2)})."
     if shift is not None and shift.silent[-1] >= SILENT:
         yield f"{percent(shift.silent[-1], 0)} of the nodes to predict have no neighbour that says anything about them."
-    counts = array(list(summary.predicted.labels.values()))
+    counts = array(list(summary.prediction_summary.labels.values()))
     other = 0.5 * float(
         np.abs(counts / counts.sum() - array(summary.diagnosis.label_mix.mix)[-1]).sum()
     )
@@ -183,7 +183,7 @@ def targets(summary: RunSummary) -> Iterator[str]:
 
 def predictions(summary: RunSummary) -> Iterator[str]:
     """Unsure or overconfident probabilities, labels that are rare or never predicted."""
-    result = summary.predicted
+    result = summary.prediction_summary
     unsure = sum(result.histogram[: len(result.histogram) // 2]) / result.count
     if unsure >= UNSURE:
         yield f"{percent(unsure, 0)} of the predictions have a probability below one half."

@@ -105,7 +105,7 @@ def _evaluation(summary: RunSummary, path: Path) -> Evaluation | None:
         raise InputError(
             f"{path} cannot be used ({error}); remove it, or evaluate again."
         ) from None
-    return found if found.mark == summary.predicted.mark else None
+    return found if found.mark == summary.prediction_summary.mark else None
 
 
 def render(
@@ -152,7 +152,7 @@ def content(summary: RunSummary, evaluation: Evaluation | None = None) -> dict[s
     )
     first = leading(first, MOST_ROWS)
     rest = [row for row in tested.rows if row not in first]
-    counts = sorted(summary.predicted.labels.items(), key=lambda pair: -pair[1])
+    counts = sorted(summary.prediction_summary.labels.items(), key=lambda pair: -pair[1])
     called = summary.graph.name
     drawn = [
         figures.label_mix(diagnosis.label_mix, labels, called),
@@ -202,7 +202,7 @@ def content(summary: RunSummary, evaluation: Evaluation | None = None) -> dict[s
         "shift_panels": [] if shift is None else figures.shift(shift, called),
         "feature_map": None if picture is None else figures.feature_map(picture, labels),
         "label_rows": (counts[:MOST_LABELS], counts[MOST_LABELS:]),
-        "histogram": figures.histogram(summary.predicted.histogram),
+        "histogram": figures.histogram(summary.prediction_summary.histogram),
         "limitations": limitations(summary),
     }
 

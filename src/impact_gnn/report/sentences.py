@@ -34,7 +34,7 @@ TOLERATED = 0.02  # of accuracy that may be lost before a model is fitted again
 def headline(summary: RunSummary) -> list[tuple[str, str, str]]:
     """What matters first: what was predicted, by what, how right it will be; each with its shortest form, if any."""
     chosen = str(summary.backtest.selection).replace(" -", " −")
-    result, tested, metric = summary.predicted, summary.backtest, summary.metric
+    result, tested, metric = summary.prediction_summary, summary.backtest, summary.metric
     members = summary.choice.candidates
     most = max(result.labels, key=lambda name: result.labels[name])
     share = f"Most often {named(most)} ({percent(result.labels[most] / result.count, 0)})"
@@ -158,7 +158,11 @@ def improved(metric: Metric) -> str:
 
 def trust(summary: RunSummary) -> list[str]:
     """What may be expected of the predictions, and what that rests on, as sentences."""
-    result, tested, learned = summary.predicted, summary.backtest, summary.backtest.calibration
+    result, tested, learned = (
+        summary.prediction_summary,
+        summary.backtest,
+        summary.backtest.calibration,
+    )
     if (right := result.accuracy) is None:
         return [
             "No past window was predicted, so nothing is known about how right the predictions are."
@@ -204,9 +208,9 @@ def by_horizon(summary: RunSummary) -> str:
     )
 
 
-def came_true(summary: RunSummary, found: Evaluation) -> list[str]:
+def describe_evaluation(summary: RunSummary, found: Evaluation) -> list[str]:
     """How right the forecast, the probabilities, the sets and the choice were, as sentences."""
-    result, right, metric = summary.predicted, found.accuracy, summary.metric
+    result, right, metric = summary.prediction_summary, found.accuracy, summary.metric
     known = (
         f"Labels of {whole(found.count)} of the {whole(result.count)} predicted nodes are known now"
     )
@@ -284,14 +288,14 @@ def classes(summary: RunSummary) -> list[ClassRow]:
             right[k] / given[k] if given[k] else None,
             predicted,
         )
-        for k, (name, predicted) in enumerate(summary.predicted.labels.items())
+        for k, (name, predicted) in enumerate(summary.prediction_summary.labels.items())
     ]
     return sorted(rows, key=lambda row: -row.known)
 
 
 def abstain(summary: RunSummary) -> list[tuple[float, float, float | None, float | None]]:
     """Least probability, share of predictions that have it, how many such were right in the newest and all windows."""
-    counts, checks = summary.predicted.histogram, summary.backtest.fold_checks
+    counts, checks = summary.prediction_summary.histogram, summary.backtest.fold_checks
     newest = [one for one in checks if one.window == checks[-1].window]
 
     def right(windows: list[FoldCheck], least: float) -> float | None:
@@ -305,7 +309,7 @@ def abstain(summary: RunSummary) -> list[tuple[float, float, float | None, float
         return sum(weight * each.accuracy for weight, each in sure) / total if total else None
 
     steps = [
-        (place / len(counts), sum(counts[place:]) / summary.predicted.count)
+        (place / len(counts), sum(counts[place:]) / summary.prediction_summary.count)
         for place in range(len(counts))
     ]
     return [(least, kept, right(newest, least), right(checks, least)) for least, kept in steps]

@@ -15,8 +15,9 @@ from impact_gnn.backtesting import Advice, BacktestResult, PeriodScore
 from impact_gnn.checks import InputError, quoted
 from impact_gnn.diagnostics import Diagnosis
 from impact_gnn.graph import Summary
+from impact_gnn.heads import Model
 from impact_gnn.metrics import METRICS, Metric
-from impact_gnn.pipeline import Candidate, EnsembleSpec, NodeExplanation
+from impact_gnn.pipeline import Candidate, EnsembleSpec, NodeExplanation, Pipeline
 from impact_gnn.pipeline.calibration import Bin
 from impact_gnn.report.tables import frame, read_frame
 from impact_gnn.statistics import Estimate
@@ -24,12 +25,12 @@ from impact_gnn.statistics import Estimate
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SCHEMA = 6  # number of the form of `summary.json`; another form gets another number
+SCHEMA = 7  # number of the form of `summary.json`; another form gets another number
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What a run was told; see `run`."""
+    """Options of a run; see `run`."""
 
     cutoff: int
     model: str
@@ -45,7 +46,20 @@ class RunOptions:
     embed: str
     seed: int
     table: str
-    embedding: str
+    feature_map: str  # projection of the map of the features
+
+    def pipeline(self, model: Model) -> Pipeline:
+        """A new pipeline with these options; `model` is the named one, or the user's network."""
+        return Pipeline(
+            model,
+            cutoff=self.cutoff,
+            hops=self.hops,
+            undirected=self.undirected,
+            embed=self.embed,
+            seed=self.seed,
+            metric=self.metric,
+            class_weight=self.class_weight,
+        )
 
 
 @dataclass(frozen=True)
@@ -60,7 +74,7 @@ class Fit:
 
 
 @dataclass(frozen=True)
-class Noted:
+class NodeToReview:
     """A node that a person should look at."""
 
     id: str
@@ -73,7 +87,7 @@ class Noted:
 
 
 @dataclass(frozen=True)
-class Predictions:
+class PredictionSummary:
     """What was predicted."""
 
     file: str  # name of the table
@@ -84,8 +98,8 @@ class Predictions:
     accuracy: Estimate | None  # how many will be right, before anybody knows; with a 90 % interval
     coverage: float  # share of prediction sets that are to hold the truth
     set_size: float  # labels in a set on average
-    unsure: list[Noted]  # the least certain
-    unusual: list[Noted]  # of the surest those least like labelled nodes of their label
+    unsure: list[NodeToReview]  # the least certain
+    unusual: list[NodeToReview]  # of the surest those least like labelled nodes of their label
 
     @property
     def mark(self) -> str:
@@ -133,7 +147,7 @@ class RunSummary:
     advice: Advice
     backtest: BacktestResult
     fits: list[Fit]
-    predicted: Predictions
+    prediction_summary: PredictionSummary
     explained: list[NodeExplanation]  # why a few nodes were given their labels
     cost: Cost
     versions: dict[str, str]
@@ -174,7 +188,7 @@ class RunSummary:
     @property
     def predictions_file(self) -> Path:
         """The table of predictions in the folder of the run; a link out of it is refused."""
-        file = self._there(self.predicted.file)
+        file = self._there(self.prediction_summary.file)
         if file.is_symlink():
             raise InputError(f"{file} is a symbolic link; put the table itself there.")
         return file
@@ -216,7 +230,7 @@ class RunSummary:
 
     def plot_confidence(self) -> Axes:
         """How sure the predictions are."""
-        return self._plotted(lambda draw: draw.histogram(self.predicted.histogram))
+        return self._plotted(lambda draw: draw.histogram(self.prediction_summary.histogram))
 
     def plot_aging(self) -> Axes:
         """How right a model is so many periods after its last label."""
@@ -251,9 +265,14 @@ class RunSummary:
         return self.out / name
 
     def __repr__(self) -> str:
-        right = self.predicted.accuracy
-        expected = "" if right is None else f", {right.value:.1%} expected to be right"
-        return f"RunSummary({self.predicted.count:,} nodes at or after {self.since} predicted by {self.choice}{expected})"
+        predictions = self.prediction_summary
+        expected = ""
+        if predictions.accuracy is not None:
+            expected = f", {predictions.accuracy.value:.1%} expected to be right"
+        return (
+            f"RunSummary({predictions.count:,} nodes at or after {self.since} "
+            f"predicted by {self.choice}{expected})"
+        )
 
     def _repr_html_(self) -> str:
         """The report, for notebooks; in a frame, so that its style and theirs do not meet."""
@@ -276,7 +295,7 @@ def read_summary(path: Path) -> RunSummary:
             f"{path} has schema {schema!r}, this release reads {SCHEMA}; use the release that wrote it."
         )
     summary = decode(RunSummary, content, path.name).located(path.parent)
-    if not re.fullmatch(r"[\w-]+(\.raw)?\.(csv|parquet)", file := summary.predicted.file):
+    if not re.fullmatch(r"[\w-]+(\.raw)?\.(csv|parquet)", file := summary.prediction_summary.file):
         raise InputError(
             f"{path} names the table {quoted(file)}, which is no plain file name; restore it."
         )

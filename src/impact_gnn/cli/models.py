@@ -1,4 +1,4 @@
-"""Commands that learn: `run`, `diagnose`, `backtest`, `predict`, `explain`, `evaluate`, `watch`, `report`, `audit`."""
+"""Commands for models: `run`, `diagnose`, `backtest`, `predict`, `explain`, `evaluate`, ..."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rich.text import Text
 
 import impact_gnn as ig
 from impact_gnn.cli.common import (
-    Kind,
+    EngineName,
     Memory,
     Scheduler,
     Scratch,
@@ -26,10 +26,20 @@ from impact_gnn.cli.common import (
     seconds,
     write_json,
 )
-from impact_gnn.cli.graphs import Cutoff, Features, Graph, Json, Opened, Period, Roles, opened
+from impact_gnn.cli.graphs import (
+    Cutoff,
+    Features,
+    Graph,
+    Json,
+    LoadedGraph,
+    Period,
+    Roles,
+    load_graph,
+)
 
 if TYPE_CHECKING:
     from impact_gnn._progress import Watcher
+    from impact_gnn.report.summary import RunSummary
 
 Candidates = Annotated[
     str | None,
@@ -51,7 +61,7 @@ Budget = Annotated[
 Model = Annotated[
     str, typer.Option(help="Of candidates that name none: auto (sign), trees, linear, sehgnn, ...")
 ]
-Judged = Annotated[
+MetricName = Annotated[
     str,
     typer.Option(
         help="What is chosen by: accuracy, macro-f1, balanced-accuracy, log-loss or average-precision."
@@ -60,7 +70,9 @@ Judged = Annotated[
 ClassWeight = Annotated[
     str, typer.Option(help="What classes count in training: none (as many as they are), balanced.")
 ]
-Map = Annotated[str, typer.Option("--map", help="Of the features, in the report: pca or tsne.")]
+FeatureMapName = Annotated[
+    str, typer.Option("--feature-map", help="Of the features, in the report: pca or tsne.")
+]
 Hops = Annotated[int, typer.Option(help="Steps along the edges.")]
 Embed = Annotated[
     str,
@@ -87,7 +99,7 @@ def run(
     folds: Folds = None,
     seeds: Seeds = None,
     budget: Budget = None,
-    metric: Judged = "accuracy",
+    metric: MetricName = "accuracy",
     class_weight: ClassWeight = "none",
     hops: Hops = 2,
     features: Features = None,
@@ -95,7 +107,7 @@ def run(
     roles: Roles = None,
     directed: Directed = False,
     embed: Embed = "none",
-    embedding: Map = "pca",
+    feature_map: FeatureMapName = "pca",
     table: Annotated[
         str,
         typer.Option(
@@ -103,7 +115,7 @@ def run(
         ),
     ] = "csv",
     seed: Annotated[int, typer.Option(help="Seed.")] = 0,
-    engine: Kind = "auto",
+    engine: EngineName = "auto",
     memory: Memory = None,
     scheduler: Scheduler = None,
     scratch: Scratch = None,
@@ -113,27 +125,29 @@ def run(
     from impact_gnn._text import mask_passwords
     from impact_gnn.data.sources import is_database
 
-    limit = None if budget is None else seconds(budget)
-    out = out or Path(
-        "impact-run", "database" if is_database(graph) else Path(graph).resolve().stem
-    )
-    with context.obj as watcher, _scratch(out) as kept:
-        found = _opened(watcher, graph, features, cutoff, period, roles)
+    if out is None:
+        name = "database" if is_database(graph) else Path(graph).resolve().stem
+        out = Path("impact-run", name)
+    budget_seconds = None if budget is None else seconds(budget)
+    with context.obj as watcher, _scratch_directory(out) as default_scratch:
+        loaded = _load_and_report(watcher, graph, features, cutoff, period, roles)
         watcher.say(
             f"judged by {metric} (--metric), effort {effort} (--effort), results in {out} (--out)"
         )
-        given = found.graph
-        place = engine_option(watcher, given, engine, memory, scheduler, scratch or kept)
+        chosen_engine = engine_option(
+            watcher, loaded.graph, engine, memory, scheduler, scratch or default_scratch
+        )
+        typed = [mask_passwords(argument, is_address=True) for argument in sys.argv[1:]]
         summary = ig.run(
-            given,
+            loaded.graph,
             out,
-            cutoff=found.cutoff,
+            cutoff=loaded.cutoff,
             model=model,
-            candidates=_methods(candidates),
+            candidates=_split(candidates),
             effort=effort,
             folds=folds,
             seeds=seeds,
-            budget=limit,
+            budget=budget_seconds,
             metric=metric,
             class_weight=_class_weight(class_weight),
             hops=hops,
@@ -141,30 +155,33 @@ def run(
             embed=embed,
             seed=seed,
             table=table,
-            embedding=embedding,
-            engine=place,
+            feature_map=feature_map,
+            engine=chosen_engine,
             progress=watcher,
-            command=shlex.join(
-                ["impact", *(mask_passwords(one, is_address=True) for one in sys.argv[1:])]
-            ),
+            command=shlex.join(["impact", *typed]),
         )
-        place.clear()
+        chosen_engine.clear()
     write_json(json, summary)
-    predicted = summary.predicted
+    _print_summary(summary, out)
+
+
+def _print_summary(summary: RunSummary, out: Path) -> None:
+    predictions = summary.prediction_summary
     console.print(f"\nSelected: {summary.backtest.selection}")
     console.print(
-        f"Predicted: {predicted.count:,} nodes at or after {given.name_of(summary.cutoff)}, in {out / predicted.file}"
+        f"Predicted: {predictions.count:,} nodes at or after {summary.since}, "
+        f"in {out / predictions.file}"
     )
-    if (right := predicted.accuracy) is not None:
-        if (judged := summary.metric).title != "accuracy":
-            ours, plain = (
-                summary.backtest.mean_check("score"),
-                summary.backtest.mean_check("plain_score"),
-            )
-            console.print(f"Back-tested {judged.title}: {ours:.3f} (plain: {plain:.3f})")
+    accuracy = predictions.accuracy
+    if accuracy is not None:
+        title = summary.metric.title
+        if title != "accuracy":
+            score = summary.backtest.mean_check("score")
+            baseline = summary.backtest.mean_check("plain_score")
+            console.print(f"Back-tested {title}: {score:.3f} (plain: {baseline:.3f})")
         console.print(
-            f"Expected accuracy: {right.value:.1%} "
-            f"(90% interval {100 * right.low:.1f}-{right.high:.1%})"
+            f"Expected accuracy: {accuracy.value:.1%} "
+            f"(90% interval {100 * accuracy.low:.1f}-{accuracy.high:.1%})"
         )
     console.print(f"Report: {out / 'report.html'}")
     for warning in summary.graph.warnings:
@@ -179,8 +196,8 @@ def diagnose(
     features: Features = None,
     period: Period = None,
     roles: Roles = None,
-    embedding: Map = "pca",
-    engine: Kind = "auto",
+    feature_map: FeatureMapName = "pca",
+    engine: EngineName = "auto",
     memory: Memory = None,
     scheduler: Scheduler = None,
     scratch: Scratch = None,
@@ -188,11 +205,13 @@ def diagnose(
 ) -> None:
     """Measure the shift and check the assumptions behind each correction."""
     with context.obj as watcher:
-        found = _opened(watcher, graph, features, cutoff, period, roles)
-        given = found.graph
-        view = given.masked(given.infer_cutoff() if found.cutoff is None else found.cutoff)
-        place = engine_option(watcher, given, engine, memory, scheduler, scratch)
-        diagnosis = ig.diagnose(view, embedding=embedding, engine=place, progress=watcher)
+        loaded = _load_and_report(watcher, graph, features, cutoff, period, roles)
+        time = loaded.graph.infer_cutoff() if loaded.cutoff is None else loaded.cutoff
+        view = loaded.graph.masked(time)
+        chosen_engine = engine_option(watcher, loaded.graph, engine, memory, scheduler, scratch)
+        diagnosis = ig.diagnose(
+            view, feature_map=feature_map, engine=chosen_engine, progress=watcher
+        )
     advice = ig.advise(diagnosis, view)
     console.print(f"{diagnosis}\n\n{advice}")
     write_json(json, {"diagnosis": diagnosis, "advice": advice})
@@ -209,7 +228,7 @@ def backtest(
     folds: Folds = None,
     seeds: Seeds = None,
     budget: Budget = None,
-    metric: Judged = "accuracy",
+    metric: MetricName = "accuracy",
     class_weight: ClassWeight = "none",
     hops: Hops = 2,
     features: Features = None,
@@ -217,7 +236,7 @@ def backtest(
     roles: Roles = None,
     directed: Directed = False,
     embed: Embed = "none",
-    engine: Kind = "auto",
+    engine: EngineName = "auto",
     memory: Memory = None,
     scheduler: Scheduler = None,
     scratch: Scratch = None,
@@ -226,26 +245,30 @@ def backtest(
     """Try corrections on the graph's own past and say which one pays, with intervals."""
     from impact_gnn.job.run import model_for
 
-    judged: dict[str, Any] = {"metric": metric, "class_weight": _class_weight(class_weight)}
     pipeline = ig.Pipeline(
-        model_for(model), hops=hops, undirected=not directed, embed=embed, **judged
+        model_for(model),
+        hops=hops,
+        undirected=not directed,
+        embed=embed,
+        metric=metric,
+        class_weight=_class_weight(class_weight),
     )
     with context.obj as watcher:
-        found = _opened(watcher, graph, features, cutoff, period, roles)
-        outcome = ig.backtest(
-            found.graph,
-            candidates=_methods(candidates),
+        loaded = _load_and_report(watcher, graph, features, cutoff, period, roles)
+        result = ig.backtest(
+            loaded.graph,
+            candidates=_split(candidates),
             effort=effort,
             folds=folds,
             seeds=1 if seeds is None else seeds,
-            cutoff=found.cutoff,
+            cutoff=loaded.cutoff,
             pipeline=pipeline,
             budget=None if budget is None else seconds(budget),
             progress=watcher,
-            engine=engine_option(watcher, found.graph, engine, memory, scheduler, scratch),
+            engine=engine_option(watcher, loaded.graph, engine, memory, scheduler, scratch),
         )
-    console.print(str(outcome))
-    write_json(json, outcome)
+    console.print(str(result))
+    write_json(json, result)
 
 
 @command
@@ -263,7 +286,7 @@ def predict(
     ] = None,
     features: Features = None,
     roles: Roles = None,
-    engine: Kind = "auto",
+    engine: EngineName = "auto",
     memory: Memory = None,
     scheduler: Scheduler = None,
     scratch: Scratch = None,
@@ -274,11 +297,11 @@ def predict(
     from impact_gnn.job.predictions import write_predictions
 
     require_file(out)
-    fitted, given, notes = _with_model(model, graph, features, cutoff, roles)
-    place = engine_option(context.obj, given, engine, memory, scheduler, scratch)
-    written = write_predictions(given, fitted, out, cutoff=cutoff, engine=place)
-    console.print(f"{written.count:,} predictions in {out}")
-    write_json(json, encode(written) | {"notes": notes})
+    ensemble, new_graph, notes = _load_model_and_graph(model, graph, features, cutoff, roles)
+    chosen_engine = engine_option(context.obj, new_graph, engine, memory, scheduler, scratch)
+    summary = write_predictions(new_graph, ensemble, out, cutoff=cutoff, engine=chosen_engine)
+    console.print(f"{summary.count:,} predictions in {out}")
+    write_json(json, encode(summary) | {"notes": notes})
 
 
 @command
@@ -303,7 +326,7 @@ def explain(
     ] = None,
     features: Features = None,
     roles: Roles = None,
-    engine: Kind = "auto",
+    engine: EngineName = "auto",
     memory: Memory = None,
     scheduler: Scheduler = None,
     scratch: Scratch = None,
@@ -313,12 +336,12 @@ def explain(
     from impact_gnn.pipeline import Explainer
 
     model = directory / "model" if (directory / "model").is_dir() else directory
-    fitted, given, _ = _with_model(model, graph, features, cutoff, roles)
-    place = engine_option(context.obj, given, engine, memory, scheduler, scratch)
-    explainer = Explainer(fitted, given, cutoff=cutoff, engine=place)
-    found = [explainer.explain(one, label=label, most=most) for one in node]
-    console.print("\n\n".join(["", *map(str, found)]))
-    write_json(json, found)
+    ensemble, new_graph, _ = _load_model_and_graph(model, graph, features, cutoff, roles)
+    chosen_engine = engine_option(context.obj, new_graph, engine, memory, scheduler, scratch)
+    explainer = Explainer(ensemble, new_graph, cutoff=cutoff, engine=chosen_engine)
+    explanations = [explainer.explain(node_id, label=label, most=most) for node_id in node]
+    console.print("\n\n".join(["", *map(str, explanations)]))
+    write_json(json, explanations)
 
 
 @command
@@ -338,20 +361,24 @@ def evaluate(
 ) -> None:
     """When labels have come: how right were the forecast, the choice and the intervals? Adds it to the report."""
     from impact_gnn.checks import guarded
-    from impact_gnn.job.evaluate import evaluate as held
-    from impact_gnn.job.evaluate import is_label_table
+    from impact_gnn.job import evaluate as job
     from impact_gnn.report import read_summary, sentences
 
-    came, whole = is_label_table(labels), None
-    if (place := graph if came else labels) is not None:
-        whole = _with_model(directory / "model", place, features, None, roles)[1]
-    found = held(directory, labels if came or whole is None else whole, graph=whole)
+    model = directory / "model"
+    if not job.is_label_table(labels):
+        labelled_graph = _load_model_and_graph(model, labels, features, None, roles)[1]
+        evaluation = job.evaluate(directory, labelled_graph)
+    elif graph is not None:
+        run_graph = _load_model_and_graph(model, graph, features, None, roles)[1]
+        evaluation = job.evaluate(directory, labels, graph=run_graph)
+    else:
+        evaluation = job.evaluate(directory, labels)
     summary = directory / "summary.json"
-    with guarded(summary):  # whose numbers may be odd
-        lines = sentences.came_true(read_summary(summary), found)
+    with guarded(summary):  # its numbers may have been changed
+        lines = sentences.describe_evaluation(read_summary(summary), evaluation)
     console.print("\n".join(lines))
     console.print(f"Report: {directory / 'report.html'}")
-    write_json(json, found)
+    write_json(json, evaluation)
 
 
 @command
@@ -363,7 +390,7 @@ def watch(
     graph: Graph,
     features: Features = None,
     roles: Roles = None,
-    engine: Kind = "auto",
+    engine: EngineName = "auto",
     memory: Memory = None,
     scheduler: Scheduler = None,
     scratch: Scratch = None,
@@ -371,17 +398,14 @@ def watch(
 ) -> None:
     """Should the model be fitted again? Looks at new nodes, without labels; exits 1 if it should."""
     from impact_gnn._codec import encode
-    from impact_gnn.job.watch import watch as look
+    from impact_gnn.job import watch as job
 
-    grown = _with_model(directory / "model", graph, features, None, roles)[1]
-    outcome = look(
-        directory,
-        grown,
-        engine=engine_option(context.obj, grown, engine, memory, scheduler, scratch),
-    )
-    console.print(str(outcome))
-    write_json(json, encode(outcome) | {"refit": outcome.refit})
-    if outcome.refit:
+    new_graph = _load_model_and_graph(directory / "model", graph, features, None, roles)[1]
+    chosen_engine = engine_option(context.obj, new_graph, engine, memory, scheduler, scratch)
+    result = job.watch(directory, new_graph, engine=chosen_engine)
+    console.print(str(result))
+    write_json(json, encode(result) | {"refit": result.refit})
+    if result.refit:
         raise typer.Exit(1)
 
 
@@ -396,7 +420,7 @@ def report(
     from impact_gnn.report import read_summary, write_report
 
     summary = read_summary(directory / "summary.json")
-    with guarded(directory / "summary.json"):  # whose numbers may be odd
+    with guarded(directory / "summary.json"):  # its numbers may have been changed
         write_report(summary, directory / "report.html")
     console.print(f"Report: {directory / 'report.html'}")
 
@@ -420,77 +444,80 @@ def audit(
     """Does a trainer see labels it must not? Runs it with permuted target labels; exits 1 if it does."""
     from impact_gnn._codec import encode
 
-    found, draws = opened(graph, cutoff=cutoff), ig.audit.DRAWS if draws is None else draws
-    outcome = ig.audit_leakage(_imported(trainer), found.graph, cutoff=found.cutoff, draws=draws)
-    console.print(str(outcome))
-    write_json(json, encode(outcome) | {"leaked": outcome.leaked})
-    if outcome.leaked:
+    loaded = load_graph(graph, cutoff=cutoff)
+    result = ig.audit_leakage(
+        _import_function(trainer),
+        loaded.graph,
+        cutoff=loaded.cutoff,
+        draws=ig.audit.DRAWS if draws is None else draws,
+    )
+    console.print(str(result))
+    write_json(json, encode(result) | {"leaked": result.leaked})
+    if result.leaked:
         raise typer.Exit(1)
 
 
 @contextmanager
-def _scratch(out: Path) -> Iterator[Path]:
-    """For the hops of a run on files: one that was cut off finds them again, a finished or refused one leaves none."""
+def _scratch_directory(out: Path) -> Iterator[Path]:
+    """Directory for hops on files: an interrupted run finds them again, others leave none."""
     from impact_gnn._files import is_locked, no_trace
 
-    place = (out := out.absolute()).with_name(f"{out.name}.scratch")
-    begins = not place.exists()
-    with no_trace(place / "hops"):
+    out = out.absolute()
+    scratch = out.with_name(f"{out.name}.scratch")
+    is_new = not scratch.exists()
+    with no_trace(scratch / "hops"):
         try:
-            yield place
+            yield scratch
         except ig.InputError:
-            if begins and place.exists() and not is_locked(out / "work"):
-                ig.engines.Disk(place).clear()
+            if is_new and scratch.exists() and not is_locked(out / "work"):
+                ig.engines.Disk(scratch).clear()
             raise
-        ig.engines.Disk(place).clear()
-    with suppress(OSError):  # it is not there, or holds what is not ours
-        place.rmdir()
+        ig.engines.Disk(scratch).clear()
+    with suppress(OSError):  # it does not exist, or contains files of others
+        scratch.rmdir()
 
 
-def _opened(
+def _load_and_report(
     watcher: Watcher,
     graph: str,
     features: Path | None,
     cutoff: str | None,
     period: str | None,
     roles: Path | None,
-) -> Opened:
-    """The graph, after saying what was guessed about it and how to change that."""
+) -> LoadedGraph:
+    """Load the graph; report what was guessed about it and how to change that."""
     from impact_gnn.data.spec import TOML
 
-    watcher.say("reading the graph")  # whose address may hold a password
-    found = opened(graph, features, cutoff=cutoff, period=period, roles=roles)
-    if found.notes and roles is None and not Path(graph, TOML).exists():
-        found.notes.append(
+    watcher.say("reading the graph")  # not its address, which may contain a password
+    loaded = load_graph(graph, features, cutoff=cutoff, period=period, roles=roles)
+    if loaded.notes and roles is None and not Path(graph, TOML).exists():
+        loaded.notes.append(
             f"all this is guessed: impact init writes it down in a {TOML}, to be changed there"
         )
-    for note in found.notes:
+    for note in loaded.notes:
         watcher.say(note)
     if cutoff is None:
-        given, at = found.graph, found.graph.infer_cutoff()
-        hidden = given.y is not None and (given.y[given.time >= at] >= 0).any()
-        why = (
-            "the last period, whose labels are hidden"
-            if hidden
-            else "the first period after the last label"
-        )
-        watcher.say(f"cutoff {given.name_of(at)}, {why} (--cutoff)")
-    return found
+        time = loaded.graph.infer_cutoff()
+        labels = loaded.graph.y
+        reason = "the first period after the last label"
+        if labels is not None and (labels[loaded.graph.time >= time] >= 0).any():
+            reason = "the last period, whose labels are hidden"
+        watcher.say(f"cutoff {loaded.graph.name_of(time)}, {reason} (--cutoff)")
+    return loaded
 
 
-def _with_model(
+def _load_model_and_graph(
     model: Path, graph: str, features: Path | None, cutoff: str | None, roles: Path | None
 ) -> tuple[ig.Ensemble, ig.TemporalGraph, list[str]]:
-    """A fitted model, a graph read by the periods of its fit, and what was said about the two."""
-    from impact_gnn.data.files import is_table
+    """A fitted model, a graph with the periods of the fit, and notes on how the two differ."""
+    from impact_gnn.job.evaluate import periods_of
 
-    fitted = ig.Ensemble.load(model)
-    period = (fitted.fitted.schema.periods or "whole") if is_table(graph) else None
-    given = opened(graph, features, period=period, roles=roles).graph
-    notes = fitted.notes(given, cutoff=cutoff)
+    ensemble = ig.Ensemble.load(model)
+    loaded = load_graph(graph, features, period=periods_of(ensemble, graph), roles=roles)
+    notes = ensemble.notes(loaded.graph, cutoff=cutoff)
     for note in notes:
         console.print(Text.assemble(("note:", "yellow"), f" {note}"))
-    return fitted, given, notes
+    return ensemble, loaded.graph, notes
 
 
 @command
@@ -499,24 +526,19 @@ def methods(json: Json = None) -> None:
     from impact_gnn import methods as registry
     from impact_gnn.heads import MODELS
 
-    parts = [registry.get(name) for name in registry.names()]
-    for part in parts:
-        console.print(f"{part.name:12} {part.kind.value:11} {part.summary}")
+    parts = {}
+    for name in registry.names():
+        part = registry.get(name)
+        console.print(f"{name:12} {part.kind.value:11} {part.summary}")
+        parts[name] = {"kind": part.kind.value, "summary": part.summary}
     console.print()
-    for name, spec in MODELS.items():
-        console.print(f"{name:12} {'model':11} {spec.summary}")
-    write_json(
-        json,
-        {
-            "parts": {
-                part.name: {"kind": part.kind.value, "summary": part.summary} for part in parts
-            },
-            "models": {name: spec.summary for name, spec in MODELS.items()},
-        },
-    )
+    models = {name: spec.summary for name, spec in MODELS.items()}
+    for name, summary in models.items():
+        console.print(f"{name:12} {'model':11} {summary}")
+    write_json(json, {"parts": parts, "models": models})
 
 
-def _methods(text: str | None) -> list[str] | None:
+def _split(text: str | None) -> list[str] | None:
     return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
 
 
@@ -524,7 +546,7 @@ def _class_weight(text: str) -> str | None:
     return None if text == "none" else text
 
 
-def _imported(name: str) -> Callable[[Any], Any]:
+def _import_function(name: str) -> Callable[[Any], Any]:
     module, _, function = name.partition(":")
     sys.path.insert(0, str(Path.cwd()))
     try:

@@ -1,0 +1,68 @@
+"""Outlier scores: distances of nodes from the labelled nodes of their class, by their features."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from impact_gnn.graph import TemporalGraph
+from impact_gnn.statistics import Scale
+
+MAX_ROWS = 50_000  # labelled nodes to fit on
+BLOCK = 1 << 16
+QUANTILE = 0.99  # of the scores of labelled nodes, above which a node is an outlier
+
+
+@dataclass(frozen=True, eq=False)
+class OutlierScale:
+    """Class means of the labelled nodes, and their typical distance from these.
+
+    Examples:
+        >>> from impact_gnn.data.tsbm import tsbm
+        >>> view = tsbm(num_nodes=400, num_times=5, num_labels=2, seed=0).masked(4)
+        >>> scale = OutlierScale.fit(view)
+        >>> score = scale.score(view.x, np.flatnonzero(view.label >= 0), view.label)
+        >>> round(float(np.median(score)), 6)
+        1.0
+    """
+
+    scale: Scale
+    means: np.ndarray  # of every class, after scaling; NaN for a class without labels [Y, f]
+    typical: float  # median distance of labelled nodes from the mean of their class
+    limit: float  # score above which a node is an outlier
+
+    @classmethod
+    def fit(cls, view: TemporalGraph, seed: int = 0) -> OutlierScale | None:
+        """Fit on the known labels of a view; None without features, or if nothing varies."""
+        nodes = np.flatnonzero(view.label >= 0)
+        if view.x is None or view.x.shape[1] == 0 or not len(nodes):
+            return None
+        if len(nodes) > MAX_ROWS:
+            nodes = np.sort(np.random.default_rng(seed).choice(nodes, MAX_ROWS, replace=False))
+        x = np.asarray(view.x[nodes])
+        label = view.label[nodes]
+        scale = Scale.fit(x)
+        scaled = scale.apply(x).astype(np.float64)
+        # Class means [Y, f]: sums by class over counts.
+        count = np.bincount(label, minlength=view.num_labels)
+        sums = np.zeros((view.num_labels, x.shape[1]))
+        np.add.at(sums, label, scaled)
+        means = sums / np.where(count > 0, count, np.nan)[:, None]
+        # Root mean square distance over the features [n].
+        distance = np.sqrt(np.square(scaled - means[label]).mean(1))
+        typical = float(np.median(distance))
+        if typical <= 0:
+            return None
+        limit = float(np.quantile(distance, QUANTILE)) / typical
+        return cls(scale=scale, means=means, typical=typical, limit=limit)
+
+    def score(self, x: np.ndarray, nodes: np.ndarray, label: np.ndarray) -> np.ndarray:
+        """Distances of `nodes` from their class, 1 for a typical one; `label` is of all nodes."""
+        scores = np.empty(len(nodes))
+        for start in range(0, len(nodes), BLOCK):
+            block = nodes[start : start + BLOCK]
+            difference = self.scale.apply(np.asarray(x[block])) - self.means[label[block]]
+            distance = np.sqrt(np.square(difference).mean(1))
+            scores[start : start + BLOCK] = distance / self.typical
+        return scores
