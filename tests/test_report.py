@@ -481,10 +481,10 @@ def test_every_assumption_has_a_verdict_a_statistic_and_every_kind_of_plot_is_th
 def test_labels_are_scored_one_by_one(whole, page):
     rows = {row.name: row for row in classes(whole)}
     first, second, third, last = list(whole.prediction_summary.labels)
-    assert (rows[first].tested, rows[first].found, rows[first].precise) == (150, 0.8, 0.8)
-    assert (rows[second].found, rows[second].precise) == (1.0, pytest.approx(2 / 3))
-    assert (rows[third].found, rows[third].precise) == (0.0, None)
-    assert (rows[last].tested, rows[last].found) == (0, None)
+    assert (rows[first].tested, rows[first].recall, rows[first].precision) == (150, 0.8, 0.8)
+    assert (rows[second].recall, rows[second].precision) == (1.0, pytest.approx(2 / 3))
+    assert (rows[third].recall, rows[third].precision) == (0.0, None)
+    assert (rows[last].tested, rows[last].recall) == (0, None)
     assert f"{first} 200 150 80.0% 80.0% 60" in page.words
 
 

@@ -1,4 +1,4 @@
-"""The page: a summary, its figures and its words put into the template."""
+"""Renders the report: a summary, its figures and its sentences in the template."""
 
 from __future__ import annotations
 
@@ -29,12 +29,11 @@ from impact_gnn.report.summary import Evaluation, RunSummary
 from impact_gnn.report.tables import write_table
 
 EVALUATION = "evaluation.json"
-FIGURES = "manifest.json"
-"""In the folder of figures: the names of all files that a report wrote there."""
+MANIFEST = "manifest.json"  # in the folder of figures: names of all files written by a report
 
 FIGURE = r"[a-z0-9][a-z0-9-]*\.(svg|csv)"
-MOST_ROWS = 10  # candidates that are shown at once, with the chosen and plain
-MOST_LABELS = 12  # whose counts are shown at once; the others are one click away
+MAX_ROWS = 10  # candidates that are visible at once, with the selected ones and the baseline
+MAX_LABELS = 12  # rows of labels that are visible at once; the others are one click away
 ASSUMPTIONS = (
     "Every period has the same mix of labels.",
     "The features of a class do not depend on time.",
@@ -45,34 +44,35 @@ FILTERS = ("number", "whole", "percent", "points", "measured", "duration", "name
 
 
 def write_report(summary: RunSummary, path: Path) -> None:
-    """Writes the report of a run: one HTML file that loads nothing from elsewhere.
+    """Write the report of a run: one HTML file that loads nothing from elsewhere.
 
-    Beside it, in `figures/`, goes every figure as SVG and its numbers as CSV. Where labels have
-    been held against the predictions (`evaluate`), that is on the page too.
+    The folder `figures/` next to it gets every figure as SVG and its numbers as CSV. The page
+    includes the results of `evaluate`, if there are any.
     """
-    shown = content(summary, _evaluation(summary, path.parent / EVALUATION))
-    drawn, folder = list(_figures(shown.values())), path.parent / "figures"
-    names = {f"{figure.name}.{ending}" for figure in drawn for ending in ("svg", "csv")}
-    before = _listed_figures(folder)
+    page_content = content(summary, _read_evaluation(summary, path.parent / EVALUATION))
+    drawn = list(_find_figures(page_content.values()))
+    folder = path.parent / "figures"
+    names = {f"{figure.name}.{suffix}" for figure in drawn for suffix in ("svg", "csv")}
+    before = _read_manifest(folder)
     for name in sorted({*names, *before}):
         _refuse_foreign_figure(folder / name, before)
     # With the new names before they are written, so that none is forgotten after a kill.
-    _files.write_json(folder / FIGURES, dict.fromkeys([*before, *sorted(names)]), sealed=True)
+    _files.write_json(folder / MANIFEST, dict.fromkeys([*before, *sorted(names)]), sealed=True)
     for figure in drawn:
         with _files.atomic_file(folder / f"{figure.name}.svg") as temporary:
             temporary.write_text(figure.file, encoding="utf-8")
         write_table(figure.data, folder / f"{figure.name}.csv")
     with _files.atomic_file(path) as temporary:
-        temporary.write_text(_page(shown, files=True), encoding="utf-8")
+        temporary.write_text(_render(page_content, files=True), encoding="utf-8")
     for name in before.keys() - names:
         if (folder / name).is_file() and not (folder / name).is_symlink():
             (folder / name).unlink()
     checksums = {name: _files.checksum(folder / name) for name in sorted(names)}
-    _files.write_json(folder / FIGURES, checksums, sealed=True)
+    _files.write_json(folder / MANIFEST, checksums, sealed=True)
 
 
 def _refuse_foreign_figure(path: Path, listed: dict[str, str | None]) -> None:
-    """Refuses to replace a file that no report wrote, or that has changed since."""
+    """Refuse to replace a file that no report wrote, or that has changed since."""
     if not os.path.lexists(path):
         return
     if path.name not in listed:
@@ -83,74 +83,76 @@ def _refuse_foreign_figure(path: Path, listed: dict[str, str | None]) -> None:
         raise InputError(f"{path} has changed since the report wrote it; move it away.")
 
 
-def _listed_figures(folder: Path) -> dict[str, str | None]:
-    """The figures that a report before this one wrote, with their checksums."""
+def _read_manifest(folder: Path) -> dict[str, str | None]:
+    """Names and checksums of the figures that an earlier report wrote."""
     _files.require_plain(folder, directory=True)
-    if not os.path.lexists(folder / FIGURES):
+    if not os.path.lexists(folder / MANIFEST):
         return {}
-    _files.require_plain(folder / FIGURES)
-    figures = _files.read_json(folder / FIGURES, sealed=True)
-    if not isinstance(figures, dict) or not all(re.fullmatch(FIGURE, name) for name in figures):
-        raise InputError(f"{folder / FIGURES} lists what is no figure; move {folder} away.")
-    return figures
+    _files.require_plain(folder / MANIFEST)
+    manifest = _files.read_json(folder / MANIFEST, sealed=True)
+    if not isinstance(manifest, dict) or not all(re.fullmatch(FIGURE, name) for name in manifest):
+        raise InputError(f"{folder / MANIFEST} lists what is no figure; move {folder} away.")
+    return manifest
 
 
-def _evaluation(summary: RunSummary, path: Path) -> Evaluation | None:
-    """What came true of the predictions of this summary, if labels have been held against them."""
+def _read_evaluation(summary: RunSummary, path: Path) -> Evaluation | None:
+    """The evaluation of the predictions of this summary, if there is one."""
     if not path.exists():
         return None
     try:
-        found = decode(Evaluation, _files.read_json(path, sealed=True), path.name)
+        evaluation = decode(Evaluation, _files.read_json(path, sealed=True), path.name)
     except InputError as error:
         raise InputError(
             f"{path} cannot be used ({error}); remove it, or evaluate again."
         ) from None
-    return found if found.mark == summary.prediction_summary.mark else None
+    return evaluation if evaluation.mark == summary.prediction_summary.mark else None
 
 
 def render(
     summary: RunSummary, evaluation: Evaluation | None = None, *, files: bool = False
 ) -> str:
-    """The report as text; the same summary gives the same bytes. `files` are linked where they lie beside it."""
-    return _page(content(summary, evaluation), files)
+    """The report as HTML, byte by byte the same for the same summary; `files` links figures."""
+    return _render(content(summary, evaluation), files)
 
 
-def _page(shown: dict[str, Any], files: bool) -> str:
-    options: Any = {"undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
+def _render(page_content: dict[str, Any], files: bool) -> str:
     environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent), autoescape=True, **options
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    environment.filters |= {name: getattr(numbers, name) for name in FILTERS} | {
-        "memory": _files.readable_size
-    }
+    environment.filters |= {name: getattr(numbers, name) for name in FILTERS}
+    environment.filters["memory"] = _files.readable_size
     script = environment.get_template("script.js.j2").render()
-    digest = base64.b64encode(
-        hashlib.sha256(script.encode()).digest()
-    ).decode()  # the browser runs nothing else
-    shown = shown | {"files": files, "script": Markup(script), "script_digest": digest}  # noqa: S704 # nosec B704
-    return environment.get_template("template.html.j2").render(shown)
+    # the content security policy allows this script only
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return environment.get_template("template.html.j2").render(
+        page_content,
+        files=files,
+        script=Markup(script),  # noqa: S704 # nosec B704
+        script_digest=digest,
+    )
 
 
-def _figures(parts: Any) -> Iterator[figures.Figure]:
-    """All figures in what a page shows, however deep."""
+def _find_figures(parts: Any) -> Iterator[figures.Figure]:
+    """All figures in nested lists."""
     for part in parts:
         if isinstance(part, figures.Figure):
             yield part
         elif isinstance(part, list | tuple):
-            yield from _figures(part)
+            yield from _find_figures(part)
 
 
 def content(summary: RunSummary, evaluation: Evaluation | None = None) -> dict[str, Any]:
-    """What the page shows: figures, rows of tables, sentences."""
+    """Everything that the template needs: figures, rows of tables, sentences."""
     tested, diagnosis = summary.backtest, summary.diagnosis
     labels = figures.Labels.of(summary)
-    # With nothing but plain tried in full, everything that was not dropped is shown at once.
-    first = (
-        tested.full
-        if len(tested.full) > 1
-        else [r for r in tested.rows if r.status in (Status.FULL, Status.PART)]
-    )
-    first = leading(first, MOST_ROWS)
+    visible = tested.full
+    if len(visible) <= 1:  # only the baseline: include those that were not tried on every fold
+        visible = [row for row in tested.rows if row.status in (Status.FULL, Status.PART)]
+    first = leading(visible, MAX_ROWS)
     rest = [row for row in tested.rows if row not in first]
     counts = sorted(summary.prediction_summary.labels.items(), key=lambda pair: -pair[1])
     called = summary.graph.name
@@ -161,21 +163,11 @@ def content(summary: RunSummary, evaluation: Evaluation | None = None) -> dict[s
         figures.decay(diagnosis.decay, diagnosis.separability),
     ]
     shift, picture = diagnosis.shift, diagnosis.feature_map
-    by_label, known_now = sentences.classes(summary), labels
-    if evaluation is not None and evaluation.unknown:
-        known_now = figures.Labels(
-            [*labels.names, "unknown to the model"], [*labels.order, len(labels.order)]
-        )
+    class_rows = sentences.classes(summary)
     return {
         "summary": summary,
         "evaluation": evaluation,
-        "evaluated": []
-        if evaluation is None
-        else [
-            figures.by_period([evaluation], called, "true-by-period"),
-            figures.reliability([evaluation], "true-reliability"),
-            figures.confusion([evaluation], known_now, "true-confusion"),
-        ],
+        "evaluated": [] if evaluation is None else _evaluation_figures(evaluation, labels, called),
         "sentences": sentences,
         "first": first,
         "rest": rest,
@@ -183,15 +175,15 @@ def content(summary: RunSummary, evaluation: Evaluation | None = None) -> dict[s
         "forest_rest": figures.forest(rest, summary.metric, "comparison-rest"),
         "newest": tested.folds[::-1],
         "shares": numbers.listed(
-            [percent(x, 0) for x in fold_weights(len(tested.folds))[::-1]], MOST_ROWS
+            [percent(x, 0) for x in fold_weights(len(tested.folds))[::-1]], MAX_ROWS
         ),
         "trusted": [
             figures.by_period(tested.fold_checks, called),
             figures.reliability(tested.fold_checks),
         ],
         "confusion": figures.confusion(tested.fold_checks, labels),
-        "by_horizon": figures.by_horizon(tested.by_horizon, _aged(summary)),
-        "class_rows": (by_label[:MOST_LABELS], by_label[MOST_LABELS:]),
+        "by_horizon": figures.by_horizon(tested.by_horizon, _horizon_caption(summary)),
+        "class_rows": (class_rows[:MAX_LABELS], class_rows[MAX_LABELS:]),
         "abstain": sentences.abstain(summary),
         "change": figures.change(diagnosis, called),
         "periods": figures.periods(summary.graph, summary.cutoff),
@@ -201,46 +193,62 @@ def content(summary: RunSummary, evaluation: Evaluation | None = None) -> dict[s
         "pairs": figures.pair_curves(diagnosis.separability, labels, called),
         "shift_panels": [] if shift is None else figures.shift(shift, called),
         "feature_map": None if picture is None else figures.feature_map(picture, labels),
-        "label_rows": (counts[:MOST_LABELS], counts[MOST_LABELS:]),
+        "label_rows": (counts[:MAX_LABELS], counts[MAX_LABELS:]),
         "histogram": figures.histogram(summary.prediction_summary.histogram),
         "limitations": limitations(summary),
     }
 
 
-def _aged(summary: RunSummary) -> str:
-    """What the curve of accuracy against lag was measured on."""
-    known = np.flatnonzero(summary.graph.labelled_per_time)
-    until = summary.graph.names[
-        max(known[-1] - max((one.horizon for one in summary.backtest.by_horizon), default=0), 0)
+def _evaluation_figures(
+    evaluation: Evaluation, labels: figures.Labels, called: figures.Called
+) -> list[figures.Figure | None]:
+    """Figures of an evaluation; classes that the model does not know have a row of their own."""
+    if evaluation.unknown:
+        names = [*labels.names, "unknown to the model"]
+        labels = figures.Labels(names, [*labels.order, len(labels.order)])
+    return [
+        figures.by_period([evaluation], called, "true-by-period"),
+        figures.reliability([evaluation], "true-reliability"),
+        figures.confusion([evaluation], labels, "true-confusion"),
     ]
-    rest = (
-        ""
-        if len(summary.choice.members) == 1
-        else " It is the first member of the choice by itself."
+
+
+def _horizon_caption(summary: RunSummary) -> str:
+    """The model and the training periods of the curve of accuracy by horizon."""
+    last_labelled = np.flatnonzero(summary.graph.labelled_per_time)[-1]
+    longest = max((score.horizon for score in summary.backtest.by_horizon), default=0)
+    until = summary.graph.names[max(last_labelled - longest, 0)]
+    caption = (
+        f"One model ({summary.choice.candidates[0]}), trained up to {until}, "
+        "scored 1, 2, ... periods later."
     )
-    return f"One model ({summary.choice.candidates[0]}), trained up to {until}, scored 1, 2, ... periods later.{rest}"
+    if len(summary.choice.members) > 1:
+        caption += " It is the first member of the choice by itself."
+    return caption
 
 
 def _extras(diagnosis: Diagnosis) -> list[str]:
-    """Further numbers of every finding, for those who ask for them."""
-    out = ["", "", "", ""]
+    """Further numbers of every assumption check, in the order of `Diagnosis.findings`."""
+    extras = ["", "", "", ""]
     if (test := diagnosis.label_mix.independence) is not None:
         chance = "p < 0.001" if test.p < 0.001 else f"p = {number(test.p)}"
         freedom = f"{test.freedom} degrees of freedom"
-        out[0] = (
+        extras[0] = (
             f"χ² = {number(test.chi2, 1)} with {freedom}, {chance}; Cramér's V = {number(test.cramers_v)}."
         )
     if (along := diagnosis.feature_drift.along_classes) is not None:
-        out[1] = f"Only in the directions in which classes differ: {number(along)}."
+        extras[1] = f"Only in the directions in which classes differ: {number(along)}."
     separable = diagnosis.separability
     if separable.symmetry is not None and separable.per_node is not None:
         weighed = "explained when periods are weighed by their nodes (GenPMP)"
-        out[2] = (
+        extras[2] = (
             f"Past and future alike: {_share(separable.symmetry)}; {weighed}: {_share(separable.per_node)}."
         )
     if diagnosis.decay.of_all is not None:
-        out[3] = f"Of the whole time pattern, one decay explains {_share(diagnosis.decay.of_all)}."
-    return out
+        extras[3] = (
+            f"Of the whole time pattern, one decay explains {_share(diagnosis.decay.of_all)}."
+        )
+    return extras
 
 
 def _share(share: Share) -> str:

@@ -1,4 +1,4 @@
-"""Matplotlib figures as inline SVG whose colours come from the page, so that they follow light and dark mode.
+"""Matplotlib figures as inline SVG in the colours of the page, in light and dark mode.
 
 Figures are drawn in the colours of the light page; inside the page they become style-sheet
 variables, and text takes the page's font. As a file, or on a notebook's axes, they stay as they
@@ -59,11 +59,8 @@ STYLE: Any = {
 }
 STEPS = [1, 2, 2.5, 5, 10]  # distances of ticks
 LETTER = 6.2  # width of one
-# of a key in a file
-ROW, MARKS = (
-    16,
-    {"line": "2.4", "dash": '2.4" stroke-dasharray="5 3', "area": "9", "dot": "9"},
-)
+LEGEND_ROW = 16  # height of a legend entry in a file
+MARKS = {"line": "2.4", "dash": '2.4" stroke-dasharray="5 3', "area": "9", "dot": "9"}
 NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 RAMP = LinearSegmentedColormap.from_list("early to late", ["#3b78d8", "#a65fb5", "#e0812c"])
 
@@ -95,23 +92,22 @@ def file(ax: Axes) -> str:
 
 
 def _make_room(figure: Figure) -> None:
-    """Margins by the letters of ticks and labels: to measure them takes as long as to draw; the font is the page's."""
-    left, bottom, right = 8.0, 4.0, 8.0
+    """Set margins by the number of letters: measuring text takes as long as drawing it."""
+    left = right = 8.0
+    bottom = 4.0
     for ax in figure.axes:
-        across, up = (
-            [t for t in axis.get_ticklabels() if t.get_visible()] for axis in (ax.xaxis, ax.yaxis)
-        )
-        below, beside = (
-            max((len(text.get_text()) for text in texts), default=0) for texts in (across, up)
-        )
-        turned = any(text.get_rotation() for text in across)
-        lines = 1 + ax.get_ylabel().count("\n") if ax.get_ylabel() else 0
-        left = max(left, LETTER * beside + 14 * lines + 12)
-        bottom = max(
-            bottom,
-            (LETTER * below if turned else 14 * bool(below)) + 15 * bool(ax.get_xlabel()) + 8,
-        )
-        right = max(right, 0 if turned else LETTER * below / 2)
+        x_ticks = [text for text in ax.get_xticklabels() if text.get_visible()]
+        y_ticks = [text for text in ax.get_yticklabels() if text.get_visible()]
+        x_letters = max((len(text.get_text()) for text in x_ticks), default=0)
+        y_letters = max((len(text.get_text()) for text in y_ticks), default=0)
+        lines = len(ax.get_ylabel().splitlines())
+        left = max(left, LETTER * y_letters + 14 * lines + 12)
+        x_height = 14.0 * bool(x_letters)
+        if any(text.get_rotation() for text in x_ticks):
+            x_height = LETTER * x_letters
+        else:
+            right = max(right, LETTER * x_letters / 2)  # the last tick is centred on the edge
+        bottom = max(bottom, x_height + 15 * bool(ax.get_xlabel()) + 8)
     width, height = 72 * figure.get_size_inches()
     figure.subplots_adjust(
         left / width, bottom / height, 1 - right / width, 1 - 8 / height, hspace=0.25
@@ -119,9 +115,9 @@ def _make_room(figure: Figure) -> None:
 
 
 def drawn(ax: Axes, title: str, keys: Sequence[dict[str, str]]) -> tuple[str, Markup]:
-    """What was drawn on axes: a file that stands by itself, and for a page, with a title for those who cannot see.
+    """The drawing as a file with its legend, and as part of a page with a title for screen readers.
 
-    What a notebook is to show is drawn by the notebook.
+    Both are empty for figures of notebooks, which draw them themselves.
     """
     if CANVAS.get() is not Figure:
         return "", Markup()
@@ -130,27 +126,31 @@ def drawn(ax: Axes, title: str, keys: Sequence[dict[str, str]]) -> tuple[str, Ma
 
 
 def keyed(text: str, keys: Sequence[dict[str, str]]) -> str:
-    """An SVG file with its key below, a line each; drawing it once more with a legend takes a tenth of a second."""
+    """Add legend entries below an SVG; drawing it again with a legend would take 0.1 seconds."""
     box = re.search(r'height="([\d.]+)pt" viewBox="0 0 [\d.]+ [\d.]+"', text)
     assert box is not None  # matplotlib always writes one
-    height, mark, rows = float(box[1]), "", []
-    taller = box[0].replace(box[1], f"{height + ROW * len(keys):g}")
+    height = float(box[1])
+    rows = []
+    taller = box[0].replace(box[1], f"{height + LEGEND_ROW * len(keys):g}")
     for place, key in enumerate(keys):
-        y = height + ROW * place + 6
-        mark = f'<line x1="8" x2="26" y1="{y:g}" y2="{y:g}" stroke="{key["plain"]}" stroke-width="{MARKS[key["mark"]]}"/>'
-        name = f'<text x="32" y="{y + 4:g}" style="font: 10px sans-serif; fill: {INK}">{html.escape(key["name"])}</text>'
-        rows.append(mark + name)
+        y = height + LEGEND_ROW * place + 6
+        rows.append(
+            f'<line x1="8" x2="26" y1="{y:g}" y2="{y:g}" stroke="{key["plain"]}" '
+            f'stroke-width="{MARKS[key["mark"]]}"/>'
+            f'<text x="32" y="{y + 4:g}" style="font: 10px sans-serif; fill: {INK}">'
+            f"{html.escape(key['name'])}</text>"
+        )
     return text.replace(box[0], taller).replace("</svg>", f"{''.join(rows)}</svg>")
 
 
 def clean(text: str, title: str) -> Markup:
-    """Matplotlib's SVG as part of a page: no addresses, no fonts, no styles of its own, few digits, unique names."""
+    """Matplotlib's SVG as part of a page: no addresses, fonts or styles, few digits, unique ids."""
     text = text[text.index("<svg") :]
     text = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", text, flags=re.S)
     text = re.sub(r"<!--.*?-->", "", text, flags=re.S)
     text = re.sub(r"\s*\n\s*", " ", text)
     unique = digest(text)[:8]
-    # what stands between tags is kept
+    # text between tags stays
     text = re.sub(r"<[^>]*>", lambda tag: _clean_tag(tag[0], unique), text)
     box = re.search(r'viewBox="[^"]*"', text)
     assert box is not None  # matplotlib always writes one
@@ -159,7 +159,7 @@ def clean(text: str, title: str) -> Markup:
 
 
 def _clean_tag(tag: str, unique: str) -> str:
-    """One tag of matplotlib's; `unique` tells the names of this figure from those of others on the page."""
+    """Clean one tag; `unique` makes the ids of this figure differ from others on the page."""
     tag = re.sub(r' id="(?![mpC][0-9a-f_]{6,})[^"]*"', "", tag)
     tag = re.sub(r'(id="|#)([mpC][0-9a-f_]{6,})', rf"\g<1>f{unique}\g<2>", tag)
     tag = re.sub(r"font-family: [^;\"]+;? ?", "", tag)
@@ -184,7 +184,7 @@ def over_time(
     top: float | None = None,
     called: Called | None = None,
 ) -> None:
-    """Times on the x axis, whole numbers written out or `called` by their names; the y axis begins at zero."""
+    """Format a time axis, with names by `called` if there is one; the y axis begins at zero."""
     low, high = (round(end) for end in ax.get_xlim())
     wide = called is not None and max(len(short(called(end))) for end in (low, high)) > 5
     ax.ticklabel_format(axis="x", useOffset=False, style="plain")
