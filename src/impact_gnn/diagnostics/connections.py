@@ -1,8 +1,9 @@
-"""Assumptions 3 and 4: do connections depend on the distance in time only, and fade alike for all labels?"""
+"""Assumptions 3 and 4: connections depend on the distance in time only, with one decay."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -21,15 +22,17 @@ from impact_gnn.diagnostics.assumption import (
 from impact_gnn.diagnostics.models import GROUPS, Fits, PairCounts, Share
 from impact_gnn.diagnostics.view import View
 
-# Up to the first left unexplained an assumption counts as right, from the second on as wrong.
-SEPARABLE, COMMON = (0.05, 0.15), (0.01, 0.05)
-STILL = 0.02  # connections whose dependence on time is below this share do not depend on time
-MOST_PAIRS, MOST_CURVES = 4, 8
+# An assumption holds up to the first unexplained share, and is violated from the second on.
+SEPARABLE = (0.05, 0.15)
+COMMON = (0.01, 0.05)
+STILL = 0.02  # share of variation by time below which connections do not depend on time
+MAX_PAIRS = 4  # pairs of labels with curves
+MAX_CURVES = 8  # own times of a pair
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Relative connectivity of a pair of labels: one row of `share` per own time, a column per neighbour's time."""
+    """Relative connectivity of a pair of labels; `share` is [own times, neighbour times]."""
 
     label: int
     neighbour: int
@@ -47,12 +50,10 @@ class Separability(AssumptionCheck):
     assumption = 3
     measure = "share of the time pattern of connections that f·g explains"
 
-    symmetry: Share | None = (
-        None  # the same share of that which g(y, ỹ, t̃−t) explains, with past and future apart
-    )
-    per_node: Share | None = (
-        None  # connections counted per node of the neighbours' period, as GenPMP does
-    )
+    # the same share of what g(y, ỹ, t̃−t) explains, in which past and future may differ
+    symmetry: Share | None = None
+    # connections counted per node of the neighbours' period, as GenPMP does
+    per_node: Share | None = None
     with_sides: Share | None = None  # past and future may differ
     steps: list[int] = field(default_factory=list)  # first time of every step [T]
     distances: list[int] = field(default_factory=list)  # between steps [D]
@@ -68,7 +69,7 @@ class Separability(AssumptionCheck):
 
 @dataclass(frozen=True, repr=False)
 class Decay(AssumptionCheck):
-    """How much of what f·g explains one decay h for all labels explains already; `of_all`, of the whole pattern."""
+    """How much of what f·g explains one decay h for all labels explains already."""
 
     name = "common decay"
     assumption = 4
@@ -76,11 +77,11 @@ class Decay(AssumptionCheck):
 
     distances: list[int] = field(default_factory=list)
     h: list[float] = field(default_factory=list)
-    of_all: Share | None = None
+    of_all: Share | None = None  # share of the whole time pattern
 
 
 def separability(view: View, pairs: PairCounts | None, fits: Fits | None) -> Separability:
-    """Weighted R² of P(y, t, ỹ, t̃) = f(y, t)·g(y, ỹ, |t̃−t|) against neighbours that do not depend on time.
+    """Weighted R² of P(y, t, ỹ, t̃) = f(y, t)·g(y, ỹ, |t̃−t|) against a model without time.
 
     1 − Σ n_yt (P − f·g)² / Σ n_yt (P − P₀)², sampling noise taken out of both by a bootstrap of the
     nodes; ỹ stands for the own label, the one met most often, and the rest. Connections are taken
@@ -91,22 +92,9 @@ def separability(view: View, pairs: PairCounts | None, fits: Fits | None) -> Sep
             "Labels are known in fewer than three periods, so distances in time cannot be compared."
         )
         return Separability(NOT_TESTABLE, why if pairs else _missing(view))
-    weight = pairs.counts.sum((1, 2, 3))
-    g = (weight[:, None, None] * fits.g).sum(0) / weight.sum()
-    same, different = pairs.counts[:, 0].sum(0), pairs.counts[:, 1:].sum((0, 1))
-    series = (
-        fits.share("separable", best="sided"),
-        fits.share("sized"),
-        fits.share("sided"),
-        listed(pairs.steps),
-        listed(fits.distances),
-        {name: listed(part) for name, part in zip(GROUPS, g, strict=True)},
-        listed(same / max(same.sum(), 1)),
-        listed(different / max(different.sum(), 1)),
-        listed(same.sum(1) / np.where((both := (same + different).sum(1)) > 0, both, np.nan)),
-        _curves(view),
-    )
-    share, sided, sized = (fits.share(model).value for model in ("separable", "sided", "sized"))
+    share = fits.share("separable").value
+    sided = fits.share("sided").value
+    sized = fits.share("sized").value
     pattern = f"{share:.0%} of how connections vary with time follows from the distance in time"
     if sided > share + 0.1 and sided >= sized:
         pattern += f"; {sided:.0%} if past and future may differ"
@@ -118,10 +106,34 @@ def separability(view: View, pairs: PairCounts | None, fits: Fits | None) -> Sep
         VIOLATED: f"Connectivity is not separable: only {pattern}.",
         NOT_TESTABLE: "Too few labelled neighbours to tell whether connectivity is separable.",
     }
-    still = "Connections hardly depend on time, so there is nothing to correct for."
-    unseen = "Too few labelled neighbours to see how connections depend on time."
-    conclusion = _conclusion(fits, fits.share("separable"), SEPARABLE, sentences, still, unseen)
-    return Separability(*(*conclusion, *series))
+    conclusion = _conclude(
+        fits,
+        fits.share("separable"),
+        SEPARABLE,
+        sentences,
+        if_still="Connections hardly depend on time, so there is nothing to correct for.",
+        if_unknown="Too few labelled neighbours to see how connections depend on time.",
+    )
+    # Mean of g over the classes, weighted by their edges [groups, distances].
+    weight = pairs.counts.sum((1, 2, 3))
+    g = (weight[:, None, None] * fits.g).sum(0) / weight.sum()
+    # Edges by own and neighbour's step [T, T].
+    same = pairs.counts[:, 0].sum(0)
+    different = pairs.counts[:, 1:].sum((0, 1))
+    total = (same + different).sum(1)
+    return Separability(
+        **conclusion,
+        symmetry=fits.share("separable", best="sided"),
+        per_node=fits.share("sized"),
+        with_sides=fits.share("sided"),
+        steps=listed(pairs.steps),
+        distances=listed(fits.distances),
+        g={name: listed(group) for name, group in zip(GROUPS, g, strict=True)},
+        same_label=listed(same / max(same.sum(), 1)),
+        different_label=listed(different / max(different.sum(), 1)),
+        alike=listed(same.sum(1) / np.where(total > 0, total, np.nan)),
+        curves=_curves(view),
+    )
 
 
 def decay(view: View, pairs: PairCounts | None, fits: Fits | None) -> Decay:
@@ -132,7 +144,6 @@ def decay(view: View, pairs: PairCounts | None, fits: Fits | None) -> Decay:
     if pairs is None or fits is None:
         why = "Labels are known in fewer than three periods, so no decay can be seen."
         return Decay(NOT_TESTABLE, why if pairs else _missing(view))
-    series = listed(fits.distances), listed(fits.h), fits.share("decay")
     share = fits.share("decay", best="separable")
     explained = f"one decay explains {share.value:.0%} of what separate ones do"
     sentences = {
@@ -141,34 +152,54 @@ def decay(view: View, pairs: PairCounts | None, fits: Fits | None) -> Decay:
         VIOLATED: f"Labels differ in how their connections fade: {explained}.",
         NOT_TESTABLE: "Too few labelled neighbours to compare the decays of labels.",
     }
-    still, unseen = (
-        "Connections hardly depend on time.",
-        "Too few labelled neighbours to see a decay.",
+    conclusion = _conclude(
+        fits,
+        share,
+        COMMON,
+        sentences,
+        if_still="Connections hardly depend on time.",
+        if_unknown="Too few labelled neighbours to see a decay.",
     )
-    return Decay(*(*_conclusion(fits, share, COMMON, sentences, still, unseen), *series))
+    return Decay(
+        **conclusion,
+        distances=listed(fits.distances),
+        h=listed(fits.h),
+        of_all=fits.share("decay"),
+    )
 
 
 def _missing(view: View) -> str:
     return view.notes[0] if view.own is None else "No edge joins two nodes whose labels are known."
 
 
-def _conclusion(
+def _conclude(
     fits: Fits,
     share: Share,
     bounds: tuple[float, float],
     sentences: dict[AssumptionStatus, str],
-    still: str,
-    unseen: str,
-) -> tuple[AssumptionStatus, str, float | None, tuple[float, float] | None]:
-    """AssumptionStatus, sentence, statistic and interval; `still` and `unseen` where time does not, or may not, matter."""
-    # What depends on time at all: what `still` leaves, as a share of what is seen.
-    left, half = fits.left["still"], 1.96 * float(np.std(fits.drawn["still"]))
-    if left + half <= STILL * max(fits.seen, 1e-300):
-        return HOLDS, still, None, None
+    *,
+    if_still: str,
+    if_unknown: str,
+) -> dict[str, Any]:
+    """Status, sentence, statistic and interval of a check, by name.
+
+    The sentences `if_still` and `if_unknown` are for connections that do not depend on time, or
+    that are too few to tell.
+    """
+    # Variation by time: what the model without time leaves unexplained, with its 95 % interval.
+    left = fits.left["still"]
+    half = 1.96 * float(np.std(fits.drawn["still"]))
+    if left + half <= STILL * max(fits.total, 1e-300):
+        return {"status": HOLDS, "sentence": if_still}
     if left <= half:
-        return NOT_TESTABLE, unseen, None, None
+        return {"status": NOT_TESTABLE, "sentence": if_unknown}
     status = judge(1 - share.value, 1 - share.high, 1 - share.low, small=bounds[0], large=bounds[1])
-    return status, sentences[status], share.value, (share.low, share.high)
+    return {
+        "status": status,
+        "sentence": sentences[status],
+        "statistic": share.value,
+        "interval": (share.low, share.high),
+    }
 
 
 def _curves(view: View) -> list[Curve]:
@@ -181,28 +212,34 @@ def _curves(view: View) -> list[Curve]:
     except InputError:  # nothing to count
         return []
     source, target = view.edges
-    both = (label[source] >= 0) & (label[target] >= 0)
-    met = np.bincount(label[target[both]] * classes + label[source[both]], minlength=classes**2)
-    # The strongest pairs are nearly always of one label; two of each kind show more.
-    alike = np.arange(classes**2) % (classes + 1) == 0
-    strongest = [
-        (kind, np.argsort(-np.where(kind, met, -1), kind="stable")) for kind in (alike, ~alike)
-    ]
-    chosen = [
-        int(p) for kind, order in strongest for p in order[: MOST_PAIRS // 2] if kind[p] and met[p]
-    ]
+    is_labelled = (label[source] >= 0) & (label[target] >= 0)
+    # Edges of every pair of labels, by own label · classes + neighbour's label.
+    pair = label[target[is_labelled]] * classes + label[source[is_labelled]]
+    edges = np.bincount(pair, minlength=classes**2)
+    # The strongest pairs nearly always have one label; two of each kind are more informative.
+    is_same = np.arange(classes**2) % (classes + 1) == 0
+    chosen: list[int] = []
+    for kind in (is_same, ~is_same):
+        strongest = np.argsort(-np.where(kind, edges, -1), kind="stable")[: MAX_PAIRS // 2]
+        chosen += strongest[kind[strongest] & (edges[strongest] > 0)].tolist()
     times = view.masked.times[view.known]
-    out = []
-    for pair in chosen:
-        own, neighbour = divmod(pair, classes)
-        mine = view.masked.period[target[both & (label[target] == own)]]
-        degree = np.bincount(mine, minlength=len(view.masked.times))[view.known]
-        shown = np.sort(np.argsort(-degree, kind="stable")[:MOST_CURVES])
-        shown = shown[degree[shown] > 0]
-        share = [connectivity.row(own, int(t))[neighbour, view.known] for t in times[shown]]
-        out.append(
+    curves = []
+    for number in chosen:
+        own, neighbour = divmod(number, classes)
+        # The own times with the most edges, in their order.
+        period = view.masked.period[target[is_labelled & (label[target] == own)]]
+        degree = np.bincount(period, minlength=len(view.masked.times))[view.known]
+        strongest = np.sort(np.argsort(-degree, kind="stable")[:MAX_CURVES])
+        own_times = times[strongest[degree[strongest] > 0]]
+        share = [connectivity.row(own, int(time))[neighbour, view.known] for time in own_times]
+        curves.append(
             Curve(
-                own, neighbour, int(met[pair]), listed(times[shown]), listed(times), listed(share)
+                label=own,
+                neighbour=neighbour,
+                edges=int(edges[number]),
+                own_times=listed(own_times),
+                neighbour_times=listed(times),
+                share=listed(share),
             )
         )
-    return out
+    return curves

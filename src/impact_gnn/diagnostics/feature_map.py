@@ -1,4 +1,4 @@
-"""The 2-d map of the features: a sample of nodes, and the mean of every class and period, as in the paper's figure."""
+"""The map of the features in two dimensions: a sample of nodes, and class means by period."""
 
 from __future__ import annotations
 
@@ -12,12 +12,9 @@ from impact_gnn.diagnostics.view import View, some
 from impact_gnn.statistics import Scale
 
 FEATURE_MAPS = ("pca", "tsne")
-MOST_CLASSES = 15  # whose means are shown: the largest, as many as the paper shows
-# means shown, of more some are left out evenly; nodes they are taken from
-MOST_MEANS, MOST_ROWS = (
-    600,
-    100_000,
-)
+MAX_CLASSES = 15  # classes with means, the largest ones; as many as in the paper
+MAX_MEANS = 600  # means; of more, an even sample
+MAX_ROWS = 100_000  # nodes that means are computed from
 
 
 @dataclass(frozen=True)
@@ -31,10 +28,10 @@ class Places:
 
 @dataclass(frozen=True, repr=False)
 class FeatureMap:
-    """Nodes and class means in two dimensions; `explained` is the share of the variance along both (PCA only)."""
+    """Nodes and class means in two dimensions."""
 
     projection: str
-    explained: list[float]
+    explained: list[float]  # share of the variance along both axes; empty for t-SNE
     nodes: Places
     means: Places
 
@@ -42,19 +39,21 @@ class FeatureMap:
 def map_features(
     view: View, *, projection: str = "pca", sample: int = 1500, seed: int = 0
 ) -> FeatureMap | None:
-    """Two coordinates for a sample of nodes and for the means of the largest classes in every period.
+    """Project a sample of nodes, and the means of the largest classes in every period.
 
-    "pca" is linear: distances in the map are distances in the features, seen from the best side.
-    "tsne" keeps neighbourhoods only, and takes seconds. None without features.
+    "pca" is linear, so that distances in the map are projected distances of the features.
+    "tsne" preserves neighbourhoods only, and takes seconds. None without features.
     """
-    from sklearn.decomposition import PCA  # both take a second to import
+    from sklearn.decomposition import PCA  # importing both takes a second
     from sklearn.manifold import TSNE
 
     if not view.num_features:
         return None
     rng = np.random.default_rng(seed)
     rows = some(view.masked.num_nodes, sample, rng)
-    size, (label, period, means) = len(rows), _means(view, rng)
+    size = len(rows)
+    label, period, means = _class_means(view, rng)
+    # Nodes first, then means [n + m, f]; scale and axes come from the nodes alone.
     points = np.concatenate([view.features(rows), means]).astype(np.float64)
     points = Scale.fit(points[:size]).apply(points)
     width = min(2 if projection == "pca" else 30, *points[:size].shape)
@@ -64,6 +63,7 @@ def map_features(
     if projection == "tsne":
         perplexity = min(30.0, max(1.0, (len(points) - 1) / 3))
         place = TSNE(perplexity=perplexity, init="pca", random_state=seed).fit_transform(place)
+    # a second coordinate of zeros where there is one feature
     place = np.pad(place, ((0, 0), (0, 2 - min(2, place.shape[1]))))
     explained = np.nan_to_num(pca.explained_variance_ratio_) if projection == "pca" else ()
     nodes = Places(listed(place[:size]), listed(view.label[rows]), listed(view.masked.time[rows]))
@@ -71,13 +71,16 @@ def map_features(
     return FeatureMap(projection, listed(explained), nodes, centres)
 
 
-def _means(view: View, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Class, period and mean features of the communities of the largest classes."""
+def _class_means(view: View, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Class, period and mean features of the largest classes in every period."""
     labelled = np.flatnonzero(view.label >= 0)
-    largest = np.argsort(-np.bincount(view.label[labelled]), kind="stable")[:MOST_CLASSES]
-    rows = some(labelled[np.isin(view.label[labelled], largest)], MOST_ROWS, rng)
-    code = view.masked.period[rows].astype(np.int64) * view.masked.num_labels + view.label[rows]
-    seen, index = np.unique(code, return_inverse=True)
-    _, mean, _ = group_moments(view.features(rows), index.astype(np.int32), len(seen))
-    kept = np.unique(np.linspace(0, len(seen) - 1, min(len(seen), MOST_MEANS)).astype(np.int64))
-    return seen[kept] % view.masked.num_labels, seen[kept] // view.masked.num_labels, mean[kept]
+    largest = np.argsort(-np.bincount(view.label[labelled]), kind="stable")[:MAX_CLASSES]
+    rows = some(labelled[np.isin(view.label[labelled], largest)], MAX_ROWS, rng)
+    # A code for every pair of period and class.
+    num_labels = view.masked.num_labels
+    code = view.masked.period[rows].astype(np.int64) * num_labels + view.label[rows]
+    codes, index = np.unique(code, return_inverse=True)
+    _, mean, _ = group_moments(view.features(rows), index.astype(np.int32), len(codes))
+    sample = np.linspace(0, len(codes) - 1, min(len(codes), MAX_MEANS)).astype(np.int64)
+    sample = np.unique(sample)
+    return codes[sample] % num_labels, codes[sample] // num_labels, mean[sample]

@@ -29,7 +29,7 @@ MOST_NUMBERS = 1 << 22
 
 @dataclass(frozen=True)
 class Independence:
-    """χ² of the table of periods by labels, and Cramér's V with the part that chance gives taken out."""
+    """χ² test of the table of periods by labels, and bias-corrected Cramér's V."""
 
     chi2: float
     freedom: int
@@ -54,10 +54,11 @@ class LabelMix(AssumptionCheck):
 
 
 def label_mix(view: View, *, replicates: int = 200, seed: int = 0) -> LabelMix:
-    """TV_t = ½ Σ_y |p_t(y) − p_<t(y)|, squared and less what sampling adds to it, over the last labelled periods.
+    """Total variation distance of the label mix to the past, over the last labelled periods.
 
-    It is averaged with the labels as weights, and the root taken. Noise and interval come from a
-    bootstrap of the labels within periods.
+    TV_t = ½ Σ_y |p_t(y) − p_<t(y)|; its squares, less the sampling noise, are averaged with the
+    labels as weights, and the root is taken. Noise and interval come from a bootstrap of the labels
+    within periods.
 
     Examples:
         >>> from impact_gnn.data.tsbm import tsbm
@@ -65,14 +66,13 @@ def label_mix(view: View, *, replicates: int = 200, seed: int = 0) -> LabelMix:
         1 label mix: holds, share of labels ... 0.000 [0.000, 0.0...]
     """
     labelled = view.label >= 0
-    row, size = (
-        np.searchsorted(view.known, view.masked.period[labelled]),
-        max(view.masked.num_labels, 1),
-    )
-    counts = np.bincount(
-        row * size + view.label[labelled], minlength=len(view.known) * size
-    ).reshape(-1, size)
-    times, mix = listed(view.masked.times[view.known]), listed(_shares(counts))
+    # Labels by period [T, Y].
+    row = np.searchsorted(view.known, view.masked.period[labelled])
+    size = max(view.masked.num_labels, 1)
+    cell = row * size + view.label[labelled]
+    counts = np.bincount(cell, minlength=len(view.known) * size).reshape(-1, size)
+    times = listed(view.masked.times[view.known])
+    mix = listed(_shares(counts))
     if len(counts) < 2:
         why = "Labels are known in one period only, so no change can be seen."
         return LabelMix(NOT_TESTABLE, why, times=times, mix=mix)
@@ -86,21 +86,29 @@ def label_mix(view: View, *, replicates: int = 200, seed: int = 0) -> LabelMix:
     noise = np.maximum((_to_past(drawn) ** 2).mean(0) - _to_past(counts) ** 2, 0)
     value = _statistic(counts, noise, 1)
     # A replicate carries the noise of the graph and its own.
-    low, high = (
-        float(v) for v in np.quantile([_statistic(one, noise, 2) for one in drawn], [0.025, 0.975])
-    )
-    low, high = min(low, value), max(high, value)
+    replicated = [_statistic(replicate, noise, 2) for replicate in drawn]
+    low, high = np.quantile(replicated, [0.025, 0.975])
+    low = min(float(low), value)
+    high = max(float(high), value)
     status = judge(value, low, high, small=SMALL, large=LARGE)
     share = f"{value:.0%} of the labels of a new period differ from the mix of the past"
     sentence = {
         HOLDS: f"The label mix is stable: about {share}.",
         UNCERTAIN: f"The label mix moves: about {share}.",
-        VIOLATED: f"The label mix changes: about {share}; centring would remove what tells classes apart.",
+        VIOLATED: f"The label mix changes: about {share}; "
+        "centring would remove what tells classes apart.",
         NOT_TESTABLE: "Too few labels per period to tell whether the label mix changes.",
     }[status]
-    changes = listed(_to_past(counts)), listed(np.sqrt(noise))
     return LabelMix(
-        status, sentence, value, (low, high), times, mix, *changes, _independence(counts)
+        status=status,
+        sentence=sentence,
+        statistic=value,
+        interval=(low, high),
+        times=times,
+        mix=mix,
+        to_past=listed(_to_past(counts)),
+        noise=listed(np.sqrt(noise)),
+        independence=_independence(counts),
     )
 
 
@@ -115,7 +123,7 @@ def _to_past(counts: np.ndarray) -> np.ndarray:
 
 
 def _statistic(counts: np.ndarray, noise: np.ndarray, times: int) -> float:
-    """The mean over recent periods of TV to the past, with the noise taken out as often as it went in."""
+    """Root mean square of TV over recent periods, less the noise `times` times."""
     last = slice(-recent(len(noise)), None)
     square = _to_past(counts)[last] ** 2 - times * noise[last]
     weight = counts.sum(1)[1:][last]
@@ -124,9 +132,13 @@ def _statistic(counts: np.ndarray, noise: np.ndarray, times: int) -> float:
 
 
 def _independence(counts: np.ndarray) -> Independence:
-    """Of a table with at least two periods and two labels that are seen."""
-    seen = counts[:, counts.sum(0) > 0]
-    test = stats.chi2_contingency(seen, correction=False)
-    excess = max(0.0, test.statistic - test.dof) / max(seen.sum() - 1, 1)
-    cramers_v = float(np.sqrt(min(1.0, excess / (min(seen.shape) - 1))))
-    return Independence(float(test.statistic), int(test.dof), float(test.pvalue), cramers_v)
+    """Test of a table with at least two periods and two labels."""
+    table = counts[:, counts.sum(0) > 0]
+    test = stats.chi2_contingency(table, correction=False)
+    excess = max(0.0, test.statistic - test.dof) / max(table.sum() - 1, 1)
+    return Independence(
+        chi2=float(test.statistic),
+        freedom=int(test.dof),
+        p=float(test.pvalue),
+        cramers_v=float(np.sqrt(min(1.0, excess / (min(table.shape) - 1)))),
+    )

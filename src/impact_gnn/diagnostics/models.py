@@ -1,10 +1,10 @@
-r"""Connections counted, models of relative connectivity fitted to the counts, and how much each of them explains.
+r"""Models of relative connectivity, fitted to counts of edges, and how much each explains.
 
-Neighbours are counted by group: groups instead of single labels have a tenth of the cells, and a
-    tenth of the noise.
+Neighbours are counted by group: groups have a tenth of the cells of single labels, and a tenth of
+the noise.
 
-Models are products, fitted by maximum likelihood of Poisson counts: every factor is set in turn to
-    fit its own margin.
+Models are products, fitted by maximum likelihood of Poisson counts: every factor in turn is set to
+match its own margin.
 
 | model | P(y, t, k, t̃) |
 |---|---|
@@ -24,13 +24,10 @@ import numpy as np
 from impact_gnn.diagnostics.view import View
 
 GROUPS = ("same label", "strongest other label", "other labels")
-MOST_PERIODS = 40  # steps of equal length into which more periods are drawn together
+MAX_STEPS = 40  # of equal length, into which more periods are merged
 MODELS = ("still", "decay", "separable", "sided", "sized")
-# rounds of fitting at most; the largest relative change of a factor that ends them earlier
-ROUNDS, CLOSE = (
-    200,
-    1e-6,
-)
+MAX_ROUNDS = 200  # of fitting
+TOLERANCE = 1e-6  # relative change of a factor at which fitting ends
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +39,7 @@ class PairCounts:
     strongest: np.ndarray  # for every class the label met most often besides its own [Y]
     num_nodes: np.ndarray  # of every step, labelled or not [T]
     # Edges by class, group, own step and neighbour's step [Y, 3, T, T]; neighbours without a label
-    # are handed to the groups in the proportions seen among the others.
+    # are distributed over the groups in the proportions of the others.
     counts: np.ndarray
     _cell: np.ndarray
     _target: np.ndarray
@@ -55,38 +52,42 @@ class PairCounts:
             return None
         label = view.label
         first, last = (int(view.masked.times[position]) for position in view.known[[0, -1]])
-        width = -(-(last - first + 1) // MOST_PERIODS) if len(view.known) > MOST_PERIODS else 1
+        width = -(-(last - first + 1) // MAX_STEPS) if len(view.known) > MAX_STEPS else 1
         filled = np.unique((view.masked.times[view.known] - first) // width)
         step = (view.masked.time - first) // width
         position = np.searchsorted(filled, step).clip(0, len(filled) - 1)
         inside = (filled[position] == step) & (view.masked.time <= last)
         source, target = view.edges
-        kept = (label[target] >= 0) & inside[source]
-        source, target = source[kept], target[kept]
-        classes, size = view.masked.num_labels, len(filled)
-        both = label[source] >= 0
-        pair = label[target[both]] * classes + label[source[both]]
-        met = np.bincount(pair, minlength=classes**2).reshape(classes, classes)
-        if not met.any():
+        is_counted = (label[target] >= 0) & inside[source]
+        source = source[is_counted]
+        target = target[is_counted]
+        classes = view.masked.num_labels
+        size = len(filled)
+        # Edges by own label and neighbour's label [Y, Y].
+        is_labelled = label[source] >= 0
+        pair = label[target[is_labelled]] * classes + label[source[is_labelled]]
+        edges = np.bincount(pair, minlength=classes**2).reshape(classes, classes)
+        if not edges.any():
             return None
-        other = np.where(np.eye(classes, dtype=bool), -1, met)
+        other = np.where(np.eye(classes, dtype=bool), -1, edges)
         strongest = np.where(other.max(1) > 0, other.argmax(1), -1)
+        # Group of every neighbour: 0 same label, 1 strongest other, 2 others, 3 unknown.
         own = label[target]
         group = np.select(
-            [~both, label[source] == own, label[source] == strongest[own]], [3, 0, 1], 2
+            [~is_labelled, label[source] == own, label[source] == strongest[own]], [3, 0, 1], 2
         )
+        # Flat index of every edge in [Y, 4, T, T].
         cell = ((own * 4 + group) * size + position[target]) * size + position[source]
-        number = np.bincount(position[inside], minlength=size)
-        counts = _handed_out(np.bincount(cell, minlength=classes * 4 * size * size), classes, size)
+        counts = np.bincount(cell, minlength=classes * 4 * size * size)
         return cls(
-            first + filled * width,
-            width,
-            strongest,
-            number,
-            counts,
-            cell,
-            target,
-            (classes, size, len(label)),
+            steps=first + filled * width,
+            width=width,
+            strongest=strongest,
+            num_nodes=np.bincount(position[inside], minlength=size),
+            counts=_distribute_unknown(counts, classes, size),
+            _cell=cell,
+            _target=target,
+            _shape=(classes, size, len(label)),
         )
 
     def redrawn(self, rng: np.random.Generator) -> np.ndarray:
@@ -94,16 +95,18 @@ class PairCounts:
         classes, size, nodes = self._shape
         weight = rng.poisson(1.0, nodes).astype(np.float64)
         counts = np.bincount(self._cell, weight[self._target], classes * 4 * size * size)
-        return _handed_out(counts, classes, size)
+        return _distribute_unknown(counts, classes, size)
 
 
-def _handed_out(counts: np.ndarray, classes: int, size: int) -> np.ndarray:
-    """[Y, 4, T, T] → [Y, 3, T, T]: neighbours of unknown label are shared out among the groups."""
+def _distribute_unknown(counts: np.ndarray, classes: int, size: int) -> np.ndarray:
+    """[Y, 4, T, T] → [Y, 3, T, T]: distribute neighbours of unknown label over the groups."""
     table = counts.reshape(classes, 4, size, size).astype(np.float64)
     known, unknown = table[:, :3], table[:, 3:]
     if not unknown.any():
         return known
-    here, everywhere = known.sum(1, keepdims=True), known.sum((2, 3), keepdims=True)
+    # Proportions of the groups in a cell [Y, 3, T, T]; where it is empty, those of the class.
+    here = known.sum(1, keepdims=True)
+    everywhere = known.sum((2, 3), keepdims=True)
     usual = everywhere / np.maximum(everywhere.sum(1, keepdims=True), 1e-300)
     share = np.divide(known, here, out=np.broadcast_to(usual, known.shape).copy(), where=here > 0)
     return known + share * unknown
@@ -120,17 +123,17 @@ class Share:
 
 @dataclass(frozen=True, eq=False)
 class Fits:
-    """What every model leaves unexplained: weighted sums of squared residuals of the neighbour shares."""
+    """Weighted sums of squared residuals of the neighbour shares, by model."""
 
     distances: np.ndarray  # the distinct |t̃ − t| [D]
     g: np.ndarray  # of the separable model [Y, 3, D]
     h: np.ndarray  # of the decay model [D], h(0) = 1
-    left: dict[str, float]  # the sum by model, sampling noise taken out
+    left: dict[str, float]  # the sum by model, less the sampling noise
     drawn: dict[str, np.ndarray]  # the same for every replicate of the bootstrap [B]
-    seen: float  # the same sum of the shares themselves
+    total: float  # the same sum of the shares themselves
 
     def share(self, model: str, *, best: str | None = None) -> Share:
-        """How much of what `still` leaves unexplained `model` explains; with `best`, of what `best` explains only."""
+        """Share of what `still` leaves that `model` explains; with `best`, of what `best` explains."""
 
         def explained(left: dict[str, np.ndarray]) -> np.ndarray:
             floor = 0 if best is None else np.maximum(left[best], 0)
@@ -143,9 +146,12 @@ class Fits:
 
 
 def fit_models(pairs: PairCounts, *, replicates: int = 40, seed: int = 0) -> Fits:
-    """All models on the counts, with a bootstrap of the nodes that tells noise from misfit."""
-    layout, total = Layout.of(pairs), pairs.counts.sum((1, 3), keepdims=True)
-    sums, squares = ({model: np.zeros(pairs.counts.shape) for model in MODELS} for _ in range(2))
+    """Fit all models; a bootstrap of the nodes separates noise from misfit."""
+    layout = Layout.of(pairs)
+    total = pairs.counts.sum((1, 3), keepdims=True)
+    # Sums over the replicates of residuals and their squares, for the variance of every cell.
+    sums = {model: np.zeros(pairs.counts.shape) for model in MODELS}
+    squares = {model: np.zeros(pairs.counts.shape) for model in MODELS}
     raw: dict[str, list[float]] = {model: [] for model in MODELS}
     rng = np.random.default_rng(seed)
     for _ in range(replicates):
@@ -158,17 +164,23 @@ def fit_models(pairs: PairCounts, *, replicates: int = 40, seed: int = 0) -> Fit
             raw[model].append(float((total * residual).sum()))
     left, drawn = {}, {}
     for model in MODELS:
-        variance = np.maximum(squares[model] - sums[model] ** 2 / replicates, 0) / max(
-            replicates - 1, 1
-        )
-        noise = float((total * variance).sum())
+        spread = np.maximum(squares[model] - sums[model] ** 2 / replicates, 0)
+        noise = float((total * (spread / max(replicates - 1, 1))).sum())
         left[model] = float((total * layout.residual(model, pairs.counts) ** 2).sum()) - noise
         # A replicate carries the noise of the graph and its own.
         drawn[model] = np.array(raw[model]) - 2 * noise
-    g, h = layout.separable(pairs.counts, layout.distance)[1], layout.decay(pairs.counts)[2]
-    seen = float(_ratio(pairs.counts**2, total).sum())
-    scale = np.maximum(g[..., :1].sum(1, keepdims=True), 1e-300)
-    return Fits(layout.distances, g / scale, h / max(h[0], 1e-300), left, drawn, seen)
+    _, g = layout.separable(pairs.counts, layout.distance)
+    _, _, h = layout.decay(pairs.counts)
+    # g sums to 1 over the groups at distance 0, and h is 1 there
+    g_at_zero = np.maximum(g[..., :1].sum(1, keepdims=True), 1e-300)
+    return Fits(
+        distances=layout.distances,
+        g=g / g_at_zero,
+        h=h / max(h[0], 1e-300),
+        left=left,
+        drawn=drawn,
+        total=float(_ratio(pairs.counts**2, total).sum()),
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,7 +201,7 @@ class Layout:
         return cls(distances, distance.reshape(step.shape), signed.reshape(step.shape), nodes)
 
     def residual(self, model: str, counts: np.ndarray) -> np.ndarray:
-        """Share of neighbours seen less share expected, of all neighbours of a class in a step [Y, 3, T, T]."""
+        """Observed less expected shares of the neighbours of a class in a step [Y, 3, T, T]."""
         return _ratio(counts - self.expected(model, counts), counts.sum((1, 3), keepdims=True))
 
     def expected(self, model: str, counts: np.ndarray) -> np.ndarray:
@@ -197,10 +209,12 @@ class Layout:
         if model == "decay":
             f, a, h = self.decay(counts)
             return f[:, None, :, None] * a[:, :, None, None] * h[self.distance]
-        # The same g at all distances is what `still` says.
-        index = {"still": np.zeros_like(self.distance), "sided": self.signed}.get(
-            model, self.distance
-        )
+        # `still` has the same g at all distances
+        index = self.distance
+        if model == "still":
+            index = np.zeros_like(self.distance)
+        elif model == "sided":
+            index = self.signed
         offset = self.num_nodes if model == "sized" else np.ones(len(index))
         f, g = self.separable(counts, index, offset)
         return f[:, None, :, None] * g[:, :, index] * offset
@@ -208,11 +222,11 @@ class Layout:
     def separable(
         self, counts: np.ndarray, index: np.ndarray, offset: np.ndarray | float = 1.0
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Factors f [Y, T] and g [Y, 3, D] of f(y, t)·g(y, k, index)·offset(t̃), up to a constant for every y."""
+        """Factors f [Y, T] and g [Y, 3, D] of f(y, t)·g(y, k, index)·offset(t̃), up to scale."""
         reach = _reach(index, offset)
         f = rows = counts.sum((1, 3))
         columns = self.by_distance(counts, index)
-        for _ in range(ROUNDS):
+        for _ in range(MAX_ROUNDS):
             g = _ratio(columns, (f @ reach)[:, None, :])
             before, f = f, _ratio(rows, g.sum(1) @ reach.T)
             if _converged(before, f):
@@ -221,15 +235,13 @@ class Layout:
 
     def decay(self, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Factors f [Y, T], a [Y, 3] and h [D] of f(y, t)·a(y, k)·h(|t̃ − t|)."""
-        reach, rows, columns = (
-            _reach(self.distance),
-            counts.sum((1, 3)),
-            self.by_distance(counts).sum((0, 1)),
-        )
+        reach = _reach(self.distance)
+        rows = counts.sum((1, 3))
+        columns = self.by_distance(counts).sum((0, 1))
         # the groups share a row in fixed proportions
         a = _ratio(counts.sum((2, 3)), counts.sum((1, 2, 3))[:, None])
         h = np.ones(len(self.distances))
-        for _ in range(ROUNDS):
+        for _ in range(MAX_ROUNDS):
             before, h = h, _ratio(columns, _ratio(rows, reach @ h).sum(0) @ reach)
             if _converged(before, h):
                 break
@@ -254,4 +266,4 @@ def _ratio(count: np.ndarray, expected: np.ndarray) -> np.ndarray:
 
 
 def _converged(before: np.ndarray, now: np.ndarray) -> bool:
-    return bool((np.abs(now - before) <= CLOSE * now.max(initial=0.0)).all())
+    return bool((np.abs(now - before) <= TOLERANCE * now.max(initial=0.0)).all())

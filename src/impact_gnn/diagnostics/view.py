@@ -1,7 +1,6 @@
-"""What the diagnostics look at: one view of the graph without later labels, and its own edges in both directions.
+"""The input of the diagnostics: a graph without later labels, and edges in both directions.
 
-Whatever is as large as the edges or the features is read in blocks or in samples, so that a graph
-on disk stays there.
+Arrays as large as the edges or the features are read in blocks or samples: graphs on disk stay there.
 """
 
 from __future__ import annotations
@@ -16,14 +15,13 @@ from impact_gnn.data.drawing import WEYL, scramble
 from impact_gnn.engines import Engine, or_memory
 from impact_gnn.graph import TemporalGraph
 
-BLOCK = 1 << 22  # edges looked at in one go
-# that connections are counted on; of larger graphs the in-edges of a sample of nodes
-MOST_EDGES = 1 << 22
+BLOCK = 1 << 22  # edges that are read at once
+MAX_EDGES = 1 << 22  # to count connections on; larger graphs: in-edges of a sample of nodes
 
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """A masked graph, and the edges among its target type as a homogeneous graph in both directions."""
+    """A masked graph, and the undirected homogeneous graph of its target type."""
 
     masked: TemporalGraph  # without labels at or after the cutoff
     # the target nodes with the edges among them, undirected; None where there are none
@@ -68,12 +66,11 @@ class View:
             if t[0] == t[2] == kind and part.num_edges
         }
         if not used:
-            why = (
-                f"No relation joins {kind!r} nodes with each other"
-                if masked.is_hetero
-                else "The graph has no edges"
-            )
-            return cls(masked, None, none, (f"{why}, so nothing can be said about connections.",))
+            reason = "The graph has no edges"
+            if masked.is_hetero:
+                reason = f"No relation joins {kind!r} nodes with each other"
+            note = f"{reason}, so nothing can be said about connections."
+            return cls(masked=masked, own=None, edges=none, notes=(note,))
         # One relation stays where it is; several are put together in memory.
         parts = list(used.values())
         edge_index = (
@@ -87,12 +84,8 @@ class View:
                 [np.ones(p.num_edges, np.float32) if p.weight is None else p.weight for p in parts]
             )
         if all((source == target).all() for source, target in _blocks(edge_index)):
-            return cls(
-                masked,
-                None,
-                none,
-                ("All edges are loops, so nothing can be said about connections.",),
-            )
+            note = "All edges are loops, so nothing can be said about connections."
+            return cls(masked=masked, own=None, edges=none, notes=(note,))
         notes = []
         if masked.is_hetero:
             skipped = [t for t in masked.relations if t not in used]
@@ -110,14 +103,19 @@ class View:
         if not _has_reverses(edge_index):
             own = or_memory(engine).graph(own, undirected=True)
             notes.append("The edges have a direction; they were taken in both, as the paper does.")
-        share = min(1.0, MOST_EDGES / own.edge_index.shape[1])
+        share = min(1.0, MAX_EDGES / own.edge_index.shape[1])
         chosen = np.random.default_rng(seed).random(masked.num_nodes) < share
         if share < 1:
             notes.append(f"Connections were counted at a random {share:.2%} of the nodes.")
-        kept = [
+        edges = [
             block[:, (block[0] != block[1]) & chosen[block[1]]] for block in _blocks(own.edge_index)
         ]
-        return cls(masked, own.masked(cutoff), np.concatenate(kept, axis=1), tuple(notes))
+        return cls(
+            masked=masked,
+            own=own.masked(cutoff),
+            edges=np.concatenate(edges, axis=1),
+            notes=tuple(notes),
+        )
 
 
 def _blocks(edge_index: np.ndarray) -> Iterator[np.ndarray]:
@@ -126,10 +124,10 @@ def _blocks(edge_index: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _has_reverses(edge_index: np.ndarray) -> bool:
-    """Whether every edge has its reverse, as often as it is listed.
+    """Whether every edge has its reverse, with the same multiplicity.
 
-    Edges and their reverses are the same collection if sums of random numbers, one for every pair
-    of ends by a hash, agree; that those of two different collections agree has a chance of 2^-64.
+    Compares sums of hashes of all edges and of all reverses. Two different collections have the
+    same sum with a probability of 2^-64.
     """
     pairs = (
         (_hashed(source, target), _hashed(target, source)) for source, target in _blocks(edge_index)
@@ -143,12 +141,12 @@ def _hashed(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def some(rows: np.ndarray | int, most: int, rng: np.random.Generator) -> np.ndarray:
-    """All rows, or a random choice of `most` of them in their order."""
+    """All rows, or a sorted random sample of `most` of them."""
     size = rows if isinstance(rows, int) else len(rows)
     chosen = np.arange(size) if size <= most else np.sort(rng.choice(size, most, replace=False))
     return chosen if isinstance(rows, int) else rows[chosen]
 
 
 def recent(num_periods: int) -> int:
-    """How many of the last periods stand for what is to come: a third of them, at least five."""
+    """Number of the last periods that represent the future: a third, at least five."""
     return max(5, num_periods // 3)
