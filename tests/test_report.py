@@ -525,7 +525,7 @@ def test_what_users_wrote_is_text_and_never_markup(whole):
         command=EVIL,
         graph__num_edges={EVIL: 3, "b": 4},
         diagnosis__notes=(EVIL,),
-        predicted__file=EVIL,
+        prediction_summary__file=EVIL,
         advice__explanation=EVIL,
         diagnosis__decay__sentence=EVIL,
         versions={EVIL: EVIL},
@@ -591,7 +591,7 @@ def test_one_class_and_many_classes(whole):
     one = changed(
         whole,
         graph__label_counts=[5],
-        predicted__labels={"0": 100},
+        prediction_summary__labels={"0": 100},
         diagnosis__label_mix__mix=[[1.0]],
         diagnosis__label_mix__times=[2001],
         diagnosis__label_mix__to_past=[],
@@ -605,8 +605,8 @@ def test_one_class_and_many_classes(whole):
         one,
         graph__label_counts=list(range(40, 0, -1)),
         diagnosis__label_mix__mix=[[1 / 40] * 40],
-        predicted__labels={f"topic {k}": 3 for k in range(40)},
-        predicted__count=120,
+        prediction_summary__labels={f"topic {k}": 3 for k in range(40)},
+        prediction_summary__count=120,
     )
     words = Page(render(many)).words
     assert "34 other labels" in words
@@ -616,7 +616,7 @@ def test_one_class_and_many_classes(whole):
 @pytest.mark.usefixtures("without_plots")
 def test_a_back_test_that_could_not_be_made(whole):
     summary = changed(
-        whole, backtest=BacktestResult.without_folds("quick"), predicted__accuracy=None
+        whole, backtest=BacktestResult.without_folds("quick"), prediction_summary__accuracy=None
     )
     words = Page(render(summary)).words
     assert "No past window was predicted" in words
@@ -775,11 +775,11 @@ def test_a_sound_run_has_no_worry_but_the_last(whole):
         backtest__finished=True,
         backtest__fold_checks=[check(fold, 0.85) for fold in whole.backtest.folds],
         backtest__selection__gain=Estimate(0.06, 0.02, 0.02, 0.1),
-        predicted__accuracy=Estimate(0.86, 0.03, 0.8, 0.92),
+        prediction_summary__accuracy=Estimate(0.86, 0.03, 0.8, 0.92),
         graph__label_counts=[150] * 4,
         graph__edge_times=dict.fromkeys(whole.graph.num_edges, (2001, 2008)),
-        predicted__labels=counts,
-        predicted__histogram=[0] * 9 + [100],
+        prediction_summary__labels=counts,
+        prediction_summary__histogram=[0] * 9 + [100],
         diagnosis__shift__silent=[0.0],
         diagnosis__label_mix__mix=[[0.25] * 4],
         diagnosis__feature_drift__status=HOLDS,

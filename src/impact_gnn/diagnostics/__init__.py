@@ -36,7 +36,7 @@ WIDTH = 110
 
 @dataclass(frozen=True, repr=False)
 class Diagnosis:
-    """What the evidence is before anything is trained: assumptions 1 to 4, and the shift of messages."""
+    """Evidence before training: checks of assumptions 1 to 4, and the shift of messages."""
 
     cutoff: int  # labels at or after it were not read
     label_mix: LabelMix
@@ -56,13 +56,11 @@ class Diagnosis:
         lines = [f"{'assumption':26}{'status':13}{'statistic':>10}  95 % interval"]
         for finding in self.findings:
             value = "" if finding.statistic is None else f"{finding.statistic:.3f}"
-            around = (
-                ""
-                if finding.interval is None
-                else f"{finding.interval[0]:.3f} to {finding.interval[1]:.3f}"
-            )
+            interval = ""
+            if finding.interval is not None:
+                interval = f"{finding.interval[0]:.3f} to {finding.interval[1]:.3f}"
             head = f"{finding.assumption} {finding.name}"
-            lines.append(f"{head:26}{finding.status!s:13}{value:>10}  {around}".rstrip())
+            lines.append(f"{head:26}{finding.status!s:13}{value:>10}  {interval}".rstrip())
             lines += textwrap.wrap(
                 finding.sentence, WIDTH, initial_indent="    ", subsequent_indent="    "
             )
@@ -88,7 +86,7 @@ def diagnose(
     engine: Engine | None = None,
     progress: bool | Progress = False,
 ) -> Diagnosis:
-    """Evidence for assumptions 1 to 4 and the shift of messages, from labels before the cutoff only.
+    """Check assumptions 1 to 4 and measure the shift, from labels before the cutoff only.
 
     What a graph does not show (one labelled period, no features, no edges) gives "not testable".
     Large graphs are sampled; the same seed gives the same result.
@@ -130,4 +128,13 @@ def diagnose(
     steps.advance(note="messages")
     shift = message_shift(view, hops=hops, seed=seed, engine=engine)
     steps.advance()
-    return Diagnosis(view.cutoff, mix, drift, separable, common, shift, picture, view.notes)
+    return Diagnosis(
+        cutoff=view.cutoff,
+        label_mix=mix,
+        feature_drift=drift,
+        separability=separable,
+        decay=common,
+        shift=shift,
+        feature_map=picture,
+        notes=view.notes,
+    )

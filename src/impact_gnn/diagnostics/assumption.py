@@ -1,4 +1,4 @@
-"""`AssumptionCheck`: what was measured about one assumption, how sure it is, and what that means in words."""
+"""`AssumptionCheck`: the statistic of an assumption, its interval and its status."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HOLDS, UNCERTAIN, VIOLATED, NOT_TESTABLE = AssumptionStatus
 
 @dataclass(frozen=True, repr=False)
 class AssumptionCheck:
-    """Evidence for one assumption; each has a class of its own that adds what its figures are drawn from."""
+    """Evidence for one assumption; subclasses add the series of their figures."""
 
     name: ClassVar[str]
     assumption: ClassVar[int]  # its number in the paper
@@ -38,14 +38,14 @@ class AssumptionCheck:
 
     def __repr__(self) -> str:
         numbers = "" if self.statistic is None else f", {self.measure} {self.statistic:.3f}"
-        around = (
-            "" if self.interval is None else f" [{self.interval[0]:.3f}, {self.interval[1]:.3f}]"
-        )
-        return f"{self.assumption} {self.name}: {self.status}{numbers}{around}"
+        interval = ""
+        if self.interval is not None:
+            interval = f" [{self.interval[0]:.3f}, {self.interval[1]:.3f}]"
+        return f"{self.assumption} {self.name}: {self.status}{numbers}{interval}"
 
 
 def judge(value: float, low: float, high: float, *, small: float, large: float) -> AssumptionStatus:
-    """How far an assumption is violated: an interval that reaches across both thresholds cannot tell."""
+    """The status of an assumption; not testable if the interval contains both thresholds."""
     if low < small and high > large:
         return NOT_TESTABLE
     if value <= small:
@@ -54,7 +54,7 @@ def judge(value: float, low: float, high: float, *, small: float, large: float) 
 
 
 def listed(values: Any) -> list[Any]:
-    """An array as lists of numbers with six digits, None where it is not finite: what a result keeps of it."""
+    """An array as lists of numbers with six digits; None for what is not finite."""
     if np.ndim(values) > 1:
         return [listed(part) for part in values]
     array = np.asarray(values)

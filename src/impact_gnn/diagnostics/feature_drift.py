@@ -8,6 +8,7 @@ out of both squares.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -25,16 +26,14 @@ from impact_gnn.diagnostics.view import View, recent, some
 from impact_gnn.statistics import Scale
 
 SMALL, LARGE = 0.4, 0.7  # up to SMALL features of a class count as steady, from LARGE on as moving
-# Labelled nodes, nodes with or without label, and columns that are looked at; of more a random
-# choice is taken.
-MOST_ROWS, MOST_NODES, MOST_COLUMNS = 20_000, 200_000, 512
-SHRINKAGE = (
-    0.05  # how far the covariance within classes is drawn towards a multiple of the identity
-)
-LEAST = 2  # nodes that it takes to know how noisy their mean is; smaller cells are left out
-# Smallest variance within a class, as a share of the usual one: a class without noise must not
-# decide alone.
-LEAST_VARIANCE = 0.1
+# Of more, a random sample is used.
+MAX_ROWS = 20_000  # labelled nodes
+MAX_NODES = 200_000  # nodes with or without a label
+MAX_COLUMNS = 512
+SHRINKAGE = 0.05  # of the covariance within classes towards a multiple of the identity
+MIN_NODES = 2  # of a cell; the noise of the mean of fewer is unknown
+# Variance within a class, as a share of the pooled one; a class without noise must not dominate.
+MIN_VARIANCE = 0.1
 
 
 @dataclass(frozen=True, repr=False)
@@ -55,12 +54,12 @@ class FeatureDrift(AssumptionCheck):
 
 
 def feature_drift(view: View, *, replicates: int = 60, seed: int = 0) -> FeatureDrift:
-    """Root of the ratio of two squared distances: of a class from its own past, and of the classes from each other.
+    """Distance of classes from their own past, relative to the distance between classes.
 
-    drift² = Σ_yt w_y n_yt‖μ_yt − μ_y,<t‖² over the recent periods and distance² = Σ_y w_y n_y‖μ_y −
-    μ‖², as means and less what the sampling of the means gives; w_y is one over the variance within
-    the class, so that classes with clear features count more. Columns are scaled to unit variance
-    first. The interval is a bootstrap of nodes within classes and periods.
+    The root of drift² / distance², where drift² = Σ_yt w_y n_yt‖μ_yt − μ_y,<t‖² over the recent
+    periods and distance² = Σ_y w_y n_y‖μ_y − μ‖², both as means and less the noise of the means.
+    w_y is one over the variance within the class, so that classes with clear features count more.
+    Columns are scaled to unit variance first. The interval is a bootstrap of nodes within classes and periods.
 
     Examples:
         >>> from impact_gnn.data.tsbm import tsbm
@@ -75,8 +74,8 @@ def feature_drift(view: View, *, replicates: int = 60, seed: int = 0) -> Feature
             NOT_TESTABLE, "Labels are known in one period only, so no drift can be seen."
         )
     rng = np.random.default_rng(seed)
-    columns = some(view.num_features, MOST_COLUMNS, rng)
-    rows = some(np.flatnonzero(view.label >= 0), MOST_ROWS, rng)
+    columns = some(view.num_features, MAX_COLUMNS, rng)
+    rows = some(np.flatnonzero(view.label >= 0), MAX_ROWS, rng)
     x = view.features(rows, columns)
     scale = Scale.fit(x)
     scaled = scale.apply(x).astype(np.float32, copy=False)
@@ -90,29 +89,37 @@ def feature_drift(view: View, *, replicates: int = 60, seed: int = 0) -> Feature
     if not cells.followed(first):
         why = "No class has nodes enough in a recent period and before it, so no drift can be seen."
         return FeatureDrift(NOT_TESTABLE, why)
-    drift, distance = (
-        cells.drift(cells.mean, cells.noise, first),
-        cells.distance(cells.mean, cells.noise),
-    )
+    drift = cells.drift(cells.mean, cells.noise, first)
+    distance = cells.distance(cells.mean, cells.noise)
+    # Bootstrap of both [replicates, 2]; a replicate has the noise of the graph and its own.
     noise = cells.noise + cells.redrawn_noise
     means = [cells.redrawn(rng) for _ in range(replicates)]
     drawn = np.array(
         [(cells.drift(mean, noise, first), cells.distance(mean, noise)) for mean in means]
     )
     along = _along_classes(label, period, cells, scaled, first)
-    everybody = some(view.masked.num_nodes, MOST_NODES, rng)
+    everybody = some(view.masked.num_nodes, MAX_NODES, rng)
     away = _away(view, everybody, view.features(everybody, columns), scale, distance)
     by_period = cells.by_period(len(view.known)) / np.sqrt(max(distance, 1e-12))
     times = view.masked.times
-    series = listed(times[view.known]), listed(by_period), along, listed(times), listed(away)
+    series: dict[str, Any] = {
+        "times": listed(times[view.known]),
+        "drift": listed(by_period),
+        "along_classes": along,
+        "all_times": listed(times),
+        "all_drift": listed(away),
+    }
     if distance <= 0 or np.quantile(drawn[:, 1], 0.05) <= 0:
-        why = "The features hardly tell the classes apart, so there is no distance to hold drift against."
-        return FeatureDrift(NOT_TESTABLE, why, None, None, *series)
+        why = (
+            "The features hardly tell the classes apart, "
+            "so there is no distance to hold drift against."
+        )
+        return FeatureDrift(NOT_TESTABLE, why, **series)
     value = float(np.sqrt(max(0.0, drift) / distance))
-    low, high = np.sqrt(
-        np.quantile(np.maximum(drawn[:, 0], 0) / drawn[:, 1].clip(1e-12), [0.025, 0.975])
-    )
-    low, high = min(float(low), value), max(float(high), value)
+    ratios = np.maximum(drawn[:, 0], 0) / drawn[:, 1].clip(1e-12)
+    low, high = np.sqrt(np.quantile(ratios, [0.025, 0.975]))
+    low = min(float(low), value)
+    high = max(float(high), value)
     status = judge(value, low, high, small=SMALL, large=LARGE)
     move = f"a class moves from its past by {value:.2f} times the distance between classes"
     if along is not None and along < min(value / 2, SMALL):
@@ -121,17 +128,19 @@ def feature_drift(view: View, *, replicates: int = 60, seed: int = 0) -> Feature
         HOLDS: f"The features of a class stay in place: {move}.",
         UNCERTAIN: f"The features of a class move somewhat: {move}.",
         VIOLATED: f"The features of a class drift: {move}.",
-        NOT_TESTABLE: "Too few nodes per class and period, or too noisy features, to tell drift from noise.",
+        NOT_TESTABLE: "Too few nodes per class and period, or too noisy features, "
+        "to tell drift from noise.",
     }[status]
-    return FeatureDrift(status, sentence, value, (low, high), *series)
+    return FeatureDrift(status, sentence, value, (low, high), **series)
 
 
 def _along_classes(
     label: np.ndarray, period: np.ndarray, cells: Cells, scaled: np.ndarray, first: int
 ) -> float | None:
-    """The statistic in the subspace of linear discriminant analysis: drift that a linear model would notice."""
-    around = cells.values - np.repeat(cells.mean, cells.count, axis=0).astype(np.float32)
-    within = (around.T @ around / max(len(around) - len(cells.count), 1)).astype(np.float64)
+    """The statistic in the subspace of linear discriminant analysis, which linear models use."""
+    # Covariance within cells [f, f], shrunk, and the map that whitens it.
+    centred = cells.values - np.repeat(cells.mean, cells.count, axis=0).astype(np.float32)
+    within = (centred.T @ centred / max(len(centred) - len(cells.count), 1)).astype(np.float64)
     usual = np.trace(within) / len(within)
     if usual <= 0:
         return None
@@ -139,6 +148,7 @@ def _along_classes(
         (1 - SHRINKAGE) * within + SHRINKAGE * usual * np.eye(len(within))
     )
     whitening = vectors / np.sqrt(values)
+    # Directions in which the whitened class means differ [Y − 1, f].
     classes, share, _ = cells.classes(cells.mean, cells.noise)
     apart = np.sqrt(share)[:, None] * (classes - share @ classes) @ whitening
     axes = np.linalg.svd(apart, full_matrices=False)[2][: len(classes) - 1]
@@ -150,7 +160,7 @@ def _along_classes(
 
 
 def _away(view: View, rows: np.ndarray, x: np.ndarray, scale: Scale, distance: float) -> np.ndarray:
-    """Distance of the mean of some nodes of every period from that of the labelled nodes, in class distances."""
+    """Distance of the mean of every period from that of the labelled nodes, in class distances."""
     count, mean, squares = group_moments(
         x, view.masked.period[rows].astype(np.int32), len(view.masked.times)
     )
@@ -163,7 +173,7 @@ def _away(view: View, rows: np.ndarray, x: np.ndarray, scale: Scale, distance: f
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Nodes of one class and period, C such cells in the order of class, then period: means, their noise and drift."""
+    """C cells of nodes of one class and period, sorted by class, then period."""
 
     label: np.ndarray  # [C]
     period: np.ndarray  # [C]
@@ -177,23 +187,36 @@ class Cells:
 
     @classmethod
     def of(cls, label: np.ndarray, period: np.ndarray, values: np.ndarray) -> Cells:
-        """The cells of at least `LEAST` nodes."""
+        """The cells of at least `MIN_NODES` nodes."""
         size = int(period.max()) + 1
         code, index, count = np.unique(
             label.astype(np.int64) * size + period, return_inverse=True, return_counts=True
         )
-        kept = count >= LEAST
-        number = np.where(kept, np.cumsum(kept) - 1, -1)[index]
-        code, count = code[kept], count[kept]
+        is_large = count >= MIN_NODES
+        # Cell of every node, −1 for nodes of small cells; then nodes sorted by cell.
+        number = np.where(is_large, np.cumsum(is_large) - 1, -1)[index]
+        code = code[is_large]
+        count = count[is_large]
         order = np.argsort(number, kind="stable")[np.count_nonzero(number < 0) :]
         values = np.ascontiguousarray(values[order])
         _, mean, squares = group_moments(values, number[order].astype(np.int32), len(count))
-        total, own = squares.sum(1), code // size
+        # Variance within classes, relative to the pooled one, gives the weights.
+        total = squares.sum(1)
+        own = code // size
         pooled = max(total.sum() / max((count - 1).sum(), 1), 1e-300)
         within = np.bincount(own, total) / np.maximum(np.bincount(own, count - 1), 1)
-        weight = 1 / np.maximum(within / pooled, LEAST_VARIANCE)[own]
-        noise = total / count / (count - 1), total / count**2
-        return cls(own, code % size, count, weight, mean, *noise, values, np.cumsum(count) - count)
+        weight = 1 / np.maximum(within / pooled, MIN_VARIANCE)[own]
+        return cls(
+            label=own,
+            period=code % size,
+            count=count,
+            weight=weight,
+            mean=mean,
+            noise=total / count / (count - 1),
+            redrawn_noise=total / count**2,
+            values=values,
+            start=np.cumsum(count) - count,
+        )
 
     def redrawn(self, rng: np.random.Generator) -> np.ndarray:
         """Means of the cells after drawing their nodes anew with replacement."""
@@ -238,11 +261,9 @@ class Cells:
         square, weight = self._to_past(self.mean, self.noise)
         total = np.bincount(self.period, weight, num_periods)
         summed = np.bincount(self.period, weight * square, num_periods)
-        return np.sqrt(
-            np.maximum(
-                np.divide(summed, total, out=np.full(num_periods, np.nan), where=total > 0), 0
-            )
-        )
+        unknown = np.full(num_periods, np.nan)
+        mean = np.divide(summed, total, out=unknown, where=total > 0)
+        return np.sqrt(np.maximum(mean, 0))
 
     def _to_past(self, mean: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """‖μ_yt − μ_y,<t‖² less its noise, and what it counts: nothing where a class has no past."""

@@ -1,8 +1,7 @@
 """How far messages of the past lie from those of the targets, before and after each correction.
 
 The past is what a model is trained on: labelled nodes, by period. The targets are all nodes at or
-    after the cutoff,
-taken together; no label of theirs is used.
+after the cutoff, taken together; none of their labels is used.
 """
 
 from __future__ import annotations
@@ -21,24 +20,18 @@ from impact_gnn.engines import Engine, or_memory
 from impact_gnn.graph import TemporalGraph, Triple
 
 WEIGHTINGS = ("mmp", "pmp", "genpmp")
-# of the features; nodes whose messages alignments are computed from
-MOST_COLUMNS, MOST_NODES = (
-    64,
-    1 << 18,
-)
-MOST_PERIODS = 40  # that are measured: the last ones
-# nodes of a period and of the targets, and classes, that are measured
-PER_PERIOD, TARGETS, COMPARED = (
-    400,
-    2000,
-    8,
-)
+MAX_COLUMNS = 64  # of the features
+MAX_NODES = 1 << 18  # whose messages alignments are computed from
+MAX_PERIODS = 40  # the last ones
+PER_PERIOD = 400  # nodes of a period to measure
+MAX_TARGETS = 2000  # targets to measure
+MAX_CLASSES = 8  # classes to compare over time
 PER_CLASS = 100  # nodes of a class on either side whose risks are compared
 
 
 @dataclass(frozen=True)
 class ClassDistance:
-    """Messages of a class against those of its last labelled period: measured W1, and the bounds of the theorems."""
+    """W1 between messages of a class and of its last labelled period, and bounds by theorems."""
 
     measured: float
     mean_gap: float
@@ -63,11 +56,11 @@ class Distances:
 
 @dataclass(frozen=True)
 class Risk:
-    """Loss of a linear head that knows the earlier periods, on the last labelled one; see `bounds.risk_bound`."""
+    """Loss of a linear head on the last labelled period; see `bounds.risk_bound`."""
 
     gap: float  # how much higher it is there
     mix: float  # what the changed shares of the classes add
-    bound: float  # what they, and the distance that messages moved within their classes, can add at most
+    bound: float  # what they, and the shift of messages within classes, can add at most
 
     def __str__(self) -> str:
         holds = "holds" if self.gap <= self.bound + 1e-9 else "does not hold"
@@ -95,25 +88,26 @@ class MessageShift:
 
     def __str__(self) -> str:
         lines = [
-            f"{'':14}{'sliced W1':>10}{'mean':>8}{'spread':>8}{'separation':>12}{'class W1':>10}{'Thm 4.3':>9}"
+            f"{'':14}{'sliced W1':>10}{'mean':>8}{'spread':>8}"
+            f"{'separation':>12}{'class W1':>10}{'Thm 4.3':>9}"
         ]
-        for name, one in self.methods.items():
-            apart = "" if one.separation is None else f"{one.separation:.3f}"
-            inside = (
-                ""
-                if one.classes is None
-                else f"{one.classes.measured:>10.3f}{one.classes.theorem_4_3:>9.3f}"
-            )
-            moments = f"{self.average(one.mean):>8.3f}{self.average(one.second):>8.3f}"
-            lines.append(f"{name:14}{one.overall:>10.3f}{moments}{apart:>12}{inside}".rstrip())
-        lines += [] if self.risk is None else [str(self.risk)]
+        for name, method in self.methods.items():
+            separation = "" if method.separation is None else f"{method.separation:.3f}"
+            within = ""
+            if method.classes is not None:
+                within = f"{method.classes.measured:>10.3f}{method.classes.theorem_4_3:>9.3f}"
+            moments = f"{self.average(method.mean):>8.3f}{self.average(method.second):>8.3f}"
+            row = f"{name:14}{method.overall:>10.3f}{moments}{separation:>12}{within}"
+            lines.append(row.rstrip())
+        if self.risk is not None:
+            lines.append(str(self.risk))
         return "\n".join(lines)
 
 
 def message_shift(
     view: View, *, hops: int = 1, seed: int = 0, engine: Engine | None = None
 ) -> MessageShift | None:
-    """Mean, second moment and sliced W1 of every labelled period's messages to the targets', for every correction.
+    """Distances of every labelled period's messages to the targets', for every correction.
 
     Where no relation joins target nodes with each other, messages go to another type and back, and
     time weights, which need a time at both ends, are left out. None where there are no messages or
@@ -128,7 +122,7 @@ def message_shift(
         return None
     rng = np.random.default_rng(seed)
     assert view.masked.x is not None
-    step = -(-view.num_features // MOST_COLUMNS)
+    step = -(-view.num_features // MAX_COLUMNS)
     # every so many columns: a view, also of a file
     x = view.masked.x[:, int(rng.integers(step)) :: step]
     sample = Sample.of(view, rng)
@@ -140,7 +134,7 @@ def message_shift(
         steps = [engine.operator(graph, triple, weighting=weighting) for triple in path]
         return np.asarray(engine.hops(steps * repeats, x, rows=nodes, dtype=dtype)[-1])
 
-    nodes = np.union1d(sample.rows, some(view.masked.num_nodes, MOST_NODES, rng))
+    nodes = np.union1d(sample.rows, some(view.masked.num_nodes, MAX_NODES, rng))
     message, place = messages("plain", nodes), np.searchsorted(nodes, sample.rows)
     time, target = view.masked.time[nodes], view.masked.targets()[nodes]
     aligned: dict[str, Callable[[], np.ndarray]] = {
@@ -149,10 +143,7 @@ def message_shift(
         "jjnorm": lambda: alignment.jjnorm(message, view.label[nodes], time, target=target),
     }
     noise = sample.noise(message[place], seed, rng)
-    methods, risk = (
-        {"plain": sample.measure(message[place], noise, seed)},
-        sample.risk(message[place], seed),
-    )
+    methods = {"plain": sample.measure(message[place], noise, seed)}
     methods |= {
         name: sample.measure(messages(name, sample.rows), noise, seed) for name in weightings
     }
@@ -163,15 +154,21 @@ def message_shift(
     words = f"messages from {path[0][0]} to {path[0][2]} and back"
     if len(path) == 1:
         words = f"messages of {hops} hop{'s' if hops > 1 else ''}, edges in both directions"
-    times = listed(view.masked.times[view.known[-MOST_PERIODS:]])
+    times = listed(view.masked.times[view.known[-MAX_PERIODS:]])
     return MessageShift(
-        words, times, listed(sample.count), listed(silent), listed(noise), methods, risk
+        path=words,
+        times=times,
+        count=listed(sample.count),
+        silent=listed(silent),
+        noise=listed(noise),
+        methods=methods,
+        risk=sample.risk(message[place], seed),
     )
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Which nodes are measured: a few of every labelled period, and of the targets, which are the last group."""
+    """The nodes to measure: some of every labelled period and, as the last group, of the targets."""
 
     rows: np.ndarray
     group: np.ndarray
@@ -182,9 +179,9 @@ class Sample:
     def of(cls, view: View, rng: np.random.Generator) -> Sample:
         labelled = np.flatnonzero(view.label >= 0)
         period = view.masked.period[labelled]
-        everyone = [labelled[period == t] for t in view.known[-MOST_PERIODS:]]
+        everyone = [labelled[period == t] for t in view.known[-MAX_PERIODS:]]
         parts = [some(part, PER_PERIOD, rng) for part in everyone]
-        parts.append(some(np.flatnonzero(view.masked.targets()), TARGETS, rng))
+        parts.append(some(np.flatnonzero(view.masked.targets()), MAX_TARGETS, rng))
         rows = np.concatenate(parts)
         group = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
         return cls(rows, group, view.label[rows], np.array([len(part) for part in everyone]))
@@ -197,15 +194,18 @@ class Sample:
         """Distances of the sampled messages of one kind, in units of the targets' standard deviation."""
         values = self._scaled(message)
         apart = bounds.shift(values, self.group, num_slices=32, seed=seed)
-        series = (
-            apart.mean / np.sqrt(values.shape[1]),
-            apart.second / np.sqrt(values.shape[1]),
-            apart.sliced,
-        )
-        mean, second, sliced = (listed(part[: self.last]) for part in series)
+        # Distances of the means and covariances are sums over the columns; W1 is not.
+        root = np.sqrt(values.shape[1])
+        sliced = listed(apart.sliced[: self.last])
         square = np.average(np.maximum(np.array(sliced) ** 2 - noise**2, 0), weights=self.count)
-        rest = float(np.sqrt(square)), self._separation(values), self._classes(values, seed)
-        return Distances(mean, second, sliced, *rest)
+        return Distances(
+            mean=listed((apart.mean / root)[: self.last]),
+            second=listed((apart.second / root)[: self.last]),
+            sliced=sliced,
+            overall=float(np.sqrt(square)),
+            separation=self._separation(values),
+            classes=self._classes(values, seed),
+        )
 
     def noise(self, message: np.ndarray, seed: int, rng: np.random.Generator) -> np.ndarray:
         """Sliced W1 between the targets and samples of them as large as those of the periods."""
@@ -218,13 +218,13 @@ class Sample:
         return apart.sliced[np.searchsorted(distinct, sizes)]
 
     def risk(self, message: np.ndarray, seed: int) -> Risk | None:
-        """A head of the earlier labelled periods, asked about the last; it sees no target."""
+        """Risk of a head of the earlier labelled periods on the last one; no target is used."""
         sides = [self.group < self.last - 1, self.group == self.last - 1]
         if not np.isin(self.label[sides[1]], self.label[sides[0]]).any():
             return None
         (earlier, own), (later, other) = ((message[rows], self.label[rows]) for rows in sides)
-        found = bounds.risk_bound(earlier, own, later, other, most=PER_CLASS, seed=seed)
-        return Risk(found.gap, found.mix, found.bound)
+        risk = bounds.risk_bound(earlier, own, later, other, most=PER_CLASS, seed=seed)
+        return Risk(risk.gap, risk.mix, risk.bound)
 
     def _scaled(self, message: np.ndarray) -> np.ndarray:
         """Messages whose targets have variance 1 per column on average."""
@@ -244,9 +244,9 @@ class Sample:
         return float(max(between, 0.0) / total) if total > 0 else None
 
     def _classes(self, values: np.ndarray, seed: int) -> ClassDistance | None:
-        """Measured W1 of a class between its periods beside the bounds, averaged over the largest classes."""
+        """W1 of a class between its periods and its bounds, averaged over the largest classes."""
         size = np.bincount(self.label[self.group == self.last - 1])
-        largest = np.argsort(-size, kind="stable")[:COMPARED]
+        largest = np.argsort(-size, kind="stable")[:MAX_CLASSES]
         rows = (self.group < self.last) & np.isin(self.label, largest[size[largest] > 1])
         if self.last < 2 or not rows.any():
             return None
