@@ -22,6 +22,7 @@ from impact_gnn.pipeline import (
     Pipeline,
     explain,
 )
+from impact_gnn.pipeline.attribution import _Contrast
 
 CUT = 4
 HOMOGENEOUS = [
@@ -140,7 +141,7 @@ def test_a_linear_model_is_its_coefficients_times_the_distance_from_the_mean(gra
     weight = p.fitted.head.model.classify.weight.detach().double().numpy()
     a, b = "abc".index(found.label), "abc".index(found.runner_up)
     (member,) = explainer.members
-    row = member.task.matrix(member.place(at))[0].astype(np.float64)
+    row = member.task.matrix(member.row_index(at))[0].astype(np.float64)
     rows = np.flatnonzero(graph.masked(CUT).y[member.inputs.rows] >= 0)
     expected = (weight[a] - weight[b]) * (row - member.task.matrix(rows).astype(np.float64).mean(0))
     scale = (found.probability - found.runner_up_probability) / found.voices[0].log_odds
@@ -189,7 +190,7 @@ def test_what_earlier_stages_said_splits_over_the_nodes_it_was_said_of(method):
             split_is_whole(p, graph)
             (member,) = Explainer(p, graph).members
             late = np.flatnonzero(graph.time >= 5)
-            assert (member.label[late].sum(1) > 0).any()  # guesses of targets are heard
+            assert (member.known_label[late].sum(1) > 0).any()  # guesses of targets are heard
     assert taught
 
 
@@ -199,26 +200,28 @@ def split_is_whole(p, graph):
     for row in (0, 11):
         at = int(explainer.targets[row])
         # A row made of its own edges says what the row that the engine made says.
-        assert member.changed(at, row) == pytest.approx(member.said[row], abs=1e-5)
+        assert member.predict_changed(at, row) == pytest.approx(member.probabilities[row], abs=1e-5)
         begin = 0
         hops = [*member.task.hops, *member.task.label_hops]
-        for one, hop in zip(member.account(at, row, 0, 1)[1], hops, strict=True):
+        for one, hop in zip(member.contributions(at, row, _Contrast(0, 1))[1], hops, strict=True):
             columns = slice(begin, begin := begin + hop.shape[1])
-            if not one.block.path or not len(one.nodes):
+            if not one.block.path or not len(one.node_index):
                 continue
-            silent = 1 - one.weight.sum()  # of ways that end at a node that hears nobody
+            silent = 1 - one.weights.sum()  # of ways that end at a node that hears nobody
             assert -1e-9 < silent < 1
             rest = 0.0
             if p.model == "linear":
                 first, second = p.fitted.head.model.classify.weight.detach().numpy()[:2, columns]
                 nothing = (
-                    recompute(hop, np.zeros((1, hop.shape[1]), np.float32), member.place(at))
-                    - member.mean[columns]
+                    recompute(hop, np.zeros((1, hop.shape[1]), np.float32), member.row_index(at))
+                    - member.mean_row[columns]
                 )
                 rest = (
                     silent * float((nothing @ (first - second))[0]) if not one.block.labels else 0.0
                 )
-            assert one.each.sum() + rest == pytest.approx(one.adds.sum(), abs=1e-4)
+            assert one.node_contributions.sum() + rest == pytest.approx(
+                one.contributions.sum(), abs=1e-4
+            )
 
 
 @pytest.mark.parametrize(
@@ -278,7 +281,7 @@ def test_an_ensemble_adds_up_its_members_smoothing_and_calibration(graph):
     explainer = Explainer(model, graph)
     found = explainer.explain(f"P{at}")
     # nothing
-    assert explainer._changed(at, 9, "abc".index(found.label)) == pytest.approx(
+    assert explainer._predict_changed(at, 9, "abc".index(found.label)) == pytest.approx(
         found.probability, abs=1e-6
     )
     assert [voice.name for voice in found.voices] == [

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from graphs import graph, hetero
 from impact_gnn.checks import InputError
-from impact_gnn.graph import TemporalGraph, saved
+from impact_gnn.graph import TemporalGraph, storage
 
 PAPER = {"time": [1, 2, 3]}
 
 
 def reread(directory, **options):
-    found = saved.read(directory, **options)
+    found = storage.read(directory, **options)
     return TemporalGraph.hetero(
         nodes=found["nodes"],
         edges=found["edges"],
@@ -59,7 +59,7 @@ def test_a_saved_graph_is_the_graph(tmp_path):
     ):
         g.save(tmp_path / str(number))
         same(reread(tmp_path / str(number), verify=True), g)
-        assert saved.is_saved(tmp_path / str(number))
+        assert storage.is_saved(tmp_path / str(number))
     # nothing temporary is left
     assert sorted(p.name for p in tmp_path.iterdir()) == [
         "0",
@@ -72,7 +72,7 @@ def test_a_saved_graph_is_the_graph(tmp_path):
 
 def test_a_masked_view_is_saved_without_the_truth(tmp_path):
     graph(y=[0, 0, 0, 0, 77, 77]).masked(4).save(tmp_path / "g")
-    found = saved.read(tmp_path / "g")
+    found = storage.read(tmp_path / "g")
     assert found["cutoff"] == 4
     assert found["nodes"]["node"]["y"].tolist() == [0, 0, 0, 0, -1, -1]
 
@@ -102,7 +102,7 @@ def test_a_failed_save_leaves_what_was_there(tmp_path, monkeypatch):
     def fail(*_):
         raise OSError("disk full")
 
-    monkeypatch.setattr(saved._files, "checksum", fail)
+    monkeypatch.setattr(storage._files, "checksum", fail)
     with pytest.raises(OSError, match="disk full"):
         graph(x=None).save(tmp_path / "g")
     same(reread(tmp_path / "g"), graph())
@@ -177,7 +177,7 @@ X = "nodes/0-node/x.npy"
 def test_damaged_files_are_refused(tmp_path, change, sentence):
     directory = damaged(tmp_path, change)
     with pytest.raises(InputError, match=sentence):
-        saved.read(directory, verify=True)
+        storage.read(directory, verify=True)
 
 
 @pytest.mark.parametrize(
@@ -188,8 +188,8 @@ def test_a_manifest_that_is_no_manifest_is_refused(tmp_path, text):
     with pytest.raises(
         InputError, match=r"manifest.json is not valid JSON|does not hold an impact-gnn graph"
     ):
-        saved.read(tmp_path)
-    assert not saved.is_saved(tmp_path)
+        storage.read(tmp_path)
+    assert not storage.is_saved(tmp_path)
 
 
 @settings(max_examples=60)

@@ -24,7 +24,7 @@ from impact_gnn.checks import InputError
 from impact_gnn.data.sources import database
 from impact_gnn.engines import Disk
 from impact_gnn.engines.dask import connected
-from impact_gnn.graph import saved
+from impact_gnn.graph import storage
 from impact_gnn.job.evaluate import evaluate
 from impact_gnn.report import read_summary, write_report, write_summary
 from impact_gnn.report.tables import read_table, write_table
@@ -173,7 +173,7 @@ def test_what_a_user_saves_while_we_write_is_not_deleted(tmp_path, graph):
     graph.save(tmp_path / "g")
 
     def save_beside_a_user():
-        with _files.atomic_directory(tmp_path / "g", saved._own_files) as temporary:
+        with _files.atomic_directory(tmp_path / "g", storage._own_files) as temporary:
             (temporary / "new").write_text("ours")
             (tmp_path / "g" / "mine.txt").write_text("mine")
 

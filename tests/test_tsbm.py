@@ -11,7 +11,7 @@ from impact_gnn.checks import InputError
 from impact_gnn.data import drawing
 from impact_gnn.data.drawing import Draw
 from impact_gnn.data.tsbm import PROTOCOLS, TSBM, tsbm, tsbm_model, write_tsbm
-from impact_gnn.graph import HOMOGENEOUS, saved
+from impact_gnn.graph import HOMOGENEOUS, storage
 
 LEAST_P = 1e-4
 
@@ -371,7 +371,7 @@ def test_disk_holds_the_sample(protocol, tmp_path, monkeypatch):
     write_tsbm(
         tmp_path / "graph", model, seed=5, memory="50MB", progress=lambda *now: steps.append(now)
     )
-    parts = saved.read(tmp_path / "graph", verify=True)
+    parts = storage.read(tmp_path / "graph", verify=True)
     monkeypatch.undo()  # the cut into chunks must not matter
     graph = model.sample(seed=5)
     for name in ("x", "y", "time"):
@@ -390,7 +390,7 @@ def test_a_graph_without_edges(tmp_path):
     assert model.sample().edge_index.shape == (2, 0)
     assert list(model.edge_chunks()) == []
     write_tsbm(tmp_path / "one", model)
-    assert saved.read(tmp_path / "one")["edges"][HOMOGENEOUS]["edge_index"].shape == (2, 0)
+    assert storage.read(tmp_path / "one")["edges"][HOMOGENEOUS]["edge_index"].shape == (2, 0)
 
 
 def test_an_interrupted_write_leaves_nothing(tmp_path):

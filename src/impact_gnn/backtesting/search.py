@@ -49,7 +49,7 @@ from impact_gnn.backtesting.results import (
 from impact_gnn.backtesting.scores import Scores, Unit
 from impact_gnn.backtesting.selection import EnsembleSelection
 from impact_gnn.checks import InputError
-from impact_gnn.data.given import GraphLike, as_temporal_graph
+from impact_gnn.data.convert import GraphLike, as_temporal_graph
 from impact_gnn.engines import Engine, or_memory
 from impact_gnn.graph import TemporalGraph, graph_digest
 from impact_gnn.methods import Method

@@ -14,7 +14,7 @@ from impact_gnn.data.archive import read_archive
 from impact_gnn.data.spec import TOML, Spec, guess, read_toml, write_toml
 from impact_gnn.data.tables import Period, Reading, build
 from impact_gnn.encoding import guess_kind
-from impact_gnn.graph import TemporalGraph, saved
+from impact_gnn.graph import TemporalGraph, storage
 
 FEATURES = "features.npy"
 
@@ -76,7 +76,7 @@ def read(
             raise InputError(
                 f"{root} is no table, so periods and roles cannot be chosen; leave them out."
             )
-        if root.is_dir() and regular(root / saved.MANIFEST):
+        if root.is_dir() and regular(root / storage.MANIFEST):
             return Reading(_with_features(_from_saved(root, verify), features), [])
         if not root.exists():
             raise InputError(
@@ -100,7 +100,9 @@ def _with_features(graph: TemporalGraph, features: np.ndarray | None) -> Tempora
 def is_table(path: str | Path) -> bool:
     """Whether a path is a folder of tables or a database, and not arrays."""
     root = Path(path)
-    return places.is_database(str(path)) or (root.is_dir() and not (root / saved.MANIFEST).exists())
+    return places.is_database(str(path)) or (
+        root.is_dir() and not (root / storage.MANIFEST).exists()
+    )
 
 
 def _tables(path: str | Path, block: int = places.BLOCK) -> dict[str, places.Source]:
@@ -159,7 +161,7 @@ def first_toml(path: str | Path) -> str:
 
 
 def _from_saved(path: Path, verify: bool) -> TemporalGraph:
-    parts = saved.read(path, verify=verify)
+    parts = storage.read(path, verify=verify)
     cutoff = parts.pop("cutoff")
     graph = TemporalGraph.hetero(**parts)
     return graph if cutoff is None else graph.masked(cutoff)

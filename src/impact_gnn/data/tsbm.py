@@ -19,7 +19,7 @@ from impact_gnn._progress import Progress, watched
 from impact_gnn.checks import InputError
 from impact_gnn.data import drawing
 from impact_gnn.data.drawing import Draw
-from impact_gnn.graph import HOMOGENEOUS, TemporalGraph, saved
+from impact_gnn.graph import HOMOGENEOUS, TemporalGraph, storage
 
 PROTOCOLS = ("text", "released")
 RANDOM_DECAYS = ("random", "random-zero-diagonal")
@@ -344,7 +344,7 @@ def write_tsbm(
     total, item = 2 * int(draw.pairs.count.sum()), draw.dtype.itemsize
     existing = next(parent for parent in directory.absolute().parents if parent.exists())
     _files.require_space(existing, nodes * (4 * width + 16) + 2 * total * item)
-    with saved.writing(directory, target="node", num_labels=model.num_labels) as writer:
+    with storage.writing(directory, target="node", num_labels=model.num_labels) as writer:
         place = writer.nodes("node", nodes, {})
         drawing.fill(
             _files.create_array(place / "x.npy", np.float32, (nodes, width)), draw.feature_chunks()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from impact_gnn import checks
 from impact_gnn._native import one_thread
 from impact_gnn._progress import Counter, Progress, watched
-from impact_gnn.data.given import GraphLike, as_temporal_graph
+from impact_gnn.data.convert import GraphLike, as_temporal_graph
 from impact_gnn.diagnostics.assumption import AssumptionCheck, AssumptionStatus
 from impact_gnn.diagnostics.connections import Decay, Separability, decay, separability
 from impact_gnn.diagnostics.feature_drift import FeatureDrift, feature_drift

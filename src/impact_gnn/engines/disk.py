@@ -32,7 +32,7 @@ from impact_gnn.engines.engine import FEW_ROWS, Engine, checked_start
 from impact_gnn.engines.hop import Features, Hop, SlicedHop, selected_hop
 from impact_gnn.engines.operator import Operator, row_blocks
 from impact_gnn.engines.slices import Job, open_operator, run_slice, slice_borders
-from impact_gnn.graph import Nodes, Relation, TemporalGraph, Triple, saved
+from impact_gnn.graph import Nodes, Relation, TemporalGraph, Triple, storage
 from impact_gnn.graph.csr import CSR, earliest
 
 STORAGE = ("float16", "float32", "float64")
@@ -443,7 +443,7 @@ def _filter_edges(
     relation: Relation, t: int, numbers: list[np.ndarray | None], goal: Path
 ) -> Relation:
     """Compute `relation.upto(t, numbers)` block by block into files whose names begin as `goal`."""
-    arrays = {name: getattr(relation, name) for name in saved.EDGE_ARRAYS}
+    arrays = {name: getattr(relation, name) for name in storage.EDGE_ARRAYS}
     arrays = {name: values for name, values in arrays.items() if values is not None}
     files = {name: goal.with_name(f"{goal.name}-{name}.npy") for name in arrays}
 

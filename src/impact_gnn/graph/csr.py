@@ -7,7 +7,7 @@ threads or pieces.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -141,23 +141,16 @@ def merged(csr: CSR) -> CSR:
     _native.run(_merge_rows, [(a, b, indptr, indices, weight, kept) for a, b in rows], None)
     borders = np.concatenate([[0], np.cumsum(kept)])
     if borders[-1] == csr.num_edges:
-        return CSR(
-            csr.indptr,
-            indices,
-            None if csr.weight is None else weight,
-            csr.num_sources,
-            csr.checked,
-        )
+        return replace(csr, indices=indices, weight=None if csr.weight is None else weight)
     kept_edges = np.empty(borders[-1], indices.dtype)
     kept_weight = np.empty(borders[-1] if len(weight) else 0, weight.dtype)
     packed = [(a, b, indptr, borders, indices, weight, kept_edges, kept_weight) for a, b in rows]
     _native.run(_pack_rows, packed, None)
-    return CSR(
-        borders,
-        kept_edges,
-        None if csr.weight is None else kept_weight,
-        csr.num_sources,
-        csr.checked,
+    return replace(
+        csr,
+        indptr=borders,
+        indices=kept_edges,
+        weight=None if csr.weight is None else kept_weight,
     )
 
 

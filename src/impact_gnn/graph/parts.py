@@ -12,7 +12,7 @@ import numpy as np
 from impact_gnn import checks
 from impact_gnn.checks import InputError, listing
 from impact_gnn.encoding import Columns, Encoder
-from impact_gnn.graph import saved
+from impact_gnn.graph import storage
 from impact_gnn.graph.csr import index_type
 
 Triple: TypeAlias = tuple[str, str, str]
@@ -186,19 +186,19 @@ class Relation:
     time: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        _show_read_only(self, *saved.EDGE_ARRAYS)
+        _show_read_only(self, *storage.EDGE_ARRAYS)
 
     @classmethod
     def checked(
         cls, name: str, given: Mapping[str, Any], nodes: Mapping[str, Nodes], triple: Triple
     ) -> Relation:
         """A relation from what a user gave."""
-        unknown = [entry for entry in given if entry not in saved.EDGE_ARRAYS]
+        unknown = [entry for entry in given if entry not in storage.EDGE_ARRAYS]
         if unknown:
             raise InputError(
-                f"edges of {name} have unknown entries {listing(unknown)}; use {listing(saved.EDGE_ARRAYS)}."
+                f"edges of {name} have unknown entries {listing(unknown)}; use {listing(storage.EDGE_ARRAYS)}."
             )
-        edge_index, weight, time = (given.get(entry) for entry in saved.EDGE_ARRAYS)
+        edge_index, weight, time = (given.get(entry) for entry in storage.EDGE_ARRAYS)
         edges = checks.edges(
             name, edge_index, nodes[triple[0]].num_nodes, nodes[triple[2]].num_nodes
         )
@@ -260,36 +260,45 @@ def classes(
 
 
 def _class_count(nodes: Nodes, num_labels: int | None, label_names: Sequence[Any] | None) -> int:
+    if label_names is not None:
+        num_labels = _check_label_names(label_names, num_labels)
     largest = -1 if nodes.y is None else int(nodes.y.max())
-    is_row = isinstance(label_names, list | tuple) or (
-        isinstance(label_names, np.ndarray) and label_names.ndim == 1
-    )
-    if label_names is not None and not is_row:
-        raise InputError(
-            f"label_names is a {type(label_names).__name__}; give a list with one name per class."
-        )
-    if label_names is not None and num_labels is None:
-        num_labels = len(label_names)
-    if label_names is not None and num_labels != len(label_names):
-        raise InputError(
-            f"label_names has {len(label_names)} names for {num_labels} classes; give one per class."
-        )
-    names = [] if label_names is None else [class_name(name) for name in label_names]
-    if odd := [
-        name for name in label_names or () if not isinstance(name, str | int | float | np.number)
-    ]:
-        raise InputError(f"label_names holds {checks.quoted(odd[0])}; give text, or whole numbers.")
-    if len(set(names)) < len(names):
-        raise InputError(
-            f"label_names holds {max(names, key=names.count)!r} twice; give every class its own name."
-        )
-    checks.ids("label_names", names or [0])
     if num_labels is None:
         return largest + 1
     if largest >= num_labels:
-        allowed = f"labels run from 0 to {num_labels - 1}"
-        raise InputError(f"y holds {largest}, but there are {num_labels} classes; {allowed}.")
+        raise InputError(
+            f"y holds {largest}, but there are {num_labels} classes; "
+            f"labels run from 0 to {num_labels - 1}."
+        )
     return num_labels
+
+
+def _check_label_names(label_names: Sequence[Any], num_labels: int | None) -> int:
+    """Return the number of names; refuse names that do not stand for that many classes."""
+    is_vector = isinstance(label_names, np.ndarray) and label_names.ndim == 1
+    if not is_vector and not isinstance(label_names, list | tuple):
+        raise InputError(
+            f"label_names is a {type(label_names).__name__}; give a list with one name per class."
+        )
+    count = len(label_names)
+    if num_labels not in (None, count):
+        raise InputError(
+            f"label_names has {count} names for {num_labels} classes; give one per class."
+        )
+    for name in label_names:
+        if not isinstance(name, str | int | float | np.number):
+            raise InputError(
+                f"label_names holds {checks.quoted(name)}; give text, or whole numbers."
+            )
+    names = [class_name(name) for name in label_names]
+    if len(set(names)) < count:
+        raise InputError(
+            f"label_names holds {max(names, key=names.count)!r} twice; "
+            "give every class its own name."
+        )
+    if names:
+        checks.ids("label_names", names)
+    return count
 
 
 def class_name(name: Any) -> str:

@@ -19,11 +19,11 @@ from impact_gnn._array import smallest_unsigned
 from impact_gnn._codec import encode
 from impact_gnn.checks import InputError, listing
 from impact_gnn.encoding import Encoder
-from impact_gnn.graph import saved
+from impact_gnn.graph import storage
 from impact_gnn.graph.csr import CSR, build_csr, earliest, merged
+from impact_gnn.graph.graph_summary import GraphSummary
 from impact_gnn.graph.parts import HOMOGENEOUS, Nodes, Relation, Triple, class_name, classes
 from impact_gnn.graph.periods import Periods
-from impact_gnn.graph.summary import Summary
 
 
 class TemporalGraph:
@@ -153,7 +153,7 @@ class TemporalGraph:
                 )
             if not isinstance(given, Mapping):
                 pair = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
-                given = dict(zip(saved.EDGE_ARRAYS, pair, strict=False))
+                given = dict(zip(storage.EDGE_ARRAYS, pair, strict=False))
             relations[triple] = Relation.checked("-".join(triple), given, checked, triple)
         checked[target], count, label_names = classes(checked[target], num_labels, label_names)
         return cls.__new__(cls)._set(checked, relations, target, count, label_names, None, periods)
@@ -264,42 +264,43 @@ class TemporalGraph:
         """Remembers the relation's edges as an engine has grouped them."""
         self._csr[relation] = csr
 
-    def summary(self) -> Summary:
-        """Sizes, periods, labels per period, the share of edges between different times and when edges came."""
+    def summary(self) -> GraphSummary:
+        """Sizes, periods, labels per period, the share of edges across times, and edge times."""
+        num_times = len(self.times)
         labels = np.full(self.num_nodes, -1) if self.y is None else self.y
-        cross, came = {}, {}
+        cross_time_share = {}
+        edge_times = {}
         for triple, relation in self.relations.items():
-            source, target = self.nodes[triple[0]].time, self.nodes[triple[2]].time
-            if source is not None and target is not None and relation.num_edges:
-                ends = relation.edge_index
-                unequal = [
-                    np.count_nonzero(source[ends[0, e]] != target[ends[1, e]])
-                    for e in _native.blocks(ends, 1)
-                ]
-                cross["-".join(triple)] = sum(unequal) / relation.num_edges
-            if (when := relation.time) is not None and relation.num_edges:
-                lows, highs = zip(
-                    *((when[e].min(), when[e].max()) for e in _native.blocks(when)), strict=True
+            name = "-".join(triple)
+            source_time = self.nodes[triple[0]].time
+            target_time = self.nodes[triple[2]].time
+            if source_time is not None and target_time is not None and relation.num_edges:
+                source, target = relation.edge_index
+                # block by block: edges may be in a file
+                num_unequal = sum(
+                    np.count_nonzero(source_time[source[block]] != target_time[target[block]])
+                    for block in _native.blocks(relation.edge_index, 1)
                 )
-                came["-".join(triple)] = self.name_of(int(min(lows))), self.name_of(int(max(highs)))
-        return Summary(
+                cross_time_share[name] = num_unequal / relation.num_edges
+            time = relation.time
+            if time is not None and relation.num_edges:
+                first = min(time[block].min() for block in _native.blocks(time))
+                last = max(time[block].max() for block in _native.blocks(time))
+                edge_times[name] = self.name_of(int(first)), self.name_of(int(last))
+        return GraphSummary(
             num_nodes={kind: part.num_nodes for kind, part in self.nodes.items()},
             num_edges={"-".join(triple): part.num_edges for triple, part in self.relations.items()},
             num_features=self.nodes[self.target].num_features,
             target=self.target,
-            times=[int(t) for t in self.times],
-            names=[self.name_of(int(t)) for t in self.times],
-            nodes_per_time=[int(n) for n in self.counts],
-            labelled_per_time=[
-                int(n) for n in np.bincount(self.period[labels >= 0], minlength=len(self.times))
-            ],
-            label_counts=[
-                int(n) for n in np.bincount(labels[labels >= 0], minlength=self.num_labels)
-            ],
+            times=self.times.tolist(),
+            names=[self.name_of(time) for time in self.times.tolist()],
+            nodes_per_time=self.counts.tolist(),
+            labelled_per_time=np.bincount(self.period[labels >= 0], minlength=num_times).tolist(),
+            label_counts=np.bincount(labels[labels >= 0], minlength=self.num_labels).tolist(),
             cutoff=self.cutoff,
             since=None if self.cutoff is None else self.name_of(self.cutoff),
-            cross_time_share=cross,
-            edge_times=came,
+            cross_time_share=cross_time_share,
+            edge_times=edge_times,
             warnings=[
                 warning
                 for part in self.nodes.values()
@@ -560,15 +561,19 @@ class TemporalGraph:
     def with_parts(
         self, nodes: dict[str, Nodes], relations: dict[Triple, Relation], cutoff: int | None = None
     ) -> TemporalGraph:
-        """A graph of parts that were checked before, with the target, classes and (by default) cutoff of this one."""
-        rest = (
-            self.target,
-            self.num_labels,
-            self.label_names,
-            self.cutoff if cutoff is None else cutoff,
-            self.periods,
+        """A graph of parts that were checked before, with this one's target, classes and periods.
+
+        The cutoff is this one's by default.
+        """
+        return TemporalGraph.__new__(TemporalGraph)._set(
+            nodes=nodes,
+            relations=relations,
+            target=self.target,
+            num_labels=self.num_labels,
+            label_names=self.label_names,
+            cutoff=self.cutoff if cutoff is None else cutoff,
+            periods=self.periods,
         )
-        return TemporalGraph.__new__(TemporalGraph)._set(nodes, relations, *rest)
 
     def with_features(self, x: Any) -> TemporalGraph:
         """The same graph with other features for the target type, a row per node in the order of `ids`."""
@@ -617,25 +622,21 @@ class TemporalGraph:
         )
 
     def visible_classes(self) -> np.ndarray:
-        """Classes of which a label can be seen; without names a class is its number, so all up to the largest."""
-        seen = np.flatnonzero(np.bincount(self.label[self.label >= 0]))
-        return seen if self.label_names is not None else np.arange(seen.max(initial=-1) + 1)
+        """Classes that have a visible label; without names, all numbers up to the largest one."""
+        visible = np.flatnonzero(np.bincount(self.label[self.label >= 0]))
+        return visible if self.label_names is not None else np.arange(visible.max(initial=-1) + 1)
 
     def with_visible_classes(self) -> TemporalGraph:
         """The same graph with its `visible_classes` alone: of others only hidden labels may tell."""
-        seen = self.visible_classes()
-        if len(seen) == self.num_labels:
+        visible = self.visible_classes()
+        if len(visible) == self.num_labels:
             return self
-        code = np.where(
-            np.isin(np.arange(self.num_labels), seen),
-            np.searchsorted(seen, np.arange(self.num_labels)),
-            -1,
-        )
-        return self.recoded(
-            code,
-            len(seen),
-            None if self.label_names is None else [self.label_names[k] for k in seen],
-        )
+        code = np.full(self.num_labels, -1)
+        code[visible] = np.arange(len(visible))
+        names = None
+        if self.label_names is not None:
+            names = [self.label_names[k] for k in visible]
+        return self.recoded(code, len(visible), names)
 
     def recoded(
         self, code: Sequence[int] | np.ndarray, num_labels: int, names: Sequence[Any] | None
@@ -663,7 +664,7 @@ class TemporalGraph:
     def save(self, directory: str | Path) -> None:
         """Writes the graph as a directory of `.npy` files with a manifest, atomically; `load` maps it back."""
         names = None if self.label_names is None else [encode(name) for name in self.label_names]
-        with saved.writing(
+        with storage.writing(
             directory,
             target=self.target,
             num_labels=self.num_labels,
@@ -681,7 +682,7 @@ class TemporalGraph:
                 writer.nodes(kind, part.num_nodes, arrays, part.columns)
             for triple, relation in self.relations.items():
                 writer.relation(
-                    triple, {name: getattr(relation, name) for name in saved.EDGE_ARRAYS}
+                    triple, {name: getattr(relation, name) for name in storage.EDGE_ARRAYS}
                 )
 
     # -- inside
@@ -744,15 +745,19 @@ class TemporalGraph:
         cutoff: int | None,
         periods: Periods | None,
     ) -> TemporalGraph:
-        """Fills a new graph with parts that were checked before."""
-        names = None if label_names is None else tuple(label_names)
+        """Fill a new graph with parts that were checked before."""
         self.__dict__.update(
-            nodes=MappingProxyType(nodes), relations=MappingProxyType(relations), target=target
+            nodes=MappingProxyType(nodes),
+            relations=MappingProxyType(relations),
+            target=target,
+            num_labels=num_labels,
+            label_names=None if label_names is None else tuple(label_names),
+            cutoff=cutoff,
+            periods=periods,
+            _csr={},
+            _periods={},
+            _known={},
         )
-        self.__dict__.update(
-            num_labels=num_labels, label_names=names, cutoff=cutoff, periods=periods
-        )
-        self.__dict__.update(_csr={}, _periods={}, _known={})
         return self
 
     _csr: dict[Triple, CSR]

@@ -7,7 +7,7 @@ from typing import Any
 
 from impact_gnn.backtesting import BacktestResult
 from impact_gnn.diagnostics import Diagnosis
-from impact_gnn.graph import Summary
+from impact_gnn.graph import GraphSummary
 from impact_gnn.pipeline import MODELS
 from impact_gnn.report import limitations
 from impact_gnn.report.numbers import counted, measured, percent
@@ -15,7 +15,7 @@ from impact_gnn.report.summary import RunOptions, RunSummary
 
 
 def card(
-    graph: Summary,
+    graph: GraphSummary,
     options: RunOptions,
     diagnosis: Diagnosis,
     tested: BacktestResult,

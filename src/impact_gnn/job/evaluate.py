@@ -16,8 +16,8 @@ from impact_gnn import _files
 from impact_gnn._codec import encode
 from impact_gnn.backtesting import BASELINE, PeriodScore, with_candidate
 from impact_gnn.checks import InputError, guarded, listing
+from impact_gnn.data.convert import GraphLike, as_temporal_graph
 from impact_gnn.data.files import is_table, load
-from impact_gnn.data.given import GraphLike, as_temporal_graph
 from impact_gnn.data.sources import file as table_in
 from impact_gnn.data.spec import LABELS
 from impact_gnn.data.values import floats_as_numbers

@@ -21,7 +21,7 @@ from impact_gnn._version import __version__
 from impact_gnn.backtesting import EFFORTS, Advice, BacktestResult, advise, backtest, with_candidate
 from impact_gnn.backtesting.effort import SMALL
 from impact_gnn.checks import InputError, TooShort
-from impact_gnn.data.given import GraphLike, as_temporal_graph
+from impact_gnn.data.convert import GraphLike, as_temporal_graph
 from impact_gnn.diagnostics import FEATURE_MAPS, Diagnosis, diagnose
 from impact_gnn.engines import Engine, or_memory
 from impact_gnn.graph import TemporalGraph, graph_digest

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from impact_gnn.backtesting.forecast import lost_per_period
-from impact_gnn.data.given import GraphLike
+from impact_gnn.data.convert import GraphLike
 from impact_gnn.engines import Engine
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.heads import Own

@@ -1,24 +1,24 @@
-"""`explain`: which inputs, features and neighbours made a fitted model say what it says of one node.
+"""`explain`: which inputs, features and neighbours led a fitted model to its prediction for a node.
 
-Every member says log-odds of the label against the runner-up, so contributions of all kinds of
-model have one unit:
+Every member of an ensemble has log-odds of the label against the runner-up, so contributions of all
+kinds of model have one unit:
 
-* trees: their Shapley values (TreeSHAP), which sum to the raw score;
-* networks: slopes along the straight line from the mean of the labelled rows to the node's row,
-  integrated in steps that are short near the mean, times (value − mean): for `linear` that is
-  exact, for others the error is stated.
+* trees: Shapley values (TreeSHAP), which sum to the raw score;
+* networks: integrated gradients, that is slopes along the straight line from the mean of the
+  labelled rows to the node's row, in steps that are short near the mean, times (value − mean). This
+  is exact for `linear`; for other networks the error is stated.
 
-A member of weight w that says p and q of the two labels adds w·(p − q) to the difference of the
-ensemble. Its contributions are scaled by w·(p − q) / log-odds, which is positive, and added to
-those of the others; an average node, smoothing and calibration account for the rest.
+A member of weight w with probabilities p and q of the two labels adds w·(p − q) to the difference
+of the ensemble. Its contributions are scaled by w·(p − q) / log-odds, which is positive, and summed
+over the members. An average node, smoothing and calibration account for the rest.
 
-A hop is a weighted sum over nodes, and so is its contribution: u adds slope · weight of u · (value
-    of u − mean). Trees
-have no slope: there, nodes that lie on the hop's side of the mean share what a column adds, by
-    weight and distance.
-What the model says without a node, or with plain weights, is computed from the node's own rows made
-anew; statistics of alignments and calibration, degrees, other nodes' features and what smoothing
-adds stay as they are.
+A hop is a weighted sum over nodes, and so is its contribution: node u adds slope · weight of u ·
+(value of u − mean). Trees have no slope: nodes on the hop's side of the mean share a column's
+contribution, by weight and distance.
+
+The prediction without a node, or with plain weights, is computed from new rows of the explained
+node. Statistics of alignments and calibration, degrees, other nodes' features and the effect of
+smoothing stay as they are.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ import numpy as np
 import torch
 
 from impact_gnn.checks import InputError, listing
-from impact_gnn.data.given import GraphLike, as_temporal_graph
+from impact_gnn.data.convert import GraphLike, as_temporal_graph
 from impact_gnn.engines.engine import Engine
 from impact_gnn.engines.hop import recompute
 from impact_gnn.engines.operator import Operator
@@ -51,25 +51,23 @@ from impact_gnn.pipeline.explanation import (
     NodeExplanation,
     Part,
     Voice,
-    position,
+    node_index_of,
 )
 from impact_gnn.pipeline.inputs import Inputs
 from impact_gnn.pipeline.pipeline import Pipeline
-from impact_gnn.pipeline.reach import Block, Place, Reach, blocks
+from impact_gnn.pipeline.receptive_field import Block, ReceptiveField, TypedNode, input_blocks
 from impact_gnn.propagation.hops import own_relation
 
-# of the line, for networks that read rows and for those that walk the whole graph
-STEPS, WALKS = (
-    256,
-    32,
-)
-AVERAGE, SMOOTHING, CALIBRATION, GUESS = (
-    "an average node",
-    "smoothing",
-    "calibration",
-    "own first guess",
-)
-NOBODY = np.empty(0, np.int64), np.empty(0)
+ROW_STEPS = 256
+"""Steps of the integral for networks that read rows."""
+
+GRAPH_STEPS = 32
+"""Steps of the integral for networks that read the whole graph."""
+
+AVERAGE = "an average node"
+SMOOTHING = "smoothing"
+CALIBRATION = "calibration"
+OWN_PSEUDO_LABEL = "own first guess"
 
 
 def explain(
@@ -82,13 +80,13 @@ def explain(
     engine: Engine | None = None,
     most: int = 10,
 ) -> NodeExplanation:
-    """Why a fitted model gives a node its label; no label from the cutoff on is looked at.
+    """Explain a prediction of a fitted model; labels from the cutoff on are not used.
 
     Args:
         model: Fitted.
         graph: As for `predict_proba`, and so are `cutoff` and `engine`.
         node: The id of a target node.
-        label: The class to speak for, by default the predicted one; it is held against the most
+        label: The class to explain, by default the predicted one; it is compared with the most
             probable other one.
         cutoff: Labels are known before it.
         engine: Where to propagate.
@@ -101,13 +99,116 @@ def explain(
         >>> [part.name for part in explain(p, g, p.targets(g)[0]).parts]
         ['an average node', 'own features', 'hop 1', 'hop 2']
     """
-    return Explainer(model, graph, cutoff=cutoff, engine=engine).explain(
-        node, label=label, most=most
-    )
+    explainer = Explainer(model, graph, cutoff=cutoff, engine=engine)
+    return explainer.explain(node, label=label, most=most)
+
+
+class _Contrast(NamedTuple):
+    """The class to explain, and the class that it is compared with."""
+
+    label: int
+    runner_up: int
+
+    def difference(self, values: Any) -> Any:
+        """Subtract the runner-up's value from the label's; classes are the last axis."""
+        return values[..., self.label] - values[..., self.runner_up]
+
+
+@dataclass(frozen=True, eq=False)
+class InputContribution:
+    """Contributions of one input matrix to the log-odds, by column and by node.
+
+    Args:
+        block: The input matrix.
+        columns: Names of its columns.
+        contributions: By column.
+        values: The node's values, in the units of the data.
+        means: Means over the labelled nodes, in the same units.
+        node_index: The nodes that the node's row is computed from; none for its own values.
+        weights: Their weights in the row.
+        plain_weights: Their weights without time weights; None where the method has none.
+        node_contributions: By node.
+    """
+
+    block: Block
+    columns: list[str]
+    contributions: np.ndarray
+    values: np.ndarray
+    means: np.ndarray
+    node_index: np.ndarray
+    weights: np.ndarray
+    plain_weights: list[float | None]
+    node_contributions: np.ndarray
+
+
+class _Message(NamedTuple):
+    """How a neighbour first reaches the explained node."""
+
+    steps: int
+    weight: float
+    plain_weight: float | None
+
+
+class _Totals:
+    """Contributions of all members to the difference of probabilities, summed."""
+
+    def __init__(self) -> None:
+        self.parts = defaultdict[str, float](float)
+        # by (part, column): the contribution; the feature as the first member reads it
+        self.columns = defaultdict[tuple[str, str], float](float)
+        self.features: dict[tuple[str, str], Feature] = {}
+        # by node: the contribution; the first message that contains it
+        self.nodes = defaultdict[TypedNode, float](float)
+        self.messages: dict[TypedNode, _Message] = {}
+
+    def add(self, source: InputContribution, scale: float) -> None:
+        """Add the contributions of a member's input, in units of probability."""
+        block = source.block
+        contributions = scale * source.contributions
+        self.parts[block.name] += float(contributions.sum())
+        self.parts[AVERAGE] -= float(contributions.sum())
+        for column, value, mean, contribution in zip(
+            source.columns, source.values, source.means, contributions, strict=True
+        ):
+            key = (block.name, column)
+            feature = Feature(
+                part=block.name,
+                name=column,
+                value=float(value),
+                usual=float(mean),
+                contribution=0.0,
+            )
+            self.features.setdefault(key, feature)
+            self.columns[key] += float(contribution)
+        for node_index, weight, plain_weight, contribution in zip(
+            source.node_index,
+            source.weights,
+            source.plain_weights,
+            scale * source.node_contributions,
+            strict=True,
+        ):
+            node = (block.kind, int(node_index))
+            message = _Message(len(block.path or ()), float(weight), plain_weight)
+            self.messages.setdefault(node, message)
+            self.nodes[node] += float(contribution)
+
+    def largest_features(self, most: int) -> list[Feature]:
+        """Return the columns with the largest contributions."""
+        return [
+            replace(self.features[key], contribution=contribution)
+            for key, contribution in _largest(self.columns, most)
+        ]
+
+
+def _largest(contributions: dict[Any, float], most: int) -> list[tuple[Any, float]]:
+    return sorted(contributions.items(), key=lambda item: -abs(item[1]))[:most]
 
 
 class Explainer:
-    """`explain` for several nodes: hops and predictions are made once; `inputs` are those that fits left behind."""
+    """`explain` for several nodes: hops and predictions are computed once.
+
+    `inputs` are those that fits left behind (`Pipeline.shared_inputs`), by default none.
+    """
 
     def __init__(
         self,
@@ -118,161 +219,194 @@ class Explainer:
         inputs: dict[bool, Inputs] | None = None,
         engine: Engine | None = None,
     ) -> None:
-        self.model, self.graph = Ensemble.of(model), (graph := as_temporal_graph(graph))
+        self.model = Ensemble.of(model)
+        self.graph = as_temporal_graph(graph)
         fitted = self.model.fitted
-        self.cutoff = fitted.cutoff if cutoff is None else graph.when(cutoff)
-        inputs = inputs or {}
-        view = graph.masked(self.cutoff) if inputs else fitted.schema.adapted(graph, self.cutoff)
+        self.cutoff = fitted.cutoff if cutoff is None else self.graph.when(cutoff)
         self.names = [str(name) for name in fitted.schema.label_names or range(fitted.num_labels)]
-        self.targets, self.members = self.model.targets(graph, cutoff=self.cutoff), list[_Member]()
-        for pipeline, weight in zip(self.model.pipelines, self.model.weights, strict=True):
-            shown = pipeline.shared_inputs(inputs, view, engine)
-            said = pipeline.predict_proba(view, cutoff=self.cutoff, inputs=shown)
-            self.members.append(_Member(pipeline, weight, shown, self.cutoff, said))
-        self.members.sort(key=lambda one: -one.weight)
-        self.total = np.sum(
-            [one.weight * one.said.astype(np.float64) for one in self.members], axis=0
+        self.targets = self.model.targets(self.graph, cutoff=self.cutoff)
+        inputs = inputs or {}
+        view = (
+            self.graph.masked(self.cutoff)
+            if inputs
+            else fitted.schema.adapted(self.graph, self.cutoff)
         )
-        self.probability = self.model.calibration.apply(self.total, self.model.prior)
-        self.label = next(iter(inputs.values())).graph.masked(self.cutoff).label
+        self.members: list[_Member] = []
+        for pipeline, weight in zip(self.model.pipelines, self.model.weights, strict=True):
+            shared = pipeline.shared_inputs(inputs, view, engine)
+            member = _Member(
+                pipeline=pipeline,
+                weight=weight,
+                inputs=shared,
+                cutoff=self.cutoff,
+                probabilities=pipeline.predict_proba(view, cutoff=self.cutoff, inputs=shared),
+            )
+            self.members.append(member)
+        self.members.sort(key=lambda member: -member.weight)
+        # [targets, num_labels]: the weighted mean of the members, before and after calibration
+        self.mean = np.sum(
+            [member.weight * member.probabilities.astype(np.float64) for member in self.members],
+            axis=0,
+        )
+        self.calibrated = self.model.calibration.apply(self.mean, self.model.prior)
+        self.known_label = next(iter(inputs.values())).graph.masked(self.cutoff).label
 
     def explain(self, node: Any, *, label: Any = None, most: int = 10) -> NodeExplanation:
-        """That of one node; arguments as in the function."""
-        graph, at = self.graph, position(self.graph, node)
-        when, since = graph.name_of(int(graph.time[at])), graph.name_of(self.cutoff)
-        if graph.time[at] < self.cutoff:
+        """Explain the prediction for one node; arguments as in the function."""
+        graph = self.graph
+        node_index = node_index_of(graph, node)
+        period = graph.name_of(int(graph.time[node_index]))
+        cutoff = graph.name_of(self.cutoff)
+        if graph.time[node_index] < self.cutoff:
             raise InputError(
-                f"node {node} is of {when}, but nodes from {since} on are predicted; name one of those."
+                f"node {node} is of {period}, but nodes from {cutoff} on are predicted; "
+                "name one of those."
             )
-        row = int(np.searchsorted(self.targets, at))
-        a, b = self._classes(row, label)
-        voices, parts = list[Voice](), defaultdict[str, float](float)
-        features: dict[tuple[str, str], Feature] = {}
-        heard: dict[Place, list[Any]] = {}  # steps, weight, plain weight, contribution
+        target_index = int(np.searchsorted(self.targets, node_index))
+        contrast = self._contrast(target_index, label)
+        voices, totals = self._contributions(node_index, target_index, contrast)
+
+        mixing = [member.name for member in self.members if not member.is_local]
+        neighbours = []
+        for typed_node, contribution in _largest(totals.nodes, most):
+            without = None
+            if not mixing and typed_node != (graph.target, node_index):
+                without = self._predict_changed(
+                    node_index, target_index, contrast.label, without=typed_node
+                )
+            neighbours.append(
+                self._neighbour(typed_node, totals.messages[typed_node], contribution, without)
+            )
+        plain = None
+        if not mixing and any(member.method.weighting != "plain" for member in self.members):
+            plain = self._predict_changed(node_index, target_index, contrast.label, plain=True)
+        probabilities = self.calibrated[target_index]
+        return NodeExplanation(
+            id=str(graph.ids[node_index]),
+            kind=graph.target,
+            period=period,
+            cutoff=cutoff,
+            label=self.names[contrast.label],
+            probability=float(probabilities[contrast.label]),
+            runner_up=self.names[contrast.runner_up],
+            runner_up_probability=float(probabilities[contrast.runner_up]),
+            voices=voices,
+            parts=[Part(name, value) for name, value in totals.parts.items()],
+            features=totals.largest_features(most),
+            neighbours=neighbours,
+            plain=plain,
+            notes=_notes(voices, mixing),
+        )
+
+    def _contributions(
+        self, node_index: int, target_index: int, contrast: _Contrast
+    ) -> tuple[list[Voice], _Totals]:
+        """Return the members' explanations, and the sums of their contributions."""
+        voices = []
+        totals = _Totals()
         for member in self.members:
-            voice, shown, scale = member.account(at, row, a, b)
+            voice, sources, scale = member.contributions(node_index, target_index, contrast)
             voices.append(voice)
-            parts[AVERAGE] += voice.share * (
+            # What inputs and smoothing do not add comes from an average node.
+            totals.parts[AVERAGE] += voice.share * (
                 voice.probability - voice.runner_up_probability - (voice.smoothing or 0)
             )
-            for one in shown:
-                name, adds = one.block.name, scale * one.adds
-                parts[name] += float(adds.sum())
-                parts[AVERAGE] -= float(adds.sum())
-                for column, value, mean, more in zip(
-                    one.names, one.values, one.means, adds, strict=True
-                ):
-                    known = features.setdefault(
-                        (name, column), Feature(name, column, float(value), float(mean), 0.0)
-                    )
-                    features[name, column] = replace(
-                        known, contribution=known.contribution + float(more)
-                    )
-                for u, weight, plain, more in zip(
-                    one.nodes, one.weight, one.plain, scale * one.each, strict=True
-                ):
-                    steps = len(one.block.path or ())
-                    heard.setdefault((one.block.kind, int(u)), [steps, float(weight), plain, 0.0])[
-                        3
-                    ] += float(more)
+            for source in sources:
+                totals.add(source, scale)
         if any(voice.smoothing is not None for voice in voices):
-            parts[SMOOTHING] = sum(voice.share * (voice.smoothing or 0.0) for voice in voices)
-        final, raw = self.probability[row], self.total[row]
-        if abs(rest := float(final[a] - final[b] - raw[a] + raw[b])) > 1e-6:
-            parts[CALIBRATION] = rest
-        off = [one for one in voices if one.error > 0.01 * max(abs(one.log_odds), 1.0)]
-        notes = [
-            f"Contributions of {one.name} leave out {one.error:.2g} of its log-odds." for one in off
-        ]
-        whole = [member.name for member in self.members if not member.local]
-        if whole:
-            notes.append(
-                f"{listing(whole)} mixes paths by projections, so little is said about neighbours."
+            totals.parts[SMOOTHING] = sum(
+                voice.share * (voice.smoothing or 0.0) for voice in voices
             )
-        timed = any(member.method.weighting != "plain" for member in self.members) and not whole
-        return NodeExplanation(
-            id=str(graph.ids[at]),
-            kind=graph.target,
-            period=when,
-            cutoff=since,
-            label=self.names[a],
-            probability=float(final[a]),
-            runner_up=self.names[b],
-            runner_up_probability=float(final[b]),
-            voices=voices,
-            parts=[Part(name, value) for name, value in parts.items()],
-            features=sorted(features.values(), key=lambda one: -abs(one.contribution))[:most],
-            neighbours=[
-                self._neighbour(
-                    place, heard[place], None if whole else self._changed(at, row, a, without=place)
-                )
-                for place in sorted(heard, key=lambda place: -abs(heard[place][3]))[:most]
-            ],
-            plain=self._changed(at, row, a, plain=True) if timed else None,
-            notes=notes,
-        )
+        label, runner_up = contrast
+        before = self.mean[target_index]
+        after = self.calibrated[target_index]
+        added = float(after[label] - after[runner_up] - before[label] + before[runner_up])
+        if abs(added) > 1e-6:
+            totals.parts[CALIBRATION] = added
+        return voices, totals
 
-    def _classes(self, row: int, label: Any) -> tuple[int, int]:
-        """The class that is spoken for and the one that it is held against."""
+    def _contrast(self, target_index: int, label: Any) -> _Contrast:
+        """Compare the label, by default the predicted one, with the most probable other one."""
         if len(self.names) < 2:
             raise InputError("the model knows one class only, so there is nothing to explain.")
-        if label is not None and str(label) not in self.names:
+        if label is None:
+            rows = self.calibrated[[target_index]]
+            explained = int(self.model.calibration.labels(rows, self.model.prior)[0])
+        elif str(label) in self.names:
+            explained = self.names.index(str(label))
+        else:
             raise InputError(
-                f"label={label!r} is no class that the model knows; there are {listing(self.names)}."
+                f"label={label!r} is no class that the model knows; "
+                f"there are {listing(self.names)}."
             )
-        predicted = self.model.calibration.labels(self.probability[[row]], self.model.prior)[0]
-        a = int(predicted) if label is None else self.names.index(str(label))
-        return a, int(
-            np.where(np.arange(len(self.names)) == a, -1.0, self.probability[row]).argmax()
+        others = self.calibrated[target_index].copy()
+        others[explained] = -1.0
+        return _Contrast(explained, int(others.argmax()))
+
+    def _neighbour(
+        self, node: TypedNode, message: _Message, contribution: float, without: float | None
+    ) -> Neighbour:
+        kind, index = node
+        part = self.graph.nodes[kind]
+        label = self.known_label[index] if kind == self.graph.target else -1
+        return Neighbour(
+            id=str(index if part.ids is None else part.ids[index]),
+            kind=kind,
+            period=None if part.time is None else self.graph.name_of(int(part.time[index])),
+            label=None if label < 0 else self.names[label],
+            steps=message.steps,
+            weight=message.weight,
+            plain_weight=message.plain_weight,
+            contribution=contribution,
+            without=without,
         )
 
-    def _neighbour(self, place: Place, found: list[Any], without: float | None) -> Neighbour:
-        (kind, index), part = place, self.graph.nodes[place[0]]
-        name = str(index if part.ids is None else part.ids[index])
-        period = None if part.time is None else self.graph.name_of(int(part.time[index]))
-        label = self.label[index] if kind == self.graph.target else -1
-        steps, weight, plain, adds = found
-        said = None if label < 0 else self.names[label]
-        return Neighbour(name, kind, period, said, steps, weight, plain, adds, without)
-
-    def _changed(
-        self, at: int, row: int, a: int, *, without: Place | None = None, plain: bool = False
-    ) -> float | None:
-        """The calibrated probability of class a after a change; nobody is looked at without himself."""
-        if without == (self.graph.target, at):
-            return None
-        said = [member.weight * member.changed(at, row, without, plain) for member in self.members]
+    def _predict_changed(
+        self,
+        node_index: int,
+        target_index: int,
+        label: int,
+        *,
+        without: TypedNode | None = None,
+        plain: bool = False,
+    ) -> float:
+        """Return the calibrated probability of a label without a node or with plain weights."""
+        changed = [
+            member.weight * member.predict_changed(node_index, target_index, without, plain)
+            for member in self.members
+        ]
         before, after = tempered(
-            np.stack([self.total[row], np.sum(said, 0)]), self.model.calibration.temperature
+            np.stack([self.mean[target_index], np.sum(changed, 0)]),
+            self.model.calibration.temperature,
         )
-        after *= self.probability[row] / before  # by the class shares that calibration has found
-        return float(after[a] / after.sum())
+        # the factors of the classes that calibration applied before the change
+        after *= self.calibrated[target_index] / before
+        return float(after[label] / after.sum())
 
 
-class _Shown(NamedTuple):
-    """An input of a node: contributions, values and means of its columns, and the nodes it comes from."""
-
-    block: Block
-    names: list[str]
-    adds: np.ndarray
-    values: np.ndarray
-    means: np.ndarray
-    nodes: np.ndarray
-    weight: np.ndarray
-    plain: list[float | None]
-    each: np.ndarray
+def _notes(voices: list[Voice], mixing: list[str]) -> list[str]:
+    notes = [
+        f"Contributions of {voice.name} leave out {voice.error:.2g} of its log-odds."
+        for voice in voices
+        if voice.error > 0.01 * max(abs(voice.log_odds), 1.0)
+    ]
+    if mixing:
+        notes.append(
+            f"{listing(mixing)} mixes paths by projections, so little is said about neighbours."
+        )
+    return notes
 
 
 @dataclass(frozen=True, eq=False)
 class _Member:
-    """A fitted pipeline of the ensemble, what it is shown, and what it said of all targets."""
+    """A fitted pipeline of the ensemble, its inputs and its probabilities for all targets."""
 
     pipeline: Pipeline
     weight: float
     inputs: Inputs
     cutoff: int
-    said: np.ndarray
-    _reaches: dict[tuple[int, bool], Reach] = field(default_factory=dict)
+    probabilities: np.ndarray
+    _fields: dict[tuple[int, bool], ReceptiveField] = field(default_factory=dict)
 
     @property
     def head(self) -> Head:
@@ -284,295 +418,416 @@ class _Member:
 
     @property
     def name(self) -> str:
-        seed, name = self.pipeline.seed, f"{model_name(self.pipeline.model)}:{self.method}"
+        seed = self.pipeline.seed
+        name = f"{model_name(self.pipeline.model)}:{self.method}"
         return f"{name}, seed {seed}" if seed else name
 
     @property
-    def local(self) -> bool:
-        """Whether the rows of a node can be made anew from its own edges."""
-        return all(block.path is not None for block in self.blocks) or isinstance(
-            self.task, GraphTask
+    def is_local(self) -> bool:
+        """Whether the rows of a node can be computed from its own edges."""
+        return isinstance(self.task, GraphTask) or all(
+            block.path is not None for block in self.blocks
         )
 
     @cached_property
     def task(self) -> Any:
-        return self.pipeline.task(self.inputs, self.cutoff, self.soft)
+        return self.pipeline.task(self.inputs, self.cutoff, self.soft_labels)
 
     @cached_property
-    def soft(self) -> np.ndarray | None:
-        """What earlier stages said of the rows."""
+    def soft_labels(self) -> np.ndarray | None:
+        """Probabilities of the rows by earlier stages [rows, Y], None without stages."""
         return self.pipeline.taught(self.inputs, self.cutoff)
 
     @cached_property
-    def label(self) -> np.ndarray:
-        """The labels that are known [N], or what earlier stages said [N, Y]."""
+    def known_label(self) -> np.ndarray:
+        """The known labels [N], or probabilities of earlier stages [N, Y]."""
         label = self.inputs.graph.masked(self.cutoff).label
-        if self.soft is None:
+        if self.soft_labels is None:
             return label
-        out = np.zeros((len(label), self.soft.shape[1]), np.float32)
-        out[self.inputs.rows] = self.soft
-        return out
+        probabilities = np.zeros((len(label), self.soft_labels.shape[1]), np.float32)
+        probabilities[self.inputs.rows] = self.soft_labels
+        return probabilities
 
     @cached_property
     def blocks(self) -> list[Block]:
-        """Input matrices; of a network that walks the graph in two layers, the nodes at every distance."""
+        """The input matrices; for a network that reads the graph, the nodes by distance."""
         if not isinstance(self.task, GraphTask):
-            return blocks(self.inputs, self.method, len(self.task.hops))
+            return input_blocks(self.inputs, self.method, len(self.task.hops))
         step = own_relation(self.inputs.graph)
-        near = [Block(name, step[0], (step,) * k) for k, name in enumerate((OWN, "hop 1", "hop 2"))]
-        return [*near, Block("further nodes", step[0], None)]
+        kind = step[0]
+        names = (OWN, "hop 1", "hop 2")
+        near = [Block(name, kind, (step,) * distance) for distance, name in enumerate(names)]
+        return [*near, Block("further nodes", kind, None)]
+
+    @property
+    def matrices(self) -> list[tuple[Block, Any]]:
+        """The blocks of a model that reads rows, each with its matrix."""
+        hops = [*self.task.hops, *self.task.label_hops]
+        return list(zip(self.blocks, hops, strict=True))
 
     @cached_property
-    def mean(self) -> np.ndarray:
-        """The mean of the labelled rows [columns], as the head reads them: hops were scaled to 0."""
-        rows = np.flatnonzero(self.inputs.graph.masked(self.cutoff).label[self.inputs.rows] >= 0)
-        means = [np.asarray(hop[rows]).mean(0, dtype=np.float64) for hop in self.task.label_hops]
-        return np.concatenate([np.zeros(sum(self.task.in_channels)), *means])
+    def mean_row(self) -> np.ndarray:
+        """The mean of the labelled rows [columns]; hops were scaled to a mean of 0."""
+        labels = self.inputs.graph.masked(self.cutoff).label[self.inputs.rows]
+        row_index = np.flatnonzero(labels >= 0)
+        label_means = [
+            np.asarray(hop[row_index]).mean(0, dtype=np.float64) for hop in self.task.label_hops
+        ]
+        return np.concatenate([np.zeros(sum(self.task.in_channels)), *label_means])
 
-    def place(self, at: int) -> np.ndarray:
-        """The row of the task that stands for a node."""
-        return np.searchsorted(self.pipeline.nodes_of(self.inputs), [at])
+    def row_index(self, node_index: int) -> np.ndarray:
+        """The row of the task that belongs to a node, as an array of length 1."""
+        return np.searchsorted(self.pipeline.nodes_of(self.inputs), [node_index])
 
-    def reach(self, at: int, plain: bool = False) -> Reach:
-        if (at, plain) not in self._reaches:
+    def receptive_field(self, node_index: int, plain: bool = False) -> ReceptiveField:
+        key = (node_index, plain)
+        if key not in self._fields:
             method = self.method.without(self.method.weighting, "ends") if plain else self.method
-            self._reaches[at, plain] = Reach.of(self.inputs, method, self.cutoff, at, self.label)
-        return self._reaches[at, plain]
+            self._fields[key] = ReceptiveField.of(
+                self.inputs, method, self.cutoff, node_index, self.known_label
+            )
+        return self._fields[key]
 
     # -- contributions
-    # ---------------------------------------------------------------------------------------
 
-    def account(self, at: int, row: int, a: int, b: int) -> tuple[Voice, list[_Shown], float]:
-        """What it said, the inputs with contributions to its log-odds, and what these count in probability."""
-        look = self._over_graph if isinstance(self.task, GraphTask) else self._over_hops
-        shown, usual, raw = look(at, a, b)
-        p, q = self.head.predict_proba(self.task, self.place(at))[0][[a, b]].tolist()
-        even = self.head.options.scoring.without_class_weights(
-            np.full((1, self.head.shape.num_labels), 1.0)
-        )[0]
-        # where all classes counted the same, shares are put back
-        moved = float(np.log(even[a] / even[b]))
-        parts = [Part(one.block.name, float(one.adds.sum())) for one in shown]
-        error = abs(raw - usual - sum(part.contribution for part in parts))
-        first, second, log_odds = float(self.said[row, a]), float(self.said[row, b]), raw + moved
-        fitted = self.pipeline._fitted()
-        adjusted = any(part.adjust is not None for part in self.method.parts)
-        after = fitted.smoothing is not None or adjusted
-        smoothing = first - second - p + q if after else None
+    def contributions(
+        self, node_index: int, target_index: int, contrast: _Contrast
+    ) -> tuple[Voice, list[InputContribution], float]:
+        """Return the member's explanation, its inputs, and their factor to probabilities."""
+        if isinstance(self.task, GraphTask):
+            sources, mean_log_odds, raw = self._graph_contributions(node_index, contrast)
+        else:
+            sources, mean_log_odds, raw = self._row_contributions(node_index, contrast)
+        scoring = self.head.options.scoring
+        uniform = scoring.without_class_weights(np.full((1, self.head.shape.num_labels), 1.0))[0]
+        # Training with class weights moves log-odds; the class prior moves them back.
+        label, runner_up = contrast
+        prior_log_odds = float(np.log(uniform[label] / uniform[runner_up]))
+        log_odds = raw + prior_log_odds
+
+        parts = [Part(one.block.name, float(one.contributions.sum())) for one in sources]
+        probability, runner_up_probability = self.probabilities[
+            target_index, [label, runner_up]
+        ].tolist()
+        # the probabilities of the head, before smoothing and adjustments
+        p, q = self.head.predict_proba(self.task, self.row_index(node_index))[
+            0, [label, runner_up]
+        ].tolist()
+        smoothing = None
+        is_adjusted = any(part.adjust is not None for part in self.method.parts)
+        if is_adjusted or self.pipeline._fitted().smoothing is not None:
+            smoothing = probability - runner_up_probability - p + q
         voice = Voice(
-            self.name, self.weight, first, second, log_odds, usual + moved, parts, error, smoothing
+            name=self.name,
+            share=self.weight,
+            probability=probability,
+            runner_up_probability=runner_up_probability,
+            log_odds=log_odds,
+            usual=mean_log_odds + prior_log_odds,
+            parts=parts,
+            error=abs(raw - mean_log_odds - sum(part.contribution for part in parts)),
+            smoothing=smoothing,
         )
-        return (
-            voice,
-            shown,
-            self.weight * ((p - q) / log_odds if abs(log_odds) > 1e-6 else (p + q) / 2),
-        )
+        # the slope of probabilities over log-odds, at 0 its limit
+        slope = (p - q) / log_odds if abs(log_odds) > 1e-6 else (p + q) / 2
+        return voice, sources, self.weight * slope
 
-    def _over_hops(self, at: int, a: int, b: int) -> tuple[list[_Shown], float, float]:
-        """Inputs, and the log-odds of the mean row and of the node's."""
-        place, scales, end, shown = self.place(at), self.pipeline._fitted().scales, 0, []
-        row = self.task.matrix(place)[0]
-        adds, slope, usual, raw = _contributions(self.head, row, self.mean, a, b)
-        for k, (block, hop) in enumerate(
-            zip(self.blocks, [*self.task.hops, *self.task.label_hops], strict=True)
-        ):
-            part = slice(end, end := end + hop.shape[1])
-            away = row[part] - self.mean[part]
-            mean, spread = (
-                (scales[k].mean, scales[k].scale) if k < len(scales) else (self.mean[part], 1.0)
-            )
-            (index, weight), each = NOBODY, np.empty(0)
+    def _row_contributions(
+        self, node_index: int, contrast: _Contrast
+    ) -> tuple[list[InputContribution], float, float]:
+        """Return the inputs of a model of rows, and the log-odds of the mean and of the node."""
+        row_index = self.row_index(node_index)
+        row = self.task.matrix(row_index)[0]
+        by_column = _column_contributions(self.head, row, self.mean_row, contrast)
+        scales = self.pipeline._fitted().scales
+        sources = []
+        end = 0
+        for k, (block, hop) in enumerate(self.matrices):
+            start = end
+            end += hop.shape[1]
+            columns = slice(start, end)
+            mean = self.mean_row[columns]
+            distance = row[columns] - mean
+            adds = by_column.contributions[columns]
+            index: np.ndarray = np.empty(0, np.int64)
+            weights: np.ndarray = np.empty(0)
+            shares: np.ndarray = np.empty(0)
             if block.path:
-                index, weight = self.reach(at).nodes(block)
-                values = self._values(block, self.reach(at), index)
-                # Of labels the own one is left out by the reach already.
-                seen = (
-                    values if block.labels else recompute(hop, values, np.repeat(place, len(index)))
-                )
-                off = seen - self.mean[part]
-                if slope is None:
-                    share = weight[:, None] * np.maximum(off * np.sign(away), 0)
-                    share = np.where(share.sum(0) > 0, share, weight[:, None])
-                    each = (share / share.sum(0)) @ adds[part]
+                index, weights = self.receptive_field(node_index).sources(block)
+                values = self._node_values(block, self.receptive_field(node_index), index)
+                if not block.labels:  # the receptive field leaves out the own label already
+                    values = recompute(hop, values, np.repeat(row_index, len(index)))
+                offsets = values - mean  # [nodes, columns]
+                if by_column.slopes is None:
+                    shares = _share_by_side(weights, offsets, distance) @ adds
                 else:
-                    each = weight * (off @ slope[part])
-            shown.append(
-                self._shown(at, block, adds[part], away * spread + mean, mean, index, weight, each)
+                    shares = weights * (offsets @ by_column.slopes[columns])
+            # feature hops were scaled, label hops were not
+            unit: np.ndarray | float = 1.0
+            if k < len(scales):
+                mean = scales[k].mean
+                unit = scales[k].scale
+            sources.append(
+                InputContribution(
+                    block=block,
+                    columns=self._column_names(block, len(adds)),
+                    contributions=adds,
+                    values=distance * unit + mean,
+                    means=mean,
+                    node_index=index,
+                    weights=weights,
+                    plain_weights=self._plain_weights(node_index, block, index),
+                    node_contributions=shares,
+                )
             )
-        return shown, usual, raw
+        return sources, by_column.mean_log_odds, by_column.log_odds
 
-    def _over_graph(self, at: int, a: int, b: int) -> tuple[list[_Shown], float, float]:
-        """The same of a network that walks the graph, by the features of all nodes at once."""
+    def _graph_contributions(
+        self, node_index: int, contrast: _Contrast
+    ) -> tuple[list[InputContribution], float, float]:
+        """Return the same for a network that reads the graph, by the features of all nodes."""
+        x, mean, contributions, log_odds = self._integrate_over_graph(node_index, contrast)
+        scale = self.pipeline._fitted().scales[0]
+        num_features = self.task.x.shape[1]
+        remaining = np.ones(len(x), bool)  # nodes that no nearer block contains
+        sources = []
+        for block in self.blocks:
+            if block.path is None:
+                index = np.flatnonzero(remaining)
+                weights: np.ndarray = np.empty(0)
+            else:
+                index, weights = self.receptive_field(node_index).sources(block)
+                weights = weights[remaining[index]]
+                index = index[remaining[index]]
+            remaining[index] = False
+            values = x[index].mean(0) if len(index) else mean
+            features = (
+                block,
+                slice(num_features),
+                values[:num_features] * scale.scale + scale.mean,
+                scale.mean,
+            )
+            label_name = OWN_PSEUDO_LABEL if block.name == OWN else f"labels, {block.name}"
+            labels = (
+                replace(block, name=label_name, labels=True),
+                slice(num_features, None),
+                values[num_features:],
+                mean[num_features:],
+            )
+            # nodes are named only along paths, not those further off, nor the node itself
+            named = index if block.path else index[:0]
+            for part, columns, part_values, part_means in (features, labels):
+                adds = contributions[index, columns]
+                if not adds.any():
+                    continue
+                sources.append(
+                    InputContribution(
+                        block=part,
+                        columns=self._column_names(part, adds.shape[1]),
+                        contributions=adds.sum(0),
+                        values=part_values,
+                        means=part_means,
+                        node_index=named,
+                        weights=weights[: len(named)],
+                        plain_weights=self._plain_weights(node_index, part, named),
+                        node_contributions=adds.sum(1)[: len(named)],
+                    )
+                )
+        return sources, log_odds[0], log_odds[-1]
+
+    def _integrate_over_graph(
+        self, node_index: int, contrast: _Contrast
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[float]]:
+        """Return x [N, columns], its mean row, contributions [N, columns], and log-odds by step."""
         assert isinstance(self.head, NetworkHead)
-        model, scale, width = (
-            self.head.model,
-            self.pipeline._fitted().scales[0],
-            self.task.x.shape[1],
-        )
+        model = self.head.model
         assert model is not None
         x = self.task.model_input(model.to(self.task.x.device))
-        # features were scaled to 0
-        usual = torch.where(torch.arange(x.shape[1]) < width, 0, x.mean(0))
-        odds, slope = list[float](), torch.zeros_like(x)
-        for step, size in zip(*_line(WALKS), strict=True):
-            moved = (usual + float(step) * (x - usual)).requires_grad_()
-            said = model(moved, self.task.propagation)[at]
-            odds.append((said[a] - said[b]).item())
-            slope += torch.autograd.grad(said[a] - said[b], moved)[0] * float(size)
-        adds, left, shown = (
-            (slope * (x - usual)).double().numpy(),
-            np.ones(len(x), bool),
-            list[_Shown](),
-        )
-        for block in self.blocks:
-            index, weight = (
-                self.reach(at).nodes(block)
-                if block.path is not None
-                else (np.flatnonzero(left), NOBODY[1])
-            )
-            new = left[index]
-            index, left[index] = index[new], False
-            means, mean = x[index].numpy().mean(0) if len(index) else usual.numpy(), usual.numpy()
-            labels = replace(
-                block, name=GUESS if block.name == OWN else f"labels, {block.name}", labels=True
-            )
-            for what, values, middle, part in [
-                (block, means[:width] * scale.scale + scale.mean, scale.mean, adds[index, :width]),
-                (labels, means[width:], mean[width:], adds[index, width:]),
-            ]:
-                if part.any():
-                    named = (
-                        (index, weight[new], part.sum(1)) if block.path else (*NOBODY, NOBODY[1])
-                    )
-                    shown.append(self._shown(at, what, part.sum(0), values, middle, *named))
-        return shown, odds[0], odds[-1]
+        # features were scaled to a mean of 0, labels were not
+        is_feature = torch.arange(x.shape[1]) < self.task.x.shape[1]
+        mean = torch.where(is_feature, 0, x.mean(0))
+        log_odds = []
+        slope = torch.zeros_like(x)
+        for position, weight in zip(*_integration_points(GRAPH_STEPS), strict=True):
+            point = (mean + float(position) * (x - mean)).requires_grad_()
+            difference = contrast.difference(model(point, self.task.propagation)[node_index])
+            log_odds.append(difference.item())
+            slope += torch.autograd.grad(difference, point)[0] * float(weight)
+        contributions = (slope * (x - mean)).double().numpy()
+        return x.numpy(), mean.numpy(), contributions, log_odds
 
-    def _shown(self, at: int, block: Block, adds: np.ndarray, *rest: np.ndarray) -> _Shown:
-        values, means, index, weight, each = rest
-        plain: list[float | None] = [None] * len(index)
-        if self.method.weighting != "plain" and block.path:
-            found = dict(
-                zip(
-                    *(part.tolist() for part in self.reach(at, plain=True).nodes(block)),
-                    strict=True,
-                )
-            )
-            plain = [found.get(u, 0.0) for u in index.tolist()]
-        return _Shown(
-            block, self._names(block, len(adds)), adds, values, means, index, weight, plain, each
-        )
+    def _plain_weights(
+        self, node_index: int, block: Block, index: np.ndarray
+    ) -> list[float | None]:
+        """Return the nodes' weights without time weights; None where the method has none."""
+        if self.method.weighting == "plain" or not block.path:
+            return [None] * len(index)
+        sources, weights = self.receptive_field(node_index, plain=True).sources(block)
+        weight_of = dict(zip(sources.tolist(), weights.tolist(), strict=True))
+        return [weight_of.get(source, 0.0) for source in index.tolist()]
 
-    def _values(self, block: Block, reach: Reach, index: np.ndarray) -> np.ndarray:
-        """What nodes bring: their features, or their label as zeros with a one."""
-        if block.labels:
-            told = reach.label[index]
-            classes = np.arange(self.head.shape.num_labels)
-            return told if told.ndim == 2 else (told[:, None] == classes).astype(np.float32)
-        x = self.inputs.graph.nodes[block.kind].x
-        assert x is not None  # paths begin at types with features
-        return np.asarray(x[index], np.float32)
+    def _node_values(
+        self, block: Block, receptive_field: ReceptiveField, index: np.ndarray
+    ) -> np.ndarray:
+        """Return what a block reads of nodes: features, probabilities, or one-hot labels."""
+        if not block.labels:
+            x = self.inputs.graph.nodes[block.kind].x
+            assert x is not None  # paths begin at types with features
+            return np.asarray(x[index], np.float32)
+        label = receptive_field.label[index]
+        if label.ndim == 2:
+            return label
+        return (label[:, None] == np.arange(self.head.shape.num_labels)).astype(np.float32)
 
-    def _names(self, block: Block, width: int) -> list[str]:
-        schema, view = self.pipeline._fitted().schema, self.inputs.view
-        encoder = schema.encoders.get(block.kind)
+    def _column_names(self, block: Block, width: int) -> list[str]:
+        schema = self.pipeline._fitted().schema
+        view = self.inputs.view
         if block.labels:
             return [str(name) for name in schema.label_names or range(width)]
-        if (
-            block.name != DEGREES
-            and self.inputs.embed != "none"
-            and view.nodes[block.kind].x is None
-        ):
+        has_features = view.nodes[block.kind].x is not None
+        if block.name != DEGREES and not has_features and self.inputs.embed != "none":
             return [f"place in the graph, {k + 1}" for k in range(width)]
-        if block.name == DEGREES or view.nodes[block.kind].x is None:  # then they are the features
-            ends = [(t, k) for t in view.relations for k in (0, 2) if t[k] == view.target]
-            names = [f"log(1 + edges {'in' if k else 'out'}), {'-'.join(t)}" for t, k in ends]
-            known = [
-                f"{name}, to known labels"
-                for (t, _), name in zip(ends, names, strict=True)
-                if t[0] == t[2]
-            ]
-            return [*names, *(known or ["no edges to known labels"])][:width]
+        if block.name == DEGREES or not has_features:  # then degrees are the features
+            return self._degree_names()[:width]
+        encoder = schema.encoders.get(block.kind)
         if encoder is None or encoder.is_of_matrix or block.path is None:
             return [f"feature {k}" for k in range(width)]
         return encoder.outputs
 
-    # -- changes
-    # ---------------------------------------------------------------------------------------------
+    def _degree_names(self) -> list[str]:
+        view = self.inputs.view
+        names = []
+        known = []
+        for triple in view.relations:
+            source, _, target = triple
+            for kind, direction in ((source, "out"), (target, "in")):
+                if kind == view.target:
+                    name = f"log(1 + edges {direction}), {'-'.join(triple)}"
+                    names.append(name)
+                    if source == target:
+                        known.append(f"{name}, to known labels")
+        return names + (known or ["no edges to known labels"])
 
-    def changed(
-        self, at: int, row: int, without: Place | None = None, plain: bool = False
+    # -- changes
+
+    def predict_changed(
+        self,
+        node_index: int,
+        target_index: int,
+        without: TypedNode | None = None,
+        plain: bool = False,
     ) -> np.ndarray:
-        """Probabilities [num_labels] if a node had no edges, or all edges plain weights."""
-        place, rows = self.place(at), list[torch.Tensor]()
-        before = self.head.predict_proba(self.task, place)[0]
+        """Return probabilities [num_labels] if a node had no edges, or with plain weights."""
+        row_index = self.row_index(node_index)
+        before = self.head.predict_proba(self.task, row_index)[0]
         if isinstance(self.task, GraphTask):
             operator = _changed_operator(self.task.propagation.operator, without, plain)
-            after = self.head.predict_proba(self.task.over(Propagation(operator)), place)[0]
+            task = self.task.over(Propagation(operator))
+            after = self.head.predict_proba(task, row_index)[0]
         else:
-            for block, hop in zip(
-                self.blocks, [*self.task.hops, *self.task.label_hops], strict=True
-            ):
-                values = hop[place]
+            rows = []
+            receptive_field = self.receptive_field(node_index, plain)
+            for block, hop in self.matrices:
+                row = hop[row_index]
                 if block.path:
-                    index, weight = self.reach(at, plain).nodes(block, without)
-                    values = (weight @ self._values(block, self.reach(at, plain), index))[
-                        None
-                    ].astype(np.float32)
-                    values = values if block.labels else recompute(hop, values, place)
-                rows.append(torch.as_tensor(values))
+                    index, weights = receptive_field.sources(block, without)
+                    mean = weights @ self._node_values(block, receptive_field, index)
+                    row = mean[None].astype(np.float32)
+                    if not block.labels:
+                        row = recompute(hop, row, row_index)
+                rows.append(torch.as_tensor(row))
             count = len(self.task.hops)
             after = self.head.predict_proba(HopTask(rows[:count], rows[count:]), np.array([0]))[0]
-        out = np.maximum(self.said[row] - before + after.astype(np.float64), 0)
-        return out / out.sum()
+        # Smoothing and adjustments add what they added before the change.
+        changed = np.maximum(
+            self.probabilities[target_index] - before + after.astype(np.float64), 0
+        )
+        return changed / changed.sum()
 
 
-def _contributions(
-    head: Head, row: np.ndarray, mean: np.ndarray, a: int, b: int
-) -> tuple[np.ndarray, np.ndarray | None, float, float]:
-    """What columns add to the log-odds of class a against b, by which slopes; log-odds of the mean and of the row."""
+class _ColumnContributions(NamedTuple):
+    """Contributions of the columns of a row, their slopes, and the log-odds of mean and row."""
+
+    contributions: np.ndarray
+    slopes: np.ndarray | None  # None for trees
+    mean_log_odds: float
+    log_odds: float
+
+
+def _column_contributions(
+    head: Head, row: np.ndarray, mean: np.ndarray, contrast: _Contrast
+) -> _ColumnContributions:
+    """Split the log-odds of a row over its columns."""
     if isinstance(head, TreesHead):
         assert head.booster is not None
-        shapley = np.asarray(head.booster.predict(row[None], pred_contrib=True)).reshape(
-            head.shape.num_labels, -1
+        raw = np.asarray(head.booster.predict(row[None], raw_score=True))[0]
+        shapley = np.asarray(head.booster.predict(row[None], pred_contrib=True))
+        # [columns + 1]: the last one is the expected score
+        adds = contrast.difference(shapley.reshape(head.shape.num_labels, -1).T)
+        return _ColumnContributions(
+            contributions=adds[:-1],
+            slopes=None,
+            mean_log_odds=float(adds[-1]),
+            log_odds=float(contrast.difference(raw)),
         )
-        raw, adds = (
-            np.asarray(head.booster.predict(row[None], raw_score=True))[0],
-            shapley[a] - shapley[b],
+    if isinstance(head, PriorHead):  # all rows have the same probabilities
+        probabilities = np.maximum(
+            head.probabilities(HopTask([row[None]]), np.array([0]))[0], 1e-12
         )
-        return adds[:-1], None, float(adds[-1]), float(raw[a] - raw[b])
-    if isinstance(head, PriorHead):  # it says the same of all rows
-        said = np.maximum(head.probabilities(HopTask([row[None]]), np.array([0]))[0], 1e-12)
-        odds = float(np.log(said[a] / said[b]))
-        return np.zeros(len(row)), np.zeros(len(row)), odds, odds
+        log_odds = float(np.log(probabilities[contrast.label] / probabilities[contrast.runner_up]))
+        zeros = np.zeros(len(row))
+        return _ColumnContributions(zeros, slopes=zeros, mean_log_odds=log_odds, log_odds=log_odds)
     if not isinstance(head, NetworkHead) or head.model is None:
         raise InputError(
             f"a {type(head).__name__} cannot be taken apart; explain a model of trees or a network."
         )
-    steps, sizes = _line(STEPS)
-    device, count = next(head.model.parameters()).device, len(head.shape.hops)
+    positions, weights = _integration_points(ROW_STEPS)
+    # [points, columns]: the line from the mean to the row
     line = torch.tensor(
-        mean + steps[:, None] * (row - mean), dtype=torch.float32, device=device, requires_grad=True
+        mean + positions[:, None] * (row - mean),
+        dtype=torch.float32,
+        device=next(head.model.parameters()).device,
+        requires_grad=True,
     )
-    split = line.split([*head.shape.hops, *head.shape.label_hops], dim=1)
-    logits = head.model(split[:count], split[count:])
-    along = logits[:, a] - logits[:, b]
-    slope = sizes @ torch.autograd.grad(along.sum(), line)[0].double().cpu().numpy()
-    return slope * (row - mean), slope, along[0].item(), along[-1].item()
+    matrices = line.split([*head.shape.hops, *head.shape.label_hops], dim=1)
+    count = len(head.shape.hops)
+    # [points]: the log-odds along the line
+    log_odds_at = contrast.difference(head.model(matrices[:count], matrices[count:]))
+    gradients = torch.autograd.grad(log_odds_at.sum(), line)[0].double().cpu().numpy()
+    slopes = weights @ gradients
+    return _ColumnContributions(
+        contributions=slopes * (row - mean),
+        slopes=slopes,
+        mean_log_odds=log_odds_at[0].item(),
+        log_odds=log_odds_at[-1].item(),
+    )
 
 
-def _line(count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Places from 0 to 1, and what each counts: inside as the midpoints of √place do, nothing at the two ends."""
+def _integration_points(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return positions from 0 to 1 and their weights: squared midpoints, and ends of weight 0."""
     middle = (np.arange(count) + 0.5) / count
     return np.r_[0.0, middle**2, 1.0], np.r_[0.0, middle / middle.sum(), 0.0]
 
 
-def _changed_operator(operator: Operator, without: Place | None, plain: bool) -> Operator:
-    """The operation with plain weights, or with weights of zero for the edges of a node."""
+def _share_by_side(weights: np.ndarray, offsets: np.ndarray, distance: np.ndarray) -> np.ndarray:
+    """Return shares [nodes, columns] of the nodes on the same side of the mean as the row.
+
+    Shares of a column sum to 1; where no node is on that side, they are the weights.
+    """
+    share = weights[:, None] * np.maximum(offsets * np.sign(distance), 0)
+    share = np.where(share.sum(0) > 0, share, weights[:, None])
+    return share / share.sum(0)
+
+
+def _changed_operator(operator: Operator, without: TypedNode | None, plain: bool) -> Operator:
+    """Return the operator with plain weights, or with weights of 0 for the edges of a node."""
     csr = operator.csr
     if without is not None:
+        node_index = without[1]
         weight = np.ones(csr.num_edges, np.float32) if csr.weight is None else np.array(csr.weight)
-        weight[csr.indices == without[1]] = 0
-        weight[csr.indptr[without[1]] : csr.indptr[without[1] + 1]] = 0
+        weight[csr.indices == node_index] = 0
+        weight[csr.indptr[node_index] : csr.indptr[node_index + 1]] = 0
         csr = replace(csr, weight=weight)
-    table = np.ones_like(operator.table) if plain else operator.table
-    return replace(operator, csr=csr, table=table, balanced=operator.balanced and not plain)
+    if not plain:
+        return replace(operator, csr=csr)
+    return replace(operator, csr=csr, table=np.ones_like(operator.table), balanced=False)

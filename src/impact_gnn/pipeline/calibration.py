@@ -1,13 +1,12 @@
-"""Probabilities that mean what they say: temperature, the classes' new shares, and sets that hold the truth.
+"""Calibration: temperature, correction of the class prior, and prediction sets with 90 % coverage.
 
-All of it is learned from walk-forward predictions: what was said about past periods before their
-labels were known.
+All of it is fitted on out-of-fold predictions of past periods.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -15,46 +14,47 @@ from scipy.optimize import minimize_scalar
 from impact_gnn.label_shift import TINY, ratio, reweighted, saerens, tempered
 from impact_gnn.metrics import METRICS, Scoring, tilted
 
-STRENGTHS = (0.0, 0.5, 1.0)  # of the correction for shifted class shares, from which one is chosen
-TILTS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of labels towards rare classes, likewise
+STRENGTHS = (0.5, 1.0)  # candidates for the correction of a shifted class prior
+TILTS = (0.0, 0.25, 0.5, 0.75, 1.0)  # candidates for the tilt of labels towards rare classes
 EM_STEPS = 50
 BINS = 15
-FINE_BINS = 60  # bins for a curve; they join to BINS and to twenty
+FINE_BINS = 60  # bins of a curve: a multiple of BINS and of 20
 COVERAGE = 0.9
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """How raw probabilities become calibrated ones, and from which probability on a label is in a prediction set."""
+    """How to calibrate raw probabilities, and the threshold of prediction sets."""
 
-    temperature: float = 1.0  # above 1 takes certainty away
-    shift: float = 0.0  # strength of the correction for class shares, 0 for none
-    threshold: float = 0.0  # labels at least as probable form the set; 0 puts all labels into it
-    coverage: float = COVERAGE  # share of truths that sets are to hold
-    tilt: float = 0.0  # of labels towards rare classes, where the metric asks for it
+    temperature: float = 1.0  # above 1 softens
+    shift: float = 0.0  # strength of the correction of the class prior, 0 for none
+    threshold: float = 0.0  # labels at least as probable form the set; 0 for all labels
+    coverage: float = COVERAGE  # share of sets that contain the true label
+    tilt: float = 0.0  # of labels towards rare classes, for metrics that need it
 
     def apply(self, probability: np.ndarray, prior: np.ndarray) -> np.ndarray:
-        """Calibrated probabilities of rows that are predicted together; `prior` are the shares learned from."""
+        """Calibrate rows that are predicted together; `prior` is the class prior in training."""
         scaled = tempered(probability, self.temperature)
         return scaled if self.shift == 0 else shifted(scaled, prior, self.shift)
 
     def labels(self, probability: np.ndarray, prior: np.ndarray) -> np.ndarray:
-        """The predicted label of every row: the most probable one, or, tilted, that of the greatest p / prior^tilt."""
+        """Return the predicted label of every row, the one with the greatest p / prior^tilt."""
         return tilted(probability, prior, self.tilt).argmax(1)
 
     def sets(self, probability: np.ndarray, label: np.ndarray | None = None) -> np.ndarray:
-        """Which labels are in the prediction set of every row [n, num_labels], the predicted one always.
+        """Return the prediction set of every row as a mask [n, num_labels].
 
-        `label` are the predicted ones, by default the most probable.
+        It always contains the predicted `label`, by default the most probable one.
         """
-        inside = probability >= self.threshold
-        inside[np.arange(len(inside)), probability.argmax(1) if label is None else label] = True
-        return inside
+        label = probability.argmax(1) if label is None else label
+        is_member = probability >= self.threshold
+        is_member[np.arange(len(label)), label] = True
+        return is_member
 
 
 @dataclass(frozen=True, eq=False)
 class OutOfFold:
-    """Walk-forward predictions of one fold: raw probabilities, the truth, the shares learned from, what it counts."""
+    """Predictions of one fold: raw probabilities, true labels, training prior, weight."""
 
     probability: np.ndarray
     truth: np.ndarray
@@ -63,40 +63,47 @@ class OutOfFold:
 
 
 def shifted(probability: np.ndarray, prior: np.ndarray, strength: float = 1.0) -> np.ndarray:
-    """Probabilities for rows whose classes have other shares than `prior`, those shares found by EM (Saerens et al.).
+    """Correct probabilities for a class prior that EM estimates from them (Saerens et al.).
 
-    Nothing but the rows' own probabilities is looked at. `strength` below 1 goes part of the way.
+    `strength` below 1 applies a part of the correction.
     """
-    # a class never seen could otherwise not come back
+    # A class without a training label needs a prior above 0 to be predicted.
     base = np.maximum(prior, 1 / (10 * max(len(probability), 1)))
     base = base / base.sum()
-    share = saerens(probability, base, steps=EM_STEPS, tolerance=0.0)
-    return reweighted(probability, ratio(share, base) ** strength)
+    estimate = saerens(probability, base, steps=EM_STEPS, tolerance=0.0)
+    return reweighted(probability, ratio(estimate, base) ** strength)
 
 
 def fit_calibration(
     folds: Sequence[OutOfFold], *, metric: str = "accuracy", coverage: float = COVERAGE
 ) -> Calibration:
-    """The calibration with the best log-loss on walk-forward predictions, and labels with the best score.
+    """Choose the calibration with the best log-loss on the folds, and the tilt with the best score.
 
-    The correction for class shares is taken only where it helps in every fold: on one of two it may
-        be chance.
+    The class prior is corrected only where that helps in every fold: in one of two it may be
+    chance.
     """
-    temperature = best_temperature(folds)
-    plain = [_loss(tempered(fold.probability, temperature), fold.truth) for fold in folds]
-    best = Calibration(temperature)
-    best_loss = _mean(plain, folds)
-    for strength in STRENGTHS[1:]:
-        one = Calibration(temperature, strength)
-        losses = [_loss(one.apply(fold.probability, fold.prior), fold.truth) for fold in folds]
-        if (
-            all(now < before for now, before in zip(losses, plain, strict=True))
-            and _mean(losses, folds) < best_loss
-        ):
-            best, best_loss = one, _mean(losses, folds)
+
+    def losses_of(calibration: Calibration) -> np.ndarray:
+        return np.array(
+            [_loss(calibration.apply(fold.probability, fold.prior), fold.truth) for fold in folds]
+        )
+
+    best = Calibration(best_temperature(folds))
+    uncorrected = losses_of(best)
+    best_loss = _mean_log(uncorrected, folds)
+    for strength in STRENGTHS:
+        candidate = replace(best, shift=strength)
+        losses = losses_of(candidate)
+        if (losses < uncorrected).all() and _mean_log(losses, folds) < best_loss:
+            best = candidate
+            best_loss = _mean_log(losses, folds)
     calibrated = [best.apply(fold.probability, fold.prior) for fold in folds]
-    threshold, tilt = _threshold(calibrated, folds, coverage), _tilt(calibrated, folds, metric)
-    return Calibration(best.temperature, best.shift, threshold, coverage, tilt)
+    return replace(
+        best,
+        threshold=_set_threshold(calibrated, folds, coverage),
+        coverage=coverage,
+        tilt=_best_tilt(calibrated, folds, metric),
+    )
 
 
 def calibration_error(
@@ -108,17 +115,13 @@ def calibration_error(
         >>> calibration_error(np.array([[0.8, 0.2]] * 5), np.array([0, 0, 0, 0, 1])).__round__(6)
         0.0
     """
-    return float(
-        sum(
-            row.share * abs(row.confidence - row.accuracy)
-            for row in reliability(probability, truth, label)
-        )
-    )
+    bins = reliability(probability, truth, label)
+    return float(sum(row.share * abs(row.confidence - row.accuracy) for row in bins))
 
 
 @dataclass(frozen=True)
 class Bin:
-    """Predictions of about the same confidence: their share of all, mean confidence, and how many were right."""
+    """Predictions of similar confidence: their share of all, mean confidence and accuracy."""
 
     share: float
     confidence: float
@@ -128,81 +131,93 @@ class Bin:
 def reliability(
     probability: np.ndarray, truth: np.ndarray, label: np.ndarray | None = None, bins: int = BINS
 ) -> list[Bin]:
-    """Equal bins of the confidence that have any predictions; `label` are those, by default the most probable."""
+    """Return the non-empty bins of equal width by the confidence in `label`.
+
+    Labels are by default the most probable ones.
+    """
     label = probability.argmax(1) if label is None else label
-    confidence, right = probability[np.arange(len(label)), label], label == truth
-    place = np.minimum((confidence * bins).astype(int), bins - 1)
-    inside = [place == k for k in range(bins)]
-    return [
-        Bin(float(one.mean()), float(confidence[one].mean()), float(right[one].mean()))
-        for one in inside
-        if one.any()
-    ]
+    confidence = probability[np.arange(len(label)), label]
+    is_right = label == truth
+    bin_index = np.minimum((confidence * bins).astype(int), bins - 1)
+    result = []
+    for k in np.unique(bin_index):
+        mask = bin_index == k
+        result.append(
+            Bin(
+                share=float(mask.mean()),
+                confidence=float(confidence[mask].mean()),
+                accuracy=float(is_right[mask].mean()),
+            )
+        )
+    return result
 
 
 def confusion(truth: np.ndarray, label: np.ndarray) -> list[tuple[int, int, int]]:
-    """True label, predicted label and how often they met, for pairs that did.
+    """Return (true label, predicted label, count) for every pair that occurs.
 
     Examples:
         >>> confusion(np.array([0, 1, 1]), np.array([1, 1, 1]))
         [(0, 1, 1), (1, 1, 2)]
     """
     pairs, count = np.unique(np.stack([truth, label]), axis=1, return_counts=True)
-    return [(int(a), int(b), int(n)) for a, b, n in zip(*pairs, count, strict=True)]
+    return list(zip(*pairs.tolist(), count.tolist(), strict=True))
 
 
 def best_temperature(folds: Sequence[OutOfFold]) -> float:
-    """That with the least log-loss."""
+    """Return the temperature with the least log-loss."""
 
     def loss(log_temperature: float) -> float:
-        return _mean(
-            [_loss(tempered(f.probability, np.exp(log_temperature)), f.truth) for f in folds], folds
-        )
+        temperature = np.exp(log_temperature)
+        losses = [_loss(tempered(fold.probability, temperature), fold.truth) for fold in folds]
+        return _mean_log(losses, folds)
 
-    return float(
-        np.exp(
-            minimize_scalar(loss, bounds=(-0.7, 1.5), method="bounded", options={"xatol": 1e-3}).x
-        )
-    )
+    best = minimize_scalar(loss, bounds=(-0.7, 1.5), method="bounded", options={"xatol": 1e-3})
+    return float(np.exp(best.x))
 
 
-def _threshold(
+def _set_threshold(
     calibrated: Sequence[np.ndarray], folds: Sequence[OutOfFold], coverage: float
 ) -> float:
-    """The weighted quantile of the true labels' probabilities that leaves out 1 − coverage of them."""
+    """Return the weighted (1 − coverage) quantile of the true labels' probabilities."""
+    # [rows of all folds]: the probability of the true label; rows of a fold share its weight
     score = np.concatenate(
-        [p[np.arange(len(p)), fold.truth] for p, fold in zip(calibrated, folds, strict=True)]
+        [
+            rows[np.arange(len(rows)), fold.truth]
+            for rows, fold in zip(calibrated, folds, strict=True)
+        ]
     )
-    weight = np.concatenate(
-        [np.full(len(fold.truth), fold.weight / len(fold.truth)) for fold in folds]
-    )
+    sizes = [len(fold.truth) for fold in folds]
+    weight = np.repeat([fold.weight / len(fold.truth) for fold in folds], sizes)
+    # the weighted share of rows up to each one, in the order of their scores
     order = np.argsort(score)
     below = np.cumsum(weight[order]) / weight.sum()
-    return float(score[order][min(int(np.searchsorted(below, 1 - coverage)), len(score) - 1)])
+    position = min(int(np.searchsorted(below, 1 - coverage)), len(score) - 1)
+    return float(score[order][position])
 
 
-def _tilt(calibrated: Sequence[np.ndarray], folds: Sequence[OutOfFold], metric: str) -> float:
-    """The tilt with the best score, the least of equals."""
+def _best_tilt(calibrated: Sequence[np.ndarray], folds: Sequence[OutOfFold], metric: str) -> float:
+    """Return the tilt with the best score, the least of equals."""
     if METRICS[metric].tilt == 0:
         return 0.0
-    pairs = [
-        (p, Scoring(metric, tuple(fold.prior)), fold)
-        for p, fold in zip(calibrated, folds, strict=True)
-    ]
-    weights = [fold.weight for fold in folds]
+    # [tilts, folds]
     scores = [
-        np.average([how.score(p, fold.truth, tilt) for p, how, fold in pairs], weights=weights)
+        [
+            Scoring(metric, tuple(fold.prior)).score(rows, fold.truth, tilt)
+            for rows, fold in zip(calibrated, folds, strict=True)
+        ]
         for tilt in TILTS
     ]
-    return TILTS[int(np.argmax(scores))]
+    return TILTS[int(np.argmax(np.average(scores, axis=1, weights=_weights(folds))))]
+
+
+def _weights(folds: Sequence[OutOfFold]) -> list[float]:
+    return [fold.weight for fold in folds]
 
 
 def _loss(probability: np.ndarray, truth: np.ndarray) -> float:
     return float(-np.log(np.maximum(probability[np.arange(len(truth)), truth], 1e-6)).mean())
 
 
-def _mean(losses: Sequence[float], folds: Sequence[OutOfFold]) -> float:
-    """Of the logarithms: a fold that was hard to predict must not decide alone."""
-    return float(
-        np.average(np.log(np.maximum(losses, TINY)), weights=[fold.weight for fold in folds])
-    )
+def _mean_log(losses: Sequence[float] | np.ndarray, folds: Sequence[OutOfFold]) -> float:
+    """Average the logarithms: a fold that is hard to predict must not decide alone."""
+    return float(np.average(np.log(np.maximum(losses, TINY)), weights=_weights(folds)))

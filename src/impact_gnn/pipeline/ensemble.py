@@ -12,7 +12,7 @@ from impact_gnn import _files
 from impact_gnn._codec import decode, encode
 from impact_gnn._version import __version__
 from impact_gnn.checks import InputError
-from impact_gnn.data.given import GraphLike, as_temporal_graph
+from impact_gnn.data.convert import GraphLike, as_temporal_graph
 from impact_gnn.engines.engine import Engine
 from impact_gnn.heads.user_model import Own
 from impact_gnn.pipeline.calibration import Calibration

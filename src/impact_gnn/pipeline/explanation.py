@@ -1,9 +1,8 @@
-"""`NodeExplanation`: why a node was given its label, in plain values and in the user's own words.
+"""`NodeExplanation`: why a node received its label, in plain values and the user's own names.
 
-Contributions speak for the label against the runner-up. Those of the whole model are differences of
-probability: with what is said of an average node, what smoothing adds and what calibration adds,
-the parts sum to the difference between the two probabilities. Those of a member are differences of
-raw scores (log-odds).
+Contributions count for the label against the runner-up. Those of the whole model are differences of
+probability: an average node, the inputs, smoothing and calibration sum to the difference between
+the two probabilities. Those of a member are differences of raw scores (log-odds).
 """
 
 from __future__ import annotations
@@ -16,17 +15,20 @@ import numpy as np
 import torch
 
 from impact_gnn.checks import InputError, listing
-from impact_gnn.data.given import GraphLike, as_temporal_graph
+from impact_gnn.data.convert import GraphLike, as_temporal_graph
 from impact_gnn.data.pyg import to_pyg
 from impact_gnn.graph import TemporalGraph
 
-WIDTH = 80  # columns of a terminal
-OWN, DEGREES = "own features", "degrees"
+TERMINAL_WIDTH = 80
+SMALLEST_COLUMN = 8
+NUMBER_COLUMNS = ("value", "usually", "adds", "steps", "weight", "without")
+OWN = "own features"
+DEGREES = "degrees"
 
 
 @dataclass(frozen=True)
 class Part:
-    """What one kind of input, or one step after the model, adds."""
+    """The contribution of one kind of input, or of one step after the model."""
 
     name: str
     contribution: float
@@ -34,7 +36,10 @@ class Part:
 
 @dataclass(frozen=True)
 class Feature:
-    """A column of an input: its value here, as the heaviest member reads it, and its mean over the labelled nodes."""
+    """A column of an input, its value at the node, and its mean over the labelled nodes.
+
+    The value is the one that the member with the largest weight reads.
+    """
 
     part: str
     name: str
@@ -45,11 +50,11 @@ class Feature:
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A node whose features or label were heard.
+    """A node whose features or label reach the explained node.
 
-    `weight` is its part of the message by which it is heard first, after `steps` edges, and
-    `plain_weight` what that would be without time weights (None where the method has none).
-    `without` is the probability of the label if it had no edges; None where that was not computed.
+    `weight` is its weight in the first message that contains it, after `steps` edges.
+    `plain_weight` is that weight without time weights (None where the method has none).
+    `without` is the probability of the label if the neighbour had no edges; None if not computed.
     """
 
     id: str
@@ -65,10 +70,10 @@ class Neighbour:
 
 @dataclass(frozen=True)
 class Voice:
-    """What a member of the ensemble said, before calibration, and why.
+    """The probabilities of a member of the ensemble before calibration, and their contributions.
 
-    The log-odds of the label against the runner-up are `usual` (of an average node) + `parts` (and,
-    for networks, up to `error`, what the integral along the line from the average node leaves out).
+    The log-odds of the label against the runner-up are `usual` (of an average node) plus `parts`.
+    Networks leave out up to `error`, the error of the integral from the average node to this one.
     `smoothing` is what smoothing added to the difference of the two probabilities.
     """
 
@@ -85,7 +90,10 @@ class Voice:
 
 @dataclass(frozen=True)
 class NodeExplanation:
-    """Why `id` was given `label` and not `runner_up`; see the module. `plain` is the probability with plain weights."""
+    """Why the model predicts `label` and not `runner_up` for the node `id`.
+
+    `voices` are the members of the ensemble. `plain` is the probability with plain weights.
+    """
 
     id: str
     kind: str
@@ -103,113 +111,128 @@ class NodeExplanation:
     notes: list[str]
 
     def __str__(self) -> str:
-        first = f"{self.label} {self.probability:.2f}, then {self.runner_up} {self.runner_up_probability:.2f}"
-        tables: list[list[tuple[str, ...]]] = []
+        total = Part("together", self.probability - self.runner_up_probability)
+        tables: list[list[tuple[str, ...]]] = [
+            [("Before calibration", f"{self.label} to {self.runner_up}")],
+            [(f"For {self.label}", "adds"), *map(_part_row, [*self.parts, total])],
+            [("Feature", "in", "value", "usually", "adds"), *map(_feature_row, self.features)],
+            [
+                ("Neighbour", "period", "label", "steps", "weight", "adds", "without"),
+                *map(self._neighbour_row, self.neighbours),
+            ],
+        ]
         if len(self.voices) > 1:
-            said = [
-                (f"{one.probability:.2f} to {one.runner_up_probability:.2f}", one)
-                for one in self.voices
-            ]
-            tables.append([("Before calibration", f"{self.label} to {self.runner_up}")])
-            tables[0] += [(f"{one.share:.0%} {one.name}", numbers) for numbers, one in said]
-        together = Part("together", self.probability - self.runner_up_probability)
-        parts = [(one.name, f"{one.contribution:+.3f}") for one in (*self.parts, together)]
-        tables.append([("For " + self.label, "adds"), *parts])
-        tables.append(
-            [("Feature", "in", "value", "usually", "adds"), *map(_feature, self.features)]
-        )
-        head = ("Neighbour", "period", "label", "steps", "weight", "adds", "without")
-        tables.append([head, *map(self._neighbour, self.neighbours)])
-        notes = (
-            []
-            if self.plain is None
-            else [f"With plain weights: {self.probability:.2f} -> {self.plain:.2f}"]
-        )
-        body = ["\n".join(_columns(table)) for table in tables if len(table) > 1]
-        return "\n\n".join([f"{self.id} ({self.period}): {first}", *body, *notes, *self.notes])
+            tables[0] += map(_member_row, self.voices)
+        sections = [
+            f"{self.id} ({self.period}): {self.label} {self.probability:.2f}, "
+            f"then {self.runner_up} {self.runner_up_probability:.2f}"
+        ]
+        sections += [_format_table(table) for table in tables if len(table) > 1]
+        if self.plain is not None:
+            sections.append(f"With plain weights: {self.probability:.2f} -> {self.plain:.2f}")
+        return "\n\n".join(sections + self.notes)
 
-    def _neighbour(self, one: Neighbour) -> tuple[str, ...]:
-        name = one.id if one.kind == self.kind else f"{one.kind} {one.id}"
-        name = "(itself)" if (one.id, one.kind) == (self.id, self.kind) else name
-        weight = f"{one.weight:.3f}" + (
-            "" if one.plain_weight is None else f" ({one.plain_weight:.3f})"
-        )
-        without = "" if one.without is None else f"-> {one.without:.2f}"
+    def _neighbour_row(self, neighbour: Neighbour) -> tuple[str, ...]:
+        name = f"{neighbour.kind} {neighbour.id}"
+        if neighbour.kind == self.kind:
+            name = "(itself)" if neighbour.id == self.id else neighbour.id
+        weight = f"{neighbour.weight:.3f}"
+        if neighbour.plain_weight is not None:
+            weight += f" ({neighbour.plain_weight:.3f})"
         return (
             name,
-            one.period or "",
-            one.label or "",
-            str(one.steps),
+            neighbour.period or "",
+            neighbour.label or "",
+            str(neighbour.steps),
             weight,
-            f"{one.contribution:+.3f}",
-            without,
+            f"{neighbour.contribution:+.3f}",
+            "" if neighbour.without is None else f"-> {neighbour.without:.2f}",
         )
 
     def to_pyg(self, graph: GraphLike) -> Any:
-        """A `torch_geometric.explain.Explanation` (`HeteroExplanation`) of the graph with masks of contributions.
+        """Return a `torch_geometric.explain.Explanation` with contributions as masks.
 
-        `node_mask` [N, 1] holds those of the strongest neighbours, and of its own features for the
-        node itself; `edge_mask` [E] of an edge between such nodes that of the end further off, else
-        0. Its `get_explanation_subgraph()` is what speaks for the label.
+        A graph with several node types becomes a `HeteroExplanation`. `node_mask` [N, 1] holds the
+        contributions of the strongest neighbours, and of the own features for the node itself.
+        `edge_mask` [E] of an edge between two such nodes is that of the end with more steps, else
+        0. `get_explanation_subgraph()` is then the part of the graph that supports the label.
         """
         from torch_geometric.explain import Explanation, HeteroExplanation
 
         graph = as_temporal_graph(graph)
-        out: Any = (HeteroExplanation if graph.is_hetero else Explanation).from_dict(
-            to_pyg(graph).to_dict()
-        )
+        explanation_class: Any = HeteroExplanation if graph.is_hetero else Explanation
+        explanation = explanation_class.from_dict(to_pyg(graph).to_dict())
+        # by type: steps to the explained node (-1 for nodes that are not listed), contributions
         steps = {kind: np.full(part.num_nodes, -1) for kind, part in graph.nodes.items()}
         adds = {kind: np.zeros(part.num_nodes, np.float32) for kind, part in graph.nodes.items()}
-        own = sum(part.contribution for part in self.parts if part.name == OWN)
-        near = [(one.kind, one.id, one.steps, one.contribution) for one in self.neighbours]
-        for kind, name, distance, value in [*near, (self.kind, self.id, 0, own)]:
-            at = position(graph, name, kind)
-            steps[kind][at], adds[kind][at] = distance, value
+        for neighbour in self.neighbours:
+            node_index = node_index_of(graph, neighbour.id, neighbour.kind)
+            steps[neighbour.kind][node_index] = neighbour.steps
+            adds[neighbour.kind][node_index] = neighbour.contribution
+        node_index = node_index_of(graph, self.id, self.kind)
+        steps[self.kind][node_index] = 0
+        adds[self.kind][node_index] = sum(
+            part.contribution for part in self.parts if part.name == OWN
+        )
         for kind, values in adds.items():
-            (out[kind] if graph.is_hetero else out).node_mask = torch.from_numpy(values[:, None])
-        for (a, name, b), relation in graph.relations.items():
+            store = explanation[kind] if graph.is_hetero else explanation
+            store.node_mask = torch.from_numpy(values[:, None])
+        for triple, relation in graph.relations.items():
+            source, _, target = triple
             u, v = relation.edge_index
-            mask = np.where(steps[a][u] > steps[b][v], adds[a][u], adds[b][v])
-            mask[(steps[a][u] < 0) | (steps[b][v] < 0) | (steps[a][u] == steps[b][v])] = 0
-            (out[a, name, b] if graph.is_hetero else out).edge_mask = torch.from_numpy(mask)
-        return out
+            source_steps = steps[source][u]
+            target_steps = steps[target][v]
+            mask = np.where(source_steps > target_steps, adds[source][u], adds[target][v])
+            mask[(source_steps < 0) | (target_steps < 0) | (source_steps == target_steps)] = 0
+            store = explanation[triple] if graph.is_hetero else explanation
+            store.edge_mask = torch.from_numpy(mask)
+        return explanation
 
 
-def position(graph: TemporalGraph, node: Any, kind: str | None = None) -> int:
-    """Where the node of this id is among those of its type, by default the target type."""
+def node_index_of(graph: TemporalGraph, node_id: Any, kind: str | None = None) -> int:
+    """Return the index of a node among those of its type, by default the target type."""
     kind = graph.target if kind is None else kind
     part = graph.nodes[kind]
     ids = np.arange(part.num_nodes) if part.ids is None else part.ids
-    number = ids.dtype.kind in "iu" and str(node).lstrip("-").isdigit()
-    found = np.flatnonzero(ids == int(node) if number else ids.astype(str) == str(node))
-    if not len(found):
-        such = f"ids of {part.num_nodes:,} nodes are such as {listing(ids[:3].tolist())}"
-        raise InputError(f"there is no {kind} with the id {str(node)!r}; {such}.")
-    return int(found[0])
+    if ids.dtype.kind in "iu" and str(node_id).lstrip("-").isdigit():
+        matches = np.flatnonzero(ids == int(node_id))
+    else:
+        matches = np.flatnonzero(ids.astype(str) == str(node_id))
+    if not len(matches):
+        examples = f"ids of {part.num_nodes:,} nodes are such as {listing(ids[:3].tolist())}"
+        raise InputError(f"there is no {kind} with the id {str(node_id)!r}; {examples}.")
+    return int(matches[0])
 
 
-def _feature(one: Feature) -> tuple[str, ...]:
-    return one.name, one.part, f"{one.value:.4g}", f"{one.usual:.4g}", f"{one.contribution:+.3f}"
+def _part_row(part: Part) -> tuple[str, ...]:
+    return part.name, f"{part.contribution:+.3f}"
 
 
-def _columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Rows as aligned columns, numbers to the right; the widest are cut until they fit into a terminal."""
-    sizes = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    while 2 * len(sizes) + sum(sizes) > WIDTH and max(sizes) > 8:
-        sizes[sizes.index(max(sizes))] -= 1
-    right = [name in ("value", "usually", "adds", "steps", "weight", "without") for name in rows[0]]
-    cut = [
-        [
-            text if len(text) <= n else f"{text[: n - 1]}…"
-            for text, n in zip(row, sizes, strict=True)
-        ]
-        for row in rows
-    ]
-    cells = [
-        [
-            t.rjust(n) if to_right else t.ljust(n)
-            for t, n, to_right in zip(row, sizes, right, strict=True)
-        ]
-        for row in cut
-    ]
-    return ["  " + "  ".join(row).rstrip() for row in cells]
+def _member_row(voice: Voice) -> tuple[str, ...]:
+    probabilities = f"{voice.probability:.2f} to {voice.runner_up_probability:.2f}"
+    return f"{voice.share:.0%} {voice.name}", probabilities
+
+
+def _feature_row(feature: Feature) -> tuple[str, ...]:
+    return (
+        feature.name,
+        feature.part,
+        f"{feature.value:.4g}",
+        f"{feature.usual:.4g}",
+        f"{feature.contribution:+.3f}",
+    )
+
+
+def _format_table(rows: Sequence[tuple[str, ...]]) -> str:
+    """Align columns, numbers to the right; the widest are cut until they fit into a terminal."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    while 2 * len(widths) + sum(widths) > TERMINAL_WIDTH and max(widths) > SMALLEST_COLUMN:
+        widths[widths.index(max(widths))] -= 1
+    lines = []
+    for row in rows:
+        line = ""
+        for text, width, header in zip(row, widths, rows[0], strict=True):
+            cell = text if len(text) <= width else f"{text[: width - 1]}…"
+            line += "  " + (cell.rjust(width) if header in NUMBER_COLUMNS else cell.ljust(width))
+        lines.append(line.rstrip())
+    return "\n".join(lines)

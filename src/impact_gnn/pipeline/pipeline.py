@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from impact_gnn import checks
 from impact_gnn._native import one_thread
 from impact_gnn.checks import InputError
-from impact_gnn.data.given import GraphLike, as_temporal_graph
+from impact_gnn.data.convert import GraphLike, as_temporal_graph
 from impact_gnn.engines.engine import Engine, time_table
 from impact_gnn.engines.hop import mapped_hop, position_blocks
 from impact_gnn.engines.memory import or_memory

@@ -25,7 +25,7 @@ from impact_gnn.diagnostics.connections import Decay, Separability
 from impact_gnn.diagnostics.feature_drift import FeatureDrift
 from impact_gnn.diagnostics.feature_map import FeatureMap
 from impact_gnn.diagnostics.label_mix import LabelMix
-from impact_gnn.graph import Summary
+from impact_gnn.graph import GraphSummary
 from impact_gnn.metrics import Metric
 from impact_gnn.pipeline.calibration import BINS
 from impact_gnn.report import svg
@@ -220,7 +220,7 @@ def forest(
     return figure
 
 
-def periods(graph: Summary, cutoff: int) -> Figure:
+def periods(graph: GraphSummary, cutoff: int) -> Figure:
     """Nodes and known labels by period."""
     keys = key("nodes", FAINT, "area"), key("label known", PALETTE[0], "area")
     caption = (

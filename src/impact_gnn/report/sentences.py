@@ -11,7 +11,7 @@ from impact_gnn.backtesting import BASELINE, BacktestResult, FoldCheck, Selectio
 from impact_gnn.backtesting.forecast import USUAL, lost_per_period
 from impact_gnn.backtesting.greedy import START
 from impact_gnn.diagnostics import MessageShift
-from impact_gnn.graph import Summary
+from impact_gnn.graph import GraphSummary
 from impact_gnn.heads import MODELS
 from impact_gnn.metrics import Metric
 from impact_gnn.pipeline import EnsembleSpec, Member
@@ -388,7 +388,7 @@ def shift(measured: MessageShift) -> list[str]:
     return out
 
 
-def edge_times(graph: Summary) -> str:
+def edge_times(graph: GraphSummary) -> str:
     """Whether edges have times, and which edges a back-test used."""
     unknown = graph.undated_edges
     if not unknown:

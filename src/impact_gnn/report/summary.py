@@ -14,7 +14,7 @@ from impact_gnn._codec import decode, encode
 from impact_gnn.backtesting import Advice, BacktestResult, PeriodScore
 from impact_gnn.checks import InputError, quoted
 from impact_gnn.diagnostics import Diagnosis
-from impact_gnn.graph import Summary
+from impact_gnn.graph import GraphSummary
 from impact_gnn.heads import Model
 from impact_gnn.metrics import METRICS, Metric
 from impact_gnn.pipeline import Candidate, EnsembleSpec, NodeExplanation, Pipeline
@@ -140,7 +140,7 @@ class Cost:
 class RunSummary:
     """What `run` returns and writes."""
 
-    graph: Summary
+    graph: GraphSummary
     options: RunOptions
     command: str | None  # what was typed; None if it was called from Python
     diagnosis: Diagnosis

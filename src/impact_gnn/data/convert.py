@@ -1,4 +1,4 @@
-"""What callers may give where a graph is taken: a `TemporalGraph`, or a graph of PyTorch Geometric."""
+"""Converts the graphs that callers pass: a `TemporalGraph`, or a graph of PyTorch Geometric."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ GraphLike: TypeAlias = "TemporalGraph | Data | HeteroData"
 
 
 def as_temporal_graph(graph: GraphLike) -> TemporalGraph:
-    """The graph itself, or what `from_pyg` reads from PyG's `Data` or `HeteroData`, times being called "time"."""
+    """Return the graph itself, or convert PyG's `Data` or `HeteroData` by `from_pyg`.
+
+    The times of a PyG graph are its attribute `time`.
+    """
     if isinstance(graph, TemporalGraph):
         return graph
-    if not any(kind.__module__.startswith("torch_geometric.data") for kind in type(graph).__mro__):
-        name = type(graph).__name__
+    if not any(base.__module__.startswith("torch_geometric.data") for base in type(graph).__mro__):
         raise InputError(
-            f"graph is a {name}; give a TemporalGraph (from_tables, load) or PyG's Data, HeteroData."
+            f"graph is a {type(graph).__name__}; "
+            "give a TemporalGraph (from_tables, load) or PyG's Data, HeteroData."
         )
     from impact_gnn.data.pyg import from_pyg  # torch is needed only now
 

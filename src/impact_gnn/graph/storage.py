@@ -1,0 +1,214 @@
+"""Saves a graph as a directory of `.npy` files and one manifest, whole or not at all.
+
+Layout:
+
+* `manifest.json`: format version, and the size, dtype and SHA-256 of every array;
+* `nodes/<k>-<type>/`: those of `x.npy`, `y.npy`, `time.npy`, `ids.npy` that the type has;
+* `edges/<k>-<relation>/`: likewise `edge_index.npy`, `weight.npy`, `time.npy`.
+
+Reading maps the arrays into memory; nothing is copied until it is used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from impact_gnn import _files
+from impact_gnn._codec import decode
+from impact_gnn.checks import InputError, listing
+from impact_gnn.encoding import Columns
+from impact_gnn.graph.periods import Periods
+
+MANIFEST = "manifest.json"
+FORMAT = "impact-gnn graph"
+VERSION = 3
+OLDER = (1, 2)  # versions that are read too
+COLUMNS = "columns.arrow"
+OWN_NAME = re.compile(r"(nodes|edges)/[^/]+/([a-z_]+\.npy|columns\.arrow)")
+NODE_ARRAYS = ("x", "y", "time", "ids")
+EDGE_ARRAYS = ("edge_index", "weight", "time")
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Fills a directory that becomes a saved graph when the `writing` block ends.
+
+    `nodes` and `relation` save arrays, and return the folder to which others may be added.
+    """
+
+    directory: Path
+    manifest: dict[str, Any]
+
+    def nodes(
+        self,
+        kind: str,
+        num_nodes: int,
+        arrays: Mapping[str, np.ndarray | None],
+        columns: Columns | None = None,
+    ) -> Path:
+        """Add a node type with those of its arrays that are not None, and its raw columns."""
+        name = f"nodes/{_folder_name(self.manifest['nodes'], kind)}"
+        entry = {"num_nodes": int(num_nodes), "folder": name}
+        folder = self._save_arrays(name, arrays)
+        if columns is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            columns.save(folder / COLUMNS)
+            entry["columns"] = _files.checksum(folder / COLUMNS)
+        self.manifest["nodes"][kind] = entry
+        return folder
+
+    def relation(
+        self, triple: tuple[str, str, str], arrays: Mapping[str, np.ndarray | None]
+    ) -> Path:
+        """Add a relation with those of its arrays that are not None."""
+        name = f"edges/{_folder_name(self.manifest['relations'], triple[1])}"
+        self.manifest["relations"].append({"triple": list(triple), "folder": name})
+        return self._save_arrays(name, arrays)
+
+    def _save_arrays(self, folder_name: str, arrays: Mapping[str, np.ndarray | None]) -> Path:
+        folder = self.directory / folder_name
+        for name, values in arrays.items():
+            if values is not None:
+                _files.save_array(folder / f"{name}.npy", values)
+        return folder
+
+
+def _folder_name(entries: Collection[Any], name: str) -> str:
+    return f"{len(entries)}-{re.sub('[^A-Za-z0-9_-]', '_', name)[:40]}"
+
+
+@contextlib.contextmanager
+def writing(
+    directory: str | Path,
+    *,
+    target: str,
+    num_labels: int,
+    label_names: list[Any] | None = None,
+    cutoff: int | None = None,
+    periods: Any = None,
+) -> Iterator[Writer]:
+    """Yield a `Writer`; when the block ends, write the manifest and move the files to `directory`."""
+    with _files.atomic_directory(Path(directory), own_files=_own_files) as temporary:
+        manifest: dict[str, Any] = {
+            "format": FORMAT,
+            "version": VERSION,
+            "target": target,
+            "num_labels": int(num_labels),
+            "label_names": label_names,
+            "cutoff": cutoff,
+            "periods": periods,
+            "nodes": {},
+            "relations": [],
+            "arrays": {},
+        }
+        yield Writer(temporary, manifest)
+        for file in sorted(temporary.rglob("*.npy")):
+            values = _files.open_array(file)
+            manifest["arrays"][file.relative_to(temporary).as_posix()] = {
+                "shape": list(values.shape),
+                "dtype": values.dtype.str,
+                "sha256": _files.checksum(file),
+            }
+        _files.write_json(temporary / MANIFEST, manifest, sealed=True)
+
+
+def is_saved(directory: Path) -> bool:
+    """Whether `directory` holds a saved graph."""
+    try:
+        _files.described(directory / MANIFEST, FORMAT, VERSION, *OLDER)
+    except InputError:
+        return False
+    return True
+
+
+def _own_files(directory: Path) -> list[str]:
+    """List the files of a saved graph by their paths in its folder; none if it is not one.
+
+    The manifest of an older version has no seal, so it does not say what may be replaced.
+    """
+    try:
+        manifest = _files.described(directory / MANIFEST, FORMAT, VERSION)
+        nodes = manifest["nodes"].values()
+        columns = [f"{entry['folder']}/{COLUMNS}" for entry in nodes if "columns" in entry]
+        return [MANIFEST, *filter(OWN_NAME.fullmatch, [*manifest["arrays"], *columns])]
+    except (InputError, KeyError, TypeError, AttributeError):
+        return []
+
+
+def read(directory: str | Path, *, verify: bool = False) -> dict[str, Any]:
+    """Read the parts of a saved graph.
+
+    They are `nodes`, `edges`, `target`, `num_labels`, `label_names`, `cutoff` and `periods`. Shapes
+    and dtypes are always compared with the manifest; with `verify` the checksums are too.
+    """
+    root = Path(directory)
+    manifest = _files.described(root / MANIFEST, FORMAT, VERSION, *OLDER)
+    try:
+        return _read_parts(root, manifest, verify)
+    except InputError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise InputError(
+            f"{root / MANIFEST} is damaged ({error!r}); save the graph again."
+        ) from None
+
+
+def _read_parts(root: Path, manifest: dict[str, Any], verify: bool) -> dict[str, Any]:
+    def check(path: Path, checksum: str) -> None:
+        if verify and _files.checksum(path) != checksum:
+            raise InputError(
+                f"{path} has changed since it was saved (its checksum differs); restore it."
+            )
+
+    arrays = {}
+    for name, entry in manifest["arrays"].items():
+        path = _files.inside(root, name)
+        values = _files.open_array(path)
+        if list(values.shape) != entry["shape"] or values.dtype.str != entry["dtype"]:
+            raise InputError(
+                f"{path} holds {values.dtype.str} {list(values.shape)}, the manifest says "
+                f"{entry['dtype']} {entry['shape']}; restore the file or save the graph again."
+            )
+        check(path, entry["sha256"])
+        arrays[name] = values
+    nodes: dict[str, dict[str, Any]] = {}
+    for kind, entry in manifest["nodes"].items():
+        nodes[kind] = _arrays_in(entry["folder"], arrays, NODE_ARRAYS)
+        nodes[kind]["num_nodes"] = entry["num_nodes"]
+        if "columns" in entry:
+            path = _files.inside(root, entry["folder"]) / COLUMNS
+            check(path, entry["columns"])
+            nodes[kind]["x"] = Columns.open(path)
+    edges = {}
+    for entry in manifest["relations"]:
+        relation = _arrays_in(entry["folder"], arrays, EDGE_ARRAYS)
+        if "edge_index" not in relation:
+            raise InputError(
+                f"{root} has no edges for relation {listing(entry['triple'])}; "
+                "save the graph again."
+            )
+        edges[tuple(entry["triple"])] = relation
+    periods = manifest.get("periods")  # older versions have none
+    return {
+        "nodes": nodes,
+        "edges": edges,
+        "periods": decode(Periods, periods, "periods") if periods else None,
+        "target": manifest["target"],
+        "num_labels": manifest["num_labels"],
+        "label_names": manifest["label_names"],
+        "cutoff": manifest["cutoff"],
+    }
+
+
+def _arrays_in(
+    folder: str, arrays: dict[str, np.ndarray], names: tuple[str, ...]
+) -> dict[str, Any]:
+    paths = {name: f"{folder}/{name}.npy" for name in names}
+    return {name: arrays[path] for name, path in paths.items() if path in arrays}

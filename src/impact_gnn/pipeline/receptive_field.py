@@ -1,0 +1,177 @@
+"""The receptive field of one node: the nodes that each of its hops reads, with their weights.
+
+A hop is linear: its row is the weighted sum of the rows of the nodes read. Weights sum to 1, or to
+less where paths begin at nodes without incoming edges. They are computed from the node's own edges
+outwards, so the size of the graph does not matter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from impact_gnn.engines.engine import time_table
+from impact_gnn.methods import Method
+from impact_gnn.pipeline.explanation import DEGREES, OWN
+from impact_gnn.pipeline.inputs import Inputs
+from impact_gnn.propagation.metapaths import Metapath, Walk, metapaths, path_name
+from impact_gnn.weighting import Weighting
+
+TypedNode: TypeAlias = tuple[str, int]
+"""The type of a node, and its index among the nodes of that type."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """One matrix of `Inputs.model_inputs`: values of nodes of type `kind`, along a path.
+
+    The path ends in the target type. It is empty for a node's own values, and None where many
+    paths are mixed.
+    """
+
+    name: str
+    kind: str
+    path: Metapath | None = ()
+    labels: bool = False
+
+
+def input_blocks(inputs: Inputs, method: Method, num_feature_hops: int) -> list[Block]:
+    """Describe the matrices of `inputs.model_inputs(method, ...)`, in the same order."""
+    graph = inputs.graph
+    target = graph.target
+
+    def name_of(path: Metapath) -> str:
+        return path_name(path) if graph.is_hetero else f"hop {len(path)}"
+
+    blocks = []
+    if graph.x is not None:
+        blocks.append(Block(OWN, target))
+    if "degrees" in method:
+        blocks.append(Block(DEGREES, target))
+    if "features" in method:
+        return blocks
+    if inputs.squashed and graph.is_hetero:
+        count = num_feature_hops - len(blocks)
+        blocks += [Block(f"squashed message {k + 1}", target, None) for k in range(count)]
+    else:
+        blocks += [Block(name_of(path), path[0][0], path) for path in inputs.paths()]
+    if "labels" in method:
+        for path in metapaths(graph, min(inputs.length, 2), start=target):
+            blocks.append(Block(f"labels, {name_of(path)}", target, path, labels=True))
+    return blocks
+
+
+@dataclass(frozen=True, eq=False)
+class ReceptiveField:
+    """The paths that end at a node, on the part of the graph that is visible to it.
+
+    Args:
+        node_index: The node, among those of the target type.
+        ends: The weighting by the times of a path's two ends; None for one edge by edge.
+        weighted: Operators with time weights by edge.
+        plain: Operators with plain weights.
+        label: The known labels [N], or probabilities [N, Y] in their place.
+        visible: By type, the indices of the visible nodes; None for all.
+    """
+
+    node_index: int
+    ends: Weighting | None
+    weighted: Walk
+    plain: Walk
+    label: np.ndarray
+    visible: dict[str, np.ndarray | None]
+
+    @classmethod
+    def of(
+        cls, inputs: Inputs, method: Method, cutoff: int, node_index: int, label: np.ndarray
+    ) -> ReceptiveField:
+        """Build the field of a target node, when these labels are known before `cutoff`.
+
+        On snapshots, all labels are visible to the node, but probabilities in their place only if
+        they are about earlier periods.
+        """
+        graph = inputs.graph
+        last = inputs.seen_in(method, cutoff, node_index)
+        if label.ndim == 2 and last is not None:
+            until = np.searchsorted(graph.times, cutoff) if "lags" in method else last
+            label = np.where(graph.period[:, None] < until, label, 0)
+        # A table of weights hides later edges if they have no times, else an earlier graph does.
+        hidden = None
+        if inputs.is_simple(method) and inputs.view.edge_time is None:
+            hidden = last
+            last = None
+        snapshot, _ = inputs.as_of(graph, last, np.array([node_index]))
+        visible: dict[str, np.ndarray | None] = dict.fromkeys(graph.nodes)
+        if last is not None:
+            visible.update(graph.positions_upto(int(graph.times[last])))
+        return cls(
+            node_index=node_index,
+            ends=method.edge_weighting if "ends" in method else None,
+            weighted=Walk(snapshot, [], method.edge_weighting, inputs.engine, hidden),
+            plain=Walk(snapshot, [], "plain", inputs.engine),
+            label=label,
+            visible=visible,
+        )
+
+    def sources(
+        self, block: Block, without: TypedNode | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the indices and weights of the nodes that a block reads.
+
+        With `without`, weights are those of a graph in which that node has no edges.
+        """
+        snapshot = self.weighted.graph
+        ends = self.ends if snapshot.nodes[block.kind].time is not None else None
+        walk = self.weighted if ends is None else self.plain
+        # Indices are positions in the snapshot up to the last step.
+        visible = self.visible[snapshot.target]
+        start = self.node_index
+        if visible is not None:
+            start = int(np.searchsorted(visible, start))
+        index: np.ndarray = np.array([start])
+        weight: np.ndarray = np.ones(1)
+        # from the node backwards: the last relation of a path first
+        for k, triple in reversed(list(enumerate(block.path or ()))):
+            operator = walk.operator(triple, k == 0)
+            edges = operator.csr.take(index)
+            # [edges]: the position in `index` at which an edge ends, and the period of its source
+            row = np.repeat(np.arange(len(index)), np.diff(edges.indptr))
+            period = operator.source_period[edges.indices].astype(np.int64)
+            edge_weight = np.ones(len(row)) if edges.weight is None else edges.weight
+            if without is not None and without[0] == triple[0]:
+                is_removed = self._node_index(triple[0], edges.indices) == without[1]
+                edge_weight = np.where(is_removed, 0.0, edge_weight)
+            if operator.balanced:
+                # Edges from one period share a weight of 1.
+                group = np.unique(row * operator.table.shape[1] + period, return_inverse=True)[1]
+                edge_weight = _ratio(edge_weight, np.bincount(group, edge_weight)[group])
+            edge_weight = edge_weight * operator.table[operator.target_period[index][row], period]
+            # Each row is normalised, and multiplied by the weight of the node it belongs to.
+            totals = np.bincount(row, edge_weight, len(index))[row]
+            edge_weight = _ratio(edge_weight * weight[row], totals)
+            # Edges from the same source are summed.
+            index, group = np.unique(edges.indices, return_inverse=True)
+            weight = np.bincount(group, edge_weight, len(index))
+        if ends is not None:
+            table = time_table(snapshot, ends, block.kind)
+            weight = weight * table[snapshot.period[start], snapshot.period_of(block.kind)[index]]
+        index = self._node_index(block.kind, index)
+        if block.labels:
+            # Only known labels count, and never the node's own.
+            label = self.label[index]
+            is_known = label >= 0 if label.ndim == 1 else label.any(1)
+            weight = weight * (is_known & (index != self.node_index))
+        if block.labels or ends is not None:
+            weight = _ratio(weight, np.full(len(weight), weight.sum()))
+        return index[weight > 0], weight[weight > 0]
+
+    def _node_index(self, kind: str, snapshot_index: np.ndarray) -> np.ndarray:
+        visible = self.visible[kind]
+        return snapshot_index if visible is None else visible[snapshot_index]
+
+
+def _ratio(value: np.ndarray, total: np.ndarray) -> np.ndarray:
+    """Divide, with 0 where the total is 0."""
+    return np.divide(value, total, out=np.zeros(len(value)), where=total > 0)
