@@ -241,16 +241,16 @@ def test_without_a_neighbour_is_what_the_graph_without_its_edges_says(graph, mod
     p = fitted(graph, model, method)
     found = explain(p, graph, f"P{p.targets(graph)[5]}", most=4)
     for one in strangers(found):
-        said = p.predict_proba(without_edges(graph, "node", int(one.id[1:])))[5]
-        assert one.without == pytest.approx(said["abc".index(found.label)], abs=1e-5)
+        probabilities = p.predict_proba(without_edges(graph, "node", int(one.id[1:])))[5]
+        assert one.without == pytest.approx(probabilities["abc".index(found.label)], abs=1e-5)
 
 
 def test_without_a_node_of_any_type_along_metapaths(papers):
     p = fitted(papers, "linear", "pmp+ends+labels")
     found = explain(p, papers, p.targets(papers)[2], most=3)
     for one in strangers(found):
-        said = p.predict_proba(without_edges(papers, one.kind, int(one.id)))[2]
-        assert one.without == pytest.approx(said[int(found.label)], abs=1e-5)
+        probabilities = p.predict_proba(without_edges(papers, one.kind, int(one.id)))[2]
+        assert one.without == pytest.approx(probabilities[int(found.label)], abs=1e-5)
 
 
 @pytest.mark.parametrize(
