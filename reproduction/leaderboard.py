@@ -68,7 +68,9 @@ def ours(view: ig.TemporalGraph, seed: int, out: Path, effort: str) -> Outcome:
             view, inputs=inputs
         )
         singles[str(row.candidate)] = single.predict_proba(view, inputs=inputs)
-    return Outcome(chances, summary.prediction_summary.accuracy, model.calibration.sets(chances), singles)
+    return Outcome(
+        chances, summary.prediction_summary.accuracy, model.calibration.sets(chances), singles
+    )
 
 
 def cell(name: str, root: Path, method: str, seed: int, place: Path) -> list[Record]:
