@@ -41,32 +41,11 @@ def card(
         *limitations.horizon(summary),
         *limitations.assumptions(summary),
     ] or ["none that the evidence shows"]
-    data = [f"{count:,} nodes of type {kind}" for kind, count in graph.num_nodes.items()]
-    data += [f"{count:,} edges {name}" for name, count in graph.num_edges.items()]
-    data.append(
-        f"{counted(len(graph.times), 'period')}, from {graph.names[0]} to {graph.names[-1]}"
-    )
-    data.append(f"{len(graph.label_counts)} classes, {sum(graph.label_counts):,} known labels")
-    data.append(
-        f"labels before {summary.since} were known; "
-        f"nodes of {graph.target} from then on are predicted"
-    )
-    table = []
     past = "Nothing was back-tested."
     if tested.fold_checks:
-        table = ["| window | nodes | score | plain | accuracy |", "|---|---|---|---|---|"]
         past = (
             "What to expect of the nodes predicted with it is in the report, and in `summary.json`."
         )
-    for check in tested.fold_checks:
-        cells = [
-            _escape(check.window),
-            f"{check.count:,}",
-            measured(check.score, summary.metric),
-            measured(check.plain_score, summary.metric),
-            percent(check.accuracy),
-        ]
-        table.append(f"| {' | '.join(cells)} |")
     use = 'model = ig.Ensemble.load("model")'
     if options.model not in MODELS:
         class_name = options.model.rpartition("-")[0]
@@ -79,7 +58,7 @@ def card(
             "",
             "## Data",
             "",
-            *[f"- {_escape(line)}" for line in data],
+            *[f"- {_escape(line)}" for line in _data_lines(summary)],
             "",
             "## What was chosen, and why",
             "",
@@ -87,7 +66,7 @@ def card(
             "",
             f"## Back-test ({summary.metric.title})",
             "",
-            *table,
+            *_fold_table(summary),
             "",
             past,
             "",
@@ -112,6 +91,38 @@ def card(
             "",
         ]
     )
+
+
+def _data_lines(summary: RunSummary) -> list[str]:
+    """Sizes of the graph, and which labels were known."""
+    graph = summary.graph
+    lines = [f"{count:,} nodes of type {kind}" for kind, count in graph.num_nodes.items()]
+    lines += [f"{count:,} edges {name}" for name, count in graph.num_edges.items()]
+    periods = counted(len(graph.times), "period")
+    lines.append(f"{periods}, from {graph.names[0]} to {graph.names[-1]}")
+    lines.append(f"{len(graph.label_counts)} classes, {sum(graph.label_counts):,} known labels")
+    lines.append(
+        f"labels before {summary.since} were known; "
+        f"nodes of {graph.target} from then on are predicted"
+    )
+    return lines
+
+
+def _fold_table(summary: RunSummary) -> list[str]:
+    """A row per fold with its scores, as Markdown; nothing without a fold."""
+    if not summary.backtest.fold_checks:
+        return []
+    table = ["| window | nodes | score | plain | accuracy |", "|---|---|---|---|---|"]
+    for check in summary.backtest.fold_checks:
+        cells = [
+            _escape(check.window),
+            f"{check.count:,}",
+            measured(check.score, summary.metric),
+            measured(check.plain_score, summary.metric),
+            percent(check.accuracy),
+        ]
+        table.append(f"| {' | '.join(cells)} |")
+    return table
 
 
 def _escape(text: str) -> str:
