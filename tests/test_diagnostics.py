@@ -309,7 +309,7 @@ def test_measured_class_distances_stay_below_the_bounds(diagnosis):
 def test_large_graphs_are_looked_at_in_blocks_and_samples(graph, diagnosis, monkeypatch):
     monkeypatch.setattr(views, "BLOCK", 1000)
     assert diagnose(graph, CUTOFF) == diagnosis
-    monkeypatch.setattr(views, "MOST_EDGES", graph.edge_index.shape[1] // 2)
+    monkeypatch.setattr(views, "MAX_EDGES", graph.edge_index.shape[1] // 2)
     found = diagnose(graph, CUTOFF)
     assert found.notes[-1].startswith("Connections were counted at a random 50")
     assert found.separability.status == found.decay.status == "holds"

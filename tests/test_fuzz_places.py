@@ -173,8 +173,8 @@ def test_run_folders(whole, tmp_path, monkeypatch):
             with bounded(), monkeypatch.context() as patched:
                 if not is_drawn:
                     patched.setattr(page, "content", lambda *_: {})
-                    patched.setattr(page, "_figures", lambda _: FIGURES)
-                    patched.setattr(page, "_page", lambda *_, **__: "page")
+                    patched.setattr(page, "_find_figures", lambda _: FIGURES)
+                    patched.setattr(page, "_render", lambda *_, **__: "page")
                 done = here(*command["words"])
         except Exception as error:
             raise AssertionError(f"seed {seed}: {command['words'][0]}: {error!r}") from error

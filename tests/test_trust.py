@@ -365,7 +365,7 @@ def odd_entries(place):
 
 def test_links_pipes_and_sockets_are_not_replaced(done, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # names of sockets are short
-    monkeypatch.setattr("impact_gnn.cli.graphs.opened", None)  # nothing is read before
+    monkeypatch.setattr("impact_gnn.cli.graphs.load_graph", None)  # nothing is read before
     monkeypatch.setattr("impact_gnn.Ensemble.load", None)
     monkeypatch.setattr("impact_gnn.data.files.read", None)
     for odd in odd_entries(tmp_path):
