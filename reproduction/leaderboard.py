@@ -54,7 +54,7 @@ def ours(view: ig.TemporalGraph, seed: int, out: Path, effort: str) -> Outcome:
     """`impact run` on the view, its files under `out`; an effort ending in "+hindsight" fits every candidate as well.
 
     Only so can be told, afterwards, what the best single candidate would have been: candidates that
-        were tried in full
+    were tried in full
     are fitted on all labels like the chosen ones, with one seed.
     """
     effort, _, hindsight = effort.partition("+")

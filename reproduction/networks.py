@@ -101,7 +101,7 @@ def _draw_weights(network: nn.Module, seed: int, *, units_first: bool) -> None:
     """Weights and biases as `nn.Linear` draws them, uniform within ±1/√(columns read).
 
     The order is that of the published runs: unit by unit in SGC's first layer and input by input in
-        the GCN's, and what
+    the GCN's, and what
     the last layer reads of label hops at the end.
     """
     generator = torch.Generator().manual_seed(seed)

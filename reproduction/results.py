@@ -36,7 +36,7 @@ class Record:
     """One score: an accuracy, and the CPU time that it took.
 
     `seed` is the number of the graph or of the repetition: records of one seed are pairs. `hits`
-        says, where all
+    says, where all
     seeds are scored on the same nodes, which of them were right (see `packed`).
     """
 
@@ -59,7 +59,7 @@ def difference(ours: Sequence[Record], theirs: Sequence[Record]) -> Estimate:
     """Ours minus theirs, paired by seed; where all seeds share the scored nodes, other nodes might have come too.
 
     The error of the nodes is then added: it is that of the share of seeds that got a node right,
-        paired by node.
+    paired by node.
     """
     if [record.seed for record in ours] != [record.seed for record in theirs]:
         raise InputError(

@@ -193,7 +193,7 @@ def trees(
     """LightGBM with early stopping, 8 or 31 leaves.
 
     What a fit may cost is bounded: rows × columns × classes × rounds. Large tables get fewer rounds
-        (at least 40) with
+    (at least 40) with
     a larger learning rate; a tree sees 70 % of the rows and about 64 columns (at least 20 %) in 63
     bins.
     """

@@ -238,7 +238,7 @@ def several_types(name: str, title: str, ends: bool) -> Study:
     """A real graph with nodes of several types, one of which has a time.
 
     Where `ends`, no relation joins nodes with a time: weights on edges change nothing, those on
-        ends do.
+    ends do.
     """
     methods = ("plain", "pmp+ends", "pmp+jjnorm+ends") if ends else ("plain", "pmp", "pmp+jjnorm")
     note = "Only the target type has a time, so weights on edges change nothing"

@@ -6,7 +6,7 @@ the cutoff, "random" on any that are not scored. The time is told as 20 sines an
 features, which are propagated with them.
 
 The model is SIGN, or SeHGNN on graphs of several types: one matrix per metapath of up to two
-    relations, no label
+relations, no label
 metapaths and one stage, where the paper's has labels and four stages.
 """
 

@@ -7,7 +7,6 @@ the reading that `docs/paper-to-code.md` gives.
 import numpy as np
 
 # -- first moment: tables Ω[target time, source time]
-# ------------------------------------------------------
 
 
 def plain_table(times):
@@ -96,7 +95,6 @@ def weighted_mean_message(x, time, edge_index, times, table, weight=None):
 
 
 # -- alignment without labels
-# ------------------------------------------------------------------------------
 
 
 def center(message, time):
@@ -127,7 +125,6 @@ def standardize(message, time):
 
 
 # -- JJnorm
-# ------------------------------------------------------------------------------------------------
 
 
 def jj_scales(message, label, time, target):
@@ -170,7 +167,6 @@ def jjnorm(message, label, time, target):
 
 
 # -- PNY
-# ---------------------------------------------------------------------------------------------------
 
 
 def label_covariance(previous, label, target, y):
@@ -189,7 +185,7 @@ def mean_degree(label, time, target, degree, times, num_labels):
     """|N_yt| as [Y, T]: the community's mean degree.
 
     Where the community is empty: the mean degree of the period's labelled nodes (of the targets,
-        where the
+    where the
     period has none) times the label's factor, the ratio of its total degree to what period means
     would give.
     """

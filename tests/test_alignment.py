@@ -75,7 +75,6 @@ CASES = st.builds(
 
 
 # -- without labels
-# ----------------------------------------------------------------------------------------
 
 
 @given(CASES)
@@ -142,7 +141,6 @@ def test_one_period_is_left_alone(xp):
 
 
 # -- JJnorm
-# ------------------------------------------------------------------------------------------------
 
 
 @given(CASES)
@@ -262,7 +260,6 @@ def test_labels_of_targets_are_never_looked_at(xp, dtype, column):
 
 
 # -- PNY
-# ---------------------------------------------------------------------------------------------------
 
 
 def moved_by_pny(xp, case, map="transport", degree=True, table=True):
@@ -503,7 +500,6 @@ def test_on_a_simulated_graph_messages_get_the_covariance_of_the_last_time(name)
 
 
 # -- sums that add up
-# --------------------------------------------------------------------------------------
 
 
 @given(CASES, st.integers(0, 30))
@@ -558,7 +554,6 @@ def test_grouping_made_before_gives_the_same(xp):
 
 
 # -- refusals
-# ----------------------------------------------------------------------------------------------
 
 MESSAGE, LABELS, TIMES = np.ones((3, 2)), [0, 1, -1], [0, 0, 1]
 MASK = np.array([False, False, True])

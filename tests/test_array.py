@@ -147,7 +147,6 @@ def test_clipped_sqrt_has_no_nan_gradient():
 
 
 # -- gradients
-# ---------------------------------------------------------------------------------------------
 
 
 def gradcheck(function, inputs):
@@ -219,7 +218,6 @@ def test_gradient_of_pny_is_finite_where_a_covariance_is_unknown(name):
 
 
 # -- float32 far from zero
-# ---------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -45,7 +45,6 @@ def graph():
 
 
 # -- folds
-# ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_fold_is_the_past_as_it_was(graph):
@@ -126,7 +125,6 @@ def test_half_of_the_labels_stay_older_than_the_newest_window():
 
 
 # -- the search
-# ----------------------------------------------------------------------------------------------------
 
 OPTIONS = {"candidates": ["center", LABELS], "folds": 2, "cutoff": 5, "pipeline": QUICK}
 
@@ -325,7 +323,6 @@ def test_work_grows_with_the_graph_and_the_model():
 
 
 # -- the choice
-# ----------------------------------------------------------------------------------------------------
 
 
 def test_the_blend_beats_its_members_and_leaves_out_noise():

@@ -67,7 +67,6 @@ def watched(view, training, split=None):
 
 
 # -- nothing hidden
-# --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("refit", [False, True])
@@ -106,7 +105,6 @@ def test_labels_to_choose_by_change_no_gradient(view):
 
 
 # -- easy first, all in the end
-# --------------------------------------------------------------------------------
 
 
 def test_shares_are_all_in_the_warm_up_and_grow_from_the_start_to_all_rows():
@@ -224,7 +222,6 @@ def stop_after(epochs):
 
 
 # -- resuming and the door
-# -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

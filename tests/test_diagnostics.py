@@ -62,7 +62,6 @@ def diagnosis(graph):
 
 
 # -- the assumptions
-# ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("protocol", ["text", "released"])
@@ -173,7 +172,6 @@ def test_only_the_planted_violation_flips(graph, diagnosis):
 
 
 # -- the numbers behind them
-# -------------------------------------------------------------------------------------
 
 
 def test_decay_of_the_generator_is_recovered():
@@ -276,7 +274,6 @@ def test_verdicts(value, low, high, expected):
 
 
 # -- messages
-# ----------------------------------------------------------------------------------------------------
 
 
 def test_centring_removes_the_shift_of_means(diagnosis):
@@ -332,7 +329,6 @@ def test_nodes_without_a_message_are_counted(graph):
 
 
 # -- laws
-# --------------------------------------------------------------------------------------------------------
 
 
 def test_hidden_labels_change_nothing(graph, diagnosis):
@@ -403,7 +399,6 @@ def test_progress_reaches_the_end(graph):
 
 
 # -- thin graphs
-# -------------------------------------------------------------------------------------------------
 
 
 def test_no_edges(graph):
@@ -481,7 +476,6 @@ def test_an_unknown_feature_map_is_refused(graph):
 
 
 # -- several types
-# -----------------------------------------------------------------------------------------------
 
 
 def hetero(graph, own):
@@ -523,7 +517,6 @@ def test_without_own_relations_connectivity_cannot_be_told(graph):
 
 
 # -- map
-# ---------------------------------------------------------------------------------------------------------
 
 
 def test_the_map_shows_nodes_and_means_of_classes(graph, diagnosis):
@@ -544,7 +537,6 @@ def test_tsne_is_an_option():
 
 
 # -- advice
-# ------------------------------------------------------------------------------------------------------
 
 
 def told(diagnosis, **given):

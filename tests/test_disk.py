@@ -56,7 +56,6 @@ def same_hops(hops, wanted):
 
 
 # -- edges
-# ---------------------------------------------------------------------------------------------------
 
 
 @given(st.integers(0, 10**6), st.booleans(), st.sampled_from([1, 1000, 10**7]))
@@ -125,7 +124,6 @@ def test_sorted_edges_are_used_again_for_the_same_edges(place):
 
 
 # -- hops
-# ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("options", [{}, {"norm": "sym", "self_loop": True}, {"norm": "sum"}])

@@ -73,7 +73,6 @@ def same(hops, wanted):
 
 
 # -- hops
-# ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
@@ -197,7 +196,6 @@ def test_graphs_in_both_directions_and_as_they_were(engine, directed, weighted, 
 
 
 # -- label hops
-# ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -226,7 +224,6 @@ def test_label_hops_are_the_same(engine, norm, self_loop, weighted, renormalize)
 
 
 # -- every method, the whole way
-# ----------------------------------------------------------------------------------
 
 PARTS = ["", "labels", "snapshot", "snapshot+labels", "snapshot+lags+labels"]
 EVERY_METHOD = [
@@ -353,7 +350,6 @@ def test_few_labelled_nodes_are_enough():
 
 
 # -- choosing
-# ------------------------------------------------------------------------------------------------
 
 
 def test_auto_takes_memory_where_it_fits_and_disk_otherwise(homogeneous, tmp_path):

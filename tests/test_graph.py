@@ -148,7 +148,6 @@ def test_csr_is_made_once_and_shared_by_views_with_the_same_edges():
 
 
 # -- views
-# -------------------------------------------------------------------------------------------------
 
 
 def test_upto_is_inclusive_and_keeps_names():

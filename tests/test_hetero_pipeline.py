@@ -116,7 +116,6 @@ def test_on_a_graph_of_one_type_too(model, tmp_path):
 
 
 # -- what the model is shown
-# -----------------------------------------------------------------------------------
 
 
 def test_every_metapath_is_shown_grouped_by_its_last_relation(graph):
@@ -267,7 +266,6 @@ def test_one_hop_still_goes_in_and_back(graph):
 
 
 # -- refusals
-# --------------------------------------------------------------------------------------------------
 
 
 def test_pny_is_refused_on_several_types_before_anything_is_propagated(graph):

@@ -225,7 +225,6 @@ def test_predictions_are_numbered_as_in_the_graph():
 
 
 # -- what comes later than a fold, in features, rows and types
-# ---------------------------------------------------------------------------------------------
 
 FOLD = 4  # cutoff of an older fold
 RNG = 7

@@ -35,7 +35,6 @@ def test_run_takes_pyg(graph, done):
 
 
 # -- the card
-# --------------------------------------------------------------------------------------------------------
 
 
 def test_the_card_says_what_people_ask(done):
@@ -110,7 +109,6 @@ def test_names_of_users_do_no_harm(done):
 
 
 # -- trackers
-# --------------------------------------------------------------------------------------------------------
 
 
 def test_a_run_as_names_and_numbers(done):
@@ -164,7 +162,6 @@ def test_a_tracker_that_is_not_there(done, monkeypatch, log):
 
 
 # -- mini-batches: no pyg-lib here, so batches are cut by hand, as NeighborLoader would
-# ------------------------------
 
 
 @pytest.mark.parametrize("transform", [MMP(), PMP(), GenPMP(), PMP(normalize=True)], ids=repr)

@@ -55,7 +55,6 @@ def trained(view, **options):
 
 
 # -- losses
-# ----------------------------------------------------------------------------------------------------
 
 
 def test_losses_are_their_formulas():
@@ -131,7 +130,6 @@ def test_the_epoch_is_chosen_by_loss_if_asked(view):
 
 
 # -- terms
-# -----------------------------------------------------------------------------------------------------
 
 
 def step_of(logits, others):
@@ -227,7 +225,6 @@ def test_consistency_is_zero_for_equal_certain_views_and_is_made_smaller(view):
 
 
 # -- labels as inputs
-# ------------------------------------------------------------------------------------------
 
 
 def test_a_label_that_is_learned_is_not_told(view):
@@ -296,7 +293,6 @@ def test_label_hops_are_hidden_by_rows(view):
 
 
 # -- stages in a pipeline
-# --------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

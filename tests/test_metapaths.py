@@ -101,7 +101,6 @@ def path_matrix(graph, path, method, mode):
 
 
 # -- which paths
-# ---------------------------------------------------------------------------------------------
 
 
 def test_paths_in_a_fixed_order_from_types_with_features():
@@ -138,7 +137,6 @@ def test_paths_can_begin_at_any_type_and_join():
 
 
 # -- features
-# ------------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=12)
@@ -275,7 +273,6 @@ def test_disk_gives_the_same_bits(mode, tmp_path):
 
 
 # -- the factorisation
-# ---------------------------------------------------------------------------------------
 
 
 @given(
@@ -306,7 +303,6 @@ def test_pmp_needs_about_half_as_many_terms_as_an_even_number_of_periods(size, t
 
 
 # -- labels
-# --------------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=12)
@@ -378,7 +374,6 @@ def test_target_labels_are_never_used(mode):
 
 
 # -- refusals
-# ------------------------------------------------------------------------------------------------
 
 
 def test_refusals():

@@ -125,7 +125,6 @@ def test_an_unknown_metric_is_refused(fraud):
 
 
 # -- learning
-# --------------------------------------------------------------------------------------------------------
 
 SPLIT = Split(np.arange(0, 500), np.arange(500, 900))
 
@@ -214,7 +213,6 @@ def test_a_fitted_pipeline_keeps_its_metric(fraud, tmp_path):
 
 
 # -- the choice
-# ------------------------------------------------------------------------------------------------------
 
 
 def test_candidates_are_ranked_by_the_metric():

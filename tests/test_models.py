@@ -102,7 +102,6 @@ def dense(view, weighting, norm="mean", loop=False):
 
 
 # -- decoupled
-# -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", DECOUPLED)
@@ -175,7 +174,6 @@ def test_unknown_attention_is_refused():
 
 
 # -- the sparse product
-# ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("norm", ["mean", "sym", "sum"])
@@ -219,7 +217,6 @@ def test_propagation_refuses_two_node_types():
 
 
 # -- spatial
-# ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", SPATIAL)
@@ -377,7 +374,6 @@ def test_reversible_sizes_are_checked():
 
 
 # -- messages
-# --------------------------------------------------------------------------------------------------
 
 
 def test_first_message_is_made_once_and_made_again_when_the_input_changes(view):
@@ -421,7 +417,6 @@ def test_alignment_names_and_views_are_checked(view):
 
 
 # -- alignment as layers need it: fast, and with the right gradients
-# ------------------------------------------
 
 
 def pny_layer(view, x, width, dtype, **options):

@@ -259,7 +259,6 @@ def test_networkx_there_and_back():
 
 
 # -- by name
-# -----------------------------------------------------------------------------------------------
 
 
 def shuffled(seed=1):
@@ -388,7 +387,6 @@ def test_the_command_line_from_init_to_next_months_predictions(tmp_path):
 
 
 # -- large
-# -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("form", ["csv", "parquet"])
@@ -467,7 +465,6 @@ def test_characters_of_a_slice():
 
 
 # -- refused and said
-# --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -591,7 +588,6 @@ def test_a_toml_that_cannot_be(tmp_path, text, sentence):
 
 
 # -- what once went wrong without a word
-# -------------------------------------------------------------------
 
 
 def small(nodes=None, edges=None, **options):
@@ -861,7 +857,6 @@ def test_ids_and_classes_are_no_formulas_in_a_spreadsheet(tmp_path, name):
 
 
 # -- order
-# -----------------------------------------------------------------------------------------------
 
 
 def in_another_order(table, rng):

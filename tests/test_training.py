@@ -72,7 +72,6 @@ def same(a, b):
 
 
 # -- who may be seen
-# -------------------------------------------------------------------------------------------
 
 
 def test_split_holds_out_the_last_labelled_periods_only(view):
@@ -116,7 +115,6 @@ def test_labels_outside_the_split_change_nothing(view, split):
 
 
 # -- the loop
-# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["hops", "batches", "graph"])
@@ -260,7 +258,6 @@ def test_loaded_rows_stand_in_the_order_given(view):
 
 
 # -- RLU
-# -------------------------------------------------------------------------------------------------------
 
 
 def label_task(view, seen):
@@ -325,7 +322,6 @@ def test_reliable_is_checked():
 
 
 # -- refusals
-# --------------------------------------------------------------------------------------------------
 
 
 def test_options_are_checked():

@@ -58,7 +58,6 @@ def complete(protocol, num_nodes=37, num_labels=2, num_times=3):
 
 
 # -- distribution
-# ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("piece", [40, drawing.EDGES_PER_PIECE])
@@ -160,7 +159,6 @@ def test_pair_numbers_of_large_blocks():
 
 
 # -- nodes
-# -------------------------------------------------------------------------------------------------
 
 
 def test_text_has_equal_blocks():
@@ -215,7 +213,6 @@ def test_noise_can_be_given():
 
 
 # -- parameters
-# --------------------------------------------------------------------------------------------
 
 
 def test_probability_decays_by_gamma_per_step():
@@ -304,7 +301,6 @@ def test_true_connectivity_is_the_share_of_expected_neighbours():
 
 
 # -- seeds, chunks, disk
-# -----------------------------------------------------------------------------------
 
 
 def same_graph(one, other):
@@ -411,7 +407,6 @@ def test_many_labels():
 
 
 # -- refusals
-# ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

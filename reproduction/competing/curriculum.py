@@ -27,7 +27,7 @@ class Curriculum:
     2024).
 
     Only epochs that learn from all rows may be chosen: those of the warm-up, and those from
-        `whole_from` on, from where
+    `whole_from` on, from where
     patience counts. So where few epochs are best the warm-up is all there is.
 
     Examples:

@@ -1,7 +1,7 @@
 """From evidence to candidates: which corrections are worth a back-test, what is tried first, what around a winner.
 
 Advice orders, it does not decide: everything that can be computed stays on the list, and `plain`
-    always does. What
+always does. What
 pays is for the back-test to say.
 """
 
@@ -144,7 +144,7 @@ def advise(diagnosis: Diagnosis, graph: TemporalGraph) -> Advice:
     | any | it removes the share s of the measured shift of messages and keeps the classes apart | +.5·s |
 
     Left out is only what cannot differ from another candidate or cannot be computed: time weights
-        by edge where no edge
+    by edge where no edge
     has a time at both ends, alignments without features, label hops without edges, PNY on large or
     mixed graphs.
 

@@ -125,7 +125,6 @@ def usual_text(table: pa.Table) -> pa.Table:
 
 
 # -- data frames
-# -------------------------------------------------------------------------------------------
 
 
 def from_frame(name: str, frame: Any, *, indexed: bool = False) -> Source:
@@ -187,7 +186,6 @@ def from_frame(name: str, frame: Any, *, indexed: bool = False) -> Source:
 
 
 # -- files
-# -------------------------------------------------------------------------------------------------
 
 
 def files(folder: Path, *, block: int = BLOCK) -> dict[str, Source]:
@@ -385,7 +383,6 @@ def _all_match(column: pa.Array, pattern: str) -> bool:
 
 
 # -- databases
-# ---------------------------------------------------------------------------------------------
 
 
 def is_database(text: str) -> bool:

@@ -98,7 +98,6 @@ class Spec:
 
 
 # -- guessing
-# ----------------------------------------------------------------------------------------------
 
 
 def guess_nodes(
@@ -358,7 +357,6 @@ def _refuse_absent(table: str, column: Any, names: list[str]) -> None:
 
 
 # -- graph.toml
-# --------------------------------------------------------------------------------------------
 
 
 def read_toml(path: Path, sources: Mapping[str, Source]) -> Spec:

@@ -279,7 +279,6 @@ def _with_kinds(
 
 
 # -- nodes
-# -------------------------------------------------------------------------------------------------
 
 
 @dataclass(eq=False)
@@ -458,7 +457,6 @@ def _rows_in_order(features: np.ndarray, order: np.ndarray, spill: Path | None) 
 
 
 # -- edges
-# -------------------------------------------------------------------------------------------------
 
 
 @dataclass(eq=False)

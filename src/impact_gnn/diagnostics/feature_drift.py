@@ -65,7 +65,7 @@ def feature_drift(view: View, *, replicates: int = 60, seed: int = 0) -> Feature
         >>> from impact_gnn.data.tsbm import tsbm
         >>> feature_drift(View.of(tsbm(num_nodes=1000, num_labels=4, feature_std=1, seed=0).masked(8)))
         2 feature drift: holds, drift of class means, as a multiple of the distance between classes
-            0.1...
+        0.1...
     """
     if not view.num_features:
         return FeatureDrift(NOT_TESTABLE, "The graph has no features.")

@@ -362,7 +362,7 @@ def usual(
     """What is usual of columns, by `some` of their rows and the least and largest number in all.
 
     Bounds for later numbers, the middle, the usual width, and whether a column is wild: numbers far
-        off the others, or
+    off the others, or
     of a size, or so close to each other beside it, that float32 cannot tell them apart.
     """
     a, first, middle, third, b = np.quantile(some, [0.01, 0.25, 0.5, 0.75, 0.99], axis=0)
@@ -487,7 +487,6 @@ class Encoder:
         return [part.name for part in self.parts if part.silent(block)]
 
     # -- disk
-    # ------------------------------------------------------------------------------------------------
 
     def content(self) -> dict[str, Any]:
         """What is no array, for JSON."""

@@ -178,7 +178,7 @@ class Relation:
     """Edges source → target as positions [2, E], with one weight and one time each if these are given.
 
     Without `time` it is not known when edges came: one is taken to be there as soon as both its
-        nodes are.
+    nodes are.
     """
 
     edge_index: np.ndarray

@@ -159,7 +159,6 @@ class TemporalGraph:
         return cls.__new__(cls)._set(checked, relations, target, count, label_names, None, periods)
 
     # -- what is in it
-    # -------------------------------------------------------------------------------------
 
     @property
     def x(self) -> np.ndarray | None:
@@ -310,7 +309,6 @@ class TemporalGraph:
         )
 
     # -- time
-    # ----------------------------------------------------------------------------------------------
 
     def name_of(self, t: int) -> str:
         """What a person calls a time: "2021-Q3"."""
@@ -343,7 +341,6 @@ class TemporalGraph:
         return checks.whole_number(name, int(value) if isinstance(value, str) else value)
 
     # -- views
-    # ---------------------------------------------------------------------------------------------
 
     def upto(self, t: int | str) -> TemporalGraph:
         """The graph as it was at the end of time `t`, inclusive: nodes up to then and the edges among them.
@@ -686,7 +683,6 @@ class TemporalGraph:
                 )
 
     # -- inside
-    # --------------------------------------------------------------------------------------------
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a TemporalGraph is frozen; make a new one to change {name}.")

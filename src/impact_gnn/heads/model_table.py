@@ -128,4 +128,5 @@ def make_head(model: Model, shape: Shape, options: HeadOptions) -> Head:
 
 def reads_graph(model: Model) -> bool:
     """Whether a model reads the whole graph at once, not hops of rows."""
-    return spec_of(model).kind in (ModelKind.GRAPH, ModelKind.USER)
+    network = spec_of(model).network
+    return network is not None and network.reads_graph

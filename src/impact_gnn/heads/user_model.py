@@ -73,7 +73,7 @@ class Foreign(Module):
     """What stands between a network of one's own and the training: plain edges and their weights, logits of all nodes.
 
     More columns than classes are cut off: a past window may know fewer classes than the network was
-        made for.
+    made for.
     """
 
     def __init__(self, module: Module, num_labels: int) -> None:

@@ -211,7 +211,6 @@ class Inputs:
         return [as_hop(compute(self.view.masked(cutoff), self.rows))]
 
     # -- paths
-    # ---------------------------------------------------------------------------------------------
 
     @property
     def length(self) -> int:

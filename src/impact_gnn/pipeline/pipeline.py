@@ -108,7 +108,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
     """Weights, hops, alignment, model and training in one object with scikit-learn's verbs.
 
     It is an estimator of graphs, not of a matrix X: `clone`, `set_params` and `ParameterGrid` work,
-        what cuts X into
+    what cuts X into
     rows does not (`backtest` takes the place of cross-validation). Options are checked when `fit`
     is called.
 
@@ -201,7 +201,6 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         self.fitted: Fitted | None = None
 
     # -- scikit-learn's verbs
-    # --------------------------------------------------------------------------------
 
     def set_params(self, **params: Any) -> Pipeline:
         """Changes options; what was fitted with others is forgotten."""
@@ -428,7 +427,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         """Probabilities [n, num_labels] of the target nodes, in the order of `targets(graph)`.
 
         The graph may have grown since the fit: weights follow its new last time, and with a later
-            `cutoff` the
+        `cutoff` the
         labels that have become known since are used by label hops and alignments. `smooth=False`
         gives what a method with "smooth" would say without it.
         """
@@ -530,7 +529,6 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         )
 
     # -- disk
-    # ------------------------------------------------------------------------------------------------
 
     def save(self, directory: str | Path, *, schema: bool = True) -> None:
         """Writes weights (safetensors) and everything else (JSON), atomically; `load` gives the same predictions.
@@ -546,12 +544,11 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         """The pipeline that `save` wrote, with a schema that was kept elsewhere.
 
         One with a network of your own needs that `model` again: files hold its weights, not its
-            code.
+        code.
         """
         return model_files.read(Path(directory), cls, model=model, schema=schema)
 
     # -- inside
-    # ----------------------------------------------------------------------------------------------
 
     def task(self, inputs: Inputs, cutoff: int, soft: np.ndarray | None = None) -> Task:
         """What the fitted head is shown of a graph; `soft` is what it was `taught`, asked for if it is not given."""

@@ -145,7 +145,6 @@ class Schema:
         return self.encoders
 
     # -- disk
-    # ------------------------------------------------------------------------------------------------
 
     def save(self, folder: Path) -> None:
         """Writes JSON, and the encoders' arrays if they have any."""
