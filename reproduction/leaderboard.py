@@ -25,8 +25,8 @@ import impact_gnn as ig
 from impact_gnn import checks
 from impact_gnn.backtesting import with_candidate
 from impact_gnn.checks import InputError
-from impact_gnn.pipeline import Ensemble, Pipeline
-from impact_gnn.pipeline.calibration import calibration_error
+from impact_gnn.estimators import Ensemble, Pipeline
+from impact_gnn.estimators.calibration import calibration_error
 from impact_gnn.statistics import Estimate, paired
 from reproduction import data
 from reproduction.results import ExtraTable, Record, Table, difference, hit_rate, packed

@@ -20,9 +20,9 @@ from impact_gnn.backtesting.folds import Window, prior_before, truth_of
 from impact_gnn.backtesting.greedy import fold_weights
 from impact_gnn.backtesting.selection import EnsembleSelection
 from impact_gnn.checks import InputError
+from impact_gnn.estimators import Candidate, EnsembleSpec, Member
+from impact_gnn.estimators.calibration import calibration_error, fit_calibration
 from impact_gnn.graph import TemporalGraph
-from impact_gnn.pipeline import Candidate, EnsembleSpec, Member
-from impact_gnn.pipeline.calibration import calibration_error, fit_calibration
 from impact_gnn.report import read_summary
 from reproduction import data
 from reproduction.results import ExtraTable, Table

@@ -22,8 +22,8 @@ import impact_gnn as ig
 from impact_gnn import _files
 from impact_gnn.cli import app
 from impact_gnn.engines import Disk
+from impact_gnn.estimators import Ensemble, Pipeline
 from impact_gnn.graph import TemporalGraph, graph_digest
-from impact_gnn.pipeline import Ensemble, Pipeline
 from impact_gnn.report import page
 
 CHANGES = ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.chmod", "os.truncate")

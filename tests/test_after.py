@@ -19,9 +19,9 @@ from impact_gnn.job.evaluate import evaluate
 from impact_gnn.job.outliers import OutlierScale
 from impact_gnn.job.watch import watch
 from impact_gnn.report import read_summary, write_report, write_summary
+from impact_gnn.report.export import read_frame, write_table
 from impact_gnn.report.sentences import describe_evaluation
 from impact_gnn.report.summary import Evaluation
-from impact_gnn.report.tables import read_frame, write_table
 
 # a formula, the mark between names of a set, no mathematics
 NAMES = [

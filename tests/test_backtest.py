@@ -25,10 +25,10 @@ from impact_gnn.backtesting.results import FoldCheck
 from impact_gnn.backtesting.selection import EnsembleSelection
 from impact_gnn.checks import TooShort
 from impact_gnn.engines import Disk, Memory
+from impact_gnn.estimators import Candidate, EnsembleSpec, Pipeline
 from impact_gnn.graph import graph_digest
 from impact_gnn.metrics import log_loss
 from impact_gnn.nn import Diverged
-from impact_gnn.pipeline import Candidate, EnsembleSpec, Pipeline
 from impact_gnn.statistics import Estimate, combined, paired
 
 QUICK = Pipeline(hidden=8, epochs=6, device="cpu")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import impact_gnn as ig
-from impact_gnn.pipeline import Calibration, Ensemble, Pipeline
-from impact_gnn.pipeline.calibration import (
+from impact_gnn.estimators import Calibration, Ensemble, Pipeline
+from impact_gnn.estimators.calibration import (
     OutOfFold,
     calibration_error,
     fit_calibration,

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import impact_gnn as ig
+from impact_gnn.estimators import Calibration, Pipeline
 from impact_gnn.graph import graph_digest
-from impact_gnn.pipeline import Calibration, Pipeline
 
 ROOT = Path(__file__).resolve().parents[1]
 COPIES = {

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 import impact_gnn as ig
-import impact_gnn.pipeline.pipeline
+import impact_gnn.estimators.pipeline
+from impact_gnn.estimators.pipeline import _is_more_accurate
 from impact_gnn.nn import (
     GCN,
     SIGN,
@@ -19,7 +20,6 @@ from impact_gnn.nn import (
     fit,
     split_rows,
 )
-from impact_gnn.pipeline.pipeline import _is_more_accurate
 from reproduction.competing.curriculum import PACES, Curriculum
 
 CUTOFF, LABELS = 4, 3
@@ -274,7 +274,7 @@ def test_a_pipeline_keeps_a_curriculum_only_where_it_is_is_more_accurate(graph, 
         )
         return pays
 
-    monkeypatch.setattr(impact_gnn.pipeline.pipeline, "_is_more_accurate", judged)
+    monkeypatch.setattr(impact_gnn.estimators.pipeline, "_is_more_accurate", judged)
     options = {"cutoff": CUTOFF, "hidden": 8, "epochs": 40, "device": "cpu"}
     with_it, without = (
         ig.Pipeline("sign", method, **options).fit(graph) for method in ("curriculum", "plain")

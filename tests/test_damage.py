@@ -14,8 +14,8 @@ from fuzzing import seeds
 from impact_gnn import _files
 from impact_gnn.checks import InputError
 from impact_gnn.engines import Disk
+from impact_gnn.estimators import Calibration, Ensemble, Pipeline
 from impact_gnn.job import run
-from impact_gnn.pipeline import Calibration, Ensemble, Pipeline
 
 
 @pytest.fixture(scope="module")

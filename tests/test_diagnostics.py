@@ -14,10 +14,10 @@ from impact_gnn.data.tsbm import tsbm
 from impact_gnn.diagnostics import AssumptionStatus, Diagnosis, diagnose
 from impact_gnn.diagnostics import view as views
 from impact_gnn.diagnostics.assumption import NOT_TESTABLE, judge, listed
+from impact_gnn.diagnostics.connectivity_models import MODELS, Layout, PairCounts, Share, fit_models
 from impact_gnn.diagnostics.feature_drift import Cells, feature_drift
 from impact_gnn.diagnostics.feature_map import map_features
 from impact_gnn.diagnostics.label_mix import label_mix
-from impact_gnn.diagnostics.models import MODELS, Layout, PairCounts, Share, fit_models
 from impact_gnn.diagnostics.view import View
 from impact_gnn.graph import TemporalGraph
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import impact_gnn as ig
-from impact_gnn.pipeline import Inputs, Method, Pipeline
+from impact_gnn.estimators import Inputs, Method, Pipeline
 from impact_gnn.propagation.embedding import spectral
 
 CUT = 2005

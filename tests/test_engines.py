@@ -14,9 +14,9 @@ from impact_gnn.data.hetero_tsbm import hetero_tsbm
 from impact_gnn.engines import Dask, Disk, Memory, Operator, choose
 from impact_gnn.engines.engine import Engine
 from impact_gnn.engines.hop import Hop
+from impact_gnn.estimators.inputs import Inputs
 from impact_gnn.graph import TemporalGraph, build_csr
 from impact_gnn.methods import Kind, Method, names
-from impact_gnn.pipeline.inputs import Inputs
 from impact_gnn.weighting import METHODS as WEIGHTINGS
 from places import quick_directory
 

@@ -13,16 +13,9 @@ import impact_gnn as ig
 from impact_gnn._codec import decode, encode
 from impact_gnn.cli import app
 from impact_gnn.engines.hop import recompute
-from impact_gnn.pipeline import (
-    Calibration,
-    Ensemble,
-    Explainer,
-    Method,
-    NodeExplanation,
-    Pipeline,
-    explain,
-)
-from impact_gnn.pipeline.attribution import _Contrast
+from impact_gnn.estimators import Calibration, Ensemble, Method, Pipeline
+from impact_gnn.explanations import Explainer, NodeExplanation, explain
+from impact_gnn.explanations.attribution import _Contrast
 
 CUT = 4
 HOMOGENEOUS = [

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 import impact_gnn as ig
 from impact_gnn.checks import InputError
 from impact_gnn.engines import Memory
+from impact_gnn.estimators import Method
 from impact_gnn.nn import Propagation
-from impact_gnn.pipeline import Method
 from impact_gnn.weighting import FirstHop
 
 

@@ -4,10 +4,18 @@ import numpy as np
 import pytest
 
 import impact_gnn as ig
-from impact_gnn.heads import MODELS, HeadOptions, Shape, make_head, reads_graph
-from impact_gnn.heads.trees import LEAST_ROUNDS, MOST_ROUNDS, rounds_of
+from impact_gnn.estimators import (
+    MODELS,
+    HeadOptions,
+    Inputs,
+    Method,
+    Pipeline,
+    Shape,
+    make_head,
+    reads_graph,
+)
+from impact_gnn.estimators.trees import LEAST_ROUNDS, MOST_ROUNDS, rounds_of
 from impact_gnn.nn import HopTask, Split
-from impact_gnn.pipeline import Inputs, Method, Pipeline
 
 SPATIAL = [name for name in MODELS if reads_graph(name)]
 OVER_HOPS = [name for name in MODELS if name not in (*SPATIAL, "prior")]

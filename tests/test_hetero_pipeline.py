@@ -6,7 +6,7 @@ import pytest
 import impact_gnn as ig
 from impact_gnn import alignment
 from impact_gnn.alignment import pny as pny_function
-from impact_gnn.pipeline import Inputs, Method, Pipeline
+from impact_gnn.estimators import Inputs, Method, Pipeline
 from impact_gnn.propagation.metapaths import metapath_hops, metapath_label_hops, path_name
 from impact_gnn.propagation.squashing import squash
 

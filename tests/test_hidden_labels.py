@@ -10,8 +10,7 @@ import pytest
 import impact_gnn as ig
 from impact_gnn._codec import encode
 from impact_gnn.audit import scrambled
-from impact_gnn.heads import reads_graph
-from impact_gnn.pipeline import MODELS, Pipeline
+from impact_gnn.estimators import MODELS, Pipeline, reads_graph
 from test_cli import here
 
 CUTOFF = 6

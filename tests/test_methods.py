@@ -107,7 +107,7 @@ def test_a_part_that_must_improve_is_dropped_where_it_does_not(graph, registered
 
 def test_the_search_tries_a_part_that_has_a_rank(graph, registered):
     from impact_gnn.backtesting.candidates import neighbours_of
-    from impact_gnn.pipeline import Candidate
+    from impact_gnn.estimators import Candidate
 
     registered(kind=Kind.WEIGHTING, edge_weights=newest_only, search_rank=0, prior_score=9.0)
     assert str(neighbours_of(Candidate.parse("labels"), graph)[0]) == "mine+labels"
@@ -130,7 +130,7 @@ def test_refusals_are_read_from_the_row(graph, registered, row, method, model, s
 
 def test_needs_are_read_from_the_row(graph, registered):
     from impact_gnn.backtesting.candidates import is_applicable
-    from impact_gnn.pipeline import Candidate
+    from impact_gnn.estimators import Candidate
 
     registered(kind=Kind.INPUT, needs=frozenset({Needs.UNTIMED_NEIGHBOURS}))
     assert not is_applicable(Candidate.parse("mine"), graph)

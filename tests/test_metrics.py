@@ -19,11 +19,18 @@ from impact_gnn.backtesting import (
     SelectionReason,
     Unit,
 )
-from impact_gnn.heads import HeadOptions, Shape, make_head
+from impact_gnn.estimators import (
+    Candidate,
+    Ensemble,
+    EnsembleSpec,
+    HeadOptions,
+    Pipeline,
+    Shape,
+    make_head,
+)
+from impact_gnn.estimators.calibration import OutOfFold, fit_calibration
 from impact_gnn.metrics import FLOOR, METRICS, Scoring, mean_and_error, tilted
 from impact_gnn.nn import SIGN, HopTask, Split, Training, fit, predict
-from impact_gnn.pipeline import Candidate, Ensemble, EnsembleSpec, Pipeline
-from impact_gnn.pipeline.calibration import OutOfFold, fit_calibration
 from impact_gnn.report import svg
 from impact_gnn.statistics import Estimate
 

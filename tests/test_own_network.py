@@ -14,11 +14,10 @@ from torch_geometric.nn.models import GCN, GraphSAGE
 import impact_gnn as ig
 from impact_gnn._progress import watched
 from impact_gnn.backtesting.search import Search
-from impact_gnn.heads import model_name
-from impact_gnn.heads.user_model import Foreign
+from impact_gnn.estimators import Candidate, Pipeline, model_name
+from impact_gnn.estimators.user_model import Foreign
 from impact_gnn.job.evaluate import evaluate
 from impact_gnn.job.watch import watch
-from impact_gnn.pipeline import Candidate, Pipeline
 
 CUTOFF = 5
 QUICK = {"cutoff": CUTOFF, "epochs": 6, "device": "cpu"}

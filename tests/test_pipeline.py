@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import impact_gnn as ig
+from impact_gnn.estimators import Ensemble, Inputs, Method, Pipeline
 from impact_gnn.graph import Relation
-from impact_gnn.pipeline import Ensemble, Inputs, Method, Pipeline
 from paper_propagation import message_matrix
 
 CUTOFF = 5

@@ -7,7 +7,7 @@ import torch
 from torch_geometric.data import Data, HeteroData
 
 import impact_gnn as ig
-from impact_gnn.pipeline import Calibration
+from impact_gnn.estimators import Calibration
 
 
 def homogeneous():

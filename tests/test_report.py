@@ -30,8 +30,8 @@ from impact_gnn.backtesting import (
 )
 from impact_gnn.checks import InputError
 from impact_gnn.diagnostics.assumption import HOLDS, NOT_TESTABLE, UNCERTAIN, VIOLATED
-from impact_gnn.pipeline import Calibration, Candidate, EnsembleSpec, Member
-from impact_gnn.pipeline.calibration import Bin
+from impact_gnn.estimators import Calibration, Candidate, EnsembleSpec, Member
+from impact_gnn.estimators.calibration import Bin
 from impact_gnn.report import read_summary, svg, write_report, write_summary
 from impact_gnn.report.figures import by_offset
 from impact_gnn.report.limitations import limitations

@@ -11,8 +11,8 @@ import torch
 
 import impact_gnn as ig
 from impact_gnn.checks import InputError
+from impact_gnn.estimators import Method
 from impact_gnn.nn import GCN, Propagation
-from impact_gnn.pipeline import Method
 from reproduction import __main__ as cli
 from reproduction import data, networks, published, revgat_operator, risk, table1, table4
 from reproduction.methods import FIGURES

@@ -10,7 +10,7 @@ import pytest
 import impact_gnn as ig
 from fuzzing import seeds
 from impact_gnn import _files
-from impact_gnn.pipeline import Ensemble, Pipeline
+from impact_gnn.estimators import Ensemble, Pipeline
 from test_cli import here
 from test_damage import changed_json
 

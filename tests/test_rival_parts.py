@@ -7,8 +7,8 @@ import impact_gnn as ig
 from impact_gnn.backtesting.candidates import is_applicable, neighbours_of
 from impact_gnn.backtesting.effort import Size, cost
 from impact_gnn.checks import InputError
+from impact_gnn.estimators import Candidate, Pipeline
 from impact_gnn.methods import Kind, Part, register, unregister
-from impact_gnn.pipeline import Candidate, Pipeline
 
 CUTOFF = 5
 OPTIONS = {"cutoff": CUTOFF, "hidden": 8, "epochs": 5, "device": "cpu"}

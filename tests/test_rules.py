@@ -5,7 +5,7 @@ import pytest
 
 import impact_gnn as ig
 from impact_gnn.backtesting import BASELINE
-from impact_gnn.pipeline import EnsembleSpec
+from impact_gnn.estimators import EnsembleSpec
 from reproduction import rules
 
 

@@ -13,7 +13,7 @@ from impact_gnn import _native, weighting
 from impact_gnn.cli import app
 from impact_gnn.cli.common import guarded
 from impact_gnn.connectivity import relative_connectivity
-from impact_gnn.heads import HeadOptions, Shape, make_head
+from impact_gnn.estimators import HeadOptions, Shape, make_head
 
 MANY = np.arange(200_000)
 LINE = np.stack([MANY[:-1], MANY[1:]])

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 import impact_gnn as ig
 from impact_gnn.backtesting import with_candidate
-from impact_gnn.pipeline import Candidate, Method, Pipeline
+from impact_gnn.estimators import Candidate, Method, Pipeline
 
 QUICK = {"cutoff": 5, "hidden": 8, "epochs": 4, "device": "cpu"}
 

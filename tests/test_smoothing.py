@@ -5,7 +5,7 @@ import pytest
 
 import impact_gnn as ig
 from impact_gnn.engines import Disk, Memory
-from impact_gnn.pipeline import Pipeline
+from impact_gnn.estimators import Pipeline
 from impact_gnn.propagation.smoothing import STEPS, Smoothing, correct_and_smooth, smoothing_paths
 
 

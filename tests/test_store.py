@@ -15,7 +15,7 @@ from impact_gnn import _files
 from impact_gnn._codec import decode, encode
 from impact_gnn._store import Store
 from impact_gnn.checks import InputError
-from impact_gnn.pipeline import Method
+from impact_gnn.estimators import Method
 
 
 class Colour(str, Enum):

@@ -23,9 +23,9 @@ from impact_gnn.cli.main import app
 from impact_gnn.data.files import converted, read
 from impact_gnn.data.ids import Ids, characters
 from impact_gnn.data.tables import TOGETHER, _Edges
+from impact_gnn.estimators import Calibration, Ensemble, Pipeline
 from impact_gnn.graph.temporal import graph_digest
 from impact_gnn.job.predictions import write_predictions
-from impact_gnn.pipeline import Calibration, Ensemble, Pipeline
 
 SIZE = 240
 

@@ -27,7 +27,7 @@ from impact_gnn.engines.dask import connected
 from impact_gnn.graph import storage
 from impact_gnn.job.evaluate import evaluate
 from impact_gnn.report import read_summary, write_report, write_summary
-from impact_gnn.report.tables import read_table, write_table
+from impact_gnn.report.export import read_table, write_table
 from test_cli import here
 
 QUICK = ["--model", "linear", "--candidates", "prior:plain", "--folds", "1", "--seeds", "1"]
@@ -365,7 +365,7 @@ def odd_entries(place):
 
 def test_links_pipes_and_sockets_are_not_replaced(done, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # names of sockets are short
-    monkeypatch.setattr("impact_gnn.cli.graphs.load_graph", None)  # nothing is read before
+    monkeypatch.setattr("impact_gnn.cli.graph_commands.load_graph", None)  # nothing is read before
     monkeypatch.setattr("impact_gnn.Ensemble.load", None)
     monkeypatch.setattr("impact_gnn.data.files.read", None)
     for odd in odd_entries(tmp_path):

@@ -11,11 +11,11 @@ import impact_gnn as ig
 
 NEED_TORCH = (
     "nn",
-    "heads",
+    "estimators",
     "transforms",
     "data.pyg",
     "_array.autograd",
-    "pipeline",
+    "explanations",
     "backtesting",
     "job",
     "integrations",

@@ -13,7 +13,7 @@ import numpy as np
 
 from impact_gnn import checks, nn, weighting
 from impact_gnn.checks import InputError
-from impact_gnn.heads import ModelSpec, Network, register_model
+from impact_gnn.estimators import ModelSpec, Network, register_model
 from impact_gnn.label_shift import ratio, reweighted, tempered
 from impact_gnn.methods import (
     NETWORKS,

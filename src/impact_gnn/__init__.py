@@ -43,10 +43,11 @@ if TYPE_CHECKING:
     from impact_gnn.data.tables import from_tables
     from impact_gnn.data.tsbm import tsbm, tsbm_model
     from impact_gnn.diagnostics import diagnose
+    from impact_gnn.estimators import Ensemble, Pipeline
+    from impact_gnn.explanations import explain
     from impact_gnn.graph import TemporalGraph
     from impact_gnn.job.evaluate import evaluate
     from impact_gnn.job.watch import watch
-    from impact_gnn.pipeline import Ensemble, Pipeline, explain
     from impact_gnn.propagation.hops import propagate
     from impact_gnn.propagation.labels import label_hops
     from impact_gnn.propagation.metapaths import metapath_hops, metapath_label_hops, metapaths
@@ -110,7 +111,8 @@ _HOMES = {
     "job": ("run",),
     "job.evaluate": ("evaluate",),
     "job.watch": ("watch",),
-    "pipeline": ("Ensemble", "Pipeline", "explain"),
+    "estimators": ("Ensemble", "Pipeline"),
+    "explanations": ("explain",),
     "propagation.hops": ("propagate",),
     "propagation.labels": ("label_hops",),
     "propagation.metapaths": ("metapath_hops", "metapath_label_hops", "metapaths"),

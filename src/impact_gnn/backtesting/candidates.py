@@ -15,10 +15,9 @@ from impact_gnn.backtesting.effort import EFFORTS
 from impact_gnn.checks import InputError
 from impact_gnn.diagnostics import Diagnosis
 from impact_gnn.diagnostics.assumption import HOLDS, NOT_TESTABLE, UNCERTAIN, VIOLATED
+from impact_gnn.estimators import Candidate, Model, spec_of
 from impact_gnn.graph import TemporalGraph
-from impact_gnn.heads import Model, spec_of
 from impact_gnn.methods import Kind, Method, ModelKind, Needs, Part
-from impact_gnn.pipeline import Candidate
 
 # What is tried first: different models, with and without the neighbours' labels. Each is smoothed
 # as well where there are edges: that needs no other fit.

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from impact_gnn.estimators import Candidate, Inputs, ModelSpec, spec_of
+from impact_gnn.estimators.trees import ROWS, rounds_of
 from impact_gnn.graph import TemporalGraph
-from impact_gnn.heads import ModelSpec, spec_of
-from impact_gnn.heads.trees import ROWS, rounds_of
 from impact_gnn.methods import ModelKind
-from impact_gnn.pipeline import Candidate, Inputs
 from impact_gnn.propagation.smoothing import CHOICES, STEPS
 
 

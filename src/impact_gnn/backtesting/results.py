@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
+from impact_gnn.estimators import Calibration, Candidate, EnsembleSpec, Method
+from impact_gnn.estimators.calibration import Bin
 from impact_gnn.metrics import METRICS
-from impact_gnn.pipeline import Calibration, Candidate, EnsembleSpec, Method
-from impact_gnn.pipeline.calibration import Bin
 from impact_gnn.statistics import Estimate
 
 BASELINE = Candidate()

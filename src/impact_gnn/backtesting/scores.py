@@ -11,8 +11,8 @@ import numpy as np
 from impact_gnn._store import Store
 from impact_gnn.backtesting.greedy import fold_weights, overall
 from impact_gnn.backtesting.results import BASELINE
+from impact_gnn.estimators import Candidate
 from impact_gnn.metrics import Scoring, log_loss, mean_and_error
-from impact_gnn.pipeline import Candidate
 from impact_gnn.statistics import Estimate, combined
 
 

@@ -51,10 +51,10 @@ from impact_gnn.backtesting.selection import EnsembleSelection
 from impact_gnn.checks import InputError
 from impact_gnn.data.convert import GraphLike, as_temporal_graph
 from impact_gnn.engines import Engine, or_memory
+from impact_gnn.estimators import Candidate, Inputs, Pipeline
 from impact_gnn.graph import TemporalGraph, graph_digest
 from impact_gnn.methods import Method
 from impact_gnn.metrics import Scoring
-from impact_gnn.pipeline import Candidate, Inputs, Pipeline
 
 MIN_FIRST = 4  # initial candidates that are evaluated whatever the budget
 FIRST_SHARE = 0.6  # of the budget, for initial candidates

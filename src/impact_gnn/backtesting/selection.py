@@ -23,10 +23,8 @@ from impact_gnn.backtesting.results import (
     SelectionReason,
 )
 from impact_gnn.backtesting.scores import Scores
-from impact_gnn.graph import TemporalGraph
-from impact_gnn.metrics import Scoring, mean_and_error
-from impact_gnn.pipeline import Calibration, Candidate, EnsembleSpec, Member
-from impact_gnn.pipeline.calibration import (
+from impact_gnn.estimators import Calibration, Candidate, EnsembleSpec, Member
+from impact_gnn.estimators.calibration import (
     FINE_BINS,
     OutOfFold,
     calibration_error,
@@ -34,6 +32,8 @@ from impact_gnn.pipeline.calibration import (
     fit_calibration,
     reliability,
 )
+from impact_gnn.graph import TemporalGraph
+from impact_gnn.metrics import Scoring, mean_and_error
 from impact_gnn.statistics import Estimate, combined
 
 

@@ -10,25 +10,25 @@ from typer.core import TyperGroup
 
 from impact_gnn import __version__
 from impact_gnn._progress import Terminal, Watcher
-from impact_gnn.cli import graphs, models
+from impact_gnn.cli import graph_commands, model_commands
 from impact_gnn.cli.common import errors
 
 # every command with the example in its help
 COMMANDS: dict[Callable[..., None], str] = {
-    models.run: "impact run examples/transfers --metric average-precision",
-    graphs.init: "impact init examples/papers",
-    graphs.check: "impact check examples/articles",
-    models.diagnose: "impact diagnose examples/articles",
-    models.backtest: "impact backtest examples/articles --candidates plain,trees:labels",
-    models.predict: "impact predict impact-run/articles/model examples/articles",
-    models.explain: "impact explain impact-run/articles examples/articles --node a1400",
-    models.evaluate: "impact evaluate impact-run/articles labels.csv --graph examples/articles",
-    models.watch: "impact watch impact-run/articles examples/articles",
-    models.report: "impact report impact-run/articles",
-    models.methods: "impact methods",
-    models.audit: "impact audit examples/articles my_code:train --cutoff 2021-07-01",
-    graphs.convert: "impact convert examples/articles --out articles-graph",
-    graphs.generate: "impact generate --out example-graph --nodes 5000 --decay 0.6",
+    model_commands.run: "impact run examples/transfers --metric average-precision",
+    graph_commands.init: "impact init examples/papers",
+    graph_commands.check: "impact check examples/articles",
+    model_commands.diagnose: "impact diagnose examples/articles",
+    model_commands.backtest: "impact backtest examples/articles --candidates plain,trees:labels",
+    model_commands.predict: "impact predict impact-run/articles/model examples/articles",
+    model_commands.explain: "impact explain impact-run/articles examples/articles --node a1400",
+    model_commands.evaluate: "impact evaluate impact-run/articles labels.csv --graph examples/articles",
+    model_commands.watch: "impact watch impact-run/articles examples/articles",
+    model_commands.report: "impact report impact-run/articles",
+    model_commands.methods: "impact methods",
+    model_commands.audit: "impact audit examples/articles my_code:train --cutoff 2021-07-01",
+    graph_commands.convert: "impact convert examples/articles --out articles-graph",
+    graph_commands.generate: "impact generate --out example-graph --nodes 5000 --decay 0.6",
 }
 
 
@@ -46,7 +46,7 @@ class GlobalOptionsAnywhere(TyperGroup):
 app = typer.Typer(
     name="impact",
     cls=GlobalOptionsAnywhere,
-    epilog=f"Example: {COMMANDS[models.run]}",
+    epilog=f"Example: {COMMANDS[model_commands.run]}",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

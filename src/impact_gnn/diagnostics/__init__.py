@@ -14,11 +14,11 @@ from impact_gnn._progress import Counter, Progress, watched
 from impact_gnn.data.convert import GraphLike, as_temporal_graph
 from impact_gnn.diagnostics.assumption import AssumptionCheck, AssumptionStatus
 from impact_gnn.diagnostics.connections import Decay, Separability, decay, separability
+from impact_gnn.diagnostics.connectivity_models import PairCounts, fit_models
 from impact_gnn.diagnostics.feature_drift import FeatureDrift, feature_drift
 from impact_gnn.diagnostics.feature_map import FEATURE_MAPS, FeatureMap, map_features
 from impact_gnn.diagnostics.label_mix import LabelMix, label_mix
 from impact_gnn.diagnostics.message_shift import MessageShift, message_shift
-from impact_gnn.diagnostics.models import PairCounts, fit_models
 from impact_gnn.diagnostics.view import View
 from impact_gnn.engines import Engine
 

@@ -19,7 +19,7 @@ from impact_gnn.diagnostics.assumption import (
     judge,
     listed,
 )
-from impact_gnn.diagnostics.models import GROUPS, Fits, PairCounts, Share
+from impact_gnn.diagnostics.connectivity_models import GROUPS, Fits, PairCounts, Share
 from impact_gnn.diagnostics.view import View
 
 # An assumption holds up to the first unexplained share, and is violated from the second on.

@@ -7,8 +7,8 @@ from typing import Any
 
 from impact_gnn.backtesting import BacktestResult
 from impact_gnn.diagnostics import Diagnosis
+from impact_gnn.estimators import MODELS
 from impact_gnn.graph import GraphSummary
-from impact_gnn.pipeline import MODELS
 from impact_gnn.report import limitations
 from impact_gnn.report.numbers import counted, measured, percent
 from impact_gnn.report.summary import RunOptions, RunSummary

@@ -21,22 +21,21 @@ from impact_gnn.data.files import is_table, load
 from impact_gnn.data.sources import file as table_in
 from impact_gnn.data.spec import LABELS
 from impact_gnn.data.values import floats_as_numbers
-from impact_gnn.graph import Periods, TemporalGraph
-from impact_gnn.graph.parts import class_name
-from impact_gnn.heads import Own
-from impact_gnn.job.predictions import in_set
-from impact_gnn.metrics import Scoring
-from impact_gnn.pipeline import Ensemble, Pipeline
-from impact_gnn.pipeline.calibration import (
+from impact_gnn.estimators import Ensemble, Own, Pipeline
+from impact_gnn.estimators.calibration import (
     FINE_BINS,
     calibration_error,
     confusion,
     reliability,
 )
+from impact_gnn.graph import Periods, TemporalGraph
+from impact_gnn.graph.parts import class_name
+from impact_gnn.job.predictions import in_set
+from impact_gnn.metrics import Scoring
 from impact_gnn.report import read_summary, write_report
+from impact_gnn.report.export import read_table
 from impact_gnn.report.page import EVALUATION
 from impact_gnn.report.summary import Evaluation, RunSummary
-from impact_gnn.report.tables import read_table
 from impact_gnn.statistics import Estimate, paired
 
 MIN_LABELS = 2  # labels that an evaluation needs

@@ -11,11 +11,11 @@ import numpy as np
 from impact_gnn.backtesting import FoldCheck
 from impact_gnn.backtesting.forecast import forecast
 from impact_gnn.engines import Engine
+from impact_gnn.estimators import Ensemble, Inputs
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.job.outliers import OutlierScale
-from impact_gnn.pipeline import Ensemble, Inputs
+from impact_gnn.report.export import write_table
 from impact_gnn.report.summary import NodeToReview, PredictionSummary
-from impact_gnn.report.tables import write_table
 
 PREFIXES = ("", "second_", "third_")  # of the columns of the most probable labels
 

@@ -24,20 +24,21 @@ from impact_gnn.checks import InputError, TooShort
 from impact_gnn.data.convert import GraphLike, as_temporal_graph
 from impact_gnn.diagnostics import FEATURE_MAPS, Diagnosis, diagnose
 from impact_gnn.engines import Engine, or_memory
-from impact_gnn.graph import TemporalGraph, graph_digest
-from impact_gnn.heads import Model, model_name, reads_graph
-from impact_gnn.job.card import card
-from impact_gnn.job.predictions import write_predictions
-from impact_gnn.pipeline import (
+from impact_gnn.estimators import (
     Candidate,
     Ensemble,
-    Explainer,
     Inputs,
     Method,
-    NodeExplanation,
+    Model,
     Pipeline,
+    model_name,
+    reads_graph,
 )
-from impact_gnn.pipeline.inputs import MOST_HOPS
+from impact_gnn.estimators.inputs import MOST_HOPS
+from impact_gnn.explanations import Explainer, NodeExplanation
+from impact_gnn.graph import TemporalGraph, graph_digest
+from impact_gnn.job.card import card
+from impact_gnn.job.predictions import write_predictions
 from impact_gnn.report import write_report
 from impact_gnn.report.summary import (
     Cost,

@@ -11,11 +11,10 @@ import numpy as np
 from impact_gnn.backtesting.forecast import lost_per_period
 from impact_gnn.data.convert import GraphLike
 from impact_gnn.engines import Engine
+from impact_gnn.estimators import Ensemble, Own
 from impact_gnn.graph import TemporalGraph
-from impact_gnn.heads import Own
 from impact_gnn.job.evaluate import load_for
 from impact_gnn.job.outliers import OutlierScale
-from impact_gnn.pipeline import Ensemble
 from impact_gnn.report import read_summary
 from impact_gnn.report.numbers import counted, percent
 from impact_gnn.report.summary import RunSummary

@@ -25,9 +25,9 @@ from impact_gnn.diagnostics.connections import Decay, Separability
 from impact_gnn.diagnostics.feature_drift import FeatureDrift
 from impact_gnn.diagnostics.feature_map import FeatureMap
 from impact_gnn.diagnostics.label_mix import LabelMix
+from impact_gnn.estimators.calibration import BINS
 from impact_gnn.graph import GraphSummary
 from impact_gnn.metrics import Metric
-from impact_gnn.pipeline.calibration import BINS
 from impact_gnn.report import svg
 from impact_gnn.report.numbers import named, number, percent, whole
 from impact_gnn.report.summary import Evaluation, RunSummary

@@ -21,12 +21,12 @@ from impact_gnn.backtesting.greedy import fold_weights
 from impact_gnn.backtesting.results import leading
 from impact_gnn.checks import InputError
 from impact_gnn.diagnostics import Diagnosis
-from impact_gnn.diagnostics.models import Share
+from impact_gnn.diagnostics.connectivity_models import Share
 from impact_gnn.report import figures, numbers, sentences
+from impact_gnn.report.export import write_table
 from impact_gnn.report.limitations import limitations
 from impact_gnn.report.numbers import number, percent
 from impact_gnn.report.summary import Evaluation, RunSummary
-from impact_gnn.report.tables import write_table
 
 EVALUATION = "evaluation.json"
 MANIFEST = "manifest.json"  # in the folder of figures: names of all files written by a report

@@ -11,10 +11,9 @@ from impact_gnn.backtesting import BASELINE, BacktestResult, FoldCheck, Selectio
 from impact_gnn.backtesting.forecast import USUAL, lost_per_period
 from impact_gnn.backtesting.greedy import START
 from impact_gnn.diagnostics import MessageShift
+from impact_gnn.estimators import MODELS, EnsembleSpec, Member
 from impact_gnn.graph import GraphSummary
-from impact_gnn.heads import MODELS
 from impact_gnn.metrics import Metric
-from impact_gnn.pipeline import EnsembleSpec, Member
 from impact_gnn.report.numbers import (
     counted,
     listed,

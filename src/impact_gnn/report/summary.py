@@ -14,12 +14,12 @@ from impact_gnn._codec import decode, encode
 from impact_gnn.backtesting import Advice, BacktestResult, PeriodScore
 from impact_gnn.checks import InputError, quoted
 from impact_gnn.diagnostics import Diagnosis
+from impact_gnn.estimators import Candidate, EnsembleSpec, Model, Pipeline
+from impact_gnn.estimators.calibration import Bin
+from impact_gnn.explanations import NodeExplanation
 from impact_gnn.graph import GraphSummary
-from impact_gnn.heads import Model
 from impact_gnn.metrics import METRICS, Metric
-from impact_gnn.pipeline import Candidate, EnsembleSpec, NodeExplanation, Pipeline
-from impact_gnn.pipeline.calibration import Bin
-from impact_gnn.report.tables import frame, read_frame
+from impact_gnn.report.export import frame, read_frame
 from impact_gnn.statistics import Estimate
 
 if TYPE_CHECKING:

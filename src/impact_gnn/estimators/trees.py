@@ -12,7 +12,7 @@ import numpy as np
 
 from impact_gnn.checks import InputError
 from impact_gnn.engines.hop import position_blocks
-from impact_gnn.heads.head import Head, matrix
+from impact_gnn.estimators.head import Head, matrix
 from impact_gnn.nn import Split, Task
 
 MOST_ROUNDS, LEAST_ROUNDS = 200, 20

@@ -26,7 +26,7 @@ from impact_gnn.cli.common import (
     seconds,
     write_json,
 )
-from impact_gnn.cli.graphs import (
+from impact_gnn.cli.graph_commands import (
     Cutoff,
     Features,
     Graph,
@@ -333,7 +333,7 @@ def explain(
     json: Json = None,
 ) -> None:
     """Say why a node was given its label: which hops, features, neighbours and time weights made the difference."""
-    from impact_gnn.pipeline import Explainer
+    from impact_gnn.explanations import Explainer
 
     model = directory / "model" if (directory / "model").is_dir() else directory
     ensemble, new_graph, _ = _load_model_and_graph(model, graph, features, cutoff, roles)
@@ -524,7 +524,7 @@ def _load_model_and_graph(
 def methods(json: Json = None) -> None:
     """List the method parts and the models that candidates are made of."""
     from impact_gnn import methods as registry
-    from impact_gnn.heads import MODELS
+    from impact_gnn.estimators import MODELS
 
     parts = {}
     for name in registry.names():

@@ -16,17 +16,18 @@ from impact_gnn import _files, checks
 from impact_gnn._codec import decode, encode
 from impact_gnn._version import __version__
 from impact_gnn.checks import InputError
-from impact_gnn.heads import MODELS, Head, Shape, model_name
-from impact_gnn.heads.user_model import Own
+from impact_gnn.estimators.head import Head, Shape
+from impact_gnn.estimators.model_table import MODELS
+from impact_gnn.estimators.schema import Schema
+from impact_gnn.estimators.user_model import Own, model_name
 from impact_gnn.methods import PriorEvidence
 from impact_gnn.metrics import Scoring
 from impact_gnn.nn import Task
-from impact_gnn.pipeline.schema import Schema
 from impact_gnn.propagation.smoothing import Smoothing
 from impact_gnn.statistics import Scale
 
 if TYPE_CHECKING:
-    from impact_gnn.pipeline.pipeline import Pipeline
+    from impact_gnn.estimators.pipeline import Pipeline
 
 FORMAT = "impact-gnn pipeline"
 VERSION = 7

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from impact_gnn import checks, nn
 from impact_gnn.checks import InputError
-from impact_gnn.heads.head import Head, HeadOptions, PriorHead, Shape
-from impact_gnn.heads.network import Network, NetworkHead
-from impact_gnn.heads.trees import TreesHead
-from impact_gnn.heads.user_model import Builder, Model, Own
+from impact_gnn.estimators.head import Head, HeadOptions, PriorHead, Shape
+from impact_gnn.estimators.network import Network, NetworkHead
+from impact_gnn.estimators.trees import TreesHead
+from impact_gnn.estimators.user_model import Builder, Model, Own
 from impact_gnn.methods import ModelKind
 
 

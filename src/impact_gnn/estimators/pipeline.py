@@ -21,21 +21,16 @@ from impact_gnn.data.convert import GraphLike, as_temporal_graph
 from impact_gnn.engines.engine import Engine, time_table
 from impact_gnn.engines.hop import mapped_hop, position_blocks
 from impact_gnn.engines.memory import or_memory
+from impact_gnn.estimators import model_files
+from impact_gnn.estimators.calibration import OutOfFold, best_temperature
+from impact_gnn.estimators.head import Head, HeadOptions, Shape, matrix
+from impact_gnn.estimators.inputs import Inputs
+from impact_gnn.estimators.model_files import Fitted, Stage
+from impact_gnn.estimators.model_table import MODELS, make_head, reads_graph, spec_of
+from impact_gnn.estimators.network import NetworkHead
+from impact_gnn.estimators.schema import Schema
+from impact_gnn.estimators.user_model import Model, Own, model_name
 from impact_gnn.graph import TemporalGraph
-from impact_gnn.heads import (
-    MODELS,
-    Head,
-    HeadOptions,
-    Model,
-    NetworkHead,
-    Shape,
-    make_head,
-    model_name,
-    reads_graph,
-    spec_of,
-)
-from impact_gnn.heads.head import matrix
-from impact_gnn.heads.user_model import Own
 from impact_gnn.label_shift import confusion_of
 from impact_gnn.methods import Kind, Method, ModelKind, PriorEvidence, RowContext
 from impact_gnn.metrics import METRICS, Scoring
@@ -52,11 +47,6 @@ from impact_gnn.nn import (
     align_layer,
     split_rows,
 )
-from impact_gnn.pipeline import model_files
-from impact_gnn.pipeline.calibration import OutOfFold, best_temperature
-from impact_gnn.pipeline.inputs import Inputs
-from impact_gnn.pipeline.model_files import Fitted, Stage
-from impact_gnn.pipeline.schema import Schema
 from impact_gnn.propagation.embedding import EMBEDDINGS
 from impact_gnn.propagation.hops import own_relation
 from impact_gnn.propagation.smoothing import CHOICES, Smoothing, correct_and_smooth, smoothing_paths

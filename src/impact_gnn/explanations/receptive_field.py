@@ -13,9 +13,9 @@ from typing import TypeAlias
 import numpy as np
 
 from impact_gnn.engines.engine import time_table
+from impact_gnn.estimators.inputs import Inputs
+from impact_gnn.explanations.explanation import DEGREES, OWN
 from impact_gnn.methods import Method
-from impact_gnn.pipeline.explanation import DEGREES, OWN
-from impact_gnn.pipeline.inputs import Inputs
 from impact_gnn.propagation.metapaths import Metapath, Walk, metapaths, path_name
 from impact_gnn.weighting import Weighting
 

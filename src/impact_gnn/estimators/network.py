@@ -12,7 +12,7 @@ import torch
 from torch.nn import Module
 
 from impact_gnn import nn
-from impact_gnn.heads.head import Head, HeadOptions, Shape
+from impact_gnn.estimators.head import Head, HeadOptions, Shape
 from impact_gnn.methods import ModelKind
 
 FULL_BATCH = 6000  # labelled rows up to which all are used in every step

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from impact_gnn import checks
-from impact_gnn.heads import MODELS
+from impact_gnn.estimators.model_table import MODELS
 from impact_gnn.methods import Method
 
 

@@ -36,14 +36,14 @@ from impact_gnn.data.convert import GraphLike, as_temporal_graph
 from impact_gnn.engines.engine import Engine
 from impact_gnn.engines.hop import recompute
 from impact_gnn.engines.operator import Operator
-from impact_gnn.heads import Head, NetworkHead, model_name
-from impact_gnn.heads.head import PriorHead
-from impact_gnn.heads.trees import TreesHead
-from impact_gnn.methods import Method
-from impact_gnn.nn import GraphTask, HopTask, Propagation
-from impact_gnn.pipeline.calibration import tempered
-from impact_gnn.pipeline.ensemble import Ensemble
-from impact_gnn.pipeline.explanation import (
+from impact_gnn.estimators import Head, NetworkHead, model_name
+from impact_gnn.estimators.calibration import tempered
+from impact_gnn.estimators.ensemble import Ensemble
+from impact_gnn.estimators.head import PriorHead
+from impact_gnn.estimators.inputs import Inputs
+from impact_gnn.estimators.pipeline import Pipeline
+from impact_gnn.estimators.trees import TreesHead
+from impact_gnn.explanations.explanation import (
     DEGREES,
     OWN,
     Feature,
@@ -53,9 +53,9 @@ from impact_gnn.pipeline.explanation import (
     Voice,
     node_index_of,
 )
-from impact_gnn.pipeline.inputs import Inputs
-from impact_gnn.pipeline.pipeline import Pipeline
-from impact_gnn.pipeline.receptive_field import Block, ReceptiveField, TypedNode, input_blocks
+from impact_gnn.explanations.receptive_field import Block, ReceptiveField, TypedNode, input_blocks
+from impact_gnn.methods import Method
+from impact_gnn.nn import GraphTask, HopTask, Propagation
 from impact_gnn.propagation.hops import own_relation
 
 ROW_STEPS = 256

@@ -14,13 +14,13 @@ from impact_gnn._version import __version__
 from impact_gnn.checks import InputError
 from impact_gnn.data.convert import GraphLike, as_temporal_graph
 from impact_gnn.engines.engine import Engine
-from impact_gnn.heads.user_model import Own
-from impact_gnn.pipeline.calibration import Calibration
-from impact_gnn.pipeline.candidate import Candidate
-from impact_gnn.pipeline.inputs import Inputs
-from impact_gnn.pipeline.model_files import Fitted
-from impact_gnn.pipeline.pipeline import Pipeline
-from impact_gnn.pipeline.schema import Schema
+from impact_gnn.estimators.calibration import Calibration
+from impact_gnn.estimators.candidate import Candidate
+from impact_gnn.estimators.inputs import Inputs
+from impact_gnn.estimators.model_files import Fitted
+from impact_gnn.estimators.pipeline import Pipeline
+from impact_gnn.estimators.schema import Schema
+from impact_gnn.estimators.user_model import Own
 
 FORMAT = "impact-gnn ensemble"
 VERSION = 3
