@@ -133,6 +133,27 @@ def test_a_figure_that_the_user_changed_is_neither_replaced_nor_deleted(copied):
     assert figure.read_text() == "mine"
 
 
+@pytest.mark.parametrize("text", ["id,note\n1,mine\n", ""])
+def test_predictions_that_a_user_has_changed_stay(copied, graph, text):
+    options = {"model": "linear", "candidates": ["prior:plain"], "folds": 1, "seeds": 1}
+    predictions = copied / "out" / "predictions.csv"
+    ig.run(graph, copied / "out", **options)  # unchanged: the run continues
+    predictions.write_text(text)
+    with pytest.raises(InputError, match="has changed since; move it away"):
+        ig.run(graph, copied / "out", **options)
+    assert predictions.read_text() == text
+    predictions.unlink()
+    ig.run(graph, copied / "out", **options)
+    assert predictions.read_text().startswith('"id"')
+
+
+def test_predictions_put_into_the_folder_of_an_unfinished_run_stay(copied, graph):
+    options = {"model": "linear", "candidates": ["prior:plain"], "folds": 1, "seeds": 1}
+    (copied / "out" / "work" / "predictions.json").unlink()
+    with pytest.raises(InputError, match="was not written by this run"):
+        ig.run(graph, copied / "out", **options)
+
+
 def test_an_evaluation_of_the_user_is_not_replaced(copied, graph):
     notes = copied / "out" / "evaluation.json"
     notes.write_text('{"mine": 1}')

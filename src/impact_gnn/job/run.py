@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import sys
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ import numpy as np
 import torch
 import torch_geometric
 
-from impact_gnn import checks
+from impact_gnn import _files, checks
 from impact_gnn._codec import encode
 from impact_gnn._progress import Progress, Watcher, watched
 from impact_gnn._store import Store
@@ -206,14 +207,7 @@ class _Stages:
         self.watcher.say("predicting")
         user_model = None if isinstance(self.pipeline.model, str) else self.pipeline.model
         model = Ensemble.load(self.out / "model", model=user_model)
-        prediction_summary = write_predictions(
-            self.view,
-            model,
-            self.out / f"predictions.{self.options.table}",
-            inputs=self.inputs,
-            engine=engine,
-            checks=tested.fold_checks,
-        )
+        prediction_summary = self.predict(model, tested, engine)
         explained = self.explain(model, prediction_summary, engine)
         engine.clear()
         summary = RunSummary(
@@ -232,6 +226,29 @@ class _Stages:
         write_summary(summary, self.out / "summary.json")
         write_report(summary, self.out / "report.html")
         return summary
+
+    def predict(self, model: Ensemble, tested: BacktestResult, engine: Engine) -> PredictionSummary:
+        """Write the predictions; refuse to replace a file that this run did not write."""
+        path = self.out / f"predictions.{self.options.table}"
+        # the checksum of what this run wrote, or "" while it writes
+        checksum = self.store.get("predictions", str)
+        if os.path.lexists(path) and checksum != "":
+            _files.require_plain(path)
+            if checksum is None or _files.checksum(path) != checksum:
+                raise InputError(
+                    f"{path} was not written by this run, or has changed since; move it away."
+                )
+        self.store.put("predictions", "")
+        prediction_summary = write_predictions(
+            self.view,
+            model,
+            path,
+            inputs=self.inputs,
+            engine=engine,
+            checks=tested.fold_checks,
+        )
+        self.store.put("predictions", _files.checksum(path))
+        return prediction_summary
 
     def explain(
         self, model: Ensemble, predictions: PredictionSummary, engine: Engine
