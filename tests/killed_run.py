@@ -206,7 +206,7 @@ def tree(place):
         content = path.read_bytes() if path.is_file() else None
         if path.name in ("summary.json", "backtest.json"):
             content = untimed(json.loads(content))
-        if path.name != "seconds.json":
+        if path.name != "seconds.json" and path.parts[-2:] != ("work", "summary.json"):
             found[str(path.relative_to(place))] = content
     return found
 

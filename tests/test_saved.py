@@ -91,7 +91,7 @@ def test_a_graph_may_be_saved_over_itself_but_not_over_other_files(tmp_path):
         match=r"mine exists and holds other files \('thesis.txt'\); choose a new or an empty directory",
     ):
         g.save(tmp_path / "mine")
-    with pytest.raises(InputError, match=r"thesis.txt is a file where a directory is written"):
+    with pytest.raises(InputError, match=r"thesis.txt is a file where a directory should be"):
         g.save(tmp_path / "mine" / "thesis.txt")
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
 
@@ -99,10 +99,10 @@ def test_a_graph_may_be_saved_over_itself_but_not_over_other_files(tmp_path):
 def test_a_failed_save_leaves_what_was_there(tmp_path, monkeypatch):
     graph().save(tmp_path / "g")
 
-    def fail(*_):
+    def fail(*_, **options):
         raise OSError("disk full")
 
-    monkeypatch.setattr(storage._files, "checksum", fail)
+    monkeypatch.setattr(storage._files, "write_json", fail)
     with pytest.raises(OSError, match="disk full"):
         graph(x=None).save(tmp_path / "g")
     same(reread(tmp_path / "g"), graph())

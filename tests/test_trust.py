@@ -99,7 +99,7 @@ def test_figures_behind_a_link_and_those_of_users_are_refused(copied):
     before = snapshot(copied)
     refused = here("report", copied / "out")
     assert refused.exit_code == 2
-    assert "figures is a symbolic link where a directory is written" in refused.stderr
+    assert "figures is a symbolic link where a directory should be" in refused.stderr
     assert snapshot(copied) == before
     figures.unlink()
     figures.mkdir()
@@ -133,27 +133,6 @@ def test_a_figure_that_the_user_changed_is_neither_replaced_nor_deleted(copied):
     assert figure.read_text() == "mine"
 
 
-@pytest.mark.parametrize("text", ["id,note\n1,mine\n", ""])
-def test_predictions_that_a_user_has_changed_stay(copied, graph, text):
-    options = {"model": "linear", "candidates": ["prior:plain"], "folds": 1, "seeds": 1}
-    predictions = copied / "out" / "predictions.csv"
-    ig.run(graph, copied / "out", **options)  # unchanged: the run continues
-    predictions.write_text(text)
-    with pytest.raises(InputError, match="has changed since; move it away"):
-        ig.run(graph, copied / "out", **options)
-    assert predictions.read_text() == text
-    predictions.unlink()
-    ig.run(graph, copied / "out", **options)
-    assert predictions.read_text().startswith('"id"')
-
-
-def test_predictions_put_into_the_folder_of_an_unfinished_run_stay(copied, graph):
-    options = {"model": "linear", "candidates": ["prior:plain"], "folds": 1, "seeds": 1}
-    (copied / "out" / "work" / "predictions.json").unlink()
-    with pytest.raises(InputError, match="was not written by this run"):
-        ig.run(graph, copied / "out", **options)
-
-
 def test_an_evaluation_of_the_user_is_not_replaced(copied, graph):
     notes = copied / "out" / "evaluation.json"
     notes.write_text('{"mine": 1}')
@@ -162,7 +141,155 @@ def test_an_evaluation_of_the_user_is_not_replaced(copied, graph):
     assert notes.read_text() == '{"mine": 1}'
 
 
+@pytest.mark.parametrize("name", ["summary.json", "predictions.csv"])
+def test_a_continued_run_refuses_to_replace_a_changed_file(copied, graph, name):
+    (copied / "out" / name).write_text("mine")
+    with pytest.raises(InputError, match=f"{name} was not written by this run, or has changed"):
+        ig.run(graph, copied / "out", model="linear", candidates=["prior:plain"], folds=1, seeds=1)
+    assert (copied / "out" / name).read_text() == "mine"
+
+
+def test_predict_without_a_name_does_not_replace_a_file(copied, monkeypatch):
+    monkeypatch.chdir(copied)
+    assert here("predict", "out/model", "g").exit_code == 0
+    (copied / "predictions.csv").write_text("mine")
+    refused = here("predict", "out/model", "g")
+    assert refused.exit_code == 2
+    assert "predictions.csv exists; name a file with --out" in refused.stderr
+    assert (copied / "predictions.csv").read_text() == "mine"
+    assert here("predict", "out/model", "g", "--out", "predictions.csv").exit_code == 0
+
+
+def test_an_array_of_a_saved_graph_that_the_user_replaced_stays(copied, graph):
+    file = next((copied / "g").rglob("x.npy"))
+    np.save(file, np.zeros(3))
+    with pytest.raises(InputError, match="holds other files"):
+        graph.save(copied / "g")
+    assert np.load(file).tolist() == [0, 0, 0]
+
+
+def test_a_file_that_appears_where_a_folder_is_written_stays(tmp_path):
+    with (
+        pytest.raises((InputError, OSError)),
+        storage.writing(tmp_path / "g", target="node", num_labels=2),
+    ):
+        (tmp_path / "g").write_text("mine")
+    assert (tmp_path / "g").read_text() == "mine"
+    assert [path.name for path in tmp_path.iterdir()] == ["g"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
+def test_an_error_between_two_renames_leaves_the_old_state(tmp_path, monkeypatch, error):
+    """Where names cannot be exchanged in one step, as on network drives."""
+
+    def save(text):
+        with _files.atomic_directory(tmp_path / "model", _files.sealed_files) as temporary:
+            (temporary / "weights").write_text(text)
+            _files.seal_folder(temporary)
+
+    save("old")
+    replace_file = os.replace
+    failed = []
+
+    def fail_once(source, goal):
+        if goal == tmp_path / "model" and not failed:
+            failed.append(goal)
+            raise error
+        replace_file(source, goal)
+
+    monkeypatch.setattr(_files, "_exchanged", lambda one, other: False)
+    monkeypatch.setattr(os, "replace", fail_once)
+    with pytest.raises(error):
+        save("new")
+    assert (tmp_path / "model" / "weights").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    save("new")
+    (tmp_path / "model" / "thesis.txt").write_text("mine")
+    with pytest.raises(InputError, match="holds other files"):
+        save("newer")
+    assert (tmp_path / "model" / "thesis.txt").read_text() == "mine"
+
+
+def test_files_have_the_mode_that_the_user_asks_for(tmp_path):
+    before = os.umask(0o077)
+    try:
+        _files.write_json(tmp_path / "new.json", 1)
+        (tmp_path / "mine.json").write_text("1")
+    finally:
+        os.umask(before)
+    _files.write_json(tmp_path / "mine.json", 2)
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
+
+
+def test_a_lock_that_was_removed_meanwhile_does_not_let_two_in(tmp_path, monkeypatch):
+    lock = tmp_path / _files.LOCK
+    flock = _files._flock
+    removed = []
+
+    def flock_after_removal(handle):
+        if not removed:
+            removed.append(lock.unlink())
+        return flock(handle)
+
+    monkeypatch.setattr(_files, "_flock", flock_after_removal)
+    with (
+        _files.locked(tmp_path),
+        pytest.raises(InputError, match="another process is working"),
+        _files.locked(tmp_path),
+    ):
+        pass
+
+
+def test_forgetting_a_result_deletes_a_file_only(tmp_path):
+    with Store.open(tmp_path / "work", {}) as store:
+        (tmp_path / "work" / "fit.json").mkdir()
+        (tmp_path / "work" / "fit.json" / "notes.txt").write_text("mine")
+        with pytest.raises(OSError, match=r"fit\.json"):
+            store.forget("fit")
+    assert (tmp_path / "work" / "fit.json" / "notes.txt").read_text() == "mine"
+
+
+def test_a_report_that_cannot_be_written_leaves_the_list_of_figures(copied):
+    before = snapshot(copied / "out" / "figures")
+    (copied / "out" / "report.html").unlink()
+    (copied / "out" / "report.html").symlink_to(copied / "elsewhere.html")
+    assert here("report", copied / "out").exit_code == 2
+    assert snapshot(copied / "out" / "figures") == before
+
+
+def test_a_graph_toml_that_is_saved_meanwhile_stays(tmp_path, monkeypatch):
+    (tmp_path / "nodes.csv").write_text("id,time,label\n1,1,a\n2,2,b\n3,3,\n")
+    (tmp_path / "edges.csv").write_text("source,target\n1,2\n2,3\n")
+    from impact_gnn.data import files
+
+    guess = files.first_toml
+
+    def guess_slowly(folder):
+        (tmp_path / "graph.toml").write_text("# mine")
+        return guess(folder)
+
+    monkeypatch.setattr(files, "first_toml", guess_slowly)
+    assert here("init", tmp_path).exit_code == 2
+    assert (tmp_path / "graph.toml").read_text() == "# mine"
+
+
 # -- names and links that lead out of a folder
+
+
+def test_models_and_graphs_are_not_read_through_links_or_pipes(copied):
+    for folder, name, load in (
+        (copied / "out" / "model", "*.safetensors", ig.Ensemble.load),
+        (copied / "g", "x.npy", ig.load),
+    ):
+        file = next(folder.rglob(name))
+        file.rename(copied / "elsewhere")
+        file.symlink_to(copied / "elsewhere")
+        with pytest.raises(InputError, match="is a symbolic link where a file should be"):
+            load(folder)
+        file.unlink()
+        os.mkfifo(file)
+        with pytest.raises(InputError, match="is a pipe where a file should be"):
+            load(folder)
 
 
 @pytest.mark.parametrize("name", ["..", "inner/.."])
@@ -399,7 +526,7 @@ def test_links_pipes_and_sockets_are_not_replaced(done, tmp_path, monkeypatch):
         ):
             refused = here(*words)
             assert refused.exit_code == 2, (words, refused.stderr)
-            assert " is written; choose another name" in refused.stderr
+            assert " should be; choose another name" in refused.stderr
             assert snapshot(tmp_path) == before
     assert here("check", done / "g", "--json", "/dev/null").exit_code == 2
 
@@ -652,3 +779,18 @@ def test_a_report_without_old_figures_is_drawn(copied):
     names = {path.name for path in (copied / "out" / "figures").iterdir()}
     listed = json.loads((copied / "out" / "figures" / "manifest.json").read_text())["content"]
     assert names == {*listed, "manifest.json"}
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql://ann@corp:s3cret@host/db",
+        "mssql+pyodbc:///?odbc_connect=Driver={ODBC Driver 18};UID=u;PWD=s3cret",
+        "postgresql://host/db?user=u&password=my s3cret",
+        "impala://host/?auth=s3cret&pw=s3cret",
+        "sqlite://u:my s3cret@/a.db",
+    ],
+)
+def test_passwords_with_spaces_and_signs_are_masked(address):
+    assert "s3cret" not in mask_passwords(address, is_address=True)
+    assert "s3cret" not in here("init", address).output

@@ -61,7 +61,8 @@ def atomic_file(path: Path) -> Iterator[Path]:
     """A temporary file that becomes `path` when the block ends well and vanishes otherwise."""
     with temporary_place(path, directory=False) as temporary:
         yield temporary
-        temporary.chmod(0o644)
+        if path.exists():
+            shutil.copymode(path, temporary)
         _flush(temporary)
         os.replace(temporary, path)
         _flush(path.absolute().parent)
@@ -81,31 +82,37 @@ def atomic_directory(
         own = own_files(path)
         _refuse_foreign(path, path, own)
         yield temporary
-        temporary.chmod(0o755)
         for file in (*temporary.rglob("*"), temporary):
             _flush(file)
-        _refuse_foreign(path, path, own)  # what came while we were writing
-        if not path.exists():
+        if not os.path.lexists(path):
             os.replace(temporary, path)
-        elif not _exchanged(temporary, path):
-            os.replace(path, temporary.with_name(OLD))
-            os.replace(temporary, path)
-        else:
+        elif _exchanged(temporary, path):
             try:
-                _refuse_foreign(path, temporary, own)  # and in the last moment
-            except InputError:
+                _refuse_foreign(path, temporary, own)  # a user may have saved files meanwhile
+            except BaseException:
                 _exchanged(temporary, path)
                 raise
+        else:  # an error between the two renames: _discard puts the old state back
+            old = temporary.with_name(OLD)
+            os.replace(path, old)
+            _refuse_foreign(path, old, own)
+            os.replace(temporary, path)
         _flush(path.parent)
 
 
 def _refuse_foreign(path: Path, place: Path, own: Collection[str] | None) -> None:
     """Refuses the content of `path`, which lies at `place`, if we did not write all of it."""
+    require_plain(place, directory=True)
     if own is None:
         return
-    entries = {file.relative_to(place).as_posix() for file in place.rglob("*")}
     folders = {parent.as_posix() for name in own for parent in PurePosixPath(name).parents}
-    if foreign := sorted(entries - {*own} - folders):
+    foreign = [
+        name
+        for file in sorted(place.rglob("*"))
+        if (name := file.relative_to(place).as_posix()) not in {*own, *folders}
+        or file.is_symlink()  # which we never write
+    ]
+    if foreign:
         raise InputError(
             f"{path} exists and holds other files ({quoted(foreign[0])}); "
             f"choose a new or an empty directory."
@@ -122,15 +129,15 @@ def _named_path(path: Path) -> Path:
     return path
 
 
-def require_plain_below(root: Path, path: Path) -> None:
+def require_plain_below(root: Path, path: Path, *, directory: bool = False) -> None:
     """Refuses a path below `root` that leads through a link, or to anything but a file."""
     for parent in reversed(path.relative_to(root).parents[:-1]):
         require_plain(root / parent, directory=True)
-    require_plain(path)
+    require_plain(path, directory=directory)
 
 
 def require_plain(path: Path, *, directory: bool = False) -> None:
-    """Refuses to write where a link, a pipe, a device, or a file instead of a directory is."""
+    """Refuses a link, a pipe, a device, or a file instead of a directory; nothing is fine."""
     try:
         mode = path.lstat().st_mode
     except FileNotFoundError:
@@ -150,7 +157,7 @@ def require_plain(path: Path, *, directory: bool = False) -> None:
     }
     wanted = "directory" if directory else "file"
     raise InputError(
-        f"{path} is {kinds.get(stat.S_IFMT(mode), 'a device')} where a {wanted} is written; "
+        f"{path} is {kinds.get(stat.S_IFMT(mode), 'a device')} where a {wanted} should be; "
         f"choose another name or move it away."
     )
 
@@ -217,12 +224,18 @@ def _is_temporary(folder: Path, name: str | None = None) -> bool:
 
 
 def _discard(folder: Path) -> None:
-    """Removes what we put into a temporary folder, the mark last; anything else stays."""
+    """Removes what we put into a temporary folder, the mark last; anything else stays.
+
+    An old state whose successor is missing goes back to its name.
+    """
     match = TEMPORARY.fullmatch(folder.name)
     assert match is not None
+    goal = folder.with_name(match[1])
     names = (match[1], match[1].removesuffix(SCRATCH), OLD, f"{MARK}{match[2]}")
     assert not NO_NAMES & {*names}
     with contextlib.suppress(OSError):  # it is gone, or holds what is not ours
+        if (folder / OLD).is_dir() and not os.path.lexists(goal):
+            os.replace(folder / OLD, goal)
         for name in names:
             remove(folder / name)
         folder.rmdir()
@@ -266,16 +279,12 @@ def sweep(directory: Path) -> None:
 def _swept(folder: Path) -> bool:
     """Removes what a killed writer left; False if the writer is alive.
 
-    Without locks nobody can tell, and it stays. An old state whose successor is missing goes back
-    to its name.
+    Without locks nobody can tell, and it stays.
     """
     with contextlib.suppress(OSError):  # its writer has just finished
         handle = os.open(folder, os.O_RDONLY)
         try:
             if free := _flock(handle):
-                goal = folder.with_name(folder.name.rpartition(".impact-")[0])
-                if (folder / OLD).is_dir() and not os.path.lexists(goal):
-                    os.replace(folder / OLD, goal)
                 _discard(folder)
             return free is not False
         finally:
@@ -416,7 +425,12 @@ def sealed_files(folder: Path) -> list[str]:
 
 
 def check_folder(folder: Path) -> None:
-    """Refuses a folder in which a file has changed or is missing since it was sealed; other files do not matter."""
+    """Refuses a folder in which a file has changed or is missing since it was sealed.
+
+    Other files do not matter, but links, pipes and devices are refused.
+    """
+    for entry in folder.rglob("*"):
+        require_plain(entry, directory=entry.is_dir())
     for name, wanted in _sums(folder).items():
         file = inside(folder, name)
         if not regular(file).is_file() or checksum(file) != wanted:
@@ -432,14 +446,16 @@ def _sums(folder: Path) -> dict[str, str]:
     return sums
 
 
-def inside(folder: Path, name: object) -> Path:
-    """The path of an entry that a file names; refuses one that leads out of its folder."""
+def inside(folder: Path, name: object, *, directory: bool = False) -> Path:
+    """The path of an entry that a file names; refuses one that leads out of its folder, or a link."""
     parts = PurePosixPath(name).parts if isinstance(name, str) else ()
     if not parts or ".." in parts or parts[0] == "/" or "\0" in str(name):
         raise InputError(
             f"{folder} points outside its directory ({quoted(name)}); it cannot be trusted."
         )
-    return folder / str(name)
+    path = folder / str(name)
+    require_plain_below(folder, path, directory=directory)
+    return path
 
 
 @contextlib.contextmanager
@@ -483,23 +499,39 @@ def explain_disk_full(directory: Path) -> Iterator[None]:
 @contextlib.contextmanager
 def locked(directory: Path) -> Iterator[None]:
     """Keeps other processes out of `directory` while the block runs; the lock goes with the process, even if killed."""
-    try:
-        with explain_disk_full(directory):
-            directory.mkdir(parents=True, exist_ok=True)
-            require_plain(directory / LOCK)
-            handle = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as error:
-        raise InputError(
-            f"{directory} cannot be written to ({error.strerror}); choose another place."
-        ) from None
+    handle = _open_lock(directory)
     try:
         if _flock(handle) is False:
             raise InputError(
                 f"another process is working in {directory}; wait for it or choose another."
             )
+        if not _is_at(handle, directory / LOCK):  # removed by another process meanwhile
+            with locked(directory):
+                yield
+            return
         yield
     finally:
         os.close(handle)
+
+
+def _open_lock(directory: Path) -> int:
+    try:
+        with explain_disk_full(directory):
+            directory.mkdir(parents=True, exist_ok=True)
+            require_plain(directory / LOCK)
+            return os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise InputError(
+            f"{directory} cannot be written to ({error.strerror}); choose another place."
+        ) from None
+
+
+def _is_at(handle: int, path: Path) -> bool:
+    """Whether an open file still has its name."""
+    try:
+        return os.path.samestat(os.fstat(handle), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def is_locked(directory: Path) -> bool:

@@ -92,7 +92,7 @@ class Store:
         _files.write_json(self._writable(f"{name}.json"), encode(value), sealed=True)
 
     def forget(self, name: str) -> None:
-        _files.remove(self.directory / f"{name}.json")
+        (self.directory / f"{name}.json").unlink(missing_ok=True)
 
     def array(self, name: str) -> np.ndarray | None:
         file = self.directory / f"{name}.npy"

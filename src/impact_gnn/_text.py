@@ -13,9 +13,11 @@ def mask_passwords(text: str, *, is_address: bool = False) -> str:
         'postgresql://ann:***@host/db?sslpassword=*** is down'
     """
     inner = "." if is_address else r"\S"
-    text = re.sub(rf"(?s)(\b[a-zA-Z][\w+.-]*:/{{1,2}}[^\s:/@]*):{inner}*@", r"\1:***@", text)
-    named = r"(?i)([?&][\w-]*(?:pass|pwd|secret|token|key|odbc_connect)[\w-]*=)[^&\s]+"
-    return re.sub(named, r"\1***", text)
+    end = "&" if is_address else r"&\s"
+    # a user may contain @: ann@corp:secret@host
+    text = re.sub(rf"(?s)(\b[a-zA-Z][\w+.-]*:/{{1,2}}[^\s:/]*):{inner}*@", r"\1:***@", text)
+    named = r"[\w-]*(?:pass|pwd|pw\b|auth|secret|token|key|odbc_connect)[\w-]*"
+    return re.sub(rf"(?i)([?&]{named}=)[^{end}]+", r"\1***", text)
 
 
 def visible(text: str) -> str:

@@ -72,6 +72,7 @@ def init(
 ) -> None:
     """Look at the tables of a folder and write a first graph.toml that says which column is what."""
     from impact_gnn import _files
+    from impact_gnn._text import mask_passwords
     from impact_gnn.data.files import first_toml
     from impact_gnn.data.sources import is_database
     from impact_gnn.data.spec import TOML
@@ -79,11 +80,12 @@ def init(
     path = Path(TOML) if is_database(folder) else Path(folder) / TOML
     if not is_database(folder) and not Path(folder).is_dir():
         raise ig.InputError(f"{folder} is not a folder; give one that holds tables.")
-    if path.exists():
-        raise ig.InputError(f"{path} exists already; delete it to begin anew.")
     with _files.atomic_file(path) as temporary:
         temporary.write_text(first_toml(folder), encoding="utf-8")
-    console.print(f"{path} written; look through it, then: impact check {folder}")
+        if path.exists():
+            raise ig.InputError(f"{path} exists already; delete it to begin anew.")
+    shown = mask_passwords(folder, is_address=True)
+    console.print(f"{path} written; look through it, then: impact check {shown}")
 
 
 @command

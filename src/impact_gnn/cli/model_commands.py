@@ -278,9 +278,10 @@ def predict(
         Path, typer.Argument(help="The model/ directory of a run.", show_default=False)
     ],
     graph: Graph,
-    out: Annotated[Path, typer.Option(help="Table to write, .csv or .parquet.")] = Path(
-        "predictions.csv"
-    ),
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Table to write, .csv or .parquet; by default a new predictions.csv."),
+    ] = None,
     cutoff: Annotated[
         str | None, typer.Option(help="Predict from this time on; by default the fit's.")
     ] = None,
@@ -296,6 +297,10 @@ def predict(
     from impact_gnn._codec import encode
     from impact_gnn.job.predictions import write_predictions
 
+    if out is None:
+        out = Path("predictions.csv")
+        if out.exists():
+            raise ig.InputError(f"{out} exists; name a file with --out.")
     require_file(out)
     ensemble, new_graph, notes = _load_model_and_graph(model, graph, features, cutoff, roles)
     chosen_engine = engine_option(context.obj, new_graph, engine, memory, scheduler, scratch)

@@ -149,7 +149,7 @@ def _from_relations(raw: Path) -> TemporalGraph:
     edges: dict[Triple, np.ndarray] = {}
     for source, relation, target in _table(raw / "triplet-type-list.csv.gz"):
         folder = f"relations/{source}___{relation}___{target}"
-        edges[source, relation, target] = _edges(_files.inside(raw, folder))
+        edges[source, relation, target] = _edges(_files.inside(raw, folder, directory=True))
     return TemporalGraph.hetero(nodes=nodes, edges=edges, target=labelled[0])
 
 

@@ -129,16 +129,24 @@ def is_saved(directory: Path) -> bool:
 
 
 def _own_files(directory: Path) -> list[str]:
-    """List the files of a saved graph by their paths in its folder; none if it is not one.
+    """List the unchanged files of a saved graph by their paths in its folder; none if it is not one.
 
     The manifest of an older version has no seal, so it does not say what may be replaced.
     """
     try:
         manifest = _files.described(directory / MANIFEST, FORMAT, VERSION)
-        nodes = manifest["nodes"].values()
-        columns = [f"{entry['folder']}/{COLUMNS}" for entry in nodes if "columns" in entry]
-        return [MANIFEST, *filter(OWN_NAME.fullmatch, [*manifest["arrays"], *columns])]
-    except (InputError, KeyError, TypeError, AttributeError):
+        checksums = {name: entry["sha256"] for name, entry in manifest["arrays"].items()}
+        for entry in manifest["nodes"].values():
+            if "columns" in entry:
+                checksums[f"{entry['folder']}/{COLUMNS}"] = entry["columns"]
+        unchanged = [
+            name
+            for name, checksum in checksums.items()
+            if OWN_NAME.fullmatch(name)
+            and _files.checksum(_files.inside(directory, name)) == checksum
+        ]
+        return [MANIFEST, *unchanged]
+    except (InputError, OSError, KeyError, TypeError, AttributeError):
         return []
 
 
@@ -183,7 +191,7 @@ def _read_parts(root: Path, manifest: dict[str, Any], verify: bool) -> dict[str,
         nodes[kind] = _arrays_in(entry["folder"], arrays, NODE_ARRAYS)
         nodes[kind]["num_nodes"] = entry["num_nodes"]
         if "columns" in entry:
-            path = _files.inside(root, entry["folder"]) / COLUMNS
+            path = _files.inside(root, f"{entry['folder']}/{COLUMNS}")
             check(path, entry["columns"])
             nodes[kind]["x"] = Columns.open(path)
     edges = {}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -223,32 +223,36 @@ class _Stages:
             cost=Cost(self.watcher.seconds, _peak_memory()),
             versions=_versions(),
         ).located(self.out)
-        write_summary(summary, self.out / "summary.json")
+        with self.own_file(self.out / "summary.json") as path:
+            write_summary(summary, path)
         write_report(summary, self.out / "report.html")
         return summary
 
     def predict(self, model: Ensemble, tested: BacktestResult, engine: Engine) -> PredictionSummary:
-        """Write the predictions; refuse to replace a file that this run did not write."""
-        path = self.out / f"predictions.{self.options.table}"
+        """Write the table of predictions."""
+        with self.own_file(self.out / f"predictions.{self.options.table}") as path:
+            return write_predictions(
+                self.view,
+                model,
+                path,
+                inputs=self.inputs,
+                engine=engine,
+                checks=tested.fold_checks,
+            )
+
+    @contextmanager
+    def own_file(self, path: Path) -> Iterator[Path]:
+        """Let a block write a file; refuse to replace one that this run did not write."""
+        _files.require_plain(path)
         # the checksum of what this run wrote, or "" while it writes
-        checksum = self.store.get("predictions", str)
-        if os.path.lexists(path) and checksum != "":
-            _files.require_plain(path)
-            if checksum is None or _files.checksum(path) != checksum:
-                raise InputError(
-                    f"{path} was not written by this run, or has changed since; move it away."
-                )
-        self.store.put("predictions", "")
-        prediction_summary = write_predictions(
-            self.view,
-            model,
-            path,
-            inputs=self.inputs,
-            engine=engine,
-            checks=tested.fold_checks,
-        )
-        self.store.put("predictions", _files.checksum(path))
-        return prediction_summary
+        checksum = self.store.get(path.stem, str)
+        if path.exists() and checksum != "" and _files.checksum(path) != checksum:
+            raise InputError(
+                f"{path} was not written by this run, or has changed since; move it away."
+            )
+        self.store.put(path.stem, "")
+        yield path
+        self.store.put(path.stem, _files.checksum(path))
 
     def explain(
         self, model: Ensemble, predictions: PredictionSummary, engine: Engine

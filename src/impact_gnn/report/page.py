@@ -54,21 +54,23 @@ def write_report(summary: RunSummary, path: Path) -> None:
     folder = path.parent / "figures"
     names = {f"{figure.name}.{suffix}" for figure in drawn for suffix in ("svg", "csv")}
     before = _read_manifest(folder)
+    _files.require_plain(path)
     for name in sorted({*names, *before}):
         _refuse_foreign_figure(folder / name, before)
     # With the new names before they are written, so that none is forgotten after a kill.
-    _files.write_json(folder / MANIFEST, dict.fromkeys([*before, *sorted(names)]), sealed=True)
+    pending = dict.fromkeys([*before, *sorted(names)])
+    _files.write_json(folder / MANIFEST, pending, sealed=True)
     for figure in drawn:
         with _files.atomic_file(folder / f"{figure.name}.svg") as temporary:
             temporary.write_text(figure.file, encoding="utf-8")
         write_table(figure.data, folder / f"{figure.name}.csv")
-    with _files.atomic_file(path) as temporary:
-        temporary.write_text(_render(page_content, files=True), encoding="utf-8")
     for name in before.keys() - names:
         if (folder / name).is_file() and not (folder / name).is_symlink():
             (folder / name).unlink()
     checksums = {name: _files.checksum(folder / name) for name in sorted(names)}
     _files.write_json(folder / MANIFEST, checksums, sealed=True)
+    with _files.atomic_file(path) as temporary:
+        temporary.write_text(_render(page_content, files=True), encoding="utf-8")
 
 
 def _refuse_foreign_figure(path: Path, listed: dict[str, str | None]) -> None:
