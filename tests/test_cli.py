@@ -15,7 +15,7 @@ import impact_gnn as ig
 from impact_gnn._store import Store
 from impact_gnn.checks import DiskFull, WorkerLost
 from impact_gnn.cli import app
-from impact_gnn.cli.common import seconds
+from impact_gnn.cli.options import seconds
 
 QUICK = ["--candidates", "plain,center", "--folds", "2", "--seeds", "1", "--budget", "2m"]
 

@@ -475,15 +475,23 @@ def test_reading_a_replacement_that_was_cut_off_changes_nothing(tmp_path, graph)
 # -- scratch, and what stands where a result should go
 
 
-@pytest.mark.parametrize("place", ["--scratch", "out.scratch"])
-def test_folders_of_users_in_scratch_are_refused_and_stay(copied, place):
-    scratch = copied / ("mine" if place == "--scratch" else "new.scratch")
+def test_a_run_uses_a_folder_of_its_own_in_a_scratch_that_others_use(copied):
+    scratch = copied / "mine"
+    (scratch / "hops").mkdir(parents=True)
+    (scratch / "hops" / "thesis.txt").write_text("years of work")
+    before = snapshot(scratch)
+    words = ["run", copied / "g", "--out", copied / "new", *QUICK, "--scratch", scratch]
+    assert here(*words, "--engine", "disk").exit_code == 0
+    assert snapshot(scratch) == before
+
+
+def test_folders_of_users_in_scratch_are_refused_and_stay(copied):
+    scratch = copied / "new.scratch"
     for name in ("hops", "edges", "children"):
         (scratch / name).mkdir(parents=True)
         (scratch / name / "thesis.txt").write_text("years of work")
     before = snapshot(copied)
     words = ["run", copied / "g", "--out", copied / "new", *QUICK]
-    words += ["--scratch", scratch] if place == "--scratch" else []
     refused = here(*words, "--engine", "disk")
     assert refused.exit_code == 2
     assert "holds other files (children, edges, hops)" in refused.stderr
@@ -491,10 +499,9 @@ def test_folders_of_users_in_scratch_are_refused_and_stay(copied, place):
     Disk(scratch).clear()
     Disk(scratch).child("fit").clear()
     assert snapshot(copied) == before
-    if place == "out.scratch":  # it is of no use to an engine in memory
-        assert here(*words).exit_code == 0
-        after = snapshot(copied)
-        assert {name: after[name] for name in before} == before
+    assert here(*words).exit_code == 0  # an engine in memory needs no scratch
+    after = snapshot(copied)
+    assert {name: after[name] for name in before} == before
 
 
 def odd_entries(place):
@@ -513,7 +520,7 @@ def odd_entries(place):
 
 def test_links_pipes_and_sockets_are_not_replaced(done, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # names of sockets are short
-    monkeypatch.setattr("impact_gnn.cli.graph_commands.load_graph", None)  # nothing is read before
+    monkeypatch.setattr("impact_gnn.cli.options.TableOptions.read", None)  # nothing is read before
     monkeypatch.setattr("impact_gnn.Ensemble.load", None)
     monkeypatch.setattr("impact_gnn.data.files.read", None)
     for odd in odd_entries(tmp_path):

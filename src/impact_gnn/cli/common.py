@@ -1,4 +1,4 @@
-"""Shared by all commands: exit codes, the choice of the engine, JSON output, durations.
+"""Shared by all commands: exit codes, option groups, sections of the help, JSON output.
 
 Commands import the library inside functions, so that `--help` and `--version` answer at once.
 """
@@ -8,19 +8,18 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import fields, is_dataclass
 from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
+from typing import Any, get_type_hints
 
-import typer
 from rich.console import Console
 from rich.text import Text
+from typer.core import TyperCommand, TyperGroup
 
 import impact_gnn as ig
 from impact_gnn._text import mask_passwords, visible
-
-if TYPE_CHECKING:
-    from impact_gnn._progress import Watcher
 
 
 class SafeConsole(Console):
@@ -36,38 +35,12 @@ class SafeConsole(Console):
 console = SafeConsole(highlight=False, soft_wrap=True, markup=False)
 errors = SafeConsole(stderr=True, highlight=False, soft_wrap=True, markup=False)
 
-P = ParamSpec("P")
-
 FAILED = 1
 BAD_INPUT = 2
 INTERRUPTED = 130
 OUT_OF_MEMORY = "not enough memory|allocate memory|bad_alloc"  # in messages of torch
+GLOBAL_OPTIONS = ("--quiet", "--verbose")
 RESUME_HINT = "what was finished is kept, run the command again to continue."
-
-EngineName = Annotated[
-    str, typer.Option("--engine", help="auto, memory, disk or dask: where to propagate.")
-]
-Memory = Annotated[
-    str | None, typer.Option(help="Memory to stay within, such as 4GB; by default what is free.")
-]
-Scheduler = Annotated[str | None, typer.Option(help="HOST:PORT of a running Dask scheduler.")]
-Scratch = Annotated[
-    Path | None, typer.Option(help="Directory for what disk and dask keep on files.")
-]
-
-
-def engine_option(
-    watcher: Watcher,
-    graph: ig.TemporalGraph,
-    kind: str,
-    memory: str | None,
-    scheduler: str | None,
-    scratch: Path | None,
-) -> ig.engines.Engine:
-    """Choose the engine for the options, and report the estimate behind the choice."""
-    choice = ig.engines.choose(graph, kind, memory=memory, scheduler=scheduler, scratch=scratch)
-    watcher.say(choice.sentence)
-    return choice.engine
 
 
 def guarded(work: Callable[[], None]) -> None:
@@ -94,20 +67,87 @@ def guarded(work: Callable[[], None]) -> None:
         sys.exit(INTERRUPTED)
 
 
-def command(function: Callable[P, None]) -> Callable[P, None]:
-    """Wrap a command by `guarded`; a JSON path that cannot be written is refused first."""
+def command(function: Callable[..., None]) -> Callable[..., None]:
+    """Wrap a command by `guarded`, and let its parameters that are option groups become options.
+
+    A parameter whose type is a dataclass of `options` is replaced by the fields of that class. A
+    JSON path that cannot be written is refused first.
+    """
+    hints = get_type_hints(function, include_extras=True)
+    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+    parameters: list[Parameter] = []
+    for parameter in signature(function).parameters.values():
+        if parameter.name in groups:
+            parameters += _options_of(groups[parameter.name])
+        else:
+            parameters.append(_keyword(parameter.name, hints[parameter.name], parameter.default))
 
     @wraps(function)
-    def wrapper(*args: P.args, **options: P.kwargs) -> None:
+    def wrapper(**options: Any) -> None:
         def work() -> None:
-            path = options.get("json")
-            if isinstance(path, Path):
-                require_file(path)
-            function(*args, **options)
+            if options.get("json") is not None:
+                require_file(options["json"])
+            values = {
+                name: group(**{field.name: options.pop(field.name) for field in fields(group)})
+                for name, group in groups.items()
+            }
+            function(**options, **values)
 
         guarded(work)
 
+    wrapper.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {one.name: one.annotation for one in parameters}
     return wrapper
+
+
+def _options_of(group: Any) -> list[Parameter]:
+    """The fields of an option group as parameters in its section of the help."""
+    hints = get_type_hints(group, include_extras=True)
+    for field in fields(group):
+        hints[field.name].__metadata__[0].rich_help_panel = group.title
+    return [_keyword(field.name, hints[field.name], field.default) for field in fields(group)]
+
+
+def _keyword(name: str, annotation: Any, default: Any) -> Parameter:
+    return Parameter(name, Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+
+
+class SectionedCommand(TyperCommand):
+    """Prints the options in sections, one for each option group."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {"Arguments": []}
+        for parameter in self.get_params(ctx):
+            title = getattr(parameter, "rich_help_panel", None) or "Options"
+            if parameter.param_type_name == "argument":
+                title = "Arguments"
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                sections.setdefault(title, []).append(record)
+        _write_sections(formatter, sections)
+
+
+class SectionedGroup(TyperGroup):
+    """Prints the commands in sections, and accepts the global options after a command, too."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        # stable sort: the global options first, everything else in its order
+        return super().parse_args(ctx, sorted(args, key=lambda a: a not in GLOBAL_OPTIONS))
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for name, entry in self.commands.items():
+            title = getattr(entry, "rich_help_panel", None) or "Commands"
+            summary = (entry.help or "").partition("\n\n")[0]
+            sections.setdefault(title, []).append((name, summary))
+        _write_sections(formatter, sections)
+
+
+def _write_sections(formatter: Any, sections: dict[str, list[tuple[str, str]]]) -> None:
+    for title, records in sections.items():
+        if records:
+            with formatter.section(title):
+                formatter.write_dl(records)
 
 
 def _end(sentence: str, code: int) -> None:
@@ -129,16 +169,3 @@ def write_json(path: Path | None, content: Any) -> None:
         from impact_gnn._codec import encode
 
         _files.write_json(path, encode(content))
-
-
-def seconds(text: str) -> float:
-    """Parse a duration such as "10m", "90s", "2h" or a plain number of seconds.
-
-    Examples:
-        >>> seconds("10m"), seconds("90"), seconds("1.5h")
-        (600.0, 90.0, 5400.0)
-    """
-    match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([smh]?)\s*", text)
-    if match is None or float(match[1]) <= 0:
-        raise ig.InputError(f"{text!r} is not a duration; write for example 90s, 10m or 2h.")
-    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]

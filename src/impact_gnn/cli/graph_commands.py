@@ -2,66 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 import impact_gnn as ig
 from impact_gnn.cli.common import command, console, write_json
-
-if TYPE_CHECKING:
-    from impact_gnn.graph import Periods
-
-GRAPH_HELP = (
-    "A folder of tables, duckdb:FILE or the URL of a database, an .npz file, or a saved graph."
-)
-Graph = Annotated[str, typer.Argument(help=GRAPH_HELP, show_default=False)]
-Json = Annotated[
-    Path | None, typer.Option("--json", help="Also write the result here, for machines.")
-]
-Features = Annotated[
-    Path | None, typer.Option(help="A .npy file whose rows replace the features (embeddings).")
-]
-Cutoff = Annotated[
-    str | None,
-    typer.Option(help="Labels are known before this time or date; by default the graph tells."),
-]
-Period = Annotated[
-    str | None,
-    typer.Option(
-        help="Of tables: auto, year, quarter, month, week, day, hour, whole, or a number of periods."
-    ),
-]
-Roles = Annotated[Path | None, typer.Option(help="Of tables: a graph.toml that lies elsewhere.")]
-
-
-@dataclass(frozen=True)
-class LoadedGraph:
-    """A graph, the requested cutoff as one of its times, and notes on how columns were read."""
-
-    graph: ig.TemporalGraph
-    cutoff: int | None
-    notes: list[str]
-
-
-def load_graph(
-    graph: str,
-    features: Path | None = None,
-    *,
-    cutoff: str | None = None,
-    period: str | Periods | None = None,
-    roles: Path | None = None,
-) -> LoadedGraph:
-    """Read the graph at a path; `features` replace its own."""
-    from impact_gnn import _files
-    from impact_gnn.data.files import read
-
-    matrix = None if features is None else _files.open_array(features)
-    loaded = read(graph, verify=True, period=period, cutoff=cutoff, roles=roles, features=matrix)
-    time = None if cutoff is None else loaded.graph.when(cutoff)
-    return LoadedGraph(loaded.graph, time, loaded.notes)
+from impact_gnn.cli.options import GRAPH_HELP, Cutoff, Graph, GraphOptions, Json, Period, Roles
 
 
 @command
@@ -89,17 +38,11 @@ def init(
 
 
 @command
-def check(
-    graph: Graph,
-    cutoff: Cutoff = None,
-    period: Period = None,
-    roles: Roles = None,
-    json: Json = None,
-) -> None:
+def check(graph: Graph, source: GraphOptions, json: Json = None) -> None:
     """Check a graph at the door and print what is in it, and what every column was taken for."""
     from impact_gnn._codec import encode
 
-    loaded = load_graph(graph, cutoff=cutoff, period=period, roles=roles)
+    loaded = source.load(graph)
     time = loaded.cutoff
     masked = loaded.graph
     if loaded.notes:

@@ -3,58 +3,62 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
 from impact_gnn import __version__
 from impact_gnn._progress import Terminal, Watcher
-from impact_gnn.cli import graph_commands, model_commands
-from impact_gnn.cli.common import errors
+from impact_gnn.cli import graph_commands, model_commands, result_commands
+from impact_gnn.cli.common import SectionedCommand, SectionedGroup, errors
 
-# every command with the example in its help
-COMMANDS: dict[Callable[..., None], str] = {
-    model_commands.run: "impact run examples/transfers --metric average-precision",
-    graph_commands.init: "impact init examples/papers",
-    graph_commands.check: "impact check examples/articles",
-    model_commands.diagnose: "impact diagnose examples/articles",
-    model_commands.backtest: "impact backtest examples/articles --candidates plain,trees:labels",
-    model_commands.predict: "impact predict impact-run/articles/model examples/articles",
-    model_commands.explain: "impact explain impact-run/articles examples/articles --node a1400",
-    model_commands.evaluate: "impact evaluate impact-run/articles labels.csv --graph examples/articles",
-    model_commands.watch: "impact watch impact-run/articles examples/articles",
-    model_commands.report: "impact report impact-run/articles",
-    model_commands.methods: "impact methods",
-    model_commands.audit: "impact audit examples/articles my_code:train --cutoff 2021-07-01",
-    graph_commands.convert: "impact convert examples/articles --out articles-graph",
-    graph_commands.generate: "impact generate --out example-graph --nodes 5000 --decay 0.6",
+# the commands by section of the help, each with its example
+SECTIONS: dict[str, dict[Callable[..., None], str]] = {
+    "Data": {
+        graph_commands.init: "impact init examples/papers",
+        graph_commands.check: "impact check examples/articles",
+        graph_commands.convert: "impact convert examples/articles --out articles-graph",
+        graph_commands.generate: "impact generate --out example-graph --nodes 5000 --decay 0.6",
+    },
+    "Model": {
+        model_commands.run: "impact run examples/transfers --metric average-precision",
+        model_commands.diagnose: "impact diagnose examples/articles",
+        model_commands.backtest: (
+            "impact backtest examples/articles --candidates plain,trees:labels"
+        ),
+        model_commands.predict: "impact predict impact-run/articles/model examples/articles",
+        model_commands.methods: "impact methods",
+    },
+    "Afterwards": {
+        result_commands.explain: (
+            "impact explain impact-run/articles examples/articles --node a1400"
+        ),
+        result_commands.evaluate: (
+            "impact evaluate impact-run/articles labels.csv --graph examples/articles"
+        ),
+        result_commands.watch: "impact watch impact-run/articles examples/articles",
+        result_commands.report: "impact report impact-run/articles",
+    },
+    "Checks": {
+        result_commands.audit: "impact audit examples/articles my_code:train --cutoff 2021-07-01",
+    },
 }
-
-
-GLOBAL_OPTIONS = ("--quiet", "--verbose")
-
-
-class GlobalOptionsAnywhere(TyperGroup):
-    """Accepts the global options after the name of a subcommand too."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        # stable sort: the global options first, everything else in its order
-        return super().parse_args(ctx, sorted(args, key=lambda a: a not in GLOBAL_OPTIONS))
-
 
 app = typer.Typer(
     name="impact",
-    cls=GlobalOptionsAnywhere,
-    epilog=f"Example: {COMMANDS[model_commands.run]}",
+    cls=SectionedGroup,
+    epilog="Example: impact run examples/transfers --metric average-precision",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # which takes a third of a second to load
 )
 
-for function, example in COMMANDS.items():
-    app.command(epilog=f"Example: {example}")(function)
+for section, commands in SECTIONS.items():
+    for function, example in commands.items():
+        app.command(cls=SectionedCommand, rich_help_panel=section, epilog=f"Example: {example}")(
+            function
+        )
 
 
 def _version(requested: bool) -> None:

@@ -1,0 +1,217 @@
+"""Groups of command-line options: frozen dataclasses, each a section of `--help`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+import typer
+
+import impact_gnn as ig
+
+if TYPE_CHECKING:
+    from impact_gnn._progress import Watcher
+    from impact_gnn.graph import Periods
+
+GRAPH_HELP = (
+    "A folder of tables, duckdb:FILE or the URL of a database, an .npz file, or a saved graph."
+)
+Graph = Annotated[str, typer.Argument(help=GRAPH_HELP, show_default=False)]
+RunDirectory = Annotated[
+    Path, typer.Argument(help="The directory of a finished run.", show_default=False)
+]
+Json = Annotated[
+    Path | None, typer.Option("--json", help="Also write the result here, for machines.")
+]
+Since = Annotated[str | None, typer.Option(help="Predict from this time on; by default the fit's.")]
+Roles = Annotated[Path | None, typer.Option(help="Of tables: a graph.toml that lies elsewhere.")]
+Cutoff = Annotated[
+    str | None,
+    typer.Option(help="Labels are known before this time or date; by default the graph tells."),
+]
+Period = Annotated[
+    str | None,
+    typer.Option(
+        help="Of tables: auto, year, quarter, month, week, day, hour, whole, "
+        "or a number of periods."
+    ),
+]
+FeatureMap = Annotated[str, typer.Option(help="Of the features, in the report: pca or tsne.")]
+
+
+@dataclass(frozen=True)
+class LoadedGraph:
+    """A graph, the requested cutoff as one of its times, and notes on how columns were read."""
+
+    graph: ig.TemporalGraph
+    cutoff: int | None
+    notes: list[str]
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """How the tables of a graph are read."""
+
+    title: ClassVar[str] = "Graph"
+
+    features: Annotated[
+        Path | None, typer.Option(help="A .npy file whose rows replace the features (embeddings).")
+    ] = None
+    roles: Roles = None
+
+    def read(
+        self, graph: str, *, cutoff: str | None = None, period: str | Periods | None = None
+    ) -> LoadedGraph:
+        """Read the graph at a path or address."""
+        from impact_gnn import _files
+        from impact_gnn.data.files import read
+
+        matrix = None if self.features is None else _files.open_array(self.features)
+        loaded = read(
+            graph, verify=True, period=period, cutoff=cutoff, roles=self.roles, features=matrix
+        )
+        time = None if cutoff is None else loaded.graph.when(cutoff)
+        return LoadedGraph(loaded.graph, time, loaded.notes)
+
+
+@dataclass(frozen=True)
+class GraphOptions(TableOptions):
+    """How a graph is read and split by time."""
+
+    cutoff: Cutoff = None
+    period: Period = None
+
+    def load(self, graph: str) -> LoadedGraph:
+        """Read the graph with these options."""
+        return self.read(graph, cutoff=self.cutoff, period=self.period)
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """What the back-test tries, and how much."""
+
+    title: ClassVar[str] = "Search"
+
+    candidates: Annotated[
+        str | None,
+        typer.Option(
+            help="Candidates, separated by commas: plain,pmp+center,trees:labels "
+            "(see impact methods)."
+        ),
+    ] = None
+    effort: Annotated[str, typer.Option(help="How much is tried: quick, normal or thorough.")] = (
+        "normal"
+    )
+    folds: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Past windows to predict in the back-test; by default the effort's."
+        ),
+    ] = None
+    seeds: Annotated[
+        int | None,
+        typer.Option(min=1, max=1000, help="Seeds of every fit; by default the effort's."),
+    ] = None
+    budget: Annotated[
+        str | None, typer.Option(help="Time for all of it, whatever the effort: 90s, 10m, 2h.")
+    ] = None
+
+    @property
+    def candidate_names(self) -> list[str] | None:
+        """The names between the commas; None to let the search look for candidates."""
+        if self.candidates is None:
+            return None
+        return [name.strip() for name in self.candidates.split(",") if name.strip()]
+
+    @property
+    def budget_seconds(self) -> float | None:
+        """The budget in seconds, None for no bound."""
+        return None if self.budget is None else seconds(self.budget)
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """Options of every model that is fitted."""
+
+    title: ClassVar[str] = "Model"
+
+    model: Annotated[
+        str,
+        typer.Option(help="Of candidates that name none: auto (sign), trees, linear, sehgnn, ..."),
+    ] = "auto"
+    metric: Annotated[
+        str,
+        typer.Option(
+            help="What is chosen by: accuracy, macro-f1, balanced-accuracy, log-loss "
+            "or average-precision."
+        ),
+    ] = "accuracy"
+    class_weight: Annotated[
+        str,
+        typer.Option(help="What classes count in training: none (as many as they are), balanced."),
+    ] = "none"
+    hops: Annotated[int, typer.Option(help="Steps along the edges.")] = 2
+    directed: Annotated[
+        bool, typer.Option("--directed", help="Let messages run along the edges only, not back.")
+    ] = False
+    embed: Annotated[
+        str,
+        typer.Option(
+            help="For node types without features: spectral (by the graph's past) or none."
+        ),
+    ] = "none"
+
+    @property
+    def class_weight_or_none(self) -> str | None:
+        """The weighting as Python has it."""
+        return None if self.class_weight == "none" else self.class_weight
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """Where hops are computed."""
+
+    title: ClassVar[str] = "Engine"
+
+    engine: Annotated[str, typer.Option(help="auto, memory, disk or dask: where to propagate.")] = (
+        "auto"
+    )
+    memory: Annotated[
+        str | None,
+        typer.Option(help="Memory to stay within, such as 4GB; by default what is free."),
+    ] = None
+    scheduler: Annotated[
+        str | None, typer.Option(help="HOST:PORT of a running Dask scheduler.")
+    ] = None
+    scratch: Annotated[
+        Path | None, typer.Option(help="Directory for what disk and dask store in files.")
+    ] = None
+
+    def choose(
+        self, watcher: Watcher, graph: ig.TemporalGraph, scratch: Path | None = None
+    ) -> ig.engines.Engine:
+        """Choose the engine, and report the estimate behind the choice."""
+        choice = ig.engines.choose(
+            graph,
+            self.engine,
+            memory=self.memory,
+            scheduler=self.scheduler,
+            scratch=scratch or self.scratch,
+        )
+        watcher.say(choice.sentence)
+        return choice.engine
+
+
+def seconds(text: str) -> float:
+    """Parse a duration such as "10m", "90s", "2h" or a plain number of seconds.
+
+    Examples:
+        >>> seconds("10m"), seconds("90"), seconds("1.5h")
+        (600.0, 90.0, 5400.0)
+    """
+    match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([smh]?)\s*", text)
+    if match is None or float(match[1]) <= 0:
+        raise ig.InputError(f"{text!r} is not a duration; write for example 90s, 10m or 2h.")
+    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
