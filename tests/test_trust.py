@@ -801,3 +801,74 @@ def test_a_report_without_old_figures_is_drawn(copied):
 def test_passwords_with_spaces_and_signs_are_masked(address):
     assert "s3cret" not in mask_passwords(address, is_address=True)
     assert "s3cret" not in here("init", address).output
+
+
+def test_changes_of_a_private_memory_map_are_not_lost(tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros((4, 2)))
+    x = np.load(tmp_path / "x.npy", mmap_mode="c")
+    x[:] = 7
+    graph = ig.TemporalGraph(x=x, y=[0, 1, 0, -1], time=[0, 1, 2, 3], edge_index=[[0], [1]])
+    graph.save(tmp_path / "g")
+    assert (x == 7).all()
+    assert (ig.load(tmp_path / "g").x == 7).all()
+
+
+def test_clearing_a_child_does_not_follow_a_linked_folder(tmp_path):
+    outside = tmp_path / "outside" / "fit"
+    (outside / "edges" / ("a" * 24)).mkdir(parents=True)
+    (outside / _files.LOCK).touch()
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / _files.LOCK).touch()
+    (tmp_path / "a" / "children").symlink_to(tmp_path / "outside")
+    before = snapshot(tmp_path)
+    Disk(tmp_path / "a").child("fit").clear()
+    assert snapshot(tmp_path) == before
+
+
+def test_features_that_a_cluster_needed_are_cleared(tmp_path, graph):
+    engine = Disk(tmp_path / "s")
+    ig.propagate(graph, weighting="pmp", hops=1, engine=engine)
+    (tmp_path / "s" / "arrays").mkdir()
+    np.save(
+        tmp_path / "s" / "arrays" / f"{'b' * 24}.npy", np.zeros(3)
+    )  # as workers of Dask read it
+    engine.clear()
+    assert not list((tmp_path / "s").iterdir())
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_sqlite_with_a_log_of_a_killed_writer_is_refused(tmp_path, linked):
+    file = tmp_path / "real.db"
+    writer = sqlite3.connect(file)
+    writer.execute("pragma journal_mode=wal")
+    writer.execute("create table t(a)")
+    writer.execute("insert into t values (42)")
+    writer.commit()
+    (tmp_path / "copy.db").write_bytes(file.read_bytes())
+    (tmp_path / "copy.db-wal").write_bytes((tmp_path / "real.db-wal").read_bytes())
+    writer.close()
+    name = tmp_path / "copy.db"
+    if linked:
+        (tmp_path / "links").mkdir()
+        name = tmp_path / "links" / "link.db"
+        name.symlink_to(tmp_path / "copy.db")
+    before = snapshot(tmp_path)
+    with pytest.raises(InputError, match="was not closed by its last writer"):
+        database(f"sqlite:///{name}")
+    assert snapshot(tmp_path) == before
+
+
+def test_reading_duckdb_writes_nothing_next_to_the_file(tmp_path, monkeypatch):
+    connection = duckdb.connect(str(tmp_path / "b.duckdb"))
+    connection.execute("create table t as select random() a, range::varchar b from range(1000000)")
+    connection.execute("create view v as select * from t order by a")
+    connection.close()
+    connect = duckdb.connect
+
+    def with_little_memory(*args, config, **options):
+        return connect(*args, config=config | {"memory_limit": "20MB", "threads": "1"}, **options)
+
+    monkeypatch.setattr(duckdb, "connect", with_little_memory)
+    batches = database(f"duckdb:{tmp_path / 'b.duckdb'}")["v"].batches()
+    next(batches)
+    assert [path.name for path in tmp_path.iterdir()] == ["b.duckdb"]

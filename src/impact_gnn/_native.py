@@ -112,9 +112,14 @@ def flat_view(array: np.ndarray, size: int, dtype: np.dtype) -> np.ndarray:
 
 
 def mapping(array: np.ndarray) -> mmap.mmap | None:
-    """Return the memory map of an array, or None."""
+    """Return the memory map of an array, or None; None as well for a private one.
+
+    Changes of a private map are in its pages only, which must not be released.
+    """
     base: Any = array
     while isinstance(base, np.ndarray):
+        if getattr(base, "mode", None) == "c":
+            return None
         owner = getattr(base, "_mmap", None)
         if isinstance(owner, mmap.mmap):
             return owner

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import gzip
+import tempfile
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -439,14 +440,19 @@ def _sqlite_uri(database: str) -> str:
     if database.startswith("file:"):
         parts = urllib.parse.urlsplit(database)
         name = urllib.parse.unquote(parts.path)
-    path = Path(name)
-    if "\0" in name or not path.is_file():
+    if "\0" in name or not Path(name).is_file():
         raise InputError(f"{name or database} does not exist; give sqlite:///FILE.")
+    path = Path(name).resolve()  # where SQLite looks for the log
+    log = path.with_name(f"{path.name}-wal")
+    if log.exists() and log.stat().st_size and not path.with_name(f"{path.name}-shm").exists():
+        raise InputError(
+            f"{path} was not closed by its last writer; open and close it once with sqlite3."
+        )
     with path.open("rb") as file:
         head = file.read(20)
     # A file with a write-ahead log that nobody has open is complete, but opening it makes a new log.
-    alone = head[18:20] == b"\2\2" and not Path(f"{name}-wal").exists()
-    return f"{path.absolute().as_uri()}?mode=ro" + ("&immutable=1" if alone else "")
+    alone = head[18:20] == b"\2\2" and not (log.exists() and log.stat().st_size)
+    return f"{path.as_uri()}?mode=ro" + ("&immutable=1" if alone else "")
 
 
 def _connect_sqlite(address: str) -> Any:
@@ -455,6 +461,12 @@ def _connect_sqlite(address: str) -> Any:
     connection = sqlite3.connect(address, uri=True)
     connection.execute("pragma trusted_schema=off")  # views call no function with side effects
     return connection
+
+
+@functools.cache
+def _spill_directory() -> tempfile.TemporaryDirectory[str]:
+    """A folder of this process in which DuckDB spills, not next to a file; views may read it."""
+    return tempfile.TemporaryDirectory(prefix="impact-gnn-")
 
 
 def _duckdb(path: Path) -> dict[str, Source]:
@@ -471,6 +483,7 @@ def _duckdb(path: Path) -> dict[str, Source]:
         "enable_external_access": "false",
         "allow_persistent_secrets": "false",
         "lock_configuration": "true",
+        "temp_directory": _spill_directory().name,
     }
     with _said(str(path)):
         connection = duckdb.connect(str(path.absolute()), read_only=True, config=config)

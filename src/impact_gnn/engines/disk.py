@@ -37,7 +37,7 @@ from impact_gnn.graph.csr import CSR, earliest
 
 STORAGE = ("float16", "float32", "float64")
 DIGEST_NAME = re.compile(r"[0-9a-f]{24}")
-TEMPORARY_NAME = re.compile(r"tmp\w+")
+TEMPORARY_NAME = re.compile(r"tmp\w+|[0-9a-f]{24}\.npy")
 DIGEST_FOLDERS = ("edges", "operators", "hops", "graphs")
 OWN_ENTRIES = (*DIGEST_FOLDERS, "arrays", "children", _files.LOCK)
 
@@ -144,7 +144,7 @@ class FileEngine(Engine):
         """
         if not (self.place / _files.LOCK).is_file():
             return
-        with contextlib.suppress(InputError), _files.locked(self.place):
+        with contextlib.suppress(InputError), self._plain_place(), _files.locked(self.place):
             for name in DIGEST_FOLDERS:
                 _remove_entries(self.place / name, DIGEST_NAME)
             _remove_entries(self.place / "arrays", TEMPORARY_NAME)
@@ -162,6 +162,15 @@ class FileEngine(Engine):
         engine = replace(self, directory=place)  # type: ignore[type-var]
         object.__setattr__(engine, "parent", self)
         return engine
+
+    @contextlib.contextmanager
+    def _plain_place(self) -> Iterator[None]:
+        """Refuse a child behind a link: its files are somebody else's."""
+        if self.parent is not None:
+            with self.parent._plain_place():
+                _files.require_plain(self.place.parent, directory=True)
+                _files.require_plain(self.place, directory=True)
+        yield
 
     def _refuse_foreign(self) -> None:
         """Refuse a directory with files that no engine wrote; without our lock it must be empty."""
