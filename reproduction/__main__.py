@@ -390,6 +390,19 @@ def methods(
     print(f"written: {', '.join(str(out / f'methods-{name}.png') for name in FIGURES)}")
 
 
+@app.command()
+def concepts(
+    out: Annotated[Path, typer.Option(help="Directory for the pictures.")] = Path("out/concepts"),
+) -> None:
+    """The pictures of docs/concepts.md: the split, the folds, the parts of a method."""
+    from reproduction import plots
+    from reproduction.concepts import FIGURES
+
+    for name, draw in FIGURES.items():
+        plots.write(draw(), out / f"concepts-{name}.png")
+    print(f"written: {', '.join(str(out / f'concepts-{name}.png') for name in FIGURES)}")
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Runs a command; what a user can mend becomes one sentence and exit code 2."""
     errors = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
