@@ -4,6 +4,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from impact_gnn import alignment, weighting
+from impact_gnn.alignment.pny import transport_maps
 
 TIMES = np.arange(10)
 # nodes per period of a graph that grows, for GenPMP
@@ -77,7 +78,7 @@ def alignments(seed: int = 0, count: int = 150) -> Figure:
         np.repeat([0, 1], 2 * count),
         target=np.repeat([False, True], 2 * count),
     )[: 2 * count]
-    turn = alignment.MAPS["transport"](EARLY[None, None], DUE[None])[0, 0]
+    turn = transport_maps(EARLY[None, None], DUE[None], EARLY)[0, 0]
     own = np.stack([past[label == y].mean(0) for y in (0, 1)])[label]
     panels = {
         "messages as they are": past,

@@ -125,7 +125,6 @@ METHODS = {
         "graph",
     ),
     "pny transport": Method(pny("transport"), "node"),
-    "pny eigen": Method(pny("eigen"), "node"),
     "connectivity counted": Method(lambda g: connectivity(g).counted, "graph"),
     "connectivity g": Method(lambda g: connectivity(g).g, "graph"),
     "connectivity extended": Method(lambda g: connectivity(g).extended, "graph"),

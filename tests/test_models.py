@@ -6,7 +6,6 @@ import torch
 from torch_geometric.nn import GroupAddRev
 
 import impact_gnn as ig
-from impact_gnn._array import autograd, matrices
 from impact_gnn.nn import (
     ALIGNMENTS,
     GAMLP,
@@ -440,20 +439,6 @@ def gradients(layer, previous, propagation):
     return out.detach(), torch.autograd.grad(out, (message, previous), upstream, allow_unused=True)
 
 
-@pytest.mark.parametrize("width", [5, 40])
-def test_pny_is_the_same_by_loops_and_by_blas(view, x, monkeypatch, width):
-    found = []
-    for narrow in (0, 64):
-        monkeypatch.setattr(matrices, "NARROW", narrow)
-        monkeypatch.setattr(matrices, "BLOCK", 16)
-        layer, previous = pny_layer(view, x, width, torch.float64)
-        found.append(gradients(layer, previous, Propagation.of(view)))
-    (by_blas, blas_grads), (by_loops, loop_grads) = found
-    torch.testing.assert_close(by_blas, by_loops)
-    for a, b in zip(blas_grads, loop_grads, strict=True):
-        torch.testing.assert_close(a, b)
-
-
 def test_pny_in_float32_comes_near_float64(view, x):
     """The spectrum spans five orders of magnitude, as that of hidden layers does."""
     results = []
@@ -477,16 +462,3 @@ def test_constant_maps_change_the_gradient_only(view, x):
     torch.testing.assert_close(exact[1][0], constant[1][0])
     assert exact[1][1].abs().max() > 0
     assert constant[1][1] is None
-
-
-def test_large_eigendecompositions_are_shared_among_threads():
-    half = torch.randn(5, 70, 70, dtype=torch.float64)
-    batch = half @ half.mT
-    before = torch.get_num_threads()
-    torch.set_num_threads(3)
-    try:
-        values, vectors = autograd.eigh(batch)
-        assert torch.get_num_threads() == 3
-    finally:
-        torch.set_num_threads(before)
-    torch.testing.assert_close(vectors * values[:, None] @ vectors.mT, batch)

@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 
 from impact_gnn import checks
-from impact_gnn._array import Array, is_torch, like, lookup, to_numpy, where, xp
+from impact_gnn._array import Array, convert_like, is_torch, lookup, to_numpy, where, xp
 from impact_gnn.checks import InputError
 
 
@@ -200,5 +200,5 @@ def normalize_rows(weight: Array, target: Array, num_targets: int) -> Array:
     else:
         values = to_numpy(weight)
         sums = np.bincount(to_numpy(target), values, num_targets)
-        total = like(sums.astype(values.dtype, copy=False), weight)
+        total = convert_like(sums.astype(values.dtype, copy=False), weight)
     return weight / where(total == 0, 1.0, total)[target]

@@ -1,14 +1,11 @@
 """Array operations for numpy and torch; the only place that distinguishes them.
 
-All other layers write one formula. Arrays of numpy and tensors in CPU memory go through numba
-kernels, other tensors (CUDA, MPS, half precision) through torch operations. Torch is imported only
-for a tensor.
+All other layers write one formula. Torch is imported only for a tensor.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from types import ModuleType
 from typing import Any, TypeAlias
 
@@ -45,18 +42,11 @@ def to_numpy(value: Array) -> np.ndarray:
     return value.cpu().numpy()
 
 
-def like(value: np.ndarray, reference: Array) -> Array:
+def convert_like(value: np.ndarray, reference: Array) -> Array:
     """A numpy `value` in the library and on the device of `reference`, keeping its own dtype."""
     if not is_torch(reference):
         return value
     return xp(reference).from_numpy(np.ascontiguousarray(value)).to(reference.device)
-
-
-def cast(value: Array, reference: Array) -> Array:
-    """`value` in the dtype of `reference` (both of one library)."""
-    if is_torch(value):
-        return value.to(reference.dtype)
-    return value.astype(reference.dtype, copy=False)
 
 
 def where(condition: Array, value: Array, other: Array) -> Array:
@@ -75,11 +65,10 @@ def periods(time: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     low = int(time.min())
     high = int(time.max())
     if high - low < max(65536, 2 * len(time)):  # a table over the whole range beats a sort
-        present = group_kernels.present(time, low, high - low + 1)
+        offset = time.astype(np.int64) - low
+        present = np.bincount(offset) > 0
         times = np.flatnonzero(present) + low
-        index = np.empty(len(time), smallest_unsigned(len(times)))
-        group_kernels.positions(time, low, (np.cumsum(present) - 1).astype(index.dtype), index)
-        return times, index
+        return times, (np.cumsum(present) - 1).astype(smallest_unsigned(len(times)))[offset]
     times, index = np.unique(time, return_inverse=True)
     return times, index.astype(smallest_unsigned(len(times)))
 
@@ -92,7 +81,7 @@ def smallest_unsigned(size: int) -> np.dtype:
 def group_moments(values: Array, group: Array, num_groups: int) -> tuple[Array, Array, Array]:
     """Return count [G], mean and sum of squared deviations [G, f] of groups ≥ 0, in float64."""
     if is_torch(values):
-        return _autograd().group_moments(values, group, num_groups)
+        return _torch_groups().group_moments(values, group, num_groups)
     return group_kernels.moments(values, group, num_groups)
 
 
@@ -102,41 +91,19 @@ def group_affine(values: Array, group: Array, origin: Array, scale: Array, goal:
     Rows of negative groups stay unchanged.
     """
     if is_torch(values):
-        return _autograd().group_affine(values, group, origin, scale, goal)
+        return _torch_groups().group_affine(values, group, origin, scale, goal)
+    if scale.ndim == 1:
+        scale = scale[:, None]
+    scale = np.broadcast_to(scale, origin.shape)
     return group_kernels.affine(values, group, origin, scale, goal)
-
-
-def group_renormalize(
-    values: Array,
-    group: Array,
-    moved: Array,
-    num_groups: int,
-    tables: Callable[..., tuple[Array, Array, Array]],
-    pullback: Callable[..., tuple[np.ndarray, np.ndarray]],
-    *,
-    by_column: bool = True,
-) -> Array:
-    """Apply `group_affine` by tables of the values' own moments: one differentiable operation.
-
-    `tables` computes origin, scale and goal from count, mean and squared deviations of every
-    `group`. A row has the tables' entry of its number in `moved`, and stays unchanged where that is
-    negative. `pullback` takes the same three and the gradients of origin, scale and goal, all
-    numpy, and returns those of mean and squared deviations [G, f]: a hundred tiny torch operations
-    would cost more than the rows. With `by_column=False` squares may be summed over columns [G, 1].
-    """
-    if is_torch(values):
-        return _autograd().group_renormalize(
-            values, group, moved, num_groups, tables, pullback, by_column
-        )
-    moments = group_kernels.moments(values, group, num_groups, by_column=by_column)
-    return group_kernels.affine(values, moved, *tables(*moments))
 
 
 def group_scatter(values: Array, group: Array, num_groups: int) -> Array:
     """Compute Σ (x − mean_g)(x − mean_g)ᵀ of every group, [G, f, f] in float64."""
     if is_torch(values):
-        return _autograd().group_scatter(values, group, num_groups)
-    return matrices.scatter(values, group, group_kernels.means(values, group, num_groups)[1])
+        return _torch_groups().group_scatter(values, group, num_groups)
+    mean = group_kernels.moments(values, group, num_groups)[1]
+    return matrices.scatter(values, group, mean)
 
 
 def group_map(values: Array, group: Array, maps: Array, family: np.ndarray) -> Array:
@@ -145,45 +112,37 @@ def group_map(values: Array, group: Array, maps: Array, family: np.ndarray) -> A
     Rows of negative groups stay unchanged.
     """
     if is_torch(values):
-        return _autograd().group_map(values, group, maps, family)
-    return matrices.apply(values, group, maps, matrices.family_means(values, group, family)[1])
+        return _torch_groups().group_map(values, group, maps, family)
+    return matrices.apply(values, group, maps, matrices.family_means(values, group, family))
 
 
 def lookup(table: np.ndarray, row: Array, column: Array, target: Array, source: Array) -> Array:
     """Look up `table[row[target[e]], column[source[e]]]` for every edge e, as float32."""
+    table = table.astype(np.float32)
     if is_torch(source) and source.device.type != "cpu":
-        weights = like(table.astype(np.float32), source)
         if not is_torch(row):
-            row = like(row.astype(np.int64), source)
+            row = convert_like(row.astype(np.int64), source)
         if not is_torch(column):
-            column = like(column.astype(np.int64), source)
-        return weights[row[target].long(), column[source].long()]
+            column = convert_like(column.astype(np.int64), source)
+        return convert_like(table, source)[row[target].long(), column[source].long()]
     indices = [to_numpy(index) for index in (row, column, target, source)]
-    return like(group_kernels.lookup(table, *indices), source)
+    return convert_like(group_kernels.lookup(table, *indices), source)
 
 
-def spd_transport(
-    source: Array,
-    goal: Array,
-    source_floor: Array,
-    goal_floor: Array,
-    reference: Array | None = None,
-) -> Array:
+def spd_transport(source: Array, goal: Array, floors: tuple[Array, Array], dtype: Any) -> Array:
     """Compute the symmetric positive maps A with A Σ A = Γ, from `source` Σ to `goal` Γ.
 
     Σ is [..., K, f, f], Γ is [..., f, f]. A = Σ^-½ (Σ^½ Γ Σ^½)^½ Σ^-½, with eigenvalues raised to
-    the floors [..., K] and [...]. They are computed in the type of `source`, maps and gradients in
-    that of `reference` if there is one.
+    the floors [..., K] and [...]. Eigenvalues are computed in the type of `source`, maps and
+    gradients in `dtype`.
     """
-    work = source if reference is None else reference
     if is_torch(source):
-        return _autograd().Transport.apply(source, goal, source_floor, goal_floor, work.dtype)
-    narrow = lambda values: values.astype(work.dtype, copy=False)  # noqa: E731
-    return matrices.transport(np, np.linalg.eigh, narrow, source, goal, source_floor, goal_floor)[0]
+        return _torch_groups().Transport.apply(source, goal, floors, dtype)
+    return matrices.transport(np, source, goal, floors, dtype)[0]
 
 
-def _autograd() -> ModuleType:
+def _torch_groups() -> ModuleType:
     """Import the torch versions, which only tensors need."""
-    from impact_gnn._array import autograd
+    from impact_gnn._array import torch_groups
 
-    return autograd
+    return torch_groups

@@ -16,7 +16,6 @@ from impact_gnn.alignment.center import (
 )
 from impact_gnn.alignment.jjnorm import JJSums, apply_jjnorm, jj_scales, jjnorm, jjnorm_by
 from impact_gnn.alignment.pny import (
-    MAPS,
     coefficients,
     label_covariances,
     pny,
@@ -26,7 +25,6 @@ from impact_gnn.alignment.pny import (
 from impact_gnn.alignment.sums import Communities, Moments
 
 __all__ = [
-    "MAPS",
     "Communities",
     "JJSums",
     "Moments",

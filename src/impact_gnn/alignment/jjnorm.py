@@ -3,19 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
-from impact_gnn._array import (
-    Array,
-    clipped_sqrt,
-    group_affine,
-    group_renormalize,
-    like,
-    to_numpy,
-    where,
-)
+from impact_gnn._array import Array, clipped_sqrt, convert_like, group_affine, to_numpy, where
 from impact_gnn.alignment.sums import Communities, Moments, as_message
 
 
@@ -99,61 +90,17 @@ def jjnorm(message: Array, label: Array, time: Array, *, target: Array) -> Array
 
 def jjnorm_by(message: Array, communities: Communities) -> Array:
     """Apply `jjnorm` with precomputed communities."""
-    num_labels = communities.num_labels
-
-    def tables(*sums: Array) -> tuple[Array, Array, Array]:
-        moments = Moments(*sums)
-        return _tables(moments, JJSums.of(moments, num_labels).compute(), num_labels)
-
-    return group_renormalize(
-        message,
-        communities.group,
-        communities.labelled,
-        communities.num_groups,
-        tables,
-        partial(_pullback, num_labels),
-        by_column=False,
-    )
+    moments = communities.moments(message)
+    scale = JJSums.of(moments, communities.num_labels).compute()
+    return apply_jjnorm(message, communities, moments, scale)
 
 
 def apply_jjnorm(message: Array, communities: Communities, moments: Moments, scale: Array) -> Array:
     """Scale rows by precomputed moments and scales: the second pass over a message in files."""
-    tables = _tables(moments, scale, communities.num_labels)
-    return group_affine(message, communities.labelled, *tables)
-
-
-def _tables(moments: Moments, scale: Array, num_labels: int) -> tuple[Array, Array, Array]:
-    """Return origin, scale and goal of every community."""
-    scale_by_label = scale[:, None] + like(np.zeros((1, num_labels)), scale)
-    return moments.mean[:-1], scale_by_label.reshape(-1), moments.mean[:-1]
-
-
-def _pullback(num_labels: int, *parts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return gradients of mean and squares from those of the tables.
-
-    Through α² = (σ²_target·(n_t−1) − between)/within.
-    """
-    moments = Moments(*parts[:3])
-    by_origin, by_scale, by_goal = parts[3:]
-    sums = JJSums.of(moments, num_labels)
-    alpha = sums.compute()
-    freedom = np.maximum(sums.count - 1, 0.0)
-    # Where α changes with the moments: the slope of the loss in α² / within, per period.
-    is_free = (alpha > 0) & (freedom > 0) & (sums.within > 0) & (sums.num_targets > 1)
-    by_alpha = by_scale.reshape(-1, num_labels).sum(1)
-    slope = np.where(is_free, by_alpha / np.where(is_free, 2 * alpha * sums.within, 1.0), 0.0)
-    # Squares of communities enter `within`, those of the targets enter σ²_target.
-    by_squares = np.empty_like(moments.mean)
-    by_squares[:-1] = np.repeat(-slope * alpha**2, num_labels)[:, None]
-    by_squares[-1] = (slope * freedom).sum() / max(sums.num_targets - 1, 1)
-    # Means enter `between` by their distance from the period's mean.
-    size = moments.count[:-1].reshape(-1, num_labels, 1)
-    mean = moments.mean[:-1].reshape(*size.shape[:2], -1)
-    period_mean = (size * mean).sum(1, keepdims=True) / np.maximum(sums.count, 1)[:, None, None]
-    by_between = 2 * slope[:, None, None] * size * (mean - period_mean)
-    by_mean = np.zeros_like(moments.mean)
-    by_mean[:-1] = by_origin + by_goal - by_between.reshape(by_origin.shape)
-    return by_mean, by_squares
+    # The scale of a period for each of its communities [T·Y]; the last group are the targets.
+    by_label = scale[:, None] + convert_like(np.zeros((1, communities.num_labels)), scale)
+    mean = moments.mean[:-1]
+    return group_affine(message, communities.labelled, mean, by_label.reshape(-1), mean)
 
 
 def jj_scales(message: Array, label: Array, time: Array, *, target: Array) -> dict[int, float]:

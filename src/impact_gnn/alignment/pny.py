@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import wraps
-from types import MappingProxyType
 from typing import Protocol
 
 import numpy as np
@@ -12,11 +9,10 @@ import numpy as np
 from impact_gnn import checks
 from impact_gnn._array import (
     Array,
-    cast,
+    convert_like,
     group_map,
     group_scatter,
     is_torch,
-    like,
     spd_transport,
     to_numpy,
     where,
@@ -27,6 +23,7 @@ from impact_gnn.checks import InputError
 
 EIGENVALUE_FLOOR = 1e-6  # as a share of a covariance's mean eigenvalue, against NaN
 MAX_BYTES = 2 << 30  # of the covariances of all communities
+MAPS = ("transport",)
 
 
 class Connectivity(Protocol):
@@ -72,9 +69,8 @@ def pny(
         connectivity: The estimated relative connectivity (`connectivity.relative_connectivity`).
         degree: Number of neighbours of every node [N]; by default equal for all.
         table: The weighting table of the message; by default plain.
-        map: "transport" moves messages least (the optimal transport map between Gaussians, unique);
-            "eigen" is the paper's U_max Λ_max^½ Λ_t^-½ U_tᵀ with order and signs of the
-            eigenvectors fixed.
+        map: "transport", the optimal transport map between Gaussians: unique, and moves messages
+            least. The paper's map depends on the order and signs of eigenvectors.
     """
     communities = Communities.of(label, time, target, message)
     as_message(message, len(communities.group))
@@ -83,8 +79,9 @@ def pny(
             f"previous has shape {tuple(previous.shape)}, message {tuple(message.shape)}; "
             f"give the representation that was aggregated into the message."
         )
+    checks.choice("map", map, MAPS)
     weights = coefficients(communities, connectivity, degree, table)
-    return pny_by(message, previous, communities, weights, map=map)
+    return pny_by(message, previous, communities, weights)
 
 
 def coefficients(
@@ -128,7 +125,6 @@ def pny_by(
     communities: Communities,
     weights: np.ndarray,
     *,
-    map: str = "transport",
     exact_gradient: bool = True,
 ) -> Array:
     """Apply `pny` with precomputed communities and coefficients.
@@ -136,7 +132,6 @@ def pny_by(
     `exact_gradient=False` treats the maps as constants: no gradient flows into `previous`, and
     backward is cheaper.
     """
-    checks.choice("map", map, MAPS)
     num_labels, num_times, _ = weights.shape
     num_known = communities.num_labels
     width = previous.shape[1]
@@ -155,10 +150,10 @@ def pny_by(
     if not len(needed):
         return message + 0
     flat = covariance.reshape(num_labels, -1)
-    mixed = like(weights[:num_known, needed].reshape(-1, num_labels), message) @ flat
+    mixed = convert_like(weights[:num_known, needed].reshape(-1, num_labels), message) @ flat
     mixed = mixed.reshape(num_known, -1, width, width)
-    goal = (like(weights[:num_known, -1], message) @ flat).reshape(num_known, width, width)
-    maps = MAPS[map](mixed, goal, message if message.dtype.itemsize >= 4 else None)
+    goal = (convert_like(weights[:num_known, -1], message) @ flat).reshape(num_known, width, width)
+    maps = transport_maps(mixed, goal, message if message.dtype.itemsize >= 4 else mixed)
     # 3. Maps are ordered by label, then by needed period; communities by period, then label.
     # Community t·num_known + y therefore has map y·len(needed) + position of t. Rows are mapped
     # about the mean of their label (family).
@@ -166,14 +161,16 @@ def pny_by(
     position = period_position + len(needed) * np.arange(num_known)
     group = np.where(labelled < 0, -1, position.reshape(-1)[labelled]).astype(np.int32)
     family = np.repeat(np.arange(num_known), len(needed))
-    return group_map(message, like(group, message), maps.reshape(-1, width, width), family)
+    return group_map(message, convert_like(group, message), maps.reshape(-1, width, width), family)
 
 
 def label_covariances(previous: Array, by_label: Array, num_labels: int) -> Array:
     """Compute the covariance of the labelled rows of every label [Y, f, f]; zero below two rows."""
     counts = np.bincount(to_numpy(by_label)[to_numpy(by_label) >= 0], minlength=num_labels)
     share = np.where(counts > 1, 1.0 / np.maximum(counts - 1, 1), 0.0)
-    return group_scatter(previous, by_label, num_labels) * like(share[:, None, None], previous)
+    return group_scatter(previous, by_label, num_labels) * convert_like(
+        share[:, None, None], previous
+    )
 
 
 def refuse_unless_fits(num_labels: int, num_times: int, width: int) -> None:
@@ -187,76 +184,32 @@ def refuse_unless_fits(num_labels: int, num_times: int, width: int) -> None:
         )
 
 
-def _identity_where_unknown(compute: Callable[..., Array]) -> Callable[..., Array]:
-    """Wrap a map: the identity where either covariance is unknown, that is 0; floors otherwise."""
+def transport_maps(mixed: Array, goal: Array, reference: Array) -> Array:
+    """Compute A[y, t] with A Σ A = goal for covariances Σ[y, t] and goal[y], which move least.
 
-    @wraps(compute)
-    def maps(mixed: Array, goal: Array | None = None, reference: Array | None = None) -> Array:
-        if goal is None:
-            goal = mixed[:, -1]
-        unit = like(np.eye(mixed.shape[-1]), mixed)
-        # Mean eigenvalues [Y, T] and [Y].
-        size = _mean_eigenvalue(mixed)
-        goal_size = _mean_eigenvalue(goal)
-        goal_known = goal_size > 0
-        known = (size > 0) & goal_known[:, None]
-        all_known = bool(known.all())
-        if not all_known:
-            mixed = where(known[..., None, None], mixed, unit)
-            goal = where(goal_known[..., None, None], goal, unit)
-            size = where(known, size, 1.0)
-            goal_size = where(goal_known, goal_size, 1.0)
-        computed = compute(
-            mixed, goal, size * EIGENVALUE_FLOOR, goal_size * EIGENVALUE_FLOOR, reference
-        )
-        if all_known:
-            return computed
-        return where(known[..., None, None], computed, cast(unit, computed))
-
-    return maps
+    A map is the identity where either covariance is unknown, that is 0. Eigenvalues are floored,
+    and maps have the type of `reference`.
+    """
+    identity = convert_like(np.eye(mixed.shape[-1]), mixed)
+    # Mean eigenvalues [Y, T] and [Y].
+    size = _mean_eigenvalue(mixed)
+    goal_size = _mean_eigenvalue(goal)
+    goal_known = goal_size > 0
+    known = (size > 0) & goal_known[:, None]
+    # Unknown covariances are replaced, because their gradient would not be finite.
+    floors = (
+        where(known, size, 1.0) * EIGENVALUE_FLOOR,
+        where(goal_known, goal_size, 1.0) * EIGENVALUE_FLOOR,
+    )
+    mixed = where(known[..., None, None], mixed, identity)
+    goal = where(goal_known[..., None, None], goal, identity)
+    maps = spd_transport(mixed, goal, floors, reference.dtype)
+    identity = xp(maps).asarray(identity, dtype=maps.dtype)
+    return where(known[..., None, None], maps, identity)
 
 
 def _mean_eigenvalue(batch: Array) -> Array:
     return xp(batch).einsum("...ii->...", batch) / max(batch.shape[-1], 1)
-
-
-@_identity_where_unknown
-def transport(
-    mixed: Array, goal: Array, floor: Array, goal_floor: Array, reference: Array | None
-) -> Array:
-    """Compute Σ_t^-½ (Σ_t^½ Σ_max Σ_t^½)^½ Σ_t^-½ for every [y, t], which moves messages least."""
-    return spd_transport(mixed, goal, floor, goal_floor, reference)
-
-
-@_identity_where_unknown
-def eigen(
-    mixed: Array, goal: Array, floor: Array, goal_floor: Array, reference: Array | None
-) -> Array:
-    """Compute U_max Λ_max^½ Λ_t^-½ U_tᵀ for every [y, t], with ascending eigenvalues."""
-    vectors, root = _signed_eigen(mixed, floor)
-    goal_vectors, goal_root = _signed_eigen(goal, goal_floor)
-    scaled = goal_vectors[:, None] * (goal_root[:, None] / root)[..., None, :]
-    maps = scaled @ xp(vectors).swapaxes(vectors, -1, -2)
-    return maps if reference is None else cast(maps, reference)
-
-
-MAPS: Mapping[str, Callable[..., Array]] = MappingProxyType(
-    {"transport": transport, "eigen": eigen}
-)
-"""Maps between covariances by name: (Σ[y, t], goal[y], reference) → A[y, t] with A Σ_t Aᵀ = goal.
-
-Without a goal it is Σ at the last time; with a reference the maps have its type.
-"""
-
-
-def _signed_eigen(batch: Array, floor: Array) -> tuple[Array, Array]:
-    """Return eigenvectors with positive largest entries, and roots of floored eigenvalues."""
-    lib = xp(batch)
-    values, vectors = lib.linalg.eigh(batch)
-    top = lib.abs(vectors).argmax(-2)[..., None, :]
-    largest = np.take_along_axis(vectors, top, -2) if lib is np else vectors.gather(-2, top)
-    floored = where(values > floor[..., None], values, floor[..., None])
-    return vectors * lib.sign(largest), lib.sqrt(floored)
 
 
 def _mean_degree(communities: Communities, num_labels: int, degree: Array | None) -> np.ndarray:

@@ -7,7 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from impact_gnn import checks
-from impact_gnn._array import Array, group_kernels, group_moments, is_torch, like, periods, where
+from impact_gnn._array import (
+    Array,
+    convert_like,
+    group_kernels,
+    group_moments,
+    is_torch,
+    periods,
+    where,
+)
 from impact_gnn.checks import InputError
 
 
@@ -51,7 +59,12 @@ class Communities:
         )
         if reference is None:
             reference = time
-        return cls(times, num_labels, like(group, reference), like(labelled, reference))
+        return cls(
+            times=times,
+            num_labels=num_labels,
+            group=convert_like(group, reference),
+            labelled=convert_like(labelled, reference),
+        )
 
     @property
     def num_groups(self) -> int:

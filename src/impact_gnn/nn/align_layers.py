@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from impact_gnn import alignment, checks
 from impact_gnn.alignment import Communities
-from impact_gnn.alignment.pny import Connectivity
+from impact_gnn.alignment.pny import MAPS, Connectivity
 from impact_gnn.connectivity import relative_connectivity
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.nn.sparse import Propagation
@@ -81,7 +81,7 @@ class PNY(_Grouped):
         exact_gradient: bool = True,
     ) -> None:
         super().__init__(label, time, target)
-        self.map = map
+        checks.choice("map", map, MAPS)
         self.exact_gradient = exact_gradient
         self.weights = alignment.coefficients(self.communities, connectivity, degree, table)
 
@@ -91,7 +91,6 @@ class PNY(_Grouped):
             previous,
             self.communities,
             self.weights,
-            map=self.map,
             exact_gradient=self.exact_gradient,
         )
 
