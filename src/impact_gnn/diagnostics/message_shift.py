@@ -250,8 +250,9 @@ class Sample:
         rows = (self.group < self.last) & np.isin(self.label, largest[size[largest] > 1])
         if self.last < 2 or not rows.any():
             return None
-        options = {"reference": self.last - 1, "num_slices": 8, "seed": seed}
-        compared = bounds.compare(values[rows], self.label[rows], self.group[rows], **options)
+        compared = bounds.compare(
+            values[rows], self.label[rows], self.group[rows], num_slices=8, seed=seed
+        )
         nodes = Counter(zip(self.label[rows].tolist(), self.group[rows].tolist(), strict=True))
         weight = [nodes[one.label, one.time] for one in compared]
         if not sum(weight):

@@ -1,4 +1,4 @@
-"""Theorems 4.3, 4.4, 4.5 and the corollary: bounds on the distance between messages.
+"""Theorems 4.3, 4.4, 4.5 and the corollary: bounds on the distance between messages, and W1.
 
 The theory takes scalar messages of one label. With equal means, |M| ≤ C and var(M) ≤ V it bounds
 the Wasserstein-1 distance W1 between the messages of any two periods.
@@ -14,7 +14,48 @@ import numpy as np
 
 from impact_gnn import checks
 from impact_gnn._array import Array
+from impact_gnn.bounds.measure import as_sample, sorted_projections, unit_directions, w1_by_column
 from impact_gnn.checks import InputError
+
+
+def w1(a: Array, b: Array) -> float:
+    """Compute the exact Wasserstein-1 distance of two samples: ∫ |F_a(x) − F_b(x)| dx.
+
+    Examples:
+        >>> w1([0.0, 1.0], [0.0, 1.0, 2.0])
+        0.5
+    """
+    for name, sample in (("a", a), ("b", b)):
+        columns = as_sample(name, sample).shape[1]
+        if columns != 1:
+            raise InputError(
+                f"{name} has {columns} columns; give numbers [n], or use sliced_w1 for vectors."
+            )
+    return sliced_w1(a, b)
+
+
+def sliced_w1(a: Array, b: Array, *, num_slices: int = 64, seed: int = 0) -> float:
+    """Compute the mean of W1 over random projections of both samples of vectors [n, f].
+
+    Never above W1 of the vectors, zero only for equal distributions (with enough directions), and
+    exact if f = 1.
+
+    Examples:
+        >>> sliced_w1([[0.0], [1.0]], [[2.0], [3.0]])
+        2.0
+    """
+    left = as_sample("a", a)
+    right = as_sample("b", b)
+    if left.shape[1] != right.shape[1]:
+        raise InputError(
+            f"a has {left.shape[1]} columns and b {right.shape[1]}; "
+            f"give vectors of the same length."
+        )
+    directions = unit_directions(left.shape[1], num_slices, seed)
+    distances = w1_by_column(
+        sorted_projections(left, directions), sorted_projections(right, directions)
+    )
+    return float(np.mean(distances))
 
 
 def theorem_4_3(C: float, V: float) -> float:
@@ -166,3 +207,23 @@ def _check(**values: float) -> None:
         if not math.isfinite(value) or value < 0 or (value == 0 and name != "V"):
             limit = "of at least" if name == "V" else "above"
             raise InputError(f"{name}={value} must be a finite number {limit} 0.")
+
+
+def eigen_map(source: np.ndarray, goal: np.ndarray) -> np.ndarray:
+    """Compute the paper's map of PNY between covariances: U_goal Λ_goal^½ Λ^-½ Uᵀ.
+
+    Eigenvalues are in ascending order and the largest entry of every eigenvector is positive; the
+    paper leaves both open. `impact_gnn.alignment.pny` uses the transport map, which is unique.
+
+    Examples:
+        >>> eigen_map(np.diag([1.0, 4.0]), np.diag([4.0, 9.0]))
+        array([[2. , 0. ],
+               [0. , 1.5]])
+    """
+    roots, bases = [], []
+    for covariance in (source, goal):
+        values, vectors = np.linalg.eigh(covariance)
+        largest = np.take_along_axis(vectors, np.abs(vectors).argmax(0)[None], 0)
+        roots.append(np.sqrt(values))
+        bases.append(vectors * np.sign(largest))
+    return bases[1] * (roots[1] / roots[0]) @ bases[0].T
