@@ -58,6 +58,19 @@ def same_hops(hops, wanted):
 # -- edges
 
 
+def sorted_edges(disk, ends, num_sources, num_targets=None, weight=None):
+    """The edges of a graph between two types, grouped by target in files."""
+    targets = num_sources if num_targets is None else num_targets
+    triple = ("source", "to", "target")
+    relation = ends if weight is None else {"edge_index": ends, "weight": weight}
+    graph = TemporalGraph.hetero(
+        nodes={"source": {"num_nodes": num_sources}, "target": {"time": np.zeros(targets, int)}},
+        edges={triple: relation},
+        target="target",
+    )
+    return disk.csr(graph, triple)
+
+
 @given(st.integers(0, 10**6), st.booleans(), st.sampled_from([1, 1000, 10**7]))
 def test_external_sort_is_the_sort_in_memory(seed, weighted, memory):
     """Whatever the number of ranges."""
@@ -67,7 +80,8 @@ def test_external_sort_is_the_sort_in_memory(seed, weighted, memory):
     weight = rng.random(edges).astype(rng.choice([np.float32, np.float64])) if weighted else None
     with quick_directory() as where:
         disk = Disk(where, memory=memory)
-        same_edges(disk.edges(ends, nodes, weight=weight), build_csr(*ends, nodes, nodes, weight))
+        expected = build_csr(*ends, nodes, nodes, weight)
+        same_edges(sorted_edges(disk, ends, nodes, weight=weight), expected)
         both = disk.graph(
             TemporalGraph(time=np.zeros(nodes, int), edge_index=ends, edge_weight=weight),
             undirected=True,
@@ -89,38 +103,23 @@ def test_many_ranges_of_targets():
 
 def test_sources_and_targets_may_be_different_nodes(place):
     ends = np.array([[4, 0, 4, 2], [1, 0, 1, 2]])
-    same_edges(Disk(place).edges(ends, 5, 3), build_csr(*ends, 5, 3))
+    same_edges(sorted_edges(Disk(place), ends, 5, 3), build_csr(*ends, 5, 3))
 
 
-def test_edges_from_npy_files(place):
-    ends, weight = np.random.default_rng(0).integers(0, 9, (2, 50)), np.arange(50.0)
-    np.save(place / "ends.npy", ends)
-    np.save(place / "weight.npy", weight)
-    csr = Disk(place / "work").edges(place / "ends.npy", 9, weight=place / "weight.npy")
-    same_edges(csr, build_csr(*ends, 9, 9, weight))
-
-
-@pytest.mark.parametrize(
-    ("ends", "weight", "message"),
-    [
-        ([[0, 0], [1, 9]], None, "edge 1 runs from 0 to 9, but there are 3 sources and 3 targets"),
-        ([[0, 0], [1, 2]], [1.0, -1.0], r"weight is negative \(-1.0\) at edge 1"),
-        (np.zeros((2, 2)), None, r"edges are float64 of shape \(2, 2\)"),
-        ("nothing.npy", None, "nothing.npy cannot be read"),
-    ],
-)
-def test_bad_edges_are_refused(place, ends, weight, message):
+def test_edges_that_point_outside_are_refused():
+    edges = EdgeList(np.array([[0, 0], [1, 9]]), None, 3, 3)
+    message = "edge 1 runs from 0 to 9, but there are 3 sources and 3 targets"
     with pytest.raises(InputError, match=message):
-        Disk(place / "work").edges(ends, 3, weight=weight)
+        ranges_of(edges, memory=1000)
 
 
 def test_sorted_edges_are_used_again_for_the_same_edges(place):
     ends = np.array([[0, 1, 2], [1, 2, 0]])
-    first = Disk(place).edges(ends, 3)
+    first = sorted_edges(Disk(place), ends, 3)
     stamp = (first.directory / "indices.npy").stat().st_mtime_ns
-    assert Disk(place).edges(ends.copy(), 3).directory == first.directory
+    assert sorted_edges(Disk(place), ends.copy(), 3).directory == first.directory
     assert (first.directory / "indices.npy").stat().st_mtime_ns == stamp
-    assert Disk(place).edges(ends[::-1], 3).directory != first.directory
+    assert sorted_edges(Disk(place), ends[::-1], 3).directory != first.directory
 
 
 # -- hops
@@ -216,6 +215,19 @@ def test_other_edge_times_do_not_meet_the_wrong_files(place):
             made, wanted = disk.graph(graph, **options), Memory().graph(graph, **options)
             np.testing.assert_array_equal(made.edge_index, wanted.edge_index)
             np.testing.assert_array_equal(made.edge_time, wanted.edge_time)
+
+
+def test_no_file_can_lead_to_edges_outside(place):
+    graph, other = graph_of(), graph_of(seed=1)
+    disk, outside = Disk(place / "work"), Disk(place / "outside")
+    step = disk.operator(graph)
+    disk.hops([step], graph.x)
+    elsewhere = str(outside.operator(other).csr.directory)
+    (folder,) = (place / "work" / "operators").iterdir()
+    meta = {"edges": elsewhere, "norm": "mean", "self_loop": False, "balanced": False}
+    _files.write_json(folder / "operator.json", meta, sealed=True)
+    shutil.rmtree(place / "work" / "hops")
+    same_hops(disk.hops([step], graph.x), Memory().hops([Memory().operator(graph)], graph.x))
 
 
 def test_children_have_a_place_of_their_own_and_can_be_cleared(place):

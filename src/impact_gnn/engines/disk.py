@@ -27,11 +27,11 @@ import numpy as np
 from impact_gnn import _files, _native, checks
 from impact_gnn._progress import Counter, Progress, watched
 from impact_gnn.checks import InputError, listing
-from impact_gnn.engines.edges import EdgeList, StoredCSR, checked_list, sort_edges
+from impact_gnn.engines.edges import EdgeList, StoredCSR, sort_edges
 from impact_gnn.engines.engine import FEW_ROWS, Engine, checked_start
 from impact_gnn.engines.hop import Features, Hop, SlicedHop, selected_hop
 from impact_gnn.engines.operator import Operator, row_blocks
-from impact_gnn.engines.slices import Job, open_operator, run_slice, slice_borders
+from impact_gnn.engines.slices import Job, StoredOperator, run_slice, slice_borders
 from impact_gnn.graph import Nodes, Relation, TemporalGraph, Triple, storage
 from impact_gnn.graph.csr import CSR, earliest
 
@@ -79,20 +79,7 @@ class FileEngine(Engine):
         if not operator.balanced:
             return operator
         with self._working():  # it has a weight per edge, which belongs in a file
-            return open_operator(self._saved(operator))
-
-    def edges(
-        self,
-        edge_index: Any,
-        num_sources: int,
-        num_targets: int | None = None,
-        *,
-        weight: Any = None,
-    ) -> StoredCSR:
-        """Group edges by target in files; arrays [2, E] and [E], or paths of `.npy` files."""
-        num_targets = num_sources if num_targets is None else num_targets
-        with self._working():
-            return self._sorted(checked_list(edge_index, weight, num_sources, num_targets))
+            return self._stored_operator(operator).open()
 
     def hops(
         self,
@@ -234,11 +221,11 @@ class FileEngine(Engine):
     def _job(
         self, operators: Sequence[Operator], x: Any, rows: np.ndarray | None, dtype: np.dtype
     ) -> Job:
-        folders = {id(operator): self._saved(operator) for operator in operators}
-        paths = tuple(folders[id(operator)] for operator in operators)
+        by_id = {id(operator): self._stored_operator(operator) for operator in operators}
+        stored = tuple(by_id[id(operator)] for operator in operators)
         nodes = (x.shape[0], *(operator.csr.num_targets for operator in operators))
         x_key = _files.digest(x) if isinstance(x, np.ndarray) else x.key
-        key = _files.digest(x_key, [path.name for path in paths], rows, dtype.str)
+        key = _files.digest(x_key, [operator.folder.name for operator in stored], rows, dtype.str)
         # Periods take a byte per source, the scales of "sym" eight more.
         node_bytes = max(
             operator.csr.num_sources * (9 if operator.norm == "sym" else 1)
@@ -255,7 +242,7 @@ class FileEngine(Engine):
         job = Job(
             directory=directory,
             key=key,
-            operators=paths,
+            operators=stored,
             x=x,
             nodes=nodes,
             rows=rows,
@@ -271,11 +258,11 @@ class FileEngine(Engine):
         _files.write_json(borders, list(columns), sealed=True)
         return replace(job, columns=columns)
 
-    def _saved(self, operator: Operator) -> Path:
-        """Return the folder of an operator, with its edges, periods and scales in files."""
+    def _stored_operator(self, operator: Operator) -> StoredOperator:
+        """Write an operator, with its edges, periods and scales, to files."""
         csr = operator.csr
         if not isinstance(csr, StoredCSR):
-            csr = self._stored(csr)
+            csr = self._stored_csr(csr)
         arrays = {
             "table": operator.table,
             "source": operator.source_period,
@@ -285,10 +272,16 @@ class FileEngine(Engine):
         if operator.balanced:
             options.append("balanced")
         key = _files.digest(str(csr.directory), *options, *arrays.values())
-        goal = self.place / "operators" / key
-        if (goal / "operator.json").exists():
-            return goal
-        with _files.atomic_directory(goal, own_files=lambda path: None) as temporary:
+        stored = StoredOperator(
+            folder=self.place / "operators" / key,
+            edges=csr.directory,
+            norm=operator.norm,
+            self_loop=operator.self_loop,
+            balanced=operator.balanced,
+        )
+        if stored.folder.exists():
+            return stored
+        with _files.atomic_directory(stored.folder, own_files=lambda path: None) as temporary:
             if operator.norm == "sym":  # its kernel reads the scales of all nodes
                 arrays["scale"] = operator.row_scale
             for name, values in arrays.items():
@@ -297,16 +290,9 @@ class FileEngine(Engine):
                 path = temporary / "weight.npy"
                 with _files.atomic_array(path, operator.weight_dtype, (csr.num_edges,)) as weight:
                     operator.balance(weight)
-            meta = {
-                "edges": str(csr.directory),
-                "norm": operator.norm,
-                "self_loop": operator.self_loop,
-                "balanced": operator.balanced,
-            }
-            _files.write_json(temporary / "operator.json", meta, sealed=True)
-        return goal
+        return stored
 
-    def _stored(self, csr: CSR) -> StoredCSR:
+    def _stored_csr(self, csr: CSR) -> StoredCSR:
         """Write a CSR in memory to files."""
         key = _files.digest(csr.indptr, csr.indices, csr.weight, csr.num_sources)
         goal = self.place / "edges" / key

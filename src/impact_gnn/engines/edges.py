@@ -11,22 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numba import njit
 
-from impact_gnn import _files, _native, checks
-from impact_gnn._native import plain_view
+from impact_gnn import _files, _native
 from impact_gnn.checks import InputError
 from impact_gnn.graph.csr import CSR, build_csr, index_type, merged
 
 BINS = 16  # targets fall into at most 2^16 bins; the edges of one bin must fit into memory
-PIECE = 1 << 20  # edges per call of a kernel
-WINDOW = 16  # pieces that are read before the pages of a mapped edge list are released
-
-Piece: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Sources, targets and weights of some edges; the weights are empty where there are none."""
+PIECE = 1 << 18  # edges that are read at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,22 +73,16 @@ class EdgeList:
                 arrays[name] = _files.open_array(directory / f"{name}.npy")
         return replace(self, **arrays)
 
-    def windows(self) -> Iterator[list[Piece]]:
-        """Yield all edges, `WINDOW` pieces at a time."""
-        size = self.edge_index.shape[1]
-        for begin in range(0, size, WINDOW * PIECE):
-            end = min(begin + WINDOW * PIECE, size)
-            yield [self._piece(slice(at, min(at + PIECE, end))) for at in range(begin, end, PIECE)]
+    def pieces(self) -> Iterator[tuple[int, np.ndarray, np.ndarray | None]]:
+        """Yield the number of a first edge, and ends [2, n] and weights of the edges from there."""
+        for begin in range(0, self.edge_index.shape[1], PIECE):
+            part = slice(begin, begin + PIECE)
+            ends = self.edge_index[:, part].astype(np.int64)
+            weight = None
+            if self.weight is not None:
+                weight = self.weight[part].astype(self.weight_dtype)
+            yield begin, ends, weight
             _native.release(self.edge_index, self.weight)
-
-    def _piece(self, part: slice) -> Piece:
-        ends = self.edge_index[:, part]
-        if ends.dtype not in (np.int32, np.int64):
-            ends = ends.astype(np.int64)
-        weight = np.empty(0, np.float32)
-        if self.weight is not None:
-            weight = self.weight[part].astype(self.weight_dtype)
-        return plain_view(ends[0]), plain_view(ends[1]), plain_view(weight)
 
     @property
     def weight_dtype(self) -> np.dtype:
@@ -111,6 +99,16 @@ class EdgeList:
 def _open_list(edge_index: str, weight: str | None, *sizes: Any) -> EdgeList:
     weights = None if weight is None else _files.open_array(Path(weight))
     return EdgeList(_files.open_array(Path(edge_index)), weights, *sizes)
+
+
+def _in_both_directions(
+    ends: np.ndarray, weight: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Put the reverse of every edge behind it, except for loops."""
+    is_edge = np.ones(2 * ends.shape[1], bool)
+    is_edge[1::2] = ends[0] != ends[1]
+    both = np.stack([ends, ends[::-1]], 2).reshape(2, -1)[:, is_edge]
+    return both, None if weight is None else np.repeat(weight, 2)[is_edge]
 
 
 @dataclass(frozen=True)
@@ -155,56 +153,39 @@ def ranges_of(edges: EdgeList, memory: int) -> list[Range]:
 def _count_edges(edges: EdgeList, shift: int, num_bins: int) -> np.ndarray:
     """Count edges per bin of targets; refuse edges that point outside."""
     total = np.zeros(num_bins, np.int64)
-    sizes = (edges.num_sources, edges.num_targets)
-    num_read = 0
-    for pieces in edges.windows():
-        counts = np.zeros((len(pieces), num_bins), np.int64)
-        wrong = np.full(len(pieces), -1)
-        tasks = [
-            (source, target, sizes, shift, edges.both, counts[k], wrong[k : k + 1])
-            for k, (source, target, _) in enumerate(pieces)
-        ]
-        _native.run(_count_bins, tasks, None)
-        for k in np.flatnonzero(wrong >= 0):
-            source, target, _ = pieces[k]
+    sizes = np.array([[edges.num_sources], [edges.num_targets]])
+    for begin, ends, weight in edges.pieces():
+        is_outside = ((ends < 0) | (ends >= sizes)).any(0)
+        if is_outside.any():
+            first = int(is_outside.argmax())
             raise InputError(
-                f"edge {num_read + k * PIECE + wrong[k]} runs from {source[wrong[k]]} to "
-                f"{target[wrong[k]]}, but there are {sizes[0]} sources and {sizes[1]} targets "
-                f"(from 0); remove the edge or add the node."
+                f"edge {begin + first} runs from {ends[0, first]} to {ends[1, first]}, but there "
+                f"are {edges.num_sources} sources and {edges.num_targets} targets (from 0); "
+                f"remove the edge or add the node."
             )
-        total += counts.sum(0)
-        num_read += sum(len(source) for source, _, _ in pieces)
+        if edges.both:
+            ends, _ = _in_both_directions(ends, weight)
+        total += np.bincount(ends[1] >> shift, minlength=num_bins)
     return total
 
 
 def sort_range(edges: EdgeList, part: Range, directory: Path) -> int:
     """Sort the edges into one range of targets into files, and return their number."""
-    target = np.empty(part.count, np.uint32)  # relative to the range
+    target = np.empty(part.count, np.int32)  # relative to the range
     source = np.empty(part.count, index_type(edges.num_sources))
-    weight = np.empty(0 if edges.weight is None else part.count, edges.weight_dtype)
-    rows = (part.first, part.last)
-    filled = 0
-    for pieces in edges.windows():
-        count = np.zeros(len(pieces), np.int64)
-        tasks: list[tuple[Any, ...]] = [
-            (*piece[:2], rows, edges.both, count[k : k + 1]) for k, piece in enumerate(pieces)
-        ]
-        _native.run(_count_range, tasks, None)
-        # Each piece is copied behind those before it.
-        places = filled + np.cumsum(count) - count
-        tasks = [
-            (*piece, rows, edges.both, place, target, source, weight)
-            for piece, place in zip(pieces, places, strict=True)
-        ]
-        _native.run(_copy_range, tasks, None)
-        filled += int(count.sum())
-    csr = build_csr(
-        source,
-        target.view(np.int32),
-        edges.num_sources,
-        part.last - part.first,
-        weight if len(weight) else None,
-    )
+    weight = None if edges.weight is None else np.empty(part.count, edges.weight_dtype)
+    begin = 0
+    for _, ends, weights in edges.pieces():
+        if edges.both:
+            ends, weights = _in_both_directions(ends, weights)
+        selected = np.flatnonzero((ends[1] >= part.first) & (ends[1] < part.last))
+        place = slice(begin, begin + len(selected))
+        source[place] = ends[0, selected]
+        target[place] = ends[1, selected] - part.first
+        if weight is not None and weights is not None:
+            weight[place] = weights[selected]
+        begin += len(selected)
+    csr = build_csr(source, target, edges.num_sources, part.last - part.first, weight)
     del target, source, weight
     if edges.both:
         csr = merged(csr)
@@ -269,71 +250,9 @@ def _close_gaps(
         indptr[part.first + 1 : part.last + 1] += begin - part.begin
 
 
-def checked_list(edge_index: Any, weight: Any, num_sources: int, num_targets: int) -> EdgeList:
-    """Build an edge list from arrays or paths of `.npy` files."""
-    if isinstance(edge_index, (str, Path)):
-        edge_index = _files.open_array(Path(edge_index))
-    if isinstance(weight, (str, Path)):
-        weight = _files.open_array(Path(weight))
-    ends = edge_index if isinstance(edge_index, np.ndarray) else np.asarray(edge_index)
-    if ends.ndim != 2 or len(ends) != 2 or ends.dtype.kind not in "iu":
-        raise InputError(
-            f"edges are {ends.dtype} of shape {ends.shape}; give whole numbers as two rows [2, E]."
-        )
-    if weight is not None:
-        weight = checks.edge_weights("weight", weight, ends.shape[1])
-    return EdgeList(ends, weight, num_sources, num_targets)
-
-
 def _write(path: Path, begin: int, values: np.ndarray) -> None:
     """Write a part of an array in a file; several processes may write other parts."""
     array = np.lib.format.open_memmap(path, mode="r+")
     for rows in _native.blocks(values):
         array[begin + rows.start : begin + rows.stop] = values[rows]
         _native.release(array)
-
-
-@njit(nogil=True, cache=True)
-def _count_bins(source, target, sizes, shift, both, count, wrong):  # type: ignore[no-untyped-def]
-    """Add edges to the bins of their targets; stop at the first that points outside."""
-    for e in range(len(source)):
-        s, t = source[e], target[e]
-        if s < 0 or s >= sizes[0] or t < 0 or t >= sizes[1]:
-            wrong[0] = e
-            return
-        count[t >> shift] += 1
-        if both and s != t:
-            count[s >> shift] += 1
-
-
-@njit(nogil=True, cache=True)
-def _count_range(source, target, rows, both, count):  # type: ignore[no-untyped-def]
-    """Count the edges into a range of targets."""
-    total = 0
-    for e in range(len(source)):
-        s, t = source[e], target[e]
-        total += rows[0] <= t < rows[1]
-        if both and s != t:
-            total += rows[0] <= s < rows[1]
-    count[0] = total
-
-
-@njit(nogil=True, cache=True)
-def _copy_range(  # type: ignore[no-untyped-def]
-    source, target, weight, rows, both, at, row, indices, weights
-):
-    """Copy the edges into a range of targets from position `at` on; its first row is 0."""
-    for e in range(len(source)):
-        s, t = source[e], target[e]
-        if rows[0] <= t < rows[1]:
-            row[at] = t - rows[0]
-            indices[at] = s
-            if len(weight):
-                weights[at] = weight[e]
-            at += 1
-        if both and s != t and rows[0] <= s < rows[1]:
-            row[at] = s - rows[0]
-            indices[at] = t
-            if len(weight):
-                weights[at] = weight[e]
-            at += 1

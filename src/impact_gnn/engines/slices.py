@@ -25,6 +25,42 @@ VECTOR = 16
 ROWS_EDGES = 1 << 23  # edges per block where single rows are computed
 
 
+@dataclass(frozen=True)
+class StoredOperator:
+    """An operator whose arrays are in `folder`, and whose edges are a `StoredCSR` in `edges`.
+
+    Workers receive both paths. A path is never read from a file, which somebody may have changed.
+    """
+
+    folder: Path
+    edges: Path
+    norm: str
+    self_loop: bool
+    balanced: bool
+
+    def open(self) -> Operator:
+        """Return the operator; its arrays are mapped."""
+        csr = StoredCSR.open(self.edges)
+        operator = Operator(
+            csr=csr,
+            table=np.array(self._array("table")),
+            source_period=self._array("source"),
+            target_period=self._array("target"),
+            norm=self.norm,
+            self_loop=self.self_loop,
+            balanced=self.balanced,
+        )
+        # Fills the cached properties.
+        if self.balanced:
+            vars(operator)["edges"] = replace(csr, weight=self._array("weight"))
+        if self.norm == "sym":
+            vars(operator)["row_scale"] = self._array("scale")
+        return operator
+
+    def _array(self, name: str) -> np.ndarray:
+        return _files.open_array(self.folder / f"{name}.npy", sealed=True)
+
+
 @dataclass(frozen=True, eq=False)
 class Job:
     """Hops to compute by slices: hop k is operator k − 1 applied to hop k − 1; hop 0 is `x`.
@@ -35,7 +71,7 @@ class Job:
 
     directory: Path
     key: str
-    operators: tuple[Path, ...]
+    operators: tuple[StoredOperator, ...]
     x: Any
     nodes: tuple[int, ...]
     rows: np.ndarray | None
@@ -77,7 +113,7 @@ class Job:
 
 def run_slice(job: Job, number: int) -> None:
     """Take one slice of columns through all hops, except for hops that exist already."""
-    for hop, path in enumerate(job.operators, start=1):
+    for hop, stored in enumerate(job.operators, start=1):
         goal = job.file(hop, number)
         if goal.exists():
             continue
@@ -87,7 +123,7 @@ def run_slice(job: Job, number: int) -> None:
             x = _files.open_array(job.file(hop - 1, number), sealed=True)
             low, high = 0, high - low
         values = columns_of(x, low, high, job.dtype)
-        operator = open_operator(path)
+        operator = stored.open()
         with _files.atomic_array(goal, job.dtype, job.shape(hop, number)) as result:
             if job.rows is not None and job.has_rows(hop):
                 _apply_rows(operator, values, job.rows, result, job.threads)
@@ -113,31 +149,6 @@ def _apply_rows(
     for first, last in pairwise(_native.spans(cumulative, ROWS_EDGES)):
         out[first:last] = operator.apply_rows(x, rows[first:last], threads)
         _native.release(csr.indptr, csr.indices, csr.weight, out)
-
-
-def open_operator(folder: Path) -> Operator:
-    """Open the operator that a file engine stored in a folder; its arrays are mapped."""
-
-    def stored(name: str) -> np.ndarray:
-        return _files.open_array(folder / f"{name}.npy", sealed=True)
-
-    meta = _files.read_json(folder / "operator.json", sealed=True)
-    csr = StoredCSR.open(Path(meta["edges"]))
-    operator = Operator(
-        csr=csr,
-        table=np.array(stored("table")),
-        source_period=stored("source"),
-        target_period=stored("target"),
-        norm=meta["norm"],
-        self_loop=meta["self_loop"],
-        balanced=meta["balanced"],
-    )
-    # Fills the cached properties.
-    if meta["balanced"]:
-        vars(operator)["edges"] = replace(csr, weight=stored("weight"))
-    if meta["norm"] == "sym":
-        vars(operator)["row_scale"] = stored("scale")
-    return operator
 
 
 def slice_borders(
