@@ -50,7 +50,7 @@ def test_hops_are_means_of_the_means_of_periods(seed, weighted):
         (gsmp[0], first),
         (gsmp[1], mean_of_period_means(graph, first)),
         (stamp[0], first),
-        (stamp[1], Memory().operator(graph) @ first),
+        (stamp[1], Memory().operator(graph).apply(first)),
     ):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
@@ -75,7 +75,7 @@ def test_more_neighbours_of_one_period_alike_change_nothing():
 def test_backward_is_the_transpose_and_edges_are_those_of_the_product(norm, self_loop):
     graph = drawn(2, weighted=True)
     step = Propagation.of(graph, weighting="gsmp", norm=norm, self_loop=self_loop)
-    dense = step.operator @ np.eye(graph.num_nodes)
+    dense = step.operator.apply(np.eye(graph.num_nodes))
     x = torch.tensor(graph.x, requires_grad=True)
     slope = torch.randn(x.shape, dtype=x.dtype)
     (step(x) * slope).sum().backward()
@@ -127,7 +127,7 @@ def test_stamp_is_for_the_first_relation_of_a_path():
     cites = ("paper", "cites", "paper")
     steps = [Memory().operator(graph, cites, weighting=name) for name in ("gsmp", "plain")]
     np.testing.assert_allclose(
-        found["paper-cites-paper-cites-paper"], steps[1] @ (steps[0] @ graph.x), rtol=1e-5
+        found["paper-cites-paper-cites-paper"], steps[1].apply(steps[0].apply(graph.x)), rtol=1e-5
     )
 
 

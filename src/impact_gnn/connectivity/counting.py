@@ -139,23 +139,12 @@ def codes(
             f"{num_labels} labels × {num_times} times are too many combinations to count "
             f"(at most {MAX_CODES}); bin the times or merge labels."
         )
-    code = np.empty(len(label), np.min_scalar_type(size - 1))
-    wrong = _codes(label, period, num_labels, num_times, num_known, code)
-    if wrong >= 0:
+    past_label = np.where(period < num_known, label, -1)
+    if past_label.max(initial=-1) >= num_labels:
+        node = int(np.argmax(past_label >= num_labels))
         raise InputError(
-            f"label holds {label[wrong]} at node {wrong}, but there are {num_labels} classes; "
+            f"label holds {label[node]} at node {node}, but there are {num_labels} classes; "
             f"labels run from 0 to {num_labels - 1}."
         )
-    return code
-
-
-@njit(cache=True)
-def _codes(label, period, num_labels, num_times, num_known, out):  # type: ignore[no-untyped-def]
-    wrong = -1
-    for i in range(len(label)):
-        t = np.int64(period[i])
-        y = label[i] if t < num_known else -1
-        if y >= num_labels and wrong < 0:
-            wrong = i
-        out[i] = (y if y >= 0 else num_labels) * num_times + t
-    return wrong
+    past_label[past_label < 0] = num_labels
+    return (past_label * num_times + period).astype(np.min_scalar_type(size - 1))

@@ -18,7 +18,7 @@ from impact_gnn import checks
 from impact_gnn import weighting as weights
 from impact_gnn.checks import InputError
 from impact_gnn.engines.hop import ComputedColumns, ComputedHop, Features, Hop, SlicedHop, as_hop
-from impact_gnn.engines.operator import FLOATS, Operator
+from impact_gnn.engines.operator import Operator, check_float
 from impact_gnn.graph import TemporalGraph, Triple
 from impact_gnn.graph.csr import CSR
 from impact_gnn.weighting import Weighting
@@ -37,10 +37,7 @@ def checked_features(x: Any) -> Any:
         raise InputError(f"x is a {type(x).__name__}; give an array [N, f].")
     if x.ndim != 2:
         raise InputError(f"x has shape {x.shape}; give a matrix [N, f] with one row per node.")
-    if x.dtype not in FLOATS:
-        raise InputError(
-            f"x is of type {x.dtype}; give float16, float32 or float64 (x.astype(np.float32))."
-        )
+    check_float(x)
     return x
 
 

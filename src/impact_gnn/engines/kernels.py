@@ -58,22 +58,18 @@ def gather(rows, columns, csr, table, periods, row_scale, column_scale, self_loo
     wide = np.empty(columns[1])
     one = table.dtype.type(1)
     num_edges = len(indices)
-    has_weight = len(weight) > 0
-    has_table = len(table) > 0
-    has_scale = len(column_scale) > 0
-    kind = LOOK_UP if has_weight or has_table or has_scale else PLAIN
+    has = (len(weight) > 0, len(table) > 0, len(column_scale) > 0)
+    kind = LOOK_UP if has[0] or has[1] or has[2] else PLAIN
     # From here on only pointers, see `vectors`.
     sums = pointer(wide)
-    factors = pointer(factor)
     scale_of = pointer(column_scale)
-    parts = (pointer(weight), pointer(table), scale_of, pointer(periods[0]), factors, sums)
+    parts = (pointer(weight), pointer(table), scale_of, pointer(periods[0]), pointer(factor), sums)
     borders = pointer(indptr)
     target_period = pointer(periods[1])
     scales = pointer(row_scale)
     divide = len(row_scale) == 0
     values = (pointer(x[0]), x[1])
-    result = (pointer(out[0]), out[1])
-    rest = (pointer(indices), (has_weight, has_table, has_scale), parts, values, result)
+    rest = (pointer(indices), has, parts, values, (pointer(out[0]), out[1]))
     for v in range(rows[0], rows[1]):
         first = borders[v]
         end = borders[v + 1]
@@ -81,7 +77,7 @@ def gather(rows, columns, csr, table, periods, row_scale, column_scale, self_loo
         if heavy:
             for c in range(columns[0], columns[1]):
                 sums[c] = 0
-        loop_scale = scale_of[v] if has_scale else one
+        loop_scale = scale_of[v] if has[2] else one
         # The sum of the weights so far, and the factor of the row where it is known beforehand.
         weight_sum = 1.0 if self_loop else 0.0
         scale = 1.0

@@ -120,17 +120,12 @@ class Operator:
         """
         return self._forward.apply(x, out, threads, rows)
 
-    def transpose_apply(
-        self, x: Any, out: np.ndarray | None = None, threads: int | None = None
-    ) -> np.ndarray:
+    def transpose_apply(self, x: Any) -> np.ndarray:
         """Compute Mᵀ·X for `x` [targets, f], the gradient of `apply`.
 
         The first call groups the edges by source.
         """
-        return self._backward.apply(x, out, threads, None)
-
-    def __matmul__(self, x: Any) -> np.ndarray:
-        return self.apply(x)
+        return self._backward.apply(x)
 
     def apply_rows(self, x: np.ndarray, rows: np.ndarray, threads: int | None = None) -> np.ndarray:
         """Compute the rows `rows` of M·X at the cost of their own edges."""
@@ -142,7 +137,7 @@ class Operator:
             row_scale=row_scale,
             self_loop=False,
         )
-        result = part.apply(x, None, threads, None)
+        result = part.apply(x, threads=threads)
         # The kernel reads the loop of row v at x_v, which is x[rows[v]] here.
         if self.self_loop:
             loop = (self.row_scale * self.column_scale)[rows, None] * x[rows]
@@ -254,7 +249,11 @@ class _Pass:
     self_loop: bool
 
     def apply(
-        self, x: Any, out: np.ndarray | None, threads: int | None, rows: tuple[int, int] | None
+        self,
+        x: Any,
+        out: np.ndarray | None = None,
+        threads: int | None = None,
+        rows: tuple[int, int] | None = None,
     ) -> np.ndarray:
         x = _matrix(x, self.csr.num_sources)
         shape = self.csr.num_targets, x.shape[1]
@@ -384,13 +383,18 @@ def _matrix(value: Any, num_rows: int) -> np.ndarray:
         raise InputError(
             f"x has shape {x.shape}; give a matrix with {num_rows} rows, one per source node."
         )
+    check_float(x)
+    if _is_row_major(x):
+        return x
+    return np.ascontiguousarray(x, dtype=x.dtype.newbyteorder("="))
+
+
+def check_float(x: np.ndarray) -> None:
+    """Refuse features of a type that the kernel cannot sum."""
     if x.dtype not in FLOATS:
         raise InputError(
             f"x is of type {x.dtype}; give float16, float32 or float64 (x.astype(np.float32))."
         )
-    if _is_row_major(x):
-        return x
-    return np.ascontiguousarray(x, dtype=x.dtype.newbyteorder("="))
 
 
 def _is_row_major(matrix: np.ndarray) -> bool:

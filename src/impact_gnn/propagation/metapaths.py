@@ -193,7 +193,7 @@ def metapath_hops(
         assert values is not None  # paths begin at types with features
         if metapath_weighting == "ends" and graph.nodes[kind].time is not None:
             walk = Walk(graph, paths_of_kind, "plain", engine)
-            hops = along_ends(walk, ends_table(graph, weighting, kind), values)
+            hops, _ = along_ends(walk, ends_table(graph, weighting, kind), values)
             if rows is not None:
                 hops = {path: selected_hop(hop, rows) for path, hop in hops.items()}
         else:
@@ -247,11 +247,28 @@ def metapath_label_hops(
             f"length={length} must be 1 or 2: beyond that the own label cannot be excluded exactly."
         )
     paths = metapaths(view, length, start=view.target)
-    table = ends_table(view, weighting, view.target) if metapath_weighting == "ends" else None
+    label = view.label if label is None else label
+    known = label_columns(label, view.num_labels)
     engine = or_memory(engine)
-    walk = Walk(view, paths, "plain" if table is not None else weighting, engine)
-    hops = dict(label_hops_along(walk, table, renormalize, view.label if label is None else label))
-    loaded = engine.loaded([hops[path] for path in paths])
+    weights: dict[Metapath, np.ndarray] = {}
+    same_time = np.empty(0)
+    if metapath_weighting == "ends":
+        table = ends_table(view, weighting, view.target)
+        same_time = np.diag(table)[view.period]
+        walk = Walk(view, paths, "plain", engine)
+        hops, weights = along_ends(walk, table, known)
+    else:
+        walk = Walk(view, paths, weighting, engine)
+        hops = dict(walk.hops(known))
+    remaining = []
+    for path in paths:
+        own = own_share([walk.operator(step, k == 0) for k, step in enumerate(path)])
+        if path in weights:
+            # The weight of the own label, Ω[t_v, t_v]·P_vv, is divided by the row's total as well.
+            total = weights[path]
+            own = np.divide(same_time * own, total, out=np.zeros_like(total), where=total > 0)
+        remaining.append(without_own(hops[path], label, own, renormalize))
+    loaded = engine.loaded(remaining)
     return {path_name(path): hop for path, hop in zip(paths, loaded, strict=True)}
 
 
@@ -323,8 +340,15 @@ def weighted(x: Any, factor: np.ndarray, dtype: np.dtype) -> ComputedColumns:
     )
 
 
-def along_ends(walk: Walk, table: np.ndarray, x: Any) -> dict[Metapath, Hop]:
-    """Propagate `x` along the paths of a plain walk, with Ω between the two ends of each path."""
+def along_ends(
+    walk: Walk, table: np.ndarray, x: Any
+) -> tuple[dict[Metapath, Hop], dict[Metapath, np.ndarray]]:
+    """Propagate `x` along the paths of a plain walk, with Ω between the two ends of each path.
+
+    Returns hops and their total weights Σ_w Ω[t_v, t_w]·P_vw [N] by path, exactly 0 if none.
+    """
+    if not walk.paths:
+        return {}, {}
     left, right = factors(table)
     graph = walk.graph
     engine = walk.engine
@@ -342,16 +366,22 @@ def along_ends(walk: Walk, table: np.ndarray, x: Any) -> dict[Metapath, Hop]:
                 sums[path][rows[0] : rows[-1] + 1] += factor[rows, None] * hop.rows(rows)
                 _native.release(sums[path])
         scratch.clear()
-    # Divided by Σ_w Ω[t_v, t_w]·P_vw.
+    # Divided by Σ_w Ω[t_v, t_w]·P_vw, in float64.
     hops = {}
-    for path, weight in path_weight(walk, left, right).items():
-        with np.errstate(divide="ignore"):
-            inverse = np.where(weight > 0, 1 / weight, 0.0).astype(dtype)
+    weights = {}
+    scratch = engine.child("weights")
+    ones = np.ascontiguousarray(right.T)[source_period]
+    for path, hop in walk.hops(ones, engine=scratch, dtype=np.float64):
+        weights[path] = np.empty(graph.num_nodes)
         for rows in position_blocks(graph.num_nodes):
-            sums[path][rows[0] : rows[-1] + 1] *= inverse[rows, None]
+            weight = np.einsum("vr,vr->v", left[graph.period[rows]], hop.rows(rows))
+            inverse = np.divide(1, weight, out=np.zeros_like(weight), where=weight > 0)
+            sums[path][rows[0] : rows[-1] + 1] *= inverse[:, None].astype(dtype)
+            weights[path][rows] = weight
             _native.release(sums[path])
         hops[path] = engine.stored(sums[path])
-    return hops
+    scratch.clear()
+    return hops, weights
 
 
 def ends_table(graph: TemporalGraph, weighting: Weighting, kind: str) -> np.ndarray:
@@ -362,47 +392,6 @@ def ends_table(graph: TemporalGraph, weighting: Weighting, kind: str) -> np.ndar
             f"{weighting!r} is no table of two times, which 'ends' needs; weigh by 'edges'."
         )
     return time_table(graph, weighting, kind)
-
-
-def path_weight(walk: Walk, left: np.ndarray, right: np.ndarray) -> dict[Metapath, np.ndarray]:
-    """Compute Σ_w Ω[t_v, t_w]·P_vw in float64 for every path and target node; exactly 0 if none."""
-    graph = walk.graph
-    values = np.ascontiguousarray(right.T)[graph.period_of(walk.paths[0][0][0])]
-    scratch = walk.engine.child("weights")
-    weights = {}
-    for path, hop in walk.hops(values, engine=scratch, dtype=np.float64):
-        weights[path] = np.empty(graph.num_nodes)
-        for rows in position_blocks(graph.num_nodes):
-            weights[path][rows] = np.einsum("vr,vr->v", left[graph.period[rows]], hop.rows(rows))
-    scratch.clear()
-    return weights
-
-
-def label_hops_along(
-    walk: Walk, table: np.ndarray | None, renormalize: bool, label: np.ndarray
-) -> Iterator[tuple[Metapath, Hop]]:
-    """Yield label hops [N, Y] along paths of one or two relations without the own label.
-
-    A table is Ω for the two ends; the walk is plain then.
-    """
-    graph = walk.graph
-    if not walk.paths:
-        return
-    known = label_columns(label, graph.num_labels)
-    own = {
-        path: own_share([walk.operator(step, k == 0) for k, step in enumerate(path)])
-        for path in walk.paths
-    }
-    hops = walk.hops(known)
-    if table is not None:
-        # The weight of the own label, Ω[t_v, t_v]·P_vv, is divided by the row's total as well.
-        same_time = np.diag(table)[graph.period]
-        for path, weight in path_weight(walk, *factors(table)).items():
-            zeros = np.zeros_like(weight)
-            own[path] = np.divide(same_time * own[path], weight, out=zeros, where=weight > 0)
-        hops = iter(along_ends(walk, table, known).items())
-    for path, hop in hops:
-        yield path, without_own(hop, label, own[path], renormalize)
 
 
 def factors(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
