@@ -24,7 +24,6 @@ from impact_gnn import _files, _native
 from impact_gnn._progress import Counter, Progress
 from impact_gnn.checks import InputError, WorkerLost, listing, one_line
 from impact_gnn.engines.disk import FileEngine
-from impact_gnn.engines.engine import checked_features
 from impact_gnn.engines.hop import Features, Hop, SlicedHop
 from impact_gnn.engines.operator import Operator
 
@@ -87,17 +86,12 @@ class Dask(FileEngine):
         with self._connected() as client:
             return SLICES_PER_THREAD * sum(self._threads(client))
 
-    def hops(
-        self,
-        operators: Sequence[Operator],
-        x: Features,
-        *,
-        rows: np.ndarray | None = None,
-        dtype: Any = None,
+    def _hops(
+        self, operators: Sequence[Operator], x: Features, rows: np.ndarray | None, dtype: Any
     ) -> list[Hop]:
         if isinstance(x, np.ndarray):
             x = self._in_file(x)
-        return super().hops(operators, x, rows=rows, dtype=dtype)
+        return super()._hops(operators, x, rows, dtype)
 
     def _in_file(self, x: np.ndarray) -> SlicedHop:
         """Return features that workers can read: from their own file, otherwise from a copy."""
@@ -108,7 +102,7 @@ class Dask(FileEngine):
             return SlicedHop.open([file], key)
         with self._working():
             if not path.exists():
-                _files.save_array(path, checked_features(x), sealed=True)
+                _files.save_array(path, x, sealed=True)
         return SlicedHop((_files.open_array(path, sealed=True),), key)
 
     def share(

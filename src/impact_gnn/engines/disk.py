@@ -28,7 +28,7 @@ from impact_gnn import _files, _native, checks
 from impact_gnn._progress import Counter, Progress, watched
 from impact_gnn.checks import InputError, listing
 from impact_gnn.engines.edges import EdgeList, StoredCSR, sort_edges
-from impact_gnn.engines.engine import FEW_ROWS, Engine, checked_start
+from impact_gnn.engines.engine import FEW_ROWS, Engine
 from impact_gnn.engines.hop import Features, Hop, SlicedHop, selected_hop
 from impact_gnn.engines.operator import Operator, row_blocks
 from impact_gnn.engines.slices import Job, StoredOperator, run_slice, slice_borders
@@ -81,19 +81,11 @@ class FileEngine(Engine):
         with self._working():  # it has a weight per edge, which belongs in a file
             return self._stored_operator(operator).open()
 
-    def hops(
-        self,
-        operators: Sequence[Operator],
-        x: Features,
-        *,
-        rows: np.ndarray | None = None,
-        dtype: Any = None,
+    def _hops(
+        self, operators: Sequence[Operator], x: Features, rows: np.ndarray | None, dtype: Any
     ) -> list[Hop]:
-        x = checked_start(operators, x)
-        if not operators:
-            return []
         if rows is not None and len(rows) >= FEW_ROWS * operators[-1].csr.num_targets:
-            *before, last = self.hops(operators, x, dtype=dtype)
+            *before, last = self._hops(operators, x, None, dtype)
             return [*before, selected_hop(last, np.asarray(rows))]
         with self._working():
             job = self._job(operators, x, rows, np.dtype(dtype or self.storage or x.dtype))

@@ -60,22 +60,10 @@ class Engine(ABC):
         """Group the edges of a relation by target."""
 
     @abstractmethod
-    def hops(
-        self,
-        operators: Sequence[Operator],
-        x: Features,
-        *,
-        rows: np.ndarray | None = None,
-        dtype: Any = None,
+    def _hops(
+        self, operators: Sequence[Operator], x: Features, rows: np.ndarray | None, dtype: Any
     ) -> list[Hop]:
-        """Compute hops: `operators[k]` is applied to hop k−1, the first operator to `x`.
-
-        Args:
-            operators: From `operator`; the targets of each are the sources of the next.
-            x: [N, f].
-            rows: The last hop is computed for these rows only, in this order; by default for all.
-            dtype: The type of the stored hops; by default the engine chooses.
-        """
+        """Compute `hops` of checked features by one operator or more."""
 
     @abstractmethod
     def graph(
@@ -104,6 +92,25 @@ class Engine(ABC):
         """Tell whether `size` bytes may stay in memory during training."""
 
     # Engines share:
+
+    def hops(
+        self,
+        operators: Sequence[Operator],
+        x: Features,
+        *,
+        rows: np.ndarray | None = None,
+        dtype: Any = None,
+    ) -> list[Hop]:
+        """Compute hops: `operators[k]` is applied to hop k−1, the first operator to `x`.
+
+        Args:
+            operators: From `operator`; the targets of each are the sources of the next.
+            x: [N, f].
+            rows: The last hop is computed for these rows only, in this order; by default for all.
+            dtype: The type of the stored hops; by default the engine chooses.
+        """
+        x = checked_start(operators, x)
+        return self._hops(operators, x, rows, dtype) if operators else []
 
     def operator(
         self,

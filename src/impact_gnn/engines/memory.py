@@ -10,7 +10,7 @@ import numpy as np
 
 from impact_gnn import checks
 from impact_gnn.checks import InputError
-from impact_gnn.engines.engine import FEW_ROWS, Engine, checked_start
+from impact_gnn.engines.engine import FEW_ROWS, Engine
 from impact_gnn.engines.hop import Features, Hop, as_hop, columns_of
 from impact_gnn.engines.operator import Operator
 from impact_gnn.graph import TemporalGraph, Triple
@@ -33,15 +33,9 @@ class Memory(Engine):
     def csr(self, graph: TemporalGraph, relation: Triple) -> CSR:
         return graph.csr(relation)
 
-    def hops(
-        self,
-        operators: Sequence[Operator],
-        x: Features,
-        *,
-        rows: np.ndarray | None = None,
-        dtype: Any = None,
+    def _hops(
+        self, operators: Sequence[Operator], x: Features, rows: np.ndarray | None, dtype: Any
     ) -> list[Hop]:
-        x = checked_start(operators, x)
         values = columns_of(x, 0, x.shape[1], dtype or x.dtype)
         hops: list[Hop] = []
         for step, operator in enumerate(operators, start=1):
