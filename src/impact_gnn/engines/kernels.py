@@ -80,10 +80,8 @@ def gather(rows, columns, csr, table, periods, row_scale, column_scale, self_loo
         loop_scale = scale_of[v] if has[2] else one
         # The sum of the weights so far, and the factor of the row where it is known beforehand.
         weight_sum = 1.0 if self_loop else 0.0
-        scale = 1.0
-        if not divide:
-            scale = scales[v]
-        elif kind == PLAIN:
+        scale = 1.0 if divide else scales[v]
+        if divide and kind == PLAIN:
             weight_sum += end - first
             scale = 1 / weight_sum if weight_sum > 0 else 0.0
         base = target_period[v] * periods[2]
