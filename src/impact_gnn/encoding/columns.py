@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from impact_gnn.encoding.encoder import Encoder
 
 BLOCK = 1 << 14  # rows that are encoded together
-MOST_REMEMBERED = 1_000_000  # rows
-REMEMBERING = threading.Lock()
+MAX_CACHED_ROWS = 1_000_000  # rows
+CACHE_LOCK = threading.Lock()
 NOTE = b"impact-gnn"
 
 
@@ -46,15 +46,15 @@ class Block:
     def column(self, name: str) -> pa.Array:
         return one_array(self.table.column(name))
 
-    def remembered(self, name: str, compute: Callable[[pa.Array], Any]) -> Any:
+    def cached(self, name: str, compute: Callable[[pa.Array], Any]) -> Any:
         """`compute` of a column, row by row the same for every view; done once where the table is not large."""
-        if self.whole.table.num_rows > MOST_REMEMBERED:
+        if self.whole.table.num_rows > MAX_CACHED_ROWS:
             return compute(self.column(name))
-        memory = self.whole.memory
-        with REMEMBERING:  # blocks are encoded side by side
-            if name not in memory:
-                memory[name] = compute(one_array(self.whole.table.column(name)))
-        return memory[name][self.rows]
+        cache = self.whole.cache
+        with CACHE_LOCK:  # blocks are encoded side by side
+            if name not in cache:
+                cache[name] = compute(one_array(self.whole.table.column(name)))
+        return cache[name][self.rows]
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +83,7 @@ class Columns:
     known: np.ndarray | None = None
     mapped: bool = False
     warnings: tuple[str, ...] = ()
-    memory: dict[str, Any] = field(default_factory=dict, repr=False)
+    cache: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         return self.table.num_rows if self.rows is None else len(self.rows)
