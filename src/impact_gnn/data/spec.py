@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from impact_gnn._text import visible
 from impact_gnn.checks import InputError, choice, guarded, listing, quoted
@@ -469,48 +470,22 @@ def _check_entries(where: str, entry: Mapping[str, Any], known: list[str]) -> No
 
 def write_toml(spec: Spec, kinds: Mapping[str, Mapping[str, tuple[str, str]]]) -> str:
     """Return a `graph.toml` with comments; `kinds` has the kind of every feature, and why."""
-    lines = [
-        "# Which table and column is what. "
-        "Change what was guessed wrong, delete what should be guessed anew.",
-        "",
-        f"target = {_quote(spec.target)}  # the type to classify; it needs a time and labels",
-        f"period = {_quote(spec.period)}  "
-        "# auto, year, quarter, month, week, day, hour, whole, or a number",
-    ]
-    for kind, node in spec.nodes.items():
-        lines += ["", f"[nodes.{_quote(kind)}]", f"file = {_quote(node.file)}"]
-        lines.append(_role_line("id", node.id, "rows are numbered"))
-        lines.append(_role_line("time", node.time))
-        lines.append(_role_line("label", node.label))
-        lines += ["", f"[nodes.{_quote(kind)}.columns]  # {', '.join(KINDS)}"]
-        for column, (column_kind, reason) in kinds[kind].items():
-            comment = f"  # {visible(' '.join(reason.split()))}" if reason else ""
-            lines.append(f"{_quote(column)} = {_quote(column_kind)}{comment}")
-    for (source_type, name, target_type), edge in spec.edges.items():
-        lines += [
-            "",
-            f"[edges.{_quote(name)}]",
-            f"file = {_quote(edge.file)}",
-            f"source = {_quote(edge.source)}",
-            f"source_type = {_quote(source_type)}",
-            f"target = {_quote(edge.target)}",
-            f"target_type = {_quote(target_type)}",
-            _role_line("weight", edge.weight),
-            _role_line("time", edge.time),
-            f"dangling = {_quote(edge.dangling)}  "
-            "# or drop: edges that name a node which is not there",
-        ]
-    return "\n".join(lines) + "\n"
+    environment = Environment(  # noqa: S701 # nosec B701 - this is no HTML
+        loader=FileSystemLoader(Path(__file__).parent),
+        trim_blocks=True,
+        keep_trailing_newline=True,
+        undefined=StrictUndefined,
+    )
+    environment.filters["toml"] = _quote
+    environment.filters["visible"] = lambda text: visible(" ".join(text.split()))
+    template = environment.get_template("graph.toml.j2")
+    return template.render(spec=spec, kinds=kinds, all_kinds=KINDS)
 
 
-def _role_line(role: str, column: str | None, absent: str = "none") -> str:
-    return f"{role} = {_quote(column)}" if column else f'{role} = ""  # {absent}'
-
-
-def _quote(value: str | int) -> str:
+def _quote(value: str | int | None) -> str:
     """Return a value as TOML writes it."""
     if isinstance(value, int):
         return str(value)
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    escaped = (value or "").replace("\\", "\\\\").replace('"', '\\"')
     escaped = re.sub(r"[\x00-\x1f\x7f]", lambda match: f"\\u{ord(match[0]):04x}", escaped)
     return f'"{escaped}"'
