@@ -43,8 +43,8 @@ def load(
     Args:
         path: The place.
         verify: Compare the files of a saved directory with their checksums.
-        period: Of tables: the rule that puts times into periods, as in `from_tables`; by default what
-            `graph.toml` says, or "auto".
+        period: Of tables: the rule that puts times into periods, as in `from_tables`; by default
+            that of `graph.toml`, or "auto".
         cutoff: Of tables: where labels end, so that periods can be chosen with a border there.
         roles: Of tables: a `graph.toml` in another place.
     """

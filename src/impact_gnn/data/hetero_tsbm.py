@@ -19,7 +19,7 @@ import numpy as np
 from impact_gnn import checks
 from impact_gnn.checks import InputError
 from impact_gnn.data import drawing
-from impact_gnn.data.tsbm import TSBM
+from impact_gnn.data.tsbm import TSBM, check_start
 from impact_gnn.graph import TemporalGraph
 
 CITES = ("paper", "cites", "paper")
@@ -108,27 +108,22 @@ def hetero_tsbm(
     checks.share("decay", decay)
     checks.share("activity", activity)
     checks.share("homophily", homophily)
+    check_start(start)
+    if not (checks.is_number(feature_std) and feature_std >= 0):
+        raise InputError(f"feature_std={feature_std!r} is not possible; give at least 0.")
     means, links, others, nodes, noise = np.random.SeedSequence(int(seed)).spawn(5)
     mean = np.random.default_rng(means).standard_normal((num_labels, num_features))
-    label_pairs = (num_labels, num_labels)
     # The papers are those of a block model; its edges are not drawn.
-    model = TSBM(
-        mean=mean,
-        std=np.full(num_labels, feature_std),
-        base=np.ones(label_pairs),
-        decay=np.ones(label_pairs),
-        num_nodes=num_papers,
-        num_times=num_times,
-    )
+    unused = np.ones((num_labels, num_labels))
+    std = np.full(num_labels, float(feature_std))
+    model = TSBM(mean, std, unused, unused, num_papers, num_times=num_times)
     paper = Side(*drawing.draw_nodes(model, np.random.default_rng(nodes)))
     rng = np.random.default_rng(others)
     author = Side(
         rng.integers(num_labels, size=num_authors), rng.integers(num_times, size=num_authors)
     )
-    field, institution = (
-        Side(rng.permutation(np.arange(size) % num_labels), np.zeros(size, np.int64))
-        for size in (num_fields, num_institutions)
-    )
+    field = Side(rng.permutation(np.arange(num_fields) % num_labels))
+    institution = Side(rng.permutation(np.arange(num_institutions) % num_labels))
     law = partial(Links, num_labels=num_labels, num_times=num_times, homophily=homophily)
     laws = {
         CITES: law("citations", paper, paper, citations, decay),
@@ -146,7 +141,7 @@ def hetero_tsbm(
             "paper": {
                 "x": np.concatenate(list(features)),
                 "y": paper.label.astype(np.int64),
-                "time": start + paper.period.astype(np.int64),
+                "time": start + np.asarray(paper.period, np.int64),
             },
             "author": {"num_nodes": num_authors},
             "field_of_study": {"num_nodes": num_fields},
@@ -179,15 +174,15 @@ def scaled(sizes: Mapping[str, Any], factor: float) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """The label and the period of every node of one type."""
+    """The label and the period of every node of one type; period 0 for types without time."""
 
     label: np.ndarray
-    period: np.ndarray
+    period: np.ndarray | int = 0
 
     def sizes(self, labels: int, periods: int) -> np.ndarray:
         """Count nodes per label and period [Y, T]."""
         out = np.zeros((labels, periods), np.int64)
-        np.add.at(out, (self.label, self.period), 1)
+        np.add.at(out, (self.label, np.asarray(self.period)), 1)
         return out
 
 
@@ -263,7 +258,8 @@ class Links:
         members = []
         sizes = []
         for side in sides:
-            block = (side.label % num_groups).astype(np.int64) * times + side.period
+            own_group = side.label.astype(np.int64) if num_groups > 1 else 0
+            block = np.broadcast_to(own_group * times + side.period, side.label.shape)
             members.append(np.argsort(block, kind="stable"))
             sizes.append(np.bincount(block, minlength=num_blocks))
         group, row, column = np.indices((num_groups, times, times)).reshape(3, -1)

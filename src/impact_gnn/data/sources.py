@@ -398,7 +398,8 @@ def database(url: str) -> dict[str, Source]:
         # The driver's values: SQLAlchemy converts by declared types, which may not be exact.
         identifier = engine.dialect.identifier_preparer.quote_identifier(name)
         with engine.connect() as connection:
-            rows = connection.exec_driver_sql(f"select * from {identifier}")  # noqa: S608 # nosec B608
+            query = f"select * from {identifier}"  # noqa: S608 # nosec B608
+            rows = connection.exec_driver_sql(query)
             columns = list(rows.keys())
             values = list(map(list, zip(*rows, strict=True))) or [[] for _ in columns]
         for column, entries in zip(columns, values, strict=True):

@@ -61,7 +61,7 @@ def from_tables(
     dangling: str = "refuse",
     quiet: bool = False,
 ) -> TemporalGraph:
-    """Build a graph from data frames: pandas, polars, pyarrow, DuckDB, Ibis, or mappings of columns.
+    """Build a graph from data frames of any library that narwhals supports, or mappings of columns.
 
     Roles of columns that are not named are guessed from their names, and printed; "" means that
     there is no such column. Columns without a role are features: numbers, categories, text, dates
@@ -107,10 +107,7 @@ def from_tables(
         (TemporalGraph(3 nodes, 2 edges, 2 features, 2 classes, times 2019..2021), ['a', 'b', 'c'],
         [0, 1, -1])
     """
-    has_types = isinstance(nodes, Mapping) and any(
-        isinstance(table, Mapping) or hasattr(table, "columns") for table in nodes.values()
-    )
-    if has_types:
+    if _has_types(nodes):
         node_sources = {
             kind: from_frame(f"nodes[{kind!r}]", table, indexed=True)
             for kind, table in nodes.items()
@@ -149,16 +146,28 @@ def from_tables(
         roles = {role: _role(value, triple, edge_sources) for role, value in edge_roles.items()}
         roles["dangling"] = dangling
         edge_tables[triple] = guess_edges(source, roles, (triple[0], triple[2]))
-    candidates = [kind for kind, table in node_tables.items() if table.label and table.time]
-    candidates = candidates or list(node_tables)
-    if target is None and len(candidates) > 1:
-        raise InputError(f"{listing(candidates)} could all be classified; choose with target=...")
-    spec = Spec(node_tables, edge_tables, target or candidates[0])
+    spec = Spec(node_tables, edge_tables, target or _only_candidate(node_tables))
     sources = [*node_sources.values(), *edge_sources.values()]
     reading = build(spec, sources, period=period, cutoff=cutoff)
     if not quiet:
         print("\n".join(reading.notes))
     return reading.graph
+
+
+def _has_types(nodes: Any) -> bool:
+    """Return whether nodes are a mapping from types to tables."""
+    return isinstance(nodes, Mapping) and any(
+        isinstance(table, Mapping) or hasattr(table, "columns") for table in nodes.values()
+    )
+
+
+def _only_candidate(tables: Mapping[str, NodeTable]) -> str:
+    """Return the only type that can be classified."""
+    candidates = [kind for kind, table in tables.items() if table.label and table.time]
+    candidates = candidates or list(tables)
+    if len(candidates) > 1:
+        raise InputError(f"{listing(candidates)} could all be classified; choose with target=...")
+    return candidates[0]
 
 
 def _edge_sources(edges: Any, types: list[str]) -> dict[Triple, Source]:
@@ -178,7 +187,7 @@ def _edge_sources(edges: Any, types: list[str]) -> dict[Triple, Source]:
 
 
 def _role(column: Any, key: Key, sources: Mapping[Key, Source]) -> Any:
-    """Return the column that a user named for a table, by its key or for all tables that have it."""
+    """Return the column that a user named for one table, or for all tables that have it."""
     if isinstance(column, Mapping):
         return column.get(key)
     with_column = [key for key, source in sources.items() if column in source.head.column_names]

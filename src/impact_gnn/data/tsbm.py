@@ -61,7 +61,8 @@ class TSBM:
     def __repr__(self) -> str:
         return (
             f"TSBM({self.num_nodes:,} nodes, {self.num_times} times from {self.start}, "
-            f"{self.num_labels} labels, {self.num_features} features, protocol {self.protocol!r}, seed {self.seed})"
+            f"{self.num_labels} labels, {self.num_features} features, "
+            f"protocol {self.protocol!r}, seed {self.seed})"
         )
 
     @property
@@ -146,8 +147,7 @@ def tsbm_model(
     checks.at_least("num_labels", num_labels, 1)
     checks.at_least("num_features", num_features, 1)
     checks.at_least("seed", seed, 0)
-    if checks.at_least("start", start, -MAX_TIME) > MAX_TIME:
-        raise InputError(f"start={start} is too large for 64-bit times; give at most {MAX_TIME}.")
+    check_start(start)
     blocks = num_labels * num_times
     checks.fits(
         f"{blocks:,} x {blocks:,} probabilities between labels and times",
@@ -330,7 +330,8 @@ def _with_mean_degree(model: TSBM, mean_degree: float) -> TSBM:
     if model.base.max() * scale > 1:
         raise InputError(
             f"mean_degree={mean_degree:g} needs an edge probability of "
-            f"{model.base.max() * scale:.3g}; give at most {now / model.base.max():.4g}, or more nodes."
+            f"{model.base.max() * scale:.3g}; "
+            f"give at most {now / model.base.max():.4g}, or more nodes."
         )
     return replace(model, base=model.base * scale)
 
@@ -359,6 +360,12 @@ def _chosen_decay(decay: float | str, random_decay: np.ndarray) -> np.ndarray:
         names = " or ".join(map(repr, RANDOM_DECAYS))
         raise InputError(f"decay={decay!r} is not known; give a number from 0 to 1, {names}.")
     return np.full(random_decay.shape, float(decay))
+
+
+def check_start(start: int) -> None:
+    """Refuse a first time that is no whole number, or too large."""
+    if checks.at_least("start", start, -MAX_TIME) > MAX_TIME:
+        raise InputError(f"start={start} is too large for 64-bit times; give at most {MAX_TIME}.")
 
 
 def _symmetric(values: np.ndarray) -> np.ndarray:

@@ -47,7 +47,7 @@ class Block:
         return one_array(self.table.column(name))
 
     def cached(self, name: str, compute: Callable[[pa.Array], Any]) -> Any:
-        """Return `compute` of a column, row by row; a small table is computed once for all views."""
+        """Return `compute` of a column, row by row; computed once if the table is small."""
         if self.whole.table.num_rows > MAX_CACHED_ROWS:
             return compute(self.column(name))
         cache = self.whole.cache

@@ -538,7 +538,7 @@ class Encoder:
 
 
 def new_features(shape: tuple[int, int], *, in_file: bool = False) -> np.ndarray:
-    """Return an array to fill, in memory or, if it is large, in a file that it deletes at its end."""
+    """Return an array to fill, in memory or, if it is large, in a temporary file."""
     size = 4 * shape[0] * shape[1]
     if size < LARGE:
         return np.empty(shape, np.float32)
