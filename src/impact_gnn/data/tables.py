@@ -606,7 +606,8 @@ def _join(
     edges = np.empty(table.num_rows, [(name, values.dtype) for name, values in arrays.items()])
     for name, values in arrays.items():
         edges[name] = values
-    return edges[(edges["source"] >= 0) & (edges["target"] >= 0)]
+    is_dangling = (arrays["source"] < 0) | (arrays["target"] < 0)
+    return edges[~is_dangling] if is_dangling.any() else edges
 
 
 def sort_edges(parts: list[np.ndarray], folder: Path | None) -> dict[str, np.ndarray]:
@@ -628,11 +629,11 @@ def sort_edges(parts: list[np.ndarray], folder: Path | None) -> dict[str, np.nda
         arrays[name] = _new_array(folder, name, parts[0][name].dtype, (num_edges,))
     begin = 0
     for low, high in pairwise(borders):
-        inside = []
-        for part in parts:
-            inside.append(part[(part["target"] >= low) & (part["target"] < high)])
-            _native.release(part)
-        edges = _sorted(np.concatenate(inside))
+        inside = parts
+        if len(borders) > 2:
+            inside = [part[(part["target"] >= low) & (part["target"] < high)] for part in parts]
+            _native.release(*parts)
+        edges = _sorted(inside[0] if len(inside) == 1 else np.concatenate(inside))
         end = begin + len(edges)
         arrays["index"][:, begin:end] = edges["source"], edges["target"]
         for name in names[2:]:
