@@ -223,14 +223,35 @@ def label_features(column: Column, sample: Sample) -> Tensor:
 def _oracle(sample: Sample, table: np.ndarray) -> PNY:
     """PNY as the published runs had it: the generator's probabilities, and the labels of all but the last time."""
     graph, label, time = sample.graph, torch.tensor(sample.graph.y), torch.tensor(sample.graph.time)
-    sizes = sample.block_model.block_sizes(np.asarray(graph.y), graph.time)
+    sizes = block_sizes(sample.block_model, np.asarray(graph.y), graph.time)
     truth = TrueConnectivity(
-        graph.times, graph.num_labels, sample.block_model.connectivity_given(sizes)
+        graph.times, graph.num_labels, true_connectivity(sample.block_model, sizes)
     )
     degree = torch.from_numpy(np.diff(graph.csr().indptr))
     return PNY(
         label, time, time == int(graph.times[-1]), connectivity=truth, degree=degree, table=table
     )
+
+
+def block_sizes(model: TSBM, label: np.ndarray, time: np.ndarray) -> np.ndarray:
+    """Count nodes of every label and time of a model [Y, T]."""
+    sizes = np.zeros((model.num_labels, model.num_times), np.int64)
+    np.add.at(sizes, (label, time - model.start), 1)
+    return sizes
+
+
+def true_connectivity(model: TSBM, sizes: np.ndarray) -> np.ndarray:
+    """Return the expected share of neighbours of label ỹ and time t̃ of a node (y, t) [Y, T, Y, T].
+
+    `sizes` are the nodes per label and time [Y, T].
+    """
+    # Blocks are numbered by time, then label; a node is not its own neighbour.
+    pairs = np.maximum(sizes.T.ravel()[None, :] - np.eye(sizes.size), 0.0)
+    expected = model.block_probability() * pairs
+    total = expected.sum(1, keepdims=True)
+    shares = np.divide(expected, total, out=np.zeros_like(expected), where=total > 0)
+    shape = (model.num_times, model.num_labels) * 2
+    return shares.reshape(shape).transpose(1, 0, 3, 2).copy()
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,6 +3,7 @@
 import csv
 import datetime
 import re
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ import pytest
 import impact_gnn as ig
 from fuzzing import seeds
 from impact_gnn.checks import InputError
+from impact_gnn.data import sources
 from impact_gnn.data.files import read
 from impact_gnn.graph.parts import class_name
 
@@ -226,7 +228,8 @@ def csv_in_blocks(folder, nodes, edges, options):
     path = csv_folder(folder, nodes, edges, options)
     # Arrow wants a row to fit into a block
     block = int(2 ** (8 + len(nodes["id"]) % 5))
-    return read(path, spill=folder / "spill", block=block).graph
+    with patch.object(sources, "BLOCK", block):
+        return read(path, spill=folder / "spill").graph
 
 
 def columns_of(table, *, typed):

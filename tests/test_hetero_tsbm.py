@@ -188,6 +188,10 @@ def test_refusals():
         match="topics=900,000 cannot be reached: 360,000 links between nodes of one label",
     ):
         hetero_tsbm(topics=900_000)
+    with pytest.raises(ig.InputError, match="feature_std=-1 is not possible; give at least 0"):
+        hetero_tsbm(feature_std=-1)
+    with pytest.raises(ig.InputError, match=r"start=0.5 is not possible"):
+        hetero_tsbm(start=0.5)
     with pytest.raises(ig.InputError, match="factor=0 is not a positive number"):
         scaled(MAG, 0)
 

@@ -68,22 +68,6 @@ def test_hetero_round_trip():
     assert torch.equal(weight, data["paper", "cites", "paper"].edge_weight)
 
 
-def test_ogb_dictionaries():
-    data = Data(
-        x_dict={"paper": torch.randn(3, 2)},
-        y_dict={"paper": torch.tensor([[0], [1], [1]])},
-        node_year={"paper": torch.tensor([[2010], [2011], [2012]])},
-        num_nodes_dict={"paper": 3, "author": 2},
-        edge_index_dict={("author", "writes", "paper"): torch.tensor([[0, 1], [0, 2]])},
-        edge_time_dict={("author", "writes", "paper"): torch.tensor([2010, 2013])},
-    )
-    g = ig.from_pyg(data, time="node_year")
-    assert g.time.tolist() == [2010, 2011, 2012]
-    assert g.nodes["author"].num_nodes == 2
-    assert g.relations["author", "writes", "paper"].num_edges == 2
-    assert g.relations["author", "writes", "paper"].time.tolist() == [2010, 2013]
-
-
 def test_times_of_edges_go_there_and_back():
     data, several = homogeneous(), heterogeneous()
     data.t = torch.tensor([2020, 2021, 2021])

@@ -20,9 +20,10 @@ from typer.testing import CliRunner
 import impact_gnn as ig
 from impact_gnn.checks import InputError
 from impact_gnn.cli.main import app
-from impact_gnn.data.files import converted, read
+from impact_gnn.data.files import convert_graph, read
 from impact_gnn.data.ids import Ids, characters
-from impact_gnn.data.tables import TOGETHER, _Edges
+from impact_gnn.data.tables import EDGES_AT_ONCE, sort_edges
+from impact_gnn.data.values import TableColumn
 from impact_gnn.estimators import Calibration, Ensemble, Pipeline
 from impact_gnn.graph.temporal import graph_digest
 from impact_gnn.job.predictions import write_predictions
@@ -391,12 +392,12 @@ def test_the_command_line_from_init_to_next_months_predictions(tmp_path):
 
 @pytest.mark.parametrize("form", ["csv", "parquet"])
 def test_streaming_gives_the_same_graph(tmp_path, form, monkeypatch):
-    monkeypatch.setattr("impact_gnn.data.tables.TOGETHER", 100)
+    monkeypatch.setattr("impact_gnn.data.tables.EDGES_AT_ONCE", 100)
     monkeypatch.setattr("impact_gnn.data.sources.ROWS", 50)
     nodes, edges = renamed()
     folder = write(tmp_path / "g", nodes, edges, form)
     whole = read(folder, period="quarter").graph
-    found = converted(folder, tmp_path / "saved", memory=1, period="quarter")
+    found = convert_graph(folder, tmp_path / "saved", memory=1, period="quarter")
     back = ig.load(tmp_path / "saved", verify=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["g", "saved"]
     for g in (found.graph, back):
@@ -416,7 +417,7 @@ def test_ids_keep_their_zeros(tmp_path, memory):
         "id,time,zip\n" + "".join(f"{i:03d},{2010 + i},0123\n" for i in range(5))
     )
     (tmp_path / "edges.csv").write_text("source,target\n001,003\n")
-    g = converted(tmp_path, tmp_path / "saved", memory=memory).graph
+    g = convert_graph(tmp_path, tmp_path / "saved", memory=memory).graph
     assert g.ids.tolist() == ["000", "001", "002", "003", "004"]
     assert g.edge_index.tolist() == [[1], [3]]
 
@@ -428,7 +429,7 @@ def test_types_of_a_csv_in_batches_suit_all_of_it(tmp_path):
     )
     (tmp_path / "nodes.csv").write_text("id,time,a,b\n" + rows)
     (tmp_path / "edges.csv").write_text("source,target\n1,2\n")
-    found = converted(tmp_path, tmp_path / "saved", memory=1, period=5)
+    found = convert_graph(tmp_path, tmp_path / "saved", memory=1, period=5)
     assert found.graph.nodes["node"].columns.table.schema.types == [pa.float64(), pa.string()]
     assert found.graph.num_nodes == 300_000
 
@@ -446,7 +447,7 @@ def test_types_of_a_csv_in_batches_suit_all_of_it(tmp_path):
     ],
 )
 def test_ids_of_any_kind_are_found_again(ids):
-    made = Ids.of(pa.chunked_array([ids]), "id", "nodes")
+    made = Ids.of(TableColumn(pa.chunked_array([ids]), "id", "nodes"))
     plain = ids.to_pylist()
     absent = 99 if isinstance(plain[0], int) else "nobody"
     wanted = pa.array(
@@ -748,7 +749,7 @@ def test_an_edge_table_without_rows_and_odd_columns_stream_too(tmp_path):
         "id,time,label,n\na, 2019,x, 1\nb, 2020,y, 2\nc, 2021,, 3\n"
     )
     (tmp_path / "edges.csv").write_text("source,target\n")
-    whole, streamed = read(tmp_path), converted(tmp_path, tmp_path / "saved", memory=1)
+    whole, streamed = read(tmp_path), convert_graph(tmp_path, tmp_path / "saved", memory=1)
     assert whole.notes == streamed.notes
     assert streamed.graph.time.tolist() == [2019, 2020, 2021]
     assert streamed.graph.edge_index.shape == (2, 0)
@@ -814,7 +815,7 @@ def test_ids_that_look_like_dates_stay_as_they_are(tmp_path):
     (tmp_path / "nodes.csv").write_text("id,time\n2021-07-01,1\n2021-07-02,2\n")
     (tmp_path / "edges.csv").write_text("source,target\n2021-07-01,2021-07-02\n")
     for memory in (1, "2GB"):
-        g = converted(tmp_path, tmp_path / "saved", memory=memory).graph
+        g = convert_graph(tmp_path, tmp_path / "saved", memory=memory).graph
         assert g.ids.tolist() == ["2021-07-01", "2021-07-02"]
         assert g.edge_index.tolist() == [[0], [1]]
 
@@ -883,14 +884,15 @@ def test_the_order_of_rows_and_columns_changes_nothing(streamed, tmp_path):
 
 def test_edges_are_sorted_in_pieces_as_they_are_at_once(tmp_path):
     rng = np.random.default_rng(0)
-    index = rng.integers(0, 50, (2, TOGETHER + 1000)).astype(np.int32)
-    weight = rng.integers(0, 3, index.shape[1]).astype(np.float64)
-    edges = _Edges("edges", index, weight, None)
-    whole, pieces = edges.in_order(None), edges.in_order(tmp_path)
-    assert np.array_equal(whole.index, pieces.index)
-    assert np.array_equal(whole.weight, pieces.weight)
-    keys = np.stack([whole.weight, *whole.index])
-    assert np.array_equal(np.lexsort(keys), np.arange(len(weight)))
+    size = EDGES_AT_ONCE + 1000
+    edges = np.empty(size, [("source", np.int32), ("target", np.int32), ("weight", np.float64)])
+    edges["source"], edges["target"] = rng.integers(0, 50, (2, size))
+    edges["weight"] = rng.integers(0, 3, size)
+    whole, pieces = sort_edges([edges], None), sort_edges([edges[:700], edges[700:]], tmp_path)
+    assert np.array_equal(whole["index"], pieces["index"])
+    assert np.array_equal(whole["weight"], pieces["weight"])
+    keys = np.stack([whole["weight"], *whole["index"]])
+    assert np.array_equal(np.lexsort(keys), np.arange(size))
 
 
 def test_features_of_a_file_follow_the_rows_of_the_table(tmp_path):

@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from impact_gnn import _native
 from impact_gnn.checks import InputError
 from impact_gnn.data import drawing
 from impact_gnn.data.drawing import Draw
 from impact_gnn.data.tsbm import PROTOCOLS, TSBM, tsbm, tsbm_model, write_tsbm
 from impact_gnn.graph import HOMOGENEOUS, storage
+from reproduction.synthetic import block_sizes, true_connectivity
 
 LEAST_P = 1e-4
 
@@ -88,7 +90,9 @@ def test_sparse_graphs_follow_the_probabilities_too(protocol):
 @pytest.mark.parametrize("num_nodes", [6, 7])
 def test_every_pair_of_a_block_is_equally_likely_and_independent(protocol, num_nodes):
     p, rounds = 0.3, 1500
-    model = TSBM([[0.0]], [1.0], [[p]], [[1.0]], num_nodes, 1, protocol)
+    model = TSBM(
+        np.zeros((1, 1)), np.ones(1), np.full((1, 1), p), np.ones((1, 1)), num_nodes, 1, protocol
+    )
     pairs = np.triu_indices(num_nodes, 1)
     seen = np.stack([multiplicities(model.sample(seed))[pairs] for seed in range(rounds)])
     draws = 2 if protocol == "released" else 1
@@ -164,9 +168,9 @@ def test_pair_numbers_of_large_blocks():
 def test_text_has_equal_blocks():
     model = tsbm_model()
     graph = model.sample()
-    assert np.array_equal(model.block_sizes(graph.y, graph.time), np.full((10, 10), 20))
+    assert np.array_equal(block_sizes(model, graph.y, graph.time), np.full((10, 10), 20))
     uneven = tsbm_model(num_nodes=257, num_times=5, num_labels=10)
-    sizes = uneven.block_sizes(*[getattr(uneven.sample(), name) for name in ("y", "time")])
+    sizes = block_sizes(uneven, *[getattr(uneven.sample(), name) for name in ("y", "time")])
     assert sizes.sum() == 257
     assert set(np.unique(sizes)) == {5, 6}
 
@@ -176,7 +180,7 @@ def test_released_has_independent_uniform_labels_and_times():
         num_nodes=20_000, num_times=6, num_labels=5, protocol="released", mean_degree=1
     )
     graph = model.sample()
-    sizes = model.block_sizes(graph.y, graph.time)
+    sizes = block_sizes(model, graph.y, graph.time)
     assert stats.chisquare(sizes.ravel()).pvalue > LEAST_P
     assert sizes.std() > 5  # not the equal blocks of the other protocol
 
@@ -279,8 +283,8 @@ def test_expected_edges_average_over_block_sizes(protocol, num_nodes):
 def test_true_connectivity_is_the_share_of_expected_neighbours():
     model = tsbm_model(60, 3, 2, decay=0.5, protocol="released", seed=1)
     graph = model.sample()
-    sizes = model.block_sizes(graph.y, graph.time)
-    fast = model.connectivity_given(sizes)
+    sizes = block_sizes(model, graph.y, graph.time)
+    fast = true_connectivity(model, sizes)
     for y in range(2):
         for t in range(3):
             expected = np.zeros((2, 3))
@@ -289,15 +293,6 @@ def test_true_connectivity_is_the_share_of_expected_neighbours():
                     others = sizes[other, s] - (1 if (y, t) == (other, s) else 0)
                     expected[other, s] = others * model.probability[y, t, other, s]
             np.testing.assert_allclose(fast[y, t], expected / expected.sum(), rtol=1e-12)
-    np.testing.assert_allclose(model.relative_connectivity.sum((2, 3)), 1.0)
-    equal = tsbm_model(60, 3, 2, decay=0.5)
-    np.testing.assert_allclose(
-        equal.relative_connectivity, equal.connectivity_given(np.full((2, 3), 10))
-    )
-    np.testing.assert_allclose(  # labels and times drawn independently: all other nodes alike
-        model.relative_connectivity,
-        model.probability / model.probability.sum((2, 3), keepdims=True),
-    )
 
 
 # -- seeds, chunks, disk
@@ -327,10 +322,10 @@ def test_decay_changes_edges_only():
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_threads_do_not_matter(protocol, monkeypatch):
-    monkeypatch.setattr(drawing, "SHARED", 0)
+    monkeypatch.setattr(drawing, "THREADED", 0)
     graphs = []
     for threads in (1, 2, 7):
-        monkeypatch.setattr(drawing, "get_num_threads", lambda threads=threads: threads)
+        monkeypatch.setattr(_native, "available", lambda threads=threads: threads)
         graphs.append(tsbm(800, protocol=protocol))
     assert all(same_graph(graphs[0], graph) for graph in graphs)
 
@@ -342,14 +337,14 @@ def test_start_shifts_time_and_nothing_else():
     assert np.array_equal(one.x, other.x)
     model = tsbm_model(400, seed=1, start=-1990)
     assert model.times.tolist() == list(range(-1990, -1980))
-    assert np.array_equal(model.block_sizes(other.y, other.time), np.full((10, 10), 4))
+    assert np.array_equal(block_sizes(model, other.y, other.time), np.full((10, 10), 4))
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("size", [1, 5000, 10**9])
 def test_chunks_are_the_whole(protocol, size):
     model = tsbm_model(700, 4, 3, protocol=protocol, seed=2)
-    chunks = list(model.edge_chunks(size=size))
+    chunks = list(Draw(model, model.seed).edge_chunks(size))
     assert np.array_equal(np.concatenate(chunks, axis=1), model.sample().edge_index)
     assert chunks[0].dtype == np.int32
     if size == 5000:
@@ -361,7 +356,6 @@ def test_chunks_are_the_whole(protocol, size):
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_disk_holds_the_sample(protocol, tmp_path, monkeypatch):
     monkeypatch.setattr(drawing, "FEATURES", 100)
-    monkeypatch.setattr(drawing, "NODES", 300)
     model = tsbm_model(700, 4, 3, 7, protocol=protocol, seed=2, start=1999)
     steps = []
     write_tsbm(
@@ -384,7 +378,7 @@ def test_disk_holds_the_sample(protocol, tmp_path, monkeypatch):
 def test_a_graph_without_edges(tmp_path):
     model = tsbm_model(1, 1, 1)
     assert model.sample().edge_index.shape == (2, 0)
-    assert list(model.edge_chunks()) == []
+    assert list(Draw(model, model.seed).edge_chunks(10)) == []
     write_tsbm(tmp_path / "one", model)
     assert storage.read(tmp_path / "one")["edges"][HOMOGENEOUS]["edge_index"].shape == (2, 0)
 
@@ -449,32 +443,10 @@ def test_bad_options_are_refused(options, sentence):
         tsbm(**options)
 
 
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        ({"base": np.full((2, 2), 1.5)}, r"base runs from 1.5 to 1.5; give numbers from 0 to 1"),
-        (
-            {"decay": np.array([[0.5, 0.1], [0.2, 0.5]])},
-            r"decay is not symmetric; give the same value for both",
-        ),
-        ({"std": np.array([1.0, -1.0])}, r"std runs from -1 to 1; give numbers of at least 0"),
-        ({"std": np.ones(3)}, r"std has shape \(3,\) for 2 labels; give shape \(2,\)"),
-        ({"mean": np.full((2, 1), np.nan)}, r"mean holds 2 NaN or infinite values"),
-    ],
-)
-def test_bad_models_are_refused(change, sentence):
-    with pytest.raises(InputError, match=sentence):
-        replace(complete("text"), **change)
-
-
 def test_bad_samples_and_places_are_refused(tmp_path, monkeypatch):
     model = tsbm_model(100)
     with pytest.raises(InputError, match=r"seed='a' is not possible"):
         model.sample(seed="a")
-    with pytest.raises(
-        InputError, match=r"sizes has shape \(10,\); give nodes per label and time \(10, 10\)"
-    ):
-        model.connectivity_given(np.ones(10))
     with pytest.raises(
         InputError, match=r"memory='1MB' is too little for 100 nodes in 100 blocks; give at least"
     ):

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 import impact_gnn as ig
-from impact_gnn.data.tsbm import PROTOCOLS, TSBM, write_tsbm
+from impact_gnn.data.drawing import Draw
+from impact_gnn.data.tsbm import CHUNK, PROTOCOLS, TSBM, write_tsbm
 from reproduction.bench import Goal, Report, best_of, peak_memory
 
 PERIODS = 10
@@ -136,7 +137,7 @@ def dense(model: TSBM) -> np.ndarray:
 
 
 def _consumed(model: TSBM) -> int:
-    return sum(chunk.shape[1] for chunk in model.edge_chunks())
+    return sum(chunk.shape[1] for chunk in Draw(model, model.seed).edge_chunks(CHUNK))
 
 
 def _written(directory: Path) -> Report:

@@ -86,14 +86,16 @@ def convert(
 ) -> None:
     """Write a graph as a saved directory, which opens at once however large it is."""
     from impact_gnn import _files
-    from impact_gnn.data.files import converted
+    from impact_gnn.data.files import convert_graph
 
     if (graph is None) == (ogb is None) or (ogb is None) != (root is None):
         raise ig.InputError(
             "name what to convert: a graph, or a data set of OGB with --ogb NAME --root DIR."
         )
     if ogb is None or root is None:
-        saved = converted(str(graph), out, memory=memory, period=period, cutoff=cutoff, roles=roles)
+        saved = convert_graph(
+            str(graph), out, memory=memory, period=period, cutoff=cutoff, roles=roles
+        )
         console.print("\n".join([*saved.notes, f"{saved.graph} saved to {out}"]))
         return
     with _files.alone(out):

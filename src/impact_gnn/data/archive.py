@@ -1,19 +1,20 @@
-"""`.npz` archives: which arrays make up a graph, and arrays mapped into memory where they lie.
+"""Reads graphs from `.npz` archives, and maps their arrays into memory.
 
-An archive of one node type holds `time`, `edge_index` and so on; of several, `paper_time`,
-`num_authors` and one array `author_writes_paper` per relation. An array stored without compression
-lies in the zip file as it would in a `.npy` file, so `mapped` can map it; a large compressed one is
-unpacked once, next to the archive.
+An archive of one node type has `time`, `edge_index` and so on; one of several types has
+`paper_time`, `num_authors` and one array `author_writes_paper` per relation. An array without
+compression is stored in the zip file as in a `.npy` file, so `mapped` can map it. A large
+compressed one is unpacked once, next to the archive.
 """
 
 from __future__ import annotations
 
+import math
 import shutil
 import struct
 import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -24,32 +25,36 @@ from impact_gnn.graph import TemporalGraph, Triple
 Arrays = Mapping[str, np.ndarray]
 
 LOCAL_HEADER = 30  # bytes of a zip entry's header before its name
-SMALL = 1 << 26  # compressed arrays up to that many bytes are simply read
+SMALL = 1 << 26  # bytes up to which compressed arrays are read into memory
 ONE_TYPE = ("x", "y", "time", "edge_index", "edge_weight", "edge_time", "ids")
 FIELDS = ("x", "y", "time", "ids")
 COMMON = ("label_names", "num_labels")
-MEND = "call arrays <type>_time, <type>_x, num_<type>s and <source type>_<relation>_<target type>"
+NAMING = "call arrays <type>_time, <type>_x, num_<type>s and <source type>_<relation>_<target type>"
 
 
 def read_archive(path: Path) -> TemporalGraph:
-    """The graph in an archive of one or of several node types; arrays with other names are not read."""
+    """Read the graph of an archive; arrays with unknown names are not read."""
     with guarded(path), np.load(path, allow_pickle=False) as archive:
-        typed = any(name.endswith("_time") and name != "_time" for name in archive)
-        several = typed and "time" not in archive and "edge_index" not in archive
-        parts = (_several_types if several else _one_type)(str(path), archive)
-        if (names := archive.get("label_names")) is not None and names.ndim != 1:
-            raise InputError(
-                f"{path}: label_names has shape {names.shape}; give one name per class."
-            )
-        parts["label_names"] = None if names is None else names.tolist()
-    return TemporalGraph.hetero(**parts) if several else TemporalGraph(**parts)
+        label_names = None
+        if "label_names" in archive:
+            label_names = archive["label_names"]
+            if label_names.ndim != 1:
+                raise InputError(
+                    f"{path}: label_names has shape {label_names.shape}; give one name per class."
+                )
+            label_names = label_names.tolist()
+        has_types = any(name.endswith("_time") and name != "_time" for name in archive)
+        if has_types and "time" not in archive and "edge_index" not in archive:
+            parts = _several_types(str(path), archive)
+            return TemporalGraph.hetero(**parts, label_names=label_names)
+        return TemporalGraph(**_one_type(str(path), archive), label_names=label_names)
 
 
 def types_of(names: Iterable[str]) -> dict[str, str | None]:
-    """The node types that arrays speak of, each with the array that holds its size, if there is one.
+    """Return the node types that arrays name, each with the array of its size or None.
 
-    A type is what stands before `_x`, `_y` or `_time`, unless that is itself an array, a
-    relation's; or what follows `num_`, where the plural may be meant.
+    A type is the part before `_x`, `_y` or `_time`, unless that is the array of a relation; or the
+    part after `num_`, which may be a plural.
 
     Examples:
         >>> types_of(["paper_x", "paper_time", "num_authors", "author_writes_paper"])
@@ -75,7 +80,7 @@ def types_of(names: Iterable[str]) -> dict[str, str | None]:
 
 
 def relation_of(name: str, types: Iterable[str]) -> Triple | None:
-    """The relation that an array `<source type>_<relation>_<target type>` holds; None for another name.
+    """Return the relation that an array is named after; None for another name.
 
     Examples:
         >>> relation_of("author_writes_paper", ["paper", "author"])
@@ -91,9 +96,10 @@ def relation_of(name: str, types: Iterable[str]) -> Triple | None:
         and name.endswith(f"_{target}")
     ]
     if len(readings) > 1:
-        shown = listing(["-".join(triple) for triple in readings])
-        mend = "rename the types so that no name begins or ends another"
-        raise InputError(f"array {name!r} can be read as {shown}; {mend}.")
+        raise InputError(
+            f"array {name!r} can be read as {listing(['-'.join(triple) for triple in readings])}; "
+            "rename the types so that no name begins or ends another."
+        )
     return readings[0] if readings else None
 
 
@@ -101,53 +107,54 @@ def _one_type(where: str, arrays: Arrays) -> dict[str, Any]:
     missing = [name for name in ("time", "edge_index") if name not in arrays]
     if missing:
         raise InputError(
-            f"{where} has no array called {listing(missing)}; an archive needs time and edge_index, "
-            f"or for several node types {MEND}."
+            f"{where} has no array called {listing(missing)}; "
+            f"an archive needs time and edge_index, or for several node types {NAMING}."
         )
     return {name: arrays[name] for name in ONE_TYPE if name in arrays}
 
 
 def _several_types(where: str, arrays: Arrays) -> dict[str, Any]:
     types = types_of(arrays)
+    used = {*COMMON}
     nodes: dict[str, dict[str, Any]] = {}
     for kind, size in types.items():
-        nodes[kind] = {
-            field: arrays[f"{kind}_{field}"] for field in FIELDS if f"{kind}_{field}" in arrays
-        }
+        nodes[kind] = {}
+        for field in FIELDS:
+            name = f"{kind}_{field}"
+            used.add(name)
+            if name in arrays:
+                nodes[kind][field] = arrays[name]
         if size is not None:
+            used.add(size)
             nodes[kind]["num_nodes"] = _single(f"{size} of {where}", arrays[size])
-    others = (
-        set(arrays)
-        - {f"{kind}_{field}" for kind in types for field in FIELDS}
-        - {*types.values(), *COMMON}
-    )
-    relations = {
-        name: triple for name in sorted(others) if (triple := relation_of(name, types)) is not None
-    }
-    if not relations:
+    edges = {}
+    for name in sorted(set(arrays) - used):
+        triple = relation_of(name, types)
+        if triple is not None:
+            edges[triple] = {
+                "edge_index": arrays[name],
+                "weight": arrays.get(f"{name}_weight"),
+                "time": arrays.get(f"{name}_time"),
+            }
+    if not edges:
         raise InputError(
-            f"{where} holds no relation between its types {listing(list(types))}; {MEND}."
+            f"{where} holds no relation between its types {listing(list(types))}; {NAMING}."
         )
-    return {
-        "nodes": nodes,
-        "edges": {
-            triple: {"edge_index": arrays[name]}
-            | {part: arrays.get(f"{name}_{part}") for part in ("weight", "time")}
-            for name, triple in relations.items()
-        },
-        "target": _target(where, nodes),
-        "num_labels": _single(f"num_labels of {where}", arrays["num_labels"])
-        if "num_labels" in arrays
-        else None,
-    }
+    num_labels = None
+    if "num_labels" in arrays:
+        num_labels = _single(f"num_labels of {where}", arrays["num_labels"])
+    target = _target(where, nodes)
+    return {"nodes": nodes, "edges": edges, "target": target, "num_labels": num_labels}
 
 
 def _target(where: str, nodes: Mapping[str, Mapping[str, Any]]) -> str:
     timed = [kind for kind, part in nodes.items() if "time" in part]
     labelled = [kind for kind in timed if "y" in nodes[kind]] or timed
     if len(labelled) > 1:
-        several = f"several types that could be classified, {listing(labelled)}"
-        raise InputError(f"{where} has {several}; keep _y for one of them.")
+        raise InputError(
+            f"{where} has several types that could be classified, {listing(labelled)}; "
+            "keep _y for one of them."
+        )
     return labelled[0]
 
 
@@ -158,7 +165,7 @@ def _single(name: str, values: np.ndarray) -> Any:
 
 
 def mapped(path: Path, name: str, *, small: int = SMALL) -> np.ndarray:
-    """The array `name` of an archive, mapped; compressed ones are read, or unpacked once if above `small` bytes."""
+    """Map an array of an archive; a compressed one above `small` bytes is unpacked once."""
     with guarded(path), zipfile.ZipFile(path) as archive:
         available = [entry.removesuffix(".npy") for entry in archive.namelist()]
         if name not in available:
@@ -169,7 +176,7 @@ def mapped(path: Path, name: str, *, small: int = SMALL) -> np.ndarray:
         if entry.file_size <= small:
             with np.load(path, allow_pickle=False) as arrays:
                 return arrays[name]
-        # of these bytes and no others
+        # the checksum in its name belongs to these bytes only
         goal = path.with_name(f"{path.stem}.{name}.{entry.CRC:08x}.npy")
         if not goal.exists():
             _files.require_space(path.parent, entry.file_size)
@@ -187,17 +194,14 @@ def _in_place(path: Path, entry: zipfile.ZipInfo) -> np.ndarray:
         file.seek(entry.header_offset)
         name_length, extra_length = struct.unpack("<HH", file.read(LOCAL_HEADER)[26:30])
         file.seek(entry.header_offset + LOCAL_HEADER + name_length + extra_length)
-        version = np.lib.format.read_magic(file)
-        read = (
-            np.lib.format.read_array_header_1_0
-            if version == (1, 0)
-            else np.lib.format.read_array_header_2_0
-        )
-        shape, columns_first, dtype = read(file)
+        np.lib.format.read_magic(file)
+        # later versions of the header are for types with many fields, which a graph has none of
+        shape, columns_first, dtype = np.lib.format.read_array_header_1_0(file)
         position = file.tell()
     if dtype.hasobject:
         raise InputError(f"{path} holds Python objects in {entry.filename}; they are never loaded.")
     if 0 in shape:
         return np.empty(shape, dtype)
-    order = "F" if columns_first else "C"
-    return np.memmap(path, dtype, "r", offset=position, shape=shape, order=order)  # type: ignore[call-overload]
+    order: Literal["F", "C"] = "F" if columns_first else "C"
+    flat = np.memmap(path, dtype, "r", offset=position, shape=(math.prod(shape),))
+    return flat.reshape(shape, order=order)

@@ -1,142 +1,199 @@
-"""Drawing block models in time proportional to their edges, by jumping from edge to edge.
+"""Draws block models in time proportional to their edges, by jumping from edge to edge.
 
 The number of pairs passed over before the next edge is geometric, ⌊log(1−u) / log(1−p)⌋ with u
 uniform: exactly the law of independent coins. Work is cut into *pieces*, each with random numbers
-derived from the seed and its own number, so that a graph depends on model and seed alone, not on
+derived from the seed and its own number. A graph therefore depends on model and seed alone, not on
 chunks, threads, or whether it goes to memory or to disk.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import get_num_threads, njit
+from numba import njit
 
+from impact_gnn import _native
 from impact_gnn._array import smallest_unsigned
 
 if TYPE_CHECKING:
     from impact_gnn.data.tsbm import TSBM
 
-FEATURES = 1 << 22  # feature values drawn in one go
-NODES = 1 << 20  # labels and times widened in one go for the disk
-# expected, of the largest: small enough to share out and stream, large enough to be fast
-EDGES_PER_PIECE = 1 << 16
-# edges from which threads are worth starting; small graphs are often drawn by many processes at once
-SHARED = 1 << 20
+FEATURES = 1 << 22  # feature values drawn together
+EDGES_PER_PIECE = 1 << 16  # expected edges of the largest pieces
+# expected edges from which threads are started; many processes may draw small graphs at once
+THREADED = 1 << 20
 # step of the random numbers' counter: odd, so that it visits all 64-bit values
 WEYL = np.uint64(0x9E3779B97F4A7C15)
+PIECE = np.dtype(
+    [
+        ("row", np.int64),
+        ("column", np.int64),
+        ("start", np.int64),
+        ("length", np.int64),
+        ("probability", np.float64),
+        ("count", np.int64),
+    ]
+)
+"""A range of the numbered pairs of nodes of the blocks `row` and `column`."""
 
 
 class BlockPairs:
-    """Links between blocks of nodes, piece by piece; a piece is a range of the numbered pairs of nodes of two blocks.
+    """Links between blocks of nodes, drawn piece by piece.
 
-    `members` are the nodes sorted by block [N], in the type that edges shall have, `sizes` the
-    nodes per block [B]. Nodes of the blocks row[k] and column[k] are linked with probability
-    chance[k]. `ordered` draws (i, j) and (j, i) separately; otherwise pairs of blocks with row >
-    column are left out.
+    Args:
+        members: The nodes sorted by block [N], in the type that edges shall have.
+        sizes: The nodes per block [B].
+        row: A block of every pair of blocks [P].
+        column: The other block [P].
+        probability: Probability of a link between two nodes of these blocks [P].
+        seed: The source of random numbers.
+        ordered: Draw (i, j) and (j, i) separately. Otherwise pairs of blocks with row > column are
+            left out.
     """
 
     def __init__(
         self,
+        *,
         members: np.ndarray,
         sizes: np.ndarray,
         row: np.ndarray,
         column: np.ndarray,
-        chance: np.ndarray,
+        probability: np.ndarray,
         seed: np.random.SeedSequence,
-        *,
         ordered: bool,
     ) -> None:
-        own = sizes * (sizes - 1) // (1 if ordered else 2)
-        pairs = np.where(row == column, own[row], sizes[row] * sizes[column])
-        keep = (pairs > 0) & (chance >= np.finfo(np.float64).tiny) & (ordered | (row <= column))
-        row, column, pairs, chance = row[keep], column[keep], pairs[keep], chance[keep]
-        # Pairs of blocks cut into pieces of about equal work; `origin` is the pair of blocks a
-        # piece comes from.
-        parts = np.maximum(1, np.ceil(pairs * chance / EDGES_PER_PIECE).astype(np.int64))
-        origin = np.repeat(np.arange(len(parts)), parts)
-        step = -(-pairs // parts)
-        start = (np.arange(len(origin)) - np.repeat(np.cumsum(parts) - parts, parts)) * step[origin]
-        length = np.minimum(step[origin], pairs[origin] - start)
-        chance = chance[origin]
-        state = np.uint64(seed.generate_state(1, np.uint64)[0])
-        # drawn pairs of every piece: the same random walk, not written
-        self.count = np.zeros(len(origin), np.int64)
-        _share_out(
-            length * chance, lambda low, high: _count(length, chance, state, low, high, self.count)
-        )
-        self._dtype = members.dtype
-        offset = np.concatenate([[0], np.cumsum(sizes)])
-        row, column = row[origin].astype(np.int32), column[origin].astype(np.int32)
-        self._law = (row, column, start, chance, members, offset, ordered, state)
+        own_pairs = sizes * (sizes - 1) // (1 if ordered else 2)
+        pairs = np.where(row == column, own_pairs[row], sizes[row] * sizes[column])
+        possible = (pairs > 0) & (probability >= np.finfo(np.float64).tiny)
+        used = np.flatnonzero(possible & (ordered | (row <= column)))
+        # Every pair of blocks is cut into pieces of about equal work.
+        num_pieces = np.ceil(pairs[used] * probability[used] / EDGES_PER_PIECE).astype(np.int64)
+        num_pieces = np.maximum(1, num_pieces)
+        step = np.repeat(-(-pairs[used] // num_pieces), num_pieces)
+        first_piece = np.repeat(np.cumsum(num_pieces) - num_pieces, num_pieces)
+        origin = np.repeat(used, num_pieces)
+        self.pieces = np.zeros(len(origin), PIECE)
+        self.pieces["row"] = row[origin]
+        self.pieces["column"] = column[origin]
+        self.pieces["probability"] = probability[origin]
+        self.pieces["start"] = (np.arange(len(origin)) - first_piece) * step
+        self.pieces["length"] = np.minimum(step, pairs[origin] - self.pieces["start"])
+        self.members = members
+        self.offset = np.append(0, np.cumsum(sizes))
+        self.ordered = ordered
+        self.state = np.uint64(seed.generate_state(1, np.uint64)[0])
+        # The same random walk counts links first: a piece's place in the result is then known.
+        self._walk(0, len(origin), np.empty((2, 0), members.dtype))
+
+    @property
+    def count(self) -> np.ndarray:
+        """The number of links of every piece."""
+        return self.pieces["count"]
 
     def edges(self, first: int = 0, last: int | None = None) -> np.ndarray:
-        """The edges [2, ·] of the pieces first .. last−1, by default all; a pair in both directions, side by side."""
-        count = self.count[first:last]
-        place = np.concatenate([[0], np.cumsum(count)])
-        out = np.empty((2, 2 * place[-1]), self._dtype)
-        _share_out(count, lambda low, high: _draw(*self._law, first, place, low, high, out))
+        """Return the edges [2, ·] of the pieces first .. last−1, by default all.
+
+        Both directions of a link follow each other.
+        """
+        last = len(self.pieces) if last is None else last
+        out = np.empty((2, 2 * self.count[first:last].sum()), self.members.dtype)
+        if out.size:
+            self._walk(first, last, out)
         return out
+
+    def _walk(self, first: int, last: int, out: np.ndarray) -> None:
+        """Count the links of pieces, or write them to `out` if it has columns."""
+        nodes = (self.members, self.offset, self.ordered, self.state)
+        place = np.append(0, np.cumsum(self.count[first:last]))
+
+        def walk(low: int, high: int) -> None:
+            _walk_pieces(self.pieces[low:high], low, nodes, place[low - first :], out)
+
+        pieces = self.pieces[first:last]
+        _run_shares(pieces["length"] * pieces["probability"], first, walk)
+
+
+def _run_shares(work: np.ndarray, first: int, task: Callable[[int, int], None]) -> None:
+    """Call `task(low, high)` on ranges of pieces of equal work, in threads if there is much."""
+    total = np.cumsum(work)
+    shares = 1
+    if len(work) and total[-1] >= THREADED:
+        shares = _native.available()
+    cuts = first + np.searchsorted(total, total[-1:] * np.arange(1, shares) / shares)
+    _native.run(task, list(pairwise([first, *cuts.tolist(), first + len(work)])), shares)
 
 
 class Draw:
-    """Labels, times and number of edges of one graph, and the recipe for the rest; edges in int32 if that suffices."""
+    """Labels, periods and number of edges of one graph, and chunks of its edges and features."""
 
     def __init__(self, model: TSBM, seed: int, dtype: np.dtype | None = None) -> None:
         self.model = model
-        # The first child is the one from which the model's parameters are drawn.
+        # The model's parameters are drawn from the first child.
         _, nodes, self._features, edges = np.random.SeedSequence(seed).spawn(4)
         self.label, self.period = draw_nodes(model, np.random.default_rng(nodes))
         blocks = model.num_labels * model.num_times
         block = self.period.astype(smallest_unsigned(blocks + 1))  # small types are sorted by radix
         block *= block.dtype.type(model.num_labels)
         block += self.label
-        fits = model.num_nodes <= np.iinfo(np.int32).max
-        self.dtype = np.dtype(np.int32 if fits else np.int64) if dtype is None else dtype
-        members = np.argsort(block, kind="stable").astype(self.dtype)
+        if dtype is None:
+            is_small = model.num_nodes <= np.iinfo(np.int32).max
+            dtype = np.dtype(np.int32 if is_small else np.int64)
         row, column = np.indices((blocks, blocks), dtype=np.int32).reshape(2, -1)
-        chance, sizes = model.block_probability().ravel(), np.bincount(block, minlength=blocks)
-        self.pairs = BlockPairs(members, sizes, row, column, chance, edges, ordered=model.ordered)
+        self.pairs = BlockPairs(
+            members=np.argsort(block, kind="stable").astype(dtype),
+            sizes=np.bincount(block, minlength=blocks),
+            row=row,
+            column=column,
+            probability=model.block_probability().ravel(),
+            seed=edges,
+            ordered=model.ordered,
+        )
 
     def edge_chunks(self, size: int) -> Iterator[np.ndarray]:
-        """All edges in chunks of whole pieces, of at most `size` edges unless one piece has more."""
-        end = 2 * np.cumsum(self.pairs.count)
+        """Yield all edges in whole pieces: at most `size` edges, unless one piece has more."""
+        ends = 2 * np.cumsum(self.pairs.count)
         first = done = 0
-        while first < len(end):
-            last = max(first + 1, int(np.searchsorted(end, done + size, side="right")))
+        while first < len(ends):
+            last = max(first + 1, int(np.searchsorted(ends, done + size, side="right")))
             yield self.pairs.edges(first, last)
-            first, done = last, int(end[last - 1])
+            first = last
+            done = int(ends[last - 1])
 
     def feature_chunks(self) -> Iterator[np.ndarray]:
         return feature_chunks(self.model, self.label, np.random.default_rng(self._features))
 
 
 def draw_nodes(model: TSBM, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Label and period of every node in the smallest unsigned types, in order of time, labels shuffled."""
-    labels, times, nodes = model.num_labels, model.num_times, model.num_nodes
+    """Return labels and periods in the smallest unsigned types, sorted by period.
+
+    Labels are shuffled within a period.
+    """
+    times = np.arange(model.num_times, dtype=smallest_unsigned(model.num_times))
+    labels = np.arange(model.num_labels, dtype=smallest_unsigned(model.num_labels))
     if model.ordered:
         # Independent times in increasing order: only how often each occurs is random.
-        per_time = rng.multinomial(nodes, np.full(times, 1 / times))
-        label = rng.integers(labels, size=nodes, dtype=smallest_unsigned(labels))
-    else:
-        sizes = np.full(times * labels, nodes // (times * labels))
-        sizes[rng.permutation(times * labels)[: nodes % (times * labels)]] += 1
-        label = np.repeat(np.tile(np.arange(labels, dtype=smallest_unsigned(labels)), times), sizes)
-        per_time = sizes.reshape(times, labels).sum(1)
-        for part in np.split(label, np.cumsum(per_time)[:-1]):
-            rng.shuffle(part)
-    return label, np.repeat(np.arange(times, dtype=smallest_unsigned(times)), per_time)
+        per_time = rng.multinomial(model.num_nodes, np.full(len(times), 1 / len(times)))
+        label = rng.integers(len(labels), size=model.num_nodes, dtype=labels.dtype)
+        return label, np.repeat(times, per_time)
+    blocks = len(times) * len(labels)
+    sizes = np.full(blocks, model.num_nodes // blocks)
+    sizes[rng.permutation(blocks)[: model.num_nodes % blocks]] += 1
+    label = np.repeat(np.tile(labels, len(times)), sizes)
+    per_time = sizes.reshape(len(times), len(labels)).sum(1)
+    for part in np.split(label, np.cumsum(per_time)[:-1]):
+        rng.shuffle(part)
+    return label, np.repeat(times, per_time)
 
 
 def feature_chunks(
     model: TSBM, label: np.ndarray, rng: np.random.Generator
 ) -> Iterator[np.ndarray]:
-    """Features μ(y) + k_y·Z of nodes with these labels in float32, some rows at a time."""
-    mean, std = model.mean.astype(np.float32), model.std.astype(np.float32)
+    """Yield features μ(y) + k_y·Z of nodes with these labels in float32, some rows at a time."""
+    mean = model.mean.astype(np.float32)
+    std = model.std.astype(np.float32)
     rows = max(1, FEATURES // mean.shape[1])
     for first in range(0, len(label), rows):
         part = label[first : first + rows]
@@ -146,56 +203,12 @@ def feature_chunks(
         yield noise
 
 
-def joined(chunks: Iterator[np.ndarray], shape: tuple[int, int]) -> np.ndarray:
-    """Chunks of rows one below the other, without holding them twice."""
-    out = np.empty(shape, np.float32)
-    first = 0
-    for rows in chunks:
-        out[first : first + len(rows)] = rows
-        first += len(rows)
-    return out
-
-
-def fill(array: np.memmap, parts: Iterable[np.ndarray]) -> None:
-    """Ordinary writes: pages of a memory map would count as ours, and a full disk would kill the process."""
-    with open(str(array.filename), "r+b") as file:
-        file.seek(array.offset)
-        for part in parts:
-            file.write(part.data)
-
-
-def _share_out(work: np.ndarray, task: Callable[[int, int], None]) -> None:
-    """Calls `task(low, high)` on ranges of pieces of equal work, in threads if there is much of it."""
-    total = np.cumsum(work)
-    threads = get_num_threads()
-    if len(work) == 0 or threads == 1 or total[-1] < SHARED:
-        task(0, len(work))
-        return
-    cuts = np.searchsorted(total, total[-1] * np.arange(1, threads) / threads)
-    bounds = [0, *cuts.tolist(), len(work)]
-    with ThreadPoolExecutor(threads) as pool:  # the kernels run without the interpreter's lock
-        for done in [pool.submit(task, low, high) for low, high in pairwise(bounds)]:
-            done.result()
-
-
 @njit(cache=True)
 def scramble(state):  # type: ignore[no-untyped-def]
-    """The finishing step of the "splitmix" generator, of numbers or arrays: a bijection that looks random."""
+    """Apply the last step of the generator "splitmix": a bijection that looks random."""
     bits = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return bits ^ (bits >> np.uint64(31))
-
-
-@njit(cache=True)
-def _first_state(seed, piece):  # type: ignore[no-untyped-def]
-    return scramble(seed + scramble(np.uint64(piece) + np.uint64(1)))
-
-
-@njit(cache=True)
-def _jump(state, scale):  # type: ignore[no-untyped-def]
-    # Pairs passed over before the next edge; a float, because it may be larger than any integer.
-    uniform = np.float64(scramble(state) >> np.uint64(11)) * 2.0**-53
-    return np.floor(np.log(1.0 - uniform) * scale)
 
 
 @njit(cache=True)
@@ -208,8 +221,7 @@ def _pair(number, columns, within, ordered):  # type: ignore[no-untyped-def]
         i = number // (columns - 1)
         j = number - i * (columns - 1)
         return i, j + (1 if j >= i else 0)
-    # Below the diagonal, where row i begins at i(i−1)/2; the root is rounded, so step to the right
-    # row.
+    # Below the diagonal, row i begins at i(i−1)/2; the root is rounded, so step to the right row.
     i = np.int64((1.0 + np.sqrt(1.0 + 8.0 * number)) * 0.5)
     while i * (i - 1) // 2 > number:
         i -= 1
@@ -219,36 +231,30 @@ def _pair(number, columns, within, ordered):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _count(pairs, probability, seed, low, high, count):  # type: ignore[no-untyped-def]
-    for piece in range(low, high):
-        state = _first_state(seed, piece)
-        scale = 1.0 / np.log1p(-probability[piece])
-        left = pairs[piece]
+def _walk_pieces(pieces, first, nodes, place, out):  # type: ignore[no-untyped-def]
+    members, offset, ordered, seed = nodes
+    for k in range(len(pieces)):
+        piece = pieces[k]
+        rows = members[offset[piece.row] : offset[piece.row + 1]]
+        columns = members[offset[piece.column] : offset[piece.column + 1]]
+        scale = 1.0 / np.log1p(-piece.probability)
+        state = scramble(seed + scramble(np.uint64(first + k) + np.uint64(1)))
+        at = 2 * place[k]
+        pair = 0
         while True:
             state += WEYL
-            jump = _jump(state, scale)
-            if jump >= left:
+            uniform = np.float64(scramble(state) >> np.uint64(11)) * 2.0**-53
+            # Pairs passed over; a float, because it may be larger than any integer.
+            jump = np.floor(np.log(1.0 - uniform) * scale)
+            if jump >= piece.length - pair:
                 break
-            left -= np.int64(jump) + 1
-            count[piece] += 1
-
-
-@njit(cache=True, nogil=True)
-def _draw(  # type: ignore[no-untyped-def]
-    row, column, start, probability, members, offset, ordered, seed, first, place, low, high, out
-):
-    for k in range(low, high):
-        piece = first + k
-        state = _first_state(seed, piece)
-        scale = 1.0 / np.log1p(-probability[piece])
-        rows = members[offset[row[piece]] : offset[row[piece] + 1]]
-        columns = members[offset[column[piece]] : offset[column[piece] + 1]]
-        within = row[piece] == column[piece]
-        number = start[piece]
-        for at in range(2 * place[k], 2 * place[k + 1], 2):
-            state += WEYL
-            number += np.int64(_jump(state, scale))
-            i, j = _pair(number, len(columns), within, ordered)
-            out[0, at] = out[1, at + 1] = rows[i]
-            out[1, at] = out[0, at + 1] = columns[j]
-            number += 1
+            pair += np.int64(jump)
+            if out.shape[1]:
+                within = piece.row == piece.column
+                i, j = _pair(piece.start + pair, len(columns), within, ordered)
+                out[0, at] = out[1, at + 1] = rows[i]
+                out[1, at] = out[0, at + 1] = columns[j]
+                at += 2
+            else:
+                piece.count += 1
+            pair += 1

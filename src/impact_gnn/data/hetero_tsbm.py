@@ -3,13 +3,14 @@
 Papers have a label and a time; everybody else a hidden topic, one of the labels, and an author also
 a middle of the career, one of the times. A pair is linked with probability base·γ^|Δ|, base being
 `same` if label and topic agree and `different` elsewhere, chosen so that the expected number of
-links and their share within a label are those asked for.
+links and their share within a label are as requested.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -18,7 +19,7 @@ import numpy as np
 from impact_gnn import checks
 from impact_gnn.checks import InputError
 from impact_gnn.data import drawing
-from impact_gnn.data.tsbm import TSBM
+from impact_gnn.data.tsbm import TSBM, check_start
 from impact_gnn.graph import TemporalGraph
 
 CITES = ("paper", "cites", "paper")
@@ -77,7 +78,7 @@ def hetero_tsbm(
     start: int = 0,
     seed: int = 0,
 ) -> TemporalGraph:
-    """A heterogeneous graph of the block model with all its true labels; the target type is "paper".
+    """Draw a heterogeneous graph of the block model with all its labels; it classifies "paper".
 
     Papers are numbered in order of time and cite older ones, or those of the same time with a
     smaller number. Edges run as in ogbn-mag, one way; use `graph.undirected()` for the ways back.
@@ -92,78 +93,68 @@ def hetero_tsbm(
       `feature_std`; the other types have none. Times run from `start`.
 
     Examples:
-        >>> g = hetero_tsbm(num_papers=500, num_authors=400, citations=3000, writes=1500, topics=2000, seed=1)
+        >>> g = hetero_tsbm(num_papers=500, num_authors=400, citations=3000, topics=2000, seed=1)
         >>> {kind: nodes.num_nodes for kind, nodes in g.nodes.items()}
         {'paper': 500, 'author': 400, 'field_of_study': 200, 'institution': 50}
     """
-    sizes = {
-        "num_papers": num_papers,
-        "num_authors": num_authors,
-        "num_fields": num_fields,
-        "num_institutions": num_institutions,
-        "num_times": num_times,
-        "num_labels": num_labels,
-        "num_features": num_features,
-    }
-    counts = {
-        "citations": citations,
-        "writes": writes,
-        "topics": topics,
-        "affiliations": affiliations,
-    }
-    for name, value in {**sizes, **counts, "seed": seed}.items():
-        checks.at_least(name, value, 1 if name in sizes else 0)
-    for name, share in (("decay", decay), ("activity", activity), ("homophily", homophily)):
-        checks.share(name, share)
-    chance, links, authors, *rest = np.random.SeedSequence(int(seed)).spawn(5)
-    mean = np.random.default_rng(chance).standard_normal((num_labels, num_features))
-    # The papers are those of a block model; its own edges are drawn by label pairs, ours by the two
-    # bases.
-    model = TSBM(
-        mean,
-        np.full(num_labels, feature_std),
-        np.ones((num_labels,) * 2),
-        np.full((num_labels,) * 2, float(decay)),
-        num_papers,
-        num_times,
-        start=start,
-    )
-    papers = Side(*drawing.draw_nodes(model, np.random.default_rng(rest[0])))
-    rng = np.random.default_rng(authors)
-    people = Side(
+    sizes = (num_papers, num_authors, num_fields, num_institutions)
+    counts = (citations, writes, topics, affiliations)
+    for name, value in zip(SIZES, (*sizes, *counts), strict=True):
+        checks.at_least(name, value, 1 if name.startswith("num_") else 0)
+    checks.at_least("num_times", num_times, 1)
+    checks.at_least("num_labels", num_labels, 1)
+    checks.at_least("num_features", num_features, 1)
+    checks.at_least("seed", seed, 0)
+    checks.share("decay", decay)
+    checks.share("activity", activity)
+    checks.share("homophily", homophily)
+    check_start(start)
+    if not (checks.is_number(feature_std) and feature_std >= 0):
+        raise InputError(f"feature_std={feature_std!r} is not possible; give at least 0.")
+    means, links, others, nodes, noise = np.random.SeedSequence(int(seed)).spawn(5)
+    mean = np.random.default_rng(means).standard_normal((num_labels, num_features))
+    # The papers are those of a block model; its edges are not drawn.
+    unused = np.ones((num_labels, num_labels))
+    std = np.full(num_labels, float(feature_std))
+    model = TSBM(mean, std, unused, unused, num_papers, num_times=num_times)
+    paper = Side(*drawing.draw_nodes(model, np.random.default_rng(nodes)))
+    rng = np.random.default_rng(others)
+    author = Side(
         rng.integers(num_labels, size=num_authors), rng.integers(num_times, size=num_authors)
     )
-    # without a time
-    fields, places = (
-        Side(rng.permutation(np.arange(number) % num_labels), np.zeros(number, np.int64))
-        for number in (num_fields, num_institutions)
-    )
-    common = num_labels, num_times, homophily
+    field = Side(rng.permutation(np.arange(num_fields) % num_labels))
+    institution = Side(rng.permutation(np.arange(num_institutions) % num_labels))
+    law = partial(Links, num_labels=num_labels, num_times=num_times, homophily=homophily)
     laws = {
-        CITES: Links("citations", papers, papers, citations, decay, *common),
-        WRITES: Links("writes", people, papers, writes, activity, *common),
-        TOPIC: Links("topics", papers, fields, topics, 1.0, *common),
-        AFFILIATED: Links("affiliations", people, places, affiliations, 1.0, *common),
+        CITES: law("citations", paper, paper, citations, decay),
+        WRITES: law("writes", author, paper, writes, activity),
+        TOPIC: law("topics", paper, field, topics, 1.0),
+        AFFILIATED: law("affiliations", author, institution, affiliations, 1.0),
     }
-    edges = {}
-    for (triple, law), each in zip(laws.items(), links.spawn(len(laws)), strict=True):
-        drawn = law.draw(each)
-        edges[triple] = (
-            np.stack([drawn.max(0), drawn.min(0)]) if law.within else np.ascontiguousarray(drawn)
-        )
-    features = drawing.feature_chunks(model, papers.label, np.random.default_rng(rest[1]))
-    x, y = drawing.joined(features, (num_papers, num_features)), papers.label.astype(np.int64)
-    nodes: dict[str, dict[str, Any]] = {
-        "paper": {"x": x, "y": y, "time": start + papers.period.astype(np.int64)},
-        "author": {"num_nodes": num_authors},
-        "field_of_study": {"num_nodes": num_fields},
-        "institution": {"num_nodes": num_institutions},
-    }
-    return TemporalGraph.hetero(nodes=nodes, edges=edges, target="paper", num_labels=num_labels)
+    seeds = links.spawn(len(laws))
+    edges = {triple: laws[triple].draw(own) for triple, own in zip(laws, seeds, strict=True)}
+    # papers cite older ones, which have smaller numbers
+    edges[CITES] = np.stack([edges[CITES].max(0), edges[CITES].min(0)])
+    features = drawing.feature_chunks(model, paper.label, np.random.default_rng(noise))
+    return TemporalGraph.hetero(
+        nodes={
+            "paper": {
+                "x": np.concatenate(list(features)),
+                "y": paper.label.astype(np.int64),
+                "time": start + np.asarray(paper.period, np.int64),
+            },
+            "author": {"num_nodes": num_authors},
+            "field_of_study": {"num_nodes": num_fields},
+            "institution": {"num_nodes": num_institutions},
+        },
+        edges=edges,
+        target="paper",
+        num_labels=num_labels,
+    )
 
 
 def scaled(sizes: Mapping[str, Any], factor: float) -> dict[str, Any]:
-    """The arguments `sizes` with all numbers of nodes and edges multiplied by `factor`: the same degrees.
+    """Multiply all numbers of nodes and edges by `factor`, so that degrees stay the same.
 
     Examples:
         >>> scaled(MAG, 0.01)["num_papers"]
@@ -183,24 +174,25 @@ def scaled(sizes: Mapping[str, Any], factor: float) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """Nodes of one kind: for each its label and its period."""
+    """The label and the period of every node of one type; period 0 for types without time."""
 
     label: np.ndarray
-    period: np.ndarray
+    period: np.ndarray | int = 0
 
     def sizes(self, labels: int, periods: int) -> np.ndarray:
-        """Nodes per label and period [Y, T]."""
-        key = self.label.astype(np.int64) * periods + self.period
-        return np.bincount(key, minlength=labels * periods).reshape(labels, periods)
+        """Count nodes per label and period [Y, T]."""
+        out = np.zeros((labels, periods), np.int64)
+        np.add.at(out, (self.label, np.asarray(self.period)), 1)
+        return out
 
 
 @dataclass(frozen=True, eq=False)
 class Links:
-    """The law of one relation; `rows` and `columns` are the same object within one kind, each unordered pair once.
+    """The law of one relation; within one type, `rows` and `columns` are the same object.
 
     There are (labels · periods)² pairs of blocks, too many where labels are many. But only two
-    bases occur. So all pairs of two *periods* are thrown with `different` and those of equal labels
-    are put aside; the pairs of equal labels are then thrown label by label with `same`.
+    bases occur. So all pairs of two *periods* are drawn with `different`, and those of equal labels
+    are dropped; the pairs of equal labels are then drawn label by label with `same`.
     """
 
     name: str
@@ -213,63 +205,72 @@ class Links:
     homophily: float
 
     @property
-    def within(self) -> bool:
+    def is_within(self) -> bool:
         return self.rows is self.columns
 
     def bases(self) -> tuple[float, float]:
-        """(same, different): the probabilities of a link at the same period that give the expected numbers."""
-        decay = self.decays()
-        rows, columns = (
-            side.sizes(self.num_labels, self.num_times) for side in (self.rows, self.columns)
-        )
-        equal = float(
-            np.einsum("ys,st,yt->", rows, decay, columns, dtype=np.float64, optimize=True)
-        )
-        pairs = float(rows.sum(0) @ decay @ columns.sum(0))
-        unequal = pairs - equal
-        if self.within:  # no node with itself, every pair once
-            equal, unequal = (equal - len(self.rows.label)) / 2, unequal / 2
+        """Return (same, different): the probabilities of a link at the same period."""
+        decays = self._decays()
+        rows = self.rows.sizes(self.num_labels, self.num_times)
+        columns = self.columns.sizes(self.num_labels, self.num_times)
+        # pairs of nodes, each counted by its decay
+        same = float((rows @ decays * columns).sum())
+        different = float(rows.sum(0) @ decays @ columns.sum(0)) - same
+        if self.is_within:  # no node with itself, every pair once
+            same = (same - len(self.rows.label)) / 2
+            different /= 2
         share = self.homophily if self.num_labels > 1 else 1.0
-        bases = []
-        for what, number, room in (
-            ("of one label", share * self.expected, equal),
-            ("of different labels", (1 - share) * self.expected, unequal),
-        ):
-            if number > room:
-                why = f"{number:,.0f} links between nodes {what} are wanted where {max(room, 0):,.0f} are possible"
-                mend = "give fewer links, more nodes or a decay nearer 1"
-                raise InputError(f"{self.name}={self.expected:,} cannot be reached: {why}; {mend}.")
-            bases.append(number / room if room > 0 else 0.0)
-        return bases[0], bases[1]
+        return (
+            self._base("of one label", share * self.expected, same),
+            self._base("of different labels", (1 - share) * self.expected, different),
+        )
 
-    def decays(self) -> np.ndarray:
-        """γ^|Δ| [T, T]; 0⁰ = 1, so that the same period is kept."""
+    def _base(self, which: str, wanted: float, possible: float) -> float:
+        if wanted > possible:
+            raise InputError(
+                f"{self.name}={self.expected:,} cannot be reached: {wanted:,.0f} links between "
+                f"nodes {which} are wanted where {max(possible, 0):,.0f} are possible; "
+                "give fewer links, more nodes or a decay nearer 1."
+            )
+        return wanted / possible if possible > 0 else 0.0
+
+    def _decays(self) -> np.ndarray:
+        """Return γ^|Δ| [T, T]; 0⁰ = 1, so links at the same period remain."""
         steps = np.arange(self.num_times)
         return float(self.decay) ** np.abs(np.subtract.outer(steps, steps))
 
     def draw(self, seed: np.random.SeedSequence) -> np.ndarray:
-        """The links [2, E] as (row node, column node)."""
+        """Draw the links [2, E] as (row node, column node)."""
         same, different = self.bases()
-        apart, alike = seed.spawn(2)
-        others = self._blockwise(different, apart, by_label=False)
+        different_seed, same_seed = seed.spawn(2)
+        others = self._draw_groups(different, different_seed, 1)
         others = others[:, self.rows.label[others[0]] != self.columns.label[others[1]]]
-        return np.concatenate([others, self._blockwise(same, alike, by_label=True)], axis=1)
+        equal = self._draw_groups(same, same_seed, self.num_labels)
+        return np.concatenate([others, equal], axis=1)
 
-    def _blockwise(
-        self, base: float, seed: np.random.SeedSequence, *, by_label: bool
+    def _draw_groups(
+        self, base: float, seed: np.random.SeedSequence, num_groups: int
     ) -> np.ndarray:
-        """Pairs of any labels, a block being the nodes of a period; or of equal label, of a label and period."""
-        times, groups = self.num_times, self.num_labels if by_label else 1
-        members, sizes = [], []
-        for side in [self.rows] if self.within else [self.rows, self.columns]:
-            block = side.label.astype(np.int64) * times + side.period if by_label else side.period
+        """Draw pairs of one group, which are all nodes (1) or those of a label; [2, ·]."""
+        times = self.num_times
+        num_blocks = num_groups * times  # a block is a group in a period
+        sides = [self.rows] if self.is_within else [self.rows, self.columns]
+        members = []
+        sizes = []
+        for side in sides:
+            own_group = side.label.astype(np.int64) if num_groups > 1 else 0
+            block = np.broadcast_to(own_group * times + side.period, side.label.shape)
             members.append(np.argsort(block, kind="stable"))
-            sizes.append(np.bincount(block, minlength=groups * times))
-        group, row, column = np.indices((groups, times, times)).reshape(3, -1)
-        first, second = group * times + row, group * times + column
-        if not self.within:
-            second += groups * times  # blocks of the other side are numbered on
-        chance = base * self.decays()[row, column]
-        nodes, counts = np.concatenate(members), np.concatenate(sizes)
-        pairs = drawing.BlockPairs(nodes, counts, first, second, chance, seed, ordered=False)
+            sizes.append(np.bincount(block, minlength=num_blocks))
+        group, row, column = np.indices((num_groups, times, times)).reshape(3, -1)
+        pairs = drawing.BlockPairs(
+            members=np.concatenate(members),
+            sizes=np.concatenate(sizes),
+            row=group * times + row,
+            # the blocks of the other side follow those of this one
+            column=group * times + column + num_blocks * (len(sides) - 1),
+            probability=base * self._decays()[row, column],
+            seed=seed,
+            ordered=False,
+        )
         return pairs.edges()[:, ::2]  # each pair is drawn in both directions, side by side

@@ -1,4 +1,4 @@
-"""Ids of nodes as people have them, and finding them again wherever an edge names one."""
+"""Node ids, and the positions of the nodes that edges name by them."""
 
 from __future__ import annotations
 
@@ -10,38 +10,39 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from impact_gnn.checks import InputError, distinct, fits
-from impact_gnn.data.sources import canonical_numbers, usual_text
-from impact_gnn.data.values import EXACT, decimals_as_numbers, no_gaps
+from impact_gnn.data.sources import canonical_numbers, plain_text
+from impact_gnn.data.values import EXACT, TableColumn, decimals_as_numbers
 from impact_gnn.encoding.kinds import is_number, is_text, texts, whole
 from impact_gnn.encoding.moments import one_array
 from impact_gnn.graph.csr import index_type
 
-# edges whose ids are looked at together: text is copied, and the ids are hashed anew for each
 MAX_ID_LENGTH = 4096  # characters
-AT_ONCE = 1 << 25
+CHARACTER_ROWS = 1 << 16  # ids that become characters together
+EDGES_AT_ONCE = 1 << 25  # edges whose ids are looked up together: text is copied
 
 
 @dataclass(frozen=True, eq=False)
 class Ids:
-    """The ids of nodes: found again wherever an edge names one."""
+    """The distinct ids of nodes: whole numbers or text."""
 
     values: pa.Array
 
     @classmethod
-    def of(cls, column: pa.ChunkedArray, name: str, table: str) -> Ids:
-        no_gaps(column, table, name, "give every node an id")
-        exact(column, name, table)
-        if pa.types.is_dictionary(column.type):
-            column = column.cast(column.type.value_type)
-        column = decimals_as_numbers(name, column)
-        numbered = whole(column)
-        values = one_array(texts(name, column) if numbered is None else numbered)
-        made = cls(values)
-        if made.is_text:
-            character_counts(values)  # while rows can still be named
-        if not made.consecutive and pc.count_distinct(values).as_py() != len(values):
-            distinct(f"column '{name}' of {table}", made.names)
-        return made
+    def of(cls, column: TableColumn) -> Ids:
+        """Read a column of ids; missing, repeated and inexact ones are refused."""
+        column.require_complete("give every node an id")
+        _require_exact(column)
+        values = column.values
+        if pa.types.is_dictionary(values.type):
+            values = values.cast(values.type.value_type)
+        values = decimals_as_numbers(column.name, values)
+        integers = whole(values)
+        ids = cls(one_array(texts(column.name, values) if integers is None else integers))
+        if ids.is_text:
+            _character_counts(ids.values)  # while rows can still be named
+        if not ids.is_consecutive and pc.count_distinct(ids.values).as_py() != len(ids.values):
+            distinct(str(column), ids.names)
+        return ids
 
     @property
     def is_text(self) -> bool:
@@ -53,175 +54,143 @@ class Ids:
         return characters(self.values) if self.is_text else np.asarray(self.values)
 
     @cached_property
-    def _range(self) -> tuple[int, int]:
-        """The smallest number, and how many there are from it to the largest."""
-        known = np.asarray(self.values)
-        return int(known.min()), int(known.max()) - int(known.min()) + 1
+    def is_consecutive(self) -> bool:
+        """Whether they count up from the first one."""
+        return not self.is_text and bool((np.diff(np.asarray(self.values)) == 1).all())
 
     @cached_property
     def _positions(self) -> np.ndarray:
-        """For every number from the smallest id to the largest, where it is."""
-        low, span = self._range
-        out = np.full(span, -1, index_type(len(self.values)))
-        out[np.asarray(self.values) - low] = np.arange(len(self.values), dtype=out.dtype)
+        """The position of every number from the smallest id to the largest, −1 between ids."""
+        numbers = np.asarray(self.values)
+        low = numbers.min()
+        out = np.full(int(numbers.max()) - int(low) + 1, -1, index_type(len(numbers)))
+        out[numbers - low] = np.arange(len(numbers), dtype=out.dtype)
         return out
 
-    @cached_property
-    def consecutive(self) -> bool:
-        """Whether they count up from the first one."""
-        if self.is_text:
-            return False
-        numbers = np.asarray(self.values)
-        return bool(numbers[-1] - numbers[0] == len(numbers) - 1) and bool(
-            (np.diff(numbers) == 1).all()
-        )
-
     def order(self) -> np.ndarray | None:
-        """Positions of the ids in increasing order, None where they are in it.
+        """Return the positions that sort the ids, None if they are sorted.
 
-        Whole numbers by value, also among words: a word in a later row changes no order.
+        Whole numbers are sorted by value, also among words: a word in a later row changes no order.
         """
-        if self.consecutive:
+        if self.is_consecutive:
             return None
         if self.is_text:
-            number = pc.match_substring_regex(self.values, r"^(0|-?[1-9]\d{0,17})$")
-            value = pc.if_else(number, self.values, pa.scalar(None, self.values.type))
-            keys = {"number": value.cast(pa.int64()), "text": self.values}
-            by = [(name, "ascending") for name in keys]
-            order = np.asarray(pc.sort_indices(pa.table(keys), by))
+            is_number = pc.match_substring_regex(self.values, r"^(0|-?[1-9]\d{0,17})$")
+            numbers = pc.if_else(is_number, self.values, pa.scalar(None, self.values.type))
+            keys = pa.table({"number": numbers.cast(pa.int64()), "text": self.values})
+            by = [("number", "ascending"), ("text", "ascending")]
+            order = np.asarray(pc.sort_indices(keys, by)).astype(np.int64)
         else:
             order = np.argsort(np.asarray(self.values), kind="stable")
-        order = order.astype(np.int64)
         return None if (np.diff(order) > 0).all() else order
 
     def find(self, column: pa.Array) -> np.ndarray:
-        """Positions of the nodes that a column names, −1 for those that are not there."""
-        size, kind = len(self.values), index_type(len(self.values))
-        low, span = (0, 0) if self.is_text else self._range
-        if self.is_text or span > 8 * size + 1024:
-            position = pc.index_in(column, value_set=self.values)
-            return (
-                pc.fill_null(position, -1).to_numpy(zero_copy_only=False).astype(kind, copy=False)
-            )
-        wanted = np.asarray(column)  # a table of all numbers in between is quicker than hashing
-        inside = not len(wanted) or (wanted.min() >= low and wanted.max() < low + span)
-        outside = None if inside else (wanted < low) | (wanted >= low + span)
-        place = wanted if low == 0 else wanted - low
-        place = place if outside is None else np.where(outside, 0, place)
-        found = place.astype(kind) if self.consecutive else self._positions[place]
-        if outside is not None:
-            found[outside] = -1
-        return found
+        """Return the positions of the nodes that a column names, −1 for unknown ids."""
+        numbers = None if self.is_text else np.asarray(self.values)
+        if numbers is None or int(numbers.max()) - int(numbers.min()) > 8 * len(numbers) + 1024:
+            position = pc.fill_null(pc.index_in(column, value_set=self.values), -1)
+            return position.to_numpy(zero_copy_only=False)
+        # A table of all numbers in between is faster than hashing.
+        wanted = np.asarray(column)
+        inside = (wanted >= numbers.min()) & (wanted <= numbers.max())
+        if inside.all():
+            return self._positions[wanted - numbers.min()]
+        positions = self._positions[np.where(inside, wanted - numbers.min(), 0)]
+        positions[~inside] = -1
+        return positions
 
 
-def character_counts(column: pa.Array) -> np.ndarray:
-    """Characters of every id; refuses a long one, because all are stored as wide as the longest."""
+def _character_counts(column: pa.Array) -> np.ndarray:
+    """Count the characters of every id; refuse a long one, as all are stored that wide."""
     lengths = np.asarray(pc.utf8_length(column))
-    width = max(int(lengths.max(initial=0)), 1)
-    row = int(lengths.argmax()) + 1 if len(lengths) else 0
+    row = int(lengths.argmax()) if len(lengths) else 0
+    width = int(lengths.max(initial=1))
     if width > MAX_ID_LENGTH:
         raise InputError(
-            f"the id in row {row} has {width:,} characters, more than {MAX_ID_LENGTH:,}; "
+            f"the id in row {row + 1} has {width:,} characters, more than {MAX_ID_LENGTH:,}; "
             f"give that node a shorter id."
         )
-    stored = f"{len(column):,} ids as wide as the longest, of {width:,} characters in row {row},"
-    # Three times: some steps sort a copy.
-    fits(stored, 3.0 * 4 * width * len(column), "give that node a shorter id")
+    fits(
+        f"{len(column):,} ids as wide as the longest, of {width:,} characters in row {row + 1},",
+        3.0 * 4 * width * len(column),  # three copies: some steps sort one
+        "give that node a shorter id",
+    )
     return lengths
 
 
 def characters(column: pa.Array) -> np.ndarray:
-    """Text as numpy's fixed-width characters, without a Python object for any of it."""
-    lengths = character_counts(column)
-    width = max(int(lengths.max(initial=0)), 1)
+    """Return text as numpy's fixed-width characters, without a Python object per value."""
+    lengths = _character_counts(column)
+    width = int(lengths.max(initial=1))
     out = np.zeros((len(column), width), np.uint32)
-    for start in range(0, len(column), 1 << 18):
-        part = column.slice(start, 1 << 18).cast(pa.large_binary())
-        points = np.frombuffer(_joined(part).decode().encode("utf-32-le"), np.uint32)
-        # Characters of all rows follow each other, as the places do that are true here.
-        out[start : start + len(part)][
-            np.arange(width) < lengths[start : start + len(part), None]
-        ] = points
+    for start in range(0, len(column), CHARACTER_ROWS):
+        part = column.slice(start, CHARACTER_ROWS).cast(pa.string())
+        rows = slice(start, start + len(part))
+        joined = pc.binary_join(pa.ListArray.from_arrays([0, len(part)], part), "")[0].as_py()
+        points = np.frombuffer(joined.encode("utf-32-le"), np.uint32)
+        # Characters of all rows follow each other, as the true entries of the mask do.
+        out[rows][np.arange(width) < lengths[rows, None]] = points
     return out.view(f"U{width}")[:, 0]
 
 
-def _joined(part: pa.Array) -> bytes:
-    """The bytes of all values, one after the other."""
-    _, offsets, data = part.buffers()
-    ends = np.frombuffer(offsets, np.int64)[part.offset : part.offset + len(part) + 1]
-    return b"" if data is None else data[int(ends[0]) : int(ends[-1])].to_pybytes()
-
-
-def exact(column: pa.ChunkedArray, name: str, file: str) -> None:
-    """Refuses ids that have become floats and lost digits."""
-    if (
-        pa.types.is_floating(column.type)
-        and (pc.max(pc.abs(column.cast(pa.float64()))).as_py() or 0)
-        >= EXACT[column.type.bit_width // 8]
-    ):
-        mend = "read the column as text or whole numbers"
+def _require_exact(column: TableColumn) -> None:
+    """Refuse ids that have become floats and lost digits."""
+    if not pa.types.is_floating(column.type):
+        return
+    largest = pc.max(pc.abs(column.values.cast(pa.float64()))).as_py() or 0
+    if largest >= EXACT[column.type.bit_width // 8]:
         raise InputError(
-            f"column '{name}' of {file} holds {column.type} too large to tell ids apart; {mend}."
+            f"{column} holds {column.type} too large to tell ids apart; "
+            "read the column as text or whole numbers."
         )
 
 
-def put_positions(
-    column: pa.ChunkedArray, name: str, file: str, ids: Ids | int, nodes: str, out: np.ndarray
-) -> None:
-    """Writes the positions of the nodes that a column of edge ends names, −1 where they are not there.
+def put_positions(column: TableColumn, ids: Ids | int, nodes: str, out: np.ndarray) -> None:
+    """Write the positions of the nodes that a column of edge ends names, −1 for unknown ids.
 
     `ids` are those of the table `nodes`, or the number of its rows where it has none.
     """
-    no_gaps(column, file, name, "name a node")
-    if pa.types.is_dictionary(column.type):
-        column = usual_text(pa.table({name: column})).column(0)
-    exact(column, name, file)
-    if not (is_number(column.type) or is_text(column.type)) and len(column):
+    column.require_complete("name a node")
+    values = column.values
+    if pa.types.is_dictionary(values.type):
+        values = plain_text(pa.table([values], [column.name])).column(0)
+    _require_exact(TableColumn(values, column.name, column.file))
+    kind = values.type
+    if not (is_number(kind) or is_text(kind)) and len(values):
         raise InputError(
-            f"column '{name}' of {file} holds {column.type}, which cannot name a node; "
-            "write ids as whole numbers or text."
+            f"{column} holds {kind}, which cannot name a node; write ids as whole numbers or text."
         )
-    column = decimals_as_numbers(name, column)
-    if isinstance(ids, Ids) and ids.is_text and pa.types.is_floating(column.type):
-        same = f"the ids of {nodes} are text; write ids the same way in both tables"
-        raise InputError(f"column '{name}' of {file} holds {column.type}, {same}.")
-    for start in range(0, len(column), AT_ONCE):
-        part = column.slice(start, AT_ONCE)
-        if is_text(part.type) and isinstance(ids, Ids):
-            part = texts(name, part)
-        elif isinstance(ids, int) or not ids.is_text:
-            try:
-                part = _whole(name, part)
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-                known = (
-                    f"the ids of {nodes} are whole numbers; write ids the same way in both tables"
-                )
-                if isinstance(ids, int):
-                    known = f"but no column of {nodes} was taken for ids; name it with id=..."
-                raise InputError(
-                    f"column '{name}' of {file} holds {column.type}, {known}."
-                ) from None
-        else:
-            part = texts(name, part)
-        found = _find(one_array(part), ids)
-        out[start : start + len(found)] = found
-
-
-def _find(part: pa.Array, ids: Ids | int) -> np.ndarray:
-    """Positions of the nodes that a piece of a column names, −1 where they are not there."""
+    values = decimals_as_numbers(column.name, values)
+    is_text_id = isinstance(ids, Ids) and ids.is_text
+    problem = f"the ids of {nodes} are whole numbers; write ids the same way in both tables"
     if isinstance(ids, int):
-        rows = np.asarray(part)
-        return np.where((rows >= 0) & (rows < ids), rows, -1)
-    if is_text(part.type) and not ids.is_text:
-        return Ids(ids.values.cast(part.type)).find(part)  # 007 is not 7
-    return ids.find(part)
+        problem = f"but no column of {nodes} was taken for ids; name it with id=..."
+    if is_text_id and pa.types.is_floating(values.type):
+        problem = f"the ids of {nodes} are text; write ids the same way in both tables"
+        raise InputError(f"{column} holds {values.type}, {problem}.")
+    for start in range(0, len(values), EDGES_AT_ONCE):
+        part = values.slice(start, EDGES_AT_ONCE)
+        positions = out[start : start + len(part)]
+        if is_text_id or (isinstance(ids, Ids) and is_text(part.type)):
+            text = texts(column.name, part)
+            # 007 is not 7, so whole numbers are compared as text too
+            positions[:] = Ids(ids.values.cast(text.type)).find(text)  # type: ignore[union-attr]
+            continue
+        numbers = _integers(column.name, part)
+        if numbers is None:
+            raise InputError(f"{column} holds {kind}, {problem}.")
+        if isinstance(ids, Ids):
+            positions[:] = ids.find(numbers)
+        else:
+            rows = np.asarray(numbers)
+            positions[:] = np.where((rows >= 0) & (rows < ids), rows, -1)
 
 
-def _whole(name: str, part: pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Whole numbers, also such as were written as text."""
-    if not is_text(part.type):
-        return part.cast(pa.int64())
-    numbers = canonical_numbers(texts(name, part))
-    if numbers is None:
-        raise pa.ArrowInvalid("not whole numbers")
-    return numbers
+def _integers(name: str, column: pa.ChunkedArray) -> pa.Array | None:
+    """Return whole numbers, also if they are written as text; None for other values."""
+    if is_text(column.type):
+        return canonical_numbers(texts(name, column))
+    try:
+        return one_array(column.cast(pa.int64()))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None

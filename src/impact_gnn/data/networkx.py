@@ -26,7 +26,7 @@ def from_networkx(
     cutoff: Any = None,
     quiet: bool = False,
 ) -> TemporalGraph:
-    """The graph with the same nodes and edges; other attributes of nodes are features, as in `from_tables`.
+    """Convert a graph of NetworkX; attributes of nodes without a role are features.
 
     Examples:
         >>> import networkx as nx
@@ -35,23 +35,25 @@ def from_networkx(
         >>> from_networkx(g, time="year", quiet=True)
         TemporalGraph(3 nodes, 2 edges, no features, 0 classes, times 2019..2021)
     """
-    for given in ("id", "source", "target"):
-        if any(given in part for _, part in graph.nodes(data=True)):
+    node_columns = _columns([attributes for _, attributes in graph.nodes(data=True)])
+    for name in ("id", "source", "target"):
+        if name in node_columns:
             raise InputError(
-                f"a node has an attribute {given!r}, which names the node itself here; rename it."
+                f"a node has an attribute {name!r}, which names the node itself here; rename it."
             )
-    names = list(graph.nodes)
-    plain = {str: names, int: names}.get(type(names[0]) if names else str, list(map(str, names)))
-    ends = list(graph.edges(data=True))
-    place = dict(zip(names, plain, strict=True))
-    nodes = {"id": plain} | _columns([part for _, part in graph.nodes(data=True)])
-    edges = {"source": [place[a] for a, _, _ in ends], "target": [place[b] for _, b, _ in ends]}
-    wanted = {name for name in (weight, edge_time) if name is not None}
-    found = _columns([part for _, _, part in ends])
-    edges |= {name: values for name, values in found.items() if name in wanted}
+    nodes = list(graph.nodes)
+    ids = nodes if nodes and type(nodes[0]) in (str, int) else list(map(str, nodes))
+    id_of = dict(zip(nodes, ids, strict=True))
+    edges = list(graph.edges(data=True))
+    edge_columns = _columns([attributes for _, _, attributes in edges])
+    edge_columns = {
+        name: values for name, values in edge_columns.items() if name in (weight, edge_time)
+    }
+    edge_columns["source"] = [id_of[source] for source, _, _ in edges]
+    edge_columns["target"] = [id_of[target] for _, target, _ in edges]
     return from_tables(
-        nodes,
-        edges,
+        {"id": ids} | node_columns,
+        edge_columns,
         id="id",
         time=time,
         label=label,
@@ -66,45 +68,51 @@ def from_networkx(
     )
 
 
-def _columns(parts: list[dict[str, Any]]) -> dict[str, list[Any]]:
-    """A list per attribute, None where a node or edge has none."""
-    names = dict.fromkeys(name for part in parts for name in part)
-    return {str(name): [part.get(name) for part in parts] for name in names}
+def _columns(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
+    """Return a list per attribute, with None for a node or edge without it."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {str(name): [row.get(name) for row in rows] for name in names}
 
 
 def to_networkx(graph: TemporalGraph) -> networkx.DiGraph:
-    """A directed graph with `time`, `label` (by name, where known) and `x` on the nodes, `weight`, `time` on the edges.
+    """Return a directed graph with attributes `time`, `label`, `x`, and `weight`, `time` of edges.
 
-    Nodes are called by their ids; those of several types by (type, id), and edges carry their
-    `relation`.
+    Labels are named, unknown ones are left out. Nodes are called by their ids; those of several
+    types by (type, id), and edges have an attribute `relation`.
     """
     import networkx as nx
 
     out = nx.MultiDiGraph() if graph.is_hetero else nx.DiGraph()
-    called = {}
+    names: dict[str, list[Any]] = {}
     for kind, part in graph.nodes.items():
         ids = (np.arange(part.num_nodes) if part.ids is None else part.ids).tolist()
-        called[kind] = [(kind, one) for one in ids] if graph.is_hetero else ids
-        about: list[dict[str, Any]] = [{} for _ in ids]
-        for node, t in zip(about, [] if part.time is None else part.time.tolist(), strict=False):
-            node["time"] = t if graph.periods is None else graph.name_of(t)
-        for node, y in zip(about, [] if part.y is None else part.y.tolist(), strict=False):
-            if y >= 0:
-                node["label"] = y if graph.label_names is None else graph.label_names[y]
-        for node, x in zip(about, [] if part.x is None else part.x, strict=False):
-            node["x"] = x
-        out.add_nodes_from(zip(called[kind], about, strict=True))
+        names[kind] = [(kind, name) for name in ids] if graph.is_hetero else ids
+        columns: dict[str, Any] = {}
+        if part.time is not None:
+            columns["time"] = part.time.tolist()
+            if graph.periods is not None:
+                columns["time"] = [graph.name_of(time) for time in columns["time"]]
+        if part.y is not None:
+            classes = graph.label_names or range(graph.num_labels)
+            columns["label"] = [None if label < 0 else classes[label] for label in part.y.tolist()]
+        if part.x is not None:
+            columns["x"] = part.x
+        out.add_nodes_from(zip(names[kind], _attributes(columns, part.num_nodes), strict=True))
     for (source, name, target), relation in graph.relations.items():
-        about = [{"relation": name} if graph.is_hetero else {} for _ in range(relation.num_edges)]
-        for key in ("weight", "time"):
-            values = getattr(relation, key)
-            for edge, value in zip(about, [] if values is None else values.tolist(), strict=False):
-                edge[key] = value
-        ends = (
-            [called[kind][k] for k in row]
-            for kind, row in zip((source, target), relation.edge_index, strict=True)
-        )
-        out.add_edges_from(
-            (a, b, edge) for (a, b), edge in zip(zip(*ends, strict=True), about, strict=True)
-        )
+        columns = {"weight": relation.weight, "time": relation.time}
+        columns = {key: values.tolist() for key, values in columns.items() if values is not None}
+        if graph.is_hetero:
+            columns["relation"] = [name] * relation.num_edges
+        sources = [names[source][node] for node in relation.edge_index[0]]
+        targets = [names[target][node] for node in relation.edge_index[1]]
+        attributes = _attributes(columns, relation.num_edges)
+        out.add_edges_from(zip(sources, targets, attributes, strict=True))
     return out
+
+
+def _attributes(columns: dict[str, Any], num_rows: int) -> list[dict[str, Any]]:
+    """Return the attributes of every row that are not missing."""
+    return [
+        {name: values[row] for name, values in columns.items() if values[row] is not None}
+        for row in range(num_rows)
+    ]

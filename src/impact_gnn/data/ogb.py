@@ -1,8 +1,7 @@
-"""The time-stamped node data sets of OGB, read from where OGB's own package keeps them; nothing is downloaded.
+"""The time-stamped node data sets of OGB, read from a local folder; nothing is downloaded.
 
 `ogbn-arxiv` and `ogbn-mag` come from the compressed tables in `raw`, `ogbn-papers100M` from
-`raw/data.npz`, whose features and edges stay where they are and are mapped into memory. The `ogb`
-package is not needed for reading.
+`raw/data.npz`, whose features and edges are mapped into memory. The `ogb` package is not needed.
 """
 
 from __future__ import annotations
@@ -35,16 +34,16 @@ FIELDS: Mapping[str, tuple[str, str, type]] = MappingProxyType(
         "y": ("node-label", "node-label.csv.gz", np.float64),
     }
 )
-"""Folder (of several types) and file of the arrays of nodes, and as what they are read; labels may be missing (NaN)."""
+"""Folder (of several types), file and type of the arrays of nodes; missing labels are NaN."""
 
 BLOCK = 1 << 24  # bytes of text that are parsed in one go
 
 
 @dataclass(frozen=True, eq=False)
 class Official:
-    """A data set with the split that its leaderboard uses: rows of the target type to learn from, choose by and score.
+    """A data set with the split of its leaderboard: training, validation and test rows.
 
-    `graph` has all labels: give methods `view()`. `cutoff` is the first time of the test rows.
+    `graph` has all labels; `view()` hides those of the test rows. `cutoff` is their first time.
     """
 
     graph: TemporalGraph
@@ -54,16 +53,14 @@ class Official:
     cutoff: int
 
     def view(self) -> TemporalGraph:
-        """The graph without the labels of the test period."""
+        """Return the graph without the labels of the test period."""
         return self.graph.masked(self.cutoff)
 
 
 def load_ogb(name: str, root: str | Path) -> Official:
-    """A data set of OGB from a local folder, with its official split by time.
+    """Read a data set of OGB from a local folder, with its official split by time.
 
-    Read are OGB's raw files; where only PyG's processed file is there, it is opened by torch's
-    restricted reader, which builds tensors and PyG's own containers and runs nothing. Other
-    processed files are refused.
+    Only OGB's raw files are read: processed files are pickles.
 
     Args:
         name: "ogbn-arxiv", "ogbn-mag" or "ogbn-papers100M".
@@ -79,63 +76,50 @@ def load_ogb(name: str, root: str | Path) -> Official:
     folder = _folder(name, Path(root))
     raw = folder / "raw"
     if (raw / "data.npz").is_file():
-        x, time, edge_index = (
-            mapped(raw / "data.npz", key) for key in ("node_feat", "node_year", "edge_index")
-        )
-        label = mapped(raw / "node-label.npz", "node_label")
         graph = TemporalGraph(
-            x=x, y=label.reshape(-1), time=time.reshape(-1), edge_index=edge_index
+            x=mapped(raw / "data.npz", "node_feat"),
+            y=mapped(raw / "node-label.npz", "node_label").reshape(-1),
+            time=mapped(raw / "data.npz", "node_year").reshape(-1),
+            edge_index=mapped(raw / "data.npz", "edge_index"),
         )
     elif (raw / "triplet-type-list.csv.gz").is_file():
         graph = _from_relations(raw)
-    elif (raw / "edge.csv.gz").is_file():
-        graph = TemporalGraph(
-            **_node_arrays(raw, _size(raw / "num-node-list.csv.gz")), edge_index=_edges(raw)
-        )
     else:
-        graph = _from_processed(name, folder)
+        num_nodes = _size(raw / "num-node-list.csv.gz")
+        graph = TemporalGraph(**_node_arrays(raw, num_nodes), edge_index=_edges(raw))
     place = folder / "split" / "time"
-    place = place / graph.target if (place / graph.target).is_dir() else place
-    train, valid, test = (
-        _rows(place / f"{part}.csv.gz", graph.num_nodes) for part in ("train", "valid", "test")
-    )
-    return Official(
-        graph,
-        train,
-        valid,
-        test,
-        _cutoff(graph.time[train], graph.time[valid], graph.time[test], place),
-    )
+    if (place / graph.target).is_dir():
+        place = place / graph.target
+    rows = {
+        part: _rows(place / f"{part}.csv.gz", graph.num_nodes)
+        for part in ("train", "valid", "test")
+    }
+    times = {part: graph.time[rows[part]] for part in rows}
+    return Official(graph=graph, **rows, cutoff=_cutoff(times, place))
 
 
 def download_command(name: str, root: str | Path) -> str:
-    """What fetches a data set; it asks before it does."""
+    """Return the command that downloads a data set; it asks first."""
     return (
-        f"pip install 'impact-gnn[ogb]' && python -c \"from ogb.nodeproppred import NodePropPredDataset; "
+        "pip install 'impact-gnn[ogb]' && "
+        'python -c "from ogb.nodeproppred import NodePropPredDataset; '
         f"NodePropPredDataset('{name}', root='{root}')\""
     )
 
 
 def _folder(name: str, root: Path) -> Path:
     plain = name.replace("-", "_")
-    places = [
-        root / plain,
-        root / f"{plain}_pyg",
-        root / f"{plain}_dgl",
-        root / DATASETS[name],
-        root,
-    ]
-    for place in places:
-        if (place / "raw").is_dir() or (place / "processed").is_dir():
-            return place
+    for folder in (plain, f"{plain}_pyg", f"{plain}_dgl", DATASETS[name], ""):
+        if (root / folder / "raw").is_dir():
+            return root / folder
     raise InputError(
-        f"{root} holds no {name} (looked for {plain}/raw); nothing is downloaded by itself, fetch it with "
-        f"{download_command(name, root)}"
+        f"{root} holds no {name} (looked for {plain}/raw); nothing is downloaded by itself, "
+        f"fetch it with {download_command(name, root)}"
     )
 
 
 def _from_relations(raw: Path) -> TemporalGraph:
-    """Several types: a folder per relation, and per type that has features, a year or labels."""
+    """Read several types: a folder per relation, and per type with features, years or labels."""
     head, sizes = _table(raw / "num-node-dict.csv.gz", rows=2)[:2]
     nodes: dict[str, dict[str, Any]] = {
         kind: {"num_nodes": int(size), **_node_arrays(raw, int(size), kind)}
@@ -144,7 +128,8 @@ def _from_relations(raw: Path) -> TemporalGraph:
     labelled = [kind for kind, part in nodes.items() if "y" in part]
     if len(labelled) != 1:
         raise InputError(
-            f"{raw} has labels for {len(labelled)} types of node, one was expected; download it again."
+            f"{raw} has labels for {len(labelled)} types of node, one was expected; "
+            "download it again."
         )
     edges: dict[Triple, np.ndarray] = {}
     for source, relation, target in _table(raw / "triplet-type-list.csv.gz"):
@@ -154,7 +139,7 @@ def _from_relations(raw: Path) -> TemporalGraph:
 
 
 def _node_arrays(raw: Path, rows: int, kind: str | None = None) -> dict[str, Any]:
-    """Features, years and labels of the only type of node, or those that there are of one of several."""
+    """Read features, years and labels of the only type, or those available of one of several."""
     arrays: dict[str, Any] = {}
     for field, (folder, name, dtype) in FIELDS.items():
         file = raw / name if kind is None else _files.inside(raw, f"{folder}/{kind}/{name}")
@@ -170,46 +155,6 @@ def _edges(place: Path) -> np.ndarray:
     )
 
 
-def _from_processed(name: str, folder: Path) -> TemporalGraph:
-    """The graph in PyG's `geometric_data_processed.pt`, whose tensors are mapped into memory; needs torch.
-
-    The file is a pickle, and pickles can run code when they are loaded.
-    `torch.load(weights_only=True)` builds nothing but tensors, plain containers and classes that
-    were named beforehand; named here are the four in which PyG keeps a graph. Anything else in the
-    file is refused.
-    """
-    file = folder / "processed" / "geometric_data_processed.pt"
-    if not file.is_file():
-        raise InputError(
-            f"{folder} has no raw files that can be read, and other processed files than PyG's are pickles, which "
-            f"are never loaded; fetch the raw files again with {download_command(name, folder.parent)}"
-        )
-    import torch
-    from torch_geometric.data import Data
-    from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
-    from torch_geometric.data.storage import GlobalStorage
-
-    from impact_gnn.data.pyg import from_pyg
-
-    allow = getattr(torch.serialization, "safe_globals", None)
-    if allow is None:
-        raise InputError(
-            f"{file} can be read with torch 2.5 or later; install it, or restore the raw files."
-        )
-    try:
-        with allow([Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]):
-            content = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
-    except Exception as error:  # damaged archives and refused classes raise many kinds
-        why = f"holds more than tensors, or is damaged, and is not loaded ({' '.join(str(error).split())[:160]})"
-        raise InputError(f"{file} {why}; restore the raw files.") from None
-    data = content[0] if isinstance(content, tuple) and content else content
-    if not isinstance(data, Data):
-        raise InputError(
-            f"{file} holds no graph but a {type(data).__name__}; restore the raw files."
-        )
-    return from_pyg(data, time="node_year")
-
-
 def _rows(file: Path, num_nodes: int) -> np.ndarray:
     with guarded(file):
         rows = np.concatenate(
@@ -222,13 +167,16 @@ def _rows(file: Path, num_nodes: int) -> np.ndarray:
     return rows
 
 
-def _cutoff(train: np.ndarray, valid: np.ndarray, test: np.ndarray, place: Path) -> int:
-    """The first time of the test rows, which must lie after all others: later code splits by time alone."""
-    last, first = int(max(train.max(), valid.max())), int(test.min())
-    if train.max() >= valid.min() or last >= first:
-        why = f"test begins at {first}, the rest ends at {last}"
-        raise InputError(f"the split in {place} does not follow time: {why}; download it again.")
-    return first
+def _cutoff(times: Mapping[str, np.ndarray], place: Path) -> int:
+    """Return the first time of the test rows, which must be later than all others."""
+    last = int(max(times["train"].max(), times["valid"].max()))
+    cutoff = int(times["test"].min())
+    if times["train"].max() >= times["valid"].min() or last >= cutoff:
+        raise InputError(
+            f"the split in {place} does not follow time: test begins at {cutoff}, "
+            f"the rest ends at {last}; download it again."
+        )
+    return cutoff
 
 
 def _size(path: Path) -> int:
@@ -236,7 +184,7 @@ def _size(path: Path) -> int:
 
 
 def _table(path: Path, rows: int = 1) -> list[list[str]]:
-    """A small file as text, of at least so many rows."""
+    """Read a small file as text, of at least that many rows."""
     with guarded(path), gzip.open(path, "rt", encoding="utf-8", newline="") as lines:
         content = [line.rstrip("\r\n").split(",") for line in lines if line.strip()]
     if len(content) < rows:
@@ -245,7 +193,7 @@ def _table(path: Path, rows: int = 1) -> list[list[str]]:
 
 
 def matrix(path: Path, dtype: Any, rows: int, *, turned: bool = False) -> np.ndarray:
-    """The numbers in a `.csv.gz` file of so many rows, [rows, columns] or `turned`; an empty field is NaN."""
+    """Read numbers of a `.csv.gz` file, [rows, columns] or `turned`; an empty field is NaN."""
     out, done = np.empty((0, 0), dtype), 0
     with guarded(path):
         for block in _blocks(path, np.dtype(dtype)):
@@ -261,7 +209,7 @@ def matrix(path: Path, dtype: Any, rows: int, *, turned: bool = False) -> np.nda
 
 
 def _blocks(path: Path, dtype: np.dtype) -> Iterator[np.ndarray]:
-    """Consecutive rows as [columns, rows]."""
+    """Yield consecutive rows as [columns, rows]."""
     with gzip.open(path, "rt", encoding="ascii", newline="") as lines:
         first = lines.readline().strip()
     if not first:

@@ -1,4 +1,4 @@
-"""Graphs from and to PyTorch Geometric: `Data`, `HeteroData`, and OGB's variant with dictionaries inside `Data`."""
+"""Graphs from and to PyTorch Geometric: `Data` and `HeteroData`."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ def from_pyg(
     target: str | None = None,
     edge_time: str | None = None,
 ) -> TemporalGraph:
-    """The graph in a PyG object; tensors in CPU memory are shared, not copied.
+    """Convert a graph of PyG; tensors in CPU memory are shared, not copied.
 
     Args:
-        data: A `Data` (homogeneous, or OGB's form with `edge_index_dict` and the like) or
-            `HeteroData`.
+        data: A `Data` or `HeteroData`.
         time: Name of the time attribute (`"time"`, `"node_year"`, ...), or the times themselves: a
             tensor [N] or [N, 1], or a dictionary of such by node type.
         label: Name of the label attribute.
@@ -35,22 +34,21 @@ def from_pyg(
             there is one.
 
     Examples:
-        >>> data = Data(x=torch.eye(2), y=torch.tensor([0, 1]), edge_index=torch.tensor([[0], [1]]),
-        ...             node_year=torch.tensor([[2019], [2020]]))
+        >>> data = Data(
+        ...     x=torch.eye(2),
+        ...     y=torch.tensor([0, 1]),
+        ...     edge_index=torch.tensor([[0], [1]]),
+        ...     node_year=torch.tensor([[2019], [2020]]),
+        ... )
         >>> from_pyg(data, time="node_year")
         TemporalGraph(2 nodes, 1 edges, 2 features, 2 classes, times 2019..2020)
     """
     if isinstance(data, HeteroData):
-        stores = {kind: dict(data[kind].items()) for kind in data.node_types}
-        edges = {triple: dict(data[triple].items()) for triple in data.edge_types}
-        sizes = {kind: data[kind].num_nodes for kind in data.node_types}
-        return _hetero(stores, edges, sizes, time, label, target, edge_time)
+        return _from_hetero(data, time, label, target, edge_time)
     if not isinstance(data, Data):
         raise InputError(
             f"data is a {type(data).__name__}; give a torch_geometric Data or HeteroData."
         )
-    if isinstance(getattr(data, "edge_index_dict", None), Mapping):
-        return _from_dictionaries(data, time, label, target, edge_time)
     if data.edge_index is None:
         raise InputError("data has no edge_index; give edges as data.edge_index [2, E].")
     when = data.get(time) if isinstance(time, str) else time
@@ -60,13 +58,18 @@ def from_pyg(
             f"data has no attribute {time!r}; pass time=... as one of {listing(names)} to from_pyg."
         )
     edges = _relations({HOMOGENEOUS: data}, edge_time)[HOMOGENEOUS]
-    given = {"x": data.x, "y": data.get(label), "time": when, "edge_index": edges["edge_index"]}
-    given |= {"edge_weight": edges["weight"], "edge_time": edges["time"]}
-    return TemporalGraph(**{name: _array(value, name) for name, value in given.items()})
+    return TemporalGraph(
+        x=_array(data.x, "x"),
+        y=_array(data.get(label), "y"),
+        time=_array(when, "time"),
+        edge_index=edges["edge_index"],
+        edge_weight=edges["weight"],
+        edge_time=edges["time"],
+    )
 
 
 def to_pyg(graph: TemporalGraph) -> Data | HeteroData:
-    """The graph as PyG `Data`, or `HeteroData` where it has several types; arrays are copied."""
+    """Return the graph as PyG `Data`, or `HeteroData` for several types; arrays are copied."""
     data = HeteroData() if graph.is_hetero else Data()
     for kind, part in graph.nodes.items():
         store: Any = data[kind] if graph.is_hetero else data
@@ -83,53 +86,22 @@ def to_pyg(graph: TemporalGraph) -> Data | HeteroData:
     return data
 
 
-def _from_dictionaries(
-    data: Data, time: Any, label: str, target: str | None, edge_time: str | None
-) -> TemporalGraph:
-    """OGB's heterogeneous `Data`: x_dict, y_dict, node_year, num_nodes_dict, edge_index_dict, edge_time_dict."""
-    sizes = dict(data.num_nodes_dict) if "num_nodes_dict" in data else {}
-    if isinstance(time, str):
-        times = data.get(time) if data.get(time) is not None else data.get(f"{time}_dict")
-        if not isinstance(times, Mapping):
-            raise InputError(
-                f"data has no dictionary called {time!r}; pass the name of the one that holds times."
-            )
-        time = times
-    field = edge_time or "edge_time"
-    came = data.get(f"{field}_dict") or {}
-    edges = {
-        triple: {"edge_index": value, field: came.get(triple)}
-        for triple, value in data.edge_index_dict.items()
-    }
-    stores: dict[str, dict[str, Any]] = {kind: {} for kind in sizes}
-    stores |= {kind: {} for source, _, goal in edges for kind in (source, goal)}
-    for name in ("x", label):
-        for kind, values in (data.get(f"{name}_dict") or {}).items():
-            stores.setdefault(kind, {})[name] = values
-    return _hetero(stores, edges, sizes, time, label, target, edge_time)
-
-
-def _hetero(
-    stores: Mapping[str, Mapping[str, Any]],
-    edges: Mapping[Triple, Mapping[str, Any]],
-    sizes: Mapping[str, int | None],
-    time: Any,
-    label: str,
-    target: str | None,
-    edge_time: str | None,
+def _from_hetero(
+    data: HeteroData, time: Any, label: str, target: str | None, edge_time: str | None
 ) -> TemporalGraph:
     nodes: dict[str, dict[str, Any]] = {}
-    for kind, store in stores.items():
-        when = (
-            time.get(kind)
-            if isinstance(time, Mapping)
-            else store.get(time)
-            if isinstance(time, str)
-            else None
-        )
-        given = {"x": store.get("x"), "y": store.get(label), "time": when}
-        nodes[kind] = {name: _array(value, f"{kind}.{name}") for name, value in given.items()} | {
-            "num_nodes": sizes.get(kind)
+    for kind in data.node_types:
+        store = data[kind]
+        times = None
+        if isinstance(time, str):
+            times = store.get(time)
+        elif isinstance(time, Mapping):
+            times = time.get(kind)
+        nodes[kind] = {
+            "x": _array(store.get("x"), f"{kind}.x"),
+            "y": _array(store.get(label), f"{kind}.y"),
+            "time": _array(times, f"{kind}.time"),
+            "num_nodes": store.num_nodes,
         }
     if target is None:
         candidates = [
@@ -140,29 +112,32 @@ def _hetero(
         if len(candidates) != 1:
             which = f"{listing(candidates)} all have them" if candidates else "no type has both"
             raise InputError(
-                f"the type to classify needs labels and time, but {which}; pass target=... and time=... to from_pyg."
+                f"the type to classify needs labels and time, but {which}; "
+                "pass target=... and time=... to from_pyg."
             )
         target = candidates[0]
-    for triple, store in edges.items():
-        if store.get("edge_index") is None:
+    for triple in data.edge_types:
+        if data[triple].get("edge_index") is None:
             raise InputError(
                 f"relation {'-'.join(triple)} has no edge_index; give its edges as [2, E]."
             )
-    return TemporalGraph.hetero(nodes=nodes, edges=_relations(edges, edge_time), target=target)
+    edges = _relations({triple: data[triple] for triple in data.edge_types}, edge_time)
+    return TemporalGraph.hetero(nodes=nodes, edges=edges, target=target)
 
 
 def _relations(stores: Mapping[Triple, Any], edge_time: str | None) -> dict[Triple, dict[str, Any]]:
-    """Edges with their weights and times; times by a name of the user's own must be somewhere."""
+    """Return edges with weights and times; refuse a name of times that no relation has."""
     names = {"edge_index": "edge_index", "weight": "edge_weight", "time": edge_time or "edge_time"}
-    found = {
+    relations = {
         triple: {part: _array(store.get(name), name) for part, name in names.items()}
         for triple, store in stores.items()
     }
-    if edge_time is not None and all(part["time"] is None for part in found.values()):
+    if edge_time is not None and all(part["time"] is None for part in relations.values()):
         raise InputError(
-            f"no edges have an attribute {edge_time!r}; pass edge_time=... as the one with their times."
+            f"no edges have an attribute {edge_time!r}; "
+            "pass edge_time=... as the one with their times."
         )
-    return found
+    return relations
 
 
 def _array(value: Any, name: str) -> Any:

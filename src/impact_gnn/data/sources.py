@@ -1,12 +1,14 @@
-"""Where tables lie: data frames, CSV and Parquet files, databases. Each is read whole, or in batches."""
+"""Tables in data frames, CSV and Parquet files and databases, read whole or in batches."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import gzip
+import sqlite3
 import tempfile
 import urllib.parse
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,26 +27,25 @@ from impact_gnn.encoding.kinds import MISSING
 
 CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 TYPES = (pa.int64(), pa.float64(), pa.bool_(), pa.timestamp("us"), pa.string())
-"""What a column of a CSV may be, the narrowest first."""
+"""Types of a CSV column, the narrowest first."""
 BLOCK = 1 << 24  # bytes of a CSV that are read together
-ROWS = 1 << 18  # of a batch
-UNNAMED = "Unnamed: "  # with its position, a column whose name is blank
-FREED = 8  # batches after which memory goes back
-SMALL = 1 << 26  # bytes up to which a file is read whole, to be looked at
+ROWS = 1 << 18  # rows of a batch
+UNNAMED = "Unnamed: "  # with its position, the name of a column whose name is blank
+SMALL = 1 << 26  # bytes up to which a file is read whole for a look at its head
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """A table by the name that a person knows it by."""
+    """A table by the name that a user knows it by."""
 
     name: str
-    whole: Callable[[], pa.Table]
-    stream: Callable[[], Iterator[pa.RecordBatch]] | None = None
+    read: Callable[[], pa.Table]
+    stream: Callable[[], Iterable[pa.RecordBatch]] | None = None
     size: int = 0  # bytes on disk
     exact: Callable[[frozenset[str]], Source] | None = None
 
     def as_written(self, columns: Iterable[str | None]) -> Source:
-        """The same table, in which these columns are whole numbers, or text exactly as written.
+        """Return the same table with these columns as whole numbers, or text exactly as written.
 
         Only a CSV has to guess types; other tables have their own.
         """
@@ -54,74 +55,65 @@ class Source:
     def table(self) -> pa.Table:
         """The table in memory."""
         with guarded(Path(self.name)):
-            table = named(self.whole())
-            # of a frame that is in memory the types are enough
+            table = _with_names(self.read())
+            # for a frame in memory, a check of the types is enough
             table.validate(full=self.stream is not None)
-        return self._checked(table)
+        return self._with_distinct_names(table)
 
     @functools.cached_property
     def head(self) -> pa.Table:
         """The first rows, by which roles are guessed."""
         if self.size < SMALL:
-            return usual_text(self.table.slice(0, ROWS))
-        return self._checked(pa.Table.from_batches([next(self.batches())]))
+            return plain_text(self.table.slice(0, ROWS))
+        return self._with_distinct_names(pa.Table.from_batches([next(self.batches())]))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The table piece by piece; what was read whole to be looked at is let go."""
+        """Yield the table in batches; a table that was read whole for its head is freed."""
         self.__dict__.pop("table", None)
         if self.stream is None:
             yield from self.table.to_batches()
             return
         with guarded(Path(self.name)):
-            for number, batch in enumerate(self.stream()):
+            for batch in self.stream():
                 batch.validate(full=True)
-                yield named(batch)
-                if number % FREED == 0:
-                    give_back()
-            give_back()
+                yield _with_names(batch)
+                release_memory()
 
-    def _checked(self, table: pa.Table) -> pa.Table:
-        """Columns of one name are refused."""
-        columns = table.column_names
-        repeated = sorted({column for column in columns if columns.count(column) > 1})
-        if repeated:
+    def _with_distinct_names(self, table: pa.Table) -> pa.Table:
+        counts = Counter(table.column_names)
+        if repeated := sorted(name for name, count in counts.items() if count > 1):
             raise InputError(
                 f"{self.name} has several columns called {listing(repeated)}; rename them."
             )
         return table
 
 
-def named(part: Any) -> Any:
-    """A table or batch in which a column without a name is called as pandas calls it."""
-    if all(name.strip() for name in part.schema.names):
-        return part
-    names = enumerate(part.schema.names)
-    return part.rename_columns([name if name.strip() else f"{UNNAMED}{k}" for k, name in names])
+def _with_names(part: Any) -> Any:
+    """Name columns without a name as pandas does."""
+    names = part.schema.names
+    return part.rename_columns(
+        [name if name.strip() else f"{UNNAMED}{place}" for place, name in enumerate(names)]
+    )
 
 
-def give_back() -> None:
-    """Memory that Arrow has freed, and would keep, to the system."""
+def release_memory() -> None:
+    """Return memory that Arrow has freed to the system."""
     pa.default_memory_pool().release_unused()
 
 
-def usual_text(table: pa.Table) -> pa.Table:
-    """Views and dictionaries of text as text: not everything can be done with those."""
+def plain_text(table: pa.Table) -> pa.Table:
+    """Return views and dictionaries of text as text, which supports all operations."""
     for place, name in enumerate(table.column_names):
-        kind = table.schema.types[place]
+        column = table.column(name)
+        kind = column.type
         if pa.types.is_dictionary(kind):
-            value = (
-                pa.large_string() if pa.types.is_string_view(kind.value_type) else kind.value_type
-            )
-            chunks = [
-                pa.DictionaryArray.from_arrays(
-                    chunk.indices, chunk.dictionary.cast(value)
-                ).dictionary_decode()
-                for chunk in table.column(name).chunks
-            ]
-            table = table.set_column(place, name, pa.chunked_array(chunks, value))
-            kind = value
-        if pa.types.is_string_view(kind):
-            table = table.set_column(place, name, table.column(name).cast(pa.large_string()))
+            kind = kind.value_type
+            if pa.types.is_string_view(kind):
+                kind = pa.large_string()
+            chunks = [chunk.dictionary.cast(kind).take(chunk.indices) for chunk in column.chunks]
+            table = table.set_column(place, name, pa.chunked_array(chunks, kind))
+        elif pa.types.is_string_view(kind):
+            table = table.set_column(place, name, column.cast(pa.large_string()))
     return table
 
 
@@ -129,71 +121,78 @@ def usual_text(table: pa.Table) -> pa.Table:
 
 
 def from_frame(name: str, frame: Any, *, indexed: bool = False) -> Source:
-    """Any data frame that narwhals knows (pandas, polars, pyarrow, DuckDB, Ibis, ...), or a mapping of columns.
+    """Read a data frame that narwhals supports, or a mapping of columns.
 
-    The index of a pandas frame may name the rows (`indexed`); then it is a column.
+    The index of a pandas frame may name the rows (`indexed`); then it becomes a column.
     """
-    import narwhals as nw
-
-    if isinstance(frame, Source):
-        return frame
     if type(frame).__module__.startswith("pandas") and hasattr(frame, "reset_index"):
-        index = frame.index
-        says = index.is_unique and not np.array_equal(index, np.arange(len(frame)))
-        frame = frame.reset_index(drop=not (indexed and says))
-        sparse = {
-            column: kind.subtype
-            for column, kind in frame.dtypes.items()
-            if type(kind).__name__ == "SparseDtype"
-        }
-        if sparse:
-            size = 8 * len(frame) * len(sparse)
-            fits(f"the {len(sparse):,} sparse columns of {name}", size, "give fewer columns")
-            frame = frame.astype(sparse)
+        frame = _from_pandas(name, frame, indexed)
     if isinstance(frame, np.ndarray) and frame.ndim == 2 and len(frame) == 2:
         frame = {"source": frame[0], "target": frame[1]}  # an edge list of ids
     try:
-        if isinstance(frame, Mapping):
-            if len({str(key) for key in frame}) < len(frame):
-                raise InputError(
-                    f"{name} has several columns that are called the same as text, "
-                    f"among {listing(list(map(repr, frame)))}; rename them."
-                )
-            columns = {
-                str(key): v if isinstance(v, pa.Array | np.ndarray) else list(v)
-                for key, v in frame.items()
-            }
-            table = pa.table({key: pa.array(values) for key, values in columns.items()})
-        else:
-            known = nw.from_native(frame)
-            known = known.collect("pyarrow") if isinstance(known, nw.LazyFrame) else known
-            # polars shows its text as it is through Arrow's interface, and copies it otherwise.
-            table = pa.table(frame) if known.implementation.is_polars() else known.to_arrow()
+        table = _as_arrow(name, frame)
     except InputError:
         raise
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-        reason = one_line(error)
         raise InputError(
-            f"{name} has a column that cannot be read ({reason}); give it one type."
+            f"{name} has a column that cannot be read ({one_line(error)}); give it one type."
         ) from None
     except TypeError:
-        kind = type(frame).__name__
         raise InputError(
-            f"{name} is a {kind}; give a data frame (pandas, polars, pyarrow, DuckDB, Ibis)."
+            f"{name} is a {type(frame).__name__}; "
+            "give a data frame (pandas, polars, pyarrow, DuckDB, Ibis)."
         ) from None
     except Exception as error:  # a query that fails in its own engine
         raise InputError(f"{name} cannot be read ({one_line(error)}); mend the frame.") from None
     return Source(name, lambda: table)
 
 
+def _from_pandas(name: str, frame: Any, indexed: bool) -> Any:
+    """Return a pandas frame without index and sparse columns."""
+    is_meaningful = frame.index.is_unique and not np.array_equal(frame.index, np.arange(len(frame)))
+    frame = frame.reset_index(drop=not (indexed and is_meaningful))
+    sparse = {
+        column: kind.subtype
+        for column, kind in frame.dtypes.items()
+        if type(kind).__name__ == "SparseDtype"
+    }
+    size = 8 * len(frame) * len(sparse)
+    fits(f"the {len(sparse):,} sparse columns of {name}", size, "give fewer columns")
+    return frame.astype(sparse)
+
+
+def _as_arrow(name: str, frame: Any) -> pa.Table:
+    import narwhals as nw
+
+    if isinstance(frame, Mapping):
+        if len(set(map(str, frame))) < len(frame):
+            raise InputError(
+                f"{name} has several columns that are called the same as text, "
+                f"among {listing(list(map(repr, frame)))}; rename them."
+            )
+        columns = {
+            str(key): values if isinstance(values, pa.Array | np.ndarray) else list(values)
+            for key, values in frame.items()
+        }
+        return pa.table({key: pa.array(values) for key, values in columns.items()})
+    native = nw.from_native(frame)
+    if isinstance(native, nw.LazyFrame):
+        native = native.collect("pyarrow")
+    # Arrow's interface shares the text of polars, which narwhals would copy.
+    return pa.table(frame) if native.implementation.is_polars() else native.to_arrow()
+
+
 # -- files
 
 
-def files(folder: Path, *, block: int = BLOCK) -> dict[str, Source]:
-    """The tables of a folder by their names without suffix; a sub-folder of Parquet files is one table."""
+def files(folder: Path) -> dict[str, Source]:
+    """Return the tables of a folder by their names without suffix.
+
+    A sub-folder of Parquet files is one table.
+    """
     out: dict[str, Source] = {}
     for path in sorted(folder.iterdir()):
-        source = file(path, block=block)
+        source = file(path)
         if source is None:
             continue
         stem = path.name.split(".")[0]
@@ -205,157 +204,143 @@ def files(folder: Path, *, block: int = BLOCK) -> dict[str, Source]:
     return out
 
 
-def file(path: Path, *, block: int = BLOCK) -> Source | None:
-    """The table in a file, or a folder of Parquet files; None if it is none.
-
-    `block` is how many bytes of a CSV are read together; it never changes what is read.
-    """
+def file(path: Path) -> Source | None:
+    """Return the table in a file, or in a folder of Parquet files; None if there is none."""
     if path.name.endswith(CSV) and path.is_file():
-        return _Csv(path, block).source(frozenset())
-    if path.suffix == ".parquet" or (path.is_dir() and any(path.rglob("*.parquet"))):
-        parts = list(path.rglob("*.parquet")) if path.is_dir() else [path]
-
-        def dataset() -> pa.dataset.Dataset:
-            found = pa.dataset.dataset(path, format="parquet", partitioning="hive")
-            # files may have columns of their own
-            schemas = [part.physical_schema for part in found.get_fragments()]
-            return found.replace_schema(
-                pa.unify_schemas([found.schema, *schemas], promote_options="permissive")
-            )
-
-        def whole() -> pa.Table:
-            if path.is_dir():
-                return dataset().to_table()
-            # its folder's name is no column
-            return pa.parquet.read_table(path, memory_map=True, partitioning=None)
-
-        def stream() -> Iterator[pa.RecordBatch]:
-            # Reading ahead would hold much of the file.
-            if path.is_dir():
-                ahead = pa.dataset.ParquetFragmentScanOptions(pre_buffer=False)
-                options: Any = {
-                    "batch_readahead": 1,
-                    "fragment_readahead": 1,
-                    "fragment_scan_options": ahead,
-                }
-                return iter(dataset().to_batches(batch_size=ROWS, **options))
-            return pa.parquet.ParquetFile(path, pre_buffer=False).iter_batches(ROWS)
-
-        return Source(path.name, whole, stream, sum(part.stat().st_size for part in parts))
+        return _Csv(path).source(frozenset())
+    if path.is_dir() and any(path.rglob("*.parquet")):
+        return _parquet_folder(path)
+    if path.suffix == ".parquet":
+        return Source(
+            path.name,
+            # the name of its folder is no column
+            lambda: pa.parquet.read_table(path, memory_map=True, partitioning=None),
+            # reading ahead would hold much of the file
+            lambda: pa.parquet.ParquetFile(path, pre_buffer=False).iter_batches(ROWS),
+            path.stat().st_size,
+        )
     return None
+
+
+def _parquet_folder(path: Path) -> Source:
+    def dataset() -> pa.dataset.Dataset:
+        dataset = pa.dataset.dataset(path, format="parquet", partitioning="hive")
+        # files may have columns of their own
+        schemas = [part.physical_schema for part in dataset.get_fragments()]
+        return dataset.replace_schema(
+            pa.unify_schemas([dataset.schema, *schemas], promote_options="permissive")
+        )
+
+    def stream() -> Iterable[pa.RecordBatch]:
+        return dataset().to_batches(
+            batch_size=ROWS,
+            batch_readahead=1,
+            fragment_readahead=1,
+            fragment_scan_options=pa.dataset.ParquetFragmentScanOptions(pre_buffer=False),
+        )
+
+    size = sum(part.stat().st_size for part in path.rglob("*.parquet"))
+    return Source(path.name, lambda: dataset().to_table(), stream, size)
 
 
 @dataclass(frozen=True, eq=False)
 class _Csv:
-    """A CSV file. The type of a column is decided by all of its values, wherever they stand."""
+    """A CSV file; all values of a column decide its type."""
 
     path: Path
-    block: int
 
     def source(self, exact: frozenset[str]) -> Source:
-        """The table, in which the columns `exact` are whole numbers or text as written."""
-        size = self.path.stat().st_size * (5 if self.path.suffix == ".gz" else 1)
+        """Return the table, in which the columns `exact` are whole numbers or text as written."""
+        factor = 5 if self.path.suffix == ".gz" else 1
         return Source(
             self.path.name,
-            whole=lambda: self._read(exact),
-            stream=lambda: iter(self._opened(self._types(exact))),
-            size=size,
+            read=lambda: pa.csv.read_csv(self.path, **self._options(self._types(exact))),
+            stream=lambda: pa.csv.open_csv(self.path, **self._options(self._types(exact))),
+            size=factor * self.path.stat().st_size,
             exact=self.source,
         )
 
-    def _read(self, exact: frozenset[str]) -> pa.Table:
-        read, parse, convert = self._options(self._types(exact))
-        return pa.csv.read_csv(
-            self.path, read_options=read, parse_options=parse, convert_options=convert
-        )
-
-    def _opened(self, types: dict[str, pa.DataType] | None = None) -> pa.csv.CSVStreamingReader:
-        read, parse, convert = self._options(types)
-        return pa.csv.open_csv(
-            self.path, read_options=read, parse_options=parse, convert_options=convert
-        )
-
-    def _options(self, types: dict[str, pa.DataType] | None) -> tuple[Any, Any, Any]:
-        """The delimiter is whatever splits the first line most; quoted values may hold line ends."""
-        with (gzip.open if self.path.suffix == ".gz" else open)(self.path, "rb") as lines:
+    def _options(self, types: dict[str, pa.DataType] | None = None) -> dict[str, Any]:
+        """Return options of Arrow; the delimiter is the one that splits the first line most."""
+        open_file = gzip.open if self.path.suffix == ".gz" else open
+        with open_file(self.path, "rb") as lines:
             first = lines.readline(1 << 20)
         delimiter = max(",;\t|", key=lambda mark: first.count(mark.encode()))
-        return (
-            pa.csv.ReadOptions(block_size=self.block),
-            pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-            pa.csv.ConvertOptions(
+        return {
+            "read_options": pa.csv.ReadOptions(block_size=BLOCK),
+            "parse_options": pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+            "convert_options": pa.csv.ConvertOptions(
                 null_values=list(MISSING), strings_can_be_null=True, column_types=types
             ),
-        )
+        }
 
     def _types(self, exact: frozenset[str]) -> dict[str, pa.DataType]:
-        """The type of every column, those of `exact` being whole numbers or text."""
-        types = {name: column.type for name, column in self._columns.items()}
+        """Return the type of every column; those of `exact` are whole numbers or text."""
+        types = {}
         for place, (name, column) in enumerate(self._columns.items()):
-            if name in exact or (not name.strip() and f"{UNNAMED}{place}" in exact):
-                types[name] = column.exact
+            is_exact = (name if name.strip() else f"{UNNAMED}{place}") in exact
+            types[name] = column.exact if is_exact else column.type
         return types
 
     @functools.cached_property
-    def _columns(self) -> dict[str, _Typed]:
-        """What every column may be, after a pass over the whole file as text."""
-        with self._opened() as reader:
+    def _columns(self) -> dict[str, _ColumnType]:
+        """The possible types of every column, after a pass over the whole file as text."""
+        with pa.csv.open_csv(self.path, **self._options()) as reader:
             names = reader.schema.names
-        if repeated := sorted({name for name in names if names.count(name) > 1}):
-            raise InputError(
-                f"{self.path.name} has several columns called {listing(repeated)}; rename them."
-            )
-        columns = {name: _Typed() for name in names}
-        with self._opened(dict.fromkeys(names, pa.string())) as batches:
+        columns = {name: _ColumnType() for name in names}
+        as_text = self._options(dict.fromkeys(names, pa.string()))
+        with pa.csv.open_csv(self.path, **as_text) as batches:
             for batch in batches:
-                for name, column in columns.items():
-                    column.look(batch.column(name))
+                for name, values in zip(names, batch.columns, strict=True):
+                    columns[name].update(values)
         return columns
 
 
-class _Typed:
-    """What a column of text may be, by all values looked at so far."""
+class _ColumnType:
+    """The possible types of a column of text, by all values so far."""
 
     def __init__(self) -> None:
-        self._left = list(TYPES)
-        self._is_canonical = self._is_empty = True
+        self._possible = list(TYPES)
+        self._is_canonical = True
+        self._is_empty = True
 
     @property
     def type(self) -> pa.DataType:
         """The narrowest type that suits every value."""
-        return pa.string() if self._is_empty else self._left[0]
+        return pa.string() if self._is_empty else self._possible[0]
 
     @property
     def exact(self) -> pa.DataType:
         """Whole numbers where every value is the text of one; otherwise text."""
         return pa.int64() if self._is_canonical and not self._is_empty else pa.string()
 
-    def look(self, column: pa.Array) -> None:
-        """Takes account of some more values."""
+    def update(self, column: pa.Array) -> None:
+        """Test more values: every type for every value, wherever blocks begin."""
         column = column.drop_null()
         if not len(column):
             return
         self._is_empty = False
-        canonical = canonical_numbers(column)
-        self._is_canonical = self._is_canonical and canonical is not None
-        # Every type is asked about every value, so that it does not matter where blocks begin.
-        if canonical is not None:
-            ends = pc.min_max(canonical).as_py()
-            wide = max(-ends["min"], ends["max"]) >= 10**18
-            suits = [pa.int64(), pa.string()] + ([] if wide else [pa.float64()])
-            self._left = [kind for kind in self._left if kind in suits]
-        else:
+        numbers = canonical_numbers(column)
+        if numbers is None:
+            self._is_canonical = False
             text = pc.utf8_trim_whitespace(column)
-            self._left = [kind for kind in self._left if _casts(text, kind)]
+            self._possible = [kind for kind in self._possible if _casts(text, kind)]
+            return
+        suitable = [pa.int64(), pa.string()]
+        extremes = pc.min_max(numbers).as_py()
+        if max(-extremes["min"], extremes["max"]) < 10**18:
+            suitable.append(pa.float64())
+        self._possible = [kind for kind in self._possible if kind in suitable]
 
 
 CODE = r"^[-+]?(0\d+|\d{19,}|0[xX].*)$"
-"""What a number would lose digits of: 007 is a name, and so is what 64 bits cannot hold."""
+"""Text that is a name, as a number would lose its digits: 007, or more than 64 bits."""
 DATE = r"^\d{4}-\d{2}-\d{2}([T ].*)?$"
+BOOLEAN = r"^(true|false|True|False|TRUE|FALSE)$"
 
 
 def canonical_numbers(column: pa.Array) -> pa.Array | None:
-    """Text as whole numbers of 64 bits, where all of it would be written the same again."""
+    """Return text as whole numbers of 64 bits if all of it would be written the same again."""
     try:
         numbers = column.cast(pa.int64())
     except pa.ArrowInvalid:
@@ -365,10 +350,10 @@ def canonical_numbers(column: pa.Array) -> pa.Array | None:
 
 
 def _casts(column: pa.Array, kind: pa.DataType) -> bool:
-    """Whether text without white space around it can be read as that type, with nothing lost."""
+    """Return whether text can be read as a type without loss."""
     if kind == pa.bool_():
-        return _all_match(column, r"^(true|false|True|False|TRUE|FALSE)$")
-    if kind == pa.timestamp("us") and not _all_match(column, DATE):
+        return pc.all(pc.match_substring_regex(column, BOOLEAN)).as_py()
+    if kind == pa.timestamp("us") and not pc.all(pc.match_substring_regex(column, DATE)).as_py():
         return False
     if kind != pa.string() and pc.any(pc.match_substring_regex(column, CODE)).as_py():
         return False
@@ -379,67 +364,59 @@ def _casts(column: pa.Array, kind: pa.DataType) -> bool:
     return True
 
 
-def _all_match(column: pa.Array, pattern: str) -> bool:
-    return pc.all(pc.match_substring_regex(column, pattern)).as_py() is not False
-
-
 # -- databases
 
 
 def is_database(text: str) -> bool:
-    """Whether a text is "duckdb:FILE" or the URL of a database, and not a path."""
+    """Return whether a text is "duckdb:FILE" or the URL of a database, and not a path."""
     return text.startswith("duckdb:") or ("://" in text and not Path(text).exists())
 
 
 def database(url: str) -> dict[str, Source]:
-    """The tables of a database by name; it is opened for reading only where the driver can."""
+    """Return the tables of a database by name; it is opened read-only if the driver supports it."""
     if url.startswith("duckdb:") and "://" not in url:
         return _duckdb(Path(url.removeprefix("duckdb:")))
     try:
         import sqlalchemy
     except ImportError:
         raise InputError("databases need SQLAlchemy; pip install 'impact-gnn[sql]'.") from None
-    with _said(url):
+    with _driver_errors(url):
         address = sqlalchemy.make_url(url)
+    options: dict[str, Any] = {}
     if address.get_backend_name() == "duckdb":
         return _duckdb(Path(address.database or ""))
-    options: dict[str, Any] = {}
     if address.get_backend_name() == "sqlite":
-        place = _sqlite_uri(address.database or "")
+        uri = _sqlite_uri(address.database or "")
         address = sqlalchemy.make_url("sqlite://")
-        options = {"creator": functools.partial(_connect_sqlite, place)}
-    with _said(url, secret=str(address.password or "")):
+        options["creator"] = functools.partial(_connect_sqlite, uri)
+    with _driver_errors(url, password=str(address.password or "")):
         engine = sqlalchemy.create_engine(address, **options)
-        names = (
-            sqlalchemy.inspect(engine).get_table_names()
-            + sqlalchemy.inspect(engine).get_view_names()
-        )
+        inspector = sqlalchemy.inspect(engine)
+        names = inspector.get_table_names() + inspector.get_view_names()
 
-    def whole(name: str) -> pa.Table:
-        # As the driver has the values: what SQLAlchemy makes of declared types may not be exact.
+    def read(name: str) -> pa.Table:
+        # The driver's values: SQLAlchemy converts by declared types, which may not be exact.
         identifier = engine.dialect.identifier_preparer.quote_identifier(name)
         with engine.connect() as connection:
-            rows = connection.exec_driver_sql(f"select * from {identifier}")  # noqa: S608 # nosec B608
+            query = f"select * from {identifier}"  # noqa: S608 # nosec B608
+            rows = connection.exec_driver_sql(query)
             columns = list(rows.keys())
-            values = list(zip(*rows, strict=True)) or [()] * len(columns)
+            values = list(map(list, zip(*rows, strict=True))) or [[] for _ in columns]
         for column, entries in zip(columns, values, strict=True):
-            if {str, bytes} <= {
-                type(entry) for entry in entries
-            }:  # which Arrow would take for bytes
+            if {str, bytes} <= set(map(type, entries)):  # Arrow would read all as bytes
                 raise InputError(
                     f"column {quoted(column)} of {name} holds text and bytes; give it one type."
                 )
-        return pa.table([pa.array(list(column)) for column in values], names=columns)
+        return pa.table(list(map(pa.array, values)), names=columns)
 
-    return {name: Source(name, functools.partial(whole, name)) for name in names}
+    return {name: Source(name, functools.partial(read, name)) for name in names}
 
 
 def _sqlite_uri(database: str) -> str:
-    """The address by which SQLite opens an existing file and creates none."""
+    """Return the address by which SQLite opens an existing file and creates none."""
     name = database
     if database.startswith("file:"):
-        parts = urllib.parse.urlsplit(database)
-        name = urllib.parse.unquote(parts.path)
+        name = urllib.parse.unquote(urllib.parse.urlsplit(database).path)
     if "\0" in name or not Path(name).is_file():
         raise InputError(f"{name or database} does not exist; give sqlite:///FILE.")
     path = Path(name).resolve()  # where SQLite looks for the log
@@ -449,16 +426,16 @@ def _sqlite_uri(database: str) -> str:
             f"{path} was not closed by its last writer; open and close it once with sqlite3."
         )
     with path.open("rb") as file:
-        head = file.read(20)
-    # A file with a write-ahead log that nobody has open is complete, but opening it makes a new log.
-    alone = head[18:20] == b"\2\2" and not (log.exists() and log.stat().st_size)
-    return f"{path.as_uri()}?mode=ro" + ("&immutable=1" if alone else "")
+        header = file.read(20)
+    uri = f"{path.as_uri()}?mode=ro"
+    # A write-ahead database without a log is complete, but opening it would create a new log.
+    if header[18:20] == b"\2\2" and not (log.exists() and log.stat().st_size):
+        uri += "&immutable=1"
+    return uri
 
 
-def _connect_sqlite(address: str) -> Any:
-    import sqlite3
-
-    connection = sqlite3.connect(address, uri=True)
+def _connect_sqlite(uri: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(uri, uri=True)
     connection.execute("pragma trusted_schema=off")  # views call no function with side effects
     return connection
 
@@ -478,46 +455,40 @@ def _duckdb(path: Path) -> dict[str, Source]:
         ) from None
     if not path.is_file():
         raise InputError(f"{path} does not exist; give duckdb:FILE.")
-    # Views may hold any SQL, so that of a file must not reach other files, nor allow itself to.
+    # Views may contain any SQL: it must not reach other files, nor change these settings.
     config: dict[str, Any] = {
         "enable_external_access": "false",
         "allow_persistent_secrets": "false",
         "lock_configuration": "true",
         "temp_directory": _spill_directory().name,
     }
-    with _said(str(path)):
+    query = "select table_name from information_schema.tables where table_schema = 'main'"
+    with _driver_errors(str(path)):
         connection = duckdb.connect(str(path.absolute()), read_only=True, config=config)
-        names = [
-            row[0]
-            for row in connection.execute(
-                "select table_name from information_schema.tables where table_schema = 'main'"
-            ).fetchall()
-        ]
-
-    def relation(name: str) -> Any:
-        return connection.table('"' + name.replace('"', '""') + '"')
+        names = [name for (name,) in connection.execute(query).fetchall()]
 
     def source(name: str) -> Source:
+        identifier = '"' + name.replace('"', '""') + '"'
         return Source(
             name,
-            lambda: relation(name).to_arrow_table(),
-            lambda: iter(relation(name).to_arrow_reader(ROWS)),
+            lambda: connection.table(identifier).to_arrow_table(),
+            lambda: connection.table(identifier).to_arrow_reader(ROWS),
         )
 
     return {name: source(name) for name in names}
 
 
 @contextlib.contextmanager
-def _said(where: str, *, secret: str = "") -> Iterator[None]:
-    """Turns an error of a driver into a sentence, in which the password is masked."""
+def _driver_errors(where: str, *, password: str = "") -> Iterator[None]:
+    """Turn an error of a driver into a sentence, in which the password is masked."""
     try:
         yield
     except InputError:
         raise
     except Exception as error:  # every driver has errors of its own
         reason = one_line(error)
-        if secret:
-            reason = reason.replace(secret, "***")
+        if password:
+            reason = reason.replace(password, "***")
         where = quoted(mask_passwords(where, is_address=True))
         raise InputError(
             f"{where} cannot be opened ({reason}); check the address and the driver."

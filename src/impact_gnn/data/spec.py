@@ -1,20 +1,23 @@
-"""`Spec`: which table and column of a person's data is what; guessed from names and values, or read from a file."""
+"""`Spec`: the role of every table and column, read from `graph.toml` or guessed from names."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from impact_gnn._text import visible
 from impact_gnn.checks import InputError, choice, guarded, listing, quoted
 from impact_gnn.data.sources import UNNAMED, Source
+from impact_gnn.data.values import TableColumn
 from impact_gnn.encoding import KINDS, guess_kind
 from impact_gnn.encoding.kinds import texts
 from impact_gnn.graph import HOMOGENEOUS, Triple
@@ -54,42 +57,68 @@ ENDS = (
     ("u", "v"),
 )
 WEIGHTS = ("weight", "w")
-FEW = 100  # classes that a column may have to be taken for a label by its gaps
+MAX_GUESSED_CLASSES = 100  # classes of a column that is taken for a label by its gaps
 DANGLING = ("refuse", "drop")
-"""What happens to edges that name a node which is not there."""
+"""What happens to edges that name an unknown node."""
 
 
 @dataclass(frozen=True)
-class NodeTable:
-    """Columns of a table of nodes; without `id` rows are numbered.
-
-    `columns` says what features are, if not guessed; `unknown` which labels mean that the class is
-    not known.
-    """
+class TableSpec:
+    """The roles of a table's columns."""
 
     file: str
+    role_names: ClassVar[tuple[str, ...]]
+
+    @property
+    def roles(self) -> dict[str, str]:
+        """The column of every role that one has."""
+        columns = {role: getattr(self, role) for role in self.role_names}
+        return {role: column for role, column in columns.items() if column}
+
+    @property
+    def origins(self) -> str:
+        """Where the roles come from, as a phrase."""
+        return ", ".join(f"{role} from '{column}'" for role, column in self.roles.items())
+
+    def columns_of(self, table: pa.Table) -> dict[str, TableColumn]:
+        """Return the columns of a table by their roles."""
+        return {
+            role: TableColumn(table.column(name), name, self.file)
+            for role, name in self.roles.items()
+        }
+
+
+@dataclass(frozen=True)
+class NodeTable(TableSpec):
+    """Columns of a table of nodes; without `id`, rows are numbered.
+
+    `columns` are kinds of features that are not guessed; `unknown` are labels that mean that the
+    class is not known.
+    """
+
     id: str | None = None
     time: str | None = None
     label: str | None = None
     unknown: tuple[str | int | float, ...] = ()
     columns: dict[str, str] = field(default_factory=dict)
+    role_names: ClassVar[tuple[str, ...]] = ("id", "time", "label")
 
 
 @dataclass(frozen=True)
-class EdgeTable:
+class EdgeTable(TableSpec):
     """Columns of a table of edges."""
 
-    file: str
     source: str
     target: str
     weight: str | None = None
     time: str | None = None
     dangling: str = "refuse"
+    role_names: ClassVar[tuple[str, ...]] = ("source", "target", "weight", "time")
 
 
 @dataclass(frozen=True)
 class Spec:
-    """All tables; the type to classify; the rule that makes periods of times."""
+    """All tables, the type to classify, and the rule that puts times into periods."""
 
     nodes: dict[str, NodeTable]
     edges: dict[Triple, EdgeTable]
@@ -101,215 +130,239 @@ class Spec:
 
 
 def guess_nodes(
-    kind: str, source: Source, given: Mapping[str, Any], *, labelled: bool, alone: bool = False
+    kind: str, source: Source, named: Mapping[str, Any], *, labelled: bool, alone: bool = False
 ) -> NodeTable:
-    """Roles of the columns of a node table; `given` holds those that were named.
+    """Guess the roles of the columns of a node table that are not `named`.
 
-    The only date is the time of nodes with a label, or of the only type (`alone`); of others it may
-    be a birthday.
+    The only date is the time of nodes with a label, or of the only type (`alone`). For other nodes
+    it may be a birthday.
     """
     table = source.head
-    names = table.column_names
-    columns = given.get("columns") or {}
+    columns = named.get("columns") or {}
     if not isinstance(columns, Mapping):
         raise InputError(
             f"columns={quoted(columns)} should be a mapping from names of columns to kinds."
         )
-    for column in [given.get(role) for role in ("id", "time", "label")] + list(columns):
-        _refuse_absent(source.name, column, names)
-    for column, meant in columns.items():
-        choice(f"the kind of column '{column}'", meant, KINDS)
-    named = [given[role] for role in ("id", "time", "label") if given.get(role)]
-    if twice := [
-        name for name in dict.fromkeys([*named, *columns]) if [*named, *columns].count(name) > 1
-    ]:
-        raise InputError(
-            f"column {listing(twice)} of {source.name} is named for two things; name it once."
-        )
-    roles: dict[str, str | None] = {}
-
-    def left() -> list[str]:
-        return [name for name in names if name not in [*named, *columns, *roles.values()]]
-
-    def take(role: str, guessed: Callable[[list[str]], str | None]) -> None:
-        roles[role] = (given[role] or None) if given.get(role) is not None else guessed(left())
-
-    take("id", lambda names: _id_column(kind, names, table))
-    take("time", lambda names: _named(names, TIMES))
-    date = roles["time"] or (_only_date(table, left()) if labelled else None)
-    if labelled:
-        take("label", lambda names: _named(names, LABELS) or _unknown_lately(table, names, date))
-    if given.get("time") is None and (alone or roles.get("label")):
+    roles: dict[str, str | None] = {
+        role: named[role] for role in NodeTable.role_names if named.get(role) is not None
+    }
+    used = [*filter(None, roles.values()), *columns]
+    _check_columns(source, used)
+    for column, column_kind in columns.items():
+        choice(f"the kind of column '{column}'", column_kind, KINDS)
+    free = [name for name in table.column_names if name not in used]
+    if "id" not in roles:
+        roles["id"] = _guess_id(kind, free, table)
+        free = [name for name in free if name != roles["id"]]
+    time = roles.get("time")
+    if "time" not in roles:
+        time = _first_name(free, TIMES)
+        roles["time"] = time
+        free = [name for name in free if name != time]
+    date = time or (_only_date(table, free) if labelled else None)
+    if labelled and "label" not in roles:
+        roles["label"] = _first_name(free, LABELS) or _guess_label(table, free, date)
+    if named.get("time") is None and (alone or roles.get("label")):
         roles["time"] = date
-    unknown = unknown_labels(source.name, given.get("unknown"))
-    return NodeTable(source.name, **roles, unknown=unknown, columns=dict(columns))
+    return NodeTable(
+        source.name,
+        **{role: column or None for role, column in roles.items()},
+        unknown=_unknown_labels(source.name, named.get("unknown")),
+        columns=dict(columns),
+    )
 
 
-def unknown_labels(where: str, value: Any) -> tuple[str | int | float, ...]:
-    """Labels that mean that the class is not known: one, or several in a list."""
+def _check_columns(source: Source, columns: list[str]) -> None:
+    """Refuse columns that a table lacks, or that are named twice."""
+    names = source.head.column_names
+    for column in columns:
+        if column not in names:
+            raise InputError(
+                f"{source.name} has no column {quoted(column)}; it has {listing(names)}. "
+                "Rename a column or add it."
+            )
+    if repeated := [name for name, count in Counter(columns).items() if count > 1]:
+        raise InputError(
+            f"column {listing(repeated)} of {source.name} is named for two things; name it once."
+        )
+
+
+def _unknown_labels(where: str, value: Any) -> tuple[str | int | float, ...]:
+    """Return the labels that mean unknown: one, or several in a list."""
     if value is None:
         return ()
     values = tuple(value) if isinstance(value, list | tuple | set) else (value,)
-    if odd := [one for one in values if not isinstance(one, str | int | float)]:
-        raise InputError(
-            f"{where}: {quoted(odd[0])} cannot be a label that means unknown; give text or numbers."
-        )
+    for label in values:
+        if not isinstance(label, str | int | float):
+            raise InputError(
+                f"{where}: {quoted(label)} cannot be a label that means unknown; "
+                "give text or numbers."
+            )
     return values
 
 
 def guess_edges(
     source: Source,
-    given: Mapping[str, Any],
+    named: Mapping[str, Any],
     ends: tuple[str, str] | None = None,
     types: Iterable[str] = (),
 ) -> EdgeTable:
-    """Roles of the columns of an edge table; its ends may be named after their types, or any two `types`."""
+    """Guess the roles of the columns of an edge table that are not `named`.
+
+    Columns of its ends may have the names of the types of both `ends`, or of any two `types`.
+    """
     names = source.head.column_names
-    for role in ("source", "target", "weight", "time"):
-        _refuse_absent(source.name, given.get(role), names)
-    columns = [given.get("source"), given.get("target")]
-    if None in columns:
-        titled = [name for name in names if not name.startswith(UNNAMED)]
-        pair = (
-            _by_type(names, ends)
-            or _pair(names, types)
-            or (tuple(titled) if len(titled) == 2 else ())
-        )
-        if len(pair) < 2:
-            has = f"it has {listing(names)}. Rename columns, or name the two ends"
-            raise InputError(f"{source.name} has no columns source, target; {has}.")
-        columns = [one or other for one, other in zip(columns, pair, strict=True)]
-    if columns[0] == columns[1]:
+    roles = {role: named[role] for role in EdgeTable.role_names if named.get(role) is not None}
+    _check_columns(source, list(set(filter(None, roles.values()))))
+    if not {"source", "target"} <= roles.keys():
+        pair = _columns_of_types(names, ends) or _end_columns(names, types)
+        titled = tuple(name for name in names if not name.startswith(UNNAMED))
+        if pair is None and len(titled) == 2:
+            pair = titled
+        if pair is None:
+            raise InputError(
+                f"{source.name} has no columns source, target; it has {listing(names)}. "
+                "Rename columns, or name the two ends."
+            )
+        roles = {"source": pair[0], "target": pair[1]} | roles
+    if roles["source"] == roles["target"]:
         raise InputError(
-            f"column {columns[0]!r} of {source.name} cannot be both ends of an edge; name two columns."
+            f"column {roles['source']!r} of {source.name} cannot be both ends of an edge; "
+            "name two columns."
         )
-    left = [name for name in names if name not in columns]
-    about = {"weight": WEIGHTS, "time": TIMES}
-    weight, time = (
-        _named(left, usual) if given.get(role) is None else given[role] or None
-        for role, usual in about.items()
-    )
-    used = [name for name in (*columns, weight, time) if name]
-    if twice := [name for name in dict.fromkeys(used) if used.count(name) > 1]:
-        raise InputError(
-            f"column {listing(twice)} of {source.name} is named for two things; name it once."
-        )
-    dangling = choice("dangling", given.get("dangling", "refuse"), DANGLING)
-    return EdgeTable(source.name, str(columns[0]), str(columns[1]), weight, time, dangling)
+    free = [name for name in names if name not in (roles["source"], roles["target"])]
+    for role, usual in (("weight", WEIGHTS), ("time", TIMES)):
+        roles.setdefault(role, _first_name(free, usual))
+        roles[role] = roles[role] or None
+    _check_columns(source, [column for column in roles.values() if column])
+    dangling = choice("dangling", named.get("dangling", "refuse"), DANGLING)
+    return EdgeTable(source.name, **roles, dangling=dangling)
 
 
-def guess(where: str, sources: Mapping[str, Source], *, first: bool = False) -> Spec:
-    """The spec of a folder or database that has none; a `first` one may leave open which type is to be classified."""
+def guess(where: str, sources: Mapping[str, Source], *, is_draft: bool = False) -> Spec:
+    """Guess the spec of a folder or database; a draft may pick any type to classify."""
     if {"nodes", "edges"} <= sources.keys():
         node = guess_nodes("node", sources["nodes"], {}, labelled=True, alone=True)
         return Spec({"node": node}, {HOMOGENEOUS: guess_edges(sources["edges"], {})}, "node")
-    kinds = {name: _singular(name) for name in sources}
-    links = {
-        name: source
-        for name, source in sources.items()
-        if _pair(source.head.column_names, [kind for other, kind in kinds.items() if other != name])
-    }
-    tables = {kinds[name]: source for name, source in sources.items() if name not in links}
+    types = {name: _singular(name) for name in sources}
+    links = {}
+    for name, source in sources.items():
+        others = [kind for other, kind in types.items() if other != name]
+        if _end_columns(source.head.column_names, others):
+            links[name] = source
+    tables = {types[name]: source for name, source in sources.items() if name not in links}
     if not tables or not links:
-        name, other = (
-            ("edges", "a pair of columns that name nodes") if tables else ("nodes", "a column 'id'")
-        )
+        name, other = "nodes", "a column 'id'"
+        if tables:
+            name, other = "edges", "a pair of columns that name nodes"
         raise InputError(
-            f"{where} holds no table {name} (such as {name}.csv or {name}.parquet), nor another with {other}; a graph "
-            f"needs nodes and edges, or a {TOML} that says which is which."
+            f"{where} holds no table {name} (such as {name}.csv or {name}.parquet), "
+            f"nor another with {other}; a graph needs nodes and edges, "
+            f"or a {TOML} that says which is which."
         )
-    alone = len(tables) == 1
     nodes = {
-        kind: guess_nodes(kind, source, {}, labelled=True, alone=alone)
+        kind: guess_nodes(kind, source, {}, labelled=True, alone=len(tables) == 1)
         for kind, source in tables.items()
     }
     edges = {}
     for name, source in links.items():
         table = guess_edges(source, {}, None, tables)
-        fitting = [
-            _types_of(source, column, nodes, tables) for column in (table.source, table.target)
-        ]
-        both = [kind for kind in fitting[0] if kind in fitting[1]]
-        fitting = [both if len(kinds) > 1 and len(both) == 1 else kinds for kinds in fitting]
-        if any(len(kinds) != 1 for kinds in fitting):
-            what = f"columns '{table.source}' and '{table.target}' of {source.name}"
-            raise InputError(f"it is not clear which nodes the {what} name; say it in a {TOML}.")
-        edges[fitting[0][0], name, fitting[1][0]] = table
-    labelled = [kind for kind, node in nodes.items() if node.label and node.time]
-    if first and len(labelled) != 1:
-        labelled = [*labelled, *(kind for kind, node in nodes.items() if node.time), *nodes][:1]
-    if len(labelled) != 1:
-        came = f"{listing(labelled)} have" if labelled else "no table has"
+        source_type, target_type = _end_types(source, table, nodes, tables)
+        edges[source_type, name, target_type] = table
+    candidates = [kind for kind, node in nodes.items() if node.label and node.time]
+    if len(candidates) == 1:
+        return Spec(nodes, edges, candidates[0])
+    if is_draft:
+        timed = [kind for kind, node in nodes.items() if node.time]
+        return Spec(nodes, edges, [*candidates, *timed, *nodes][0])
+    subject = f"{listing(candidates)} have" if candidates else "no table has"
+    raise InputError(
+        f"{subject} a time and a label, so the type to classify is not clear; say it in a {TOML}."
+    )
+
+
+def _end_types(
+    source: Source,
+    edges: EdgeTable,
+    nodes: Mapping[str, NodeTable],
+    tables: Mapping[str, Source],
+) -> tuple[str, str]:
+    """Return the node types of both ends of an edge table."""
+    options = [_types_of(source, name, nodes, tables) for name in (edges.source, edges.target)]
+    common = [kind for kind in options[0] if kind in options[1]]
+    if len(common) == 1:
+        options = [kinds if len(kinds) == 1 else common for kinds in options]
+    if any(len(kinds) != 1 for kinds in options):
         raise InputError(
-            f"{came} a time and a label, so the type to classify is not clear; say it in a {TOML}."
+            f"it is not clear which nodes the columns '{edges.source}' and '{edges.target}' of "
+            f"{source.name} name; say it in a {TOML}."
         )
-    return Spec(nodes, edges, labelled[0])
+    return options[0][0], options[1][0]
 
 
 def _types_of(
     source: Source, column: str, nodes: Mapping[str, NodeTable], tables: Mapping[str, Source]
 ) -> list[str]:
-    """The node types that a column may name: by its name, or those that have its values."""
-    by_name = [kind for kind in nodes if _names(column, kind)]
+    """Return the node types that a column may name: by its name, or those that have its values."""
+    by_name = [kind for kind in nodes if _is_named_after(column, kind)]
     if by_name or len(nodes) == 1:
         return by_name[:1] or list(nodes)
-    found = []
     head = source.as_written([column]).head
     values = texts(column, head.column(column).slice(0, 1000).drop_null())
+    matching = []
     for kind, node in nodes.items():
-        if node.id is None:
-            continue
-        ids = tables[kind].as_written([node.id]).table.column(node.id)
-        if pc.all(pc.is_in(values, pc.unique(texts(node.id, ids)))).as_py():
-            found.append(kind)
-    return found
+        if node.id is not None:
+            ids = tables[kind].as_written([node.id]).table.column(node.id)
+            if pc.all(pc.is_in(values, pc.unique(texts(node.id, ids)))).as_py():
+                matching.append(kind)
+    return matching
 
 
-def _pair(names: Iterable[str], types: Iterable[str]) -> tuple[str, ...] | None:
-    """The two columns that are the ends of an edge: a customary pair of names, or the names of two types."""
-    names, types = list(names), list(types)
-    lower = {re.sub(r"_(id|node)$", "", name.lower()): name for name in names}
-    for a, b in ENDS:
-        if a in lower and b in lower:
-            return lower[a], lower[b]
-    meant = [name for name in names if any(_names(name, kind) for kind in types)]
-    return tuple(meant[:2]) if len(meant) >= 2 else None
+def _end_columns(names: list[str], types: Iterable[str]) -> tuple[str, ...] | None:
+    """Return the two ends of an edge: a usual pair of names, or the names of two types."""
+    stems = {re.sub(r"_(id|node)$", "", name.lower()): name for name in names}
+    for source, target in ENDS:
+        if source in stems and target in stems:
+            return stems[source], stems[target]
+    types = list(types)
+    matching = [name for name in names if any(_is_named_after(name, kind) for kind in types)]
+    return tuple(matching[:2]) if len(matching) >= 2 else None
 
 
-def _by_type(names: list[str], ends: tuple[str, str] | None) -> tuple[str, ...] | None:
-    """The columns named after the types of the two ends, where these differ."""
-    found = [next((name for name in names if _names(name, kind)), None) for kind in ends or ()]
-    return None if not found or None in found or found[0] == found[1] else tuple(map(str, found))
+def _columns_of_types(names: list[str], ends: tuple[str, str] | None) -> tuple[str, ...] | None:
+    """Return the columns named after the types of both ends, where these differ."""
+    columns = []
+    for kind in ends or ():
+        columns += [name for name in names if _is_named_after(name, kind)][:1]
+    return tuple(columns) if len(set(columns)) == 2 else None
 
 
-def _names(column: str, kind: str) -> bool:
+def _is_named_after(column: str, kind: str) -> bool:
     return column.lower() in (kind, f"{kind}_id", f"{kind}s")
 
 
-def _named(names: Iterable[str], wanted: Iterable[str]) -> str | None:
-    """The first of the `wanted` names that is there; exactly so, or else in another case."""
-    names = list(names)
-    lower = {name.lower(): name for name in reversed(names)}
-    there = (name if name in names else lower.get(name) for name in wanted)
-    return next((name for name in there if name is not None), None)
+def _first_name(names: list[str], wanted: Iterable[str]) -> str | None:
+    """Return the first of the `wanted` names, in this spelling or in another case."""
+    by_lower = {name.lower(): name for name in reversed(names)}
+    spellings = (name if name in names else by_lower.get(name) for name in wanted)
+    return next(filter(None, spellings), None)
 
 
-def _id_column(kind: str, names: list[str], table: pa.Table) -> str | None:
-    """The column that tells nodes apart: by its name, or the first of text that is different everywhere."""
-    named = _named(names, (f"{kind}_id", *IDS))
-    ends = [name for name in names if re.search(r"_id$|[a-z]I[dD]$|_ID$", name)]
-    # Text that is different everywhere, or the index of a data frame, which has no name in a CSV.
-    first = [
-        name
-        for name in names[:1]
-        if name.startswith(UNNAMED) or guess_kind(name, table.column(name))[0] == "ignore"
-    ]
-    for name in ([named] if named else []) + ends + first:
+def _guess_id(kind: str, names: list[str], table: pa.Table) -> str | None:
+    """Return the column of ids: by its name, or the first one if all its texts differ."""
+    named = _first_name(names, (f"{kind}_id", *IDS))
+    if named is not None:
+        return named
+    candidates = [name for name in names if re.search(r"_id$|[a-z]I[dD]$|_ID$", name)]
+    for name in names[:1]:
+        # an index of a data frame has no name in a CSV
+        if name.startswith(UNNAMED) or guess_kind(name, table.column(name))[0] == "ignore":
+            candidates.append(name)
+    for name in candidates:
         column = table.column(name)
-        comparable = not pa.types.is_floating(column.type) and not pa.types.is_nested(column.type)
-        if name == named or (
-            comparable and pc.count_distinct(column, mode="all").as_py() == len(column)
-        ):
+        if pa.types.is_floating(column.type) or pa.types.is_nested(column.type):
+            continue
+        if pc.count_distinct(column, mode="all").as_py() == len(column):
             return name
     return None
 
@@ -321,87 +374,75 @@ def _only_date(table: pa.Table, names: list[str]) -> str | None:
     return dates[0] if len(dates) == 1 else None
 
 
-def _unknown_lately(table: pa.Table, names: list[str], time: str | None) -> str | None:
-    """The only column of few values that is known up to some time and missing from then on: what labels look like."""
-    found = []
-    for name in names if time is not None else ():
-        column, missing = table.column(name), pc.is_null(table.column(name))
-        if not 0 < column.null_count < len(column) or guess_kind(name, column)[0] not in (
-            "category",
-            "number",
-        ):
+def _guess_label(table: pa.Table, names: list[str], time: str | None) -> str | None:
+    """Return the only column of few values that is missing from some time on."""
+    if time is None:
+        return None
+    candidates = []
+    for name in names:
+        column = table.column(name)
+        missing = pc.is_null(column)
+        is_partial = 0 < column.null_count < len(column)
+        if not is_partial or guess_kind(name, column)[0] not in ("category", "number"):
             continue
-        when = table.column(time)
         try:
-            ends = (
-                pc.max(when.filter(pc.invert(missing))).as_py(),
-                pc.min(when.filter(missing)).as_py(),
-            )
+            last_known = pc.max(table.column(time).filter(pc.invert(missing))).as_py()
+            first_missing = pc.min(table.column(time).filter(missing)).as_py()
         except pa.ArrowNotImplementedError:
             continue
-        if None not in ends and ends[0] <= ends[1] and pc.count_distinct(column).as_py() <= FEW:
-            found.append(name)
-    return found[0] if len(found) == 1 else None
+        if last_known is None or first_missing is None or last_known > first_missing:
+            continue
+        if pc.count_distinct(column).as_py() <= MAX_GUESSED_CLASSES:
+            candidates.append(name)
+    return candidates[0] if len(candidates) == 1 else None
 
 
 def _singular(name: str) -> str:
-    name = name.lower()
-    return name[:-3] + "y" if name.endswith("ies") else name[:-1] if name.endswith("s") else name
-
-
-def _refuse_absent(table: str, column: Any, names: list[str]) -> None:
-    if column and column not in names:
-        raise InputError(
-            f"{table} has no column {quoted(column)}; it has {listing(names)}. Rename a column or add it."
-        )
+    return re.sub("s$", "", re.sub("ies$", "y", name.lower()))
 
 
 # -- graph.toml
 
 
 def read_toml(path: Path, sources: Mapping[str, Source]) -> Spec:
-    """The spec in a `graph.toml`; what it leaves out is guessed."""
+    """Read the spec in a `graph.toml`; roles that it leaves out are guessed."""
     with guarded(path):
         content = tomllib.loads(path.read_text(encoding="utf-8"))
-    _refuse_unknown(path.name, content, ("target", "period", "nodes", "edges"))
-    parts = {}
-    for floor in ("nodes", "edges"):
-        part = content.get(floor)
-        if (
-            not isinstance(part, dict)
-            or not part
-            or not all(isinstance(entry, dict) for entry in part.values())
-        ):
+    _check_entries(path.name, content, ["target", "period", "nodes", "edges"])
+    for section in ("nodes", "edges"):
+        tables = content.get(section)
+        is_section = isinstance(tables, dict) and tables
+        if not is_section or not all(isinstance(entry, dict) for entry in tables.values()):
             raise InputError(
-                f"{path.name} has no [{floor}.NAME] table; write one for each table of {floor}."
+                f"{path.name} has no [{section}.NAME] table; write one for each table of {section}."
             )
-        parts[floor] = part
-    only = next(iter(parts["nodes"])) if len(parts["nodes"]) == 1 else None
+    types = list(content["nodes"])
+    only = types[0] if len(types) == 1 else None
     target = content.get("target", only)
-    if target not in parts["nodes"]:
-        types = listing(list(parts["nodes"]))
+    if target not in types:
         raise InputError(
-            f"{path.name}: target={quoted(target)} is no node type; choose of {types}."
+            f"{path.name}: target={quoted(target)} is no node type; choose of {listing(types)}."
         )
-    nodes, edges = {}, {}
-    for kind, entry in parts["nodes"].items():
-        _refuse_unknown(f"{path.name} [nodes.{kind}]", entry, [f.name for f in fields(NodeTable)])
-        roles: Any = {"labelled": kind == target, "alone": only is not None}
-        nodes[kind] = guess_nodes(kind, _source(path, entry, sources), entry, **roles)
-    for name, entry in parts["edges"].items():
+    nodes = {}
+    for kind, entry in content["nodes"].items():
+        _check_entries(f"{path.name} [nodes.{kind}]", entry, [f.name for f in fields(NodeTable)])
+        source = _source(path, entry, sources)
+        nodes[kind] = guess_nodes(
+            kind, source, entry, labelled=kind == target, alone=only is not None
+        )
+    edges = {}
+    for name, entry in content["edges"].items():
         where = f"{path.name} [edges.{name}]"
-        _refuse_unknown(
-            where, entry, ["source_type", "target_type", *(f.name for f in fields(EdgeTable))]
-        )
-        ends = [entry.get(role, only) for role in ("source_type", "target_type")]
-        if not all(end in nodes for end in ends):
+        allowed = ["source_type", "target_type", *(f.name for f in fields(EdgeTable))]
+        _check_entries(where, entry, allowed)
+        ends = (entry.get("source_type", only), entry.get("target_type", only))
+        if not set(ends) <= set(types):
             raise InputError(
-                f"{where} needs source_type and target_type; choose of {listing(list(nodes))}."
+                f"{where} needs source_type and target_type; choose of {listing(types)}."
             )
-        kinds = str(ends[0]), str(ends[1])
-        edges[kinds[0], name, kinds[1]] = guess_edges(_source(path, entry, sources), entry, kinds)
+        edges[ends[0], name, ends[1]] = guess_edges(_source(path, entry, sources), entry, ends)
     period = content.get("period", "auto")
-    return Spec(nodes, edges, str(target), period if isinstance(period, int) else str(period))
+    return Spec(nodes, edges, target, period if isinstance(period, int) else str(period))
 
 
 def _source(path: Path, entry: Mapping[str, Any], sources: Mapping[str, Source]) -> Source:
@@ -409,61 +450,42 @@ def _source(path: Path, entry: Mapping[str, Any], sources: Mapping[str, Source])
     for key, source in sources.items():
         if name in (key, source.name):
             return source
-    there = listing([source.name for source in sources.values()]) or "none"
+    available = listing([source.name for source in sources.values()]) or "none"
     raise InputError(
-        f"{path.name} names the file {quoted(name)}, which is not there; there are {there}."
+        f"{path.name} names the file {quoted(name)}, which is not there; there are {available}."
     )
 
 
-def _refuse_unknown(where: str, entry: Mapping[str, Any], known: Iterable[str]) -> None:
-    known = list(known)
-    unknown = [name for name in entry if name not in known]
-    if unknown:
+def _check_entries(where: str, entry: Mapping[str, Any], known: list[str]) -> None:
+    """Refuse unknown names, and values of a wrong type, in a table of `graph.toml`."""
+    if unknown := [name for name in entry if name not in known]:
         raise InputError(f"{where} has unknown entries {listing(unknown)}; use {', '.join(known)}.")
     for name, value in entry.items():
-        free = ("nodes", "edges", "columns", "period", "unknown")
-        if name not in free and not isinstance(value, str):
+        if name == "columns" and not isinstance(value, dict):
+            raise InputError(f"{where}: columns should be a table of names and kinds.")
+        is_free = name in ("nodes", "edges", "columns", "period", "unknown")
+        if not is_free and not isinstance(value, str):
             raise InputError(f"{where}: {name}={quoted(value)} should be text in quotes.")
-    if not isinstance(entry.get("columns", {}), dict):
-        raise InputError(f"{where}: columns should be a table of names and kinds.")
 
 
-def write_toml(spec: Spec, explained: Mapping[str, Mapping[str, tuple[str, str]]]) -> str:
-    """A `graph.toml` with comments; `explained` holds what every feature column is taken for, and why."""
-    lines = [
-        "# Which table and column is what. Change what was guessed wrong, delete what should be guessed anew.",
-        "",
-    ]
-    lines += [f"target = {_quote(spec.target)}  # the type to classify; it needs a time and labels"]
-    lines += [
-        f"period = {_quote(spec.period)}  # auto, year, quarter, month, week, day, hour, whole, or a number"
-    ]
-    for kind, node in spec.nodes.items():
-        lines += ["", f"[nodes.{_quote(kind)}]", f"file = {_quote(node.file)}"]
-        for role, absent in (("id", "rows are numbered"), ("time", "none"), ("label", "none")):
-            column = getattr(node, role)
-            lines.append(f"{role} = {_quote(column)}" if column else f'{role} = ""  # {absent}')
-        lines += ["", f"[nodes.{_quote(kind)}.columns]  # {', '.join(KINDS)}"]
-        for column, (meant, why) in explained[kind].items():
-            lines.append(
-                f"{_quote(column)} = {_quote(meant)}"
-                + (f"  # {visible(' '.join(why.split()))}" if why else "")
-            )
-    for (source_type, name, target_type), edge in spec.edges.items():
-        lines += ["", f"[edges.{_quote(name)}]", f"file = {_quote(edge.file)}"]
-        lines += [f"source = {_quote(edge.source)}", f"source_type = {_quote(source_type)}"]
-        lines += [f"target = {_quote(edge.target)}", f"target_type = {_quote(target_type)}"]
-        for role in ("weight", "time"):
-            column = getattr(edge, role)
-            lines.append(f"{role} = {_quote(column)}" if column else f'{role} = ""  # none')
-        lines.append(
-            f"dangling = {_quote(edge.dangling)}  # or drop: edges that name a node which is not there"
-        )
-    return "\n".join(lines) + "\n"
+def write_toml(spec: Spec, kinds: Mapping[str, Mapping[str, tuple[str, str]]]) -> str:
+    """Return a `graph.toml` with comments; `kinds` has the kind of every feature, and why."""
+    environment = Environment(  # noqa: S701 # nosec B701 - this is no HTML
+        loader=FileSystemLoader(Path(__file__).parent),
+        trim_blocks=True,
+        keep_trailing_newline=True,
+        undefined=StrictUndefined,
+    )
+    environment.filters["toml"] = _quote
+    environment.filters["visible"] = lambda text: visible(" ".join(text.split()))
+    template = environment.get_template("graph.toml.j2")
+    return template.render(spec=spec, kinds=kinds, all_kinds=KINDS)
 
 
-def _quote(value: str | int) -> str:
+def _quote(value: str | int | None) -> str:
+    """Return a value as TOML writes it."""
     if isinstance(value, int):
         return str(value)
-    plain = value.replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + re.sub(r"[\x00-\x1f\x7f]", lambda match: f"\\u{ord(match[0]):04x}", plain) + '"'
+    escaped = (value or "").replace("\\", "\\\\").replace('"', '\\"')
+    escaped = re.sub(r"[\x00-\x1f\x7f]", lambda match: f"\\u{ord(match[0]):04x}", escaped)
+    return f'"{escaped}"'

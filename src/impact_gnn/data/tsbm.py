@@ -7,7 +7,7 @@ stored in both directions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -58,49 +58,11 @@ class TSBM:
     start: int = 0
     seed: int = 0
 
-    def __post_init__(self) -> None:
-        checks.choice("protocol", self.protocol, PROTOCOLS)
-        for number, least in (
-            ("num_nodes", 1),
-            ("num_times", 1),
-            ("seed", 0),
-            ("start", -MAX_TIME),
-        ):
-            checks.at_least(number, getattr(self, number), least)
-        if self.start > MAX_TIME:
-            raise InputError(
-                f"start={self.start} is too large for 64-bit times; give at most {MAX_TIME}."
-            )
-        mean = checks.features("mean", self.mean, None)
-        labels = len(mean)
-        arrays = {"mean": mean}
-        for name, ndim, most, bound in (
-            ("std", 1, np.inf, "of at least 0"),
-            ("base", 2, 1, "from 0 to 1"),
-            ("decay", 2, 1, "from 0 to 1"),
-        ):
-            values = arrays[name] = checks.array(name, getattr(self, name)).astype(np.float64)
-            if values.shape != (labels,) * ndim:
-                raise InputError(
-                    f"{name} has shape {values.shape} for {labels} labels; give shape {(labels,) * ndim}."
-                )
-            if not (np.isfinite(values).all() and values.min() >= 0 and values.max() <= most):
-                raise InputError(
-                    f"{name} runs from {values.min():.4g} to {values.max():.4g}; give numbers {bound}."
-                )
-            if ndim == 2 and not np.array_equal(values, values.T):
-                raise InputError(
-                    f"{name} is not symmetric; give the same value for both orders of two labels."
-                )
-        for name, values in arrays.items():
-            values = values.view()
-            values.flags.writeable = False
-            object.__setattr__(self, name, values)
-
     def __repr__(self) -> str:
         return (
-            f"TSBM({self.num_nodes:,} nodes, {self.num_times} times from {self.start}, {self.num_labels} labels, "
-            f"{self.num_features} features, protocol {self.protocol!r}, seed {self.seed})"
+            f"TSBM({self.num_nodes:,} nodes, {self.num_times} times from {self.start}, "
+            f"{self.num_labels} labels, {self.num_features} features, "
+            f"protocol {self.protocol!r}, seed {self.seed})"
         )
 
     @property
@@ -122,9 +84,9 @@ class TSBM:
 
     @cached_property
     def probability(self) -> np.ndarray:
-        """True probability of one draw, base·γ^|Δ|, by label and time of both ends [Y, T, Y, T]; for oracles only."""
+        """True probability of one draw, base·γ^|Δ|, by label and time of both ends [Y, T, Y, T]."""
         distance = np.abs(np.subtract.outer(np.arange(self.num_times), np.arange(self.num_times)))
-        # 0⁰ = 1: the same time is kept
+        # 0⁰ = 1: links at the same time remain
         decayed = self.decay[:, None, :, None] ** distance[None, :, None, :]
         return self.base[:, None, :, None] * decayed
 
@@ -136,62 +98,25 @@ class TSBM:
         total = across * (block.sum() - np.trace(block)) + within * np.trace(block)
         return float(total * (2 if self.ordered else 1))
 
-    @property
-    def relative_connectivity(self) -> np.ndarray:
-        """True share of neighbours of label ỹ and time t̃ of a node (y, t) [Y, T, Y, T], for blocks of expected size."""
-        across, within = _expected_pairs(self)
-        pairs = np.full((self.num_labels * self.num_times,) * 2, across)
-        np.fill_diagonal(pairs, within)
-        return self._shares(pairs)
-
-    def connectivity_given(self, sizes: np.ndarray) -> np.ndarray:
-        """`relative_connectivity` for blocks of the given sizes [Y, T], counted with `block_sizes`."""
-        sizes = checks.array("sizes", sizes)
-        if sizes.shape != (self.num_labels, self.num_times):
-            shape = (self.num_labels, self.num_times)
-            raise InputError(
-                f"sizes has shape {sizes.shape}; give nodes per label and time {shape}."
-            )
-        # A node is not its own neighbour.
-        return self._shares(np.maximum(sizes.T.ravel()[None, :] - np.eye(sizes.size), 0.0))
-
-    def block_sizes(self, label: np.ndarray, time: np.ndarray) -> np.ndarray:
-        """Nodes of every label and time of the model [Y, T]."""
-        key = np.asarray(label, np.int64) * self.num_times + (np.asarray(time) - self.start)
-        return np.bincount(key, minlength=self.num_labels * self.num_times).reshape(
-            self.num_labels, -1
-        )
-
     def sample(self, seed: int | None = None) -> TemporalGraph:
-        """A graph with all its true labels; hide those to be predicted with `graph.masked(cutoff)`."""
+        """Draw a graph with all its labels; `graph.masked(cutoff)` hides those to predict."""
         # the type PyTorch wants for positions
         draw = Draw(self, self._seed(seed), np.dtype(np.int64))
         return TemporalGraph(
-            x=drawing.joined(draw.feature_chunks(), (self.num_nodes, self.num_features)),
+            x=np.concatenate(list(draw.feature_chunks())),
             y=draw.label.astype(np.int64),
             time=self.start + draw.period.astype(np.int64),
             edge_index=draw.pairs.edges(),
             num_labels=self.num_labels,
         )
 
-    def edge_chunks(self, seed: int | None = None, *, size: int = CHUNK) -> Iterator[np.ndarray]:
-        """The edges of `sample(seed)` in the same order, in chunks [2, ·] of at most `size` or about 130,000 edges."""
-        return Draw(self, self._seed(seed)).edge_chunks(size)
-
     def _seed(self, seed: int | None) -> int:
         return checks.at_least("seed", self.seed if seed is None else seed, 0)
 
     def block_probability(self) -> np.ndarray:
-        """`probability` as a matrix [T·Y, T·Y] over blocks, numbered by time, then label, as the nodes are."""
+        """Return `probability` as a matrix [T·Y, T·Y] over blocks, numbered by time, then label."""
         blocks = self.num_labels * self.num_times
         return self.probability.transpose(1, 0, 3, 2).reshape(blocks, blocks)
-
-    def _shares(self, pairs: np.ndarray) -> np.ndarray:
-        expected = self.block_probability() * pairs
-        total = expected.sum(1, keepdims=True)
-        shares = np.divide(expected, total, out=np.zeros_like(expected), where=total > 0)
-        shape = (self.num_times, self.num_labels) * 2
-        return shares.reshape(shape).transpose(1, 0, 3, 2).copy()
 
 
 def tsbm_model(
@@ -209,7 +134,7 @@ def tsbm_model(
     mean_degree: float | None = None,
     start: int = 0,
 ) -> TSBM:
-    """Draws the parameters of a temporal stochastic block model; the arguments are those of `tsbm`.
+    """Draw the parameters of a temporal stochastic block model; the arguments are those of `tsbm`.
 
     Examples:
         >>> tsbm_model(num_labels=2, protocol="released").base
@@ -217,18 +142,17 @@ def tsbm_model(
                [0.24, 0.6 ]])
     """
     checks.choice("protocol", protocol, PROTOCOLS)
-    sizes = {
-        "num_nodes": num_nodes,
-        "num_times": num_times,
-        "num_labels": num_labels,
-        "num_features": num_features,
-    }
-    for name, value in sizes.items():
-        checks.at_least(name, value, 1)
+    checks.at_least("num_nodes", num_nodes, 1)
+    checks.at_least("num_times", num_times, 1)
+    checks.at_least("num_labels", num_labels, 1)
+    checks.at_least("num_features", num_features, 1)
     checks.at_least("seed", seed, 0)
-    blocks, fewer = num_labels * num_times, "give fewer labels or times"
+    check_start(start)
+    blocks = num_labels * num_times
     checks.fits(
-        f"{blocks:,} x {blocks:,} probabilities between labels and times", 24 * blocks**2, fewer
+        f"{blocks:,} x {blocks:,} probabilities between labels and times",
+        24 * blocks**2,
+        "give fewer labels or times",
     )
     checks.fits(
         f"features of {num_labels:,} labels", 16 * num_labels * num_features, "give fewer features"
@@ -249,15 +173,15 @@ def tsbm_model(
         base = base * random_base
     std = _chosen_std(feature_std, protocol, random_std)
     model = TSBM(
-        mean,
-        std,
-        base,
-        _chosen_decay(decay, random_decay),
-        num_nodes,
-        num_times,
-        protocol,
-        start,
-        seed,
+        mean=mean,
+        std=std,
+        base=base,
+        decay=_chosen_decay(decay, random_decay),
+        num_nodes=num_nodes,
+        num_times=num_times,
+        protocol=protocol,
+        start=start,
+        seed=seed,
     )
     return model if mean_degree is None else _with_mean_degree(model, mean_degree)
 
@@ -277,7 +201,7 @@ def tsbm(
     mean_degree: float | None = None,
     start: int = 0,
 ) -> TemporalGraph:
-    """A graph of the temporal stochastic block model, with all its true labels.
+    """Draw a graph of the temporal stochastic block model, with all its true labels.
 
     P(edge) = base(y, ỹ)·γ(y, ỹ)^|t − t̃| and x = μ(y) + k_y·Z; times run from `start`. Hide the
     labels to be predicted with `graph.masked(cutoff)`.
@@ -322,7 +246,7 @@ def write_tsbm(
     memory: str | int = "2GB",
     progress: bool | Progress = False,
 ) -> None:
-    """Writes the graph `model.sample(seed)` to a directory that `load` opens, without ever holding its edges.
+    """Write the graph `model.sample(seed)` to a directory, without all its edges in memory.
 
     The directory appears under its name when it is complete. Edges are stored in 32 bits where
     nodes allow it. `memory` bounds the arrays in memory at any moment; `progress` is as in `Disk`.
@@ -330,67 +254,83 @@ def write_tsbm(
     Examples:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     write_tsbm(folder + "/graph", tsbm_model(num_nodes=3000, mean_degree=10), memory="100MB")
+        ...     model = tsbm_model(num_nodes=3000, mean_degree=10)
+        ...     write_tsbm(folder + "/graph", model, memory="100MB")
     """
-    tell = watched(progress)
-    nodes, width, blocks = model.num_nodes, model.num_features, model.num_labels * model.num_times
-    # In memory at worst, besides a chunk of edges: measured, rounded up.
+    report = watched(progress)
+    directory = Path(directory)
+    nodes, width = model.num_nodes, model.num_features
+    blocks = model.num_labels * model.num_times
+    # Memory besides a chunk of edges: measured, rounded up.
     fixed = 32 * nodes + 150 * blocks**2 + 12 * max(drawing.FEATURES, width) + (1 << 24)
-    cap = _files.byte_size(memory)
-    if cap < fixed:
-        need = f"{nodes:,} nodes in {blocks:,} blocks; give at least {_files.readable_size(fixed)}"
-        raise InputError(f"memory={memory!r} is too little for {need}.")
-    draw, directory = Draw(model, model._seed(seed)), Path(directory)
-    total, item = 2 * int(draw.pairs.count.sum()), draw.dtype.itemsize
+    limit = _files.byte_size(memory)
+    if limit < fixed:
+        raise InputError(
+            f"memory={memory!r} is too little for {nodes:,} nodes in {blocks:,} blocks; "
+            f"give at least {_files.readable_size(fixed)}."
+        )
+    draw = Draw(model, model._seed(seed))
+    dtype = draw.pairs.members.dtype
+    num_edges = 2 * int(draw.pairs.count.sum())
     existing = next(parent for parent in directory.absolute().parents if parent.exists())
-    _files.require_space(existing, nodes * (4 * width + 16) + 2 * total * item)
+    _files.require_space(existing, nodes * (4 * width + 16) + 2 * num_edges * dtype.itemsize)
     with storage.writing(directory, target="node", num_labels=model.num_labels) as writer:
         place = writer.nodes("node", nodes, {})
-        drawing.fill(
-            _files.create_array(place / "x.npy", np.float32, (nodes, width)), draw.feature_chunks()
-        )
-        # In 64 bits, as a graph holds them: opening the directory then copies nothing.
+        x = _files.create_array(place / "x.npy", np.float32, (nodes, width))
+        _write(x, draw.feature_chunks())
+        # In 64 bits, as a graph has them: opening the directory then copies nothing.
         for name, values, origin in (("y", draw.label, 0), ("time", draw.period, model.start)):
-            cuts = range(0, nodes, drawing.NODES)
-            parts = (values[low : low + drawing.NODES].astype(np.int64) + origin for low in cuts)
-            drawing.fill(_files.create_array(place / f"{name}.npy", np.int64, (nodes,)), parts)
+            array = _files.create_array(place / f"{name}.npy", np.int64, (nodes,))
+            _write(array, [values.astype(np.int64) + origin])
         place = writer.relation(HOMOGENEOUS, {})
-        edges = _files.create_array(place / "edge_index.npy", draw.dtype, (2, total))
+        edges = _files.create_array(place / "edge_index.npy", dtype, (2, num_edges))
         done = 0
-        with open(str(edges.filename), "r+b") as file:
-            for part in draw.edge_chunks(min(CHUNK, (cap - fixed) // (2 * item))):
-                for row in (0, 1):
-                    file.seek(edges.offset + (row * total + done) * item)
-                    file.write(part[row].data)
-                done += part.shape[1]
-                tell("edges", done, total)
+        for part in draw.edge_chunks(min(CHUNK, (limit - fixed) // (2 * dtype.itemsize))):
+            for row in (0, 1):
+                _write(edges, [part[row]], row * num_edges + done)
+            done += part.shape[1]
+            report("edges", done, num_edges)
+
+
+def _write(array: np.memmap, parts: Iterable[np.ndarray], first: int = 0) -> None:
+    """Write values to the file of an array, from position `first` on.
+
+    Pages of a memory map would count as ours, and a full disk would kill the process.
+    """
+    with open(str(array.filename), "r+b") as file:
+        file.seek(array.offset + first * array.itemsize)
+        for part in parts:
+            file.write(part.data)
 
 
 def _expected_pairs(model: TSBM) -> tuple[float, float]:
-    """Expected ordered pairs of nodes of two different blocks, and of one block: E[n_a·n_b] and E[n(n−1)]."""
+    """Return expected ordered pairs of two blocks, E[n_a·n_b], and of one block, E[n(n−1)]."""
     blocks, nodes = model.num_labels * model.num_times, model.num_nodes
     if model.protocol == "released":
         return (nodes * (nodes - 1) / blocks**2,) * 2
     size, extra = divmod(nodes, blocks)  # `extra` blocks, chosen at random, have one node more
     both = extra * (extra - 1) / (blocks * (blocks - 1)) if blocks > 1 else 0.0
-    return size * size + 2 * size * extra / blocks + both, size * (
-        size - 1
-    ) + 2 * size * extra / blocks
+    once = 2 * size * extra / blocks
+    return size * size + once + both, size * (size - 1) + once
 
 
 def _with_mean_degree(model: TSBM, mean_degree: float) -> TSBM:
     if not (checks.is_number(mean_degree) and mean_degree > 0):
         raise InputError(
-            f"mean_degree={mean_degree!r} is not a positive number; give the edges a node should have."
+            f"mean_degree={mean_degree!r} is not a positive number; "
+            "give the edges a node should have."
         )
     now = model.expected_edges / model.num_nodes
     if now == 0:
-        mend = "give more nodes, or probabilities above 0"
-        raise InputError(f"mean_degree cannot be reached because no edge is possible; {mend}.")
+        raise InputError(
+            "mean_degree cannot be reached because no edge is possible; "
+            "give more nodes, or probabilities above 0."
+        )
     scale = mean_degree / now
     if model.base.max() * scale > 1:
         raise InputError(
-            f"mean_degree={mean_degree:g} needs an edge probability of {model.base.max() * scale:.3g}; "
+            f"mean_degree={mean_degree:g} needs an edge probability of "
+            f"{model.base.max() * scale:.3g}; "
             f"give at most {now / model.base.max():.4g}, or more nodes."
         )
     return replace(model, base=model.base * scale)
@@ -420,6 +360,12 @@ def _chosen_decay(decay: float | str, random_decay: np.ndarray) -> np.ndarray:
         names = " or ".join(map(repr, RANDOM_DECAYS))
         raise InputError(f"decay={decay!r} is not known; give a number from 0 to 1, {names}.")
     return np.full(random_decay.shape, float(decay))
+
+
+def check_start(start: int) -> None:
+    """Refuse a first time that is no whole number, or too large."""
+    if checks.at_least("start", start, -MAX_TIME) > MAX_TIME:
+        raise InputError(f"start={start} is too large for 64-bit times; give at most {MAX_TIME}.")
 
 
 def _symmetric(values: np.ndarray) -> np.ndarray:

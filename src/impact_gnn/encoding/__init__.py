@@ -1,4 +1,4 @@
-"""Feature columns as people have them, and what turns them into numbers without looking ahead."""
+"""Raw feature columns, and the encoder that turns them into numbers without looking ahead."""
 
 from impact_gnn.encoding.columns import Columns
 from impact_gnn.encoding.encoder import Encoder

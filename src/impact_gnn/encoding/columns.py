@@ -1,4 +1,4 @@
-"""`Columns`: the feature columns of a node table, kept raw until it is known which rows may be learned from."""
+"""`Columns`: the raw feature columns of a node table, encoded once the known rows are fixed."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from impact_gnn.encoding.encoder import Encoder
 
 BLOCK = 1 << 14  # rows that are encoded together
-MOST_REMEMBERED = 1_000_000  # rows
-REMEMBERING = threading.Lock()
+MAX_CACHED_ROWS = 1_000_000  # rows
+CACHE_LOCK = threading.Lock()
 NOTE = b"impact-gnn"
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Some rows of `Columns`: values by column name, and the rows' numbers in the table."""
+    """Some rows of `Columns`: values by column name, and the rows' positions in the table."""
 
     table: pa.Table
     rows: np.ndarray
@@ -46,34 +46,34 @@ class Block:
     def column(self, name: str) -> pa.Array:
         return one_array(self.table.column(name))
 
-    def remembered(self, name: str, compute: Callable[[pa.Array], Any]) -> Any:
-        """`compute` of a column, row by row the same for every view; done once where the table is not large."""
-        if self.whole.table.num_rows > MOST_REMEMBERED:
+    def cached(self, name: str, compute: Callable[[pa.Array], Any]) -> Any:
+        """Return `compute` of a column, row by row; computed once if the table is small."""
+        if self.whole.table.num_rows > MAX_CACHED_ROWS:
             return compute(self.column(name))
-        memory = self.whole.memory
-        with REMEMBERING:  # blocks are encoded side by side
-            if name not in memory:
-                memory[name] = compute(one_array(self.whole.table.column(name)))
-        return memory[name][self.rows]
+        cache = self.whole.cache
+        with CACHE_LOCK:  # blocks are encoded in threads
+            if name not in cache:
+                cache[name] = compute(one_array(self.whole.table.column(name)))
+        return cache[name][self.rows]
 
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """Raw columns of nodes; `x` encodes them by what `known` rows teach.
+    """Raw columns of nodes; `x` encodes them by an encoder that is fitted on `known` rows.
 
-    A view with other rows or another cutoff has an encoder of its own, so that nothing from after a
-    cutoff shapes what is seen before it.
+    A view with other rows or another cutoff has an encoder of its own, so that no row after a
+    cutoff changes features before it.
 
     Args:
         table: A column per feature, a row per node (of the whole table, of which this may be a
             view).
-        kinds: What every column is taken for, by name, in the order of the features.
-        moment: The nodes' own times as datetime64[us], against which dates are held; None if they
+        kinds: The kind of every column, in the order of the features.
+        moment: The nodes' own times as datetime64[us], from which dates are counted; None if they
             have no dates.
         rows: Rows of this view in increasing order; None for all.
         known: Mask over this view's rows that an encoder may learn from; None for all.
-        mapped: The table lies in a file, so its features should too.
-        warnings: What a person should know about how columns were read, as sentences.
+        mapped: Whether the table is mapped from a file, as its features should then be.
+        warnings: Sentences on columns that may have been misread.
     """
 
     table: pa.Table
@@ -83,57 +83,58 @@ class Columns:
     known: np.ndarray | None = None
     mapped: bool = False
     warnings: tuple[str, ...] = ()
-    memory: dict[str, Any] = field(default_factory=dict, repr=False)
+    cache: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         return self.table.num_rows if self.rows is None else len(self.rows)
 
-    def take(self, keep: np.ndarray) -> Columns:
-        """The view of the rows at positions `keep`, in increasing order."""
-        known = None if self.known is None else self.known[keep]
-        return replace(self, rows=keep if self.rows is None else self.rows[keep], known=known)
+    def take(self, positions: np.ndarray) -> Columns:
+        """Return the view of the rows at increasing positions."""
+        known = None if self.known is None else self.known[positions]
+        rows = positions if self.rows is None else self.rows[positions]
+        return replace(self, rows=rows, known=known)
 
     def before(self, known: np.ndarray | None) -> Columns:
-        """The same rows, of which an encoder may learn from those in the mask `known`; None for all."""
-        if known is None or self.known is None:
-            return self if known is self.known else replace(self, known=known)
-        return self if np.array_equal(known, self.known) else replace(self, known=known)
+        """Return the same rows with another mask of rows to learn from; None for all."""
+        is_same = known is self.known
+        if known is not None and self.known is not None:
+            is_same = np.array_equal(known, self.known)
+        return self if is_same else replace(self, known=known)
 
     def guess_kind(self, name: str) -> tuple[str, str]:
-        """What a column is most likely meant as by its known values, and why if it is left out."""
+        """Guess the kind of a column by its known values, with the reason if it is ignored."""
         column = self.table.column(name)
-        there = np.asarray(pc.is_valid(column))
+        is_present = np.asarray(pc.is_valid(column))
+        reason = "it is empty"
         if self.known is not None:
-            there = there & self.known
-        rows = np.flatnonzero(there)
+            is_present = is_present & self.known
+            reason = "it is empty before the cutoff"
+        rows = np.flatnonzero(is_present)
         if not len(rows):
-            return (
-                "ignore",
-                "it is empty" if self.known is None else "it is empty before the cutoff",
-            )
+            return "ignore", reason
         if len(rows) > kinds.LOOK:
             rows = rows[np.linspace(0, len(rows) - 1, kinds.LOOK).astype(np.int64)]
         return kinds.guess_kind(name, kinds.typed(column.take(pa.array(rows))))
 
     def misfits(self, name: str, kind: str, later: str) -> str:
-        """A sentence about the rows that are not known and do not fit the kind of a column; "" if there are none."""
+        """Return a sentence on unknown rows that do not fit the kind of a column, "" if all fit."""
         assert self.known is not None
         column = self.table.column(name)
-        past, rest = (column.filter(pa.array(mask)) for mask in (self.known, ~self.known))
-        wrong = kinds.count_misfits(name, kind, past, rest)
-        if not wrong:
+        rest = column.filter(pa.array(~self.known))
+        count = kinds.count_misfits(name, kind, column.filter(pa.array(self.known)), rest)
+        if not count:
             return ""
-        what = {
+        problems = {
             "number": "are not numbers; they are read as missing",
             "date": "are not dates; they are read as missing",
             "vector": "are lists of another length; they are read as missing",
             "category": "have a value that no earlier row has; it is read as none of the values",
         }
-        return f"column '{name}': {wrong:,} of {len(rest):,} {later} {what[kind]}"
+        return f"column '{name}': {count:,} of {len(rest):,} {later} {problems[kind]}"
 
     @cached_property
     def encoder(self) -> Encoder:
-        """Fitted on the known rows."""
+        """The encoder, fitted on the known rows."""
         from impact_gnn.encoding.encoder import Encoder
 
         return Encoder.fit(self)
@@ -144,30 +145,30 @@ class Columns:
         return self.encoder.encode(self)
 
     def spans(self) -> list[slice]:
-        """All rows in blocks."""
+        """Return all rows in blocks."""
         return [slice(start, min(start + BLOCK, len(self))) for start in range(0, len(self), BLOCK)]
 
-    def sample(self, most: int) -> Block:
-        """Known rows, at most so many, drawn at random."""
+    def sample(self, size: int) -> Block:
+        """Return known rows, at random if there are more than `size`."""
         known = np.arange(len(self)) if self.known is None else np.flatnonzero(self.known)
-        if len(known) > most:
-            known = np.sort(np.random.default_rng(0).choice(known, most, replace=False))
+        if len(known) > size:
+            known = np.sort(np.random.default_rng(0).choice(known, size, replace=False))
         rows = known if self.rows is None else self.rows[known]
         table = self.table if len(rows) == self.table.num_rows else self.table.take(pa.array(rows))
         return Block(table, rows, self)
 
     def block(self, span: slice) -> Block:
-        """Some rows that follow each other."""
+        """Return consecutive rows of this view."""
         rows = np.arange(span.start, span.stop) if self.rows is None else self.rows[span]
         first, last = int(rows[0]), int(rows[-1]) + 1
-        # copies nothing; only what is near is looked through
+        # a slice copies nothing, and rows are then taken from near ones only
         table = self.table.slice(first, last - first)
         if len(rows) != last - first:
             table = table.take(pa.array(rows - first))
         return Block(table, rows, self)
 
     def digest(self) -> str:
-        """The same text for the same values, kinds and known rows."""
+        """Return a digest of the values, kinds and known rows."""
         parts = [
             _files.digest(*map(_buffers, block.table.columns), block.moment)
             for block in map(self.block, self.spans())
@@ -175,10 +176,10 @@ class Columns:
         return _files.digest(parts, self.kinds, self.table.schema.to_string(), self.known)
 
     def save(self, path: Path) -> None:
-        """Writes the view as an Arrow file, which `open` maps."""
+        """Write the view as an Arrow file, which `open` maps."""
         schema, place = self.table.schema, ""
         if self.moment is not None:
-            # longer than any, so it is nobody's name
+            # longer than any name, so it is free
             place = max(schema.names, key=len, default="") + "_moment"
             schema = schema.append(pa.field(place, pa.timestamp("us")))
         note = json.dumps({"kinds": self.kinds, "moment": place, "warnings": self.warnings})
@@ -194,7 +195,7 @@ class Columns:
 
     @classmethod
     def open(cls, path: Path) -> Columns:
-        """What `save` wrote, mapped into memory."""
+        """Map the file that `save` wrote."""
         with guarded(path):
             table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
             note = json.loads(table.schema.metadata[NOTE])
@@ -209,7 +210,7 @@ class Columns:
 
 
 def _buffers(column: pa.ChunkedArray) -> np.ndarray:
-    """The bytes of a column, whatever offset its chunks begin at."""
+    """Return the bytes of a column, whatever the offsets of its chunks."""
     sink = pa.BufferOutputStream()
     batch = pa.record_batch([one_array(column)], names=[""])
     with pa.ipc.new_stream(sink, batch.schema) as writer:

@@ -1,4 +1,4 @@
-"""What a column may be taken for, and reading its values as that."""
+"""The kinds of feature columns, and their values as each kind."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from impact_gnn.checks import InputError
-from impact_gnn.encoding.moments import is_text, moments, one_array
+from impact_gnn.encoding.moments import decoded, is_text, moments, one_array, parse
 
 KINDS = ("number", "category", "text", "date", "vector", "ignore")
-"""A number (or truth value), one of a few values, words, a date, a list of numbers (an embedding), nothing."""
+"""A number or truth value, one of a few values, words, a date, a list of numbers, nothing."""
 
 MISSING = ("", "NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL")
-"""Text that says that there is nothing, in a file and in a category."""
+"""Text that means missing, in a file and in a category."""
 
 NUMBER = r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$"
 COMMA = r"^[-+]?\d+,\d+$"
-LOOK = 10_000  # values that a guess looks at
-MOSTLY = 0.8  # share of numbers from which a column of text was probably meant as such
+LOOK = 10_000  # values that a guess is based on
+MOSTLY = 0.8  # share of numbers from which a column of text was probably meant as numbers
 WORDS = 3.0  # words in a value, on average, from which it is text
-NAMELIKE = (
-    0.5  # share of distinct values above which short text names things and says little about them
-)
+NAMELIKE = 0.5  # share of distinct values above which short text names things
 
 Column: TypeAlias = pa.Array | pa.ChunkedArray
 
 
 def guess_kind(name: str, column: Column) -> tuple[str, str]:
-    """What a column is most likely meant as, and why if it is left out.
+    """Return the most likely kind of a column, and the reason if it is ignored.
 
     Examples:
-        >>> guess_kind("age", pa.array([1, 2])), guess_kind("ok", pa.array(["yes", "no", "yes", "no"]))
-        (('number', ''), ('category', ''))
+        >>> guess_kind("age", pa.array([1, 2]))
+        ('number', '')
+        >>> guess_kind("ok", pa.array(["yes", "no", "yes", "no"]))
+        ('category', '')
     """
     kind = column.type
     if column.null_count == len(column):
@@ -53,26 +53,26 @@ def guess_kind(name: str, column: Column) -> tuple[str, str]:
         return ("vector", "") if is_number(kind.value_type) else ("ignore", f"it holds {kind}")
     if not is_text(kind):
         return "ignore", f"it holds {kind}"
-    seen = column.slice(0, LOOK).drop_null()
-    if len(seen) == 0:
+    values = column.slice(0, LOOK).drop_null()
+    if len(values) == 0:
         return "category", ""
-    if moments(seen) is not None:
+    if moments(values) is not None:
         return "date", ""
-    if pc.mean(pc.count_substring_regex(seen, r"\S+")).as_py() >= WORDS:
+    if pc.mean(pc.count_substring_regex(values, r"\S+")).as_py() >= WORDS:
         return "text", ""
-    if _distinct(seen) > NAMELIKE and len(seen) > 20:
+    if _distinct(values) > NAMELIKE and len(values) > 20:
         return "ignore", "nearly every value is different"
     return "category", ""
 
 
 def typed(column: Column) -> Column:
-    """Text of which every value is a number, or a truth value, as such; other columns as they are.
+    """Return text as numbers or truth values if all its values are; other columns as they are.
 
-    So a column means the same whether or not a word elsewhere has made text of all of it. Text with
-    leading zeros names something.
+    A word in another row has made text of such a column. Text with leading zeros names something.
 
     Examples:
-        >>> [str(typed(pa.array(values)).type) for values in (["1", "2"], ["1", "2.5"], ["01", "2"], ["true"])]
+        >>> columns = [["1", "2"], ["1", "2.5"], ["01", "2"], ["true"]]
+        >>> [str(typed(pa.array(column)).type) for column in columns]
         ['int64', 'double', 'string', 'bool']
     """
     if not is_text(column.type):
@@ -89,7 +89,7 @@ def typed(column: Column) -> Column:
 
 
 def count_misfits(name: str, kind: str, past: Column, later: Column) -> int:
-    """How many `later` values are not of the kind that the `past` ones are; missing ones fit."""
+    """Count `later` values that do not fit the kind of the `past` ones; missing ones fit."""
     later = later.drop_null()
     if kind in ("number", "date") and is_text(later.type):
         values = numbers(name, later) if kind == "number" else dates(name, later)
@@ -110,22 +110,21 @@ def _distinct(column: Column) -> float:
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Whole, broken or decimal."""
+    """Return whether a type is one of integers, floats or decimals."""
     return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Any of Arrow's kinds of lists."""
+    """Return whether a type is one of Arrow's lists."""
     return (
         pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     )
 
 
 def numbers(name: str, column: Column) -> np.ndarray:
-    """A column as floats, NaN where it is missing; infinity, and text that is no number, count as missing."""
+    """Return a column as floats; missing, infinite and non-numeric values are NaN."""
+    column = decoded(column)
     kind = column.type
-    if pa.types.is_dictionary(kind):
-        column, kind = column.cast(kind.value_type), kind.value_type
     if pa.types.is_boolean(kind):
         column = column.cast(pa.uint8())
     elif pa.types.is_duration(kind):  # in seconds, whatever its unit
@@ -137,31 +136,29 @@ def numbers(name: str, column: Column) -> np.ndarray:
         column = _numbers_in(pc.utf8_trim_whitespace(column))
     elif not is_number(kind):
         raise retyped(name, column, "a number")
-    out = (
-        column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else column.to_numpy()
-    )
-    if out.dtype not in (np.float32, np.float64):
-        out = out.astype(np.float32 if out.dtype == np.float16 else np.float64)
+    out = one_array(column).to_numpy(zero_copy_only=False)
+    if out.dtype == np.float16:
+        out = out.astype(np.float32)
+    if out.dtype != np.float32:
+        out = out.astype(np.float64, copy=False)
     return out if np.isfinite(out).all() else np.where(np.isfinite(out), out, np.nan)
 
 
 def _numbers_in(text: Column) -> Column:
-    """Numbers and truth values that are written as text; null where there is none."""
+    """Return numbers and truth values that are written as text, null for other text."""
     none = pa.scalar(None, text.type)
     number = pc.if_else(pc.match_substring_regex(text, NUMBER), text, none)
     number = pc.replace_substring_regex(number, r"^\+", "").cast(pa.float64())
-    small = pc.utf8_lower(text)
-    is_truth = pc.is_in(small, value_set=pa.array(["true", "false"], text.type))
-    truth = pc.equal(small, pa.scalar("true", text.type)).cast(pa.float64())
-    return pc.coalesce(number, pc.if_else(is_truth, truth, pa.scalar(None, pa.float64())))
+    truths = pa.array(["false", "true"], text.type)
+    truth = pc.index_in(pc.utf8_lower(text), value_set=truths)
+    return pc.coalesce(number, truth.cast(pa.float64()))
 
 
 def texts(name: str, column: Column) -> pa.Array:
-    """A column as text, whatever it holds; whole numbers without a point, so that 1 and 1.0 are one value."""
+    """Return a column as text; whole numbers have no point, so that 1 and 1.0 are one value."""
+    column = decoded(column)
     kind = column.type
-    if pa.types.is_dictionary(kind):
-        column, kind = column.cast(kind.value_type), kind.value_type
-    # Value by value, so that a piece of a column reads as the whole of it does.
+    # Value by value: a part of a column is read as the whole column is.
     try:
         text = one_array(column.cast(pa.large_string()))
         if pa.types.is_temporal(kind):  # one text, whatever the unit
@@ -169,10 +166,11 @@ def texts(name: str, column: Column) -> pa.Array:
             text = pc.replace_substring_regex(text, r"\.(Z?)$", r"\1")
             text = pc.replace_substring_regex(text, r" 00:00:00Z?$", "")
         if pa.types.is_floating(kind):
-            column = one_array(column)
-            numbered = whole(pc.if_else(_is_whole(column), column, None))
-            assert numbered is not None
-            text = pc.coalesce(numbered.cast(pa.large_string()), text)
+            values = one_array(column)
+            fits_integer = pc.less(pc.abs(values), 2.0**62)
+            is_whole = pc.and_(fits_integer, pc.equal(pc.floor(values), values))
+            integers = pc.if_else(is_whole, values, None).cast(pa.int64())
+            text = pc.coalesce(integers.cast(pa.large_string()), text)
         if pa.types.is_decimal(kind):
             text = pc.replace_substring_regex(text, r"(\.\d*?)0+$", r"\1")
             text = pc.replace_substring_regex(text, r"\.$", "")
@@ -181,14 +179,8 @@ def texts(name: str, column: Column) -> pa.Array:
     return text
 
 
-def _is_whole(column: pa.Array) -> pa.Array:
-    """Which floats are whole numbers that int64 holds."""
-    inside = pc.less(pc.abs(column), 2.0**62)
-    return pc.and_(inside, pc.equal(pc.floor(column), column))
-
-
 def value_name(text: str) -> str:
-    """A value of a category as one text, whether it came as text, a number or a truth value.
+    """Return a value of a category as text, the same for text, numbers and truth values.
 
     Examples:
         >>> [value_name(text) for text in ("True", "1.0", "1e1", "007", " red ")]
@@ -204,7 +196,7 @@ def value_name(text: str) -> str:
 
 
 def whole(column: Column) -> Column | None:
-    """Whole numbers as int64, also such that became floats because of a gap elsewhere; None for other columns."""
+    """Return whole numbers as int64, also if gaps made them floats; None for other columns."""
     if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
         return None
     try:
@@ -214,25 +206,22 @@ def whole(column: Column) -> Column | None:
 
 
 def dates(name: str, column: Column) -> np.ndarray:
-    """A column of dates in days since 1970, NaN where it is missing or text that is no date."""
+    """Return dates in days since 1970; missing values and text that is no date are NaN."""
     out = moments(column)
     if out is None and is_text(column.type):  # value by value
         coded = one_array(column).dictionary_encode()
-        each = [moments(pa.array([value])) for value in coded.dictionary.to_pylist()]
-        known = np.array(
-            [np.datetime64("NaT") if one is None else one[0] for one in each], "M8[us]"
-        )
-        place = np.asarray(pc.fill_null(coded.indices, len(known)))
-        out = np.append(known, np.datetime64("NaT"))[place]
+        # The last entry is the date of missing values.
+        known = [parse(text) for text in coded.dictionary.to_pylist()] + [None]
+        out = np.array(known, "M8[us]")[np.asarray(pc.fill_null(coded.indices, len(known) - 1))]
     if out is None:
         raise retyped(name, column, "a date")
     return np.where(np.isnat(out), np.nan, out.astype(np.int64) / 86_400e6)
 
 
 def vectors(name: str, column: Column, width: int | None = None) -> np.ndarray:
-    """A column of lists of numbers, all of one length, as a matrix; missing ones are NaN.
+    """Return lists of numbers of one length as a matrix; missing ones are NaN.
 
-    Given a `width`, lists of another length are missing.
+    With a `width`, lists of another length are missing.
     """
     if not is_list(column.type) or not is_number(column.type.value_type):
         raise retyped(name, column, "a list of numbers")
@@ -243,21 +232,22 @@ def vectors(name: str, column: Column, width: int | None = None) -> np.ndarray:
     lengths = pc.unique(pc.list_value_length(column).drop_null())
     if len(lengths) > 1:
         raise InputError(
-            f"column '{name}' holds lists of {len(lengths)} lengths; give all nodes as many numbers."
+            f"column '{name}' holds lists of {len(lengths)} lengths; "
+            "give all nodes as many numbers."
         )
     if width is None:
         width = lengths[0].as_py() if len(lengths) else 0
     present = np.flatnonzero(np.asarray(column.is_valid()))
     out = np.full((len(column), width), np.nan, np.float32)
-    # float32 holds no more, and what is that large counts as wild anyway
-    most = float(np.finfo(np.float32).max)
-    values = np.clip(numbers(name, pc.list_flatten(column.drop_null())), -most, most)
+    # float32 holds no larger numbers, and these count as wild anyway
+    limit = float(np.finfo(np.float32).max)
+    values = np.clip(numbers(name, pc.list_flatten(column.drop_null())), -limit, limit)
     out[present] = values.reshape(len(present), width)
     return out
 
 
 def parsed_numbers(column: Column, known: np.ndarray | None = None) -> tuple[pa.ChunkedArray, int]:
-    """Text as numbers, and how many values are none and become missing.
+    """Return text as numbers, and how many other values become missing.
 
     A comma is the decimal mark where every number of the rows in the mask `known` (None for all)
     has one, or no mark at all.
@@ -268,48 +258,53 @@ def parsed_numbers(column: Column, known: np.ndarray | None = None) -> tuple[pa.
         text = pc.replace_substring(text, ",", ".")
     out = _numbers_in(text)
     lost = out.null_count - text.null_count
-    return out if isinstance(out, pa.ChunkedArray) else pa.chunked_array([out]), lost
+    return pa.chunked_array([one_array(out)]), lost
 
 
 def _has_decimal_commas(text: Column) -> bool:
-    """Whether some numbers have a decimal comma and none a point."""
+    """Return whether some numbers have a decimal comma and none a point."""
     with_comma = pc.any(pc.match_substring_regex(text, COMMA)).as_py()
     plain = pc.match_substring_regex(text, NUMBER)
     return bool(with_comma) and not pc.any(pc.and_(plain, pc.match_substring(text, "."))).as_py()
 
 
 def looks_like_numbers(name: str, column: Column) -> str:
-    """What keeps a column of text that is mostly numbers from being one, as a sentence; or nothing."""
+    """Return a sentence on the value that makes text of a column of numbers, "" if none does."""
     if not is_text(column.type):
         return ""
     text = pc.utf8_trim_whitespace(column)
-    commas, plain = (pc.match_substring_regex(text, one) for one in (COMMA, NUMBER))
-    counts = [pc.sum(one).as_py() or 0 for one in (commas, plain)]
-    known = len(text) - text.null_count
     if pc.any(pc.match_substring_regex(text, r"^[-+]?0\d")).as_py():  # these are codes
         return ""
-    if counts[0] > 0 and sum(counts) >= MOSTLY * known:
-        row = pc.index(commas, True).as_py()
+    has_comma = pc.match_substring_regex(text, COMMA)
+    is_plain = pc.match_substring_regex(text, NUMBER)
+    commas = pc.sum(has_comma).as_py() or 0
+    plain = pc.sum(is_plain).as_py() or 0
+    known = len(text) - text.null_count
+    if commas > 0 and commas + plain >= MOSTLY * known:
+        row = pc.index(has_comma, True).as_py()
         value = text[row].as_py()
         fix = f"write {value.replace(',', '.')} instead"
-    elif counts[1] >= max(MOSTLY * known, 2) and counts[1] < known:
-        row = pc.index(pc.fill_null(plain, True), False).as_py()
+    elif max(MOSTLY * known, 2) <= plain < known:
+        row = pc.index(pc.fill_null(is_plain, True), False).as_py()
         value = text[row].as_py()
         fix = "write a number or nothing"
     else:
         return ""
-    most = "holds numbers" if sum(counts) == known else "is mostly numbers"
-    what = f"column '{name}' {most}, but row {row + 1} is {value[:40]!r}"
-    return f'{what}; {fix}, or say that it is one: columns = {{{name} = "number"}}'
+    content = "holds numbers" if commas + plain == known else "is mostly numbers"
+    return (
+        f"column '{name}' {content}, but row {row + 1} is {value[:40]!r}; "
+        f'{fix}, or say that it is one: columns = {{{name} = "number"}}'
+    )
 
 
 def retyped(name: str, column: Column, wanted: str) -> InputError:
-    """The sentence for values that are not what they should be, with the first one that shows it."""
+    """Return the error for a column of another kind than wanted, with its first value."""
     try:
         first = column.drop_null()[:1].to_pylist()
     except (OverflowError, ValueError):  # a date that Python does not have
         first = []
-    such = f" such as {str(first[0])[:40]!r}" if first else ""
+    example = f" such as {str(first[0])[:40]!r}" if first else ""
     return InputError(
-        f"column '{name}' holds {column.type}{such}, not {wanted}; mend the values or leave the column out."
+        f"column '{name}' holds {column.type}{example}, not {wanted}; "
+        "mend the values or leave the column out."
     )
