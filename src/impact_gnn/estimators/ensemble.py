@@ -88,7 +88,7 @@ class Ensemble:
         """An ensemble itself; a fitted pipeline as one of a single member."""
         if isinstance(model, Ensemble):
             return model
-        scoring = model._fitted().scoring
+        scoring = model.require_fitted().scoring
         return cls([model], [1.0], Calibration(tilt=scoring.rule.tilt), np.array(scoring.prior))
 
     @property

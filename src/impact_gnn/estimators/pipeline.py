@@ -421,7 +421,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         labels that have become known since are used by label hops and alignments. `smooth=False`
         gives what a method with "smooth" would say without it.
         """
-        fitted, graph = self._fitted(), as_temporal_graph(graph)
+        fitted, graph = self.require_fitted(), as_temporal_graph(graph)
         at = self._at(graph, cutoff)
         if inputs is None:
             inputs = self.inputs(fitted.schema.adapted(graph, at), engine)
@@ -447,7 +447,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         seen, and so is this where classes have names and the graph does not know them all
         (`fitted.schema.label_names`).
         """
-        fitted, graph = self._fitted(), as_temporal_graph(graph)
+        fitted, graph = self.require_fitted(), as_temporal_graph(graph)
         return fitted.schema.numbers(graph)[
             fitted.scoring.labels(self.predict_proba(graph, cutoff=cutoff))
         ]
@@ -460,7 +460,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         Nodes of classes that the fit has never seen count as wrong, and a warning says how many
         they are.
         """
-        fitted, graph = self._fitted(), as_temporal_graph(graph)
+        fitted, graph = self.require_fitted(), as_temporal_graph(graph)
         at = self._at(graph, cutoff)
         label, coded, rows = graph.y, fitted.schema.coded(graph).y, self.targets(graph, cutoff=at)
         if label is None or coded is None or not (label[rows] >= 0).any():
@@ -492,7 +492,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
 
     def _at(self, graph: TemporalGraph, cutoff: int | str | None) -> int:
         """The period from which on nodes are targets; refuses one whose labels the fit has used."""
-        fit_cutoff = self._fitted().cutoff
+        fit_cutoff = self.require_fitted().cutoff
         if cutoff is None:
             return fit_cutoff
         period = graph.when(cutoff)
@@ -508,10 +508,13 @@ class Pipeline(ClassifierMixin, BaseEstimator):
     def stale(self, graph: GraphLike) -> str | None:
         """A sentence if the graph has periods that the fit had not seen, otherwise None."""
         graph = as_temporal_graph(graph)
-        newer = graph.times[graph.times > self._fitted().t_max]
+        newer = graph.times[graph.times > self.require_fitted().t_max]
         if len(newer) == 0:
             return None
-        names, until = [graph.name_of(int(t)) for t in newer], graph.name_of(self._fitted().t_max)
+        names, until = (
+            [graph.name_of(int(t)) for t in newer],
+            graph.name_of(self.require_fitted().t_max),
+        )
         count = "1 period is" if len(newer) == 1 else f"{len(newer)} periods are"
         return (
             f"{count} newer than the fit, which knew time up to {until}: {checks.listing(names)}; the choice of "
@@ -525,7 +528,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
 
         An ensemble keeps one `schema` for all its pipelines.
         """
-        model_files.write(self._fitted(), self.described(), Path(directory), schema=schema)
+        model_files.write(self.require_fitted(), self.described(), Path(directory), schema=schema)
 
     @classmethod
     def load(
@@ -542,13 +545,16 @@ class Pipeline(ClassifierMixin, BaseEstimator):
 
     def task(self, inputs: Inputs, cutoff: int, soft: np.ndarray | None = None) -> Task:
         """What the fitted head is shown of a graph; `soft` is what it was `taught`, asked for if it is not given."""
-        fitted, soft = self._fitted(), self.taught(inputs, cutoff) if soft is None else soft
+        fitted, soft = (
+            self.require_fitted(),
+            self.soft_labels(inputs, cutoff) if soft is None else soft,
+        )
         self._align(fitted.head, inputs, cutoff)
         return self._shown(inputs, cutoff, fitted.scales, fitted.head.shape, soft)
 
-    def taught(self, inputs: Inputs, cutoff: int) -> np.ndarray | None:
+    def soft_labels(self, inputs: Inputs, cutoff: int) -> np.ndarray | None:
         """What earlier stages said, which the fitted head hears in place of labels; None where there were none."""
-        fitted, soft = self._fitted(), None
+        fitted, soft = self.require_fitted(), None
         uses_soft_labels = "labels" in self._method and not reads_graph(self.model)
         for stage in fitted.earlier if uses_soft_labels else ():
             task = self._shown(inputs, cutoff, stage.scales, stage.head.shape, soft)
@@ -646,7 +652,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         state = "" if self.fitted is None else f", fitted up to time {self.fitted.t_max}"
         return f"Pipeline(model={model_name(self.model)!r}, method={str(self.method)!r}{state})"
 
-    def _fitted(self) -> Fitted:
+    def require_fitted(self) -> Fitted:
         if self.fitted is None:
             raise InputError("this pipeline has not been fitted; call fit(graph) first.")
         return self.fitted

@@ -14,7 +14,9 @@ import numpy as np
 
 from impact_gnn.engines.engine import time_table
 from impact_gnn.estimators.inputs import Inputs
+from impact_gnn.estimators.schema import Schema
 from impact_gnn.explanations.explanation import DEGREES, OWN
+from impact_gnn.graph import TemporalGraph
 from impact_gnn.methods import Method
 from impact_gnn.propagation.metapaths import Metapath, Walk, metapaths, path_name
 from impact_gnn.weighting import Weighting
@@ -61,6 +63,34 @@ def input_blocks(inputs: Inputs, method: Method, num_feature_hops: int) -> list[
         for path in metapaths(graph, min(inputs.length, 2), start=target):
             blocks.append(Block(f"labels, {name_of(path)}", target, path, labels=True))
     return blocks
+
+
+def column_names(inputs: Inputs, schema: Schema, block: Block, width: int) -> list[str]:
+    """Name the columns of a block in the user's own words."""
+    nodes = inputs.view.nodes[block.kind]
+    if block.labels:
+        return [str(name) for name in schema.label_names or range(width)]
+    if block.name == DEGREES or (nodes.x is None and inputs.embed == "none"):
+        return _degree_names(inputs.view)[:width]
+    if nodes.x is None:
+        return [f"place in the graph, {k + 1}" for k in range(width)]
+    encoder = schema.encoders.get(block.kind)
+    if encoder is None or encoder.is_of_matrix or block.path is None:
+        return [f"feature {k}" for k in range(width)]
+    return encoder.outputs
+
+
+def _degree_names(view: TemporalGraph) -> list[str]:
+    """Name the columns of `degree_columns`; without the last ones those of `degrees`."""
+    names = []
+    known = []
+    for source, name, target in view.relations:
+        for kind, direction in ((source, "out"), (target, "in")):
+            if kind == view.target:
+                names.append(f"log(1 + edges {direction}), {source}-{name}-{target}")
+                if source == target:
+                    known.append(f"{names[-1]}, to known labels")
+    return names + (known or ["no edges to known labels"])
 
 
 @dataclass(frozen=True, eq=False)
