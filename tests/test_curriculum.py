@@ -290,9 +290,9 @@ def test_a_pipeline_keeps_a_curriculum_only_where_it_is_is_more_accurate(graph, 
 def test_is_more_accurate_means_by_more_than_a_standard_error():
     class Said:
         def __init__(self, hits):
-            self.head, self.task, self.hits = self, 0, hits
+            self.hits = hits
 
-        def predict_proba(self, task, rows):
+        def predict_proba(self, rows):
             return np.where(np.array(self.hits)[rows, None], [[0.2, 0.8]], [[0.8, 0.2]])
 
     label, rows = np.ones(100, int), np.arange(100)

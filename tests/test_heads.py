@@ -11,8 +11,8 @@ from impact_gnn.estimators import (
     Method,
     Pipeline,
     Shape,
-    make_head,
     reads_graph,
+    spec_of,
 )
 from impact_gnn.estimators.trees import LEAST_ROUNDS, MOST_ROUNDS, rounds_of
 from impact_gnn.nn import HopTask, Split
@@ -38,8 +38,8 @@ REST = np.arange(450, 600)
 
 
 def fitted(name, task, label, split=SPLIT, **options):
-    head = make_head(
-        name, Shape([5, 2], [3], 3, [[0, 1]]), HeadOptions(hidden=16, seed=1, device="cpu")
+    head = spec_of(name).make(
+        Shape([5, 2], [3], 3, [[0, 1]]), HeadOptions(hidden=16, seed=1, device="cpu")
     )
     head.fit(task, label, split, **options)
     return head
@@ -56,7 +56,7 @@ def test_a_head_learns_says_how_long_and_comes_back_from_arrays(name, task):
         assert (said.argmax(1) == label[REST]).mean() > 0.8
         assert head.valid_score > 0.8
     assert head.rounds >= 1
-    again = make_head(name, head.shape, head.options)
+    again = spec_of(name).make(head.shape, head.options)
     again.restore({key: np.array(value) for key, value in head.arrays().items()})
     assert np.allclose(again.probabilities(hops, REST), said, atol=1e-6)
     assert np.array_equal(fitted(name, hops, label).probabilities(hops, REST), said)

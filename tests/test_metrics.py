@@ -26,7 +26,7 @@ from impact_gnn.estimators import (
     HeadOptions,
     Pipeline,
     Shape,
-    make_head,
+    spec_of,
 )
 from impact_gnn.estimators.calibration import OutOfFold, fit_calibration
 from impact_gnn.metrics import FLOOR, METRICS, Scoring, mean_and_error, tilted
@@ -168,7 +168,9 @@ def test_a_network_is_kept_as_it_was_when_the_metric_was_best(rare, balanced):
 @pytest.mark.parametrize("metric", METRICS)
 def test_trees_stop_by_the_metric(rare, metric):
     task, label, share = rare
-    head = make_head("trees", Shape([6], [], 2, [1]), HeadOptions(scoring=Scoring(metric, share)))
+    head = spec_of("trees").make(
+        Shape([6], [], 2, [1]), HeadOptions(scoring=Scoring(metric, share))
+    )
     head.fit(task, label, SPLIT)
     by_log_loss = metric in ("accuracy", "log-loss")
     assert list(head.booster.best_score["valid_0"]) == ["multi_logloss" if by_log_loss else metric]

@@ -242,7 +242,7 @@ def test_with_lags_the_past_is_seen_as_late_as_targets_are_today(graph, hetero_g
     g = dated(g) if times else g
     inputs = Inputs(g.masked(4), hops=2)
     hops, labels = inputs.model_inputs(Method.parse("snapshot+lags+labels"), 4)
-    seen = inputs._seen_at(4)
+    seen = inputs._observed_in(Method.parse("snapshot+lags"), 4)
     assert (seen[g.time >= 4] == 5).all()
     assert set(seen[g.time < 4] - g.period[g.time < 4]) == {0, 1}
     for last in g.times:

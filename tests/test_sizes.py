@@ -13,7 +13,7 @@ from impact_gnn import _native, weighting
 from impact_gnn.cli import app
 from impact_gnn.cli.common import guarded
 from impact_gnn.connectivity import relative_connectivity
-from impact_gnn.estimators import HeadOptions, Shape, make_head
+from impact_gnn.estimators import HeadOptions, Shape, spec_of
 
 MANY = np.arange(200_000)
 LINE = np.stack([MANY[:-1], MANY[1:]])
@@ -53,7 +53,7 @@ def test_many_classes(little_memory):
     ):
         ig.Pipeline("prior", "features", cutoff=9).fit(g)
     with pytest.raises(ig.InputError, match="weights of 4,000 inputs and 2,000 classes would take"):
-        make_head("linear", Shape([2000], [2000], 2000, [2]), HeadOptions())
+        spec_of("linear").make(Shape([2000], [2000], 2000, [2]), HeadOptions())
 
 
 @pytest.mark.parametrize(

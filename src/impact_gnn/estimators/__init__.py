@@ -9,7 +9,6 @@ from impact_gnn.estimators.model_files import Fitted
 from impact_gnn.estimators.model_table import (
     MODELS,
     ModelSpec,
-    make_head,
     reads_graph,
     register_model,
     spec_of,
@@ -39,7 +38,6 @@ __all__ = [
     "Own",
     "Pipeline",
     "Shape",
-    "make_head",
     "model_name",
     "reads_graph",
     "register_model",

@@ -124,7 +124,7 @@ class Ensemble:
         """As `Pipeline.predict`."""
         graph = as_temporal_graph(graph)
         label = self.calibration.labels(self.predict_proba(graph, cutoff=cutoff), self.prior)
-        return self.fitted.schema.numbers(graph)[label]
+        return self.fitted.schema.class_codes(graph)[label]
 
     def targets(self, graph: GraphLike, *, cutoff: int | str | None = None) -> np.ndarray:
         """Positions of the nodes to predict: time at or after the cutoff."""

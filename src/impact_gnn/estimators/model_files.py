@@ -1,4 +1,4 @@
-"""What a fit leaves behind, and its folder: weights as safetensors, everything else as JSON; no code, no pickle."""
+"""Fitted pipelines and their files: weights as safetensors, the rest as JSON; no pickle."""
 
 from __future__ import annotations
 
@@ -31,32 +31,52 @@ if TYPE_CHECKING:
 
 FORMAT = "impact-gnn pipeline"
 VERSION = 7
-PIPELINE, WEIGHTS = "pipeline.json", "weights.safetensors"
+PIPELINE = "pipeline.json"
+WEIGHTS = "weights.safetensors"
 
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """One training: the head and how its inputs are scaled; what it was shown is known while it is fitted."""
+    """One training: the head and the scales of its inputs; its task exists in memory only."""
 
     head: Head
     scales: list[Scale]
     task: Task | None = None
 
+    def predict_proba(self, rows: np.ndarray) -> np.ndarray:
+        """Return the head's probabilities [n, num_labels] for rows of the task."""
+        assert self.task is not None
+        return self.head.predict_proba(self.task, rows)
+
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """What fitting leaves behind: the fitted head, how inputs are scaled, and what the graph was like."""
+    """The result of a fit; it has several stages for a method with "stages" only."""
 
-    head: Head
-    scales: list[Scale]
+    stages: tuple[Stage, ...]
     smoothing: Smoothing | None
     cutoff: int
     t_max: int
     schema: Schema
-    rounds: int
     valid_score: float
-    earlier: tuple[Stage, ...]  # the stages before the last, in a method with "stages"
     evidence: PriorEvidence
+
+    @property
+    def head(self) -> Head:
+        return self.stages[-1].head
+
+    @property
+    def scales(self) -> list[Scale]:
+        return self.stages[-1].scales
+
+    @property
+    def earlier(self) -> tuple[Stage, ...]:
+        """The stages before the last."""
+        return self.stages[:-1]
+
+    @property
+    def rounds(self) -> int:
+        return self.head.rounds
 
     @property
     def num_labels(self) -> int:
@@ -68,13 +88,16 @@ class Fitted:
 
 
 def write(fitted: Fitted, params: dict[str, Any], directory: Path, *, schema: bool) -> None:
-    """Writes a fit and the options of its pipeline, atomically."""
+    """Write a fit and the options of its pipeline, atomically."""
+    last = fitted.stages[-1]
     arrays: dict[str, np.ndarray] = {}
-    for place, stage in enumerate([Stage(fitted.head, fitted.scales), *fitted.earlier]):
-        of = f"stage{place}." if place else ""  # the last one has no number
-        arrays |= {f"{of}model.{name}": value for name, value in stage.head.arrays().items()}
+    for number, stage in enumerate([last, *fitted.earlier]):
+        prefix = _stage_prefix(number)
+        for name, value in stage.head.arrays().items():
+            arrays[f"{prefix}model.{name}"] = value
         for k, scale in enumerate(stage.scales):
-            arrays |= {f"{of}scale.{k}.mean": scale.mean, f"{of}scale.{k}.std": scale.scale}
+            arrays[f"{prefix}scale.{k}.mean"] = scale.mean
+            arrays[f"{prefix}scale.{k}.std"] = scale.scale
     for name, value in vars(fitted.evidence).items():
         if value is not None:
             arrays[f"evidence.{name}"] = np.asarray(value, np.float64)
@@ -84,102 +107,103 @@ def write(fitted: Fitted, params: dict[str, Any], directory: Path, *, schema: bo
         "impact_gnn": __version__,
         "torch": torch.__version__,
         "params": params | {"cutoff": fitted.cutoff},
-        "shape": encode(fitted.head.shape),
-        "stages": 1 + len(fitted.earlier),
+        "shape": encode(last.head.shape),
+        "stages": len(fitted.stages),
         "valid_score": None if math.isnan(fitted.valid_score) else fitted.valid_score,
-    } | {
-        name: encode(getattr(fitted, name))
-        for name in ("scoring", "smoothing", "cutoff", "t_max", "rounds")
     }
+    for name in ("scoring", "smoothing", "cutoff", "t_max", "rounds"):
+        content[name] = encode(getattr(fitted, name))
     with _files.atomic_directory(directory, own_files=_files.sealed_files) as temporary:
-        kept = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-        safetensors.numpy.save_file(kept, temporary / WEIGHTS)
+        contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+        safetensors.numpy.save_file(contiguous, temporary / WEIGHTS)
         _files.write_json(temporary / PIPELINE, content)
-        if schema:  # otherwise the folder around this one is sealed, with all that is in it
+        if schema:  # otherwise the folder around this one is sealed as a whole
             fitted.schema.save(temporary)
             _files.seal_folder(temporary)
 
 
 def read(root: Path, kind: type[Pipeline], *, model: Own | None, schema: Schema | None) -> Pipeline:
-    """The fitted pipeline that `write` kept; see `Pipeline.load`."""
+    """Return the fitted pipeline that `write` saved; see `Pipeline.load`."""
     if (root / "ensemble.json").is_file():
         raise InputError(f"{root} holds an ensemble; use Ensemble.load.")
     content = _files.described(root / PIPELINE, FORMAT, VERSION)
-    if schema is None:  # whoever keeps it elsewhere has looked at the whole folder
+    if schema is None:  # the folder of an ensemble was checked as a whole
         _files.check_folder(root)
     with checks.guarded(root):
         params = content["params"]
         if params["model"] not in MODELS:
-            params |= {"model": _own(params["model"], model, root)}
-        arrays, made = safetensors.numpy.load_file(root / WEIGHTS), kind(**params).checked()
-        scoring, shape = (
-            decode(Scoring, content["scoring"], "scoring"),
-            decode(Shape, content["shape"], "shape"),
+            params |= {"model": _user_model(params["model"], model, root)}
+        arrays = safetensors.numpy.load_file(root / WEIGHTS)
+        pipeline = kind(**params).checked()
+        scoring = decode(Scoring, content["scoring"], "scoring")
+        shape = decode(Shape, content["shape"], "shape")
+        last, *earlier = (
+            _read_stage(pipeline.untrained(shape, scoring), arrays, _stage_prefix(number))
+            for number in range(content["stages"])
         )
-
-        def stage(of: str) -> Stage:
-            head, start = made.untrained(shape, scoring), f"{of}model."
-            head.restore(
-                {
-                    name.removeprefix(start): array
-                    for name, array in arrays.items()
-                    if name.startswith(start)
-                }
-            )
-            count = sum(
-                name.startswith(f"{of}scale.") and name.endswith(".mean") for name in arrays
-            )
-            scale = (f"{of}scale.{k}" for k in range(count))
-            return Stage(
-                head, [Scale(arrays[f"{one}.mean"], arrays[f"{one}.std"]) for one in scale]
-            )
-
-        last, *earlier = (stage(f"stage{k}." if k else "") for k in range(content["stages"]))
-        smoothing = (
-            None
-            if content["smoothing"] is None
-            else decode(Smoothing, content["smoothing"], "smoothing")
-        )
-        score = math.nan if content["valid_score"] is None else content["valid_score"]
-        evidence = PriorEvidence(
-            prior=arrays["evidence.prior"],
-            confusion=arrays.get("evidence.confusion"),
-            temperature=arrays["evidence.temperature"].item(),
-        )
-        last.head.rounds, schema = content["rounds"], schema or Schema.load(root)
+        last.head.rounds = content["rounds"]
+        schema = schema or Schema.load(root)
         if schema.num_labels != shape.num_labels:
             raise InputError(
                 f"{root} has weights of {shape.num_labels} classes and a schema of "
                 f"{schema.num_labels}; save the model again."
             )
-        made.fitted = Fitted(
-            head=last.head,
-            scales=last.scales,
-            smoothing=smoothing,
+        score = content["valid_score"]
+        pipeline.fitted = Fitted(
+            stages=(*earlier, last),
+            smoothing=decode(Smoothing | None, content["smoothing"], "smoothing"),
             cutoff=content["cutoff"],
             t_max=content["t_max"],
             schema=schema,
-            rounds=last.head.rounds,
-            valid_score=score,
-            earlier=tuple(earlier),
-            evidence=evidence,
+            valid_score=math.nan if score is None else score,
+            evidence=PriorEvidence(
+                prior=arrays["evidence.prior"],
+                confusion=arrays.get("evidence.confusion"),
+                temperature=arrays["evidence.temperature"].item(),
+            ),
         )
-        return made
+        return pipeline
 
 
-def _own(name: str, model: Own | None, root: Path) -> Own:
-    """The user's network, if it can be the one that was saved under a name."""
-    called = name.rpartition("-")[0]
+def _stage_prefix(number: int) -> str:
+    """Return the beginning of the names of a stage's arrays; the last stage has number 0."""
+    return f"stage{number}." if number else ""
+
+
+def _read_stage(head: Head, arrays: dict[str, np.ndarray], prefix: str) -> Stage:
+    start = f"{prefix}model."
+    head.restore(
+        {
+            name.removeprefix(start): array
+            for name, array in arrays.items()
+            if name.startswith(start)
+        }
+    )
+    scales = []
+    while f"{prefix}scale.{len(scales)}.mean" in arrays:
+        name = f"{prefix}scale.{len(scales)}"
+        scales.append(Scale(arrays[f"{name}.mean"], arrays[f"{name}.std"]))
+    return Stage(head, scales)
+
+
+def _user_model(saved_name: str, model: Own | None, root: Path) -> Own:
+    """Return the user model if it can be the one that was saved under a name."""
+    saved_class = saved_name.rpartition("-")[0]
     if model is None:
-        mend = f"pass it again: load({str(root)!r}, model=...)"
         raise InputError(
-            f"{root} was made with a network of your own, {called}, whose code is not in it; {mend}."
+            f"{root} was made with a network of your own, {saved_class}, whose code is not in it; "
+            f"pass it again: load({str(root)!r}, model=...)."
         )
-    if (given := model_name(model)).rpartition("-")[0] != called:
+    name = model_name(model)
+    name_of_class = name.rpartition("-")[0]
+    if name_of_class != saved_class:
         raise InputError(
-            f"{root} was made with {called}, not with {given.rpartition('-')[0]}; pass that one."
+            f"{root} was made with {saved_class}, not with {name_of_class}; pass that one."
         )
-    if given != name:
-        changed = f"{called} has other options or another source than when {root} was saved"
-        warnings.warn(f"{changed}; its predictions may differ.", stacklevel=5)
+    if name != saved_name:
+        warnings.warn(
+            f"{saved_class} has other options or another source than when {root} was saved; "
+            f"its predictions may differ.",
+            stacklevel=5,
+        )
     return model

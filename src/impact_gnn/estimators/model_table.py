@@ -121,11 +121,6 @@ def _user_spec(model: Own) -> ModelSpec:
     return ModelSpec.of_network("a user model", network)
 
 
-def make_head(model: Model, shape: Shape, options: HeadOptions) -> Head:
-    """An untrained head of a model."""
-    return spec_of(model).make(shape, options)
-
-
 def reads_graph(model: Model) -> bool:
     """Whether a model reads the whole graph at once, not hops of rows."""
     network = spec_of(model).network

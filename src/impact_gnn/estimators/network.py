@@ -70,7 +70,7 @@ class NetworkHead(Head):
         }
         super().__init__(shape, replace(options, **defaults))
 
-    def aligned(self, align: Module | None) -> None:
+    def set_alignment(self, align: Module | None) -> None:
         """Messages are aligned by this layer from now on, which belongs to one graph; what was learned stays."""
         self.align = align
         if self.model is not None:

@@ -1,4 +1,4 @@
-"""`Pipeline`: from a graph with labels for the past to predictions for the recent nodes, and back from disk."""
+"""`Pipeline`: fits one model with one method on labels of the past, and predicts recent nodes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -19,14 +19,14 @@ from impact_gnn._native import one_thread
 from impact_gnn.checks import InputError
 from impact_gnn.data.convert import GraphLike, as_temporal_graph
 from impact_gnn.engines.engine import Engine, time_table
-from impact_gnn.engines.hop import mapped_hop, position_blocks
+from impact_gnn.engines.hop import Hop, mapped_hop, position_blocks
 from impact_gnn.engines.memory import or_memory
 from impact_gnn.estimators import model_files
 from impact_gnn.estimators.calibration import OutOfFold, best_temperature
 from impact_gnn.estimators.head import Head, HeadOptions, Shape, matrix
-from impact_gnn.estimators.inputs import Inputs
+from impact_gnn.estimators.inputs import Inputs, NodeIndex, RowIndex
 from impact_gnn.estimators.model_files import Fitted, Stage
-from impact_gnn.estimators.model_table import MODELS, make_head, reads_graph, spec_of
+from impact_gnn.estimators.model_table import MODELS, reads_graph, spec_of
 from impact_gnn.estimators.network import NetworkHead
 from impact_gnn.estimators.schema import Schema
 from impact_gnn.estimators.user_model import Model, Own, model_name
@@ -52,33 +52,39 @@ from impact_gnn.propagation.hops import own_relation
 from impact_gnn.propagation.smoothing import CHOICES, Smoothing, correct_and_smooth, smoothing_paths
 from impact_gnn.statistics import Scale, paired
 
-CHOOSING = 0.1  # share of the labels to choose by
-CLASS_WEIGHTS = ("balanced",)
+VALIDATION_SHARE = 0.1  # least share of the labels in the validation periods
 STAGES = Reliable(stages=3)  # of a method with "stages"
+
+Progress: TypeAlias = Callable[[Epoch], None]
+"""Called after every epoch."""
 
 
 @dataclass(frozen=True, eq=False)
 class _FitData:
-    """What all trainings of a fit share. A row is a position among `nodes`."""
+    """The inputs of all trainings of a fit; arrays have one entry per row of the task.
+
+    `class_prior` is the class prior under which a head learns, label weights included.
+    """
 
     view: TemporalGraph
     inputs: Inputs
     cutoff: int
-    nodes: np.ndarray
+    nodes: NodeIndex
     time: np.ndarray
     label: np.ndarray
     weight: np.ndarray | None
+    class_prior: np.ndarray
     scoring: Scoring
-    progress: Callable[[Epoch], None] | None
+    progress: Progress | None
 
     @property
-    def labelled_times(self) -> np.ndarray:
-        return np.unique(self.time[self.label >= 0])
+    def labelled(self) -> RowIndex:
+        return np.flatnonzero(self.label >= 0)
 
 
 @dataclass(frozen=True, eq=False)
 class _Validated:
-    """What the validation rows decide: for how many rounds to train, and which corrections follow.
+    """The decisions of the validation rows: numbers of rounds, and the corrections that follow.
 
     `learner` is the pipeline to train: this one, or one without parts that did not improve it.
     """
@@ -89,34 +95,27 @@ class _Validated:
     evidence: PriorEvidence
     valid_score: float
 
-    @property
-    def rounds(self) -> list[int]:
-        return [stage.head.rounds for stage in self.stages]
-
 
 class Pipeline(ClassifierMixin, BaseEstimator):
     """Weights, hops, alignment, model and training in one object with scikit-learn's verbs.
 
     It is an estimator of graphs, not of a matrix X: `clone`, `set_params` and `ParameterGrid` work,
-    what cuts X into
-    rows does not (`backtest` takes the place of cross-validation). Options are checked when `fit`
-    is called.
+    but tools that split X by rows do not (use `backtest` for cross-validation). Options are checked
+    when `fit` is called.
 
     `fit` chooses the number of epochs (or trees) on the last labelled periods, as if they had to be
-    predicted, then trains on all labelled periods. No label at or after the cutoff is ever within
-    its reach.
+    predicted, then trains on all labelled periods. It never reads a label at or after the cutoff.
 
     Args:
         model: A head of `MODELS`: "sign" and other networks, "trees", "linear", "prior", or, on
-            graphs of one node type, "gcn", "sage", "gat", "revgat", "revgat-linear" or a network of
-            your own: a module, copied and drawn anew for every fit, or a function
-            `build(in_channels, out_channels)` that makes one. Its forward takes `(x, edge_index)`
-            or `(x, edge_index, edge_weight)`: standardised features, and the method's time weights
-            times those of the graph; it returns logits.
-        method: What is done about the shift, for example "plain", "pmp+center" or "labels" (see
+            graphs of one node type, "gcn", "sage", "gat" or a user model: a module, copied and
+            initialised anew for every fit, or a function `build(in_channels, out_channels)` that
+            returns one. Its forward takes `(x, edge_index)` or `(x, edge_index, edge_weight)`:
+            standardised features, and the method's time weights times those of the graph; it
+            returns logits.
+        method: The correction for the shift, for example "plain", "pmp+center" or "labels" (see
             `Method`).
-        cutoff: Labels are known before it; by default the graph tells
-            (`TemporalGraph.infer_cutoff`).
+        cutoff: Labels are known before it; by default `TemporalGraph.infer_cutoff`.
         hops: Steps along the edges; with several node types the longest metapath, at least in and
             back.
         undirected: Let messages run in both directions of every edge.
@@ -126,17 +125,15 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         dropout: Share of hidden units left out in training; by default the model's own.
         epochs: Most epochs or trees; by default as many as a fixed amount of work allows.
         patience: Epochs or trees without a better score that end the search for their number; by
-            default the model's own, and longer for parts of a method that hold the score back at
-            first.
+            default the model's own, and longer for parts that lower the score at first.
         lr: Learning rate of a network; by default the model's own.
         weight_decay: Weight decay.
         half_life: With "recency", labels this much older than the newest count half; in units of
             time.
-        refit: Train on all labelled periods in the end, the one chosen by included.
-        metric: What epochs, trees and smoothing are chosen by, and labels suit: a name of
-            `METRICS`.
+        refit: Train on all labelled periods in the end, the validation periods included.
+        metric: The metric that epochs, trees and smoothing are chosen by: a name of `METRICS`.
         class_weight: "balanced" to let all classes count the same in training; probabilities still
-            follow their true shares. None to let all labels count the same.
+            follow their true proportions. None to let all labels count the same.
         seed: Seed of everything random.
         device: "auto", "cpu", "cuda" or "mps".
 
@@ -193,14 +190,14 @@ class Pipeline(ClassifierMixin, BaseEstimator):
     # -- scikit-learn's verbs
 
     def set_params(self, **params: Any) -> Pipeline:
-        """Changes options; what was fitted with others is forgotten."""
+        """Change options; a fit with other options is discarded."""
         if params:
             super().set_params(**params)
             self.fitted = None
         return self
 
     def checked(self) -> Pipeline:
-        """This pipeline, if all its options that can be checked without a graph are right."""
+        """Return this pipeline if its options are right, as far as that shows without a graph."""
         if isinstance(self.model, str) or not callable(self.model):
             checks.choice("model", self.model, MODELS)
         elif self.hidden is not None or self.dropout is not None:
@@ -213,16 +210,16 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         checks.choice("metric", self.metric, METRICS)
         checks.choice("embed", self.embed, EMBEDDINGS)
         if self.class_weight is not None:
-            checks.choice("class_weight", self.class_weight, CLASS_WEIGHTS)
+            checks.choice("class_weight", self.class_weight, ("balanced",))
         return self
 
     def described(self) -> dict[str, Any]:
-        """The options in the types of JSON, for files; a network of one's own by its name."""
+        """Return the options in the types of JSON; a user model by its name."""
         return self.get_params() | {"model": model_name(self.model), "method": str(self._method)}
 
     @property
     def classes_(self) -> np.ndarray:
-        """The classes that columns of `predict_proba` stand for, in the user's own coding."""
+        """The classes of the columns of `predict_proba`, in the user's own coding."""
         if self.fitted is None:
             raise AttributeError("a pipeline has classes_ after fit(graph).")
         names = self.fitted.schema.label_names
@@ -233,16 +230,18 @@ class Pipeline(ClassifierMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.two_d_array, tags.target_tags.required, tags.no_validation = (
-            False,
-            False,
-            True,
-        )
+        tags.input_tags.two_d_array = False
+        tags.target_tags.required = False
+        tags.no_validation = True
         return tags
 
     @property
     def _method(self) -> Method:
         return Method.of(self.method)
+
+    @property
+    def _reads_graph(self) -> bool:
+        return reads_graph(self.model)
 
     @one_thread
     def fit(
@@ -251,14 +250,14 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         *,
         inputs: Inputs | None = None,
         engine: Engine | None = None,
-        progress: Callable[[Epoch], None] | None = None,
+        progress: Progress | None = None,
     ) -> Pipeline:
-        """Trains on the labels before the cutoff.
+        """Train on the labels before the cutoff.
 
         Args:
             graph: The graph, or PyG's `Data` or `HeteroData`; labels at or after the cutoff are
-                hidden before anything looks at them.
-            inputs: Hops made before, of this graph and these options, to share work between
+                masked first.
+            inputs: Hops of this graph and these options, computed before, to share work between
                 pipelines.
             engine: Where to propagate.
             progress: Called after every epoch.
@@ -266,25 +265,20 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         self.checked()
         self.fitted = None
         data = self._fit_data(as_temporal_graph(graph), inputs, engine, progress)
-        has_validation = len(data.labelled_times) > 1
+        has_validation = len(np.unique(data.time[data.labelled])) > 1
         validate = self._validate if has_validation else self._without_validation
         validated = validate(data)
         stages = validated.stages
         if self.refit and has_validation:
-            stages = validated.learner._train(
-                data, _all_labelled(data), data.cutoff, validated.rounds
-            )
-        *earlier, last = (replace(stage, task=None) for stage in stages)
+            rounds = [stage.head.rounds for stage in stages]
+            stages = validated.learner._train(data, _all_labelled(data), data.cutoff, rounds)
         self.fitted = Fitted(
-            head=last.head,
-            scales=last.scales,
+            stages=tuple(replace(stage, task=None) for stage in stages),
             smoothing=validated.smoothing,
             cutoff=data.cutoff,
             t_max=int(data.view.times[-1]),
             schema=Schema.of(data.inputs.view),
-            rounds=validated.rounds[-1],
             valid_score=validated.valid_score,
-            earlier=tuple(earlier),
             evidence=validated.evidence,
         )
         return self
@@ -294,115 +288,131 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         graph: TemporalGraph,
         inputs: Inputs | None,
         engine: Engine | None,
-        progress: Callable[[Epoch], None] | None,
+        progress: Progress | None,
     ) -> _FitData:
-        """Masks the graph, computes its inputs, and weights the labels."""
-        cutoff = graph.infer_cutoff() if self.cutoff is None else graph.when(self.cutoff)
-        view = graph.masked(cutoff)
+        """Mask the graph, compute its inputs, and weight the labels."""
+        view = self._masked(graph)
+        assert view.cutoff is not None
         if graph.cutoff is None:  # folds of a back-test may have one class only
-            checks.several_classes(view.label, view.name_of(cutoff))
-        inputs = self.inputs(view, engine) if inputs is None else inputs
+            checks.several_classes(view.label, view.name_of(view.cutoff))
+        if inputs is None:
+            inputs = self.inputs(view, engine)
         nodes = self.nodes_of(inputs)
-        label, time = view.label[nodes], view.time[nodes]
-        prior = np.bincount(label[label >= 0], minlength=view.num_labels) / (label >= 0).sum()
+        label = view.label[nodes]
+        time = view.time[nodes]
+        known = label >= 0
+        weight = None
+        for part in self._method.parts:
+            if part.label_weight is not None:
+                weight = _product(part.label_weight(time, label, self.half_life), weight)
+        # The class prior counts label weights, the scores do not.
+        count = np.bincount(label[known], minlength=view.num_labels)
+        prior = count / count.sum()
         scoring = Scoring(self.metric, tuple(prior.tolist()), self.class_weight == "balanced")
-        weight = self._label_weight(time, label)
+        if weight is not None:
+            count = np.bincount(label[known], weight[known], view.num_labels)
+        class_prior = count / count.sum()
         if scoring.balanced:
-            weight = scoring.weights(label) * (1 if weight is None else weight)
+            weight = _product(scoring.weights(label), weight)
         return _FitData(
             view=view,
             inputs=inputs,
-            cutoff=cutoff,
+            cutoff=view.cutoff,
             nodes=nodes,
             time=time,
             label=label,
             weight=weight,
+            class_prior=class_prior,
             scoring=scoring,
             progress=progress,
         )
 
-    def _label_weight(self, time: np.ndarray, label: np.ndarray) -> np.ndarray | None:
-        """What every row counts by the parts of the method; None for all the same."""
-        weight = None
-        for part in self._method.parts:
-            if part.label_weight is not None:
-                factor = part.label_weight(time, label, self.half_life)
-                weight = factor if weight is None else weight * factor
-        return weight
-
-    def _class_prior(self, data: _FitData) -> np.ndarray:
-        """The class prior under which a head learns, label weights included."""
-        weight = self._label_weight(data.time, data.label)
-        known = data.label >= 0
-        counted = None if weight is None else weight[known]
-        count = np.bincount(data.label[known], counted, data.view.num_labels)
-        return count / count.sum()
+    def _masked(self, graph: TemporalGraph) -> TemporalGraph:
+        """Mask the labels from the cutoff on, by default the inferred one."""
+        cutoff = graph.infer_cutoff() if self.cutoff is None else graph.when(self.cutoff)
+        return graph.masked(cutoff)
 
     def _without_validation(self, data: _FitData) -> _Validated:
-        """Trains on a single labelled period, where there is nothing to choose by."""
+        """Train on a single labelled period, which leaves none for validation."""
         stages = self._train(data, _all_labelled(data), data.cutoff, [None])
         smoothing = CHOICES[len(CHOICES) // 2] if "smooth" in self._method else None
         return _Validated(
             learner=self,
             stages=stages,
             smoothing=smoothing,
-            evidence=PriorEvidence(self._class_prior(data)),
+            evidence=PriorEvidence(data.class_prior),
             valid_score=math.nan,
         )
 
     def _validate(self, data: _FitData) -> _Validated:
-        """Trains without the last labelled periods, and chooses by them.
+        """Train without the last labelled periods, and choose by them.
 
         Inputs are computed as if the labels of these periods were unknown, so that the validation
         rows look like targets.
         """
-        label = data.label
-        nodes = split_rows(data.view, valid=_choosing(data.time[label >= 0]))
+        nodes = split_rows(data.view, valid=_num_validation_periods(data.time[data.labelled]))
+        cutoff = int(data.view.time[nodes.valid].min())
+        # from positions in the graph to positions among the rows
         split = Split(
             np.searchsorted(data.nodes, nodes.train), np.searchsorted(data.nodes, nodes.valid)
         )
-        cutoff = int(data.view.time[nodes.valid].min())
-        learner, stages = self, self._best_stages(data, split, cutoff)
+        learner = self
+        stages = self._best_stages(data, split, cutoff)
         optional = [part.name for part in self._method.parts if part.must_improve]
         if optional:
             method = self._method.without(*optional)
-            other = Pipeline(**self.get_params() | {"method": method})
-            others = other._best_stages(data, split, cutoff)
-            if not _is_more_accurate(stages[-1], others[-1], label, split.valid):
-                learner, stages = other, others
-        last = stages[-1]
-        assert last.task is not None
-        smoothing, score = None, last.head.valid_score
+            simpler = Pipeline(**self.get_params() | {"method": method})
+            simpler_stages = simpler._best_stages(data, split, cutoff)
+            if not _is_more_accurate(stages[-1], simpler_stages[-1], data.label, split.valid):
+                learner = simpler
+                stages = simpler_stages
+        smoothing = None
+        score = stages[-1].head.valid_score
         if "smooth" in self._method:
-            smoothing, score = self._chosen_smoothing(
-                last.head, last.task, data.inputs, cutoff, split.valid, label
-            )
+            smoothing, score = self._best_smoothing(stages[-1], data, cutoff, split.valid)
         return _Validated(
             learner=learner,
             stages=stages,
             smoothing=smoothing,
-            evidence=self._prior_evidence(data, last, split.valid),
+            evidence=self._prior_evidence(data, stages[-1], split.valid),
             valid_score=score,
         )
 
-    def _prior_evidence(self, data: _FitData, stage: Stage, valid: np.ndarray) -> PriorEvidence:
-        """The class prior, and for parts that adjust it what the validation rows say."""
-        prior = self._class_prior(data)
-        if all(part.adjust is None for part in self._method.parts):
+    def _prior_evidence(self, data: _FitData, stage: Stage, valid: RowIndex) -> PriorEvidence:
+        """Return the class prior, and for parts that adjust it the errors on the validation rows."""
+        prior = data.class_prior
+        if not self._adjustments:
             return PriorEvidence(prior)
-        assert stage.task is not None
-        probabilities, truth = stage.head.predict_proba(stage.task, valid), data.label[valid]
+        probabilities = stage.predict_proba(valid)
+        truth = data.label[valid]
         return PriorEvidence(
             prior=prior,
             confusion=confusion_of(probabilities.argmax(1), truth, data.view.num_labels),
             temperature=best_temperature([OutOfFold(probabilities, truth, prior)]),
         )
 
+    @property
+    def _adjustments(self) -> list[Callable[..., np.ndarray]]:
+        return [part.adjust for part in self._method.parts if part.adjust is not None]
+
     def _best_stages(self, data: _FitData, split: Split, cutoff: int) -> list[Stage]:
-        """The stages up to the one with the best validation score."""
+        """Train all stages; return those up to the one with the best validation score."""
         count = STAGES.stages if "stages" in self._method else 1
         stages = self._train(data, split, cutoff, [None] * count)
         return stages[: 1 + int(np.nanargmax([stage.head.valid_score for stage in stages]))]
+
+    def _best_smoothing(
+        self, stage: Stage, data: _FitData, cutoff: int, valid: RowIndex
+    ) -> tuple[Smoothing, float]:
+        """Return the smoothing with the best log-loss, or score, on the validation rows."""
+        candidates = self._smoothed(stage, data.inputs, cutoff, CHOICES, valid)
+        truth = data.label[valid]
+        scoring = data.scoring
+        scores = [scoring.score(rows, truth) for rows in candidates]
+        true_class = np.arange(len(valid)), truth
+        logs = [np.log(np.maximum(rows[true_class], 1e-6)).mean() for rows in candidates]
+        best = int(np.argmax(logs if scoring.rule.by_log_loss else scores))
+        return CHOICES[best], scores[best]
 
     @one_thread
     def predict_proba(
@@ -414,84 +424,84 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         engine: Engine | None = None,
         smooth: bool = True,
     ) -> np.ndarray:
-        """Probabilities [n, num_labels] of the target nodes, in the order of `targets(graph)`.
+        """Return probabilities [n, num_labels] of the target nodes, in the order of `targets`.
 
         The graph may have grown since the fit: weights follow its new last time, and with a later
-        `cutoff` the
-        labels that have become known since are used by label hops and alignments. `smooth=False`
-        gives what a method with "smooth" would say without it.
+        `cutoff` the labels that have become known since are used by label hops and alignments.
+        `smooth=False` leaves out the smoothing of a method with "smooth".
         """
-        fitted, graph = self.require_fitted(), as_temporal_graph(graph)
-        at = self._at(graph, cutoff)
+        fitted = self.require_fitted()
+        graph = as_temporal_graph(graph)
+        period = self._target_period(graph, cutoff)
         if inputs is None:
-            inputs = self.inputs(fitted.schema.adapted(graph, at), engine)
-        task = self.task(inputs, at)
-        targets = np.searchsorted(self.nodes_of(inputs), self.targets(graph, cutoff=at))
-        adjustments = [part.adjust for part in self._method.parts if part.adjust is not None]
-        is_smoothed = fitted.smoothing is not None and smooth
+            inputs = self.inputs(fitted.schema.adapted(graph, period), engine)
+        stage = replace(fitted.stages[-1], task=self.task(inputs, period))
+        rows = np.searchsorted(self.nodes_of(inputs), self.targets(graph, cutoff=period))
+        smoothing = fitted.smoothing if smooth else None
         unsmoothed = np.empty(0)
-        if adjustments or not is_smoothed:
-            unsmoothed = fitted.head.predict_proba(task, targets)
+        if self._adjustments or smoothing is None:
+            unsmoothed = stage.predict_proba(rows)
         probabilities = unsmoothed
-        if fitted.smoothing is not None and is_smoothed:
-            choices = [fitted.smoothing]
-            probabilities = self._smoothed(fitted.head, task, inputs, at, choices, targets)[0]
-        for adjust in adjustments:
+        if smoothing is not None:
+            probabilities = self._smoothed(stage, inputs, period, [smoothing], rows)[0]
+        for adjust in self._adjustments:
             probabilities = adjust(probabilities, unsmoothed, fitted.evidence)
         return probabilities
 
     def predict(self, graph: GraphLike, *, cutoff: int | str | None = None) -> np.ndarray:
-        """The label of every target node that suits the metric: for accuracy the most probable one.
+        """Return the label of every target node that suits the metric, by default the likeliest.
 
-        It is numbered as in this graph. Columns of `predict_proba` are the classes that the fit has
-        seen, and so is this where classes have names and the graph does not know them all
+        Labels are numbered as in this graph. Where classes have names and the graph does not know
+        them all, they are numbered as the columns of `predict_proba`
         (`fitted.schema.label_names`).
         """
-        fitted, graph = self.require_fitted(), as_temporal_graph(graph)
-        return fitted.schema.numbers(graph)[
-            fitted.scoring.labels(self.predict_proba(graph, cutoff=cutoff))
-        ]
+        fitted = self.require_fitted()
+        graph = as_temporal_graph(graph)
+        label = fitted.scoring.labels(self.predict_proba(graph, cutoff=cutoff))
+        return fitted.schema.class_codes(graph)[label]
 
     def score(
         self, graph: GraphLike, *, cutoff: int | str | None = None, metric: str = "accuracy"
     ) -> float:
-        """Accuracy, or another metric (higher is better), on the target nodes whose true label the graph holds.
+        """Return accuracy, or another metric (higher is better), on the labelled target nodes.
 
-        Nodes of classes that the fit has never seen count as wrong, and a warning says how many
-        they are.
+        Nodes of classes that are new since the fit count as wrong, with a warning.
         """
-        fitted, graph = self.require_fitted(), as_temporal_graph(graph)
-        at = self._at(graph, cutoff)
-        label, coded, rows = graph.y, fitted.schema.coded(graph).y, self.targets(graph, cutoff=at)
-        if label is None or coded is None or not (label[rows] >= 0).any():
+        fitted = self.require_fitted()
+        graph = as_temporal_graph(graph)
+        period = self._target_period(graph, cutoff)
+        targets = self.targets(graph, cutoff=period)
+        recoded = fitted.schema.recode_labels(graph).y
+        if graph.y is None or recoded is None or not (graph.y[targets] >= 0).any():
             raise InputError(
                 "no target node has a label in this graph, so there is nothing to score against."
             )
-        known = label[rows] >= 0
-        said, truth, scoring = (
-            self.predict_proba(graph, cutoff=at)[known],
-            coded[rows][known],
-            fitted.scoring,
-        )
-        if (new := truth < 0).any():
-            classes, place = np.unique(label[rows][known][new], return_inverse=True)
-            truth[new] = said.shape[1] + place
-            called = checks.listing(
-                [int(k) if graph.label_names is None else graph.label_names[k] for k in classes]
+        is_known = graph.y[targets] >= 0
+        probabilities = self.predict_proba(graph, cutoff=period)[is_known]
+        truth = recoded[targets][is_known]
+        scoring = fitted.scoring
+        is_new = truth < 0
+        if is_new.any():
+            # New classes become further columns of probability 0.
+            classes, position = np.unique(graph.y[targets][is_known][is_new], return_inverse=True)
+            truth[is_new] = probabilities.shape[1] + position
+            names = graph.label_names or range(graph.num_labels)
+            warnings.warn(
+                f"{is_new.sum()} of {len(truth)} target nodes are in classes of which the fit saw "
+                f"no label ({checks.listing([names[k] for k in classes])}); they count as wrong.",
+                stacklevel=2,
             )
-            what = f"{new.sum()} of {len(truth)} target nodes are in classes of which the fit saw no label ({called})"
-            warnings.warn(f"{what}; they count as wrong.", stacklevel=2)
-            said = np.pad(said, [(0, 0), (0, len(classes))])
+            probabilities = np.pad(probabilities, [(0, 0), (0, len(classes))])
             scoring = replace(scoring, prior=(*scoring.prior, *[0.0] * len(classes)))
-        return replace(scoring, metric=metric).score(said, truth, scoring.rule.tilt)
+        return replace(scoring, metric=metric).score(probabilities, truth, scoring.rule.tilt)
 
-    def targets(self, graph: GraphLike, *, cutoff: int | str | None = None) -> np.ndarray:
-        """Positions of the nodes to predict: time at or after the cutoff."""
+    def targets(self, graph: GraphLike, *, cutoff: int | str | None = None) -> NodeIndex:
+        """Return the positions of the nodes to predict: time at or after the cutoff."""
         graph = as_temporal_graph(graph)
-        return np.flatnonzero(graph.time >= self._at(graph, cutoff))
+        return np.flatnonzero(graph.time >= self._target_period(graph, cutoff))
 
-    def _at(self, graph: TemporalGraph, cutoff: int | str | None) -> int:
-        """The period from which on nodes are targets; refuses one whose labels the fit has used."""
+    def _target_period(self, graph: TemporalGraph, cutoff: int | str | None) -> int:
+        """Return the first period of targets; refuse one whose labels the fit has used."""
         fit_cutoff = self.require_fitted().cutoff
         if cutoff is None:
             return fit_cutoff
@@ -506,27 +516,25 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         return period
 
     def stale(self, graph: GraphLike) -> str | None:
-        """A sentence if the graph has periods that the fit had not seen, otherwise None."""
+        """Return a sentence if the graph has periods that are newer than the fit, else None."""
         graph = as_temporal_graph(graph)
-        newer = graph.times[graph.times > self.require_fitted().t_max]
+        t_max = self.require_fitted().t_max
+        newer = graph.times[graph.times > t_max]
         if len(newer) == 0:
             return None
-        names, until = (
-            [graph.name_of(int(t)) for t in newer],
-            graph.name_of(self.require_fitted().t_max),
-        )
         count = "1 period is" if len(newer) == 1 else f"{len(newer)} periods are"
+        names = checks.listing([graph.name_of(int(time)) for time in newer])
         return (
-            f"{count} newer than the fit, which knew time up to {until}: {checks.listing(names)}; the choice of "
-            f"method was made without them, so back-test again."
+            f"{count} newer than the fit, which knew time up to {graph.name_of(t_max)}: {names}; "
+            f"the choice of method was made without them, so back-test again."
         )
 
     # -- disk
 
     def save(self, directory: str | Path, *, schema: bool = True) -> None:
-        """Writes weights (safetensors) and everything else (JSON), atomically; `load` gives the same predictions.
+        """Write weights (safetensors) and everything else (JSON), atomically.
 
-        An ensemble keeps one `schema` for all its pipelines.
+        An ensemble saves one `schema` for all its pipelines.
         """
         model_files.write(self.require_fitted(), self.described(), Path(directory), schema=schema)
 
@@ -534,40 +542,38 @@ class Pipeline(ClassifierMixin, BaseEstimator):
     def load(
         cls, directory: str | Path, *, model: Own | None = None, schema: Schema | None = None
     ) -> Pipeline:
-        """The pipeline that `save` wrote, with a schema that was kept elsewhere.
+        """Return the pipeline that `save` wrote, with a schema that was saved elsewhere.
 
-        One with a network of your own needs that `model` again: files hold its weights, not its
-        code.
+        A user model has to be passed as `model` again: files hold its weights, not its code.
         """
         return model_files.read(Path(directory), cls, model=model, schema=schema)
 
     # -- inside
 
     def task(self, inputs: Inputs, cutoff: int, soft: np.ndarray | None = None) -> Task:
-        """What the fitted head is shown of a graph; `soft` is what it was `taught`, asked for if it is not given."""
-        fitted, soft = (
-            self.require_fitted(),
-            self.soft_labels(inputs, cutoff) if soft is None else soft,
-        )
-        self._align(fitted.head, inputs, cutoff)
-        return self._shown(inputs, cutoff, fitted.scales, fitted.head.shape, soft)
+        """Return the inputs of the fitted head; `soft` are its `soft_labels`, by default new."""
+        if soft is None:
+            soft = self.soft_labels(inputs, cutoff)
+        return self._stage_task(self.require_fitted().stages[-1], inputs, cutoff, soft)
 
     def soft_labels(self, inputs: Inputs, cutoff: int) -> np.ndarray | None:
-        """What earlier stages said, which the fitted head hears in place of labels; None where there were none."""
-        fitted, soft = self.require_fitted(), None
-        uses_soft_labels = "labels" in self._method and not reads_graph(self.model)
-        for stage in fitted.earlier if uses_soft_labels else ():
-            task = self._shown(inputs, cutoff, stage.scales, stage.head.shape, soft)
-            self._align(stage.head, inputs, cutoff)
+        """Return the soft labels of earlier stages, inputs of the last; None without stages."""
+        fitted = self.require_fitted()
+        soft = None
+        if "labels" not in self._method or self._reads_graph:
+            return None
+        for stage in fitted.earlier:
+            task = self._stage_task(stage, inputs, cutoff, soft)
             label = inputs.graph.masked(cutoff).label[self.nodes_of(inputs)]
-            said = stage.head.predict_proba(task, np.arange(len(label)))
-            soft = STAGES.soft_labels(label, np.flatnonzero(label >= 0), fitted.num_labels, said)
+            probabilities = stage.head.predict_proba(task, np.arange(len(label)))
+            labelled = np.flatnonzero(label >= 0)
+            soft = STAGES.soft_labels(label, labelled, fitted.num_labels, probabilities)
         return soft
 
     def _train(
         self, data: _FitData, split: Split, cutoff: int, rounds: Sequence[int | None]
     ) -> list[Stage]:
-        """A training for each of `rounds`, with labels known before `cutoff`.
+        """Train one stage for each of `rounds`, with labels known before `cutoff`.
 
         Every stage receives the confident predictions of the stage before as pseudo-labels.
         """
@@ -577,8 +583,8 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         # The rows to predict; in validation, those of the validation periods.
         until = data.time[split.valid].max() if len(split.valid) else data.time.max()
         reference = np.flatnonzero((data.time >= cutoff) & (data.time <= until))
-        for length in rounds:
-            task, scales = self._task(data.inputs, cutoff, split.train, lesson.soft)
+        for num_rounds in rounds:
+            task, scales = self._fit_task(data.inputs, cutoff, split.train, lesson.soft)
             context = RowContext(
                 task=task,
                 time=data.time,
@@ -591,41 +597,41 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             if not stages:
                 weight = self._row_weight(context, weight)
                 lesson = replace(lesson, weight=weight)
-            terms = [part.loss_term(context) for part in self._method.parts if part.loss_term]
-            head = self._head(data, task, cutoff, tuple(term for term in terms if term is not None))
+            head = self._untrained_for(data, task, context)
+            self._align(head, data.inputs, cutoff)
             head.fit(
                 task,
                 lesson.label,
                 lesson.split,
                 weight=lesson.weight,
-                rounds=length,
+                rounds=num_rounds,
                 target=lesson.target,
             )
-            stages.append(Stage(head, scales, task))
+            stage = Stage(head, scales, task)
+            stages.append(stage)
             if len(stages) < len(rounds):
-                probabilities = head.predict_proba(task, np.arange(len(data.label)))
                 lesson = STAGES.lesson(
-                    data.label, split, data.view.num_labels, probabilities, weight
+                    label=data.label,
+                    split=split,
+                    num_labels=data.view.num_labels,
+                    probability=stage.predict_proba(np.arange(len(data.label))),
+                    weight=weight,
                 )
         return stages
 
     def _row_weight(self, context: RowContext, weight: np.ndarray | None) -> np.ndarray | None:
-        """`weight`, times what parts say of the rows to train on by what the model reads."""
+        """Multiply the weights of the training rows by those of the method's parts."""
         for part in self._method.parts:
             if part.row_weight is not None:
-                size = len(context.label)
-                weight = np.ones(size) if weight is None else np.array(weight, np.float64)
-                weight[context.train] *= part.row_weight(context)
+                factor = np.ones(len(context.label))
+                factor[context.train] = part.row_weight(context)
+                weight = _product(factor, weight)
         return weight
 
     def inputs(self, graph: TemporalGraph, engine: Engine | None = None) -> Inputs:
-        """The hops of a graph as this pipeline makes them; may be shared by pipelines that differ in method only."""
-        if graph.cutoff is None:
-            graph = graph.masked(
-                graph.infer_cutoff() if self.cutoff is None else graph.when(self.cutoff)
-            )
+        """Return the inputs of a graph; pipelines that differ in method only may share them."""
         return Inputs(
-            graph,
+            graph if graph.cutoff is not None else self._masked(graph),
             hops=self.hops,
             undirected=self.undirected,
             engine=or_memory(engine),
@@ -636,13 +642,12 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         )
 
     def shared_inputs(
-        self, kept: dict[bool, Inputs], graph: TemporalGraph, engine: Engine | None = None
+        self, cache: dict[bool, Inputs], graph: TemporalGraph, engine: Engine | None = None
     ) -> Inputs:
-        """As `inputs`, taken from what other pipelines of this graph have left in `kept`, or made and left there."""
-        squashed = self._is_squashed
-        if squashed not in kept:
-            kept[squashed] = self.inputs(graph, engine)
-        return kept[squashed]
+        """Return the inputs of a graph from a cache of several pipelines, or add them to it."""
+        if self._is_squashed not in cache:
+            cache[self._is_squashed] = self.inputs(graph, engine)
+        return cache[self._is_squashed]
 
     @property
     def _is_squashed(self) -> bool:
@@ -653,22 +658,23 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         return f"Pipeline(model={model_name(self.model)!r}, method={str(self.method)!r}{state})"
 
     def require_fitted(self) -> Fitted:
+        """Return the fit; refuse a pipeline without one."""
         if self.fitted is None:
             raise InputError("this pipeline has not been fitted; call fit(graph) first.")
         return self.fitted
 
-    def nodes_of(self, inputs: Inputs) -> np.ndarray:
-        """The node of every row of the task."""
-        return np.arange(inputs.graph.num_nodes) if reads_graph(self.model) else inputs.rows
+    def nodes_of(self, inputs: Inputs) -> NodeIndex:
+        """Return the node of every row of the task."""
+        return np.arange(inputs.graph.num_nodes) if self._reads_graph else inputs.rows
 
     def untrained(
         self,
         shape: Shape,
         scoring: Scoring,
-        progress: Callable[[Epoch], None] | None = None,
+        progress: Progress | None = None,
         terms: tuple[Term, ...] = (),
     ) -> Head:
-        """A head of this pipeline's options that has learned nothing yet."""
+        """Return an untrained head with this pipeline's options."""
         parts = self._method.parts
         options = HeadOptions(
             hidden=self.hidden,
@@ -685,63 +691,65 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             scoring=scoring,
             progress=progress,
         )
-        return make_head(self.model, shape, options)
+        return spec_of(self.model).make(shape, options)
 
-    def _head(self, data: _FitData, task: Task, cutoff: int, terms: tuple[Term, ...]) -> Head:
-        groups = [[0]] if reads_graph(self.model) else data.inputs.groups(self._method)
-        shape = Shape(*_widths(task), data.view.num_labels, groups)
-        head = self.untrained(shape, data.scoring, data.progress, terms)
-        self._align(head, data.inputs, cutoff)
-        return head
+    def _untrained_for(self, data: _FitData, task: Task, context: RowContext) -> Head:
+        """Return an untrained head for the inputs of a training."""
+        groups = [[0]] if self._reads_graph else data.inputs.groups(self._method)
+        terms = [part.loss_term(context) for part in self._method.parts if part.loss_term]
+        return self.untrained(
+            Shape(*_widths(task), data.view.num_labels, groups),
+            data.scoring,
+            data.progress,
+            tuple(term for term in terms if term is not None),
+        )
 
     def _align(self, head: Head, inputs: Inputs, cutoff: int) -> None:
-        """A spatial network's messages are aligned within it, by what is known of this graph before `cutoff`."""
+        """Align the messages within a spatial network by the labels before `cutoff`."""
         alignments = self._method.of_kind(Kind.ALIGNMENT)
-        if isinstance(head, NetworkHead) and reads_graph(self.model) and alignments:
+        if isinstance(head, NetworkHead) and self._reads_graph and alignments:
             view = inputs.graph.masked(cutoff)
             table = time_table(view, self._method.edge_weighting)
-            head.aligned(align_layer(alignments[0].name, view, table=table))
+            head.set_alignment(align_layer(alignments[0].name, view, table=table))
 
-    def _task(
-        self, inputs: Inputs, cutoff: int, rows: np.ndarray, soft: np.ndarray | None = None
+    def _fit_task(
+        self, inputs: Inputs, cutoff: int, rows: RowIndex, soft: np.ndarray | None
     ) -> tuple[Task, list[Scale]]:
-        """What the head learns from when labels are known before `cutoff`, scaled by the rows it learns from."""
-        if reads_graph(self.model):
-            x = _features_of(inputs)
-            scale = Scale.fit(x[rows])
+        """Return the inputs of a training, scaled by its training rows, and the scales."""
+        if self._reads_graph:
+            scale = Scale.fit(_features_of(inputs)[rows])
             return self._graph_task(inputs, scale, cutoff), [scale]
         hops, label_hops = inputs.model_inputs(self._method, cutoff, soft)
         count = len(hops)
         loaded = inputs.engine.loaded([*hops, *label_hops])
-        parts = [rows[part] for part in position_blocks(len(rows))]
-        scales = [Scale.fit(hop.rows(part) for part in parts) for hop in loaded[:count]]
+        blocks = [rows[positions] for positions in position_blocks(len(rows))]
+        scales = [Scale.fit(hop.rows(block) for block in blocks) for hop in loaded[:count]]
         scaled = inputs.engine.loaded([*_scaled(loaded[:count], scales), *loaded[count:]])
         return HopTask(scaled[:count], scaled[count:]), scales
 
-    def _shown(
-        self,
-        inputs: Inputs,
-        cutoff: int,
-        scales: list[Scale],
-        shape: Shape,
-        soft: np.ndarray | None = None,
+    def _stage_task(
+        self, stage: Stage, inputs: Inputs, cutoff: int, soft: np.ndarray | None
     ) -> Task:
-        """What a fitted head is shown of a graph, which must look like the one of the fit."""
-        if reads_graph(self.model):
-            task: Task = self._graph_task(inputs, scales[0], cutoff)
+        """Return the inputs of a fitted stage; refuse a graph unlike the one of the fit."""
+        self._align(stage.head, inputs, cutoff)
+        if self._reads_graph:
+            task: Task = self._graph_task(inputs, stage.scales[0], cutoff)
         else:
             hops, label_hops = inputs.model_inputs(self._method, cutoff, soft)
-            scaled = hops if len(hops) != len(scales) else _scaled(hops, scales)
-            task = HopTask(scaled, label_hops)
-        if _widths(task) != (shape.hops, shape.label_hops):
-            fitted, given = (shape.hops, shape.label_hops), _widths(task)
+            if len(hops) == len(stage.scales):
+                hops = _scaled(hops, stage.scales)
+            task = HopTask(hops, label_hops)
+        expected = (stage.head.shape.hops, stage.head.shape.label_hops)
+        if _widths(task) != expected:
             raise InputError(
-                f"the model was fitted with inputs of widths {fitted}, this graph gives {given}."
+                f"the model was fitted with inputs of widths {expected}, "
+                f"this graph gives {_widths(task)}."
             )
         return task
 
     def _graph_task(self, inputs: Inputs, scale: Scale, cutoff: int) -> GraphTask:
-        method, graph = self._method, inputs.graph
+        method = self._method
+        graph = inputs.graph
         network = spec_of(self.model).network
         assert network is not None
         operator = inputs.engine.operator(
@@ -751,55 +759,44 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             self_loop=network.self_loops,
         )
         label = graph.masked(cutoff).label if "labels" in method else None
-        hooks = [part.propagation for part in method.parts if part.propagation is not None]
-        propagation = hooks[0](operator, self.seed) if hooks else Propagation(operator)
+        propagation = Propagation(operator)
+        for part in method.parts:
+            if part.propagation is not None:
+                propagation = part.propagation(operator, self.seed)
         x = scale.apply(_features_of(inputs))
         return GraphTask(x, propagation, label, graph.num_labels, reuse=1)
 
-    def _chosen_smoothing(
-        self,
-        head: Head,
-        task: Task,
-        inputs: Inputs,
-        cutoff: int,
-        valid: np.ndarray,
-        label: np.ndarray,
-    ) -> tuple[Smoothing, float]:
-        """The smoothing with the best log-loss, or score, on the rows to choose by, and its score there."""
-        tried = self._smoothed(head, task, inputs, cutoff, CHOICES, valid)
-        place, scoring = (np.arange(len(valid)), label[valid]), head.options.scoring
-        scores = [scoring.score(one, label[valid]) for one in tried]
-        logs = [np.log(np.maximum(one[place], 1e-6)).mean() for one in tried]
-        best = int(np.argmax(logs if scoring.rule.by_log_loss else scores))
-        return CHOICES[best], scores[best]
-
     def _smoothed(
         self,
-        head: Head,
-        task: Task,
+        stage: Stage,
         inputs: Inputs,
         cutoff: int,
         choices: Sequence[Smoothing],
-        wanted: np.ndarray,
+        rows: RowIndex,
     ) -> list[np.ndarray]:
-        """Probabilities of the rows `wanted` after every smoothing, when labels are known before `cutoff`."""
-        rows, graph = self.nodes_of(inputs), inputs.graph.masked(cutoff)
-        along = smoothing_paths(graph, self._method.edge_weighting, inputs.engine)
-        base = np.zeros((graph.num_nodes, head.shape.num_labels), np.float32)
-        base[rows] = head.predict_proba(task, np.arange(len(rows)))
-        return [
-            one[rows[wanted]]
-            for one in correct_and_smooth(base, graph.label, along, choices, inputs.engine)
-        ]
+        """Return probabilities of some rows after every smoothing, with labels before `cutoff`."""
+        nodes = self.nodes_of(inputs)
+        graph = inputs.graph.masked(cutoff)
+        paths = smoothing_paths(graph, self._method.edge_weighting, inputs.engine)
+        # [N, num_labels]: zeros for nodes that are not among the rows
+        base = np.zeros((graph.num_nodes, stage.head.shape.num_labels), np.float32)
+        base[nodes] = stage.predict_proba(np.arange(len(nodes)))
+        smoothed = correct_and_smooth(base, graph.label, paths, choices, inputs.engine)
+        return [probabilities[nodes[rows]] for probabilities in smoothed]
 
 
-def _scaled(hops: list[Any], scales: list[Scale]) -> list[Any]:
-    def scaled(hop: Any, scale: Scale) -> Any:
+def _product(factor: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
+    """Multiply weights, None for weights of 1."""
+    return factor if weight is None else factor * weight
+
+
+def _scaled(hops: list[Hop], scales: list[Scale]) -> list[Hop]:
+    def scaled(hop: Hop, scale: Scale) -> Hop:
         return mapped_hop(
             hop, lambda values, index: scale.apply(np.asarray(values, np.float32)), np.float32
         )
 
-    return [scaled(hop, scale) for hop, scale in zip(hops, scales, strict=True)]
+    return list(map(scaled, hops, scales))
 
 
 def _widths(task: Task) -> tuple[list[int], list[int]]:
@@ -809,8 +806,8 @@ def _widths(task: Task) -> tuple[list[int], list[int]]:
     return task.in_channels, task.label_channels
 
 
-def _read(task: Task, rows: np.ndarray) -> np.ndarray:
-    """All that a model reads of some rows; of a graph, two hops of features."""
+def _read(task: Task, rows: RowIndex) -> np.ndarray:
+    """Return all that a model reads of some rows; of a graph, two hops of features."""
     if not isinstance(task, GraphTask):
         return matrix(task, rows)
     first = task.propagation(task.x)
@@ -818,7 +815,7 @@ def _read(task: Task, rows: np.ndarray) -> np.ndarray:
 
 
 def _all_labelled(data: _FitData) -> Split:
-    return Split(np.flatnonzero(data.label >= 0), np.empty(0, np.int64))
+    return Split(data.labelled, np.empty(0, np.int64))
 
 
 def _features_of(inputs: Inputs) -> np.ndarray:
@@ -827,23 +824,21 @@ def _features_of(inputs: Inputs) -> np.ndarray:
     return np.asarray(inputs.graph.x, np.float32)
 
 
-def _is_more_accurate(ours: Stage, theirs: Stage, label: np.ndarray, rows: np.ndarray) -> bool:
-    """Whether one is right on more of the rows than another, by more than the standard error of that."""
-
-    def hits(stage: Stage) -> np.ndarray:
-        assert stage.task is not None
-        return stage.head.predict_proba(stage.task, rows).argmax(1) == label[rows]
-
-    gain = paired(hits(ours), hits(theirs)) if len(rows) > 1 else None
-    return gain is not None and gain.value > gain.error
+def _is_more_accurate(ours: Stage, theirs: Stage, label: np.ndarray, rows: RowIndex) -> bool:
+    """Tell whether one stage is more accurate than another by more than the standard error."""
+    if len(rows) < 2:
+        return False
+    hits = [stage.predict_proba(rows).argmax(1) == label[rows] for stage in (ours, theirs)]
+    gain = paired(*hits)
+    return gain.value > gain.error
 
 
-def _choosing(time: np.ndarray) -> int:
-    """How many of the last labelled periods to choose by: those that hold a tenth of the labels, but not all.
+def _num_validation_periods(time: np.ndarray) -> int:
+    """Return how many of the last labelled periods hold a tenth of the labels, but not all.
 
-    Fewer are too noisy; with more, what is chosen suits a model that has learned from much less
-    than the last one will.
+    Fewer are too noisy; with more, the choice suits a model that has learned from much less than
+    the last one will.
     """
     sizes = np.unique(time, return_counts=True)[1]
-    enough = int(np.argmax(np.cumsum(sizes[::-1]) >= CHOOSING * sizes.sum()))
+    enough = int(np.argmax(np.cumsum(sizes[::-1]) >= VALIDATION_SHARE * sizes.sum()))
     return min(enough + 1, len(sizes) - 1)

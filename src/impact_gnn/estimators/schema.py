@@ -69,7 +69,7 @@ class Schema:
             raise InputError(
                 f"the graph has {graph.num_labels} classes, the model was fitted with {self.num_labels}; fit again."
             )
-        graph = self.coded(graph)
+        graph = self.recode_labels(graph)
         if (tuple(graph.nodes), tuple(graph.relations)) != (self.types, self.relations):
             graph = graph.only(self.types, self.relations)
         return graph.encoded(self._encoders(graph))
@@ -104,7 +104,7 @@ class Schema:
                 )
         return out
 
-    def numbers(self, graph: TemporalGraph) -> np.ndarray:
+    def class_codes(self, graph: TemporalGraph) -> np.ndarray:
         """The graph's own number of every class of the model; the model's where the graph does not name them all."""
         if self.label_names is not None and graph.label_names is not None:
             place = {class_name(name): number for number, name in enumerate(graph.label_names)}
@@ -112,7 +112,7 @@ class Schema:
                 return np.array([place[class_name(name)] for name in self.label_names])
         return np.arange(self.num_labels)
 
-    def coded(self, graph: TemporalGraph) -> TemporalGraph:
+    def recode_labels(self, graph: TemporalGraph) -> TemporalGraph:
         """The graph with its labels numbered as the model knows them, −1 where it does not."""
         labelled = graph.y is not None and bool((graph.y >= 0).any())
         if self.label_names is not None and graph.label_names is None and labelled:

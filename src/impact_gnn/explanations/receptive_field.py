@@ -123,24 +123,21 @@ class ReceptiveField:
         they are about earlier periods.
         """
         graph = inputs.graph
-        last = inputs.seen_in(method, cutoff, node_index)
-        if label.ndim == 2 and last is not None:
-            until = np.searchsorted(graph.times, cutoff) if "lags" in method else last
+        period = inputs.snapshot_period(method, cutoff, node_index)
+        if label.ndim == 2 and period is not None:
+            until = np.searchsorted(graph.times, cutoff) if "lags" in method else period
             label = np.where(graph.period[:, None] < until, label, 0)
-        # A table of weights hides later edges if they have no times, else an earlier graph does.
-        hidden = None
-        if inputs.is_simple(method) and inputs.view.edge_time is None:
-            hidden = last
-            last = None
-        snapshot, _ = inputs.as_of(graph, last, np.array([node_index]))
+        snapshot = inputs.snapshot(graph, method, period, np.array([node_index]))
         visible: dict[str, np.ndarray | None] = dict.fromkeys(graph.nodes)
-        if last is not None:
-            visible.update(graph.positions_upto(int(graph.times[last])))
+        if snapshot.hidden_after != period:
+            visible.update(graph.positions_upto(int(graph.times[period])))
         return cls(
             node_index=node_index,
             ends=method.edge_weighting if "ends" in method else None,
-            weighted=Walk(snapshot, [], method.edge_weighting, inputs.engine, hidden),
-            plain=Walk(snapshot, [], "plain", inputs.engine),
+            weighted=Walk(
+                snapshot.graph, [], method.edge_weighting, inputs.engine, snapshot.hidden_after
+            ),
+            plain=Walk(snapshot.graph, [], "plain", inputs.engine),
             label=label,
             visible=visible,
         )
