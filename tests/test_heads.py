@@ -15,7 +15,7 @@ from impact_gnn.estimators import (
     spec_of,
 )
 from impact_gnn.estimators.trees import LEAST_ROUNDS, MOST_ROUNDS, rounds_of
-from impact_gnn.nn import HopTask, Split
+from impact_gnn.nn import HopTask, Lesson, Split
 
 SPATIAL = [name for name in MODELS if reads_graph(name)]
 OVER_HOPS = [name for name in MODELS if name not in (*SPATIAL, "prior")]
@@ -37,11 +37,11 @@ SPLIT = Split(np.arange(0, 300), np.arange(300, 450))
 REST = np.arange(450, 600)
 
 
-def fitted(name, task, label, split=SPLIT, **options):
+def fitted(name, task, label, split=SPLIT, weight=None, rounds=None):
     head = spec_of(name).make(
         Shape([5, 2], [3], 3, [[0, 1]]), HeadOptions(hidden=16, seed=1, device="cpu")
     )
-    head.fit(task, label, split, **options)
+    head.fit(task, Lesson(label, None, weight, split), rounds)
     return head
 
 

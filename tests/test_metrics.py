@@ -30,7 +30,7 @@ from impact_gnn.estimators import (
 )
 from impact_gnn.estimators.calibration import OutOfFold, fit_calibration
 from impact_gnn.metrics import FLOOR, METRICS, Scoring, mean_and_error, tilted
-from impact_gnn.nn import SIGN, HopTask, Split, Training, fit, predict
+from impact_gnn.nn import SIGN, HopTask, Lesson, Split, Training, fit, predict
 from impact_gnn.report import svg
 from impact_gnn.statistics import Estimate
 
@@ -171,7 +171,7 @@ def test_trees_stop_by_the_metric(rare, metric):
     head = spec_of("trees").make(
         Shape([6], [], 2, [1]), HeadOptions(scoring=Scoring(metric, share))
     )
-    head.fit(task, label, SPLIT)
+    head.fit(task, Lesson(label, None, None, SPLIT))
     by_log_loss = metric in ("accuracy", "log-loss")
     assert list(head.booster.best_score["valid_0"]) == ["multi_logloss" if by_log_loss else metric]
     said = head.probabilities(task, SPLIT.valid)

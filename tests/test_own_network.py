@@ -15,7 +15,7 @@ import impact_gnn as ig
 from impact_gnn._progress import watched
 from impact_gnn.backtesting.search import Search
 from impact_gnn.estimators import Candidate, Pipeline, model_name
-from impact_gnn.estimators.user_model import Foreign
+from impact_gnn.estimators.user_model import UserNetwork
 from impact_gnn.job.evaluate import evaluate
 from impact_gnn.job.watch import watch
 
@@ -114,7 +114,8 @@ def test_modules_and_functions_that_build_them(graph, model):
 @pytest.mark.parametrize("network", [Weighted(), Unweighted()])
 def test_a_compiled_network_is_asked_what_it_takes(network):
     takes = [
-        Foreign(one, 3).takes_weight for one in (network, torch.compile(network, backend="eager"))
+        UserNetwork(one, 3).takes_weight
+        for one in (network, torch.compile(network, backend="eager"))
     ]
     assert takes == [isinstance(network, Weighted)] * 2
 

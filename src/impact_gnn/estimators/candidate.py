@@ -23,21 +23,21 @@ class Candidate:
 
     @classmethod
     def of(cls, candidate: str | Method | Candidate) -> Candidate:
-        """A candidate, parsed if it is a text."""
+        """Return a candidate; texts are parsed."""
         if isinstance(candidate, Candidate):
             return candidate
         return cls(candidate) if isinstance(candidate, Method) else cls.parse(candidate)
 
     @classmethod
     def parse(cls, text: str) -> Candidate:
-        """The candidate that "model:method" or "method" describes."""
+        """Return the candidate that "model:method" or "method" describes."""
         model, colon, method = str(text).strip().rpartition(":")
         if colon:
             checks.choice("model", model.strip(), MODELS)
         return cls(Method.parse(method), model.strip() or None)
 
     def smoothed(self, smooth: bool = True) -> Candidate:
-        """The same candidate with or without "smooth", which does not change the fit."""
+        """Return the candidate with or without "smooth", which does not change the fit."""
         if smooth == ("smooth" in self.method):
             return self
         method = self.method.with_parts("smooth") if smooth else self.method.without("smooth")

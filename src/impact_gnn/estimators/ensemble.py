@@ -1,4 +1,4 @@
-"""`Ensemble`: the mean of several fitted pipelines, calibrated on what they said about the past; saved as one."""
+"""`Ensemble`: the calibrated weighted mean of several fitted pipelines, saved as one model."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from impact_gnn.estimators.model_files import Fitted
 from impact_gnn.estimators.pipeline import Pipeline
 from impact_gnn.estimators.schema import Schema
 from impact_gnn.estimators.user_model import Own
+from impact_gnn.graph import TemporalGraph
+from impact_gnn.methods import PLAIN
 
 FORMAT = "impact-gnn ensemble"
 VERSION = 3
@@ -29,7 +31,7 @@ ENSEMBLE = "ensemble.json"
 
 @dataclass(frozen=True)
 class Member:
-    """A candidate and its share of the mean."""
+    """A candidate and its weight in the ensemble."""
 
     candidate: Candidate
     weight: float
@@ -37,7 +39,7 @@ class Member:
 
 @dataclass(frozen=True)
 class EnsembleSpec:
-    """What predicts in the end: one candidate, or a few with their weights, the heaviest first."""
+    """The candidates of an ensemble with their weights, the largest first."""
 
     members: tuple[Member, ...]
 
@@ -51,8 +53,10 @@ class EnsembleSpec:
 
     @property
     def parts(self) -> set[str]:
-        """Parts of the methods of all members."""
-        return {part for candidate in self.candidates for part in str(candidate.method).split("+")}
+        """Parts of the methods of all members; "plain" for a method without any."""
+        return {
+            part for candidate in self.candidates for part in candidate.method.names or (PLAIN,)
+        }
 
     def __str__(self) -> str:
         if len(self.members) == 1:
@@ -62,13 +66,13 @@ class EnsembleSpec:
 
 @dataclass(frozen=True, eq=False)
 class Ensemble:
-    """Fitted pipelines with weights that sum to 1, and how the mean of their probabilities is calibrated.
+    """Fitted pipelines with weights that sum to 1, and the calibration of their weighted mean.
 
     Args:
         pipelines: Fitted on one graph, with one cutoff; seeds of a member share its weight.
-        weights: What each counts.
+        weights: Of the pipelines.
         calibration: Of the mean.
-        prior: Shares of the classes among the labels learned from.
+        prior: The class prior of the training labels.
 
     Examples:
         >>> from impact_gnn.data.tsbm import tsbm
@@ -85,7 +89,7 @@ class Ensemble:
 
     @classmethod
     def of(cls, model: Pipeline | Ensemble) -> Ensemble:
-        """An ensemble itself; a fitted pipeline as one of a single member."""
+        """Return an ensemble unchanged, and a fitted pipeline as the only member of one."""
         if isinstance(model, Ensemble):
             return model
         scoring = model.require_fitted().scoring
@@ -93,10 +97,8 @@ class Ensemble:
 
     @property
     def fitted(self) -> Fitted:
-        """What the first pipeline knows of the graph: cutoff, last time, names of the labels."""
-        fitted = self.pipelines[0].fitted
-        assert fitted is not None
-        return fitted
+        """The fit of the first pipeline, for what all share: cutoff, last time, schema."""
+        return self.pipelines[0].require_fitted()
 
     def predict_proba(
         self,
@@ -106,19 +108,23 @@ class Ensemble:
         inputs: dict[bool, Inputs] | None = None,
         engine: Engine | None = None,
     ) -> np.ndarray:
-        """Calibrated probabilities [n, num_labels] of the target nodes, in the order of `targets(graph)`.
+        """Return calibrated probabilities [n, num_labels] of the target nodes, as `targets`.
 
         `inputs` are those that the fits left behind (`Pipeline.shared_inputs`), by default none.
         """
         graph = as_temporal_graph(graph)
-        at = self.fitted.cutoff if cutoff is None else graph.when(cutoff)
+        period = self._target_period(graph, cutoff)
         if not inputs:
-            graph, inputs = self.fitted.schema.adapted(graph, at), {}
-        total = np.zeros((len(self.targets(graph, cutoff=cutoff)), self.fitted.num_labels))
+            graph = self.fitted.schema.adapted(graph, period)
+            inputs = {}
+        mean = np.zeros((len(self.targets(graph, cutoff=cutoff)), self.fitted.num_labels))
         for pipeline, weight in zip(self.pipelines, self.weights, strict=True):
-            shown = pipeline.shared_inputs(inputs, graph.masked(at), engine)
-            total += weight * pipeline.predict_proba(graph, cutoff=at, inputs=shown)
-        return self.calibration.apply(total, self.prior)
+            shared = pipeline.shared_inputs(inputs, graph.masked(period), engine)
+            mean += weight * pipeline.predict_proba(graph, cutoff=period, inputs=shared)
+        return self.calibration.apply(mean, self.prior)
+
+    def _target_period(self, graph: TemporalGraph, cutoff: int | str | None) -> int:
+        return self.fitted.cutoff if cutoff is None else graph.when(cutoff)
 
     def predict(self, graph: GraphLike, *, cutoff: int | str | None = None) -> np.ndarray:
         """As `Pipeline.predict`."""
@@ -127,18 +133,18 @@ class Ensemble:
         return self.fitted.schema.class_codes(graph)[label]
 
     def targets(self, graph: GraphLike, *, cutoff: int | str | None = None) -> np.ndarray:
-        """Positions of the nodes to predict: time at or after the cutoff."""
+        """Return the positions of the nodes to predict: time at or after the cutoff."""
         return self.pipelines[0].targets(graph, cutoff=cutoff)
 
     def notes(self, graph: GraphLike, *, cutoff: int | str | None = None) -> list[str]:
-        """What a person should know before predicting: periods, columns and classes that the fit had not seen."""
+        """Return sentences about periods, columns and classes that are new since the fit."""
         graph = as_temporal_graph(graph)
+        notes = self.fitted.schema.notes(graph, self._target_period(graph, cutoff))
         stale = self.pipelines[0].stale(graph)
-        at = self.fitted.cutoff if cutoff is None else graph.when(cutoff)
-        return [*([] if stale is None else [stale]), *self.fitted.schema.notes(graph, at)]
+        return notes if stale is None else [stale, *notes]
 
     def save(self, directory: str | Path, *, card: str | None = None) -> None:
-        """Writes a folder per pipeline, the rest as JSON and a `card` as README.md, atomically, for `load`."""
+        """Write a folder per pipeline, the rest as JSON and a `card` as README.md, atomically."""
         content = {
             "format": FORMAT,
             "version": VERSION,
@@ -148,8 +154,8 @@ class Ensemble:
             "prior": self.prior.tolist(),
         }
         with _files.atomic_directory(Path(directory), _files.sealed_files) as temporary:
-            for place, pipeline in enumerate(self.pipelines):
-                pipeline.save(temporary / f"member-{place}", schema=False)
+            for k, pipeline in enumerate(self.pipelines):
+                pipeline.save(temporary / f"member-{k}", schema=False)
             self.fitted.schema.save(temporary)
             _files.write_json(temporary / ENSEMBLE, content)
             if card is not None:
@@ -158,7 +164,10 @@ class Ensemble:
 
     @classmethod
     def load(cls, directory: str | Path, *, model: Own | None = None) -> Ensemble:
-        """The ensemble that `save` wrote, a single pipeline as one of one member; `model` as in `Pipeline.load`."""
+        """Return the ensemble, or the single pipeline, that `save` wrote.
+
+        `model` is the user model, as in `Pipeline.load`.
+        """
         root = _files.resolve(Path(directory))
         if not (root / ENSEMBLE).exists():
             return cls.of(Pipeline.load(root, model=model))
@@ -166,8 +175,10 @@ class Ensemble:
         _files.check_folder(root)
         weights = decode(list[float], content.get("weights"), "weights")
         schema = Schema.load(root)
-        folders = [root / f"member-{place}" for place in range(len(weights))]
-        pipelines = [Pipeline.load(folder, model=model, schema=schema) for folder in folders]
+        pipelines = [
+            Pipeline.load(root / f"member-{k}", model=model, schema=schema)
+            for k in range(len(weights))
+        ]
         calibration = decode(Calibration, content.get("calibration"), "calibration")
         prior = np.array(decode(list[float], content.get("prior"), "prior"))
         numbers = np.array([*weights, *prior])

@@ -1,4 +1,4 @@
-"""What a head is: fitted on rows of hops with a few rows to choose by, it gives probabilities; and the least head."""
+"""`Head`, a model that maps rows of hops to probabilities; and `PriorHead`, the simplest one."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import numpy as np
 
 from impact_gnn import checks
 from impact_gnn.metrics import Scoring
-from impact_gnn.nn import Epoch, HopTask, Split, Task, Term, Training
+from impact_gnn.nn import Epoch, HopTask, Lesson, Task, Term, Training
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What a head is made for: columns of every hop and label hop, classes, and which hops belong together."""
+    """The columns of every hop and label hop, the classes, and which hops belong together."""
 
     hops: list[int]
     label_hops: list[int]
@@ -31,7 +31,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class HeadOptions:
-    """How a head is fitted; each head takes what it knows. `None` leaves the choice to the head."""
+    """How a head is fitted; a head ignores options it does not have, and `None` is its default."""
 
     hidden: int | None = None
     dropout: float | None = None
@@ -55,70 +55,58 @@ class HeadOptions:
             checks.share("dropout", self.dropout)
 
 
-# in a pickle, with the options and what was learned
-KEPT = (
-    "shape",
-    "rounds",
-    "valid_score",
-    "network",
-)
+PICKLED = ("shape", "rounds", "valid_score", "network")
+"""Attributes in a pickle, besides the options and the learned arrays."""
 
 
 class Head(ABC):
     """Probabilities from the hops of a row.
 
-    `fit` with rows to choose by finds out how long to learn (`rounds`: epochs, trees); given
-    `rounds` it learns that long; how long is best the options' `scoring` tells. What was learned
-    goes to disk and back as arrays.
+    `fit` with validation rows chooses the number of `rounds` (epochs, trees) by the options'
+    `scoring`; otherwise it learns for a given number. Learned weights are saved as arrays.
     """
 
     def __init__(self, shape: Shape, options: HeadOptions) -> None:
-        what = f"weights of {shape.columns:,} inputs and {shape.num_labels:,} classes"
-        width = max(shape.num_labels, options.hidden or 0)
         checks.fits(
-            what,
-            16 * shape.columns * width,
+            f"weights of {shape.columns:,} inputs and {shape.num_labels:,} classes",
+            16 * shape.columns * max(shape.num_labels, options.hidden or 0),
             "merge rare classes, leave out 'labels' or take fewer hidden units",
         )
-        self.shape, self.options = shape, options
+        self.shape = shape
+        self.options = options
         self.rounds = 0
         self.valid_score = math.nan
 
     @abstractmethod
-    def fit(
-        self,
-        task: Task,
-        label: np.ndarray,
-        split: Split,
-        *,
-        weight: np.ndarray | None = None,
-        rounds: int | None = None,
-        target: np.ndarray | None = None,
-    ) -> None:
-        """Learns from the rows `split.train`; `label` and `weight` have an entry for every row of the task.
+    def fit(self, task: Task, lesson: Lesson, rounds: int | None = None) -> None:
+        """Learn from the training rows of a task; a lesson has an entry for every row.
 
-        Networks learn the probabilities `target` [N, num_labels], if given, in place of the labels.
+        Networks learn the lesson's target probabilities, if it has any, in place of its labels.
         """
 
     @abstractmethod
     def probabilities(self, task: Task, rows: np.ndarray) -> np.ndarray:
-        """[n, num_labels], float32, as the weights of the rows taught it."""
+        """Return probabilities [n, num_labels], float32, under the class weights of the training."""
 
     def predict_proba(self, task: Task, rows: np.ndarray) -> np.ndarray:
-        """As `probabilities`, whatever the rows of a class counted."""
+        """Return probabilities [n, num_labels], corrected for class weights."""
         return self.options.scoring.without_class_weights(self.probabilities(task, rows))
 
     @abstractmethod
     def arrays(self) -> dict[str, np.ndarray]:
-        """What was learned."""
+        """Return the learned weights."""
 
     @abstractmethod
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Takes what `arrays` gave."""
+        """Restore the learned weights from `arrays`."""
+
+    def validation_score(self, task: Task, lesson: Lesson, rows: np.ndarray) -> float:
+        """Return the score on rows with labels."""
+        return self.options.scoring.score(self.predict_proba(task, rows), lesson.label[rows])
 
     def __getstate__(self) -> dict[str, Any]:
-        """A pickle holds what a file would: nothing of a graph, and nobody to tell of progress."""
-        rest = {name: value for name, value in vars(self).items() if name in KEPT}
+        """Return the content of a saved file: nothing of a graph, and no callbacks."""
+        rest = {name: value for name, value in vars(self).items() if name in PICKLED}
         return rest | {
             "options": replace(self.options, progress=None, terms=(), training=()),
             "arrays": self.arrays(),
@@ -130,34 +118,27 @@ class Head(ABC):
 
 
 def matrix(task: Task, rows: np.ndarray) -> np.ndarray:
-    """All hops of some rows side by side, float32."""
-    assert isinstance(task, HopTask)  # heads that ask for a matrix are never given a whole graph
+    """Concatenate all hops of some rows, float32."""
+    assert isinstance(task, HopTask)  # heads that read a matrix do not read graphs
     return task.matrix(rows)
 
 
 class PriorHead(Head):
-    """The (weighted) shares of the classes among the rows learned from, for all rows; label propagation begins so."""
+    """The (weighted) class proportions of the training rows, for all rows.
+
+    With smoothing, this is label propagation.
+    """
 
     share: np.ndarray
 
-    def fit(
-        self,
-        task: Task,
-        label: np.ndarray,
-        split: Split,
-        *,
-        weight: np.ndarray | None = None,
-        rounds: int | None = None,
-        target: np.ndarray | None = None,
-    ) -> None:
-        counted = None if weight is None else weight[split.train]
-        count = np.bincount(label[split.train], counted, self.shape.num_labels)
+    def fit(self, task: Task, lesson: Lesson, rounds: int | None = None) -> None:
+        train = lesson.split.train
+        weight = None if lesson.weight is None else lesson.weight[train]
+        count = np.bincount(lesson.label[train], weight, self.shape.num_labels)
         self.share = (count / count.sum()).astype(np.float32)
         self.rounds = 1
-        if len(split.valid):
-            self.valid_score = self.options.scoring.score(
-                self.predict_proba(task, split.valid), label[split.valid]
-            )
+        if len(lesson.split.valid):
+            self.valid_score = self.validation_score(task, lesson, lesson.split.valid)
 
     def probabilities(self, task: Task, rows: np.ndarray) -> np.ndarray:
         return np.tile(self.share, (len(rows), 1))

@@ -251,10 +251,11 @@ class Inputs:
         """Most relations of a path."""
         return max(self.hops, 2) if self.graph.is_hetero else self.hops
 
-    def paths(self) -> list[Metapath]:
-        """Return paths from types with features to the target type, by their last relation."""
+    def paths(self, start: str | None = None) -> list[Metapath]:
+        """Return paths from types with features, or a type, to the target, by their last relation."""
         position = {triple: k for k, triple in enumerate(self.graph.relations)}
-        return sorted(metapaths(self.graph, self.length), key=lambda path: position[path[-1]])
+        paths = metapaths(self.graph, self.length, start=start)
+        return sorted(paths, key=lambda path: position[path[-1]])
 
     def is_simple(self, method: Method) -> bool:
         """Tell whether one operator is applied repeatedly, which engines do best."""
@@ -291,9 +292,11 @@ class Inputs:
         )
 
     def _repeated_hops(self, method: Method, snapshot: Snapshot) -> list[Hop]:
-        operators = self._operators(method, snapshot, self.hops)
+        x = snapshot.graph.x
+        assert x is not None  # paths begin at types with features
         rows = snapshot.rows
-        hops = self.engine.hops(operators, snapshot.graph.x, rows=rows, dtype=np.float32)
+        operators = self._operators(method, snapshot, self.hops)
+        hops = self.engine.hops(operators, x, rows=rows, dtype=np.float32)
         if rows is None:
             return hops
         # The engine has restricted the last one.
@@ -350,10 +353,7 @@ class Inputs:
             if snapshot.period is None:
                 return label
             is_early = view.period.astype(np.int64) < snapshot.period - lag
-            if label.ndim == 1:
-                known = np.where(is_early, label, -1)
-            else:
-                known = np.where(is_early[:, None], label, 0)
+            known = np.where(is_early, label.T, -1 if label.ndim == 1 else 0).T
             if snapshot.graph.num_nodes == view.num_nodes:
                 return known
             return known[view.period <= snapshot.period]

@@ -149,9 +149,12 @@ def read(root: Path, kind: type[Pipeline], *, model: Own | None, schema: Schema 
                 f"{schema.num_labels}; save the model again."
             )
         score = content["valid_score"]
+        smoothing = content["smoothing"]
+        if smoothing is not None:
+            smoothing = decode(Smoothing, smoothing, "smoothing")
         pipeline.fitted = Fitted(
             stages=(*earlier, last),
-            smoothing=decode(Smoothing | None, content["smoothing"], "smoothing"),
+            smoothing=smoothing,
             cutoff=content["cutoff"],
             t_max=content["t_max"],
             schema=schema,
@@ -179,7 +182,7 @@ def _read_stage(head: Head, arrays: dict[str, np.ndarray], prefix: str) -> Stage
             if name.startswith(start)
         }
     )
-    scales = []
+    scales: list[Scale] = []
     while f"{prefix}scale.{len(scales)}.mean" in arrays:
         name = f"{prefix}scale.{len(scales)}"
         scales.append(Scale(arrays[f"{name}.mean"], arrays[f"{name}.std"]))

@@ -1,4 +1,4 @@
-"""The table of models: what each reads, costs and is called; open to models from outside."""
+"""The table of models: what each reads and costs; other packages can register more."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from impact_gnn.checks import InputError
 from impact_gnn.estimators.head import Head, HeadOptions, PriorHead, Shape
 from impact_gnn.estimators.network import Network, NetworkHead
 from impact_gnn.estimators.trees import TreesHead
-from impact_gnn.estimators.user_model import Builder, Model, Own
+from impact_gnn.estimators.user_model import Builder, Model
 from impact_gnn.methods import ModelKind
 
 
@@ -21,7 +21,7 @@ class ModelSpec:
     Args:
         summary: What it is, for the report and the docs.
         kind: What it reads; method parts say which kinds can take them.
-        make: Makes an untrained head.
+        make: Returns an untrained head.
         network: Of a neural network, its layers and training.
         cost: Factor on the estimated cost of a training step.
         several_types: It is for graphs of several node types only.
@@ -38,12 +38,19 @@ class ModelSpec:
     def of_network(
         cls, summary: str, network: Network, *, cost: float = 1.0, several_types: bool = False
     ) -> ModelSpec:
-        """The row of a neural network."""
+        """Return the row of a neural network."""
 
         def make(shape: Shape, options: HeadOptions) -> Head:
             return NetworkHead(network, shape, options)
 
-        return cls(summary, network.kind, make, network, cost, several_types)
+        return cls(
+            summary=summary,
+            kind=network.kind,
+            make=make,
+            network=network,
+            cost=cost,
+            several_types=several_types,
+        )
 
 
 MODELS: dict[str, ModelSpec] = {
@@ -99,29 +106,25 @@ MODELS: dict[str, ModelSpec] = {
         "the class prior alone, the same for every node", ModelKind.PRIOR, PriorHead
     ),
 }
-"""What turns hops into probabilities, by name."""
+"""All models by name."""
 
 
 def register_model(name: str, spec: ModelSpec) -> None:
-    """Adds a model to the table, so that candidates can name it."""
+    """Add a model to the table, so that candidates can name it."""
     if name in MODELS:
         raise InputError(f"there is a model called {name!r} already; choose another name.")
     MODELS[name] = spec
 
 
 def spec_of(model: Model) -> ModelSpec:
-    """The row of a model's name, or that of a user model."""
+    """Return the row of a model."""
     if isinstance(model, str):
         return MODELS[checks.choice("model", model, MODELS)]
-    return _user_spec(model)
-
-
-def _user_spec(model: Own) -> ModelSpec:
     network = Network(Builder(model), kind=ModelKind.USER, hidden=128)
     return ModelSpec.of_network("a user model", network)
 
 
 def reads_graph(model: Model) -> bool:
-    """Whether a model reads the whole graph at once, not hops of rows."""
+    """Tell whether a model reads the whole graph at once, not hops of rows."""
     network = spec_of(model).network
     return network is not None and network.reads_graph

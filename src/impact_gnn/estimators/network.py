@@ -16,13 +16,14 @@ from impact_gnn.estimators.head import Head, HeadOptions, Shape
 from impact_gnn.methods import ModelKind
 
 FULL_BATCH = 6000  # labelled rows up to which all are used in every step
-BATCH, LARGEST_BATCH = 4096, 1 << 16
+BATCH = 4096
+LARGEST_BATCH = 1 << 16
 MOST_STEPS = 100  # of an epoch, from which on batches grow instead
 STEPS = 300
 LEAST_EPOCHS = 5
 PATIENCE = 15  # epochs: with fewer, chance ends the training
-CHOOSE_OVER = 5  # epochs: a single lucky one may be far too early
-HIDDEN_LABELS = 0.5  # share of the labels that are hidden in a step, of models that are told labels
+CHOOSE_OVER = 5  # epochs: the score of a single one is noisy
+HIDDEN_LABELS = 0.5  # share of the input labels that are hidden in a step
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Network:
     """A kind of network, and how it is trained unless options say otherwise.
 
     Args:
-        build: Makes the untrained module.
+        build: Returns the untrained module.
         kind: What it reads.
         hidden: Width.
         dropout: Share of hidden units left out in training.
@@ -71,23 +72,13 @@ class NetworkHead(Head):
         super().__init__(shape, replace(options, **defaults))
 
     def set_alignment(self, align: Module | None) -> None:
-        """Messages are aligned by this layer from now on, which belongs to one graph; what was learned stays."""
+        """Align messages by this layer, which belongs to one graph; learned weights stay."""
         self.align = align
         if self.model is not None:
-            learned, self.model = self.model.state_dict(), self._build()
-            self.model.load_state_dict(learned)
-            self.model.eval()
+            self._load(self.model.state_dict())
 
-    def fit(
-        self,
-        task: nn.Task,
-        label: np.ndarray,
-        split: nn.Split,
-        *,
-        weight: np.ndarray | None = None,
-        rounds: int | None = None,
-        target: np.ndarray | None = None,
-    ) -> None:
+    def fit(self, task: nn.Task, lesson: nn.Lesson, rounds: int | None = None) -> None:
+        split = lesson.split
         training = self._training(len(split.all))
         if rounds is not None:
             training = replace(training, epochs=rounds, patience=None)
@@ -97,18 +88,20 @@ class NetworkHead(Head):
             others = np.setdiff1d(np.arange(task.num_rows), split.all)
             training = replace(training, terms=(*training.terms, *self.network.terms(others)))
         result = nn.fit(
-            self._build, task, label, split, training, sample_weight=weight, target=target
+            self._build,
+            task,
+            lesson.label,
+            split,
+            training,
+            sample_weight=lesson.weight,
+            target=lesson.target,
         )
-        self.model, self.rounds, self.valid_score = (
-            result.model,
-            result.best_epoch,
-            result.valid_score,
-        )
-        scoring = self.options.scoring
-        if len(split.valid) and not scoring.counts_hits:  # without the trace of the log-loss
-            self.valid_score = scoring.score(
-                self.predict_proba(task, split.valid), label[split.valid]
-            )
+        self.model = result.model
+        self.rounds = result.best_epoch
+        self.valid_score = result.valid_score
+        if len(split.valid) and not self.options.scoring.counts_hits:
+            # The score of an epoch includes a trace of the log-loss.
+            self.valid_score = self.validation_score(task, lesson, split.valid)
 
     def probabilities(self, task: nn.Task, rows: np.ndarray) -> np.ndarray:
         assert self.model is not None
@@ -119,42 +112,35 @@ class NetworkHead(Head):
         return {name: value.cpu().numpy() for name, value in self.model.state_dict().items()}
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+        self._load({name: torch.from_numpy(value) for name, value in arrays.items()})
+
+    def _load(self, weights: dict[str, Any]) -> None:
         self.model = self._build()
-        self.model.load_state_dict(
-            {name: torch.from_numpy(value) for name, value in arrays.items()}
-        )
+        self.model.load_state_dict(weights)
         self.model.eval()
 
     def _build(self) -> Module:
-        """The untrained network; RpHGNN wants to know which hops belong together."""
-        shape, options = self.shape, self.options
-        make = self.network.build
+        """Return the untrained network."""
+        shape = self.shape
+        in_channels: int | list[int] = shape.hops
+        arguments: dict[str, Any] = {"dropout": self.options.dropout}
         if self.network.reads_graph:
-            return make(
-                shape.hops[0],
-                shape.num_labels,
-                options.hidden,
-                dropout=options.dropout,
-                align=self.align,
-            )
-        extra: dict[str, Any] = (
-            {"groups": shape.groups} if self.network.kind is ModelKind.SQUASHED else {}
-        )
-        return make(
-            shape.hops,
-            shape.num_labels,
-            options.hidden,
-            label_channels=shape.label_hops,
-            dropout=options.dropout,
-            **extra,
-        )
+            in_channels = shape.hops[0]
+            arguments["align"] = self.align
+        else:
+            arguments["label_channels"] = shape.label_hops
+        if self.network.kind is ModelKind.SQUASHED:
+            arguments["groups"] = shape.groups
+        return self.network.build(in_channels, shape.num_labels, self.options.hidden, **arguments)
 
     def _training(self, num_rows: int) -> nn.Training:
         options = self.options
-        whole = num_rows <= FULL_BATCH or self.network.reads_graph
-        batch = None if whole else min(max(BATCH, num_rows // MOST_STEPS), LARGEST_BATCH)
-        steps = 1 if batch is None else math.ceil(num_rows / batch)
-        epochs = max(LEAST_EPOCHS, STEPS // steps) if options.epochs is None else options.epochs
+        batch = None
+        steps = 1
+        if num_rows > FULL_BATCH and not self.network.reads_graph:
+            batch = min(max(BATCH, num_rows // MOST_STEPS), LARGEST_BATCH)
+            steps = math.ceil(num_rows / batch)
+        epochs = options.epochs or max(LEAST_EPOCHS, STEPS // steps)
         assert options.lr is not None
         patience = options.patience or max(PATIENCE, epochs // (3 if options.patient else 12))
         training = replace(

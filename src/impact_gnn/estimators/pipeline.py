@@ -599,14 +599,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
                 lesson = replace(lesson, weight=weight)
             head = self._untrained_for(data, task, context)
             self._align(head, data.inputs, cutoff)
-            head.fit(
-                task,
-                lesson.label,
-                lesson.split,
-                weight=lesson.weight,
-                rounds=num_rounds,
-                target=lesson.target,
-            )
+            head.fit(task, lesson, num_rounds)
             stage = Stage(head, scales, task)
             stages.append(stage)
             if len(stages) < len(rounds):

@@ -1,7 +1,7 @@
-"""`Schema`: what a graph must be like for a fitted model to read it, and how the next one is made to fit.
+"""`Schema`: what a fitted model needs to read another graph in the same way.
 
 Columns are found by their names and encoded as they were for the fit, labels by their names, and
-periods must be made by the same rule. Nothing is matched by position.
+periods must follow the same rule. Nothing is matched by position.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from impact_gnn.graph import Periods, TemporalGraph, Triple
 from impact_gnn.graph.parts import class_name
 from impact_gnn.graph.periods import LENGTHS, MONTHS
 
-FILE, ARRAYS = "schema.json", "encoders.safetensors"
+FILE = "schema.json"
+ARRAYS = "encoders.safetensors"
 CALENDAR = {*MONTHS, *LENGTHS}
-PLAIN = ("periods", "label_names", "num_labels", "types", "relations")  # what JSON holds as it is
+JSON_FIELDS = ("periods", "label_names", "num_labels", "types", "relations")
 
 
 @dataclass(frozen=True, eq=False)
 class Schema:
-    """How columns were encoded by node type, how periods were made, what classes, types and relations are called."""
+    """Encoders by node type, periods, and the names of classes, types and relations."""
 
     encoders: dict[str, Encoder]
     periods: Periods | None
@@ -39,19 +40,22 @@ class Schema:
 
     @classmethod
     def of(cls, view: TemporalGraph) -> Schema:
-        """That of a view, whose columns are encoded by what is known before its cutoff."""
-        encoders = {kind: part.encoder for kind, part in view.nodes.items() if part.encoder}
-        names = None if view.label_names is None else tuple(view.label_names)
+        """Return the schema of a view, whose columns are encoded by the past before its cutoff."""
         return cls(
-            encoders, view.periods, names, view.num_labels, tuple(view.nodes), tuple(view.relations)
+            encoders={kind: part.encoder for kind, part in view.nodes.items() if part.encoder},
+            periods=view.periods,
+            label_names=None if view.label_names is None else tuple(view.label_names),
+            num_labels=view.num_labels,
+            types=tuple(view.nodes),
+            relations=tuple(view.relations),
         )
 
     def adapted(self, graph: TemporalGraph, cutoff: int) -> TemporalGraph:
-        """The view with features, classes and periods as the fit had them; refuses a graph that cannot be made so."""
+        """Return the view with features, classes and periods of the fit; refuse other graphs."""
         if graph.periods != self.periods:
-            came, known = (_called(periods) for periods in (graph.periods, self.periods))
             raise InputError(
-                f"the graph has {came}, the model knows {known}; load the graph with the model's periods."
+                f"the graph has {_periods_text(graph.periods)}, the model knows "
+                f"{_periods_text(self.periods)}; load the graph with the model's periods."
             )
         if graph.target not in self.types:
             raise InputError(
@@ -62,92 +66,108 @@ class Schema:
         absent += ["-".join(triple) for triple in self.relations if triple not in graph.relations]
         if absent:
             raise InputError(
-                f"the graph has no {listing(absent)}, which the model was fitted with; add the tables."
+                f"the graph has no {listing(absent)}, which the model was fitted with; "
+                f"add the tables."
             )
-        graph = graph.masked(cutoff)
-        if self.label_names is None and graph.num_labels > self.num_labels:
+        view = graph.masked(cutoff)
+        if self.label_names is None and view.num_labels > self.num_labels:
             raise InputError(
-                f"the graph has {graph.num_labels} classes, the model was fitted with {self.num_labels}; fit again."
+                f"the graph has {view.num_labels} classes, the model was fitted with "
+                f"{self.num_labels}; fit again."
             )
-        graph = self.recode_labels(graph)
-        if (tuple(graph.nodes), tuple(graph.relations)) != (self.types, self.relations):
-            graph = graph.only(self.types, self.relations)
-        return graph.encoded(self._encoders(graph))
+        view = self.recode_labels(view)
+        if (tuple(view.nodes), tuple(view.relations)) != (self.types, self.relations):
+            view = view.only(self.types, self.relations)
+        self._check_columns(view)
+        return view.encoded(self.encoders)
 
     def notes(self, graph: TemporalGraph, cutoff: int) -> list[str]:
-        """What a person should know about a graph that fits: columns and classes that the model has never seen."""
-        extra = [kind for kind in graph.nodes if kind not in self.types]
-        extra += ["-".join(triple) for triple in graph.relations if triple not in self.relations]
-        out = [f"the model does not know {listing(extra)}, so they are left out."] if extra else []
+        """Return sentences about types, columns and classes that are new since the fit."""
+        notes = []
+        new_parts = [kind for kind in graph.nodes if kind not in self.types]
+        new_parts += [
+            "-".join(triple) for triple in graph.relations if triple not in self.relations
+        ]
+        if new_parts:
+            notes.append(f"the model does not know {listing(new_parts)}, so they are left out.")
         for kind, encoder in self.encoders.items():
             columns = graph.nodes[kind].columns if kind in graph.nodes else None
-            if columns is not None and (new := encoder.new(columns)):
-                out.append(f"columns that the model does not know are left out: {listing(new)}.")
-            there = columns is not None and all(
-                part.name in columns.table.column_names for part in encoder.parts
-            )
-            if columns is not None and there and (silent := encoder.silent(columns)):
-                out.append(
-                    f"columns in which the model finds nothing that it has seen before: {listing(silent)}."
+            if columns is None:
+                continue
+            if new_columns := encoder.new(columns):
+                notes.append(
+                    f"columns that the model does not know are left out: {listing(new_columns)}."
+                )
+            names = {part.name for part in encoder.parts}
+            if names <= {*columns.table.column_names} and (silent := encoder.silent(columns)):
+                notes.append(
+                    f"columns in which the model finds nothing that it has seen before: "
+                    f"{listing(silent)}."
                 )
         if self.label_names is not None and graph.label_names is not None and graph.y is not None:
-            known, names = set(map(class_name, self.label_names)), graph.label_names
-            counts = np.bincount(
-                graph.y[(graph.time < cutoff) & (graph.y >= 0)], minlength=len(names)
-            )
-            if unknown := [
-                k for k in np.flatnonzero(counts).tolist() if class_name(names[k]) not in known
-            ]:
-                what = f"{listing([names[k] for k in unknown])} ({counts[unknown].sum()} nodes)"
-                out.append(
-                    f"classes that the model has never seen count as unknown: {what}; fit again to learn them."
+            known = set(map(class_name, self.label_names))
+            past = graph.y[(graph.time < cutoff) & (graph.y >= 0)]
+            new_classes = [
+                k for k in np.unique(past) if class_name(graph.label_names[k]) not in known
+            ]
+            if new_classes:
+                names_of_new = listing([graph.label_names[k] for k in new_classes])
+                count = np.isin(past, new_classes).sum()
+                notes.append(
+                    f"classes that the model has never seen count as unknown: {names_of_new} "
+                    f"({count} nodes); fit again to learn them."
                 )
-        return out
+        return notes
 
     def class_codes(self, graph: TemporalGraph) -> np.ndarray:
-        """The graph's own number of every class of the model; the model's where the graph does not name them all."""
+        """Return the graph's code of every class; the model's if the graph lacks a name."""
         if self.label_names is not None and graph.label_names is not None:
-            place = {class_name(name): number for number, name in enumerate(graph.label_names)}
-            if all(class_name(name) in place for name in self.label_names):
-                return np.array([place[class_name(name)] for name in self.label_names])
+            codes = {class_name(name): code for code, name in enumerate(graph.label_names)}
+            names = [class_name(name) for name in self.label_names]
+            if codes.keys() >= {*names}:
+                return np.array([codes[name] for name in names])
         return np.arange(self.num_labels)
 
     def recode_labels(self, graph: TemporalGraph) -> TemporalGraph:
-        """The graph with its labels numbered as the model knows them, −1 where it does not."""
-        labelled = graph.y is not None and bool((graph.y >= 0).any())
-        if self.label_names is not None and graph.label_names is None and labelled:
-            raise InputError(
-                "the model's classes have names, the graph's do not; give label_names to match them by."
-            )
+        """Return the graph with the model's codes of classes, −1 for classes new to it."""
         if self.label_names is not None:
+            is_labelled = graph.y is not None and bool((graph.y >= 0).any())
+            if graph.label_names is None and is_labelled:
+                raise InputError(
+                    "the model's classes have names, the graph's do not; "
+                    "give label_names to match them by."
+                )
             return graph.coded_as(self.label_names)
         if graph.label_names is not None:
             raise InputError(
-                "the graph's classes have names, the model's do not; leave out label_names, or fit again."
+                "the graph's classes have names, the model's do not; "
+                "leave out label_names, or fit again."
             )
-        known = np.arange(graph.num_labels)
-        return graph.recoded(np.where(known < self.num_labels, known, -1), self.num_labels, None)
+        codes = np.arange(graph.num_labels)
+        return graph.recoded(np.where(codes < self.num_labels, codes, -1), self.num_labels, None)
 
-    def _encoders(self, graph: TemporalGraph) -> dict[str, Encoder]:
-        for kind, part in graph.nodes.items():
+    def _check_columns(self, view: TemporalGraph) -> None:
+        """Refuse features without names where the model needs names, and the reverse."""
+        for kind, part in view.nodes.items():
             encoder = self.encoders.get(kind)
             if encoder is not None and encoder.is_of_matrix:
                 encoder = None
             if encoder is not None and encoder.parts and part.columns is None:
-                needed = listing([one.name for one in encoder.parts])
+                names = listing([column.name for column in encoder.parts])
                 raise InputError(
-                    f"the model finds features by the names of columns ({needed}); give tables with them."
+                    f"the model finds features by the names of columns ({names}); "
+                    f"give tables with them."
                 )
             if encoder is None and part.columns is not None and part.columns.kinds:
                 raise InputError(
-                    "the model was fitted on features without names; give an array of them, not columns."
+                    "the model was fitted on features without names; "
+                    "give an array of them, not columns."
                 )
-        return self.encoders
 
     # -- disk
 
     def save(self, folder: Path) -> None:
-        """Writes JSON, and the encoders' arrays if they have any."""
+        """Write JSON, and the arrays of the encoders."""
         arrays = {
             f"{k}.{name}": np.ascontiguousarray(array)
             for k, encoder in enumerate(self.encoders.values())
@@ -156,27 +176,27 @@ class Schema:
         safetensors.numpy.save_file(arrays, folder / ARRAYS)
         content = {"encoders": {kind: encoder.content() for kind, encoder in self.encoders.items()}}
         _files.write_json(
-            folder / FILE, content | {name: encode(getattr(self, name)) for name in PLAIN}
+            folder / FILE, content | {name: encode(getattr(self, name)) for name in JSON_FIELDS}
         )
 
     @classmethod
     def load(cls, folder: Path) -> Schema:
-        """What `save` wrote."""
+        """Return the schema that `save` wrote."""
         content = _files.read_json(folder / FILE)
         with guarded(folder / FILE):
             arrays = safetensors.numpy.load_file(folder / ARRAYS)
             encoders = {}
             for k, (kind, entry) in enumerate(content["encoders"].items()):
-                own = {
-                    name.removeprefix(f"{k}."): a
-                    for name, a in arrays.items()
-                    if name.startswith(f"{k}.")
+                prefix = f"{k}."
+                own_arrays = {
+                    name.removeprefix(prefix): array
+                    for name, array in arrays.items()
+                    if name.startswith(prefix)
                 }
-                encoders[kind] = Encoder.restored(entry, own)
+                encoders[kind] = Encoder.restored(entry, own_arrays)
             hints = get_type_hints(cls)
-            schema = cls(
-                encoders, **{name: decode(hints[name], content[name], name) for name in PLAIN}
-            )
+            fields = {name: decode(hints[name], content[name], name) for name in JSON_FIELDS}
+            schema = cls(encoders, **fields)
         if not schema._is_consistent():
             raise InputError(
                 f"{folder / FILE} contradicts itself; restore it or save the model again."
@@ -184,7 +204,7 @@ class Schema:
         return schema
 
     def _is_consistent(self) -> bool:
-        """Whether types, relations, encoders and classes can belong to one graph."""
+        """Tell whether types, relations, encoders and classes can belong to one graph."""
         ends = {kind for source, _, target in self.relations for kind in (source, target)}
         names = self.label_names
         is_named = names is None or (
@@ -198,11 +218,9 @@ class Schema:
         return are_known and is_named and is_dated
 
 
-def _called(periods: Periods | None) -> str:
+def _periods_text(periods: Periods | None) -> str:
     if periods is None:
         return "whole numbers as times"
-    return (
-        f"{len(periods.starts)} periods of its own"
-        if periods.unit == "bins"
-        else f"periods of a {periods.unit}"
-    )
+    if periods.unit == "bins":
+        return f"{len(periods.starts)} periods of its own"
+    return f"periods of a {periods.unit}"

@@ -13,77 +13,76 @@ import numpy as np
 from impact_gnn.checks import InputError
 from impact_gnn.engines.hop import position_blocks
 from impact_gnn.estimators.head import Head, matrix
-from impact_gnn.nn import Split, Task
+from impact_gnn.nn import Lesson, Task
 
-MOST_ROUNDS, LEAST_ROUNDS = 200, 20
-WORK = 6e9  # values looked at in one fit (rounds · classes · rows · columns), by which the rounds are bounded
-ROWS = 100_000  # labelled rows that are learned from, and chosen by, at most
+MOST_ROUNDS = 200
+LEAST_ROUNDS = 20
+WORK = 6e9  # values read in one fit (rounds · classes · rows · columns): it limits the rounds
+ROWS = 100_000  # most rows for training, and for validation
 PATIENCE = 10
 
 
 def rounds_of(rows: int, columns: float, num_labels: int) -> int:
-    """Rounds of boosting at most."""
+    """Return the maximum number of boosting rounds."""
     return int(min(max(WORK / max(rows * columns * num_labels, 1), LEAST_ROUNDS), MOST_ROUNDS))
 
 
 class TreesHead(Head):
-    """Gradient boosting; the number of trees is chosen on the rows to choose by, for accuracy by log-loss.
+    """Gradient boosting with early stopping on the validation rows, for accuracy by log-loss.
 
-    A tree per class and round is grown, so with many classes and rows there are fewer rounds, each
-    learning faster. The model is kept as LightGBM's own text: no pickle.
+    A round grows a tree per class, so with many classes and rows there are fewer rounds with a
+    larger learning rate. The model is saved as LightGBM's own text: no pickle.
     """
 
     booster: lightgbm.Booster | None = None
 
-    def fit(
-        self,
-        task: Task,
-        label: np.ndarray,
-        split: Split,
-        *,
-        weight: np.ndarray | None = None,
-        rounds: int | None = None,
-        target: np.ndarray | None = None,
-    ) -> None:
+    def fit(self, task: Task, lesson: Lesson, rounds: int | None = None) -> None:
         if self.shape.num_labels < 2:
             raise InputError(
                 "boosting needs two classes at least, there is one; leave out 'trees'."
             )
-        train, chosen_by = self._some(split.train), self._some(split.valid)
-        most = self.options.epochs or rounds_of(
+        label = lesson.label
+        train = self._subsample(lesson.split.train)
+        valid = self._subsample(lesson.split.valid)
+        max_rounds = self.options.epochs or rounds_of(
             len(train), self.shape.columns, self.shape.num_labels
         )
-        data = lightgbm.Dataset(
-            matrix(task, train), label[train], weight=None if weight is None else weight[train]
-        )
-        options = self._options(most, len(train))
-        if rounds is not None or not len(chosen_by):
-            self.rounds = most if rounds is None else rounds
-            self.booster = lightgbm.train(options, data, self.rounds)
+        weight = None if lesson.weight is None else lesson.weight[train]
+        data = lightgbm.Dataset(matrix(task, train), label[train], weight=weight)
+        parameters = self._parameters(max_rounds, len(train))
+        if rounds is not None or not len(valid):
+            self.rounds = rounds or max_rounds
+            self.booster = lightgbm.train(parameters, data, self.rounds)
             return
-        valid = lightgbm.Dataset(matrix(task, chosen_by), label[chosen_by], reference=data)
-        scoring = self.options.scoring
-        stop = lightgbm.early_stopping(self.options.patience or PATIENCE, verbose=False)
-        by = replace(scoring, metric="log-loss") if scoring.metric == "accuracy" else scoring
+        stopping = self.options.scoring
+        if stopping.metric == "accuracy":
+            stopping = replace(stopping, metric="log-loss")
 
-        def judged(said: np.ndarray, data: lightgbm.Dataset) -> tuple[str, float, bool]:
-            return by.metric, by.finer(by.without_class_weights(said), label[chosen_by]), True
+        def evaluate(raw: np.ndarray, data: lightgbm.Dataset) -> tuple[str, float, bool]:
+            probabilities = stopping.without_class_weights(raw)
+            return stopping.metric, stopping.finer(probabilities, label[valid]), True
 
-        known = by.metric == "log-loss" and not by.balanced  # to LightGBM itself
-        how: dict[str, Any] = {} if known else {"feval": judged}
-        options |= {} if known else {"metric": "None"}
+        metric = None
+        if stopping.metric != "log-loss" or stopping.balanced:  # not a metric of LightGBM
+            metric = evaluate
+            parameters["metric"] = "None"
         self.booster = lightgbm.train(
-            options, data, most, valid_sets=[valid], callbacks=[stop], **how
+            parameters,
+            data,
+            max_rounds,
+            valid_sets=[lightgbm.Dataset(matrix(task, valid), label[valid], reference=data)],
+            feval=metric,
+            callbacks=[lightgbm.early_stopping(self.options.patience or PATIENCE, verbose=False)],
         )
         self.rounds = max(self.booster.best_iteration, 1)
-        self.valid_score = scoring.score(self.predict_proba(task, chosen_by), label[chosen_by])
+        self.valid_score = self.validation_score(task, lesson, valid)
 
     def probabilities(self, task: Task, rows: np.ndarray) -> np.ndarray:
         assert self.booster is not None
-        out = np.empty((len(rows), self.shape.num_labels), np.float32)
-        for part in position_blocks(len(rows)):  # hops may be in files, and larger than memory
-            out[part] = self.booster.predict(matrix(task, rows[part]), num_threads=1)
-        return out
+        result = np.empty((len(rows), self.shape.num_labels), np.float32)
+        for block in position_blocks(len(rows)):  # hops may be in files, and larger than memory
+            result[block] = self.booster.predict(matrix(task, rows[block]), num_threads=1)
+        return result
 
     def arrays(self) -> dict[str, np.ndarray]:
         assert self.booster is not None
@@ -93,13 +92,13 @@ class TreesHead(Head):
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         self.booster = lightgbm.Booster(model_str=arrays["trees"].tobytes().decode())
 
-    def _some(self, rows: np.ndarray) -> np.ndarray:
-        """All rows, or as many at random as are learned from at most."""
+    def _subsample(self, rows: np.ndarray) -> np.ndarray:
+        """Return the rows, or a random sample of the maximum size."""
         if len(rows) <= ROWS:
             return rows
         return np.sort(np.random.default_rng(self.options.seed).choice(rows, ROWS, replace=False))
 
-    def _options(self, rounds: int, num_rows: int) -> dict[str, Any]:
+    def _parameters(self, rounds: int, num_rows: int) -> dict[str, Any]:
         return {
             "objective": "multiclass",
             "num_class": self.shape.num_labels,

@@ -1,4 +1,4 @@
-"""A network of the user's own: any module over `x, edge_index` (and `edge_weight`), or a function that builds one."""
+"""User models: modules over `x, edge_index` (and `edge_weight`), or functions that build one."""
 
 from __future__ import annotations
 
@@ -20,126 +20,133 @@ from impact_gnn.checks import InputError, listing, one_line, quoted
 from impact_gnn.nn import Propagation
 
 Own: TypeAlias = Module | Callable[[int, int], Module]
-"""A module that is copied and drawn anew for every fit, or `build(in_channels, out_channels)`."""
+"""A module that is copied and initialised for every fit, or `build(in_channels, out_channels)`."""
 
 Model: TypeAlias = str | Own
 """A name of `MODELS`, or a user model."""
 
-PLAIN_VALUES = (bool, int, float, str, tuple, list, type(None))
+PLAIN_TYPES = (bool, int, float, str, tuple, list, type(None))
 
 
 def model_name(model: Model) -> str:
-    """What a model is called in files: a network of one's own by its class, and a digest of its options and source."""
+    """Return a model's name in files; of a user model its class, and a digest of its source."""
     if isinstance(model, str):
         return model
-    thing: Any = (
-        type(model)
-        if isinstance(model, Module)
-        else model.func
-        if isinstance(model, partial)
-        else model
-    )
-    said = [repr(model), _source(thing)]
+    definition: Any = model
     if isinstance(model, Module):
-        said += [_source(kind) for kind in dict.fromkeys(type(part) for part in model.modules())]
-        for name, part in model.named_modules():  # a dropout, say, is seen in no repr
-            said += [
+        definition = type(model)
+    elif isinstance(model, partial):
+        definition = model.func
+    description = [repr(model), _source(definition)]
+    if isinstance(model, Module):
+        kinds = dict.fromkeys(type(part) for part in model.modules())
+        description += map(_source, kinds)
+        for name, part in model.named_modules():  # a dropout, say, is missing in the repr
+            description += [
                 f"{name}.{text}"
-                for text in _plain(vars(part))
+                for text in _plain_values(vars(part))
                 if not text.startswith(("training", "_cached"))
             ]
-    elif inspect.isfunction(thing):  # sizes may come from around it
-        around = inspect.getclosurevars(thing)
-        said += [repr(around.nonlocals), repr(thing.__defaults__), *_plain(around.globals)]
-    digest = _files.digest(re.sub(r" at 0x[0-9a-f]+", "", "\n".join(said)))[:8]
-    return f"{getattr(thing, '__name__', type(thing).__name__).strip('<>')}-{digest}"
+    elif inspect.isfunction(definition):  # sizes may come from outside the function
+        closure = inspect.getclosurevars(definition)
+        description += [repr(closure.nonlocals), repr(definition.__defaults__)]
+        description += _plain_values(closure.globals)
+    digest = _files.digest(re.sub(r" at 0x[0-9a-f]+", "", "\n".join(description)))[:8]
+    name = getattr(definition, "__name__", type(definition).__name__)
+    return f"{name.strip('<>')}-{digest}"
 
 
 @dataclass(frozen=True, eq=False)
 class Builder:
-    """Makes a network of one's own ready for training, from the arguments of our networks."""
+    """Builds a user model for training, from the arguments of our networks."""
 
     model: Own
 
     def __call__(self, in_channels: int, out_channels: int, *options: Any, **ours: Any) -> Module:
-        model = self.model
-        module = (
-            _drawn(model) if isinstance(model, Module) else _built(model, in_channels, out_channels)
-        )
-        return Foreign(module, out_channels)
+        if isinstance(self.model, Module):
+            return UserNetwork(_reinitialised(self.model), out_channels)
+        return UserNetwork(_built(self.model, in_channels, out_channels), out_channels)
 
 
-class Foreign(Module):
-    """What stands between a network of one's own and the training: plain edges and their weights, logits of all nodes.
+class UserNetwork(Module):
+    """Adapts a user model to our training: it receives edges and weights, and returns logits.
 
-    More columns than classes are cut off: a past window may know fewer classes than the network was
-    made for.
+    Columns beyond the number of classes are cut off: the past of a fold may have fewer classes than
+    the network.
     """
 
     def __init__(self, module: Module, num_labels: int) -> None:
         super().__init__()
-        self.module, self.num_labels, self.takes_weight = module, num_labels, _takes_weight(module)
+        self.module = module
+        self.num_labels = num_labels
+        self.takes_weight = _takes_weight(module)
 
     def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
         name = type(self.module).__name__
-        edge_index, weight = (
-            propagation.edge_index.to(x.device),
-            propagation.edge_weight.to(x.device),
-        )
+        edge_index = propagation.edge_index.to(x.device)
+        arguments = {}
         table = propagation.table
-        weighted = propagation.operator.balanced or not (table[table > 0] == 1).all()
-        if not self.takes_weight and weighted:  # edges of weight 0 are not there at all
+        if self.takes_weight:
+            arguments["edge_weight"] = propagation.edge_weight.to(x.device)
+        elif propagation.operator.balanced or not (table[table > 0] == 1).all():
+            # Edges of weight 0 are left out, so a table of 0 and 1 needs no weights.
             raise InputError(
-                f"the method weights edges, but forward of {name} takes no weights; add edge_weight=None and pass it "
-                f"on to the layers (of attention: transforms.TimeGATConv), or take a method without such weights."
+                f"the method weights edges, but forward of {name} takes no weights; add "
+                f"edge_weight=None and pass it on to the layers (of attention: "
+                f"transforms.TimeGATConv), or take a method without such weights."
             )
-        # a normalisation that layers have cached may be that of another graph
+        # A normalisation that layers have cached may be that of another graph.
         if not self.training:
             for part in self.module.modules():
                 vars(part).update({key: None for key in vars(part) if key.startswith("_cached")})
         try:
-            out = self.module(
-                x, edge_index, **({"edge_weight": weight} if self.takes_weight else {})
-            )
+            logits = self.module(x, edge_index, **arguments)
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
-            what = f"{name} cannot be run on x of shape {tuple(x.shape)} and {edge_index.shape[1]:,} edges"
-            mend = "where sizes differ, give a function build(in_channels, out_channels)"
-            raise InputError(f"{what} ({one_line(error)}); {mend}.") from error
-        if (
-            not isinstance(out, Tensor)
-            or out.dim() != 2
-            or len(out) != len(x)
-            or out.shape[1] < self.num_labels
-        ):
-            came = (
-                f"a tensor of shape {tuple(out.shape)}"
-                if isinstance(out, Tensor)
-                else f"a {type(out).__name__}"
-            )
-            wanted = f"one row per node and a column per class, [{len(x)}, {self.num_labels}]"
-            raise InputError(f"{name} returns {came}; return logits, {wanted}.")
-        return out[:, : self.num_labels]
+            raise InputError(
+                f"{name} cannot be run on x of shape {tuple(x.shape)} and "
+                f"{edge_index.shape[1]:,} edges ({one_line(error)}); where sizes differ, give a "
+                f"function build(in_channels, out_channels)."
+            ) from error
+        self._check(logits, len(x))
+        return logits[:, : self.num_labels]
+
+    def _check(self, logits: Any, num_nodes: int) -> None:
+        """Refuse a result that is not a matrix of logits."""
+        result = f"a {type(logits).__name__}"
+        if isinstance(logits, Tensor):
+            is_matrix = logits.dim() == 2 and len(logits) == num_nodes
+            if is_matrix and logits.shape[1] >= self.num_labels:
+                return
+            result = f"a tensor of shape {tuple(logits.shape)}"
+        raise InputError(
+            f"{type(self.module).__name__} returns {result}; return logits, one row per node and "
+            f"a column per class, [{num_nodes}, {self.num_labels}]."
+        )
 
 
 def _takes_weight(module: Module) -> bool:
-    """Whether `forward` takes `edge_weight`, and, as PyG's models say themselves, passes it on."""
+    """Tell whether `forward` takes `edge_weight`, and passes it on (`supports_edge_weight`)."""
     module = getattr(module, "_orig_mod", module)  # a compiled one takes anything
     parameters = inspect.signature(module.forward).parameters
-    single = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    needed = [p.name for p in parameters.values() if p.default is p.empty and p.kind not in single]
-    if len(needed) - ("edge_weight" in needed) != 2:
-        takes = f"forward of {type(module).__name__} takes ({', '.join(parameters)})"
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    required = {
+        parameter.name
+        for parameter in parameters.values()
+        if parameter.default is parameter.empty and parameter.kind not in variadic
+    }
+    if len(required - {"edge_weight"}) != 2:
         raise InputError(
-            f"{takes}; it should take (x, edge_index) or (x, edge_index, edge_weight)."
+            f"forward of {type(module).__name__} takes ({', '.join(parameters)}); it should take "
+            f"(x, edge_index) or (x, edge_index, edge_weight)."
         )
     return "edge_weight" in parameters and bool(getattr(module, "supports_edge_weight", True))
 
 
 def _built(build: Callable[..., Any], in_channels: int, out_channels: int) -> Module:
-    """What a function makes for these sizes; by name, where it knows the names."""
+    """Call the user's function, with names of arguments where it has them."""
     sizes = {"in_channels": in_channels, "out_channels": out_channels}
-    named = sizes.keys() <= inspect.signature(build).parameters.keys()
-    module = build(**sizes) if named else build(in_channels, out_channels)
+    has_names = sizes.keys() <= inspect.signature(build).parameters.keys()
+    module = build(**sizes) if has_names else build(in_channels, out_channels)
     if not isinstance(module, Module):
         raise InputError(
             f"{quoted(build)} made a {type(module).__name__}; return a torch.nn.Module."
@@ -147,24 +154,26 @@ def _built(build: Callable[..., Any], in_channels: int, out_channels: int) -> Mo
     return module
 
 
-def _drawn(module: Module) -> Module:
-    """A copy with new weights: nothing that the module has learned before, from whatever labels, may stay."""
+def _reinitialised(module: Module) -> Module:
+    """Copy a module with new weights, so that nothing it has learned from any labels remains."""
     name = type(module).__name__
     if any(is_lazy(parameter) for parameter in module.parameters()):
         raise InputError(
-            f"{name} has layers of unknown size; give in_channels, or build(in_channels, out_channels)."
+            f"{name} has layers of unknown size; give in_channels, or "
+            f"build(in_channels, out_channels)."
         )
-    made = copy.deepcopy(module)
+    new = copy.deepcopy(module)
     with torch.no_grad():
-        for parameter in made.parameters():
+        for parameter in new.parameters():
             parameter.fill_(torch.nan)
-        _reset(made)
-    if left := [key for key, parameter in made.named_parameters() if bool(parameter.isnan().any())]:
-        mend = "draw them in a method reset_parameters(), or give a function build(in_channels, out_channels)"
+        _reset(new)
+    left = [key for key, parameter in new.named_parameters() if bool(parameter.isnan().any())]
+    if left:
         raise InputError(
-            f"{name} has weights that nothing draws anew for a fit ({listing(left)}); {mend}."
+            f"{name} has weights that nothing draws anew for a fit ({listing(left)}); draw them in "
+            f"a method reset_parameters(), or give a function build(in_channels, out_channels)."
         )
-    return made
+    return new
 
 
 def _reset(module: Module) -> None:
@@ -175,19 +184,17 @@ def _reset(module: Module) -> None:
             _reset(child)
 
 
-def _source(thing: Any) -> str:
-    """The source of the user's own code; that of torch changes with its version, and some cannot be had."""
+def _source(definition: Any) -> str:
+    """Return the source of the user's code, where available; torch's depends on its version."""
     try:
-        return (
-            ""
-            if thing.__module__.startswith(("torch.", "torch_geometric."))
-            else inspect.getsource(thing)
-        )
+        if definition.__module__.startswith(("torch.", "torch_geometric.")):
+            return ""
+        return inspect.getsource(definition)
     except (OSError, TypeError, AttributeError):
         return ""
 
 
-def _plain(values: Mapping[str, Any]) -> list[str]:
+def _plain_values(values: Mapping[str, Any]) -> list[str]:
     return sorted(
-        f"{name}={value!r}" for name, value in values.items() if isinstance(value, PLAIN_VALUES)
+        f"{name}={value!r}" for name, value in values.items() if isinstance(value, PLAIN_TYPES)
     )

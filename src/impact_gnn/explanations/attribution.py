@@ -197,8 +197,9 @@ class Explainer:
             self.members.append(member)
         self.members.sort(key=lambda member: -member.weight)
         # [targets, num_labels]: the weighted mean of the members, before and after calibration
-        weighted = [member.weight * member.probabilities for member in self.members]
-        self.mean = np.sum(weighted, axis=0, dtype=np.float64)
+        self.mean = np.zeros(self.members[0].probabilities.shape)
+        for member in self.members:
+            self.mean += member.weight * member.probabilities
         self.calibrated = self.model.calibration.apply(self.mean, self.model.prior)
 
     def explain(self, node: Any, *, label: Any = None, most: int = 10) -> NodeExplanation:
@@ -433,7 +434,7 @@ class _Member:
         return self.reads_graph or all(block.path is not None for block in self.blocks)
 
     @property
-    def matrices(self) -> list[tuple[Block, Hop]]:
+    def matrices(self) -> list[tuple[Block, Any]]:
         """The blocks of a model that reads rows, each with its matrix."""
         hops = [*self.task.hops, *self.task.label_hops]
         return list(zip(self.blocks, hops, strict=True))

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import reduce
-from typing import Any
 
 import numpy as np
 
@@ -19,86 +18,90 @@ from impact_gnn.alignment.sums import Communities, Moments
 from impact_gnn.checks import InputError
 from impact_gnn.connectivity import relative_connectivity
 from impact_gnn.engines.engine import time_table
-from impact_gnn.engines.hop import BLOCK, mapped_hop
+from impact_gnn.engines.hop import BLOCK, Hop, mapped_hop
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.methods.part import HopContext
 
 
-def moments_of(hop: Any, group: np.ndarray, num_groups: int) -> Moments:
-    """Moments of a hop's rows by group (negative ones left out), in blocks of rows."""
-    total: Moments | None = None
-    wanted = np.flatnonzero(group >= 0)
-    for begin in range(0, max(len(wanted), 1), BLOCK):
-        index = wanted[begin : begin + BLOCK]
-        block = Moments.of(np.asarray(hop.rows(index)), group[index], num_groups)
-        total = block if total is None else total.merge(block)
-    assert total is not None
-    return total
+def moments_of(hop: Hop, group: np.ndarray, num_groups: int) -> Moments:
+    """Compute moments of a hop's rows by group (without negative ones), in blocks of rows."""
+    selected = np.flatnonzero(group >= 0)
+    # at least one block, which may be empty
+    blocks = [selected[k : k + BLOCK] for k in range(0, max(len(selected), 1), BLOCK)]
+    return reduce(
+        Moments.merge,
+        (Moments.of(np.asarray(hop.rows(rows)), group[rows], num_groups) for rows in blocks),
+    )
 
 
-def center(hops: list[Any], context: HopContext) -> list[Any]:
-    """Removes the mean message of every period."""
-    return _by_period(hops, context, apply_center)
+def center(hops: list[Hop], context: HopContext) -> list[Hop]:
+    """Remove the mean message of every period."""
+    return _align_by_period(hops, context, apply_center)
 
 
-def standardize(hops: list[Any], context: HopContext) -> list[Any]:
-    """Brings the messages of every period to mean 0 and variance 1."""
-    return _by_period(hops, context, apply_standardize)
+def standardize(hops: list[Hop], context: HopContext) -> list[Hop]:
+    """Scale the messages of every period to mean 0 and variance 1."""
+    return _align_by_period(hops, context, apply_standardize)
 
 
-def _by_period(hops: list[Any], context: HopContext, apply: Callable[..., np.ndarray]) -> list[Any]:
+def _align_by_period(
+    hops: list[Hop], context: HopContext, apply: Callable[..., np.ndarray]
+) -> list[Hop]:
     period = context.graph.period[context.nodes].astype(np.int32)
 
-    def aligned(hop: Any) -> Any:
+    def align(hop: Hop) -> Hop:
         moments = moments_of(hop, period, len(context.graph.times))
         return mapped_hop(hop, lambda values, index: apply(values, period[index], moments))
 
-    return [aligned(hop) for hop in hops]
+    return [align(hop) for hop in hops]
 
 
-def jjnorm(hops: list[Any], context: HopContext) -> list[Any]:
-    """Scales every hop by one number per period."""
+def jjnorm(hops: list[Hop], context: HopContext) -> list[Hop]:
+    """Scale every hop by one number per period."""
     communities = communities_of(context)
     return [aligned for hop in hops for aligned in jjnorm_jointly([hop], communities)]
 
 
-def jjnorm_jointly(hops: list[Any], communities: Communities) -> list[Any]:
-    """Scales hops by one number per period for all of them: their sums add up over columns."""
+def jjnorm_jointly(hops: list[Hop], communities: Communities) -> list[Hop]:
+    """Scale hops by one number per period for all of them: their sums add up over columns."""
     moments = [moments_of(hop, communities.group, communities.num_groups) for hop in hops]
     sums = (JJSums.of(one, communities.num_labels) for one in moments)
     scale = reduce(JJSums.merge, sums).compute()
 
-    def aligned(hop: Any, moments: Moments) -> Any:
+    def align(hop: Hop, moments: Moments) -> Hop:
         def change(values: np.ndarray, index: np.ndarray) -> np.ndarray:
             part = replace(communities, labelled=communities.labelled[index])
             return apply_jjnorm(values, part, moments, scale)
 
         return mapped_hop(hop, change)
 
-    return [aligned(hop, one) for hop, one in zip(hops, moments, strict=True)]
+    return list(map(align, hops, moments))
 
 
 def communities_of(context: HopContext) -> Communities:
-    """Groups of the rows of a hop: labelled nodes by class and period, and targets."""
-    graph, nodes = context.graph, context.nodes
+    """Group the rows of a hop: labelled nodes by class and period, and targets."""
+    graph = context.graph
+    nodes = context.nodes
     return Communities.of(graph.label[nodes], graph.time[nodes], graph.targets()[nodes])
 
 
-def pny(hops: list[Any], context: HopContext) -> list[Any]:
-    """Maps messages so that their covariance is that of the last period.
+def pny(hops: list[Hop], context: HopContext) -> list[Hop]:
+    """Map messages so that their covariance is that of the last period.
 
     Whole rows are mapped by covariances, so the labelled rows of a hop and of the one before are
     loaded into memory.
     """
-    view, nodes, engine = context.graph, context.nodes, context.engine
+    view = context.graph
+    nodes = context.nodes
+    engine = context.engine
     assert view.cutoff is not None
     assert view.x is not None
     labelled = np.flatnonzero(view.label[nodes] >= 0)
     size = 16 * len(labelled) * view.x.shape[1]
     if not engine.fits(size):
         raise InputError(
-            f"pny needs {len(labelled):,} labelled rows of two hops in memory, {size / 1e9:.1f} GB, "
-            f"more than this engine may use; give more memory, or use jjnorm."
+            f"pny needs {len(labelled):,} labelled rows of two hops in memory, "
+            f"{size / 1e9:.1f} GB, more than this engine may use; give more memory, or use jjnorm."
         )
     communities = Communities.of(view.label, view.time, view.targets())
     connectivity = relative_connectivity(
@@ -110,25 +113,27 @@ def pny(hops: list[Any], context: HopContext) -> list[Any]:
     part = replace(
         communities, group=communities.group[known], labelled=communities.labelled[known]
     )
-    out, previous = [], np.asarray(view.x[known], np.float32)
+    aligned: list[Hop] = []
+    previous = np.asarray(view.x[known], np.float32)
     for hop in hops:
         message = np.asarray(hop.rows(labelled), np.float32)
         moved = pny_by(message, previous, part, weights)
         previous = message
 
         def change(values: np.ndarray, index: np.ndarray, moved: np.ndarray = moved) -> np.ndarray:
-            place = np.searchsorted(labelled, index).clip(max=max(len(labelled) - 1, 0))
-            inside = labelled[place] == index
+            # [n]: the position of a row among the labelled ones, if it is one of them
+            position = np.searchsorted(labelled, index).clip(max=max(len(labelled) - 1, 0))
+            is_labelled = labelled[position] == index
             values = np.array(values, np.float32)
-            values[inside] = moved[place[inside]]
+            values[is_labelled] = moved[position[is_labelled]]
             return values
 
-        out.append(mapped_hop(hop, change, np.float32))
-    return out
+        aligned.append(mapped_hop(hop, change, np.float32))
+    return aligned
 
 
 def check_pny(graph: TemporalGraph) -> None:
-    """Refuses graphs of several types, and sizes whose covariances do not fit into memory."""
+    """Refuse graphs of several types, and sizes whose covariances do not fit into memory."""
     if graph.is_hetero:
         raise InputError(
             f"pny estimates how one node type connects with itself, but this graph has "

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
     from impact_gnn.engines import Engine
+    from impact_gnn.engines.hop import Hop
     from impact_gnn.engines.operator import Operator
     from impact_gnn.graph import TemporalGraph
     from impact_gnn.methods.method import Method
@@ -155,7 +156,7 @@ class Part:
     min_effort: str = "quick"
     prior_score: float = 0.0
     edge_weights: Weighting | None = None
-    align: Callable[[list[Any], HopContext], list[Any]] | None = None
+    align: Callable[[list[Hop], HopContext], list[Hop]] | None = None
     all_nodes: bool = False
     inputs: Callable[[TemporalGraph, np.ndarray], np.ndarray] | None = None
     label_weight: Callable[[np.ndarray, np.ndarray, float | None], np.ndarray] | None = None

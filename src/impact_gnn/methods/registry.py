@@ -12,7 +12,7 @@ _parts: dict[str, Part] = {}
 
 
 def register(part: Part) -> Part:
-    """Adds a part to the table, so that methods can name it; returns it.
+    """Add a part to the table, so that methods can name it; return it.
 
     Examples:
         >>> import numpy as np
@@ -27,7 +27,8 @@ def register(part: Part) -> Part:
     """
     if not re.fullmatch(r"[a-z][a-z0-9-]*", part.name):
         raise InputError(
-            f"a part cannot be called {checks.quoted(part.name)}; use lower-case letters, digits and '-'."
+            f"a part cannot be called {checks.quoted(part.name)}; "
+            f"use lower-case letters, digits and '-'."
         )
     if part.name in _parts:
         raise InputError(f"there is a part called {part.name!r} already; choose another name.")
@@ -36,18 +37,18 @@ def register(part: Part) -> Part:
 
 
 def unregister(name: str) -> None:
-    """Removes a part that was registered."""
+    """Remove a part that was registered."""
     get(name)
     del _parts[name]
 
 
 def get(name: str) -> Part:
-    """The part of this name; an unknown name is answered with the choices."""
+    """Return the part of this name; an unknown name is answered with the choices."""
     return _parts[checks.choice("part", name, _parts)]
 
 
 def names(kind: Kind | None = None) -> list[str]:
-    """Names of all parts, or of one kind, in the order in which methods are written."""
+    """Return the names of all parts, or of one kind, in the order of method names."""
     order = list(Kind)
     rows = [part for part in _parts.values() if kind in (None, part.kind)]
     return [part.name for part in sorted(rows, key=lambda part: order.index(part.kind))]
