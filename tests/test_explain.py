@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 import impact_gnn as ig
 from impact_gnn._codec import decode, encode
 from impact_gnn.cli import app
+from impact_gnn.engines.hop import recompute
 from impact_gnn.estimators import Calibration, Ensemble, Method, Pipeline
 from impact_gnn.explanations import Explainer, NodeExplanation, explain
 from impact_gnn.explanations.attribution import Question
@@ -196,10 +197,25 @@ def split_is_whole(p, graph):
         assert member.predict_changed(question) == pytest.approx(
             member.probabilities[row], abs=1e-5
         )
-        for one in member.explain(question).inputs:
+        begin = 0
+        hops = [*member.task.hops, *member.task.label_hops]
+        for one, hop in zip(member.explain(question).inputs, hops, strict=True):
+            columns = slice(begin, begin := begin + hop.shape[1])
             if not one.block.path or not len(one.node_index):
                 continue
-            assert one.node_contributions.sum() == pytest.approx(one.total, abs=1e-4)
+            silent = 1 - one.weights.sum()  # of ways that end at a node that hears nobody
+            assert -1e-9 < silent < 1
+            rest = 0.0
+            if p.model == "linear":
+                first, second = p.fitted.head.model.classify.weight.detach().numpy()[:2, columns]
+                nothing = (
+                    recompute(hop, np.zeros((1, hop.shape[1]), np.float32), member.row_index(at))
+                    - member.mean_row[columns]
+                )
+                rest = (
+                    silent * float((nothing @ (first - second))[0]) if not one.block.labels else 0.0
+                )
+            assert one.node_contributions.sum() + rest == pytest.approx(one.total, abs=1e-4)
 
 
 @pytest.mark.parametrize(

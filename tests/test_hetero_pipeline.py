@@ -272,7 +272,7 @@ def test_pny_is_refused_on_several_types_before_anything_is_propagated(graph):
     inputs = Inputs(graph.masked(CUT))
     with pytest.raises(ig.InputError, match="this graph has 3 types and 5 relations; use jjnorm"):
         inputs.model_inputs(Method.parse("pmp+pny"), CUT)
-    assert not inputs._kept
+    assert not inputs._cache
     tested = ig.backtest(
         graph, candidates=["pny", "center"], folds=1, seeds=1, pipeline=Pipeline("sehgnn", **QUICK)
     )
@@ -298,7 +298,7 @@ def test_pny_is_refused_where_its_covariances_would_not_fit():
         ig.InputError, match=r"350·6 covariances of 600x600, 5\.6 GiB, more than its limit of 2 GiB"
     ):
         inputs.model_inputs(Method.parse("pny"), CUTOFF)
-    assert not inputs._kept
+    assert not inputs._cache
     with pytest.raises(ig.InputError, match=r"5\.6 GiB"):
         pny_function(
             wide.x,

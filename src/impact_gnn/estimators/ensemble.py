@@ -78,7 +78,8 @@ class Ensemble:
         >>> from impact_gnn.data.tsbm import tsbm
         >>> g = tsbm(num_nodes=400, num_times=5, num_labels=2, seed=0)
         >>> members = [Pipeline(model, cutoff=4, epochs=5).fit(g) for model in ("sign", "trees")]
-        >>> Ensemble(members, [0.5, 0.5], Calibration(), np.array([0.5, 0.5])).predict_proba(g).shape
+        >>> ensemble = Ensemble(members, [0.5, 0.5], Calibration(), np.array([0.5, 0.5]))
+        >>> ensemble.predict_proba(g).shape
         (80, 2)
     """
 

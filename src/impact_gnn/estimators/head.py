@@ -86,7 +86,7 @@ class Head(ABC):
 
     @abstractmethod
     def probabilities(self, task: Task, rows: np.ndarray) -> np.ndarray:
-        """Return probabilities [n, num_labels], float32, under the class weights of the training."""
+        """Return probabilities [n, num_labels], under the class weights of the training."""
 
     def predict_proba(self, task: Task, rows: np.ndarray) -> np.ndarray:
         """Return probabilities [n, num_labels], corrected for class weights."""

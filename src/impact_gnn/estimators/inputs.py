@@ -252,7 +252,7 @@ class Inputs:
         return max(self.hops, 2) if self.graph.is_hetero else self.hops
 
     def paths(self, start: str | None = None) -> list[Metapath]:
-        """Return paths from types with features, or a type, to the target, by their last relation."""
+        """Return paths from types with features, or `start`, to the target, by last relation."""
         position = {triple: k for k, triple in enumerate(self.graph.relations)}
         paths = metapaths(self.graph, self.length, start=start)
         return sorted(paths, key=lambda path: position[path[-1]])

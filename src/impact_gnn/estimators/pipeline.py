@@ -379,7 +379,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         )
 
     def _prior_evidence(self, data: _FitData, stage: Stage, valid: RowIndex) -> PriorEvidence:
-        """Return the class prior, and for parts that adjust it the errors on the validation rows."""
+        """Return the class prior, and for parts that adjust it the errors in validation."""
         prior = data.class_prior
         if not self._adjustments:
             return PriorEvidence(prior)
@@ -507,11 +507,12 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             return fit_cutoff
         period = graph.when(cutoff)
         if period < fit_cutoff:
+            name = graph.name_of(fit_cutoff)
             in_training = int(((graph.time >= period) & (graph.time < fit_cutoff)).sum())
             raise InputError(
-                f"cutoff={graph.name_of(period)} lies before {graph.name_of(fit_cutoff)}, the cutoff "
-                f"of the fit, so {in_training:,} of these nodes were available for training; "
-                f"use a cutoff from {graph.name_of(fit_cutoff)} on, or retrain with the earlier one."
+                f"cutoff={graph.name_of(period)} lies before {name}, the cutoff of the fit, so "
+                f"{in_training:,} of these nodes were available for training; "
+                f"use a cutoff from {name} on, or retrain with the earlier one."
             )
         return period
 

@@ -3,17 +3,17 @@
 Every member of an ensemble has log-odds of the label against the runner-up, so contributions of all
 kinds of model have one unit:
 
-* models that read rows: columns change one after the other from the mean of the labelled rows to
-  the node's values. The change of the log-odds is the column's contribution, averaged over two
-  orders, the columns' own and its reverse. Contributions sum to the log-odds exactly;
-* networks that read the graph: integrated gradients, that is slopes along the straight line from
-  the mean to all nodes' values, times (value − mean). The error is stated.
+* trees: Shapley values (TreeSHAP), which sum to the raw score;
+* networks: integrated gradients, that is slopes along the straight line from the mean of the
+  labelled rows to the node's row, in steps that are short near the mean, times (value − mean). This
+  is exact for `linear`; for other networks the error is stated.
 
 A member of weight w with probabilities p and q of the two labels adds w·(p − q) to the difference
 of the ensemble. Its contributions are scaled by w·(p − q) / log-odds, which is positive, and summed
 over the members. An average node, smoothing and calibration account for the rest.
 
-A hop is a weighted sum over nodes. The nodes on the hop's side of the mean share a column's
+A hop is a weighted sum over nodes, and so is its contribution: node u adds slope · weight of u ·
+(value of u − mean). Trees have no slope: nodes on the hop's side of the mean share a column's
 contribution, by weight and distance.
 
 The prediction without a node, or with plain weights, is computed from new rows of the explained
@@ -41,6 +41,8 @@ from impact_gnn.engines.hop import Hop, recompute
 from impact_gnn.engines.operator import Operator
 from impact_gnn.estimators import Ensemble, Fitted, Inputs, NetworkHead, Pipeline, model_name
 from impact_gnn.estimators.calibration import tempered
+from impact_gnn.estimators.head import PriorHead
+from impact_gnn.estimators.trees import TreesHead
 from impact_gnn.explanations.explanation import (
     OWN,
     Feature,
@@ -61,11 +63,11 @@ from impact_gnn.methods import Method
 from impact_gnn.nn import GraphTask, HopTask, Propagation
 from impact_gnn.propagation.hops import own_relation
 
-STEPS = 32
-"""Steps of the integral for networks that read the whole graph."""
+ROW_STEPS = 256
+"""Steps of the integral for networks that read rows."""
 
-BLOCK_ROWS = 1024
-"""Rows of a block of predictions: memory stays small for rows with many columns."""
+GRAPH_STEPS = 32
+"""Steps of the integral for networks that read the whole graph."""
 
 TINY = 1e-12
 AVERAGE = "an average node"
@@ -510,7 +512,7 @@ class _Member:
         node_index = question.node_index
         row_index = self.row_index(node_index)
         row = self.task.matrix(row_index)[0]
-        contributions = self._split_columns(row, question)
+        contributions, slopes, error = self._split_columns(row, question)
         sources = []
         end = 0
         for block, hop in self.matrices:
@@ -524,8 +526,11 @@ class _Member:
                 values = self._node_values(block, node_index, index)
                 mean = self.mean_row[columns]
                 offsets = _block_rows(block, hop, values, row_index) - mean  # [nodes, columns]
-                shares = _share_by_side(weights, offsets, row[columns] - mean)
-                by_node = shares @ contributions[columns]
+                if slopes is None:
+                    shares = _share_by_side(weights, offsets, row[columns] - mean)
+                    by_node = shares @ contributions[columns]
+                else:
+                    by_node = weights * (offsets @ slopes[columns])
             sources.append(
                 InputContribution(
                     block=block,
@@ -537,33 +542,36 @@ class _Member:
                     node_contributions=by_node,
                 )
             )
-        return sources, 0.0
+        return sources, error
 
-    def _split_columns(self, row: np.ndarray, question: Question) -> np.ndarray:
-        """Return what the columns add on the way from the mean row to this one [columns].
+    def _split_columns(self, row: np.ndarray, question: Question) -> _ColumnSplit:
+        """Split the log-odds of a row over its columns."""
+        head = self.fitted.head
+        if isinstance(head, TreesHead):
+            assert head.booster is not None
+            shapley = np.asarray(head.booster.predict(row[None], pred_contrib=True))
+            # [classes, columns + 1]: the last one is the expected score
+            by_class = shapley.reshape(self.fitted.num_labels, -1)[:, :-1]
+            return _ColumnSplit(question.difference(by_class.T), slopes=None, error=0.0)
+        if isinstance(head, PriorHead):  # all rows have the same probabilities
+            return _ColumnSplit(np.zeros(len(row)), slopes=np.zeros(len(row)), error=0.0)
+        if not isinstance(head, NetworkHead) or head.model is None:
+            raise InputError(
+                f"a {type(head).__name__} cannot be taken apart; "
+                f"explain a model of trees or a network."
+            )
+        model = head.model
+        widths = [*head.shape.hops, *head.shape.label_hops]
+        count = len(head.shape.hops)
 
-        Columns change one after the other, from the first to the last and from the last to the
-        first; contributions are the mean of both orders.
-        """
-        size = len(row)
-        contributions = np.zeros(size)
-        for position in (np.arange(size), np.arange(size)[::-1]):
-            log_odds: list[np.ndarray] = []
-            for block in np.array_split(np.arange(size + 1), 1 + size // BLOCK_ROWS):
-                # [steps, columns]: at step k, the first k columns have the node's values
-                points = np.where(position < block[:, None], row, self.mean_row)
-                task = self._row_task(points.astype(np.float32))
-                probabilities = self.fitted.head.predict_proba(task, np.arange(len(points)))
-                log_odds.append(question.log_odds(probabilities))
-            contributions += np.diff(np.concatenate(log_odds))[position] / 2
-        return contributions
+        def log_odds(point: Tensor) -> Tensor:
+            matrices = point[None].split(widths, dim=1)
+            return question.difference(model(matrices[:count], matrices[count:])[0])
 
-    def _row_task(self, matrix: np.ndarray) -> HopTask:
-        """Return the task of rows that are given as one matrix [rows, columns]."""
-        widths = [hop.shape[1] for _, hop in self.matrices]
-        blocks = np.split(matrix, np.cumsum(widths)[:-1], axis=1)
-        count = len(self.task.hops)
-        return HopTask(blocks[:count], blocks[count:])
+        device = next(model.parameters()).device
+        line = torch.tensor(np.stack([row, self.mean_row]), dtype=torch.float32, device=device)
+        slopes, error = _mean_slopes(log_odds, line[0], line[1], ROW_STEPS)
+        return _ColumnSplit(slopes * (row - self.mean_row), slopes, error)
 
     def _split_graph(self, question: Question) -> tuple[list[InputContribution], float]:
         """Split the log-odds of a network that reads the graph over the features of all nodes."""
@@ -579,7 +587,8 @@ class _Member:
         def log_odds(point: Tensor) -> Tensor:
             return question.difference(model(point, self.task.propagation)[question.node_index])
 
-        by_node, error = _integrated_gradients(log_odds, x, mean)  # [N, columns]
+        slopes, error = _mean_slopes(log_odds, x, mean, GRAPH_STEPS)
+        by_node = slopes * (x - mean).double().numpy()  # [N, columns]
         remaining = np.ones(len(x), bool)  # nodes that no nearer block contains
         sources = []
         for block in self.blocks:
@@ -688,24 +697,32 @@ class _Member:
                 mean = weights @ self._node_values(block, node_index, index)
                 row = _block_rows(block, hop, mean[None], row_index)
             rows.append(row)
-        return self._row_task(np.hstack(rows))
+        count = len(self.task.hops)
+        return HopTask(rows[:count], rows[count:])
 
 
-def _integrated_gradients(
-    log_odds: Callable[[Tensor], Tensor], x: Tensor, mean: Tensor
+class _ColumnSplit(NamedTuple):
+    """Contributions of the columns of a row to its log-odds, their slopes, and the error."""
+
+    contributions: np.ndarray
+    slopes: np.ndarray | None  # None for trees
+    error: float
+
+
+def _mean_slopes(
+    log_odds: Callable[[Tensor], Tensor], x: Tensor, mean: Tensor, steps: int
 ) -> tuple[np.ndarray, float]:
-    """Return integrated gradients from the mean to x, in the shape of x, and their error."""
+    """Return the mean gradient on the line from the mean to x, and the error of the integral."""
     # Squares of the midpoints: steps are short near the mean.
-    middle = (np.arange(STEPS) + 0.5) / STEPS
+    middle = (np.arange(steps) + 0.5) / steps
     slopes = torch.zeros_like(x, dtype=torch.float64)
     for position in middle.tolist():
         point = (mean + position**2 * (x - mean)).requires_grad_()
         gradient = torch.autograd.grad(log_odds(point), point)[0]
         slopes += position / middle.sum() * gradient
-    contributions = slopes * (x - mean)
     with torch.no_grad():
         total = float(log_odds(x) - log_odds(mean.expand_as(x)))
-    return contributions.cpu().numpy(), total - float(contributions.sum())
+    return slopes.cpu().numpy(), total - float((slopes * (x - mean)).sum())
 
 
 def _block_rows(block: Block, hop: Hop, values: np.ndarray, row_index: np.ndarray) -> np.ndarray:
