@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from impact_gnn.estimators import Calibration, Candidate, EnsembleSpec, Method
+from impact_gnn.estimators import Calibration, Candidate, EnsembleSpec, FitSettings, Method
 from impact_gnn.estimators.calibration import Bin
 from impact_gnn.metrics import METRICS
 from impact_gnn.statistics import Estimate
@@ -51,6 +51,7 @@ class CandidateResult:
     error: str | None = None  # where it failed: the sentence
     # in every fold tried, by the metric, as people read it
     scores: dict[str, float] = field(default_factory=dict)
+    settings: FitSettings | None = None  # choices on the newest fold, for the final fits
 
     @property
     def method(self) -> Method:

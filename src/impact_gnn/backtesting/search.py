@@ -51,7 +51,7 @@ from impact_gnn.backtesting.selection import EnsembleSelection
 from impact_gnn.checks import InputError
 from impact_gnn.data.convert import GraphLike, as_temporal_graph
 from impact_gnn.engines import Engine, or_memory
-from impact_gnn.estimators import Candidate, Inputs, Pipeline
+from impact_gnn.estimators import Candidate, FitSettings, Inputs, Pipeline
 from impact_gnn.graph import TemporalGraph, graph_digest
 from impact_gnn.methods import Method
 from impact_gnn.metrics import Scoring
@@ -186,6 +186,7 @@ class Search:
     evaluated: list[Candidate] = field(default_factory=list)
     dropped: set[Candidate] = field(default_factory=set)
     failed: dict[Candidate, str] = field(default_factory=dict)
+    settings: dict[Unit, FitSettings] = field(default_factory=dict)
     work: float = 0.0
     out_of_time: bool = False
 
@@ -239,7 +240,7 @@ class Search:
         if BASELINE in selection.finalists:
             calibration = selection.fit_calibration(selected.ensemble)
             fold_checks = selection.check_each_fold(selected.ensemble)
-            if not self.out_of_time:
+            if not self.out_of_time and self.effort != "quick":
                 by_horizon = self.score_by_horizon(selected.ensemble.candidates[0])
         self.progress("back-test", self.allowed, self.allowed)
         return BacktestResult(
@@ -440,6 +441,9 @@ class Search:
             self.failed |= dict.fromkeys([candidate, unsmoothed], str(error))
             self.progress.say(f"  {candidate}: left out, {error}", detail=True)
             return
+        self.settings[unit] = fitted.require_fitted().settings
+        if self.store is not None:
+            self.store.put(f"fits/{unit}", self.settings[unit])
         row = np.searchsorted(pipeline.targets(fold.graph), fold.rows)
         for variant, probabilities in predictions.items():
             # Classes that were unknown before the fold have probability 0.
@@ -515,7 +519,19 @@ class Search:
             status=self.status_of(candidate),
             error=self.failed.get(candidate),
             scores=self.scores.by_fold(candidate),
+            settings=self.settings_of(candidate),
         )
+
+    def settings_of(self, candidate: Candidate) -> FitSettings | None:
+        """The choices of the fit on the newest fold, by its smoothed variant if there is one."""
+        for variant in (candidate.smoothed(), candidate):
+            unit = Unit(variant, self.scores.folds[-1])
+            settings = self.settings.get(unit)
+            if settings is None and self.store is not None:
+                settings = self.store.get(f"fits/{unit}", FitSettings)
+            if settings is not None:
+                return settings
+        return None
 
     def status_of(self, candidate: Candidate) -> Status:
         if candidate in self.failed:

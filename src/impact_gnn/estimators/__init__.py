@@ -5,7 +5,7 @@ from impact_gnn.estimators.candidate import Candidate
 from impact_gnn.estimators.ensemble import Ensemble, EnsembleSpec, Member
 from impact_gnn.estimators.head import Head, HeadOptions, Shape
 from impact_gnn.estimators.inputs import Inputs
-from impact_gnn.estimators.model_files import Fitted
+from impact_gnn.estimators.model_files import FitSettings, Fitted
 from impact_gnn.estimators.model_table import (
     MODELS,
     ModelSpec,
@@ -25,6 +25,7 @@ __all__ = [
     "Candidate",
     "Ensemble",
     "EnsembleSpec",
+    "FitSettings",
     "Fitted",
     "Head",
     "HeadOptions",

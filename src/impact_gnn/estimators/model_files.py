@@ -49,6 +49,15 @@ class Stage:
         return self.head.predict_proba(self.task, rows)
 
 
+@dataclass(frozen=True)
+class FitSettings:
+    """The choices of a validation: the rounds of every stage, and the smoothing."""
+
+    rounds: tuple[int, ...]
+    smoothing: Smoothing | None
+    valid_score: float | None  # of the model before smoothing; None without validation rows
+
+
 @dataclass(frozen=True, eq=False)
 class Fitted:
     """The result of a fit; it has several stages for a method with "stages" only."""
@@ -77,6 +86,15 @@ class Fitted:
     @property
     def rounds(self) -> int:
         return self.head.rounds
+
+    @property
+    def settings(self) -> FitSettings:
+        """The choices of this fit, with which another one needs no validation."""
+        return FitSettings(
+            rounds=tuple(stage.head.rounds for stage in self.stages),
+            smoothing=self.smoothing,
+            valid_score=None if math.isnan(self.valid_score) else self.valid_score,
+        )
 
     @property
     def num_labels(self) -> int:

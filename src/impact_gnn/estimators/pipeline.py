@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 
 from impact_gnn import checks
 from impact_gnn._native import one_thread
@@ -25,7 +25,7 @@ from impact_gnn.estimators import model_files
 from impact_gnn.estimators.calibration import OutOfFold, best_temperature
 from impact_gnn.estimators.head import Head, HeadOptions, Shape, matrix
 from impact_gnn.estimators.inputs import Inputs, NodeIndex, RowIndex
-from impact_gnn.estimators.model_files import Fitted, Stage
+from impact_gnn.estimators.model_files import FitSettings, Fitted, Stage
 from impact_gnn.estimators.model_table import MODELS, reads_graph, spec_of
 from impact_gnn.estimators.network import NetworkHead
 from impact_gnn.estimators.schema import Schema
@@ -54,6 +54,8 @@ from impact_gnn.statistics import Scale, paired
 
 VALIDATION_SHARE = 0.1  # least share of the labels in the validation periods
 STAGES = Reliable(stages=3)  # of a method with "stages"
+# settings of a single labelled period, which leaves none for validation
+FIRST_GUESS = FitSettings((), CHOICES[len(CHOICES) // 2], None)
 
 Progress: TypeAlias = Callable[[Epoch], None]
 """Called after every epoch."""
@@ -94,6 +96,12 @@ class _Validated:
     smoothing: Smoothing | None
     evidence: PriorEvidence
     valid_score: float
+
+    def refitted(self, data: _FitData) -> _Validated:
+        """Train anew on all labels, for the rounds that were chosen."""
+        rounds = [stage.head.rounds for stage in self.stages]
+        stages = self.learner._train(data, _all_labelled(data), data.cutoff, rounds)
+        return replace(self, stages=stages)
 
 
 class Pipeline(ClassifierMixin, BaseEstimator):
@@ -250,6 +258,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         *,
         inputs: Inputs | None = None,
         engine: Engine | None = None,
+        settings: FitSettings | None = None,
         progress: Progress | None = None,
     ) -> Pipeline:
         """Train on the labels before the cutoff.
@@ -260,18 +269,23 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             inputs: Hops of this graph and these options, computed before, to share work between
                 pipelines.
             engine: Where to propagate.
+            settings: Choices of an earlier fit (`fitted.settings`), on older labels of this graph.
+                They replace the validation, which takes more than half of the time. Ignored where
+                a part of the method needs validation rows.
             progress: Called after every epoch.
         """
         self.checked()
         self.fitted = None
         data = self._fit_data(as_temporal_graph(graph), inputs, engine, progress)
-        has_validation = len(np.unique(data.time[data.labelled])) > 1
-        validate = self._validate if has_validation else self._without_validation
-        validated = validate(data)
+        if settings is not None and not self._needs_validation:
+            validated = self._train_with(data, settings)
+        elif len(np.unique(data.time[data.labelled])) > 1:
+            validated = self._validate(data)
+            if self.refit:
+                validated = validated.refitted(data)
+        else:
+            validated = self._train_with(data, FIRST_GUESS)
         stages = validated.stages
-        if self.refit and has_validation:
-            rounds = [stage.head.rounds for stage in stages]
-            stages = validated.learner._train(data, _all_labelled(data), data.cutoff, rounds)
         self.fitted = Fitted(
             stages=tuple(replace(stage, task=None) for stage in stages),
             smoothing=validated.smoothing,
@@ -332,16 +346,21 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         cutoff = graph.infer_cutoff() if self.cutoff is None else graph.when(self.cutoff)
         return graph.masked(cutoff)
 
-    def _without_validation(self, data: _FitData) -> _Validated:
-        """Train on a single labelled period, which leaves none for validation."""
-        stages = self._train(data, _all_labelled(data), data.cutoff, [None])
-        smoothing = CHOICES[len(CHOICES) // 2] if "smooth" in self._method else None
+    @property
+    def _needs_validation(self) -> bool:
+        """Whether a part of the method has more to choose than `FitSettings` holds."""
+        return any(part.must_improve or part.adjust is not None for part in self._method.parts)
+
+    def _train_with(self, data: _FitData, settings: FitSettings) -> _Validated:
+        """Train on all labels with known settings; without rounds, for as long as allowed."""
+        stages = self._train(data, _all_labelled(data), data.cutoff, settings.rounds or [None])
+        score = settings.valid_score
         return _Validated(
             learner=self,
             stages=stages,
-            smoothing=smoothing,
+            smoothing=settings.smoothing if "smooth" in self._method else None,
             evidence=PriorEvidence(data.class_prior),
-            valid_score=math.nan,
+            valid_score=math.nan if score is None else score,
         )
 
     def _validate(self, data: _FitData) -> _Validated:
@@ -367,15 +386,14 @@ class Pipeline(ClassifierMixin, BaseEstimator):
                 learner = simpler
                 stages = simpler_stages
         smoothing = None
-        score = stages[-1].head.valid_score
         if "smooth" in self._method:
-            smoothing, score = self._best_smoothing(stages[-1], data, cutoff, split.valid)
+            smoothing = self._best_smoothing(stages[-1], data, cutoff, split.valid)
         return _Validated(
             learner=learner,
             stages=stages,
             smoothing=smoothing,
             evidence=self._prior_evidence(data, stages[-1], split.valid),
-            valid_score=score,
+            valid_score=stages[-1].head.valid_score,
         )
 
     def _prior_evidence(self, data: _FitData, stage: Stage, valid: RowIndex) -> PriorEvidence:
@@ -403,16 +421,22 @@ class Pipeline(ClassifierMixin, BaseEstimator):
 
     def _best_smoothing(
         self, stage: Stage, data: _FitData, cutoff: int, valid: RowIndex
-    ) -> tuple[Smoothing, float]:
+    ) -> Smoothing:
         """Return the smoothing with the best log-loss, or score, on the validation rows."""
         candidates = self._smoothed(stage, data.inputs, cutoff, CHOICES, valid)
         truth = data.label[valid]
-        scoring = data.scoring
-        scores = [scoring.score(rows, truth) for rows in candidates]
-        true_class = np.arange(len(valid)), truth
-        logs = [np.log(np.maximum(rows[true_class], 1e-6)).mean() for rows in candidates]
-        best = int(np.argmax(logs if scoring.rule.by_log_loss else scores))
-        return CHOICES[best], scores[best]
+        if data.scoring.rule.by_log_loss:
+            row = np.arange(len(valid))
+            scores = [np.log(np.maximum(rows[row, truth], 1e-6)).mean() for rows in candidates]
+        else:
+            scores = [data.scoring.score(rows, truth) for rows in candidates]
+        return CHOICES[int(np.argmax(scores))]
+
+    def without_smoothing(self) -> Pipeline:
+        """Return the fitted pipeline of the same method without "smooth": it shares the fit."""
+        other = clone(self).set_params(method=self._method.without("smooth"))
+        other.fitted = replace(self.require_fitted(), smoothing=None)
+        return other
 
     @one_thread
     def predict_proba(

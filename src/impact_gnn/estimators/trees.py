@@ -113,6 +113,6 @@ class TreesHead(Head):
             "bagging_freq": 1,
             "seed": self.options.seed,
             "deterministic": True,
-            "force_row_wise": True,
+            "force_col_wise": True,  # twice as fast as by rows from 50,000 rows on
             "num_threads": 1,
         }

@@ -329,34 +329,43 @@ class _Stages:
             for member in choice.members
         }
         total = sum(num_seeds.values())
-        pipelines: list[Pipeline] = []
+        pipelines: dict[tuple[Candidate, int], Pipeline] = {}
         fits: list[Fit] = []
-        for member in choice.members:
-            for seed in range(options.seed, options.seed + num_seeds[member.candidate]):
-                self.watcher("fit", len(fits), total, f"{member.candidate}, seed {seed}")
+        # smoothed variants first: the others share their fits
+        for member in sorted(choice.members, key=lambda one: "smooth" not in one.candidate.method):
+            candidate = member.candidate
+            row = tested.row(candidate)
+            for seed in range(options.seed, options.seed + num_seeds[candidate]):
+                self.watcher("fit", len(fits), total, f"{candidate}, seed {seed}")
                 pipeline = with_candidate(
-                    self.pipeline, member.candidate, seed=seed, cutoff=options.cutoff
+                    self.pipeline, candidate, seed=seed, cutoff=options.cutoff
                 )
-                pipeline.fit(
-                    self.view, inputs=pipeline.shared_inputs(self.inputs, self.view, engine)
-                )
-                assert pipeline.fitted is not None
-                pipelines.append(pipeline)
-                score = pipeline.fitted.valid_score
+                if (candidate.smoothed(), seed) in pipelines:
+                    pipeline = pipelines[candidate.smoothed(), seed].without_smoothing()
+                else:
+                    pipeline.fit(
+                        self.view,
+                        inputs=pipeline.shared_inputs(self.inputs, self.view, engine),
+                        settings=None if row is None else row.settings,
+                    )
+                pipelines[candidate, seed] = pipeline
+                settings = pipeline.require_fitted().settings
                 fits.append(
                     Fit(
-                        candidate=member.candidate,
-                        weight=member.weight / num_seeds[member.candidate],
+                        candidate=candidate,
+                        weight=member.weight / num_seeds[candidate],
                         seed=seed,
-                        rounds=pipeline.fitted.rounds,
-                        valid_score=None if np.isnan(score) else score,
+                        rounds=settings.rounds[-1],
+                        valid_score=settings.valid_score,
                     )
                 )
         self.watcher("fit", total, total)
         assert self.view.y is not None
         counts = np.bincount(self.view.y[self.view.y >= 0], minlength=self.view.num_labels)
         weights = [fit.weight for fit in fits]
-        ensemble = Ensemble(pipelines, weights, tested.calibration, counts / counts.sum())
+        ensemble = Ensemble(
+            list(pipelines.values()), weights, tested.calibration, counts / counts.sum()
+        )
         model_card = card(self.view.summary(), options, diagnosis, tested, _versions())
         ensemble.save(self.out / "model", card=model_card)
         return fits
