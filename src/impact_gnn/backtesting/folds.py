@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from impact_gnn.backtesting.prior_forecast import forecast_prior
 from impact_gnn.checks import InputError, TooShort
 from impact_gnn.engines import Engine, or_memory
 from impact_gnn.graph import TemporalGraph
@@ -110,6 +111,21 @@ def learnable(graph: TemporalGraph, window: Window) -> np.ndarray:
         graph.label[(graph.label >= 0) & (graph.time < window.first)], minlength=graph.num_labels
     )
     return before[truth_of(graph, window)] >= LEAST_EXAMPLES
+
+
+def prior_drift(graph: TemporalGraph, first: int) -> np.ndarray:
+    """Log of the forecast class proportions from period `first` on over those of all labels before.
+
+    It is 0 for classes without a label before.
+    """
+    is_past = (graph.label >= 0) & (graph.time < first)
+    num_labels = graph.num_labels
+    cell = graph.period[is_past].astype(np.int64) * num_labels + graph.label[is_past]
+    counts = np.bincount(cell, minlength=len(graph.times) * num_labels).reshape(-1, num_labels)
+    prior = counts.sum(0) / counts.sum()
+    forecast = forecast_prior(counts, graph.horizon())
+    ratio = np.divide(forecast, prior, out=np.ones(num_labels), where=prior > 0)
+    return np.log(ratio)
 
 
 def prior_before(graph: TemporalGraph, window: Window) -> np.ndarray:

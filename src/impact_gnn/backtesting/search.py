@@ -363,7 +363,8 @@ class Search:
         new = dict.fromkeys([*batch, *unsmoothed])
         self.evaluated += [candidate for candidate in new if candidate not in self.evaluated]
         remaining = list(batch)
-        for window in reversed(self.windows):
+        windows = self.windows if on_all_folds else self.windows[::-1]
+        for window in windows:
             self.evaluate_fold(remaining, window)
             remaining = [candidate for candidate in remaining if candidate not in self.failed]
             if not on_all_folds and window == self.windows[-1]:
@@ -429,7 +430,7 @@ class Search:
         )
         try:
             shared = pipeline.shared_inputs(inputs, fold.graph, engine)
-            fitted = pipeline.fit(fold.graph, inputs=shared)
+            fitted = pipeline.fit(fold.graph, inputs=shared, settings=self.settings_before(unit))
             predictions = {candidate: fitted.predict_proba(fold.graph, inputs=shared)}
             if candidate != unsmoothed:
                 predictions[unsmoothed] = fitted.predict_proba(
@@ -524,14 +525,24 @@ class Search:
 
     def settings_of(self, candidate: Candidate) -> FitSettings | None:
         """The choices of the fit on the newest fold, by its smoothed variant if there is one."""
-        for variant in (candidate.smoothed(), candidate):
-            unit = Unit(variant, self.scores.folds[-1])
-            settings = self.settings.get(unit)
-            if settings is None and self.store is not None:
-                settings = self.store.get(f"fits/{unit}", FitSettings)
-            if settings is not None:
-                return settings
-        return None
+        newest = self.scores.folds[-1]
+        smoothed = self.stored_settings(Unit(candidate.smoothed(), newest))
+        return smoothed or self.stored_settings(Unit(candidate, newest))
+
+    def settings_before(self, unit: Unit) -> FitSettings | None:
+        """The choices of the same candidate on an older fold: they used no label of this one."""
+        if unit.fold not in self.scores.folds:
+            return None
+        older = self.scores.folds[: self.scores.folds.index(unit.fold)]
+        found = [self.stored_settings(replace(unit, fold=fold)) for fold in older]
+        return next((settings for settings in reversed(found) if settings is not None), None)
+
+    def stored_settings(self, unit: Unit) -> FitSettings | None:
+        """The choices of a fit, in this run or an earlier one."""
+        settings = self.settings.get(unit)
+        if settings is None and self.store is not None:
+            settings = self.store.get(f"fits/{unit}", FitSettings)
+        return settings
 
     def status_of(self, candidate: Candidate) -> Status:
         if candidate in self.failed:

@@ -13,7 +13,13 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from impact_gnn.backtesting.folds import Window, learnable, prior_before, times_of
+from impact_gnn.backtesting.folds import (
+    Window,
+    learnable,
+    prior_before,
+    prior_drift,
+    times_of,
+)
 from impact_gnn.backtesting.greedy import MIN_GAIN, fold_weights, greedy_weights, overall
 from impact_gnn.backtesting.results import (
     BASELINE,
@@ -218,6 +224,7 @@ class EnsembleSelection:
             prior=prior_before(self.graph, holdout.window),
             # Calibration ages faster than the order of candidates.
             weight=float(self.holdout_weights[k]) ** 2,
+            drift=prior_drift(self.graph, holdout.window.first),
         )
 
     # -- calibration and checks
@@ -225,7 +232,8 @@ class EnsembleSelection:
     def fit_calibration(self, ensemble: EnsembleSpec) -> Calibration:
         """The calibration of this ensemble, by its own predictions for all folds."""
         folds = [self.predict(k, ensemble) for k in range(len(self.holdouts))]
-        return fit_calibration(folds, metric=self.metric)
+        drift = prior_drift(self.graph, self.graph.hidden_from("a calibration needs"))
+        return fit_calibration(folds, metric=self.metric, drift=drift)
 
     def check_each_fold(self, ensemble: EnsembleSpec) -> list[FoldCheck]:
         """How an ensemble and its calibration, made without a fold, do on that fold."""
@@ -339,7 +347,8 @@ def calibrate_each_by_others(folds: Sequence[OutOfFold], metric: str) -> list[Ca
     """Every fold's predictions, calibrated by the other folds."""
     calibrated = []
     for k, fold in enumerate(folds):
-        calibration = fit_calibration([*folds[:k], *folds[k + 1 :]], metric=metric)
+        others = [*folds[:k], *folds[k + 1 :]]
+        calibration = fit_calibration(others, metric=metric, drift=fold.drift)
         probabilities = calibration.apply(fold.probability, fold.prior)
         calibrated.append(CalibratedFold(probabilities, calibration))
     return calibrated

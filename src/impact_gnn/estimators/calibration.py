@@ -15,6 +15,7 @@ from impact_gnn.label_shift import TINY, ratio, reweighted, saerens, tempered
 from impact_gnn.metrics import METRICS, Scoring, tilted
 
 STRENGTHS = (0.5, 1.0)  # candidates for the correction of a shifted class prior
+DRIFT_STRENGTHS = (0.25, 0.5, 0.75, 1.0)  # candidates for the share of a forecast drift
 TILTS = (0.0, 0.25, 0.5, 0.75, 1.0)  # candidates for the tilt of labels towards rare classes
 EM_STEPS = 50
 BINS = 15
@@ -31,11 +32,23 @@ class Calibration:
     threshold: float = 0.0  # labels at least as probable form the set; 0 for all labels
     coverage: float = COVERAGE  # share of sets that contain the true label
     tilt: float = 0.0  # of labels towards rare classes, for metrics that need it
+    # added to the log-probability of every class: the forecast drift of its proportion
+    bias: tuple[float, ...] = ()
 
     def apply(self, probability: np.ndarray, prior: np.ndarray) -> np.ndarray:
         """Calibrate rows that are predicted together; `prior` is the class prior in training."""
-        scaled = tempered(probability, self.temperature)
-        return scaled if self.shift == 0 else shifted(scaled, prior, self.shift)
+        calibrated = tempered(probability, self.temperature)
+        if self.bias:
+            calibrated = reweighted(calibrated, np.exp(self.bias))
+        if self.shift:
+            calibrated = shifted(calibrated, prior, self.shift)
+        return calibrated
+
+    def with_drift(self, drift: np.ndarray | None, strength: float) -> Calibration:
+        """Return the calibration for rows whose class proportions drift by `drift`, in logs."""
+        if drift is None or strength == 0:
+            return self
+        return replace(self, bias=tuple((strength * drift).tolist()))
 
     def labels(self, probability: np.ndarray, prior: np.ndarray) -> np.ndarray:
         """Return the predicted label of every row, the one with the greatest p / prior^tilt."""
@@ -54,12 +67,16 @@ class Calibration:
 
 @dataclass(frozen=True, eq=False)
 class OutOfFold:
-    """Predictions of one fold: raw probabilities, true labels, training prior, weight."""
+    """Predictions of one fold: raw probabilities, true labels, training prior, weight.
+
+    `drift` is the forecast change of the class proportions since training [Y], in logs.
+    """
 
     probability: np.ndarray
     truth: np.ndarray
     prior: np.ndarray
     weight: float = 1.0
+    drift: np.ndarray | None = None
 
 
 def shifted(probability: np.ndarray, prior: np.ndarray, strength: float = 1.0) -> np.ndarray:
@@ -75,31 +92,44 @@ def shifted(probability: np.ndarray, prior: np.ndarray, strength: float = 1.0) -
 
 
 def fit_calibration(
-    folds: Sequence[OutOfFold], *, metric: str = "accuracy", coverage: float = COVERAGE
+    folds: Sequence[OutOfFold],
+    *,
+    metric: str = "accuracy",
+    coverage: float = COVERAGE,
+    drift: np.ndarray | None = None,
 ) -> Calibration:
     """Choose the calibration with the best log-loss on the folds, and the tilt with the best score.
 
-    The class prior is corrected only where that helps in every fold: in one of two it may be
-    chance.
+    Two corrections of the class prior compete: one by EM on the probabilities, and one by a
+    forecast of the class proportions. Either is used only where it helps in every fold: in one of
+    two it may be chance. `drift` is the forecast for the rows to calibrate.
     """
 
-    def losses_of(calibration: Calibration) -> np.ndarray:
-        return np.array(
-            [_loss(calibration.apply(fold.probability, fold.prior), fold.truth) for fold in folds]
-        )
+    def calibrated_by(calibration: Calibration, strength: float) -> list[np.ndarray]:
+        return [
+            calibration.with_drift(fold.drift, strength).apply(fold.probability, fold.prior)
+            for fold in folds
+        ]
 
-    best = Calibration(best_temperature(folds))
-    uncorrected = losses_of(best)
+    def losses_of(calibration: Calibration, strength: float) -> np.ndarray:
+        rows = calibrated_by(calibration, strength)
+        return np.array([_loss(one, fold.truth) for one, fold in zip(rows, folds, strict=True)])
+
+    plain = Calibration(best_temperature(folds))
+    uncorrected = losses_of(plain, 0.0)
+    best = (plain, 0.0)
     best_loss = _mean_log(uncorrected, folds)
-    for strength in STRENGTHS:
-        candidate = replace(best, shift=strength)
-        losses = losses_of(candidate)
+    corrections = [(replace(plain, shift=strength), 0.0) for strength in STRENGTHS]
+    corrections += [(plain, strength) for strength in DRIFT_STRENGTHS]
+    for correction in corrections:
+        losses = losses_of(*correction)
         if (losses < uncorrected).all() and _mean_log(losses, folds) < best_loss:
-            best = candidate
+            best = correction
             best_loss = _mean_log(losses, folds)
-    calibrated = [best.apply(fold.probability, fold.prior) for fold in folds]
+    calibration, strength = best
+    calibrated = calibrated_by(calibration, strength)
     return replace(
-        best,
+        calibration.with_drift(drift, strength),
         threshold=_set_threshold(calibrated, folds, coverage),
         coverage=coverage,
         tilt=_best_tilt(calibrated, folds, metric),
