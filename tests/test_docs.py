@@ -62,7 +62,7 @@ def test_snippets_run_and_print_what_the_page_shows(page, tmp_path, monkeypatch)
 
 
 def test_pages_with_code_are_found():
-    assert {"README.md", "docs/guide-start.md", "docs/guide-deliveries.md"} <= {
+    assert {"README.md", "docs/guide-start.md", "docs/guide-run.md"} <= {
         name_of(page) for page in WITH_CODE
     }
 

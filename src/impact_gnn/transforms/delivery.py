@@ -1,4 +1,4 @@
-"""Four ways to pass edge weights to a layer; see `docs/guide-deliveries.md`.
+"""Four ways to pass edge weights to a layer; see `docs/guide-start.md`.
 
 Weights that the edges already have stay with them ("drop", "duplicate") or are multiplied in
 ("weight", "attention"). Duplicates differ from weights where dropout draws for each copy of
