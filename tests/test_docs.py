@@ -146,6 +146,11 @@ def test_navigation_names_every_page_once():
     assert sorted(listed) == sorted(pages)
 
 
+def test_the_site_shows_the_version():
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    assert f"site_name: impact-gnn {impact_gnn.__version__}" in text
+
+
 @pytest.mark.parametrize("example", EXAMPLES, ids=name_of)
 def test_example_is_short_and_runs(example, tmp_path):
     assert len(example.read_text(encoding="utf-8").splitlines()) < 70
