@@ -19,7 +19,6 @@ from pathlib import Path
 import numpy as np
 
 import impact_gnn as ig
-from impact_gnn import _files
 from impact_gnn.cli import app
 from impact_gnn.engines import Disk
 from impact_gnn.estimators import Ensemble, Pipeline
@@ -27,7 +26,7 @@ from impact_gnn.graph import TemporalGraph, graph_digest
 from impact_gnn.report import page
 
 CHANGES = ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.chmod", "os.truncate")
-UNSEEN = ((os, "fsync"), (os, "posix_fallocate"), (_files, "_exchanged"))  # by audit hooks
+UNSEEN = ((os, "fsync"), (os, "posix_fallocate"))  # by audit hooks
 TIMED = ("seconds", "cost", "seal")
 
 
@@ -92,15 +91,6 @@ class Converted(Run):
         assert found in (graph_digest(self.old), graph_digest(self.graph))
 
 
-class InTwoSteps(Converted):
-    """On a disk that cannot exchange two names: who opens the graph next puts the old one back."""
-
-    def work(self, place):
-        plain, _files._exchanged = _files._exchanged, lambda one, other: False
-        super().work(place)
-        _files._exchanged = plain
-
-
 class Predicted(Converted):
     """A model and a table of predictions, each over an older one."""
 
@@ -131,7 +121,6 @@ CASES = {
     "disk": OnFiles,
     "run": Run,
     "convert": Converted,
-    "two-steps": InTwoSteps,
     "predict": Predicted,
 }
 
@@ -163,7 +152,7 @@ class Death:
             replaces = event == "os.rename" and (
                 os.path.isdir(arguments[0]) or os.path.exists(arguments[1])
             )
-            self.count("_exchanged" if replaces else event)
+            self.count("replaces" if replaces else event)
 
     def counted(self, plain):
         def call(*arguments):
@@ -213,7 +202,7 @@ def tree(place):
 
 def sampled(events, sample):
     """Numbers of events, from 1, in an order that is always the same: first where a name changes hands, or just has."""
-    first = {n + k for n, event in enumerate(events, 1) for k in (0, 1) if event == "_exchanged"}
+    first = {n + k for n, event in enumerate(events, 1) for k in (0, 1) if event == "replaces"}
     mixed = np.random.default_rng(0).permutation(len(events)) + 1
     return sorted(mixed, key=lambda n: n not in first)[: sample or None]
 

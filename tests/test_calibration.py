@@ -1,11 +1,13 @@
 """Probabilities that mean what they say, sets that hold the truth, and the ensemble that carries them to disk."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import impact_gnn as ig
+from impact_gnn.backtesting.prior_forecast import forecast_prior
 from impact_gnn.estimators import Calibration, Ensemble, Pipeline
 from impact_gnn.estimators.calibration import (
     OutOfFold,
@@ -134,3 +136,44 @@ def test_refusals_of_damaged_models(graph, tmp_path):
     file.write_text(json.dumps(good | {"weights": "no"}))
     with pytest.raises(ig.InputError, match=r"ensemble.json is missing or has changed"):
         Ensemble.load(tmp_path / "m")
+
+
+def drifting_fold(rng, share, prior, forecast, rows=2000):
+    """Predictions that are right for the proportions `prior`, of rows in which class 1 has `share`."""
+    truth = (rng.random(rows) < share).astype(int)
+    score = rng.normal(truth, 2.0)  # weak evidence
+    odds = np.exp((score - 0.5) / 4) * prior / (1 - prior)
+    probability = np.stack([1 / (1 + odds), odds / (1 + odds)], axis=1)
+    base = np.array([1 - prior, prior])
+    drift = np.log(np.array([1 - forecast, forecast]) / base)
+    return OutOfFold(probability, truth, base, drift=drift)
+
+
+def test_a_forecast_of_the_class_proportions_is_used_where_it_helps():
+    rng = np.random.default_rng(0)
+    folds = [drifting_fold(rng, 0.3, 0.5, 0.32), drifting_fold(rng, 0.2, 0.45, 0.21)]
+    target = drifting_fold(rng, 0.1, 0.4, 0.11)
+    calibration = fit_calibration(folds, drift=target.drift)
+    assert len(calibration.bias) == 2
+    share = calibration.apply(target.probability, target.prior)[:, 1].mean()
+    assert share == pytest.approx(0.1, abs=0.03)
+    without = replace(calibration, bias=())
+    assert without.apply(target.probability, target.prior)[:, 1].mean() > 0.25
+
+
+@pytest.mark.parametrize("case", ["no drift", "wrong forecast", "one fold"])
+def test_a_forecast_that_does_not_help_is_not_used(case):
+    rng = np.random.default_rng(1)
+    newest = (0.4, 0.4, 0.4) if case == "no drift" else (0.4, 0.4, 0.1)
+    folds = [drifting_fold(rng, 0.3, 0.5, 0.32), drifting_fold(rng, *newest)]
+    calibration = fit_calibration(folds[:1] if case == "one fold" else folds, drift=folds[0].drift)
+    assert calibration.bias == ()
+
+
+def test_forecasts_of_proportions_follow_a_trend_and_ignore_noise():
+    rng = np.random.default_rng(2)
+    falling = [rng.multinomial(400, [1 - share, share]) for share in np.linspace(0.6, 0.15, 12)]
+    assert forecast_prior(np.array(falling), 2)[1] == pytest.approx(0.13, abs=0.06)
+    noisy = [rng.multinomial(30, [0.7, 0.3]) for _ in range(12)]
+    assert forecast_prior(np.array(noisy), 2)[1] == pytest.approx(0.3, abs=0.06)
+    assert forecast_prior(np.array([[3, 1]]), 2).tolist() == [0.75, 0.25]

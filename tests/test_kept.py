@@ -25,7 +25,6 @@ from test_cli import here
 # of all events; with IMPACT_KILLS=all, all
 KILLS = {
     "convert": 8,
-    "two-steps": 8,
     "predict": 8,
     "disk": 10,
     "run": 14,

@@ -1,5 +1,7 @@
 """Pipelines: the grammar of methods, no leak, predictions that survive saving, graphs that have grown."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -309,3 +311,17 @@ def test_patience_is_how_long_a_better_score_is_waited_for(graph):
         Pipeline("trees", cutoff=CUTOFF, patience=k).fit(graph).fitted.rounds for k in (1, 60)
     ]
     assert rounds[0] <= rounds[1]
+
+
+def test_settings_of_an_earlier_fit_replace_the_validation():
+    graph = ig.tsbm(num_nodes=400, num_times=6, num_labels=2, seed=0)
+    options = {"method": "labels+smooth", "cutoff": 5, "hidden": 8, "epochs": 20}
+    first = Pipeline(**options).fit(graph)
+    again = Pipeline(**options).fit(graph, settings=first.fitted.settings)
+    assert again.fitted.settings == first.fitted.settings
+    assert np.array_equal(again.predict_proba(graph), first.predict_proba(graph))
+    unsmoothed = first.without_smoothing()
+    assert str(unsmoothed.method) == "labels"
+    assert np.array_equal(unsmoothed.predict_proba(graph), first.predict_proba(graph, smooth=False))
+    one_round = replace(first.fitted.settings, rounds=(1,))
+    assert Pipeline(**options).fit(graph, settings=one_round).fitted.rounds == 1

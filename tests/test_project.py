@@ -64,11 +64,12 @@ def imported(tree):
             yield node.module.split(".")[0]
 
 
-def test_readme_opens_with_both_commands_and_the_one_line():
+def test_readme_opens_with_both_commands_and_the_default_call():
     first_screen = "\n".join((ROOT / "README.md").read_text(encoding="utf-8").splitlines()[:40])
     assert re.search(r"^make run\b", first_screen, re.MULTILINE)
     assert re.search(r"^make test\b", first_screen, re.MULTILINE)
-    assert "data = PMP()(data)" in first_screen
+    assert "summary = ig.run(graph, " in first_screen
+    assert "candidates=" not in first_screen
 
 
 def test_make_knows_what_the_prose_promises():
@@ -107,9 +108,8 @@ def test_the_papers_agree_with_the_package():
         about["license"],
     )
     assert cited["authors"] == about["authors"]
-    home = about["urls"]["Homepage"]
-    assert cited["repository-code"] == home
-    assert all(address.startswith(home) for address in about["urls"].values())
+    assert "repository-code" not in cited  # there is no public repository to link to
+    assert set(about["urls"]) == {"Paper"}
     assert all((ROOT / file).is_file() for file in about["license-files"])
     asked = {
         int(one.rsplit(".", 1)[1])

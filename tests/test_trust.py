@@ -1,5 +1,6 @@
 """Nothing that is not ours is deleted, replaced, written through or read: siblings, links, pipes, folders, databases."""
 
+import importlib
 import json
 import os
 import shutil
@@ -70,7 +71,6 @@ def copied(done, tmp_path):
 
 @pytest.mark.parametrize("href", ["..", ".", "a.csv", "%2e%2e"])
 def test_a_page_does_not_say_what_is_deleted(copied, href):
-    (copied / "out" / "figures" / "a.csv").write_text("mine")
     page = copied / "out" / "report.html"
     page.write_text(f'<a href="figures/{href}">')
     before = snapshot(copied)
@@ -81,14 +81,14 @@ def test_a_page_does_not_say_what_is_deleted(copied, href):
 
 
 @pytest.mark.parametrize(
-    "names", [{"..": None}, {"../summary.json": None}, {"a/b.svg": None}, [1], {"a.txt": None}]
+    "names", [{"..": ""}, {"../summary.json": ""}, {"/etc/passwd": ""}, [1], {"a.txt": ""}]
 )
 def test_a_forged_list_of_figures_is_refused(copied, names):
-    _files.write_json(copied / "out" / "figures" / "manifest.json", names, sealed=True)
+    _files.write_json(copied / "out" / "figures" / _files.SUMS, names, sealed=True)
     before = snapshot(copied)
     refused = here("report", copied / "out")
     assert refused.exit_code == 2
-    assert "manifest.json lists what is no figure" in refused.stderr
+    assert "figures exists and holds other files" in refused.stderr
     assert snapshot(copied) == before
 
 
@@ -106,22 +106,20 @@ def test_figures_behind_a_link_and_those_of_users_are_refused(copied):
     (figures / "periods.svg").write_text("mine")
     refused = here("report", copied / "out")
     assert refused.exit_code == 2
-    assert "periods.svg is not a figure of this run; move it away" in refused.stderr
+    assert "figures exists and holds other files ('periods.svg')" in refused.stderr
     assert (figures / "periods.svg").read_text() == "mine"
 
 
-def test_a_listed_figure_that_became_a_link_or_a_folder_stays(copied):
-    figures = copied / "out" / "figures"
-    names = json.loads((figures / "manifest.json").read_text())["content"]
-    listed = names | dict.fromkeys(["old-link.svg", "old-folder.svg", "old.svg"])
-    _files.write_json(figures / "manifest.json", listed, sealed=True)
-    (figures / "old-link.svg").symlink_to(copied / "g" / "manifest.json")
-    (figures / "old-folder.svg").mkdir()
-    (figures / "old.svg").write_text("drawn")
-    assert here("report", copied / "out").exit_code == 0
-    assert (figures / "old-link.svg").is_symlink()
-    assert (figures / "old-folder.svg").is_dir()
-    assert not (figures / "old.svg").exists()
+def test_a_figure_that_became_a_link_or_a_folder_stays(copied):
+    figure = copied / "out" / "figures" / "periods.svg"
+    for replace_figure in (lambda: figure.symlink_to(copied / "g"), figure.mkdir):
+        figure.unlink()
+        replace_figure()
+        before = snapshot(copied)
+        assert here("report", copied / "out").exit_code == 2
+        assert snapshot(copied) == before
+        figure.unlink() if figure.is_symlink() else figure.rmdir()
+        figure.write_text("")
 
 
 def test_a_figure_that_the_user_changed_is_neither_replaced_nor_deleted(copied):
@@ -129,7 +127,7 @@ def test_a_figure_that_the_user_changed_is_neither_replaced_nor_deleted(copied):
     figure.write_text("mine")
     refused = here("report", copied / "out")
     assert refused.exit_code == 2
-    assert "periods.svg has changed since the report wrote it; move it away" in refused.stderr
+    assert "holds other files ('periods.svg')" in refused.stderr
     assert figure.read_text() == "mine"
 
 
@@ -180,8 +178,6 @@ def test_a_file_that_appears_where_a_folder_is_written_stays(tmp_path):
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
 def test_an_error_between_two_renames_leaves_the_old_state(tmp_path, monkeypatch, error):
-    """Where names cannot be exchanged in one step, as on network drives."""
-
     def save(text):
         with _files.atomic_directory(tmp_path / "model", _files.sealed_files) as temporary:
             (temporary / "weights").write_text(text)
@@ -197,7 +193,6 @@ def test_an_error_between_two_renames_leaves_the_old_state(tmp_path, monkeypatch
             raise error
         replace_file(source, goal)
 
-    monkeypatch.setattr(_files, "_exchanged", lambda one, other: False)
     monkeypatch.setattr(os, "replace", fail_once)
     with pytest.raises(error):
         save("new")
@@ -784,8 +779,8 @@ def test_a_report_without_old_figures_is_drawn(copied):
     shutil.rmtree(copied / "out" / "figures")
     write_report(read_summary(copied / "out" / "summary.json"), copied / "out" / "report.html")
     names = {path.name for path in (copied / "out" / "figures").iterdir()}
-    listed = json.loads((copied / "out" / "figures" / "manifest.json").read_text())["content"]
-    assert names == {*listed, "manifest.json"}
+    listed = json.loads((copied / "out" / "figures" / _files.SUMS).read_text())["content"]
+    assert names == {*listed, _files.SUMS}
 
 
 @pytest.mark.parametrize(
@@ -872,3 +867,90 @@ def test_reading_duckdb_writes_nothing_next_to_the_file(tmp_path, monkeypatch):
     batches = database(f"duckdb:{tmp_path / 'b.duckdb'}")["v"].batches()
     next(batches)
     assert [path.name for path in tmp_path.iterdir()] == ["b.duckdb"]
+
+
+def test_a_table_that_is_saved_while_predictions_are_computed_stays(copied, graph, monkeypatch):
+    job = importlib.import_module("impact_gnn.job.run")
+
+    path = copied / "out" / "predictions.csv"
+    write = job.write_predictions
+
+    def write_slowly(*args, **options):
+        path.write_text("mine")
+        return write(*args, **options)
+
+    monkeypatch.setattr(job, "write_predictions", write_slowly)
+    with pytest.raises(InputError, match="has changed since; move it away"):
+        ig.run(graph, copied / "out", model="linear", candidates=["prior:plain"], folds=1, seeds=1)
+    assert path.read_text() == "mine"
+
+
+def interrupted(*args, **options):
+    raise KeyboardInterrupt
+
+
+def test_an_interrupted_prediction_does_not_make_a_changed_table_ours(copied, graph, monkeypatch):
+    job = importlib.import_module("impact_gnn.job.run")
+
+    options = {"model": "linear", "candidates": ["prior:plain"], "folds": 1, "seeds": 1}
+    with monkeypatch.context() as patch:
+        patch.setattr(job, "write_predictions", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            ig.run(graph, copied / "out", **options)
+    (copied / "out" / "predictions.csv").write_text("mine")
+    with pytest.raises(InputError, match="has changed since; move it away"):
+        ig.run(graph, copied / "out", **options)
+
+
+def test_an_array_that_is_changed_while_we_write_stays(copied, graph):
+    labels = next((copied / "g").rglob("y.npy"))
+    with (
+        pytest.raises(InputError, match="holds other files"),
+        storage.writing(copied / "g", target="node", num_labels=2),
+    ):
+        np.save(labels, np.zeros(3))
+    assert np.load(labels).tolist() == [0, 0, 0]
+
+
+def test_what_appears_at_the_goal_between_two_renames_costs_nothing(tmp_path, monkeypatch):
+    def save(text):
+        with _files.atomic_directory(tmp_path / "model", _files.sealed_files) as temporary:
+            (temporary / "weights").write_text(text)
+            _files.seal_folder(temporary)
+
+    save("old")
+    rename = os.replace
+
+    def rename_with_a_user(source, goal):
+        rename(source, goal)
+        if source == tmp_path / "model":
+            source.mkdir()
+            (source / "thesis.txt").write_text("mine")
+
+    monkeypatch.setattr(os, "replace", rename_with_a_user)
+    with pytest.raises(OSError, match="not empty"):
+        save("new")
+    monkeypatch.undo()
+    assert (tmp_path / "model" / "thesis.txt").read_text() == "mine"
+    assert [path.read_text() for path in tmp_path.rglob("weights")].count("old") == 1
+
+
+def test_a_folder_that_only_the_owner_may_read_stays_so(copied, graph):
+    (copied / "g").chmod(0o700)
+    graph.save(copied / "g")
+    assert (copied / "g").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("name", ["a.db-wal", "a.db-journal", "a.duckdb.wal"])
+def test_pipes_beside_a_database_are_refused(tmp_path, name):
+    sqlite3.connect(tmp_path / "a.db").close()
+    duckdb.connect(str(tmp_path / "a.duckdb")).close()
+    os.mkfifo(tmp_path / name)
+    address = f"sqlite:///{tmp_path}/a.db" if "db-" in name else f"duckdb:{tmp_path}/a.duckdb"
+    with pytest.raises(InputError, match="is a pipe, a socket or a device"):
+        database(address)
+
+
+def test_every_option_of_an_address_is_masked():
+    masked = mask_passwords("bigquery://p/d?credentials_base64=c2VjcmV0&sas=x", is_address=True)
+    assert masked == "bigquery://p/d?credentials_base64=***&sas=***"

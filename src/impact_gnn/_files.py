@@ -8,7 +8,6 @@ and never read.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import hashlib
 import json
@@ -75,34 +74,31 @@ def atomic_directory(
     """A temporary directory that takes the place of `path` when the block ends well.
 
     An existing `path` is replaced only if all that it holds is among `own_files(path)`: the paths
-    inside it that we wrote, or None where everything is ours.
+    inside it that we wrote, or None where everything is ours. It is moved aside, checked once more
+    (a user may have saved files meanwhile) and removed; after an error `_discard` puts it back.
     """
     path = _named_path(path)
     with temporary_place(path, directory=True) as temporary:
-        own = own_files(path)
-        _refuse_foreign(path, path, own)
+        _refuse_foreign(path, path, own_files)
         yield temporary
         for file in (*temporary.rglob("*"), temporary):
             _flush(file)
-        if not os.path.lexists(path):
-            os.replace(temporary, path)
-        elif _exchanged(temporary, path):
-            try:
-                _refuse_foreign(path, temporary, own)  # a user may have saved files meanwhile
-            except BaseException:
-                _exchanged(temporary, path)
-                raise
-        else:  # an error between the two renames: _discard puts the old state back
+        if os.path.lexists(path):
             old = temporary.with_name(OLD)
             os.replace(path, old)
-            _refuse_foreign(path, old, own)
-            os.replace(temporary, path)
+            _refuse_foreign(path, old, own_files)
+            shutil.copymode(old, temporary)
+        os.replace(temporary, path)
         _flush(path.parent)
 
 
-def _refuse_foreign(path: Path, place: Path, own: Collection[str] | None) -> None:
+def _refuse_foreign(
+    path: Path, place: Path, own_files: Callable[[Path], Collection[str] | None]
+) -> None:
     """Refuses the content of `path`, which lies at `place`, if we did not write all of it."""
-    require_plain(place, directory=True)
+    if os.path.lexists(place) and (place.is_symlink() or not place.is_dir()):
+        raise InputError(f"{path} is not a directory; choose another name or move it away.")
+    own = own_files(place)
     if own is None:
         return
     folders = {parent.as_posix() for name in own for parent in PurePosixPath(name).parents}
@@ -226,7 +222,8 @@ def _is_temporary(folder: Path, name: str | None = None) -> bool:
 def _discard(folder: Path) -> None:
     """Removes what we put into a temporary folder, the mark last; anything else stays.
 
-    An old state whose successor is missing goes back to its name.
+    An old state whose successor is missing goes back to its name. If that name is taken by somebody
+    else, it stays where it is.
     """
     match = TEMPORARY.fullmatch(folder.name)
     assert match is not None
@@ -234,8 +231,10 @@ def _discard(folder: Path) -> None:
     names = (match[1], match[1].removesuffix(SCRATCH), OLD, f"{MARK}{match[2]}")
     assert not NO_NAMES & {*names}
     with contextlib.suppress(OSError):  # it is gone, or holds what is not ours
-        if (folder / OLD).is_dir() and not os.path.lexists(goal):
+        if os.path.lexists(folder / OLD) and not os.path.lexists(goal):
             os.replace(folder / OLD, goal)
+        elif os.path.lexists(folder / OLD) and (folder / match[1]).exists():
+            return
         for name in names:
             remove(folder / name)
         folder.rmdir()
@@ -261,8 +260,7 @@ def no_trace(path: Path) -> Iterator[None]:
 def resolve(path: Path) -> Path:
     """`path`, or where its content lies after a replacement that was cut off between two renames.
 
-    That happens where names cannot be exchanged in one step. Nothing is changed: the next writer
-    puts it back.
+    Nothing is changed: the next writer puts it back.
     """
     if not path.name or os.path.lexists(path) or not path.absolute().parent.is_dir():
         return path
@@ -290,14 +288,6 @@ def _swept(folder: Path) -> bool:
         finally:
             os.close(handle)
     return True
-
-
-def _exchanged(one: Path, other: Path) -> bool:
-    """Lets two names change places in one step, if the system and its disk can."""
-    library, names = ctypes.CDLL(None), (os.fsencode(one.absolute()), os.fsencode(other.absolute()))
-    if hasattr(library, "renameat2"):  # Linux; the flag 2 stands for an exchange there and on macOS
-        return library.renameat2(-1, names[0], -1, names[1], 2) == 0
-    return hasattr(library, "renamex_np") and library.renamex_np(*names, 2) == 0
 
 
 def write_json(path: Path, content: Any, *, sealed: bool = False) -> None:

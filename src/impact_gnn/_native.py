@@ -124,7 +124,7 @@ def mapping(array: np.ndarray) -> mmap.mmap | None:
         if isinstance(owner, mmap.mmap):
             return owner
         base = base.base
-    return base if isinstance(base, mmap.mmap) else None
+    return None
 
 
 def file_of(array: np.ndarray) -> str | None:

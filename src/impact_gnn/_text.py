@@ -16,7 +16,9 @@ def mask_passwords(text: str, *, is_address: bool = False) -> str:
     end = "&" if is_address else r"&\s"
     # a user may contain @: ann@corp:secret@host
     text = re.sub(rf"(?s)(\b[a-zA-Z][\w+.-]*:/{{1,2}}[^\s:/]*):{inner}*@", r"\1:***@", text)
-    named = r"[\w-]*(?:pass|pwd|pw\b|auth|secret|token|key|odbc_connect)[\w-]*"
+    if is_address and "://" in text:
+        return re.sub(rf"([?&][\w-]+=)[^{end}]+", r"\1***", text)  # any option may be a secret
+    named = r"[\w-]*(?:pass|pwd|pw\b|auth|secret|token|key|cred|sig\b|sas\b|connect)[\w-]*"
     return re.sub(rf"(?i)([?&]{named}=)[^{end}]+", r"\1***", text)
 
 

@@ -12,6 +12,7 @@ from impact_gnn.engines import Engine, or_memory
 from impact_gnn.graph import TemporalGraph
 
 LEAST_NODES = 20  # labelled, that a period needs to be worth a fold
+MAX_DRIFT = 2.0  # log of the largest change of a class proportion that a forecast may claim
 LEAST_PAST = 0.25  # share of the labels that should be older than a window
 LEAST_EXAMPLES = 10  # labels that a class needs before a window for anybody to have learned it
 LEAST_SEEN = 0.5  # share of a window's nodes whose class could be learned; below, it says little about methods
@@ -125,7 +126,7 @@ def prior_drift(graph: TemporalGraph, first: int) -> np.ndarray:
     prior = counts.sum(0) / counts.sum()
     forecast = forecast_prior(counts, graph.horizon())
     ratio = np.divide(forecast, prior, out=np.ones(num_labels), where=prior > 0)
-    return np.log(ratio)
+    return np.clip(np.log(ratio), -MAX_DRIFT, MAX_DRIFT)
 
 
 def prior_before(graph: TemporalGraph, window: Window) -> np.ndarray:

@@ -199,18 +199,21 @@ def predict(
     json: Json = None,
 ) -> None:
     """Classify nodes with a model fitted before, also when the graph has grown since."""
+    from impact_gnn import _files
     from impact_gnn._codec import encode
     from impact_gnn.job.predictions import write_predictions
 
-    if out is None:
-        out = Path("predictions.csv")
-        if out.exists():
-            raise ig.InputError(f"{out} exists; name a file with --out.")
-    require_file(out)
+    path = out or Path("predictions.csv")
+    require_file(path)
+    _refuse_existing(out, path)
     ensemble, new_graph, notes = load_model_and_graph(model, graph, source, cutoff)
     chosen_engine = engine.choose(context.obj, new_graph)
-    summary = write_predictions(new_graph, ensemble, out, cutoff=cutoff, engine=chosen_engine)
-    console.print(f"{summary.count:,} predictions in {out}")
+    with _files.atomic_file(path) as temporary:
+        summary = write_predictions(
+            new_graph, ensemble, temporary, cutoff=cutoff, engine=chosen_engine
+        )
+        _refuse_existing(out, path)  # a user may have saved one meanwhile
+    console.print(f"{summary.count:,} predictions in {path}")
     write_json(json, encode(summary) | {"notes": notes})
 
 
@@ -230,6 +233,12 @@ def methods(json: Json = None) -> None:
     for name, summary in models.items():
         console.print(f"{name:12} {'model':11} {summary}")
     write_json(json, {"parts": parts, "models": models})
+
+
+def _refuse_existing(out: Path | None, path: Path) -> None:
+    """Refuse to replace a file that the user did not name."""
+    if out is None and path.exists():
+        raise ig.InputError(f"{path} exists; name a file with --out.")
 
 
 @contextmanager

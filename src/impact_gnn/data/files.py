@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from impact_gnn import _files, checks
+from impact_gnn._text import mask_passwords
 from impact_gnn.checks import InputError, regular
 from impact_gnn.data import sources
 from impact_gnn.data.archive import read_archive
@@ -74,7 +75,11 @@ def read(
         toml = root / TOML if roles is None else Path(roles)
         if roles is not None and not toml.is_file():
             raise InputError(f"{toml} does not exist; impact init writes one.")
-        spec = read_toml(toml, tables) if toml.is_file() else guess(str(path), tables)
+        spec = (
+            read_toml(toml, tables)
+            if toml.is_file()
+            else guess(mask_passwords(str(path), is_address=True), tables)
+        )
         if features is None and (root / FEATURES).exists():
             features = checks.features(FEATURES, _files.open_array(root / FEATURES), None)
         return build(
@@ -150,7 +155,7 @@ def convert_graph(
 def first_toml(path: str | Path) -> str:
     """Return a `graph.toml` with comments for tables that have none."""
     tables = _tables(path)
-    spec = guess(str(path), tables, is_draft=True)
+    spec = guess(mask_passwords(str(path), is_address=True), tables, is_draft=True)
     heads = {source.name: source.head for source in tables.values()}
     kinds = {}
     for kind, node in spec.nodes.items():

@@ -22,7 +22,7 @@ import pyarrow.dataset
 import pyarrow.parquet
 
 from impact_gnn._text import mask_passwords
-from impact_gnn.checks import InputError, fits, guarded, listing, one_line, quoted
+from impact_gnn.checks import InputError, fits, guarded, listing, one_line, quoted, regular
 from impact_gnn.encoding.kinds import MISSING
 
 CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
@@ -412,6 +412,12 @@ def database(url: str) -> dict[str, Source]:
     return {name: Source(name, functools.partial(read, name)) for name in names}
 
 
+def _beside(path: Path, *endings: str) -> Path:
+    """Return the first file beside a database; refuse pipes, which would never end."""
+    files = [regular(path.with_name(path.name + ending)) for ending in endings]
+    return files[0]
+
+
 def _sqlite_uri(database: str) -> str:
     """Return the address by which SQLite opens an existing file and creates none."""
     name = database
@@ -420,7 +426,7 @@ def _sqlite_uri(database: str) -> str:
     if "\0" in name or not Path(name).is_file():
         raise InputError(f"{name or database} does not exist; give sqlite:///FILE.")
     path = Path(name).resolve()  # where SQLite looks for the log
-    log = path.with_name(f"{path.name}-wal")
+    log = _beside(path, "-wal", "-shm", "-journal")
     if log.exists() and log.stat().st_size and not path.with_name(f"{path.name}-shm").exists():
         raise InputError(
             f"{path} was not closed by its last writer; open and close it once with sqlite3."
@@ -455,6 +461,7 @@ def _duckdb(path: Path) -> dict[str, Source]:
         ) from None
     if not path.is_file():
         raise InputError(f"{path} does not exist; give duckdb:FILE.")
+    _beside(path, ".wal")
     # Views may contain any SQL: it must not reach other files, nor change these settings.
     config: dict[str, Any] = {
         "enable_external_access": "false",

@@ -17,6 +17,7 @@ from impact_gnn.metrics import METRICS, Scoring, tilted
 STRENGTHS = (0.5, 1.0)  # candidates for the correction of a shifted class prior
 DRIFT_STRENGTHS = (0.25, 0.5, 0.75, 1.0)  # candidates for the share of a forecast drift
 TILTS = (0.0, 0.25, 0.5, 0.75, 1.0)  # candidates for the tilt of labels towards rare classes
+MAX_HARM = 0.02  # relative increase of a fold's log-loss that a forecast of the prior may cost
 EM_STEPS = 50
 BINS = 15
 FINE_BINS = 60  # bins of a curve: a multiple of BINS and of 20
@@ -37,9 +38,10 @@ class Calibration:
 
     def apply(self, probability: np.ndarray, prior: np.ndarray) -> np.ndarray:
         """Calibrate rows that are predicted together; `prior` is the class prior in training."""
-        calibrated = tempered(probability, self.temperature)
+        calibrated = probability
         if self.bias:
-            calibrated = reweighted(calibrated, np.exp(self.bias))
+            calibrated = reweighted(probability, np.exp(self.bias))
+        calibrated = tempered(calibrated, self.temperature)
         if self.shift:
             calibrated = shifted(calibrated, prior, self.shift)
         return calibrated
@@ -100,9 +102,10 @@ def fit_calibration(
 ) -> Calibration:
     """Choose the calibration with the best log-loss on the folds, and the tilt with the best score.
 
-    Two corrections of the class prior compete: one by EM on the probabilities, and one by a
-    forecast of the class proportions. Either is used only where it helps in every fold: in one of
-    two it may be chance. `drift` is the forecast for the rows to calibrate.
+    Two corrections of the class prior compete. One estimates it by EM on the probabilities; it
+    must help in every fold, because in one of two it may be chance. The other forecasts it from
+    past labels. It needs two folds, must help in the newest one and on average, and must not harm
+    any by more than `MAX_HARM`. `drift` is the forecast for the rows to calibrate.
     """
 
     def calibrated_by(calibration: Calibration, strength: float) -> list[np.ndarray]:
@@ -120,10 +123,16 @@ def fit_calibration(
     best = (plain, 0.0)
     best_loss = _mean_log(uncorrected, folds)
     corrections = [(replace(plain, shift=strength), 0.0) for strength in STRENGTHS]
-    corrections += [(plain, strength) for strength in DRIFT_STRENGTHS]
+    for strength in DRIFT_STRENGTHS if len(folds) > 1 else ():
+        # a wrong prior looks like wrong confidence: the temperature follows the correction
+        rows = calibrated_by(Calibration(), strength)
+        adjusted = [replace(fold, probability=one) for fold, one in zip(folds, rows, strict=True)]
+        corrections.append((Calibration(best_temperature(adjusted)), strength))
     for correction in corrections:
         losses = losses_of(*correction)
-        if (losses < uncorrected).all() and _mean_log(losses, folds) < best_loss:
+        allowed = uncorrected if correction[0].shift else (1 + MAX_HARM) * uncorrected
+        helps = (losses < allowed).all() and losses[-1] < uncorrected[-1]
+        if helps and _mean_log(losses, folds) < best_loss:
             best = correction
             best_loss = _mean_log(losses, folds)
     calibration, strength = best

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import sys
 from collections.abc import Iterator, Sequence
@@ -242,17 +243,20 @@ class _Stages:
 
     @contextmanager
     def own_file(self, path: Path) -> Iterator[Path]:
-        """Let a block write a file; refuse to replace one that this run did not write."""
-        _files.require_plain(path)
-        # the checksum of what this run wrote, or "" while it writes
-        checksum = self.store.get(path.stem, str)
-        if path.exists() and checksum != "" and _files.checksum(path) != checksum:
-            raise InputError(
-                f"{path} was not written by this run, or has changed since; move it away."
-            )
-        self.store.put(path.stem, "")
-        yield path
-        self.store.put(path.stem, _files.checksum(path))
+        """Let a block write a file; refuse to replace one that this run did not write.
+
+        The block may take minutes, so the file is compared again when it is complete.
+        """
+        # checksums of what this run wrote: the old file, and the new one if a kill comes between
+        known = self.store.get(path.stem, list[str]) or []
+        _refuse_changed(path, known)
+        with _files.temporary_place(path, directory=False) as temporary:
+            yield temporary
+            _refuse_changed(path, known)
+            checksum = _files.checksum(temporary)
+            self.store.put(path.stem, [*known, checksum])
+            os.replace(temporary, path)
+        self.store.put(path.stem, [checksum])
 
     def explain(
         self, model: Ensemble, predictions: PredictionSummary, engine: Engine
@@ -369,6 +373,13 @@ class _Stages:
         model_card = card(self.view.summary(), options, diagnosis, tested, _versions())
         ensemble.save(self.out / "model", card=model_card)
         return fits
+
+
+def _refuse_changed(path: Path, checksums: list[str]) -> None:
+    """Refuse a file with another content than those that this run wrote."""
+    _files.require_plain(path)
+    if path.exists() and _files.checksum(path) not in checksums:
+        raise InputError(f"{path} was not written by this run, or has changed since; move it away.")
 
 
 def _versions() -> dict[str, str]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,9 +27,7 @@ from impact_gnn.report.numbers import number, percent
 from impact_gnn.report.summary import Evaluation, RunSummary
 
 EVALUATION = "evaluation.json"
-MANIFEST = "manifest.json"  # in the folder of figures: names of all files written by a report
 
-FIGURE = r"[a-z0-9][a-z0-9-]*\.(svg|csv)"
 MAX_ROWS = 10  # candidates that are visible at once, with the selected ones and the baseline
 MAX_LABELS = 12  # rows of labels that are visible at once; the others are one click away
 ASSUMPTIONS = (
@@ -50,51 +46,15 @@ def write_report(summary: RunSummary, path: Path) -> None:
     includes the results of `evaluate`, if there are any.
     """
     page_content = content(summary, _read_evaluation(summary, path.parent / EVALUATION))
-    drawn = list(_find_figures(page_content.values()))
-    folder = path.parent / "figures"
-    names = {f"{figure.name}.{suffix}" for figure in drawn for suffix in ("svg", "csv")}
-    before = _read_manifest(folder)
     _files.require_plain(path)
-    for name in sorted({*names, *before}):
-        _refuse_foreign_figure(folder / name, before)
-    # With the new names before they are written, so that none is forgotten after a kill.
-    pending = dict.fromkeys([*before, *sorted(names)])
-    _files.write_json(folder / MANIFEST, pending, sealed=True)
-    for figure in drawn:
-        with _files.atomic_file(folder / f"{figure.name}.svg") as temporary:
-            temporary.write_text(figure.file, encoding="utf-8")
-        write_table(figure.data, folder / f"{figure.name}.csv")
-    for name in before.keys() - names:
-        if (folder / name).is_file() and not (folder / name).is_symlink():
-            (folder / name).unlink()
-    checksums = {name: _files.checksum(folder / name) for name in sorted(names)}
-    _files.write_json(folder / MANIFEST, checksums, sealed=True)
+    # The folder is replaced as a whole, and only if a report wrote all that it holds.
+    with _files.atomic_directory(path.parent / "figures", _files.sealed_files) as folder:
+        for figure in _find_figures(page_content.values()):
+            (folder / f"{figure.name}.svg").write_text(figure.file, encoding="utf-8")
+            write_table(figure.data, folder / f"{figure.name}.csv")
+        _files.seal_folder(folder)
     with _files.atomic_file(path) as temporary:
         temporary.write_text(_render(page_content, files=True), encoding="utf-8")
-
-
-def _refuse_foreign_figure(path: Path, listed: dict[str, str | None]) -> None:
-    """Refuse to replace a file that no report wrote, or that has changed since."""
-    if not os.path.lexists(path):
-        return
-    if path.name not in listed:
-        raise InputError(f"{path} is not a figure of this run; move it away.")
-    expected = listed[path.name]  # None if a report was killed while it wrote the figure
-    is_plain = path.is_file() and not path.is_symlink()
-    if expected is not None and is_plain and _files.checksum(path) != expected:
-        raise InputError(f"{path} has changed since the report wrote it; move it away.")
-
-
-def _read_manifest(folder: Path) -> dict[str, str | None]:
-    """Names and checksums of the figures that an earlier report wrote."""
-    _files.require_plain(folder, directory=True)
-    if not os.path.lexists(folder / MANIFEST):
-        return {}
-    _files.require_plain(folder / MANIFEST)
-    manifest = _files.read_json(folder / MANIFEST, sealed=True)
-    if not isinstance(manifest, dict) or not all(re.fullmatch(FIGURE, name) for name in manifest):
-        raise InputError(f"{folder / MANIFEST} lists what is no figure; move {folder} away.")
-    return manifest
 
 
 def _read_evaluation(summary: RunSummary, path: Path) -> Evaluation | None:
