@@ -203,8 +203,8 @@ def _new_folder(parent: Path, name: str) -> tuple[Path, int]:
 
 def leftovers(parent: Path, name: str | None = None) -> list[Path]:
     """Temporary folders in `parent`: those of `name`, or of all names and below it, too."""
-    found = parent.rglob("*.tmp") if name is None else parent.glob("*.tmp")
-    return [one for one in found if _is_temporary(one, name)]
+    folders = parent.rglob("*.tmp") if name is None else parent.glob("*.tmp")
+    return [one for one in folders if _is_temporary(one, name)]
 
 
 def _is_temporary(folder: Path, name: str | None = None) -> bool:
@@ -478,8 +478,8 @@ def explain_disk_full(directory: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        said = re.search(r"os error (\d+)", str(error))  # as libraries in Rust have it
-        if (int(said[1]) if said else getattr(error, "errno", None)) not in FULL:
+        code = re.search(r"os error (\d+)", str(error))  # as libraries in Rust have it
+        if (int(code[1]) if code else getattr(error, "errno", None)) not in FULL:
             raise
         raise DiskFull(
             f"the disk of {directory} is full; what is complete is kept: make room and run the same again to go on."

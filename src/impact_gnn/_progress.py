@@ -97,7 +97,7 @@ class Terminal(Watcher):
         if stage not in self._stages:
             self._bars.start()
             self._stages[stage] = self._bars.add_task(
-                stage, total=None, text="", begun=now, told=now
+                stage, total=None, text="", begun=now, printed=now
             )
         # what began within this stage is over, even if it failed
         while next(reversed(self._stages)) != stage:
@@ -111,13 +111,13 @@ class Terminal(Watcher):
         share = f"{done / total:.0%}" if total else ""
         text = visible(", ".join(filter(None, [share, left, note])))
         over = bool(total) and done >= total
-        tells = not self.draws and not over and now - task.fields["told"] >= EVERY
+        tells = not self.draws and not over and now - task.fields["printed"] >= EVERY
         self._bars.update(
             task.id,
             completed=done,
             total=total or None,
             text=text,
-            told=now if tells else task.fields["told"],
+            printed=now if tells else task.fields["printed"],
         )
         if tells:
             self.say(f"{stage}: {text}")

@@ -76,11 +76,11 @@ class Store:
         valid: Callable[[T], bool] | None = None,
     ) -> T:
         """A piece of work: read if it was finished before and is still `valid`, otherwise made and kept."""
-        kept = self.get(name, kind)
-        if kept is None or (valid is not None and not valid(kept)):
+        stored = self.get(name, kind)
+        if stored is None or (valid is not None and not valid(stored)):
             self.put(name, make())
             return self.once(name, kind, make)
-        return kept
+        return stored
 
     def get(self, name: str, kind: type[T]) -> T | None:
         file = self.directory / f"{name}.json"

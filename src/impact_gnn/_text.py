@@ -25,4 +25,4 @@ def mask_passwords(text: str, *, is_address: bool = False) -> str:
 def visible(text: str) -> str:
     """A text whose control characters are written out, so that a terminal does not obey them."""
     odd = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
-    return re.sub(odd, lambda found: f"\\u{ord(found[0]):04x}", text)
+    return re.sub(odd, lambda match: f"\\u{ord(match[0]):04x}", text)

@@ -195,12 +195,12 @@ def labels(name: str, value: Any, num_rows: int, num_labels: int | None = None) 
         )
     if num_labels is not None and out.max(initial=-1) >= num_labels:
         at = int((out >= num_labels).argmax())
-        mend = f"there are {num_labels} classes; labels run from 0 to {num_labels - 1}"
-        raise InputError(f"{name} holds {out[at]} at node {at}, but {mend}.")
+        fix = f"there are {num_labels} classes; labels run from 0 to {num_labels - 1}"
+        raise InputError(f"{name} holds {out[at]} at node {at}, but {fix}.")
     if out.max(initial=-1) >= MAX_LABELS:
         at = int(out.argmax())
-        mend = f"number the classes 0, 1, 2, ... (at most {MAX_LABELS} of them)"
-        raise InputError(f"{name} holds {out[at]} at node {at}; {mend}.")
+        fix = f"number the classes 0, 1, 2, ... (at most {MAX_LABELS} of them)"
+        raise InputError(f"{name} holds {out[at]} at node {at}; {fix}.")
     return out
 
 
@@ -300,11 +300,11 @@ def mask(name: str, value: Any, num_rows: int) -> np.ndarray:
     return out
 
 
-def fits(what: str, size: float, mend: str) -> None:
+def fits(what: str, size: float, fix: str) -> None:
     """Refuses what memory could not hold, before it is asked for; `size` in bytes."""
     if size > (free := _native.free_memory()):
-        came = f"{what} would take {size / 2**30:,.1f} GiB of memory, of which {free / 2**30:,.1f} are free"
-        raise InputError(f"{came}; {mend}.")
+        too_large = f"{what} would take {size / 2**30:,.1f} GiB of memory, of which {free / 2**30:,.1f} are free"
+        raise InputError(f"{too_large}; {fix}.")
 
 
 def sorted_times(name: str, value: Any) -> np.ndarray:
@@ -346,9 +346,9 @@ def chronology(
             f"{none}, so there is nothing to predict; choose a cutoff of at most {called(int(times[-1]))}."
         )
     if label is None or not (label[past] >= 0).any():
-        mend = "choose a later cutoff or add labels"
+        fix = "choose a later cutoff or add labels"
         raise InputError(
-            f"no node before cutoff={called(cutoff)} has a label, so there is nothing to learn from; {mend}."
+            f"no node before cutoff={called(cutoff)} has a label, so there is nothing to learn from; {fix}."
         )
 
 
@@ -455,8 +455,8 @@ def quoted(value: object) -> str:
 
 def listing(values: Sequence[object], most: int = 5) -> str:
     """`values` for a sentence: the first few, and how many more."""
-    shown = ", ".join(str(value) for value in values[:most])
-    return shown + (f" and {len(values) - most} more" if len(values) > most else "")
+    text = ", ".join(str(value) for value in values[:most])
+    return text + (f" and {len(values) - most} more" if len(values) > most else "")
 
 
 def _refuse_span(name: str, times: np.ndarray) -> None:

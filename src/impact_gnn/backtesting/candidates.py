@@ -166,13 +166,15 @@ def advise(diagnosis: Diagnosis, graph: TemporalGraph) -> Advice:
         )
         candidates.append(Advised(method, round(score, 6), reason))
     candidates.sort(key=lambda c: (-c.score, str(c.method).count("+"), c.method != Method()))
-    said = {
+    status_words = {
         HOLDS: "holds",
         UNCERTAIN: "is doubtful",
         VIOLATED: "fails",
         NOT_TESTABLE: "cannot be told",
     }
-    evidence = ", ".join(f"{finding.name} {said[finding.status]}" for finding in diagnosis.findings)
+    evidence = ", ".join(
+        f"{finding.name} {status_words[finding.status]}" for finding in diagnosis.findings
+    )
     start = f"{candidates[0].method} comes first: {candidates[0].reason}."
     if candidates[0].method == Method():
         start = "Nothing speaks for a correction, so plain comes first."
@@ -199,14 +201,14 @@ def neighbours_of(
     """
     winner = winner if winner.model == "prior" else winner.smoothed(False)
     expected = {} if advice is None else {str(one.method): one.score for one in advice.candidates}
-    found: list[Candidate] = []
+    options: list[Candidate] = []
     for part in _searched_parts(effort, expected):
         changed = _toggled(winner.method, part)
         if changed is not None:
-            found.append(Candidate(changed, winner.model))
+            options.append(Candidate(changed, winner.model))
     if winner.model != "prior":
-        found += [Candidate(winner.method, model) for model in NEIGHBOUR_MODELS]
-    return [one for one in dict.fromkeys(found) if one != winner and is_applicable(one, graph)]
+        options += [Candidate(winner.method, model) for model in NEIGHBOUR_MODELS]
+    return [one for one in dict.fromkeys(options) if one != winner and is_applicable(one, graph)]
 
 
 def _searched_parts(effort: str, expected: Mapping[str, float]) -> list[Part]:
@@ -349,7 +351,9 @@ def _worth(diagnosis: Diagnosis, graph: TemporalGraph) -> Iterator[tuple[str, tu
     )
     yield part("recency", 0.5 if moving else -0.3, why)
     bare = not any(relation.num_edges for relation in graph.relations.values())
-    alone = 1.0 if bare else -0.6 if separable == VIOLATED else -1.0
+    alone = -0.6 if separable == VIOLATED else -1.0
+    if bare:
+        alone = 1.0
     yield part("features", alone, "there are no edges" if bare else "leaves the neighbours out")
 
 

@@ -1,4 +1,4 @@
-"""How much is tried, counted in work and not in seconds: the same on every machine."""
+"""Search budgets in machine-independent work units."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ class Size:
         edges = sum(relation.num_edges for relation in graph.relations.values())
         labels = len(inputs.paths(graph.target)) if graph.is_hetero else min(inputs.hops, 2)
         return cls(
-            known,
-            graph.num_nodes,
-            edges,
-            len(graph.times),
-            graph.num_labels,
-            sum(widths),
-            len(widths),
-            labels,
+            rows=known,
+            nodes=graph.num_nodes,
+            edges=edges,
+            periods=len(graph.times),
+            classes=graph.num_labels,
+            features=sum(widths),
+            hops=len(widths),
+            label_hops=labels,
         )
 
     def allowed(self, effort: Effort) -> float:

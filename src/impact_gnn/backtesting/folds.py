@@ -15,7 +15,7 @@ LEAST_NODES = 20  # labelled, that a period needs to be worth a fold
 MAX_DRIFT = 2.0  # log of the largest change of a class proportion that a forecast may claim
 LEAST_PAST = 0.25  # share of the labels that should be older than a window
 LEAST_EXAMPLES = 10  # labels that a class needs before a window for anybody to have learned it
-LEAST_SEEN = 0.5  # share of a window's nodes whose class could be learned; below, it says little about methods
+MIN_LEARNABLE = 0.5  # share of a window's nodes whose class could be learned; below, it says little about methods
 
 
 @dataclass(frozen=True)
@@ -78,27 +78,31 @@ def windows(graph: TemporalGraph, count: int) -> list[Window]:
         first = end - length
         if first < 1 or min(sizes[first:end].sum(), sizes[:first].sum()) < LEAST_NODES:
             return None
-        made = Window.of(graph, int(times[first]), int(times[end - 1]))
-        return made if end == len(times) or learnable(graph, made).mean() >= LEAST_SEEN else None
+        candidate = Window.of(graph, int(times[first]), int(times[end - 1]))
+        return (
+            candidate
+            if end == len(times) or learnable(graph, candidate).mean() >= MIN_LEARNABLE
+            else None
+        )
 
-    found: list[Window] = []
+    chosen: list[Window] = []
     end = len(times)
-    while len(found) < count and end > length:
-        made = window(end)
-        if made is None:
+    while len(chosen) < count and end > length:
+        candidate = window(end)
+        if candidate is None:
             end -= 1
             continue
-        found.append(made)
+        chosen.append(candidate)
         # The next one beside it, or, where that leaves too few labels before it or is no good,
         # overlapping by half.
         apart = sizes[: max(end - 2 * length, 0)].sum() >= LEAST_PAST * sizes.sum()
         end -= length if apart and window(end - length) is not None else (length + 1) // 2
-    if not found:
+    if not chosen:
         raise TooShort(
             f"no labelled period but the first has {LEAST_NODES} labelled nodes, so nothing can be back-tested; "
             f"use longer periods or add labels."
         )
-    return found[::-1]
+    return chosen[::-1]
 
 
 def truth_of(graph: TemporalGraph, window: Window) -> np.ndarray:

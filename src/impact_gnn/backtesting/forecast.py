@@ -43,14 +43,13 @@ def forecast(checks: Sequence[FoldCheck], confidence: float, count: int) -> Esti
     if not checks:
         return None
     windows = len({one.window for one in checks})
-    right, said = (
-        np.array([getattr(one, name) for one in checks]) for name in ("accuracy", "confidence")
-    )
+    right = np.array([one.accuracy for one in checks])
+    fold_confidence = np.array([one.confidence for one in checks])
     level = float(np.mean([one.fitted for one in checks if one.window == checks[-1].window]))
     value = float(np.clip(0.5 * confidence + 0.5 * level, 0, 1))
     # the level known then
     before = np.r_[right[0], right[:-1]] if windows > 1 else np.full(len(checks), level)
-    missed = float(((right - 0.5 * (said + before)) ** 2).sum())
+    missed = float(((right - 0.5 * (fold_confidence + before)) ** 2).sum())
     spread = (missed * windows / len(checks) + WORTH * USUAL**2) / (windows + WORTH)
     error = math.sqrt(spread + value * (1 - value) / max(count, 1))
     half = float(stats.t(windows + WORTH).ppf(0.5 + LEVEL / 2)) * error

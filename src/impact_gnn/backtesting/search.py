@@ -534,8 +534,10 @@ class Search:
         if unit.fold not in self.scores.folds:
             return None
         older = self.scores.folds[: self.scores.folds.index(unit.fold)]
-        found = [self.stored_settings(replace(unit, fold=fold)) for fold in older]
-        return next((settings for settings in reversed(found) if settings is not None), None)
+        settings_of_folds = [self.stored_settings(replace(unit, fold=fold)) for fold in older]
+        return next(
+            (settings for settings in reversed(settings_of_folds) if settings is not None), None
+        )
 
     def stored_settings(self, unit: Unit) -> FitSettings | None:
         """The choices of a fit, in this run or an earlier one."""

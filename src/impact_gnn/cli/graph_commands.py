@@ -33,8 +33,8 @@ def init(
         temporary.write_text(first_toml(folder), encoding="utf-8")
         if path.exists():
             raise ig.InputError(f"{path} exists already; delete it to begin anew.")
-    shown = mask_passwords(folder, is_address=True)
-    console.print(f"{path} written; look through it, then: impact check {shown}")
+    address = mask_passwords(folder, is_address=True)
+    console.print(f"{path} written; look through it, then: impact check {address}")
 
 
 @command

@@ -412,7 +412,7 @@ def database(url: str) -> dict[str, Source]:
     return {name: Source(name, functools.partial(read, name)) for name in names}
 
 
-def _beside(path: Path, *endings: str) -> Path:
+def _log_of(path: Path, *endings: str) -> Path:
     """Return the first file beside a database; refuse pipes, which would never end."""
     files = [regular(path.with_name(path.name + ending)) for ending in endings]
     return files[0]
@@ -426,7 +426,7 @@ def _sqlite_uri(database: str) -> str:
     if "\0" in name or not Path(name).is_file():
         raise InputError(f"{name or database} does not exist; give sqlite:///FILE.")
     path = Path(name).resolve()  # where SQLite looks for the log
-    log = _beside(path, "-wal", "-shm", "-journal")
+    log = _log_of(path, "-wal", "-shm", "-journal")
     if log.exists() and log.stat().st_size and not path.with_name(f"{path.name}-shm").exists():
         raise InputError(
             f"{path} was not closed by its last writer; open and close it once with sqlite3."
@@ -461,7 +461,7 @@ def _duckdb(path: Path) -> dict[str, Source]:
         ) from None
     if not path.is_file():
         raise InputError(f"{path} does not exist; give duckdb:FILE.")
-    _beside(path, ".wal")
+    _log_of(path, ".wal")
     # Views may contain any SQL: it must not reach other files, nor change these settings.
     config: dict[str, Any] = {
         "enable_external_access": "false",

@@ -44,21 +44,23 @@ class Nodes:
         _show_read_only(self, "features", "y", "time", "ids")
 
     @classmethod
-    def checked(cls, kind: str, given: Mapping[str, Any], num_labels: int | None) -> Nodes:
+    def checked(cls, kind: str, arrays: Mapping[str, Any], num_labels: int | None) -> Nodes:
         """The nodes of a type (nameless in a homogeneous graph) from what a user gave."""
         where = f"{kind}." if kind else ""
-        if not isinstance(given, Mapping):
+        if not isinstance(arrays, Mapping):
             raise InputError(
-                f"nodes[{kind!r}] is a {type(given).__name__}; give a mapping with x, y, time or num_nodes."
+                f"nodes[{kind!r}] is a {type(arrays).__name__}; give a mapping with x, y, time or num_nodes."
             )
-        unknown = [name for name in given if name not in NODE_FIELDS]
+        unknown = [name for name in arrays if name not in NODE_FIELDS]
         if unknown:
             raise InputError(
                 f"nodes[{kind!r}] has unknown entries {listing(unknown)}; use {listing(NODE_FIELDS)}."
             )
-        count = given.get("num_nodes")
+        count = arrays.get("num_nodes")
         if count is None:
-            sized = next((name for name in ("time", "x", "y") if given.get(name) is not None), None)
+            sized = next(
+                (name for name in ("time", "x", "y") if arrays.get(name) is not None), None
+            )
             if sized is None:
                 missing = (
                     f"nodes[{kind!r}] has no size; give num_nodes, x or time."
@@ -66,7 +68,7 @@ class Nodes:
                     else TIME_MISSING
                 )
                 raise InputError(missing)
-            first = given[sized]
+            first = arrays[sized]
             shape = (
                 (len(first),)
                 if isinstance(first, Columns)
@@ -80,7 +82,7 @@ class Nodes:
             raise InputError(
                 f"the graph has no nodes{f' of type {kind!r}' if kind else ''}; give at least one."
             )
-        x, y, time, ids = (given.get(name) for name in ("x", "y", "time", "ids"))
+        x, y, time, ids = (arrays.get(name) for name in ("x", "y", "time", "ids"))
         if time is None and not kind:
             raise InputError(TIME_MISSING)
         if ids is not None:
@@ -190,15 +192,15 @@ class Relation:
 
     @classmethod
     def checked(
-        cls, name: str, given: Mapping[str, Any], nodes: Mapping[str, Nodes], triple: Triple
+        cls, name: str, arrays: Mapping[str, Any], nodes: Mapping[str, Nodes], triple: Triple
     ) -> Relation:
         """A relation from what a user gave."""
-        unknown = [entry for entry in given if entry not in storage.EDGE_ARRAYS]
+        unknown = [entry for entry in arrays if entry not in storage.EDGE_ARRAYS]
         if unknown:
             raise InputError(
                 f"edges of {name} have unknown entries {listing(unknown)}; use {listing(storage.EDGE_ARRAYS)}."
             )
-        edge_index, weight, time = (given.get(entry) for entry in storage.EDGE_ARRAYS)
+        edge_index, weight, time = (arrays.get(entry) for entry in storage.EDGE_ARRAYS)
         edges = checks.edges(
             name, edge_index, nodes[triple[0]].num_nodes, nodes[triple[2]].num_nodes
         )

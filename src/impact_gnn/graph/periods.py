@@ -195,11 +195,11 @@ def choose(
         ), f"a period is a {unit}, chosen so that each has enough labels (set it with period=...)"
     starts = _starts(number, past, count, cut)
     first = 0 if dated else 10 ** (len(str(int(np.abs(number).max()))) + 1)
-    made = Periods(
+    periods = Periods(
         "bins", dated, tuple(float(start) for start in starts), float(number.max()), first
     )
     return (
-        made,
+        periods,
         f"{distinct:,} distinct times in {len(starts)} periods with about as many nodes each",
     )
 

@@ -79,8 +79,8 @@ class TemporalGraph:
     ) -> None:
         num_labels = None if num_labels is None else checks.class_count(num_labels)
         nodes = {"node": Nodes.checked("", {"x": x, "y": y, "time": time, "ids": ids}, num_labels)}
-        given = {"edge_index": edge_index, "weight": edge_weight, "time": edge_time}
-        relations = {HOMOGENEOUS: Relation.checked("edge_index", given, nodes, HOMOGENEOUS)}
+        arrays = {"edge_index": edge_index, "weight": edge_weight, "time": edge_time}
+        relations = {HOMOGENEOUS: Relation.checked("edge_index", arrays, nodes, HOMOGENEOUS)}
         nodes["node"], count, label_names = classes(nodes["node"], num_labels, label_names)
         self._set(nodes, relations, "node", count, label_names, None, periods)
 
@@ -140,7 +140,7 @@ class TemporalGraph:
                 f"the target type {target!r} has no time; give nodes[{target!r}]['time']."
             )
         relations = {}
-        for triple, given in edges.items():
+        for triple, arrays in edges.items():
             names = (
                 isinstance(triple, tuple)
                 and len(triple) == 3
@@ -151,10 +151,10 @@ class TemporalGraph:
                     f"{checks.quoted(triple)} does not name a relation; write (source type, name, target type) with "
                     f"types among {listing(list(nodes))}."
                 )
-            if not isinstance(given, Mapping):
-                pair = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
-                given = dict(zip(storage.EDGE_ARRAYS, pair, strict=False))
-            relations[triple] = Relation.checked("-".join(triple), given, checked, triple)
+            if not isinstance(arrays, Mapping):
+                pair = arrays if isinstance(arrays, tuple) and len(arrays) == 2 else (arrays, None)
+                arrays = dict(zip(storage.EDGE_ARRAYS, pair, strict=False))
+            relations[triple] = Relation.checked("-".join(triple), arrays, checked, triple)
         checked[target], count, label_names = classes(checked[target], num_labels, label_names)
         return cls.__new__(cls)._set(checked, relations, target, count, label_names, None, periods)
 
@@ -373,8 +373,8 @@ class TemporalGraph:
             kind: None if time is None else np.flatnonzero(time <= t)
             for kind, time in times.items()
         }
-        kept = keep[self.target]
-        if kept is None or len(kept) == 0:
+        targets = keep[self.target]
+        if targets is None or len(targets) == 0:
             raise InputError(f"there is no node up to time {t}; the first time is {self.times[0]}.")
         return keep
 
@@ -522,7 +522,7 @@ class TemporalGraph:
                 kept, so call `upto` before where weights of the past matter. Without it an edge
                 that was given in both directions counts twice.
         """
-        relations, kept = self.both_ways(), {}
+        relations, sorted_edges = self.both_ways(), {}
         for triple, part in relations.items():
             if triple[0] != triple[2]:
                 continue
@@ -535,12 +535,12 @@ class TemporalGraph:
             relations[triple] = Relation(both, weight, time)
             if merge:
                 size = self.nodes[triple[0]].num_nodes
-                csr = kept[triple] = merged(build_csr(both[0], both[1], size, size, weight))
+                csr = sorted_edges[triple] = merged(build_csr(both[0], both[1], size, size, weight))
                 target = np.repeat(np.arange(size, dtype=csr.indices.dtype), np.diff(csr.indptr))
                 time = None if part.time is None else earliest(csr, part.edge_index, part.time)
                 relations[triple] = Relation(np.stack([csr.indices, target]), csr.weight, time)
         out = self.with_parts(dict(self.nodes), relations)
-        out._csr.update(kept)
+        out._csr.update(sorted_edges)
         return out
 
     def both_ways(self) -> dict[Triple, Relation]:
@@ -585,9 +585,9 @@ class TemporalGraph:
         """
         if all(part.features is None or part.ready for part in self.nodes.values()):
             return self
-        given = encoders or {}
+        fitted = encoders or {}
         return self._same_edges(
-            {kind: part.encoded(given.get(kind)) for kind, part in self.nodes.items()}
+            {kind: part.encoded(fitted.get(kind)) for kind, part in self.nodes.items()}
         )
 
     def with_labels(self, y: Any) -> TemporalGraph:
@@ -765,10 +765,10 @@ def _restored(
     nodes: dict[str, Nodes], relations: dict[Triple, Relation], *rest: Any
 ) -> TemporalGraph:
     """A graph from its parts, whose arrays a pickle has made writeable."""
-    shown: Any = (
+    read_only: Any = (
         {key: replace(part) for key, part in parts.items()} for parts in (nodes, relations)
     )
-    return TemporalGraph.__new__(TemporalGraph)._set(*shown, *rest)
+    return TemporalGraph.__new__(TemporalGraph)._set(*read_only, *rest)
 
 
 def graph_digest(graph: TemporalGraph) -> str:
