@@ -55,6 +55,11 @@ def expected(metric, said, truth, share):
     if metric == "log-loss":
         floored = (1 - FLOOR) * said + FLOOR / said.shape[1]
         return np.log(floored[np.arange(len(truth)), truth]).mean()
+    if metric == "brier":
+        return -((said - np.eye(said.shape[1])[truth]) ** 2).sum(1).mean()
+    if metric == "auroc":
+        areas = [oracle.roc_auc_score(truth == k, said[:, k]) for k in there if len(there) > 1]
+        return np.mean(areas) if areas else 0.5
     if said.shape[1] == 2:
         rare = int(share[1] <= share[0])
         there = [rare] if rare in there else there
@@ -102,7 +107,10 @@ def test_the_error_of_a_difference_is_that_of_the_bootstrap(metric, classes):
 
 def test_labels_that_suit_the_metric():
     said, prior = np.array([[0.7, 0.25, 0.05]]), np.array([0.9, 0.1, 0.0])
-    assert [Scoring(name, tuple(prior)).labels(said)[0] for name in METRICS] == [0, 1, 1, 0, 0]
+    assert [Scoring(name, tuple(prior)).labels(said)[0] for name in METRICS] == [
+        *[0, 1, 1, 0, 0],
+        *[0, 0],
+    ]
     assert tilted(said, prior, 0.5).argmax(1) == Scoring("macro-f1", tuple(prior)).labels(said)
     assert tilted(said, prior, 1.0)[0, 2] == said[0, 2]  # of a class never seen nothing is known
 

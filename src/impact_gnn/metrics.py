@@ -134,6 +134,48 @@ def _precision(probability: np.ndarray, is_true: np.ndarray) -> np.ndarray:
     return numbers
 
 
+def _briers(
+    probability: np.ndarray, label: np.ndarray, truth: np.ndarray, prior: np.ndarray
+) -> np.ndarray:
+    """Return minus the squared distance between the probabilities and the true class."""
+    wrong = (probability.astype(np.float64) ** 2).sum(1)
+    return 2 * _true(probability, truth) - 1 - wrong
+
+
+def _rankings(
+    probability: np.ndarray, label: np.ndarray, truth: np.ndarray, prior: np.ndarray
+) -> np.ndarray:
+    """Return the area under the ROC curve, one class against the others, as a mean of classes.
+
+    Classes that all nodes or none have are left out; without any other, it is 1/2.
+    """
+    classes = [k for k in np.unique(truth) if (truth != k).any()]
+    if not classes:
+        return np.full(len(truth), 0.5)
+    return np.mean([_ranking(probability[:, k], truth == k) for k in classes], axis=0)
+
+
+def _ranking(probability: np.ndarray, is_true: np.ndarray) -> np.ndarray:
+    """Return the probability that a true node is ranked above another, plus influences."""
+    order = np.argsort(probability)
+    first, last = _ties(probability[order])
+    is_true_ordered = is_true[order]
+    # Nodes of either kind below every position, and half of those in its tie.
+    below = {}
+    for kind in (True, False):
+        count = np.r_[0, np.cumsum(is_true_ordered == kind)]
+        below[kind] = (count[first] + count[last + 1]) / 2
+    num_true = is_true.sum()
+    num_other = len(is_true) - num_true
+    # The share of the other kind that every node is on the right side of.
+    placement = np.where(is_true_ordered, below[False] / num_other, 1 - below[True] / num_true)
+    area = placement[is_true_ordered].mean()
+    influence = (placement - area) / np.where(is_true_ordered, num_true, num_other)
+    numbers = np.empty(len(probability))
+    numbers[order] = area + len(probability) * influence
+    return numbers
+
+
 def _ties(ordered: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the first and last position of the equal values around every position."""
     is_new = np.r_[True, ordered[1:] != ordered[:-1]]
@@ -169,6 +211,8 @@ METRICS = {
     "balanced-accuracy": Metric("balanced accuracy", _recalls, tilt=1.0),
     "log-loss": Metric("log-loss", _logs, by_log_loss=True, share=False),
     "average-precision": Metric("average precision", _precisions),
+    "auroc": Metric("AUROC", _rankings),
+    "brier": Metric("Brier score", _briers, by_log_loss=True, share=False),
 }
 
 

@@ -144,8 +144,8 @@ class ModelOptions:
     metric: Annotated[
         str,
         typer.Option(
-            help="What is chosen by: accuracy, macro-f1, balanced-accuracy, log-loss "
-            "or average-precision."
+            help="What is chosen by: accuracy, macro-f1, balanced-accuracy, log-loss, "
+            "average-precision, auroc or brier."
         ),
     ] = "accuracy"
     class_weight: Annotated[

@@ -99,7 +99,7 @@ def run(
         budget: Seconds for all of it: the search ends in time for what follows, whatever the
             effort; None for no bound.
         metric: What is chosen by and labels suit: "accuracy", "macro-f1", "balanced-accuracy",
-            "log-loss" or "average-precision" (of two classes, the rarer one's).
+            "log-loss", "average-precision" (of two classes, the rarer one's), "auroc" or "brier".
         class_weight: "balanced" to let all classes count the same in training.
         hops: Steps along the edges.
         undirected: Let messages run in both directions of every edge.
