@@ -356,3 +356,13 @@ def test_killed_while_saving_leaves_nothing_half_written(tmp_path):
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "g")], check=False)
     assert done.returncode == -9
     assert not (tmp_path / "g").exists()
+
+
+def test_missing_values_as_databases_export_them(tmp_path):
+    (tmp_path / "nodes.csv").write_text(
+        "id,time,label,grid\n1,1,a,3\n2,1,b,\\N\n3,2,a,5\n4,3,\\N,7\n"
+    )
+    (tmp_path / "edges.csv").write_text("source,target\n1,2\n2,3\n3,4\n")
+    graph = ig.load(tmp_path)
+    assert graph.y.tolist() == [0, 1, 0, -1]
+    assert graph.nodes["node"].columns.kinds == {"grid": "number"}

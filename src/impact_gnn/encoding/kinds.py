@@ -15,7 +15,7 @@ from impact_gnn.encoding.moments import decoded, is_text, moments, one_array, pa
 KINDS = ("number", "category", "text", "date", "vector", "ignore")
 """A number or truth value, one of a few values, words, a date, a list of numbers, nothing."""
 
-MISSING = ("", "NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL")
+MISSING = ("", "NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL", r"\N")
 """Text that means missing, in a file and in a category."""
 
 NUMBER = r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$"
