@@ -161,5 +161,10 @@ def first_toml(path: str | Path) -> str:
     for kind, node in spec.nodes.items():
         head = heads[node.file]
         features = [name for name in head.column_names if name not in node.roles.values()]
-        kinds[kind] = {name: guess_kind(name, head.column(name)) for name in features}
+        kinds[kind] = {
+            name: (node.columns[name], "ids of another table")
+            if name in node.columns
+            else guess_kind(name, head.column(name))
+            for name in features
+        }
     return write_toml(spec, kinds)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import functools
 import gzip
+import io
+import re
 import sqlite3
 import tempfile
 import urllib.parse
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +46,7 @@ class Source:
     stream: Callable[[], Iterable[pa.RecordBatch]] | None = None
     size: int = 0  # bytes on disk
     exact: Callable[[frozenset[str]], Source] | None = None
+    notes: Callable[[], list[str]] = list  # on how the file was read; ask when it was
 
     def as_written(self, columns: Iterable[str | None]) -> Source:
         """Return the same table with these columns as whole numbers, or text exactly as written.
@@ -248,17 +252,51 @@ class _Csv:
     """A CSV file; all values of a column decide its type."""
 
     path: Path
+    # the number of short rows and the bytes with these filled up; empty for regular files
+    _filled: list[Any] = field(default_factory=list)
 
     def source(self, exact: frozenset[str]) -> Source:
         """Return the table, in which the columns `exact` are whole numbers or text as written."""
         factor = 5 if self.path.suffix == ".gz" else 1
         return Source(
             self.path.name,
-            read=lambda: pa.csv.read_csv(self.path, **self._options(self._types(exact))),
-            stream=lambda: pa.csv.open_csv(self.path, **self._options(self._types(exact))),
+            read=lambda: pa.csv.read_csv(**self._input(self._types(exact))),
+            stream=lambda: pa.csv.open_csv(**self._input(self._types(exact))),
             size=factor * self.path.stat().st_size,
             exact=self.source,
+            notes=self._notes,
         )
+
+    def _notes(self) -> list[str]:
+        if not self._filled:
+            return []
+        return [f"{self._filled[0]:,} rows have too few values; the last ones count as missing"]
+
+    def _input(self, types: dict[str, pa.DataType] | None = None) -> dict[str, Any]:
+        """Return the file, or its bytes with short rows filled up, and the options to read it."""
+        content = pa.BufferReader(self._filled[1]) if self._filled else self.path
+        return {"input_file": content, **self._options(types)}
+
+    def _fill_short_rows(self) -> bool:
+        """Fill up rows that end early, as some exports leave out empty values; False without any.
+
+        Rows that are too long are not changed, so that Arrow refuses them.
+        """
+        if self.path.stat().st_size > SMALL:  # rows of Python take many times its size
+            return False
+        delimiter = self._options()["parse_options"].delimiter
+        open_file = gzip.open if self.path.suffix == ".gz" else open
+        with open_file(self.path, "rt", encoding="utf-8", newline="") as lines:
+            rows = list(csv.reader(lines, delimiter=delimiter))
+        width = len(rows[0])
+        short = [place for place, row in enumerate(rows) if 0 < len(row) < width]
+        if not short or short == [len(rows) - 1]:  # a file that was cut off
+            return False
+        text = io.StringIO()
+        writer = csv.writer(text, delimiter=delimiter)
+        writer.writerows(row + [""] * (width - len(row)) for row in rows if row)
+        self._filled[:] = [len(short), text.getvalue().encode()]
+        return True
 
     def _options(self, types: dict[str, pa.DataType] | None = None) -> dict[str, Any]:
         """Return options of Arrow; the delimiter is the one that splits the first line most."""
@@ -285,11 +323,19 @@ class _Csv:
     @functools.cached_property
     def _columns(self) -> dict[str, _ColumnType]:
         """The possible types of every column, after a pass over the whole file as text."""
-        with pa.csv.open_csv(self.path, **self._options()) as reader:
+        try:
+            return self._column_types()
+        except pa.ArrowInvalid as error:
+            match = re.search(r"Expected (\d+) columns, got (\d+)", str(error))
+            if match is None or int(match[2]) > int(match[1]) or not self._fill_short_rows():
+                raise
+            return self._column_types()
+
+    def _column_types(self) -> dict[str, _ColumnType]:
+        with pa.csv.open_csv(**self._input()) as reader:
             names = reader.schema.names
         columns = {name: _ColumnType() for name in names}
-        as_text = self._options(dict.fromkeys(names, pa.string()))
-        with pa.csv.open_csv(self.path, **as_text) as batches:
+        with pa.csv.open_csv(**self._input(dict.fromkeys(names, pa.string()))) as batches:
             for batch in batches:
                 for name, values in zip(names, batch.columns, strict=True):
                     columns[name].update(values)

@@ -6,7 +6,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,6 +16,13 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from impact_gnn._text import visible
 from impact_gnn.checks import InputError, choice, guarded, listing, quoted
+from impact_gnn.data.foreign_keys import (
+    Entity,
+    ForeignKey,
+    find_keys,
+    plain_name,
+    with_parent_column,
+)
 from impact_gnn.data.sources import UNNAMED, Source
 from impact_gnn.data.values import TableColumn
 from impact_gnn.encoding import KINDS, guess_kind
@@ -124,6 +131,8 @@ class Spec:
     edges: dict[Triple, EdgeTable]
     target: str
     period: str | int = "auto"
+    # tables that have got a column of another table through a key, by file
+    extended: dict[str, Source] = field(default_factory=dict)
 
 
 # -- guessing
@@ -248,9 +257,15 @@ def guess(where: str, sources: Mapping[str, Source], *, is_draft: bool = False) 
     links = {}
     for name, source in sources.items():
         others = [kind for other, kind in types.items() if other != name]
-        if _end_columns(source.head.column_names, others):
+        names = source.head.column_names
+        # a table with ids of its own is one of events, not of edges
+        if _end_columns(names, others) and not _named_key(name, types[name], names):
             links[name] = source
     tables = {types[name]: source for name, source in sources.items() if name not in links}
+    by_keys = guess_by_keys({name: sources[name] for name in sources if name not in links}, types)
+    if by_keys is not None:
+        edges = _link_edges(links, by_keys.nodes, tables)
+        return _require_target(replace(by_keys, edges=by_keys.edges | edges), is_draft)
     if not tables or not links:
         name, other = "nodes", "a column 'id'"
         if tables:
@@ -264,11 +279,7 @@ def guess(where: str, sources: Mapping[str, Source], *, is_draft: bool = False) 
         kind: guess_nodes(kind, source, {}, labelled=True, alone=len(tables) == 1)
         for kind, source in tables.items()
     }
-    edges = {}
-    for name, source in links.items():
-        table = guess_edges(source, {}, None, tables)
-        source_type, target_type = _end_types(source, table, nodes, tables)
-        edges[source_type, name, target_type] = table
+    edges = _link_edges(links, nodes, tables)
     candidates = [kind for kind, node in nodes.items() if node.label and node.time]
     if len(candidates) == 1:
         return Spec(nodes, edges, candidates[0])
@@ -279,6 +290,106 @@ def guess(where: str, sources: Mapping[str, Source], *, is_draft: bool = False) 
     raise InputError(
         f"{subject} a time and a label, so the type to classify is not clear; say it in a {TOML}."
     )
+
+
+def _link_edges(
+    links: Mapping[str, Source], nodes: Mapping[str, NodeTable], tables: Mapping[str, Source]
+) -> dict[Triple, EdgeTable]:
+    """Return the relations of tables that hold nothing but edges."""
+    edges = {}
+    for name, source in links.items():
+        table = guess_edges(source, {}, None, tables)
+        source_type, target_type = _end_types(source, table, nodes, tables)
+        edges[source_type, name, target_type] = table
+    return edges
+
+
+def _require_target(spec: Spec, is_draft: bool) -> Spec:
+    """Return the spec; without a time and a label to classify, only a draft."""
+    target = spec.nodes[spec.target]
+    if not is_draft and not (target.label and target.time):
+        raise InputError(
+            f"no table has a time and a label; write a {TOML} with impact init, and name them there."
+        )
+    return spec
+
+
+def guess_by_keys(sources: Mapping[str, Source], types: Mapping[str, str]) -> Spec | None:
+    """Guess the spec of tables that refer to each other by foreign keys; None without keys.
+
+    The type to classify is the one with a label, otherwise the one with the most keys. A table of
+    events without a date takes that of the table that one of its keys leads to.
+    """
+    entities = {}
+    for name, source in sources.items():
+        if (id_column := _key_of_table(name, types[name], source)) is not None:
+            words = (plain_name(types[name]), plain_name(name))
+            entities[types[name]] = Entity(source, id_column, words)
+    keys = find_keys(entities)
+    if not keys:
+        return None
+    labelled = [kind for kind in entities if _has_label(entities[kind].source)]
+    num_keys = Counter(key.table for key in keys)
+    by_keys = sorted(entities, key=lambda kind: (-num_keys[kind], -len(entities[kind].source.head)))
+    target = labelled[0] if len(labelled) == 1 else by_keys[0]
+    times = {kind: _date_column(entity.source) for kind, entity in entities.items()}
+    extended = {}
+    for key in keys:
+        if key.table == target and times[key.parent] and not times[target]:
+            entity, parent = entities[target], entities[key.parent]
+            times[target] = f"{key.column}.{times[key.parent]}"
+            source = with_parent_column(entity.source, key.column, parent, str(times[key.parent]))
+            entities[target] = replace(entity, source=source)
+            extended[source.name] = source
+    nodes = {}
+    for kind, entity in entities.items():
+        columns = {key.column: "ignore" for key in keys if key.table == kind}
+        named = {"id": entity.id, "columns": columns, "time": times[kind] or ""}
+        nodes[kind] = guess_nodes(kind, entity.source, named, labelled=kind == target)
+    return Spec(nodes, _edges_of_keys(keys, entities), target, extended=extended)
+
+
+def _edges_of_keys(
+    keys: list[ForeignKey], entities: Mapping[str, Entity]
+) -> dict[Triple, EdgeTable]:
+    """Return a relation from the parent to the row for every key."""
+    edges = {}
+    for key in keys:
+        child = entities[key.table]
+        edges[key.parent, f"{key.table}_{key.column}", key.table] = EdgeTable(
+            child.source.name, source=key.column, target=child.id, dangling="drop"
+        )
+    return edges
+
+
+def _key_of_table(name: str, kind: str, source: Source) -> str | None:
+    """Return the column of a table's own ids: named after the table, or any that is distinct."""
+    names = source.head.column_names
+    own = [column for column in names if column.lower() == "id"]
+    return (
+        _named_key(name, kind, names)
+        or next(iter(own), None)
+        or _guess_id(kind, names, source.head)
+    )
+
+
+def _named_key(name: str, kind: str, columns: list[str]) -> str | None:
+    """Return the column of ids that is named after its table."""
+    wanted = {f"{plain_name(word)}{ending}" for word in (name, kind) for ending in ("id", "key")}
+    return next((column for column in columns if plain_name(column) in wanted), None)
+
+
+def _has_label(source: Source) -> bool:
+    return _first_name(source.head.column_names, LABELS) is not None
+
+
+def _date_column(source: Source) -> str | None:
+    """Return the first column with a usual name of times that holds dates or years."""
+    head = source.head
+    for name in head.column_names:
+        if name.lower() in TIMES and guess_kind(name, head.column(name))[0] == "date":
+            return name
+    return _first_name(head.column_names, ("year", "publication_year"))
 
 
 def _end_types(
@@ -398,7 +509,7 @@ def _guess_label(table: pa.Table, names: list[str], time: str | None) -> str | N
 
 
 def _singular(name: str) -> str:
-    return re.sub("s$", "", re.sub("ies$", "y", name.lower()))
+    return re.sub("(?<![us])s$", "", re.sub("ies$", "y", name.lower()))  # not of status, class
 
 
 # -- graph.toml
@@ -424,9 +535,13 @@ def read_toml(path: Path, sources: Mapping[str, Source]) -> Spec:
             f"{path.name}: target={quoted(target)} is no node type; choose of {listing(types)}."
         )
     nodes = {}
+    extended = {}
     for kind, entry in content["nodes"].items():
         _check_entries(f"{path.name} [nodes.{kind}]", entry, [f.name for f in fields(NodeTable)])
         source = _source(path, entry, sources)
+        if (time := entry.get("time", "")) not in source.head.column_names and "." in time:
+            source = _dated_by_parent(path, kind, time, content, sources)
+            extended[source.name] = source
         nodes[kind] = guess_nodes(
             kind, source, entry, labelled=kind == target, alone=only is not None
         )
@@ -442,7 +557,26 @@ def read_toml(path: Path, sources: Mapping[str, Source]) -> Spec:
             )
         edges[ends[0], name, ends[1]] = guess_edges(_source(path, entry, sources), entry, ends)
     period = content.get("period", "auto")
-    return Spec(nodes, edges, target, period if isinstance(period, int) else str(period))
+    period = period if isinstance(period, int) else str(period)
+    return Spec(nodes, edges, target, period, extended)
+
+
+def _dated_by_parent(
+    path: Path, kind: str, time: str, content: Mapping[str, Any], sources: Mapping[str, Source]
+) -> Source:
+    """Return a table with the time KEY.COLUMN of the table that one of its keys leads to."""
+    key, _, column = time.partition(".")
+    child = content["nodes"][kind]
+    for edge in content["edges"].values():
+        parent = content["nodes"].get(edge.get("source_type"), {})
+        if edge.get("source") == key and edge.get("target_type") == kind and parent.get("id"):
+            entity = Entity(_source(path, parent, sources), parent["id"], ())
+            _check_columns(entity.source, [column])
+            return with_parent_column(_source(path, child, sources), key, entity, column)
+    raise InputError(
+        f"{path.name} [nodes.{kind}]: time = {quoted(time)} needs a relation with "
+        f"source = {quoted(key)} from a type with an id; add it under [edges]."
+    )
 
 
 def _source(path: Path, entry: Mapping[str, Any], sources: Mapping[str, Source]) -> Source:

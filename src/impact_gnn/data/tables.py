@@ -220,7 +220,7 @@ def build(
     With `spill`, a directory, feature columns and edges are written there batch by batch and
     mapped.
     """
-    by_name = {source.name: source for source in sources}
+    by_name = {source.name: source for source in sources} | spec.extended
     nodes: dict[str, _Nodes] = {}
     for kind, node_table in spec.nodes.items():
         matrix = features if kind == spec.target else None
@@ -348,7 +348,8 @@ class _Nodes:
         origins = spec.origins
         if spec.id is None:
             origins = f"rows numbered 0 to {raw.num_rows - 1} as ids, {origins}"
-        nodes = cls(source.name, raw.num_rows, [f"{source.name}: {origins}"])
+        notes = [f"{source.name}: {origins}", *(f"  {note}" for note in source.notes())]
+        nodes = cls(source.name, raw.num_rows, notes)
         if "id" in columns:
             nodes.ids = Ids.of(columns["id"])
         if "label" in columns:
@@ -526,7 +527,7 @@ class _Edges:
         cls, source: Source, spec: EdgeTable, ends: tuple[_Nodes, _Nodes], folder: Path | None
     ) -> _Edges:
         columns = list(spec.roles.values())
-        notes = [f"{source.name}: {spec.origins}"]
+        notes = [f"{source.name}: {spec.origins}", *(f"  {note}" for note in source.notes())]
         if unused := [name for name in source.head.column_names if name not in columns]:
             notes.append(f"  {', '.join(unused)}: left out, edges have no features")
         source = source.as_written([spec.source, spec.target])
