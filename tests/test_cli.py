@@ -214,7 +214,7 @@ def test_stopped_by_hand_keeps_what_is_finished(saved, tmp_path):
     finally:
         process.kill()
     assert process.returncode == 130
-    assert "stopped; finished work is stored, run the command again to continue." in said
+    assert "stopped; finished work is stored; run the command again to continue." in said
     assert "Traceback" not in said
     assert (out / "work" / "diagnosis.json").exists()
     assert not (out / "summary.json").exists()

@@ -58,7 +58,7 @@ def test_the_card_says_what_people_ask(done):
         in text
     )
     assert "The expected accuracy of the predictions is in the report" in text
-    assert "The choice rests on a single window" in text
+    assert "The selection is based on a single fold" in text
     assert f"impact_gnn {ig.__version__}" in text
 
 

@@ -475,10 +475,10 @@ def test_every_assumption_has_a_verdict_a_statistic_and_every_kind_of_plot_is_th
     for finding in whole.diagnosis.findings:
         assert finding.sentence in page.words
     assert (
-        "Share of labels that changes from the past to a new period: 0.020 (95% CI 0.000 to 0.050)"
+        "Change of class proportions from the past to a new period: 0.020 (95% CI 0.000 to 0.050)"
         in page.words
     )
-    assert "one decay for all labels explains: not measured" in page.words
+    assert "one decay for all classes explains: not measured" in page.words
     drawn = [a["aria-label"] for a in page.all("svg") if "aria-label" in a]
     assert drawn.count("Shift of messages by period, before and after a correction") == 6
     assert len(set(drawn)) == 16  # and every one has a name of its own
