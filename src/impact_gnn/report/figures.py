@@ -221,9 +221,11 @@ def forest(
     compared = [row for row in rows if row.difference is not None]
     if not compared:
         return None
-    differences = [row.difference for row in compared if row.difference is not None]
     names = [str(row.candidate) for row in compared]
-    low, value, high = 100 * array([(d.low, d.value, d.high) for d in differences]).T
+    value, low, high = (
+        100 * array([getattr(row.difference, part) for row in compared])
+        for part in ("value", "low", "high")
+    )
     # A poor candidate must not squeeze the others: the axis ends at three times the median or best.
     median = float(np.sort(np.abs(value))[(len(value) - 1) // 2])
     reach = 3 * max(1.0, median, float(value.max()))
@@ -246,15 +248,11 @@ def forest(
     with new_figure(name, title, caption, keys, data=data, width=width, height=height) as figure:
         ax = figure.ax
         ax.axvline(0, color=INK, linewidth=1)
-        for y, row in enumerate(compared):
-            colour = FAINT
-            if low[y] > 0:
-                colour = PALETTE[0]
-            elif high[y] < 0:
-                colour = PALETTE[1]
-            ax.plot([low[y], high[y]], [y, y], color=colour, linewidth=2.2)
+        colours = np.select([low > 0, high < 0], PALETTE[:2], FAINT)
+        ax.hlines(range(len(names)), low, high, colors=colours, linewidth=2.2)
+        for y, (row, colour) in enumerate(zip(compared, colours, strict=True)):
             folds = 100 * array(list(row.by_fold.values()))
-            ax.plot(folds, [y] * len(folds), "|", color=colour, markersize=8, markeredgewidth=1)
+            ax.plot(folds, [y] * len(folds), "|", color=colour, markersize=8)
             mark = "o" if left <= value[y] <= right else "<"
             ax.plot(np.clip(value[y], left, right), y, mark, color=colour, markersize=6)
         ax.set(xlim=(left - margin, right + margin), ylim=(len(names) - 0.4, -0.6))
@@ -295,12 +293,10 @@ def _columns(
     ax: Axes, names: Sequence[str], stacked: Sequence[tuple[np.ndarray, str, float]]
 ) -> None:
     """Stacked columns, one per period; every layer has heights, colour and opacity."""
-    bottom = np.zeros(len(names) + 1)
+    bottom = np.zeros(len(names))
     for height, colour, alpha in stacked:
-        top = bottom + np.append(height, height[-1])
-        ax.fill_between(
-            np.arange(len(top)), bottom, top, step="post", color=colour, alpha=alpha, linewidth=0
-        )
+        top = bottom + height
+        ax.stairs(top, baseline=bottom, fill=True, color=colour, alpha=alpha, linewidth=0)
         bottom = top
     num_ticks = MAX_TICKS if max(map(len, names)) <= 5 else MAX_TICKS // 2
     ticks = np.arange(0, len(names), math.ceil(len(names) / num_ticks))
@@ -558,15 +554,12 @@ def feature_map(picture: FeatureMap, labels: Labels) -> Figure:
             _dots(ax, places[label == k], colour)
         centres = array(picture.means.place)
         centre_label = np.array(picture.means.label)
-        centre_time = np.array(picture.means.time)
-        ring: Any = {"markersize": 5.5, "markerfacecolor": "none", "markeredgewidth": 1.5}
-        disc: Any = {"markersize": 6, "markeredgecolor": INK, "markeredgewidth": 0.7}
+        in_time = np.argsort(picture.means.time, kind="stable")
         for k, colour in colours.items():
-            is_own = centre_label == k
-            path = centres[is_own][np.argsort(centre_time[is_own], kind="stable")]
+            path = centres[in_time[centre_label[in_time] == k]]
             ax.plot(*path.T, color=colour, linewidth=1.3)
-            ax.plot(*path[:1].T, "o", color=colour, **ring)
-            ax.plot(*path[-1:].T, "o", color=colour, **disc)
+            ax.scatter(*path[:1].T, 30, facecolor="none", edgecolor=colour, linewidth=1.5)
+            ax.scatter(*path[-1:].T, 36, color=colour, edgecolor=INK, linewidth=0.7)
         # The limits leave out a few distant nodes, so that the others are spread out.
         low, high = np.quantile(np.concatenate([places, centres]), [0.005, 0.995], axis=0)
         margin = np.maximum(0.06 * (high - low), 1e-9)
@@ -615,9 +608,8 @@ def reliability(
         ax = figure.ax
         ax.plot([0, 1], [0, 1], color=FAINT, dashes=DASHES[1], linewidth=1.2)
         ax.plot(confidence, accuracy, color=PALETTE[0], linewidth=1)
-        dot: Any = {"color": PALETTE[0], "markeredgewidth": 0, "alpha": 0.8}
-        for x, y, size in zip(confidence, accuracy, 3 + 14 * share**0.5, strict=True):
-            ax.plot(x, y, "o", markersize=size, **dot)
+        area = (3 + 14 * share**0.5) ** 2
+        ax.scatter(confidence, accuracy, area, color=PALETTE[0], linewidth=0, alpha=0.8)
         ax.set(xlim=(0, 1), xlabel="probability of the predicted class")
         ax.set(ylim=(0, 1), ylabel="accuracy")
     return figure

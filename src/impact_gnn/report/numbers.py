@@ -12,7 +12,9 @@ NONE = "–"  # stands where there is no number
 
 def number(value: float | None, digits: int = 3) -> str:
     """With a fixed number of digits: 0.123."""
-    return NONE if value is None else f"{value:.{digits}f}".replace("-", "−")
+    if value is None:
+        return NONE
+    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")  # no minus before 0.00
 
 
 def whole(value: float) -> str:

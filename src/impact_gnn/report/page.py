@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterator
+from inspect import isfunction
 from pathlib import Path
 from typing import Any
 
@@ -37,20 +38,6 @@ ASSUMPTIONS = (
     "The features of a class do not depend on time.",
     "Connections between two classes depend only on the distance in time.",
     "Connections of all classes decay in the same way.",
-)
-FILTERS = (
-    "number",
-    "whole",
-    "percent",
-    "interval",
-    "points",
-    "gain_interval",
-    "measured",
-    "duration",
-    "counted",
-    "named",
-    "period_named",
-    "listed",
 )
 
 
@@ -100,7 +87,9 @@ def _render(page_content: dict[str, Any], files: bool) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {name: getattr(numbers, name) for name in FILTERS}
+    environment.filters |= {
+        name: value for name, value in vars(numbers).items() if isfunction(value)
+    }
     environment.filters["memory"] = _files.readable_size
     links = TermLinks()
     environment.filters["terms"] = links

@@ -86,10 +86,10 @@ def by_horizon(summary: RunSummary) -> str:
     """The loss of accuracy by forecast horizon, and the retraining interval that follows."""
     scores = summary.backtest.by_horizon
     if len(scores) < 2:
-        return (
-            "The history is too short to measure the accuracy by forecast horizon. "
-            "Retrain whenever a period gets its labels."
-        )
+        reason = "the history is too short"
+        if summary.backtest.effort == "quick":
+            reason = "this requires effort normal or thorough"
+        return f"The accuracy by forecast horizon was not measured: {reason}."
     span = f"over a horizon of {counted(len(scores), 'period')}"
     slope = lost_per_period(scores)
     if slope.low <= 0:
