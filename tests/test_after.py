@@ -168,7 +168,7 @@ def test_with_the_graph_the_choice_is_held_against_plain(copied, done):
     assert found.gain.value == pytest.approx(found.score - found.plain_score)
     assert found.gain.low <= found.gain.value <= found.gain.high
     sentences = " ".join(describe_evaluation(summary, found))
-    assert "The forecast was correct" in sentences or "The forecast was too" in sentences
+    assert "the forecast of" in sentences
     assert "The selected model is" in sentences or "The baseline was selected" in sentences
 
 
@@ -195,7 +195,7 @@ def test_a_forecast_that_failed_and_classes_nobody_knew_are_said(copied, tmp_pat
     found = evaluate(copied, tmp_path / "labels.parquet")
     assert (found.accuracy.value, found.unknown) == (0.0, len(truth))
     sentences = " ".join(describe_evaluation(read_summary(copied / "summary.json"), found))
-    assert "The forecast was too high" in sentences
+    assert "This is below the forecast of" in sentences
     assert "100.0% of these nodes are in classes that the model does not know" in sentences
 
 

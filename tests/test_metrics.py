@@ -283,7 +283,7 @@ def runs(fraud, tmp_path_factory):
     asked = {"accuracy": None, "balanced-accuracy": "balanced"}
     with pytest.MonkeyPatch.context() as patch:
         # drawing takes most of the time
-        patch.setattr(svg, "drawn", lambda *_: ("", Markup("<svg></svg>")))
+        patch.setattr(svg, "render", lambda *_: ("", Markup("<svg></svg>")))
         made = {
             m: ig.run(fraud, out / m, metric=m, class_weight=weight, **options)
             for m, weight in asked.items()

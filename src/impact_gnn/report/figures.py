@@ -715,10 +715,9 @@ def by_period(
         "nodes": count.astype(int),
     }
     forecast = summary.prediction_summary.accuracy
-    caption = "Accuracy of out-of-fold predictions by period."
+    caption = "Accuracy by period; out-of-fold predictions before the cutoff (dotted line)."
     if forecast is not None:
         keys.append(Key("expected, 90% interval", PALETTE[1]))
-        caption += " Right of the dotted line: the expected accuracy of the targets."
     title = "Accuracy by period"
     with new_figure(name, title, caption, keys, data=data, width=380, height=224) as figure:
         ax = figure.ax

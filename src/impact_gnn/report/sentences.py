@@ -118,13 +118,13 @@ def describe_evaluation(summary: RunSummary, evaluation: Evaluation) -> list[str
         f"predicted nodes. Accuracy: {percent(accuracy.value)} (95% CI {interval(accuracy)})."
     ]
     if forecast is not None:
-        conclusion = "was correct"
+        position = "within"
         if accuracy.value < forecast.low:
-            conclusion = "was too high"
+            position = "below"
         elif accuracy.value > forecast.high:
-            conclusion = "was too low"
+            position = "above"
         sentences.append(
-            f"The forecast {conclusion}: {percent(forecast.value)} "
+            f"This is {position} the forecast of {percent(forecast.value)} "
             f"(90% interval {interval(forecast)})."
         )
     if evaluation.unknown:
