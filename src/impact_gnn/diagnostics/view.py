@@ -98,7 +98,7 @@ class View:
         )
         if not _has_reverses(edge_index):
             own = or_memory(engine).graph(own, undirected=True)
-            notes.append("Edges are directed. The diagnosis uses both directions, as the paper.")
+            notes.append("Edges are directed; the diagnosis uses both directions, as in the paper.")
         # Nodes whose in-edges are counted [N].
         share = min(1.0, MAX_EDGES / own.edge_index.shape[1])
         is_sampled = np.random.default_rng(seed).random(masked.num_nodes) < share
