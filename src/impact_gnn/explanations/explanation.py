@@ -115,7 +115,10 @@ class NodeExplanation:
         tables: list[list[tuple[str, ...]]] = [
             [("Member, before calibration", f"{self.label} / {self.runner_up}")],
             [(f"Input, for {self.label}", "contribution"), *map(_part_row, [*self.parts, total])],
-            [("Feature", "input", "value", "mean", "contribution"), *map(_feature_row, self.features)],
+            [
+                ("Feature", "input", "value", "mean", "contribution"),
+                *map(_feature_row, self.features),
+            ],
             [
                 ("Neighbour", "period", "class", "hops", "weight", "contribution", "without it"),
                 *map(self._neighbour_row, self.neighbours),

@@ -15,10 +15,8 @@ from impact_gnn.report.numbers import (
     counted,
     gain_interval,
     interval,
-    listed,
     measured,
     percent,
-    period_named,
     points,
     whole,
 )
@@ -225,34 +223,6 @@ def _accuracy_above(threshold: float, checks: list[FoldCheck]) -> float | None:
                 total += check.count * part.share
                 correct += check.count * part.share * part.accuracy
     return correct / total if total else None
-
-
-def facts(summary: RunSummary) -> list[tuple[str, str]]:
-    """Names and values that describe the graph."""
-    graph = summary.graph
-    nodes = [f"{whole(count)} {node_type}" for node_type, count in graph.num_nodes.items()]
-    if len(nodes) == 1:
-        nodes = [whole(count) for count in graph.num_nodes.values()]
-    rows = [("nodes", ", ".join(nodes))]
-    for relation, count in graph.num_edges.items():
-        name = "edges" if len(graph.num_edges) == 1 else f"edges {relation}"
-        value = whole(count)
-        across = graph.cross_time_share.get(relation)
-        if across is not None:
-            value += f", {percent(across, 0)} between different periods"
-        rows.append((name, value))
-    if any(graph.num_edges.values()):
-        undated = graph.undated_edges
-        some = f" for {listed(undated)}" if len(undated) < len(graph.num_edges) else ""
-        times = f"unknown{some}; assumed to exist as soon as both nodes do" if undated else "known"
-        rows.append(("edge times", times))
-    labelled, total = sum(graph.labelled_per_time), sum(graph.nodes_per_time)
-    rows.append(("features", "none" if graph.num_features is None else whole(graph.num_features)))
-    rows.append(("classes", str(len(graph.label_counts))))
-    rows.append(("labels", f"{whole(labelled)} of {whole(total)} nodes"))
-    rows.append(("periods", f"{len(graph.times)}, from {graph.names[0]} to {graph.names[-1]}"))
-    rows.append(("cutoff", f"{period_named(summary.since)} (later labels are not used)"))
-    return rows
 
 
 def command(summary: RunSummary) -> str:
