@@ -329,7 +329,7 @@ def test_the_report_names_the_metric(runs):
     out, made = runs
     text = (out / "balanced-accuracy" / "report.html").read_text(encoding="utf-8")
     named = [
-        "points of balanced accuracy better than plain",
+        "difference to the baseline, points of balanced accuracy",
         "the newest first: balanced accuracy, and",
     ]
     leaning = "Labels lean towards rare ones"

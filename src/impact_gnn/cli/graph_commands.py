@@ -152,7 +152,8 @@ def generate(
         if ignored:
             names = ", ".join("--" + name.replace("_", "-") for name in ignored)
             raise ig.InputError(
-                f"--preset {preset} has fixed sizes and does not accept {names}; use --scale, or Python."
+                f"--preset {preset} has fixed sizes and does not accept {names}; "
+                "use --scale, or Python."
             )
         sizes = scaled(PRESETS[checks.choice("preset", preset, PRESETS)], scale)
         with _files.alone(out):

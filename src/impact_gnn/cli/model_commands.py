@@ -269,7 +269,7 @@ def _scratch_directory(out: Path, parent: Path | None) -> Iterator[Path]:
 
 
 def _load_and_report(watcher: Watcher, graph: str, source: GraphOptions) -> LoadedGraph:
-    """Load the graph; report guessed column roles and the cutoff, with the options that set them."""
+    """Load the graph; report guessed column roles and the cutoff, and the options for them."""
     from impact_gnn.data.spec import TOML
 
     watcher.say("reading the graph")  # not its address, which may contain a password

@@ -12,7 +12,7 @@ match its own margin.
 | `decay` | f(y, t)·a(y, k)·h(\|t̃−t\|): Assumption 4 |
 | `separable` | f(y, t)·g(y, k, \|t̃−t\|): Assumption 3 |
 | `sided` | f(y, t)·g(y, k, t̃−t): past and future may differ |
-| `sized` | f(y, t)·g(y, k, \|t̃−t\|)·n(t̃): separable for every single node of the neighbours' time |
+| `sized` | f(y, t)·g(y, k, \|t̃−t\|)·n(t̃): separable per node of the neighbours' time |
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ def _sentence(status: AssumptionStatus, value: float, along: float | None) -> st
         HOLDS: f"The features of a class are stable: {drift}.",
         UNCERTAIN: f"The features of a class drift slightly: {drift}.",
         VIOLATED: f"The features of a class drift: {drift}.",
-        NOT_TESTABLE: "Too few nodes per class and period, or too noisy features, to measure drift.",
+        NOT_TESTABLE: "Too few nodes per class and period, or too noisy features.",
     }[status]
 
 

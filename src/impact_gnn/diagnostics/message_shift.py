@@ -174,7 +174,7 @@ def message_shift(
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """The n measured nodes: some of each of G labelled periods, and as last group of the targets."""
+    """The n measured nodes: samples of G labelled periods, and as last group of the targets."""
 
     nodes: NodeIndex  # [n]
     group: np.ndarray  # 0 to G − 1 for labelled periods, G for the targets [n]
@@ -220,7 +220,7 @@ class Sample:
         )
 
     def noise(self, message: np.ndarray, seed: int, rng: np.random.Generator) -> np.ndarray:
-        """Sliced W1 between the targets and samples of them as large as those of the periods [G]."""
+        """Sliced W1 between the targets and samples of them of the size of each period's [G]."""
         targets = self._scaled(message)[self.group == self.last]
         # One sample per distinct size, the targets themselves last.
         sizes = np.bincount(self.group)[:-1]

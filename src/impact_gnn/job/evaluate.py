@@ -207,8 +207,8 @@ def _evaluate_table(
     sets = [re.findall(r"(?:[^|\\]|\\.)+", text, re.S) for text in table["set"].to_pylist()]
     if not all(set_names[k] in names for k, names in zip(predicted, sets, strict=True)):
         raise InputError(
-            f"{summary.prediction_summary.file} has predicted classes outside their own sets, so it "
-            "was changed or is of an older release; run the same command again to restore it."
+            f"{summary.prediction_summary.file} has predicted classes outside their own sets, "
+            "so it was changed or is of an older release; run the same command again to restore it."
         )
     is_covered = [set_names[k] in names for k, names in zip(true, sets, strict=True)]
 

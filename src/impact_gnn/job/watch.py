@@ -175,8 +175,8 @@ def _reasons(
         period = period_named(row.period).capitalize()
         if forecast is not None and row.expected is not None and row.expected < forecast.low:
             yield (
-                f"{period}: the expected accuracy is {percent(row.expected)}, below the 90% interval "
-                f"of the run's forecast ({interval(forecast)})."
+                f"{period}: the expected accuracy is {percent(row.expected)}, "
+                f"below the 90% interval of the run's forecast ({interval(forecast)})."
             )
         if row.unusual is not None and row.unusual > max(MAX_OUTLIERS * past_outliers, 0.05):
             yield (

@@ -20,25 +20,17 @@ from impact_gnn.backtesting.forecast import USUAL
 from impact_gnn.backtesting.greedy import START, fold_weights
 from impact_gnn.backtesting.results import leading
 from impact_gnn.checks import InputError
-from impact_gnn.diagnostics import AssumptionCheck, Diagnosis
-from impact_gnn.diagnostics.connectivity_models import Share
 from impact_gnn.report import figures, numbers, sentences
 from impact_gnn.report.export import write_table
 from impact_gnn.report.glossary import TermLinks
 from impact_gnn.report.limitations import limitations
-from impact_gnn.report.numbers import number, percent
+from impact_gnn.report.numbers import percent
 from impact_gnn.report.summary import Evaluation, RunSummary
 
 EVALUATION = "evaluation.json"
 
 MAX_ROWS = 10  # candidates that are visible at once, with the selected ones and the baseline
 MAX_LABELS = 12  # rows of classes that are visible at once; the others are one click away
-ASSUMPTIONS = (
-    "Every period has the same class proportions.",
-    "The features of a class do not depend on time.",
-    "Connections between two classes depend only on the distance in time.",
-    "Connections of all classes decay in the same way.",
-)
 
 
 def write_report(summary: RunSummary, path: Path) -> None:
@@ -126,6 +118,12 @@ def content(summary: RunSummary, evaluation: Evaluation | None = None) -> dict[s
     rest = [row for row in tested.rows if row not in first]
     counts = sorted(summary.prediction_summary.labels.items(), key=lambda pair: -pair[1])
     shift, picture = diagnosis.shift, diagnosis.feature_map
+    check_figures = [
+        figures.label_mix(diagnosis.label_mix, labels, called),
+        figures.feature_drift(diagnosis.feature_drift, diagnosis.cutoff, called),
+        figures.separability(diagnosis.separability),
+        figures.decay(diagnosis.decay, diagnosis.separability),
+    ]
     class_rows = sentences.classes(summary)
     return {
         "summary": summary,
@@ -149,7 +147,7 @@ def content(summary: RunSummary, evaluation: Evaluation | None = None) -> dict[s
         "thresholds": sentences.by_threshold(summary),
         "change": figures.change(diagnosis, called),
         "periods": figures.periods(summary.graph, summary.cutoff),
-        "assumption_checks": _assumption_checks(diagnosis, labels, called),
+        "assumption_checks": list(zip(diagnosis.findings, check_figures, strict=True)),
         "pairs": figures.pair_curves(diagnosis.separability, labels, called),
         "shift_panels": [] if shift is None else figures.shift(shift, called),
         "shift_keys": figures.SHIFT_KEYS,
@@ -185,38 +183,3 @@ def _horizon_caption(summary: RunSummary) -> str:
     if len(summary.choice.members) > 1:
         model += ", the first member of the ensemble"
     return f"One model ({model}), trained up to {until} and evaluated 1, 2, ... periods later."
-
-
-def _assumption_checks(
-    diagnosis: Diagnosis, labels: figures.Labels, called: figures.Called
-) -> list[tuple[AssumptionCheck, str, str, list[figures.Figure]]]:
-    """Every assumption check with its assumption, further numbers and figures."""
-    mix, drift = diagnosis.label_mix, diagnosis.feature_drift
-    separable, decay = diagnosis.separability, diagnosis.decay
-    details = ["", "", "", ""]
-    if (test := mix.independence) is not None:
-        chance = "p < 0.001" if test.p < 0.001 else f"p = {number(test.p)}"
-        details[0] = (
-            f"χ² = {number(test.chi2, 1)} with {test.freedom} degrees of freedom, {chance}; "
-            f"Cramér's V = {number(test.cramers_v)}."
-        )
-    if drift.along_classes is not None:
-        details[1] = f"In the directions that separate the classes: {number(drift.along_classes)}."
-    if separable.symmetry is not None and separable.per_node is not None:
-        details[2] = (
-            f"Explained if past and future are symmetric: {_share(separable.symmetry)}; "
-            f"if periods are weighted by their nodes (GenPMP): {_share(separable.per_node)}."
-        )
-    if decay.of_all is not None:
-        details[3] = f"One decay explains {_share(decay.of_all)} of the whole time pattern."
-    drawn = [
-        figures.label_mix(mix, labels, called),
-        figures.feature_drift(drift, diagnosis.cutoff, called),
-        figures.separability(separable),
-        figures.decay(decay, separable),
-    ]
-    return list(zip(diagnosis.findings, ASSUMPTIONS, details, drawn, strict=True))
-
-
-def _share(share: Share) -> str:
-    return f"{percent(share.value, 0)} (95% CI {100 * share.low:.0f}-{percent(share.high, 0)})"

@@ -240,7 +240,7 @@ class GenPMP(TimeWeights):
         if not counts[-1].any() and self.basis == "edges":
             raise InputError(
                 f"no edge of {'-'.join(flow.relation)} points at the last time ({flow.times[-1]}), "
-                f"whose edges GenPMP(basis='edges') uses as its reference; use basis='nodes' or PMP."
+                "the reference of GenPMP(basis='edges'); use basis='nodes' or PMP."
             )
         return counts
 
