@@ -248,7 +248,7 @@ def forest(
     with new_figure(name, title, caption, keys, data=data, width=width, height=height) as figure:
         ax = figure.ax
         ax.axvline(0, color=INK, linewidth=1)
-        colours = np.select([low > 0, high < 0], PALETTE[:2], FAINT)
+        colours = np.select([low > 0, high < 0], PALETTE[:2], FAINT).tolist()
         ax.hlines(range(len(names)), low, high, colors=colours, linewidth=2.2)
         for y, (row, colour) in enumerate(zip(compared, colours, strict=True)):
             folds = 100 * array(list(row.by_fold.values()))
@@ -556,10 +556,10 @@ def feature_map(picture: FeatureMap, labels: Labels) -> Figure:
         centre_label = np.array(picture.means.label)
         in_time = np.argsort(picture.means.time, kind="stable")
         for k, colour in colours.items():
-            path = centres[in_time[centre_label[in_time] == k]]
-            ax.plot(*path.T, color=colour, linewidth=1.3)
-            ax.scatter(*path[:1].T, 30, facecolor="none", edgecolor=colour, linewidth=1.5)
-            ax.scatter(*path[-1:].T, 36, color=colour, edgecolor=INK, linewidth=0.7)
+            x, y = centres[in_time[centre_label[in_time] == k]].T
+            ax.plot(x, y, color=colour, linewidth=1.3)
+            ax.scatter(x[:1], y[:1], s=30, facecolor="none", edgecolor=colour, linewidth=1.5)
+            ax.scatter(x[-1:], y[-1:], s=36, color=colour, edgecolor=INK, linewidth=0.7)
         # The limits leave out a few distant nodes, so that the others are spread out.
         low, high = np.quantile(np.concatenate([places, centres]), [0.005, 0.995], axis=0)
         margin = np.maximum(0.06 * (high - low), 1e-9)
