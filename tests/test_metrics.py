@@ -330,10 +330,15 @@ def test_the_report_names_the_metric(runs):
     text = (out / "balanced-accuracy" / "report.html").read_text(encoding="utf-8")
     named = [
         "difference to the baseline, points of balanced accuracy",
-        "the newest first: balanced accuracy, and",
+        "the most recent first: balanced accuracy, then",
     ]
-    leaning = "Labels lean towards rare ones"
-    for words in (*named, "best by balanced accuracy", "Ranked by balanced accuracy", leaning):
+    leaning = "Rare classes are favoured"
+    for words in (
+        *named,
+        "best candidates by balanced accuracy",
+        "ranked by balanced accuracy",
+        leaning,
+    ):
         assert words in text
     assert "balanced accuracy" not in (out / "accuracy" / "report.html").read_text(encoding="utf-8")
     assert "Columns: balanced accuracy per fold, newest first" in str(

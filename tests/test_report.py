@@ -279,7 +279,7 @@ def test_every_figure_is_a_file_with_its_numbers(finished_run):
         if a["href"].startswith("figures/")
     ]
     assert len(linked) == len(set(linked))
-    assert {*linked, "manifest.json"} == files
+    assert {*linked, "sums.json"} == files
     drawn = (out / "figures" / "periods.svg").read_text(encoding="utf-8")
     assert drawn.startswith("<?xml")
     assert "var(--" not in drawn  # it stands alone: colours of its own, and a key
