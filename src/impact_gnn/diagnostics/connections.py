@@ -84,8 +84,8 @@ def separability(view: View, pairs: PairCounts | None, fits: Fits | None) -> Sep
     """Weighted R² of P(y, t, ỹ, t̃) = f(y, t)·g(y, ỹ, |t̃−t|) against a model without time.
 
     1 − Σ n_yt (P − f·g)² / Σ n_yt (P − P₀)², sampling noise subtracted from both by a
-    bootstrap of the nodes; ỹ stands for the own label, the one met most often, and the rest. Connections are taken
-    in both directions.
+    bootstrap of the nodes. ỹ stands for the own label, the strongest other label, and the rest.
+    Connections are counted in both directions.
     """
     if pairs is None or fits is None:
         why = (
