@@ -413,7 +413,7 @@ def main(arguments: list[str] | None = None) -> None:
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         errors.print(
-            f"error: {error.strerror or error}{where}; what was finished is kept, run the command again."
+            f"error: {error.strerror or error}{where}; finished work is stored; run the command again."
         )
     sys.exit(2)
 

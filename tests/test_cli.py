@@ -66,7 +66,7 @@ def test_run_leaves_everything_and_four_lines(finished):
     assert "Traceback" not in done.stderr
     last = done.stdout.strip().splitlines()[-4:]
     assert last[0].startswith("Selected: ")
-    assert last[1].startswith("Predicted: 50 nodes at or after 2015")
+    assert last[1].startswith("Predictions: 50 nodes from 2015 on")
     assert last[2].startswith("Expected accuracy: ")
     assert last[3].startswith("Report: ")
     summary = json.loads((out / "summary.json").read_text())
@@ -214,7 +214,7 @@ def test_stopped_by_hand_keeps_what_is_finished(saved, tmp_path):
     finally:
         process.kill()
     assert process.returncode == 130
-    assert "stopped; what was finished is kept, run the command again to continue." in said
+    assert "stopped; finished work is stored; run the command again to continue." in said
     assert "Traceback" not in said
     assert (out / "work" / "diagnosis.json").exists()
     assert not (out / "summary.json").exists()
@@ -282,9 +282,9 @@ def test_the_report_shows_the_command_as_it_was_typed(finished, saved):
         (["generate", "--out", "x", "--decay", "fast"], "decay='fast'"),
         (
             ["generate", "--out", "x", "--preset", "mag", "--nodes", "9"],
-            "takes no --nodes; use --scale",
+            "does not accept --nodes; use --scale",
         ),
-        (["generate", "--out", "x", "--scale", "2"], "--scale goes with --preset"),
+        (["generate", "--out", "x", "--scale", "2"], "--scale requires --preset"),
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_code_2(

@@ -615,7 +615,9 @@ def test_layer_called_twice_and_weighted_once():
 def test_model_that_holds_on_to_the_old_edges():
     data = graph()
     conv = pyg.SAGEConv(F, 6)
-    with pytest.warns(DeliveryWarning, match="its output stays when edges of data are repeated"):
+    with pytest.warns(
+        DeliveryWarning, match="its output is the same when edges of data are repeated"
+    ):
         check_delivery(conv, PMP(deliver="duplicate")(data), lambda d: conv(d.x, data.edge_index))
 
 

@@ -318,7 +318,7 @@ def test_reverses_are_found_whatever_the_order_of_the_edges(graph):
     assert not diagnose(rebuilt(graph, edge_index=shuffled), CUTOFF).notes
     turned = shuffled.copy()
     turned[:, 0] = turned[::-1, 0]  # one edge twice, its reverse not at all
-    assert "direction" in diagnose(rebuilt(graph, edge_index=turned), CUTOFF).notes[0]
+    assert "directed" in diagnose(rebuilt(graph, edge_index=turned), CUTOFF).notes[0]
 
 
 def test_nodes_without_a_message_are_counted(graph):
@@ -353,7 +353,7 @@ def test_direction_of_edges_does_not_matter_and_is_told(graph, diagnosis):
     forward = graph.edge_index[:, graph.edge_index[0] < graph.edge_index[1]]
     found = diagnose(rebuilt(graph, edge_index=forward), CUTOFF)
     assert found.separability.statistic == pytest.approx(diagnosis.separability.statistic, abs=0.01)
-    assert any("direction" in note for note in found.notes)
+    assert any("directed" in note for note in found.notes)
     assert not diagnosis.notes
 
 
@@ -499,7 +499,7 @@ def hetero(graph, own):
 def test_own_relations_of_a_hetero_graph_are_used(graph, diagnosis):
     found = diagnose(hetero(graph, own=True), CUTOFF)
     assert found.separability.statistic == diagnosis.separability.statistic
-    assert any("Left out: author-writes-paper" in note for note in found.notes)
+    assert any("Ignored relations: author-writes-paper" in note for note in found.notes)
 
 
 def test_without_own_relations_connectivity_cannot_be_told(graph):

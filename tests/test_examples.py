@@ -67,7 +67,7 @@ def test_labels_of_the_examples_are_as_the_pages_say():
 def test_an_example_runs_and_is_predicted_again(name, nodes, periods, options, tmp_path):
     out = tmp_path / "out"
     said = impact("run", EXAMPLES / name, "--out", out, *RUN, *options, cwd=tmp_path)
-    assert "Predicted:" in said
+    assert "Predictions:" in said
     predicted = rows(out / "predictions.csv")
     unknown = [
         row

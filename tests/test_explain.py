@@ -345,7 +345,7 @@ def test_words_are_the_users_own():
         "art",
         "labels, hop 1",
         "log(1 + edges in), node",
-        "With plain weights",
+        "Without time weights",
     ):
         assert word in text
     assert max(map(len, text.splitlines())) <= 80

@@ -72,11 +72,8 @@ def test_summary_counts():
     assert summary.label_counts == [1, 1, 1]
     assert summary.cross_time_share == {"node-to-node": 0.5}
     text = str(summary)
-    assert (
-        "edges     6 node-to-node, 50.0% of them between different times, without times of their own"
-        in text
-    )
-    assert "labels    3 classes (3 seen), 3 of 6 nodes" in text
+    assert "edges     6 node-to-node, 50.0% between different periods, without timestamps" in text
+    assert "labels    3 classes (3 with labels), 3 of 6 nodes" in text
     assert json.loads(json.dumps(summary.__dict__))["times"] == [1, 2, 4]
 
 
@@ -86,9 +83,8 @@ def test_summary_says_when_edges_came():
     ).summary()
     assert summary.edge_times == {"author-writes-paper": ("7", "7")}
     assert summary.undated_edges == ["paper-cites-paper"]
-    assert (
-        "edges     1 author-writes-paper, 0.0% of them between different times, made from 7 to 7"
-        in str(summary)
+    assert "edges     1 author-writes-paper, 0.0% between different periods, dated 7 to 7" in str(
+        summary
     )
 
 

@@ -43,22 +43,22 @@ def test_the_card_says_what_people_ask(done):
     heads = [line for line in text.splitlines() if line.startswith("## ")]
     assert heads == [
         "## Data",
-        "## What was chosen, and why",
+        "## Selected model",
         "## Back-test (accuracy)",
-        "## Limits",
+        "## Limitations",
         "## Use",
-        "## Made with",
+        "## Versions",
     ]
     assert "- 150 nodes of type node" in text
-    assert "- labels before 4 were known; nodes of node from then on are predicted" in text
+    assert "- labels are known before period 4; node nodes from then on are predicted" in text
     assert str(summary.backtest.selection).split(".")[0] in text
     check = summary.backtest.fold_checks[0]
     assert (
         f"| {check.window} | {check.count:,} | {check.score:.1%} | {check.plain_score:.1%} |"
         in text
     )
-    assert "What to expect of the nodes predicted with it is in the report" in text
-    assert "The choice rests on a single window" in text
+    assert "The expected accuracy of the predictions is in the report" in text
+    assert "The selection is based on a single fold" in text
     assert f"impact_gnn {ig.__version__}" in text
 
 
@@ -105,7 +105,7 @@ def test_names_of_users_do_no_harm(done):
     assert "<script>" not in text.replace("\\<script\\>", "")
     assert 'model = ig.Ensemble.load("model", model=...)  # your own MyNet' in text
     nothing = card(graph, own, summary.diagnosis, type(summary.backtest).without_folds("quick"), {})
-    assert "Nothing was back-tested." in nothing
+    assert "There was no back-test." in nothing
 
 
 # -- trackers

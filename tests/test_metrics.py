@@ -283,7 +283,7 @@ def runs(fraud, tmp_path_factory):
     asked = {"accuracy": None, "balanced-accuracy": "balanced"}
     with pytest.MonkeyPatch.context() as patch:
         # drawing takes most of the time
-        patch.setattr(svg, "drawn", lambda *_: ("", Markup("<svg></svg>")))
+        patch.setattr(svg, "render", lambda *_: ("", Markup("<svg></svg>")))
         made = {
             m: ig.run(fraud, out / m, metric=m, class_weight=weight, **options)
             for m, weight in asked.items()
@@ -329,11 +329,16 @@ def test_the_report_names_the_metric(runs):
     out, made = runs
     text = (out / "balanced-accuracy" / "report.html").read_text(encoding="utf-8")
     named = [
-        "points of balanced accuracy better than plain",
-        "the newest first: balanced accuracy, and",
+        "difference to the baseline, points of balanced accuracy",
+        "the most recent first: balanced accuracy, then",
     ]
-    leaning = "Labels lean towards rare ones"
-    for words in (*named, "best by balanced accuracy", "Ranked by balanced accuracy", leaning):
+    leaning = "Rare classes are favoured"
+    for words in (
+        *named,
+        "best candidates by balanced accuracy",
+        "ranked by balanced accuracy",
+        leaning,
+    ):
         assert words in text
     assert "balanced accuracy" not in (out / "accuracy" / "report.html").read_text(encoding="utf-8")
     assert "Columns: balanced accuracy per fold, newest first" in str(

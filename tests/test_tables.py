@@ -364,7 +364,7 @@ def test_the_command_line_from_init_to_next_months_predictions(tmp_path):
         "2020-Q4",
     ):
         assert line in out.stdout
-    assert "at or after 2021-Q1" in out.stdout
+    assert "nodes from 2021-Q1 on" in out.stdout
     quick = ["--candidates", "plain,labels", "--folds", "1", "--seeds", "1"]
     out = run(
         app, ["run", str(folder), "--out", str(tmp_path / "out"), "--cutoff", "2021-01-01", *quick]

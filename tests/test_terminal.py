@@ -142,14 +142,14 @@ def test_run_tells_what_it_guessed_and_how_to_change_it(folder, tmp_path, monkey
     done = impact("run", folder, "--candidates", "linear:plain", "--folds", "1", "--verbose")
     for words in (
         "time from 'year', label from 'label'",
-        "all this is guessed: impact init writes it down in a graph.toml",
+        "these column roles are guessed; impact init writes them to a graph.toml",
         "cutoff 2014, the first period after the last label (--cutoff)",
-        "judged by accuracy (--metric), effort normal (--effort), results in impact-run/papers (--out)",
+        "metric accuracy (--metric), effort normal (--effort), output impact-run/papers (--out)",
         "  2013: linear:plain, loss ",
     ):
         assert words in done.stderr
     assert (tmp_path / "impact-run" / "papers" / "report.html").exists()
-    shown = ["Selected", "Predicted", "Expected accuracy", "Report"]
+    shown = ["Selected", "Predictions", "Expected accuracy", "Report"]
     assert [line.split(":")[0] for line in done.stdout.split("\n") if line] == shown
     quiet = impact("--quiet", "run", folder, "--candidates", "linear:plain", "--folds", "1")
     assert (quiet.stdout, quiet.stderr) == (done.stdout, "")
@@ -170,4 +170,4 @@ def test_a_last_period_with_labels_is_said_to_be_hidden(tmp_path):
         tmp_path / "g",
     )
     said = impact("diagnose", tmp_path / "g").stderr
-    assert "cutoff 3, the last period, whose labels are hidden (--cutoff)" in said
+    assert "cutoff 3, the last period, whose labels are masked (--cutoff)" in said

@@ -205,7 +205,7 @@ def test_ogb_column_and_other_attribute_name():
     del data.time
     assert torch.equal(PMP(time="node_year")(data).edge_weight, expected)
     with pytest.raises(
-        InputError, match="no nodes carry 'time'; pass time='node_year', which is there"
+        InputError, match="no nodes have 'time'; pass time='node_year', which exists"
     ):
         PMP()(data)
 
@@ -342,7 +342,7 @@ def spoiled(**change):
     ("data", "sentence"),
     [
         (torch.ones(3), "PMP takes a torch_geometric Data or HeteroData, not Tensor"),
-        (spoiled(time=None), "no nodes carry 'time'; store one whole number per node as data.time"),
+        (spoiled(time=None), "no nodes have 'time'; store one whole number per node as data.time"),
         (spoiled(time=torch.ones(39)), "'time' of 'node' has 39 entries for 40 nodes"),
         (spoiled(time=torch.full((40,), 0.5)), "position 0 holds 0.5"),
         (
@@ -448,14 +448,14 @@ def test_split_hetero_marks_types_with_label_and_time():
         (
             graph(),
             ChronologicalSplit(2018, valid=4),
-            "valid=4 takes all 4 labelled periods before cutoff=2018",
+            "valid=4 uses all 4 labelled periods before cutoff=2018",
         ),
         (
             spoiled(y=torch.full((40,), -1)),
             ChronologicalSplit(2018),
             "no node before cutoff=2018 has a label",
         ),
-        (spoiled(y=None), ChronologicalSplit(2018), "no nodes carry both 'y' and 'time'"),
+        (spoiled(y=None), ChronologicalSplit(2018), "no nodes have both 'y' and 'time'"),
         (spoiled(y=torch.ones(40, 7)), ChronologicalSplit(2018), "'y' of 'node' has shape (40, 7)"),
         (
             [1, 2],

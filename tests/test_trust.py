@@ -584,7 +584,7 @@ def test_a_summary_names_no_file_outside_its_folder(copied, name):
     (copied / "secret.csv").write_text("id\n1\n")
     refused = here("evaluate", copied / "out", copied / "g")
     assert refused.exit_code == 2
-    assert "which is no plain file name" in refused.stderr
+    assert "which is not a plain file name" in refused.stderr
 
 
 def test_a_table_of_predictions_behind_a_link_is_not_read(copied):

@@ -46,19 +46,19 @@ class Leakage:
     def __str__(self) -> str:
         evidence = (
             f"p = {self.p:.2g}; {self.draws} permutations of the target labels, each run twice: "
-            f"{self.changed:.1%} of {self.num_predictions:,} predictions change with them, "
-            f"{self.control:.1%} by themselves"
+            f"{self.changed:.1%} of {self.num_predictions:,} predictions change between "
+            f"permutations, {self.control:.1%} between identical runs"
         )
         if self.leaked:
-            return f"Leak ({evidence}): labels at or after the cutoff reach the trainer."
+            return f"Leak ({evidence}): labels from the cutoff on reach the trainer."
         if self.findable is None:
             return (
-                f"No leak found ({evidence}). How small one could be cannot be said of predictions "
-                f"that name no classes."
+                f"No leak found ({evidence}). The smallest detectable leak is unknown, because the "
+                "predictions are not classes."
             )
         return (
-            f"No leak found ({evidence}). One of {self.findable:.1%} of the target rows would have "
-            f"been found with {POWER:.0%} probability."
+            f"No leak found ({evidence}). A leak of {self.findable:.1%} of the target rows would "
+            f"be detected with {POWER:.0%} probability."
         )
 
 
@@ -91,7 +91,7 @@ def audit_leakage(
     cutoff = graph.infer_cutoff() if cutoff is None else cutoff
     if draws < MIN_DRAWS:
         raise InputError(
-            f"draws={draws} is too few to tell a leak from chance; give {MIN_DRAWS} or more."
+            f"draws={draws} is too few to distinguish a leak from chance; use {MIN_DRAWS} or more."
         )
     permuted = [scrambled(graph, cutoff, seed + draw) for draw in range(draws)]
     target = np.flatnonzero(graph.time >= cutoff)
@@ -136,8 +136,8 @@ def scrambled(graph: TemporalGraph, cutoff: int, seed: int = 0) -> TemporalGraph
     known = (graph.time >= cutoff) & (label >= 0)
     if len(np.unique(label[known])) < 2:
         raise InputError(
-            f"nodes at or after cutoff={cutoff} have no two labels, "
-            f"so there is nothing that could leak."
+            f"nodes from cutoff={cutoff} on have fewer than two different labels, "
+            "so nothing could leak."
         )
     label[known] = np.random.default_rng(seed).permutation(label[known])
     return graph.with_labels(label)
@@ -148,7 +148,7 @@ def _target_rows(values: np.ndarray, target: np.ndarray, num_nodes: int) -> np.n
     if not values.ndim or len(values) not in (len(target), num_nodes):
         raise InputError(
             f"fit_predict returned shape {values.shape} for {len(target)} targets; "
-            f"return a row for each."
+            "return one row per target."
         )
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         raise InputError("fit_predict returned predictions that are not finite; fix that first.")

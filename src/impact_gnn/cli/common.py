@@ -40,7 +40,7 @@ BAD_INPUT = 2
 INTERRUPTED = 130
 OUT_OF_MEMORY = "not enough memory|allocate memory|bad_alloc"  # in messages of torch
 GLOBAL_OPTIONS = ("--quiet", "--verbose")
-RESUME_HINT = "what was finished is kept, run the command again to continue."
+RESUME_HINT = "finished work is stored; run the command again to continue."
 
 
 def guarded(work: Callable[[], None]) -> None:
@@ -54,10 +54,10 @@ def guarded(work: Callable[[], None]) -> None:
     except WorkerLost as error:
         _end(str(error), FAILED)
     except (MemoryError, RuntimeError) as error:
-        message = " ".join(str(error).split()) or "no more could be had"
+        message = " ".join(str(error).split()) or "no more is available"
         if isinstance(error, RuntimeError) and not re.search(OUT_OF_MEMORY, message):
             raise
-        fix = "give --memory, or fewer nodes, features, classes or periods (--period)"
+        fix = "set --memory, or use fewer nodes, features, classes or periods (--period)"
         _end(f"memory ran out: {message[:200]}; {fix}; {RESUME_HINT}", BAD_INPUT)
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
@@ -71,7 +71,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     """Wrap a command by `guarded`, and let its parameters that are option groups become options.
 
     A parameter whose type is a dataclass of `options` is replaced by the fields of that class. A
-    JSON path that cannot be written is refused first.
+    JSON path that cannot be written is refused before any work.
     """
     hints = get_type_hints(function, include_extras=True)
     groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}

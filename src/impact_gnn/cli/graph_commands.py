@@ -19,7 +19,7 @@ def init(
         str, typer.Argument(help="A folder of tables, or a database.", show_default=False)
     ],
 ) -> None:
-    """Look at the tables of a folder and write a first graph.toml that says which column is what."""
+    """Inspect the tables of a folder and write a graph.toml with the role of every column."""
     from impact_gnn import _files
     from impact_gnn._text import mask_passwords
     from impact_gnn.data.files import first_toml
@@ -28,19 +28,20 @@ def init(
 
     path = Path(TOML) if is_database(folder) else Path(folder) / TOML
     if not is_database(folder) and not Path(folder).is_dir():
-        raise ig.InputError(f"{folder} is not a folder; give one that holds tables.")
+        raise ig.InputError(f"{folder} is not a folder; give a folder of tables.")
     with _files.atomic_file(path) as temporary:
         temporary.write_text(first_toml(folder), encoding="utf-8")
         if path.exists():
-            raise ig.InputError(f"{path} exists already; delete it to begin anew.")
+            raise ig.InputError(f"{path} exists already; delete it to start again.")
     address = mask_passwords(folder, is_address=True)
-    console.print(f"{path} written; look through it, then: impact check {address}")
+    console.print(f"{path} written. Review it, then run: impact check {address}")
 
 
 @command
 def check(graph: Graph, source: GraphOptions, json: Json = None) -> None:
-    """Check a graph at the door and print what is in it, and what every column was taken for."""
+    """Validate a graph; print its sizes, and how every column was read."""
     from impact_gnn._codec import encode
+    from impact_gnn.report.numbers import period_named
 
     loaded = source.load(graph)
     time = loaded.cutoff
@@ -51,7 +52,7 @@ def check(graph: Graph, source: GraphOptions, json: Json = None) -> None:
     if time is None and labels is not None and (labels >= 0).any():
         time = loaded.graph.infer_cutoff()
     if time is not None:
-        # refuses a cutoff that cannot be used; encoders are fitted on what is older
+        # refuses an invalid cutoff; encoders are fitted on older nodes
         masked = loaded.graph.masked(time)
     num_features = masked.nodes[masked.target].num_features
     summary = replace(loaded.graph.summary(), num_features=num_features)
@@ -59,13 +60,13 @@ def check(graph: Graph, source: GraphOptions, json: Json = None) -> None:
     for node_type, nodes in masked.nodes.items():
         if nodes.columns is not None:
             for name, reason in nodes.columns.encoder.dropped.items():
-                console.print(f"column '{name}' of {node_type} is left out: {reason}")
+                console.print(f"column '{name}' of {node_type} is ignored: {reason}")
     if time is not None:
         is_target = masked.targets(time)
-        since = masked.name_of(time)
-        console.print(f"to predict {int(is_target.sum()):,} nodes at or after {since}")
+        since = period_named(masked.name_of(time))
+        console.print(f"targets   {int(is_target.sum()):,} nodes from {since} on")
         if masked.y is not None and (count := int(((masked.y < 0) & ~is_target).sum())):
-            console.print(f"not predicted: {count:,} nodes without a label before {since}")
+            console.print(f"{count:,} unlabelled nodes before {since} are not predicted")
     write_json(json, encode(summary) | {"inferred_cutoff": time, "taken_for": loaded.notes})
 
 
@@ -77,20 +78,21 @@ def convert(
     cutoff: Cutoff = None,
     roles: Roles = None,
     memory: Annotated[
-        str, typer.Option(help="Tables larger than a quarter of this go through files.")
+        str, typer.Option(help="Tables larger than a quarter of this are processed on disk.")
     ] = "2GB",
     ogb: Annotated[
-        str | None, typer.Option(help="Instead: ogbn-arxiv, ogbn-mag or ogbn-papers100M.")
+        str | None,
+        typer.Option(help="Instead of a graph: ogbn-arxiv, ogbn-mag or ogbn-papers100M."),
     ] = None,
-    root: Annotated[Path | None, typer.Option(help="The folder in which OGB keeps it.")] = None,
+    root: Annotated[Path | None, typer.Option(help="The root folder of OGB.")] = None,
 ) -> None:
-    """Write a graph as a saved directory, which opens at once however large it is."""
+    """Save a graph as a directory, which opens at once at any size."""
     from impact_gnn import _files
     from impact_gnn.data.files import convert_graph
 
     if (graph is None) == (ogb is None) or (ogb is None) != (root is None):
         raise ig.InputError(
-            "name what to convert: a graph, or a data set of OGB with --ogb NAME --root DIR."
+            "name what to convert: a graph, or an OGB data set with --ogb NAME --root DIR."
         )
     if ogb is None or root is None:
         saved = convert_graph(
@@ -101,7 +103,7 @@ def convert(
     with _files.alone(out):
         official = ig.load_ogb(ogb, root)
         console.print(
-            f"the official split: labels are known before {official.cutoff}; "
+            f"official split: labels are known before {official.cutoff}; "
             f"use --cutoff {official.cutoff}"
         )
         official.graph.save(out)
@@ -122,18 +124,18 @@ def generate(
     protocol: Annotated[str, typer.Option(help="'text' or 'released'.")] = "text",
     mean_degree: Annotated[float | None, typer.Option(help="Expected neighbours per node.")] = None,
     seed: Annotated[int, typer.Option(help="Seed.")] = 0,
-    memory: Annotated[str, typer.Option(help="Memory to stay within.")] = "2GB",
+    memory: Annotated[str, typer.Option(help="Memory limit.")] = "2GB",
     preset: Annotated[
         str | None,
         typer.Option(
-            help="Papers, authors, fields and institutions instead, of the sizes of: mag."
+            help="Papers, authors, fields and institutions in the sizes of a data set: mag."
         ),
     ] = None,
     scale: Annotated[
-        float, typer.Option(help="With --preset: nodes and edges in units of its sizes.")
+        float, typer.Option(help="With --preset: a factor for its numbers of nodes and edges.")
     ] = 1.0,
 ) -> None:
-    """Generate a graph of the temporal stochastic block model, however large."""
+    """Generate a graph of the temporal stochastic block model, of any size."""
     from impact_gnn import _files, checks
     from impact_gnn.data.hetero_tsbm import PRESETS, scaled
     from impact_gnn.data.tsbm import write_tsbm
@@ -144,13 +146,14 @@ def generate(
         if getattr(context.get_parameter_source(name), "name", None) == "COMMANDLINE"
     }
     if preset is None and "scale" in from_command_line:
-        raise ig.InputError("--scale goes with --preset; give --nodes for a graph of one type.")
+        raise ig.InputError("--scale requires --preset; use --nodes for a graph of one type.")
     if preset is not None:
         ignored = sorted(from_command_line - {"out", "seed", "preset", "scale"})
         if ignored:
             names = ", ".join("--" + name.replace("_", "-") for name in ignored)
             raise ig.InputError(
-                f"--preset {preset} has its own sizes and takes no {names}; use --scale, or Python."
+                f"--preset {preset} has fixed sizes and does not accept {names}; "
+                "use --scale, or Python."
             )
         sizes = scaled(PRESETS[checks.choice("preset", preset, PRESETS)], scale)
         with _files.alone(out):

@@ -29,7 +29,7 @@ SECTIONS: dict[str, dict[Callable[..., None], str]] = {
         model_commands.predict: "impact predict impact-run/articles/model examples/articles",
         model_commands.methods: "impact methods",
     },
-    "Afterwards": {
+    "Results": {
         result_commands.explain: (
             "impact explain impact-run/articles examples/articles --node a1400"
         ),
@@ -51,7 +51,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # which takes a third of a second to load
+    rich_markup_mode=None,  # it takes a third of a second to load
 )
 
 for section, commands in SECTIONS.items():
@@ -72,16 +72,16 @@ def impact(
     context: typer.Context,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print results and errors only.")] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="Print a line for every fit, too.")
+        bool, typer.Option("--verbose", help="Also print a line for every fit.")
     ] = False,
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_version, is_eager=True, help="Show the version and leave."
+            "--version", callback=_version, is_eager=True, help="Show the version and exit."
         ),
     ] = False,
 ) -> None:
-    """Classify the recent nodes of a graph in time: measure the shift, back-test corrections, predict."""
+    """Classify recent nodes of a graph: measure the shift, back-test corrections, predict."""
     context.obj = Watcher() if quiet else Terminal(errors, verbose=verbose)
 
 

@@ -48,13 +48,13 @@ def run(
     table: Annotated[
         str,
         typer.Option(
-            help="csv, raw.csv (ids that look like formulas stay as they are) or parquet."
+            help="Format of the predictions: csv, raw.csv (no escaping of formulas) or parquet."
         ),
     ] = "csv",
     seed: Annotated[int, typer.Option(help="Seed.")] = 0,
     json: Json = None,
 ) -> None:
-    """Check, diagnose, back-test, fit, predict: everything into one directory, with a report."""
+    """Check, diagnose, back-test, fit, predict: all results in one directory, with a report."""
     from impact_gnn._text import mask_passwords
     from impact_gnn.data.sources import is_database
 
@@ -66,8 +66,8 @@ def run(
     with context.obj as watcher, _scratch_directory(out, engine.scratch) as scratch:
         loaded = _load_and_report(watcher, graph, source)
         watcher.say(
-            f"judged by {model.metric} (--metric), effort {search.effort} (--effort), "
-            f"results in {out} (--out)"
+            f"metric {model.metric} (--metric), effort {search.effort} (--effort), "
+            f"output {out} (--out)"
         )
         chosen_engine = engine.choose(watcher, loaded.graph, scratch)
         summary = ig.run(
@@ -98,10 +98,13 @@ def run(
 
 
 def _print_summary(summary: RunSummary, out: Path) -> None:
+    from impact_gnn.report.numbers import interval, period_named
+    from impact_gnn.report.sentences import selected
+
     predictions = summary.prediction_summary
-    console.print(f"\nSelected: {summary.backtest.selection}")
+    console.print(f"\nSelected: {selected(summary.backtest.selection)}")
     console.print(
-        f"Predicted: {predictions.count:,} nodes at or after {summary.since}, "
+        f"Predictions: {predictions.count:,} nodes from {period_named(summary.since)} on, "
         f"in {out / predictions.file}"
     )
     accuracy = predictions.accuracy
@@ -110,10 +113,9 @@ def _print_summary(summary: RunSummary, out: Path) -> None:
         if title != "accuracy":
             score = summary.backtest.mean_check("score")
             baseline = summary.backtest.mean_check("plain_score")
-            console.print(f"Back-tested {title}: {score:.3f} (plain: {baseline:.3f})")
+            console.print(f"Back-tested {title}: {score:.3f} (baseline: {baseline:.3f})")
         console.print(
-            f"Expected accuracy: {accuracy.value:.1%} "
-            f"(90% interval {100 * accuracy.low:.1f}-{accuracy.high:.1%})"
+            f"Expected accuracy: {accuracy.value:.1%} (90% interval {interval(accuracy)})"
         )
     console.print(f"Report: {out / 'report.html'}")
     for warning in summary.graph.warnings:
@@ -153,7 +155,7 @@ def backtest(
     engine: EngineOptions,
     json: Json = None,
 ) -> None:
-    """Try corrections on the graph's own past and say which one pays, with intervals."""
+    """Evaluate candidates on the graph's own past, and select an ensemble."""
     from impact_gnn.job.run import model_for
 
     pipeline = ig.Pipeline(
@@ -198,7 +200,7 @@ def predict(
     cutoff: Since = None,
     json: Json = None,
 ) -> None:
-    """Classify nodes with a model fitted before, also when the graph has grown since."""
+    """Classify nodes with a fitted model, also after the graph has grown."""
     from impact_gnn import _files
     from impact_gnn._codec import encode
     from impact_gnn.job.predictions import write_predictions
@@ -267,14 +269,14 @@ def _scratch_directory(out: Path, parent: Path | None) -> Iterator[Path]:
 
 
 def _load_and_report(watcher: Watcher, graph: str, source: GraphOptions) -> LoadedGraph:
-    """Load the graph; report what was guessed about it and how to change that."""
+    """Load the graph; report guessed column roles and the cutoff, and the options for them."""
     from impact_gnn.data.spec import TOML
 
     watcher.say("reading the graph")  # not its address, which may contain a password
     loaded = source.load(graph)
     if loaded.notes and source.roles is None and not Path(graph, TOML).exists():
         loaded.notes.append(
-            f"all this is guessed: impact init writes it down in a {TOML}, to be changed there"
+            f"these column roles are guessed; impact init writes them to a {TOML} to edit"
         )
     for note in loaded.notes:
         watcher.say(note)
@@ -283,7 +285,7 @@ def _load_and_report(watcher: Watcher, graph: str, source: GraphOptions) -> Load
         labels = loaded.graph.y
         reason = "the first period after the last label"
         if labels is not None and (labels[loaded.graph.time >= time] >= 0).any():
-            reason = "the last period, whose labels are hidden"
+            reason = "the last period, whose labels are masked"
         watcher.say(f"cutoff {loaded.graph.name_of(time)}, {reason} (--cutoff)")
     return loaded
 

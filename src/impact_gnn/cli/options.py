@@ -22,23 +22,25 @@ Graph = Annotated[str, typer.Argument(help=GRAPH_HELP, show_default=False)]
 RunDirectory = Annotated[
     Path, typer.Argument(help="The directory of a finished run.", show_default=False)
 ]
-Json = Annotated[
-    Path | None, typer.Option("--json", help="Also write the result here, for machines.")
+Json = Annotated[Path | None, typer.Option("--json", help="Also write the result as JSON.")]
+Since = Annotated[
+    str | None, typer.Option(help="Predict from this time on; by default the cutoff of the fit.")
 ]
-Since = Annotated[str | None, typer.Option(help="Predict from this time on; by default the fit's.")]
-Roles = Annotated[Path | None, typer.Option(help="Of tables: a graph.toml that lies elsewhere.")]
+Roles = Annotated[Path | None, typer.Option(help="For tables: a graph.toml in another place.")]
 Cutoff = Annotated[
     str | None,
-    typer.Option(help="Labels are known before this time or date; by default the graph tells."),
+    typer.Option(
+        help="Labels are known before this time or date; by default inferred from the labels."
+    ),
 ]
 Period = Annotated[
     str | None,
     typer.Option(
-        help="Of tables: auto, year, quarter, month, week, day, hour, whole, "
+        help="For tables: auto, year, quarter, month, week, day, hour, whole, "
         "or a number of periods."
     ),
 ]
-FeatureMap = Annotated[str, typer.Option(help="Of the features, in the report: pca or tsne.")]
+FeatureMap = Annotated[str, typer.Option(help="Map of the features in the report: pca or tsne.")]
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ class GraphOptions(TableOptions):
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """What the back-test tries, and how much."""
+    """Candidates, folds and budget of the back-test."""
 
     title: ClassVar[str] = "Search"
 
@@ -101,33 +103,33 @@ class SearchOptions:
             "(see impact methods)."
         ),
     ] = None
-    effort: Annotated[str, typer.Option(help="How much is tried: quick, normal or thorough.")] = (
+    effort: Annotated[str, typer.Option(help="Search budget: quick, normal or thorough.")] = (
         "normal"
     )
     folds: Annotated[
         int | None,
-        typer.Option(
-            min=1, help="Past windows to predict in the back-test; by default the effort's."
-        ),
+        typer.Option(min=1, help="Folds of the back-test; by default set by the effort."),
     ] = None
     seeds: Annotated[
         int | None,
-        typer.Option(min=1, max=1000, help="Seeds of every fit; by default the effort's."),
+        typer.Option(
+            min=1, max=1000, help="Seeds of every final fit; by default set by the effort."
+        ),
     ] = None
     budget: Annotated[
-        str | None, typer.Option(help="Time for all of it, whatever the effort: 90s, 10m, 2h.")
+        str | None, typer.Option(help="Time limit, whatever the effort: 90s, 10m, 2h.")
     ] = None
 
     @property
     def candidate_names(self) -> list[str] | None:
-        """The names between the commas; None to let the search look for candidates."""
+        """The names between the commas; None lets the search choose candidates."""
         if self.candidates is None:
             return None
         return [name.strip() for name in self.candidates.split(",") if name.strip()]
 
     @property
     def budget_seconds(self) -> float | None:
-        """The budget in seconds, None for no bound."""
+        """The budget in seconds, None for no limit."""
         return None if self.budget is None else seconds(self.budget)
 
 
@@ -139,33 +141,35 @@ class ModelOptions:
 
     model: Annotated[
         str,
-        typer.Option(help="Of candidates that name none: auto (sign), trees, linear, sehgnn, ..."),
+        typer.Option(
+            help="Model of candidates that name none: auto (sign), trees, linear, sehgnn, ..."
+        ),
     ] = "auto"
     metric: Annotated[
         str,
         typer.Option(
-            help="What is chosen by: accuracy, macro-f1, balanced-accuracy, log-loss, "
+            help="Selection metric: accuracy, macro-f1, balanced-accuracy, log-loss, "
             "average-precision, auroc or brier."
         ),
     ] = "accuracy"
     class_weight: Annotated[
         str,
-        typer.Option(help="What classes count in training: none (as many as they are), balanced."),
+        typer.Option(help="Class weights in training: none or balanced."),
     ] = "none"
-    hops: Annotated[int, typer.Option(help="Steps along the edges.")] = 2
+    hops: Annotated[int, typer.Option(help="Propagation steps along the edges.")] = 2
     directed: Annotated[
-        bool, typer.Option("--directed", help="Let messages run along the edges only, not back.")
+        bool, typer.Option("--directed", help="Propagate along the direction of the edges only.")
     ] = False
     embed: Annotated[
         str,
         typer.Option(
-            help="For node types without features: spectral (by the graph's past) or none."
+            help="Embedding of node types without features: spectral (of the past) or none."
         ),
     ] = "none"
 
     @property
     def class_weight_or_none(self) -> str | None:
-        """The weighting as Python has it."""
+        """The weighting, None for no weights."""
         return None if self.class_weight == "none" else self.class_weight
 
 
@@ -175,18 +179,18 @@ class EngineOptions:
 
     title: ClassVar[str] = "Engine"
 
-    engine: Annotated[str, typer.Option(help="auto, memory, disk or dask: where to propagate.")] = (
+    engine: Annotated[str, typer.Option(help="Where to propagate: auto, memory, disk or dask.")] = (
         "auto"
     )
     memory: Annotated[
         str | None,
-        typer.Option(help="Memory to stay within, such as 4GB; by default what is free."),
+        typer.Option(help="Memory limit, such as 4GB; by default the free memory."),
     ] = None
     scheduler: Annotated[
         str | None, typer.Option(help="HOST:PORT of a running Dask scheduler.")
     ] = None
     scratch: Annotated[
-        Path | None, typer.Option(help="Directory for what disk and dask store in files.")
+        Path | None, typer.Option(help="Directory for files of the engines disk and dask.")
     ] = None
 
     def choose(
@@ -213,5 +217,5 @@ def seconds(text: str) -> float:
     """
     match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([smh]?)\s*", text)
     if match is None or float(match[1]) <= 0:
-        raise ig.InputError(f"{text!r} is not a duration; write for example 90s, 10m or 2h.")
+        raise ig.InputError(f"{text!r} is not a duration; use for example 90s, 10m or 2h.")
     return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]

@@ -1,4 +1,4 @@
-"""Commands that look at the results of a run, or at a trainer: `explain`, `evaluate`, ..."""
+"""Commands for results of a run, and the audit of a trainer: `explain`, `evaluate`, ..."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def explain(
         str | None, typer.Option(help="Explain this class; by default the predicted one.")
     ] = None,
     most: Annotated[
-        int, typer.Option(min=0, help="Features and neighbours that are named at most.")
+        int, typer.Option(min=0, help="Maximum number of features and of neighbours.")
     ] = 10,
     cutoff: Since = None,
     json: Json = None,
@@ -71,7 +71,7 @@ def evaluate(
     ] = None,
     json: Json = None,
 ) -> None:
-    """Compare a run with labels that have come since; adds the result to the report."""
+    """Compare a run with labels that arrived later; extends the report."""
     from impact_gnn.checks import guarded
     from impact_gnn.job import evaluate as job
     from impact_gnn.report import read_summary, sentences
@@ -113,7 +113,7 @@ def watch(
 
 @command
 def report(directory: RunDirectory) -> None:
-    """Draw report.html from the summary.json of a run once more."""
+    """Write report.html again from the summary.json of a run."""
     from impact_gnn.checks import guarded
     from impact_gnn.report import read_summary, write_report
 
@@ -133,9 +133,7 @@ def audit(
     ],
     draws: Annotated[
         int | None,
-        typer.Option(
-            help="Permutations of the target labels; each is run twice. By default the function's."
-        ),
+        typer.Option(help="Permutations of the target labels, each run twice; 8 by default."),
     ] = None,
     json: Json = None,
 ) -> None:
@@ -162,10 +160,10 @@ def _import_function(name: str) -> Callable[[Any], Any]:
         trainer = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError, ValueError) as error:
         raise ig.InputError(
-            f"{name!r} cannot be imported ({error}); write module:function, for example train:main."
+            f"{name!r} cannot be imported ({error}); use module:function, for example train:main."
         ) from None
     finally:
         sys.path.pop(0)
     if not callable(trainer):
-        raise ig.InputError(f"{name!r} is not a function; write module:function.")
+        raise ig.InputError(f"{name!r} is not a function; use module:function.")
     return trainer

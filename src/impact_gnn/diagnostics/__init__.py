@@ -1,6 +1,6 @@
-"""Evidence before training: do the assumptions hold, and how far do messages shift?
+"""Diagnosis before training: assumption checks and the shift of messages.
 
-`diagnose` looks at a graph through a view that does not hold labels at or after the cutoff.
+`diagnose` reads a graph through a view without labels at or after the cutoff.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ WIDTH = 110
 
 @dataclass(frozen=True, repr=False)
 class Diagnosis:
-    """Evidence before training: checks of assumptions 1 to 4, and the shift of messages."""
+    """Diagnosis before training: checks of assumptions 1 to 4, and the shift of messages."""
 
     cutoff: int  # labels at or after it were not read
     label_mix: LabelMix
     feature_drift: FeatureDrift
     separability: Separability
     decay: Decay
-    # messages of the past against those of the targets; None where there are none
+    # of messages between labelled nodes and targets; None where there are none
     shift: MessageShift | None
     feature_map: FeatureMap | None  # None without features
-    notes: tuple[str, ...] = ()  # how the graph was looked at, in sentences
+    notes: tuple[str, ...] = ()  # how the graph was read, in sentences
 
     @property
     def findings(self) -> tuple[AssumptionCheck, ...]:
         return self.label_mix, self.feature_drift, self.separability, self.decay
 
     def __str__(self) -> str:
-        lines = [f"{'assumption':26}{'status':13}{'statistic':>10}  95 % interval"]
+        lines = [f"{'assumption':26}{'status':13}{'statistic':>10}  95% CI"]
         for finding in self.findings:
             value = "" if finding.statistic is None else f"{finding.statistic:.3f}"
             interval = ""
@@ -67,7 +67,7 @@ class Diagnosis:
         if self.shift is not None:
             lines += [
                 "",
-                f"shift of the labelled past to the targets ({self.shift.path})",
+                f"message shift from labelled nodes to targets ({self.shift.path})",
                 str(self.shift),
             ]
         for note in self.notes:
@@ -88,7 +88,7 @@ def diagnose(
 ) -> Diagnosis:
     """Check assumptions 1 to 4 and measure the shift, from labels before the cutoff only.
 
-    What a graph does not show (one labelled period, no features, no edges) gives "not testable".
+    A check without data (one labelled period, no features, no edges) is "not testable".
     Large graphs are sampled; the same seed gives the same result.
 
     Args:
@@ -104,7 +104,8 @@ def diagnose(
 
     Examples:
         >>> from impact_gnn.data.tsbm import tsbm
-        >>> diagnosis = diagnose(tsbm(num_nodes=1000, num_labels=4, feature_std=1, seed=0), cutoff=8)
+        >>> graph = tsbm(num_nodes=1000, num_labels=4, feature_std=1, seed=0)
+        >>> diagnosis = diagnose(graph, cutoff=8)
         >>> print(*(finding.status for finding in diagnosis.findings))
         holds holds holds holds
     """

@@ -10,7 +10,7 @@ import numpy as np
 
 
 class AssumptionStatus(str, Enum):
-    """What the evidence says about an assumption."""
+    """The result of an assumption check."""
 
     HOLDS = "holds"
     UNCERTAIN = "uncertain"
@@ -29,10 +29,10 @@ class AssumptionCheck:
 
     name: ClassVar[str]
     assumption: ClassVar[int]  # its number in the paper
-    measure: ClassVar[str]  # what the statistic is, in words
+    measure: ClassVar[str]  # description of the statistic
 
     status: AssumptionStatus
-    sentence: str  # the status in plain words
+    sentence: str  # the status with its reason
     statistic: float | None = None  # None where it could not be measured
     interval: tuple[float, float] | None = None  # of 95 %
 

@@ -73,7 +73,7 @@ class Decay(AssumptionCheck):
 
     name = "common decay"
     assumption = 4
-    measure = "share of f·g that one decay for all labels explains"
+    measure = "share of f·g that one decay for all classes explains"
 
     distances: list[int] = field(default_factory=list)
     h: list[float] = field(default_factory=list)
@@ -83,9 +83,9 @@ class Decay(AssumptionCheck):
 def separability(view: View, pairs: PairCounts | None, fits: Fits | None) -> Separability:
     """Weighted R² of P(y, t, ỹ, t̃) = f(y, t)·g(y, ỹ, |t̃−t|) against a model without time.
 
-    1 − Σ n_yt (P − f·g)² / Σ n_yt (P − P₀)², sampling noise taken out of both by a bootstrap of the
-    nodes; ỹ stands for the own label, the one met most often, and the rest. Connections are taken
-    in both directions.
+    1 − Σ n_yt (P − f·g)² / Σ n_yt (P − P₀)², sampling noise subtracted from both by a
+    bootstrap of the nodes. ỹ stands for the own label, the strongest other label, and the rest.
+    Connections are counted in both directions.
     """
     if pairs is None or fits is None:
         why = (
@@ -95,24 +95,24 @@ def separability(view: View, pairs: PairCounts | None, fits: Fits | None) -> Sep
     share = fits.share("separable").value
     sided = fits.share("sided").value
     sized = fits.share("sized").value
-    pattern = f"{share:.0%} of how connections vary with time follows from the distance in time"
+    pattern = f"the distance in time explains {share:.0%} of the time pattern of connections"
     if sided > share + 0.1 and sided >= sized:
         pattern += f"; {sided:.0%} if past and future may differ"
     elif sized > share + 0.1:
-        pattern += f"; {sized:.0%} when periods are weighed by their nodes, as GenPMP does"
+        pattern += f"; {sized:.0%} if periods are weighted by their nodes, as in GenPMP"
     sentences = {
         HOLDS: f"Connectivity is separable: {pattern}.",
-        UNCERTAIN: f"Connectivity is separable in part: {pattern}.",
-        VIOLATED: f"Connectivity is not separable: only {pattern}.",
-        NOT_TESTABLE: "Too few labelled neighbours to tell whether connectivity is separable.",
+        UNCERTAIN: f"Connectivity is partly separable: {pattern}.",
+        VIOLATED: f"Connectivity is not separable: {pattern}.",
+        NOT_TESTABLE: "Too few labelled neighbours to test whether connectivity is separable.",
     }
     conclusion = _conclude(
         fits,
         fits.share("separable"),
         SEPARABLE,
         sentences,
-        if_still="Connections hardly depend on time, so there is nothing to correct for.",
-        if_unknown="Too few labelled neighbours to see how connections depend on time.",
+        if_still="Connections hardly depend on time, so no correction is needed.",
+        if_unknown="Too few labelled neighbours to measure how connections depend on time.",
     )
     # Mean of g over the classes, weighted by their edges [groups, distances].
     weight = pairs.counts.sum((1, 2, 3))
@@ -142,15 +142,15 @@ def decay(view: View, pairs: PairCounts | None, fits: Fits | None) -> Decay:
     The paper prints g equal for all pairs of labels; a(y, ỹ)·h(Δ) is what its argument needs.
     """
     if pairs is None or fits is None:
-        why = "Labels are known in fewer than three periods, so no decay can be seen."
+        why = "Labels are known in fewer than three periods, so no decay can be measured."
         return Decay(NOT_TESTABLE, why if pairs else _missing(view))
     share = fits.share("decay", best="separable")
-    explained = f"one decay explains {share.value:.0%} of what separate ones do"
+    explained = f"one decay explains {share.value:.0%} of what separate decays explain"
     sentences = {
-        HOLDS: f"All labels share one decay: {explained}.",
-        UNCERTAIN: f"Labels differ a little in how their connections fade: {explained}.",
-        VIOLATED: f"Labels differ in how their connections fade: {explained}.",
-        NOT_TESTABLE: "Too few labelled neighbours to compare the decays of labels.",
+        HOLDS: f"All classes share one decay: {explained}.",
+        UNCERTAIN: f"The decay of connections differs slightly between classes: {explained}.",
+        VIOLATED: f"The decay of connections differs between classes: {explained}.",
+        NOT_TESTABLE: "Too few labelled neighbours to compare the decays of classes.",
     }
     conclusion = _conclude(
         fits,
@@ -158,7 +158,7 @@ def decay(view: View, pairs: PairCounts | None, fits: Fits | None) -> Decay:
         COMMON,
         sentences,
         if_still="Connections hardly depend on time.",
-        if_unknown="Too few labelled neighbours to see a decay.",
+        if_unknown="Too few labelled neighbours to measure a decay.",
     )
     return Decay(
         **conclusion,
@@ -203,7 +203,7 @@ def _conclude(
 
 
 def _curves(view: View) -> list[Curve]:
-    """Relative connectivity of the strongest pairs of labels at several times: the paper's figure."""
+    """Relative connectivity of the strongest pairs of classes at several times, as in the paper."""
     label, classes = view.label, view.masked.num_labels
     try:
         connectivity = relative_connectivity(

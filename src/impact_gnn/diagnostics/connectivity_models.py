@@ -12,7 +12,7 @@ match its own margin.
 | `decay` | f(y, t)·a(y, k)·h(\|t̃−t\|): Assumption 4 |
 | `separable` | f(y, t)·g(y, k, \|t̃−t\|): Assumption 3 |
 | `sided` | f(y, t)·g(y, k, t̃−t): past and future may differ |
-| `sized` | f(y, t)·g(y, k, \|t̃−t\|)·n(t̃): separable for every single node of the neighbours' time |
+| `sized` | f(y, t)·g(y, k, \|t̃−t\|)·n(t̃): separable per node of the neighbours' time |
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from impact_gnn.diagnostics.view import View
+from impact_gnn.diagnostics.view import NodeIndex, View
 
 GROUPS = ("same label", "strongest other label", "other labels")
 MAX_STEPS = 40  # of equal length, into which more periods are merged
@@ -41,9 +41,9 @@ class PairCounts:
     # Edges by class, group, own step and neighbour's step [Y, 3, T, T]; neighbours without a label
     # are distributed over the groups in the proportions of the others.
     counts: np.ndarray
-    _cell: np.ndarray
-    _target: np.ndarray
-    _shape: tuple[int, int, int]
+    _cell: np.ndarray  # of every edge: its flat index in [Y, 4, T, T]
+    _target: NodeIndex  # of every edge
+    _shape: tuple[int, int, int]  # classes, steps, nodes
 
     @classmethod
     def of(cls, view: View) -> PairCounts | None:
@@ -51,14 +51,21 @@ class PairCounts:
         if view.own is None:
             return None
         label = view.label
-        first, last = (int(view.masked.times[position]) for position in view.known[[0, -1]])
-        width = -(-(last - first + 1) // MAX_STEPS) if len(view.known) > MAX_STEPS else 1
-        filled = np.unique((view.masked.times[view.known] - first) // width)
+        # Many periods are merged into steps of `width`; `filled` are the steps with labels [T].
+        known_times = view.masked.times[view.known]
+        first = int(known_times[0])
+        last = int(known_times[-1])
+        width = 1
+        if len(view.known) > MAX_STEPS:
+            width = -(-(last - first + 1) // MAX_STEPS)
+        filled = np.unique((known_times - first) // width)
+        # Of every node: its position among the filled steps, and whether it lies in one [N].
         step = (view.masked.time - first) // width
         position = np.searchsorted(filled, step).clip(0, len(filled) - 1)
-        inside = (filled[position] == step) & (view.masked.time <= last)
+        is_inside = (filled[position] == step) & (view.masked.time <= last)
+        # Edges from nodes inside into labelled nodes.
         source, target = view.edges
-        is_counted = (label[target] >= 0) & inside[source]
+        is_counted = (label[target] >= 0) & is_inside[source]
         source = source[is_counted]
         target = target[is_counted]
         classes = view.masked.num_labels
@@ -69,6 +76,7 @@ class PairCounts:
         edges = np.bincount(pair, minlength=classes**2).reshape(classes, classes)
         if not edges.any():
             return None
+        # The strongest other class of every class, −1 for none [Y].
         other = np.where(np.eye(classes, dtype=bool), -1, edges)
         strongest = np.where(other.max(1) > 0, other.argmax(1), -1)
         # Group of every neighbour: 0 same label, 1 strongest other, 2 others, 3 unknown.
@@ -83,7 +91,7 @@ class PairCounts:
             steps=first + filled * width,
             width=width,
             strongest=strongest,
-            num_nodes=np.bincount(position[inside], minlength=size),
+            num_nodes=np.bincount(position[is_inside], minlength=size),
             counts=_distribute_unknown(counts, classes, size),
             _cell=cell,
             _target=target,
@@ -91,7 +99,7 @@ class PairCounts:
         )
 
     def redrawn(self, rng: np.random.Generator) -> np.ndarray:
-        """`counts` after drawing the nodes again, each with all its edges."""
+        """`counts` after a Poisson bootstrap of the nodes, each with all its edges."""
         classes, size, nodes = self._shape
         weight = rng.poisson(1.0, nodes).astype(np.float64)
         counts = np.bincount(self._cell, weight[self._target], classes * 4 * size * size)
@@ -104,7 +112,7 @@ def _distribute_unknown(counts: np.ndarray, classes: int, size: int) -> np.ndarr
     known, unknown = table[:, :3], table[:, 3:]
     if not unknown.any():
         return known
-    # Proportions of the groups in a cell [Y, 3, T, T]; where it is empty, those of the class.
+    # Proportions of the groups in a cell [Y, 3, T, T]; in an empty cell, those of the class.
     here = known.sum(1, keepdims=True)
     everywhere = known.sum((2, 3), keepdims=True)
     usual = everywhere / np.maximum(everywhere.sum(1, keepdims=True), 1e-300)
@@ -133,7 +141,10 @@ class Fits:
     total: float  # the same sum of the shares themselves
 
     def share(self, model: str, *, best: str | None = None) -> Share:
-        """Share of what `still` leaves that `model` explains; with `best`, of what `best` explains."""
+        """Share of the residual of `still` that `model` explains.
+
+        With `best`, the share of what `best` explains.
+        """
 
         def explained(left: dict[str, np.ndarray]) -> np.ndarray:
             floor = 0 if best is None else np.maximum(left[best], 0)
@@ -162,8 +173,10 @@ def fit_models(pairs: PairCounts, *, replicates: int = 40, seed: int = 0) -> Fit
             residual **= 2
             squares[model] += residual
             raw[model].append(float((total * residual).sum()))
-    left, drawn = {}, {}
+    left = {}
+    drawn = {}
     for model in MODELS:
+        # Variance of every residual over the replicates: the sampling noise of its square.
         spread = np.maximum(squares[model] - sums[model] ** 2 / replicates, 0)
         noise = float((total * (spread / max(replicates - 1, 1))).sum())
         left[model] = float((total * layout.residual(model, pairs.counts) ** 2).sum()) - noise
@@ -187,10 +200,10 @@ def fit_models(pairs: PairCounts, *, replicates: int = 40, seed: int = 0) -> Fit
 class Layout:
     """Which cells share a factor: distances between steps, with and without sign."""
 
-    distances: np.ndarray
-    distance: np.ndarray
-    signed: np.ndarray
-    num_nodes: np.ndarray
+    distances: np.ndarray  # the distinct |t̃ − t| [D]
+    distance: np.ndarray  # position of |t̃ − t| among them [T, T]
+    signed: np.ndarray  # position of t̃ − t among its distinct values [T, T]
+    num_nodes: np.ndarray  # of every step, relative to the mean [T]
 
     @classmethod
     def of(cls, pairs: PairCounts) -> Layout:
@@ -198,7 +211,12 @@ class Layout:
         distances, distance = np.unique(np.abs(step), return_inverse=True)
         _, signed = np.unique(step, return_inverse=True)
         nodes = pairs.num_nodes / pairs.num_nodes.mean()
-        return cls(distances, distance.reshape(step.shape), signed.reshape(step.shape), nodes)
+        return cls(
+            distances=distances,
+            distance=distance.reshape(step.shape),
+            signed=signed.reshape(step.shape),
+            num_nodes=nodes,
+        )
 
     def residual(self, model: str, counts: np.ndarray) -> np.ndarray:
         """Observed less expected shares of the neighbours of a class in a step [Y, 3, T, T]."""
@@ -227,8 +245,10 @@ class Layout:
         f = rows = counts.sum((1, 3))
         columns = self.by_distance(counts, index)
         for _ in range(MAX_ROUNDS):
+            # g matches the margin by distance, then f the margin by own step.
             g = _ratio(columns, (f @ reach)[:, None, :])
-            before, f = f, _ratio(rows, g.sum(1) @ reach.T)
+            before = f
+            f = _ratio(rows, g.sum(1) @ reach.T)
             if _converged(before, f):
                 break
         return f, g
@@ -242,7 +262,10 @@ class Layout:
         a = _ratio(counts.sum((2, 3)), counts.sum((1, 2, 3))[:, None])
         h = np.ones(len(self.distances))
         for _ in range(MAX_ROUNDS):
-            before, h = h, _ratio(columns, _ratio(rows, reach @ h).sum(0) @ reach)
+            # f for the current h, then h that matches the margin by distance.
+            f = _ratio(rows, reach @ h)
+            before = h
+            h = _ratio(columns, f.sum(0) @ reach)
             if _converged(before, h):
                 break
         return _ratio(rows, reach @ h), a, h
@@ -254,13 +277,15 @@ class Layout:
 
 
 def _reach(index: np.ndarray, offset: np.ndarray | float = 1.0) -> np.ndarray:
-    """Steps (or their offsets) that lie at every distance from a step [T, D]."""
-    out = np.zeros((len(index), int(index.max()) + 1))
-    np.add.at(out, (np.arange(len(index))[:, None], index), np.broadcast_to(offset, index.shape))
-    return out
+    """Steps (or their offsets) at every distance from a step [T, D]."""
+    own = np.arange(len(index))[:, None]
+    reach = np.zeros((len(index), int(index.max()) + 1))
+    np.add.at(reach, (own, index), np.broadcast_to(offset, index.shape))
+    return reach
 
 
 def _ratio(count: np.ndarray, expected: np.ndarray) -> np.ndarray:
+    """Count / expected, 0 where nothing is expected."""
     expected = np.broadcast_to(expected, count.shape)
     return np.divide(count, expected, out=np.zeros(count.shape), where=expected > 0)
 

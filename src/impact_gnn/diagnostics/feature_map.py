@@ -8,7 +8,7 @@ import numpy as np
 
 from impact_gnn._array import group_moments
 from impact_gnn.diagnostics.assumption import listed
-from impact_gnn.diagnostics.view import View, some
+from impact_gnn.diagnostics.view import View, sampled
 from impact_gnn.statistics import Scale
 
 FEATURE_MAPS = ("pca", "tsne")
@@ -50,11 +50,11 @@ def map_features(
     if not view.num_features:
         return None
     rng = np.random.default_rng(seed)
-    rows = some(view.masked.num_nodes, sample, rng)
-    size = len(rows)
+    nodes = sampled(view.masked.num_nodes, sample, rng)
+    size = len(nodes)
     label, period, means = _class_means(view, rng)
     # Nodes first, then means [n + m, f]; scale and axes come from the nodes alone.
-    points = np.concatenate([view.features(rows), means]).astype(np.float64)
+    points = np.concatenate([view.features(nodes), means]).astype(np.float64)
     points = Scale.fit(points[:size]).apply(points)
     width = min(2 if projection == "pca" else 30, *points[:size].shape)
     with np.errstate(invalid="ignore"):  # constant features have no variance to explain
@@ -66,21 +66,28 @@ def map_features(
     # a second coordinate of zeros where there is one feature
     place = np.pad(place, ((0, 0), (0, 2 - min(2, place.shape[1]))))
     explained = np.nan_to_num(pca.explained_variance_ratio_) if projection == "pca" else ()
-    nodes = Places(listed(place[:size]), listed(view.label[rows]), listed(view.masked.time[rows]))
-    centres = Places(listed(place[size:]), listed(label), listed(view.masked.times[period]))
-    return FeatureMap(projection, listed(explained), nodes, centres)
+    return FeatureMap(
+        projection=projection,
+        explained=listed(explained),
+        nodes=Places(
+            listed(place[:size]), listed(view.label[nodes]), listed(view.masked.time[nodes])
+        ),
+        means=Places(listed(place[size:]), listed(label), listed(view.masked.times[period])),
+    )
 
 
 def _class_means(view: View, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Class, period and mean features of the largest classes in every period."""
     labelled = np.flatnonzero(view.label >= 0)
     largest = np.argsort(-np.bincount(view.label[labelled]), kind="stable")[:MAX_CLASSES]
-    rows = some(labelled[np.isin(view.label[labelled], largest)], MAX_ROWS, rng)
+    in_largest = labelled[np.isin(view.label[labelled], largest)]
+    nodes = in_largest[sampled(len(in_largest), MAX_ROWS, rng)]
     # A code for every pair of period and class.
     num_labels = view.masked.num_labels
-    code = view.masked.period[rows].astype(np.int64) * num_labels + view.label[rows]
+    code = view.masked.period[nodes].astype(np.int64) * num_labels + view.label[nodes]
     codes, index = np.unique(code, return_inverse=True)
-    _, mean, _ = group_moments(view.features(rows), index.astype(np.int32), len(codes))
+    _, mean, _ = group_moments(view.features(nodes), index.astype(np.int32), len(codes))
+    # An even sample of the codes.
     sample = np.linspace(0, len(codes) - 1, min(len(codes), MAX_MEANS)).astype(np.int64)
     sample = np.unique(sample)
     return codes[sample] % num_labels, codes[sample] // num_labels, mean[sample]

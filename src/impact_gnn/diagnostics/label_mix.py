@@ -1,7 +1,7 @@
-"""Assumption 1: is the mix of labels the same in every period?
+"""Assumption 1: every period has the same class proportions (label mix).
 
-The statistic is the distance between the mix of a period and that of all before it, averaged over
-the last few labelled periods; the target period, whose mix nobody knows, is the next in this row.
+The statistic is the distance between the class proportions of a period and those of all earlier
+periods, averaged over the last few labelled ones. The target period is the next in this row.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from impact_gnn.diagnostics.assumption import (
 )
 from impact_gnn.diagnostics.view import View, recent
 
-SMALL, LARGE = 0.05, 0.12  # up to SMALL the mix counts as stable, from LARGE on as changing
+SMALL, LARGE = 0.05, 0.12  # the assumption holds up to SMALL, and is violated from LARGE on
 # size of the bootstrap; with very many periods and labels it has fewer replicates
 MOST_NUMBERS = 1 << 22
 
@@ -39,17 +39,17 @@ class Independence:
 
 @dataclass(frozen=True, repr=False)
 class LabelMix(AssumptionCheck):
-    """Distance between the label mix of a period and that of all earlier ones."""
+    """Distance between the class proportions of a period and those of all earlier ones."""
 
     name = "label mix"
     assumption = 1
-    measure = "share of labels that changes from the past to a new period"
+    measure = "change of class proportions from the past to a new period"
 
     times: list[int] = field(default_factory=list)  # labelled periods [T]
     mix: list[list[float]] = field(default_factory=list)  # share of every label in them [T, Y]
     # distance of every period but the first to all before [T − 1]
     to_past: list[float] = field(default_factory=list)
-    noise: list[float] = field(default_factory=list)  # what sampling alone gives of it [T − 1]
+    noise: list[float] = field(default_factory=list)  # sampling noise of the distance [T − 1]
     independence: Independence | None = None
 
 
@@ -63,7 +63,7 @@ def label_mix(view: View, *, replicates: int = 200, seed: int = 0) -> LabelMix:
     Examples:
         >>> from impact_gnn.data.tsbm import tsbm
         >>> label_mix(View.of(tsbm(num_nodes=1000, seed=0).masked(8)))
-        1 label mix: holds, share of labels ... 0.000 [0.000, 0.0...]
+        1 label mix: holds, change of class ... 0.000 [0.000, 0.0...]
     """
     labelled = view.label >= 0
     # Labels by period [T, Y].
@@ -74,15 +74,13 @@ def label_mix(view: View, *, replicates: int = 200, seed: int = 0) -> LabelMix:
     times = listed(view.masked.times[view.known])
     mix = listed(_shares(counts))
     if len(counts) < 2:
-        why = "Labels are known in one period only, so no change can be seen."
+        why = "Labels are known in one period only, so a change cannot be measured."
         return LabelMix(NOT_TESTABLE, why, times=times, mix=mix)
     if np.count_nonzero(counts.sum(0)) < 2:
-        return LabelMix(
-            NOT_TESTABLE, "Only one class is seen, so there is no mix.", times=times, mix=mix
-        )
+        return LabelMix(NOT_TESTABLE, "There is only one class.", times=times, mix=mix)
     draws = (min(replicates, max(50, MOST_NUMBERS // counts.size)), len(counts))
     drawn = np.random.default_rng(seed).multinomial(counts.sum(1), _shares(counts), size=draws)
-    # What sampling adds to TV²: as much as drawing the labels once more adds to it.
+    # Sampling noise of TV²: as much as drawing the labels once more adds to it.
     noise = np.maximum((_to_past(drawn) ** 2).mean(0) - _to_past(counts) ** 2, 0)
     value = _statistic(counts, noise, 1)
     # A replicate carries the noise of the graph and its own.
@@ -91,13 +89,12 @@ def label_mix(view: View, *, replicates: int = 200, seed: int = 0) -> LabelMix:
     low = min(float(low), value)
     high = max(float(high), value)
     status = judge(value, low, high, small=SMALL, large=LARGE)
-    share = f"{value:.0%} of the labels of a new period differ from the mix of the past"
+    change = f"those of a new period differ by about {value:.0%} from the past"
     sentence = {
-        HOLDS: f"The label mix is stable: about {share}.",
-        UNCERTAIN: f"The label mix moves: about {share}.",
-        VIOLATED: f"The label mix changes: about {share}; "
-        "centring would remove what tells classes apart.",
-        NOT_TESTABLE: "Too few labels per period to tell whether the label mix changes.",
+        HOLDS: f"Class proportions are stable: {change}.",
+        UNCERTAIN: f"Class proportions change slightly: {change}.",
+        VIOLATED: f"Class proportions change: {change}. Centring would remove class information.",
+        NOT_TESTABLE: "Too few labels per period to test whether class proportions change.",
     }[status]
     return LabelMix(
         status=status,

@@ -1,7 +1,7 @@
-"""How far messages of the past lie from those of the targets, before and after each correction.
+"""Distance between messages of labelled nodes and of targets, before and after each correction.
 
-The past is what a model is trained on: labelled nodes, by period. The targets are all nodes at or
-after the cutoff, taken together; none of their labels is used.
+Labelled nodes, by period, are the training set of a model. The targets are all nodes at or after
+the cutoff together; none of their labels is used.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from impact_gnn import alignment, bounds
 from impact_gnn._array import group_moments
 from impact_gnn.diagnostics.assumption import listed
-from impact_gnn.diagnostics.view import View, some
+from impact_gnn.diagnostics.view import NodeIndex, View, sampled
 from impact_gnn.engines import Engine, or_memory
 from impact_gnn.graph import TemporalGraph, Triple
 
@@ -42,13 +42,13 @@ class ClassDistance:
 
 @dataclass(frozen=True)
 class Distances:
-    """Of one kind of messages, in the targets' standard deviation."""
+    """Distances of one kind of messages to the targets, in their standard deviation."""
 
     mean: list[float]  # distance of the means, by period
     second: list[float]  # Bures distance of the covariances, by period
     sliced: list[float]  # sliced W1, by period
-    overall: float  # mean of sliced W1 over periods, noise taken out, weighted by nodes
-    # share of the variance of labelled messages between classes, chance taken out
+    overall: float  # mean of sliced W1 over periods, less the noise, weighted by nodes
+    # share of the variance of labelled messages between classes, less the noise
     separation: float | None
     # classes at different times; None where there is one labelled period
     classes: ClassDistance | None
@@ -58,21 +58,21 @@ class Distances:
 class Risk:
     """Loss of a linear head on the last labelled period; see `bounds.risk_bound`."""
 
-    gap: float  # how much higher it is there
-    mix: float  # what the changed shares of the classes add
-    bound: float  # what they, and the shift of messages within classes, can add at most
+    gap: float  # excess over the earlier periods
+    mix: float  # part of the bound by changed class proportions
+    bound: float  # by class proportions and the shift of messages within classes
 
     def __str__(self) -> str:
-        holds = "holds" if self.gap <= self.bound + 1e-9 else "does not hold"
-        moved = f"bound {self.bound:.3f}, {self.mix:.3f} of it by the label mix"
-        return f"risk gap on the last labelled period {self.gap:.3f}, {moved} ({holds})"
+        status = "holds" if self.gap <= self.bound + 1e-9 else "violated"
+        bound = f"bound {self.bound:.3f}, {self.mix:.3f} of it by class proportions"
+        return f"risk gap on the last labelled period {self.gap:.3f}, {bound} ({status})"
 
 
 @dataclass(frozen=True, repr=False)
 class MessageShift:
     """Distances to the targets' messages, by correction."""
 
-    path: str  # what the messages are, in words
+    path: str  # description of the messages
     times: list[int]  # periods with labelled nodes, the last ones if there are many
     count: list[int]  # labelled nodes of every period
     # share of nodes without a message: in every period, and last among the targets
@@ -88,7 +88,7 @@ class MessageShift:
 
     def __str__(self) -> str:
         lines = [
-            f"{'':14}{'sliced W1':>10}{'mean':>8}{'spread':>8}"
+            f"{'':14}{'sliced W1':>10}{'mean':>8}{'covar.':>8}"
             f"{'separation':>12}{'class W1':>10}{'Thm 4.3':>9}"
         ]
         for name, method in self.methods.items():
@@ -116,114 +116,135 @@ def message_shift(
     if not view.num_features:
         return None
     engine = or_memory(engine)
-    graph = engine.graph(view.masked, undirected=True) if view.own is None else view.own
-    path = tuple(graph.relations) if view.own is not None else _there_and_back(graph)
+    if view.own is not None:
+        graph = view.own
+        path: tuple[Triple, ...] | None = tuple(graph.relations)
+        description = f"messages of {hops} hop{'s' if hops > 1 else ''}, edges in both directions"
+    else:
+        graph = engine.graph(view.masked, undirected=True)
+        path = _there_and_back(graph)
+        hops = 1
     if path is None:
         return None
+    if view.own is None:
+        description = f"messages from {path[0][0]} to {path[0][2]} and back"
     rng = np.random.default_rng(seed)
     assert view.masked.x is not None
+    # Every step-th column, from a random one on: a view, also of a file.
     step = -(-view.num_features // MAX_COLUMNS)
-    # every so many columns: a view, also of a file
     x = view.masked.x[:, int(rng.integers(step)) :: step]
     sample = Sample.of(view, rng)
-    weightings, repeats = (WEIGHTINGS, hops) if view.own is not None else ((), 1)
     dtype = np.float32 if x.dtype.itemsize < 4 else x.dtype  # alignments refuse half precision
 
-    def messages(weighting: str, nodes: np.ndarray) -> np.ndarray:
-        """Of some nodes; the last hop need not be computed for others."""
+    def messages(weighting: str, nodes: NodeIndex) -> np.ndarray:
+        """Messages of some nodes; the last hop is not computed for others."""
         steps = [engine.operator(graph, triple, weighting=weighting) for triple in path]
-        return np.asarray(engine.hops(steps * repeats, x, rows=nodes, dtype=dtype)[-1])
+        return np.asarray(engine.hops(steps * hops, x, rows=nodes, dtype=dtype)[-1])
 
-    nodes = np.union1d(sample.rows, some(view.masked.num_nodes, MAX_NODES, rng))
-    message, place = messages("plain", nodes), np.searchsorted(nodes, sample.rows)
-    time, target = view.masked.time[nodes], view.masked.targets()[nodes]
+    # Alignments are computed on more nodes than are measured; `position` finds these among them.
+    nodes: NodeIndex = np.union1d(sample.nodes, sampled(view.masked.num_nodes, MAX_NODES, rng))
+    position = np.searchsorted(nodes, sample.nodes)
+    message = messages("plain", nodes)
+    time = view.masked.time[nodes]
+    is_target = view.masked.targets()[nodes]
+    measured = message[position]
+    noise = sample.noise(measured, seed, rng)
+    methods = {"plain": sample.measure(measured, noise, seed)}
+    if view.own is not None:
+        for name in WEIGHTINGS:
+            methods[name] = sample.measure(messages(name, sample.nodes), noise, seed)
     aligned: dict[str, Callable[[], np.ndarray]] = {
         "center": lambda: alignment.center(message, time),
         "standardize": lambda: alignment.standardize(message, time),
-        "jjnorm": lambda: alignment.jjnorm(message, view.label[nodes], time, target=target),
+        "jjnorm": lambda: alignment.jjnorm(message, view.label[nodes], time, target=is_target),
     }
-    noise = sample.noise(message[place], seed, rng)
-    methods = {"plain": sample.measure(message[place], noise, seed)}
-    methods |= {
-        name: sample.measure(messages(name, sample.rows), noise, seed) for name in weightings
-    }
-    methods |= {
-        name: sample.measure(align()[place], noise, seed) for name, align in aligned.items()
-    }
-    silent = 1 - np.bincount(sample.group, message[place].any(1)) / np.bincount(sample.group)
-    words = f"messages from {path[0][0]} to {path[0][2]} and back"
-    if len(path) == 1:
-        words = f"messages of {hops} hop{'s' if hops > 1 else ''}, edges in both directions"
-    times = listed(view.masked.times[view.known[-MAX_PERIODS:]])
+    for name, align in aligned.items():
+        methods[name] = sample.measure(align()[position], noise, seed)
+    silent = 1 - np.bincount(sample.group, measured.any(1)) / np.bincount(sample.group)
     return MessageShift(
-        path=words,
-        times=times,
+        path=description,
+        times=listed(view.masked.times[view.known[-MAX_PERIODS:]]),
         count=listed(sample.count),
         silent=listed(silent),
         noise=listed(noise),
         methods=methods,
-        risk=sample.risk(message[place], seed),
+        risk=sample.risk(measured, seed),
     )
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """The nodes to measure: some of every labelled period and, as the last group, of the targets."""
+    """The n measured nodes: samples of G labelled periods, and as last group of the targets."""
 
-    rows: np.ndarray
-    group: np.ndarray
-    label: np.ndarray
-    count: np.ndarray
+    nodes: NodeIndex  # [n]
+    group: np.ndarray  # 0 to G − 1 for labelled periods, G for the targets [n]
+    label: np.ndarray  # [n]
+    count: np.ndarray  # all labelled nodes of every period, sampled or not [G]
 
     @classmethod
     def of(cls, view: View, rng: np.random.Generator) -> Sample:
         labelled = np.flatnonzero(view.label >= 0)
         period = view.masked.period[labelled]
-        everyone = [labelled[period == t] for t in view.known[-MAX_PERIODS:]]
-        parts = [some(part, PER_PERIOD, rng) for part in everyone]
-        parts.append(some(np.flatnonzero(view.masked.targets()), MAX_TARGETS, rng))
-        rows = np.concatenate(parts)
-        group = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
-        return cls(rows, group, view.label[rows], np.array([len(part) for part in everyone]))
+        by_period = [labelled[period == t] for t in view.known[-MAX_PERIODS:]]
+        parts = [part[sampled(len(part), PER_PERIOD, rng)] for part in by_period]
+        targets = np.flatnonzero(view.masked.targets())
+        parts.append(targets[sampled(len(targets), MAX_TARGETS, rng)])
+        nodes = np.concatenate(parts)
+        return cls(
+            nodes=nodes,
+            group=np.repeat(np.arange(len(parts)), [len(part) for part in parts]),
+            label=view.label[nodes],
+            count=np.array([len(part) for part in by_period]),
+        )
 
     @property
     def last(self) -> int:
+        """The group of the targets."""
         return len(self.count)
 
     def measure(self, message: np.ndarray, noise: np.ndarray, seed: int) -> Distances:
-        """Distances of the sampled messages of one kind, in units of the targets' standard deviation."""
+        """Distances of the sampled messages [n, f] to those of the targets."""
         values = self._scaled(message)
-        apart = bounds.shift(values, self.group, num_slices=32, seed=seed)
+        distance = bounds.shift(values, self.group, num_slices=32, seed=seed)
         # Distances of the means and covariances are sums over the columns; W1 is not.
         root = np.sqrt(values.shape[1])
-        sliced = listed(apart.sliced[: self.last])
+        sliced = listed(distance.sliced[: self.last])
         square = np.average(np.maximum(np.array(sliced) ** 2 - noise**2, 0), weights=self.count)
         return Distances(
-            mean=listed((apart.mean / root)[: self.last]),
-            second=listed((apart.second / root)[: self.last]),
+            mean=listed((distance.mean / root)[: self.last]),
+            second=listed((distance.second / root)[: self.last]),
             sliced=sliced,
             overall=float(np.sqrt(square)),
             separation=self._separation(values),
-            classes=self._classes(values, seed),
+            classes=self._class_distance(values, seed),
         )
 
     def noise(self, message: np.ndarray, seed: int, rng: np.random.Generator) -> np.ndarray:
-        """Sliced W1 between the targets and samples of them as large as those of the periods."""
-        mine = self._scaled(message)[self.group == self.last]
+        """Sliced W1 between the targets and samples of them of the size of each period's [G]."""
+        targets = self._scaled(message)[self.group == self.last]
+        # One sample per distinct size, the targets themselves last.
         sizes = np.bincount(self.group)[:-1]
         distinct = np.unique(sizes)
-        drawn = [mine[rng.integers(0, len(mine), size)] for size in distinct]
-        group = np.repeat(np.arange(len(distinct) + 1), [*distinct, len(mine)])
-        apart = bounds.shift(np.concatenate([*drawn, mine]), group, num_slices=32, seed=seed)
-        return apart.sliced[np.searchsorted(distinct, sizes)]
+        drawn = [targets[rng.integers(0, len(targets), size)] for size in distinct]
+        group = np.repeat(np.arange(len(distinct) + 1), [*distinct, len(targets)])
+        values = np.concatenate([*drawn, targets])
+        distance = bounds.shift(values, group, num_slices=32, seed=seed)
+        return distance.sliced[np.searchsorted(distinct, sizes)]
 
     def risk(self, message: np.ndarray, seed: int) -> Risk | None:
         """Risk of a head of the earlier labelled periods on the last one; no target is used."""
-        sides = [self.group < self.last - 1, self.group == self.last - 1]
-        if not np.isin(self.label[sides[1]], self.label[sides[0]]).any():
+        is_earlier = self.group < self.last - 1
+        is_later = self.group == self.last - 1
+        if not np.isin(self.label[is_later], self.label[is_earlier]).any():
             return None
-        (earlier, own), (later, other) = ((message[rows], self.label[rows]) for rows in sides)
-        risk = bounds.risk_bound(earlier, own, later, other, most=PER_CLASS, seed=seed)
+        risk = bounds.risk_bound(
+            message[is_earlier],
+            self.label[is_earlier],
+            message[is_later],
+            self.label[is_later],
+            most=PER_CLASS,
+            seed=seed,
+        )
         return Risk(risk.gap, risk.mix, risk.bound)
 
     def _scaled(self, message: np.ndarray) -> np.ndarray:
@@ -233,42 +254,47 @@ class Sample:
         return values / (unit if unit > 0 else 1.0)
 
     def _separation(self, values: np.ndarray) -> float | None:
-        labelled = self.group < self.last
-        part, label = values[labelled], self.label[labelled]
+        """Share of the variance between classes (ω² of a one-way analysis of variance)."""
+        is_labelled = self.group < self.last
+        part = values[is_labelled]
+        label = self.label[is_labelled]
         count, mean, squares = group_moments(part, label.astype(np.int32), int(label.max()) + 1)
-        within = squares.sum() / max(len(part) - np.count_nonzero(count), 1)
-        between = (count[:, None] * (mean - part.mean(0)) ** 2).sum() - (
-            np.count_nonzero(count) - 1
-        ) * within
+        num_classes = np.count_nonzero(count)
+        # Mean square within classes, and what chance adds to the sum of squares between them.
+        within = squares.sum() / max(len(part) - num_classes, 1)
+        chance = (num_classes - 1) * within
+        between = (count[:, None] * (mean - part.mean(0)) ** 2).sum() - chance
         total = ((part - part.mean(0)) ** 2).sum() + within
         return float(max(between, 0.0) / total) if total > 0 else None
 
-    def _classes(self, values: np.ndarray, seed: int) -> ClassDistance | None:
+    def _class_distance(self, values: np.ndarray, seed: int) -> ClassDistance | None:
         """W1 of a class between its periods and its bounds, averaged over the largest classes."""
         size = np.bincount(self.label[self.group == self.last - 1])
         largest = np.argsort(-size, kind="stable")[:MAX_CLASSES]
-        rows = (self.group < self.last) & np.isin(self.label, largest[size[largest] > 1])
-        if self.last < 2 or not rows.any():
+        is_compared = (self.group < self.last) & np.isin(self.label, largest[size[largest] > 1])
+        if self.last < 2 or not is_compared.any():
             return None
-        compared = bounds.compare(
-            values[rows], self.label[rows], self.group[rows], num_slices=8, seed=seed
-        )
-        nodes = Counter(zip(self.label[rows].tolist(), self.group[rows].tolist(), strict=True))
-        weight = [nodes[one.label, one.time] for one in compared]
+        label = self.label[is_compared]
+        group = self.group[is_compared]
+        compared = bounds.compare(values[is_compared], label, group, num_slices=8, seed=seed)
+        # Mean over classes and periods, weighted by their nodes.
+        num_nodes = Counter(zip(label.tolist(), group.tolist(), strict=True))
+        weight = [num_nodes[pair.label, pair.time] for pair in compared]
         if not sum(weight):
             return None
-        table = [[getattr(one, field.name) for field in fields(ClassDistance)] for one in compared]
-        return ClassDistance(*(float(mean) for mean in np.average(table, axis=0, weights=weight)))
+        table = [
+            [getattr(pair, field.name) for field in fields(ClassDistance)] for pair in compared
+        ]
+        return ClassDistance(*np.average(table, axis=0, weights=weight).tolist())
 
 
 def _there_and_back(graph: TemporalGraph) -> tuple[Triple, ...] | None:
     """Relations from the target type to another and back."""
-    for into in graph.relations:
-        back = [
-            out
-            for out in graph.relations
-            if out[0] == graph.target == into[2] and out[2] == into[0]
-        ]
-        if into[0] != graph.target and back and graph.relations[into].num_edges:
-            return (back[0], into)
+    for into, relation in graph.relations.items():
+        other, _, target = into
+        if other == graph.target or target != graph.target or not relation.num_edges:
+            continue
+        for back in graph.relations:
+            if back[0] == target and back[2] == other:
+                return (back, into)
     return None

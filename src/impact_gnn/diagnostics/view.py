@@ -1,22 +1,28 @@
 """The input of the diagnostics: a graph without later labels, and edges in both directions.
 
-Arrays as large as the edges or the features are read in blocks or samples: graphs on disk stay there.
+Arrays as large as the edges or the features are read in blocks or samples: graphs on disk stay
+there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
 from impact_gnn.checks import listing
 from impact_gnn.data.drawing import WEYL, scramble
 from impact_gnn.engines import Engine, or_memory
-from impact_gnn.graph import TemporalGraph
+from impact_gnn.graph import Relation, TemporalGraph, Triple
+
+NodeIndex: TypeAlias = np.ndarray
+"""Positions among the nodes of the target type."""
 
 BLOCK = 1 << 22  # edges that are read at once
 MAX_EDGES = 1 << 22  # to count connections on; larger graphs: in-edges of a sample of nodes
+NO_CONNECTIONS = "so connections cannot be analysed."
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,26 +30,29 @@ class View:
     """A masked graph, and the undirected homogeneous graph of its target type."""
 
     masked: TemporalGraph  # without labels at or after the cutoff
-    # the target nodes with the edges among them, undirected; None where there are none
+    # the target type with the edges among its nodes, undirected; None where there are none
     own: TemporalGraph | None
     # of `own` without loops, those into a sample of nodes if there are many [2, E]
     edges: np.ndarray
-    notes: tuple[str, ...]  # what was done to get there, in sentences
+    notes: tuple[str, ...]  # how the graph was read, in sentences
 
     @property
     def label(self) -> np.ndarray:
-        """Known labels of the target nodes, −1 elsewhere."""
+        """Known labels of the target type, −1 elsewhere."""
         return self.masked.label
 
     @property
     def num_features(self) -> int:
         return 0 if self.masked.x is None else self.masked.x.shape[1]
 
-    def features(self, rows: np.ndarray, columns: np.ndarray | None = None) -> np.ndarray:
+    def features(self, nodes: NodeIndex, columns: np.ndarray | None = None) -> np.ndarray:
         """Features of some nodes in memory, in float32 or float64."""
-        assert self.masked.x is not None
-        x = self.masked.x if len(rows) == self.masked.num_nodes else self.masked.x[rows]
-        x = x if columns is None or len(columns) == x.shape[1] else x[:, columns]
+        x = self.masked.x
+        assert x is not None
+        if len(nodes) < self.masked.num_nodes:
+            x = x[nodes]
+        if columns is not None and len(columns) < x.shape[1]:
+            x = x[:, columns]
         return x.astype(np.float32) if x.dtype.itemsize < 4 else x
 
     @property
@@ -52,46 +61,33 @@ class View:
 
     @property
     def known(self) -> np.ndarray:
-        """Positions among the times of those periods that have labelled nodes."""
+        """Positions of the labelled periods among all times."""
         return np.unique(self.masked.period[self.label >= 0])
 
     @classmethod
     def of(cls, masked: TemporalGraph, engine: Engine | None = None, *, seed: int = 0) -> View:
         """The view of a graph made by `masked(cutoff)`."""
-        masked, cutoff = masked.encoded(), masked.hidden_from("a diagnosis needs")
-        kind, none = masked.target, np.zeros((2, 0), np.int64)
+        cutoff = masked.hidden_from("a diagnosis needs")
+        masked = masked.encoded()
         used = {
-            t: part
-            for t, part in masked.relations.items()
-            if t[0] == t[2] == kind and part.num_edges
+            triple: relation
+            for triple, relation in masked.relations.items()
+            if triple[0] == triple[2] == masked.target and relation.num_edges
         }
         if not used:
             reason = "The graph has no edges"
             if masked.is_hetero:
-                reason = f"No relation joins {kind!r} nodes with each other"
-            note = f"{reason}, so nothing can be said about connections."
-            return cls(masked=masked, own=None, edges=none, notes=(note,))
-        # One relation stays where it is; several are put together in memory.
-        parts = list(used.values())
-        edge_index = (
-            parts[0].edge_index
-            if len(parts) == 1
-            else np.concatenate([p.edge_index for p in parts], axis=1)
-        )
-        weight = parts[0].weight
-        if len(parts) > 1 and any(part.weight is not None for part in parts):
-            weight = np.concatenate(
-                [np.ones(p.num_edges, np.float32) if p.weight is None else p.weight for p in parts]
-            )
+                reason = f"No relation joins {masked.target!r} nodes with each other"
+            return cls._without_edges(masked, reason)
+        edge_index, weight = _joined(list(used.values()))
         if all((source == target).all() for source, target in _blocks(edge_index)):
-            note = "All edges are loops, so nothing can be said about connections."
-            return cls(masked=masked, own=None, edges=none, notes=(note,))
+            return cls._without_edges(masked, "All edges are loops")
         notes = []
         if masked.is_hetero:
-            skipped = [t for t in masked.relations if t not in used]
-            notes.append(f"Connections are those of {listing(['-'.join(t) for t in used])}.")
+            skipped = [triple for triple in masked.relations if triple not in used]
+            notes.append(f"Connections are those of {_names(used)}.")
             if skipped:
-                notes.append(f"Left out: {listing(['-'.join(t) for t in skipped])}.")
+                notes.append(f"Ignored relations: {_names(skipped)}.")
         # Without the edges' times: connections are counted as they are today.
         own = TemporalGraph(
             y=masked.y,
@@ -102,13 +98,15 @@ class View:
         )
         if not _has_reverses(edge_index):
             own = or_memory(engine).graph(own, undirected=True)
-            notes.append("The edges have a direction; they were taken in both, as the paper does.")
+            notes.append("Edges are directed; the diagnosis uses both directions, as in the paper.")
+        # Nodes whose in-edges are counted [N].
         share = min(1.0, MAX_EDGES / own.edge_index.shape[1])
-        chosen = np.random.default_rng(seed).random(masked.num_nodes) < share
+        is_sampled = np.random.default_rng(seed).random(masked.num_nodes) < share
         if share < 1:
             notes.append(f"Connections were counted at a random {share:.2%} of the nodes.")
         edges = [
-            block[:, (block[0] != block[1]) & chosen[block[1]]] for block in _blocks(own.edge_index)
+            block[:, (block[0] != block[1]) & is_sampled[block[1]]]
+            for block in _blocks(own.edge_index)
         ]
         return cls(
             masked=masked,
@@ -116,6 +114,31 @@ class View:
             edges=np.concatenate(edges, axis=1),
             notes=tuple(notes),
         )
+
+    @classmethod
+    def _without_edges(cls, masked: TemporalGraph, reason: str) -> View:
+        note = f"{reason}, {NO_CONNECTIONS}"
+        return cls(masked=masked, own=None, edges=np.zeros((2, 0), np.int64), notes=(note,))
+
+
+def _joined(relations: list[Relation]) -> tuple[np.ndarray, np.ndarray | None]:
+    """Edges and weights of several relations; a single one is not copied."""
+    if len(relations) == 1:
+        return relations[0].edge_index, relations[0].weight
+    edge_index = np.concatenate([relation.edge_index for relation in relations], axis=1)
+    weights = [relation.weight for relation in relations]
+    if all(weight is None for weight in weights):
+        return edge_index, None
+    # An edge without a weight counts as 1.
+    filled = [
+        np.ones(relation.num_edges, np.float32) if weight is None else weight
+        for relation, weight in zip(relations, weights, strict=True)
+    ]
+    return edge_index, np.concatenate(filled)
+
+
+def _names(triples: Iterable[Triple]) -> str:
+    return listing(["-".join(triple) for triple in triples])
 
 
 def _blocks(edge_index: np.ndarray) -> Iterator[np.ndarray]:
@@ -129,10 +152,10 @@ def _has_reverses(edge_index: np.ndarray) -> bool:
     Compares sums of hashes of all edges and of all reverses. Two different collections have the
     same sum with a probability of 2^-64.
     """
-    pairs = (
-        (_hashed(source, target), _hashed(target, source)) for source, target in _blocks(edge_index)
-    )
-    return sum(int((forth - back).sum(dtype=np.uint64)) for forth, back in pairs) % (1 << 64) == 0
+    difference = 0
+    for source, target in _blocks(edge_index):
+        difference += int((_hashed(source, target) - _hashed(target, source)).sum(dtype=np.uint64))
+    return difference % (1 << 64) == 0
 
 
 def _hashed(first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -140,11 +163,11 @@ def _hashed(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return scramble((scramble(first.astype(np.uint64) + WEYL) ^ second.astype(np.uint64)) + WEYL)
 
 
-def some(rows: np.ndarray | int, most: int, rng: np.random.Generator) -> np.ndarray:
-    """All rows, or a sorted random sample of `most` of them."""
-    size = rows if isinstance(rows, int) else len(rows)
-    chosen = np.arange(size) if size <= most else np.sort(rng.choice(size, most, replace=False))
-    return chosen if isinstance(rows, int) else rows[chosen]
+def sampled(size: int, most: int, rng: np.random.Generator) -> np.ndarray:
+    """All positions below `size`, or a sorted random sample of `most` of them."""
+    if size <= most:
+        return np.arange(size)
+    return np.sort(rng.choice(size, most, replace=False))
 
 
 def recent(num_periods: int) -> int:

@@ -21,7 +21,7 @@ from impact_gnn.graph import TemporalGraph
 
 TERMINAL_WIDTH = 80
 SMALLEST_COLUMN = 8
-NUMBER_COLUMNS = ("value", "usually", "adds", "steps", "weight", "without")
+NUMBER_COLUMNS = ("value", "mean", "contribution", "hops", "weight", "without it")
 OWN = "own features"
 DEGREES = "degrees"
 
@@ -111,13 +111,16 @@ class NodeExplanation:
     notes: list[str]
 
     def __str__(self) -> str:
-        total = Part("together", self.probability - self.runner_up_probability)
+        total = Part("total", self.probability - self.runner_up_probability)
         tables: list[list[tuple[str, ...]]] = [
-            [("Before calibration", f"{self.label} to {self.runner_up}")],
-            [(f"For {self.label}", "adds"), *map(_part_row, [*self.parts, total])],
-            [("Feature", "in", "value", "usually", "adds"), *map(_feature_row, self.features)],
+            [("Member, before calibration", f"{self.label} / {self.runner_up}")],
+            [(f"Input, for {self.label}", "contribution"), *map(_part_row, [*self.parts, total])],
             [
-                ("Neighbour", "period", "label", "steps", "weight", "adds", "without"),
+                ("Feature", "input", "value", "mean", "contribution"),
+                *map(_feature_row, self.features),
+            ],
+            [
+                ("Neighbour", "period", "class", "hops", "weight", "contribution", "without it"),
                 *map(self._neighbour_row, self.neighbours),
             ],
         ]
@@ -125,11 +128,11 @@ class NodeExplanation:
             tables[0] += map(_member_row, self.voices)
         sections = [
             f"{self.id} ({self.period}): {self.label} {self.probability:.2f}, "
-            f"then {self.runner_up} {self.runner_up_probability:.2f}"
+            f"runner-up {self.runner_up} {self.runner_up_probability:.2f}"
         ]
         sections += [_format_table(table) for table in tables if len(table) > 1]
         if self.plain is not None:
-            sections.append(f"With plain weights: {self.probability:.2f} -> {self.plain:.2f}")
+            sections.append(f"Without time weights: {self.probability:.2f} -> {self.plain:.2f}")
         return "\n\n".join(sections + self.notes)
 
     def _neighbour_row(self, neighbour: Neighbour) -> tuple[str, ...]:
@@ -209,7 +212,7 @@ def _part_row(part: Part) -> tuple[str, ...]:
 
 
 def _member_row(voice: Voice) -> tuple[str, ...]:
-    probabilities = f"{voice.probability:.2f} to {voice.runner_up_probability:.2f}"
+    probabilities = f"{voice.probability:.2f} / {voice.runner_up_probability:.2f}"
     return f"{voice.share:.0%} {voice.name}", probabilities
 
 

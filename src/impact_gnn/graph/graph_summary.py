@@ -47,22 +47,22 @@ class GraphSummary:
         for name, count in self.num_edges.items():
             line = f"edges     {count:,} {name}"
             if name in self.cross_time_share:
-                line += f", {self.cross_time_share[name]:.1%} of them between different times"
+                line += f", {self.cross_time_share[name]:.1%} between different periods"
             if name in self.edge_times:
                 first, last = self.edge_times[name]
-                line += f", made from {first} to {last}"
+                line += f", dated {first} to {last}"
             elif count:
-                line += ", without times of their own"
+                line += ", without timestamps"
             lines.append(line)
         lines.append(f"features  {'none' if self.num_features is None else self.num_features}")
         present = sum(count > 0 for count in self.label_counts)
         lines.append(
-            f"labels    {len(self.label_counts)} classes ({present} seen), "
+            f"labels    {len(self.label_counts)} classes ({present} with labels), "
             f"{sum(self.labelled_per_time):,} of {sum(self.nodes_per_time):,} nodes"
         )
         lines.append(f"periods   {len(self.times)}, from {self.names[0]} to {self.names[-1]}")
         if self.cutoff is not None:
-            lines.append(f"cutoff    {self.since} (labels at or after it are hidden)")
+            lines.append(f"cutoff    {self.since} (labels from then on are masked)")
         return "\n".join(lines + self._period_table())
 
     def _period_table(self) -> list[str]:

@@ -10,7 +10,8 @@ from impact_gnn.diagnostics import Diagnosis
 from impact_gnn.estimators import MODELS
 from impact_gnn.graph import GraphSummary
 from impact_gnn.report import limitations
-from impact_gnn.report.numbers import counted, measured, percent
+from impact_gnn.report.numbers import counted, measured, percent, period_named
+from impact_gnn.report.sentences import selected
 from impact_gnn.report.summary import RunOptions, RunSummary
 
 
@@ -41,11 +42,9 @@ def card(
         *limitations.horizon(summary),
         *limitations.assumptions(summary),
     ] or ["none that the evidence shows"]
-    past = "Nothing was back-tested."
+    past = "There was no back-test."
     if tested.fold_checks:
-        past = (
-            "What to expect of the nodes predicted with it is in the report, and in `summary.json`."
-        )
+        past = "The expected accuracy of the predictions is in the report and in `summary.json`."
     use = 'model = ig.Ensemble.load("model")'
     if options.model not in MODELS:
         class_name = options.model.rpartition("-")[0]
@@ -54,15 +53,15 @@ def card(
         [
             "# Model card",
             "",
-            _escape(f"Probabilities of classes for the {graph.target} nodes of a graph in time."),
+            _escape(f"Class probabilities for the {graph.target} nodes of a temporal graph."),
             "",
             "## Data",
             "",
             *[f"- {_escape(line)}" for line in _data_lines(summary)],
             "",
-            "## What was chosen, and why",
+            "## Selected model",
             "",
-            _escape(str(tested.selection)),
+            _escape(selected(tested.selection)),
             "",
             f"## Back-test ({summary.metric.title})",
             "",
@@ -70,7 +69,7 @@ def card(
             "",
             past,
             "",
-            "## Limits",
+            "## Limitations",
             "",
             *[f"- {_escape(text)}" for text in limits],
             "",
@@ -80,12 +79,12 @@ def card(
             "import impact_gnn as ig",
             "",
             use,
-            'graph = ig.load("next graph")  # of tables also: period=model.fitted.schema.periods',
+            'graph = ig.load("next graph")  # for tables also: period=model.fitted.schema.periods',
             "print(model.notes(graph))",
             "label, node = model.predict(graph), model.targets(graph)",
             "```",
             "",
-            "## Made with",
+            "## Versions",
             "",
             ", ".join(f"{name} {version}" for name, version in versions.items()),
             "",
@@ -102,8 +101,8 @@ def _data_lines(summary: RunSummary) -> list[str]:
     lines.append(f"{periods}, from {graph.names[0]} to {graph.names[-1]}")
     lines.append(f"{len(graph.label_counts)} classes, {sum(graph.label_counts):,} known labels")
     lines.append(
-        f"labels before {summary.since} were known; "
-        f"nodes of {graph.target} from then on are predicted"
+        f"labels are known before {period_named(summary.since)}; "
+        f"{graph.target} nodes from then on are predicted"
     )
     return lines
 
@@ -112,7 +111,7 @@ def _fold_table(summary: RunSummary) -> list[str]:
     """A row per fold with its scores, as Markdown; nothing without a fold."""
     if not summary.backtest.fold_checks:
         return []
-    table = ["| window | nodes | score | plain | accuracy |", "|---|---|---|---|---|"]
+    table = ["| window | nodes | score | baseline | accuracy |", "|---|---|---|---|---|"]
     for check in summary.backtest.fold_checks:
         cells = [
             _escape(check.window),

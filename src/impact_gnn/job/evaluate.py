@@ -76,8 +76,8 @@ def evaluate(
     rows = np.flatnonzero(pc.is_valid(position).to_numpy(zero_copy_only=False))
     if len(rows) < MIN_LABELS:
         raise InputError(
-            f"{labels} has labels of {len(rows)} of the {len(ids)} nodes that were predicted; "
-            "give those ids."
+            f"{labels} has labels of {len(rows)} of the {len(ids)} predicted nodes; "
+            "give labels with their ids."
         )
     truth = all_labels.take(position.drop_null())
 
@@ -107,7 +107,7 @@ def _read_predictions(path: Path) -> pa.Table:
     missing = [name for name in COLUMNS if name not in table.column_names]
     if missing or not len(table):
         problem = f"has no column {listing(missing)}" if missing else "has no rows"
-        raise InputError(f"{path} {problem}; run the same again, which writes it anew.")
+        raise InputError(f"{path} {problem}; run the same command again to restore it.")
     return table
 
 
@@ -157,7 +157,7 @@ def _labels_of_table(path: str | Path) -> tuple[pa.Array, pa.Array]:
     label = next((names[name] for name in LABELS if name in names), None)
     if "id" not in names or label is None:
         raise InputError(
-            f"{path} has the columns {listing(table.column_names)}; call two of them id and label."
+            f"{path} has the columns {listing(table.column_names)}; name two of them id and label."
         )
     table = pa.table([*map(floats_as_numbers, table.columns)], names=table.column_names)
     table = table.filter(pc.is_valid(table[label]))
@@ -166,7 +166,7 @@ def _labels_of_table(path: str | Path) -> tuple[pa.Array, pa.Array]:
     is_labelled = pc.not_equal(labels, "")
     ids = ids.filter(is_labelled)
     if pc.count_distinct(ids).as_py() < len(ids):
-        raise InputError(f"{path} names some ids more than once; give one label for every id.")
+        raise InputError(f"{path} has duplicate ids; give one label per id.")
     return ids, labels.filter(is_labelled)
 
 
@@ -187,7 +187,7 @@ def _refuse_other_case(where: str, labels: pa.Array, classes: pa.Array) -> None:
         if name is not None:
             raise InputError(
                 f"{where} has labels such as {label!r}, which the run calls {name!r}; they differ "
-                "in case only, so write them as the run does."
+                "in case only, so use the spelling of the run."
             )
 
 
@@ -207,8 +207,8 @@ def _evaluate_table(
     sets = [re.findall(r"(?:[^|\\]|\\.)+", text, re.S) for text in table["set"].to_pylist()]
     if not all(set_names[k] in names for k, names in zip(predicted, sets, strict=True)):
         raise InputError(
-            f"{summary.prediction_summary.file} has labels that are not in their own sets, "
-            "so it was changed or is of an older release; run the same again, which writes it anew."
+            f"{summary.prediction_summary.file} has predicted classes outside their own sets, "
+            "so it was changed or is of an older release; run the same command again to restore it."
         )
     is_covered = [set_names[k] in names for k, names in zip(true, sets, strict=True)]
 

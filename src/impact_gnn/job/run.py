@@ -126,7 +126,7 @@ def run(
         if value is not None and checks.at_least(name, value, 1) > most:
             raise InputError(f"{name}={value} is more than {most:,}; give fewer.")
     if budget is not None and not 0 < budget < np.inf:
-        raise InputError(f"budget={budget} is not a number of seconds; leave it out for no bound.")
+        raise InputError(f"budget={budget} is not a number of seconds; omit it for no limit.")
     graph = as_temporal_graph(graph)
     cutoff = graph.infer_cutoff() if cutoff is None else graph.when(cutoff)
     view = graph.masked(cutoff)
@@ -326,7 +326,7 @@ class _Stages:
         """Fit every member with every seed on all labels; seeds of a member share its weight."""
         choice = tested.choice
         options = self.options
-        self.watcher.say(f"fitting on every label known: {choice}")
+        self.watcher.say(f"fitting on all labels: {choice}")
         # the class prior draws nothing, so that one seed is enough
         num_seeds = {
             member.candidate: 1 if member.candidate.model == "prior" else options.seeds

@@ -16,7 +16,7 @@ from impact_gnn.graph import TemporalGraph
 from impact_gnn.job.evaluate import load_for
 from impact_gnn.job.outliers import OutlierScale
 from impact_gnn.report import read_summary
-from impact_gnn.report.numbers import counted, percent
+from impact_gnn.report.numbers import counted, interval, percent, period_named
 from impact_gnn.report.summary import RunSummary
 
 MIN_NODES = 20  # periods with fewer nodes give no reason
@@ -39,7 +39,7 @@ class WatchedPeriod:
 
 @dataclass(frozen=True)
 class Watch:
-    """Whether to retrain, and why; without a reason the model may stay."""
+    """Whether to retrain, and the reasons."""
 
     periods: list[WatchedPeriod]
     reasons: list[str]
@@ -50,18 +50,18 @@ class Watch:
 
     def __str__(self) -> str:
         lines = [
-            f"{'period':>12} {'nodes':>9} {'sure':>7} "
-            f"{'expected':>9} {'unusual':>8} {'mix moved':>10}"
+            f"{'period':>12} {'nodes':>9} {'confidence':>11} "
+            f"{'expected accuracy':>18} {'outliers':>9} {'class shift':>12}"
         ]
         for row in self.periods:
             lines.append(
-                f"{row.period:>12} {row.count:>9,} {row.confidence:>7.1%} "
-                f"{_cell(row.expected):>9} {_cell(row.unusual):>8} {row.mix:>10.1%}"
+                f"{row.period:>12} {row.count:>9,} {row.confidence:>11.1%} "
+                f"{_cell(row.expected):>18} {_cell(row.unusual):>9} {row.mix:>12.1%}"
             )
         if self.reasons:
-            lines += ["Fit again:", *(f"- {reason}" for reason in self.reasons)]
+            lines += ["Retrain:", *(f"- {reason}" for reason in self.reasons)]
         else:
-            lines.append("Keep the model: nothing in the new data speaks for fitting it again.")
+            lines.append("No reason to retrain.")
         return "\n".join(lines)
 
 
@@ -172,26 +172,26 @@ def _reasons(
     for row in periods:
         if row.count < MIN_NODES:
             continue
+        period = period_named(row.period).capitalize()
         if forecast is not None and row.expected is not None and row.expected < forecast.low:
             yield (
-                f"In {row.period} {percent(row.expected)} are expected to be right, "
-                f"below the {percent(forecast.low)} that the run's forecast allowed."
+                f"{period}: the expected accuracy is {percent(row.expected)}, "
+                f"below the 90% interval of the run's forecast ({interval(forecast)})."
             )
         if row.unusual is not None and row.unusual > max(MAX_OUTLIERS * past_outliers, 0.05):
             yield (
-                f"In {row.period} {percent(row.unusual)} of the nodes lie far from all that was "
-                f"learned from; in no labelled period were it more than {percent(past_outliers)}."
+                f"{period}: {percent(row.unusual)} of the nodes are outliers; "
+                f"the maximum of a labelled period is {percent(past_outliers)}."
             )
         if past_change is not None and row.mix > max(MAX_MIX_CHANGE * past_change, 0.1):
             yield (
-                f"In {row.period} the mix of predicted labels differs by {percent(row.mix)} from "
-                "the labels learned from; in the past periods differed by "
-                f"{percent(past_change)} at most."
+                f"{period}: the predicted class proportions differ by {percent(row.mix)} from the "
+                f"training labels; the maximum between past periods is {percent(past_change)}."
             )
     if num_new >= max(NEW_LABELS * num_known, MIN_NODES):
         yield (
-            f"{counted(num_new, 'label')} came since; "
-            f"the model learned from {counted(num_known, 'label')}."
+            f"{counted(num_new, 'new label')} since the run, "
+            f"which trained on {counted(num_known, 'label')}."
         )
 
 

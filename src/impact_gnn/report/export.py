@@ -1,4 +1,4 @@
-"""Tables for people: CSV that a spreadsheet may open, CSV as it is, Parquet."""
+"""Tables as CSV that is safe to open in a spreadsheet, as raw CSV, or as Parquet."""
 
 from __future__ import annotations
 
@@ -18,35 +18,38 @@ from impact_gnn.checks import InputError, guarded
 
 
 def write_table(columns: Mapping[str, Any], path: Path) -> None:
-    """Writes columns of one length, by the ending of the file's name.
+    """Write columns of one length, in the format of the file's ending.
 
-    In a `.csv` (not in a `.raw.csv`) text that a spreadsheet would run as a formula stands behind
-    an apostrophe.
+    In a `.csv` (not in a `.raw.csv`) text that a spreadsheet would run as a formula gets an
+    apostrophe in front.
     """
     if path.suffix not in (".csv", ".parquet"):
         raise InputError(f"{path.name} should end in .csv, .raw.csv or .parquet.")
     table = pa.table(dict(columns))
     if path.suffix == ".csv" and not path.name.endswith(".raw.csv"):
-        table = pa.table([harmless(column) for column in table.columns], names=table.column_names)
+        table = pa.table(
+            [escape_formulas(column) for column in table.columns], names=table.column_names
+        )
     write = pyarrow.csv.write_csv if path.suffix == ".csv" else pyarrow.parquet.write_table
     with _files.atomic_file(path) as temporary:
         write(table, temporary)
 
 
-def harmless(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
-    """Text behind an apostrophe where a spreadsheet would run it."""
+def escape_formulas(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
+    """Put an apostrophe in front of text that a spreadsheet would run as a formula."""
     if not pa.types.is_string(column.type):
         return column
     # after any white space, also in the wide forms of East Asian keyboards
-    begins, number = r"^'*(\t|\r|[\pZ\s\pC]*[=+\-@＝＋－＠])", r"^[+-]?[0-9.,]+$"
-    runs = pc.and_not(
-        pc.match_substring_regex(column, begins), pc.match_substring_regex(column, number)
+    formula = r"^'*(\t|\r|[\pZ\s\pC]*[=+\-@＝＋－＠])"
+    number = r"^[+-]?[0-9.,]+$"
+    is_formula = pc.and_not(
+        pc.match_substring_regex(column, formula), pc.match_substring_regex(column, number)
     )
-    return pc.if_else(runs, pc.binary_join_element_wise("'", column, ""), column)
+    return pc.if_else(is_formula, pc.binary_join_element_wise("'", column, ""), column)
 
 
 def frame(columns: Mapping[str, Any] | pa.Table) -> Any:
-    """A data frame of pandas, of polars where that alone is installed, an Arrow table where neither is."""
+    """A data frame of pandas, or else of polars, or else an Arrow table."""
     table = columns if isinstance(columns, pa.Table) else pa.table(dict(columns))
     if find_spec("pandas"):
         return table.to_pandas()
@@ -63,37 +66,35 @@ def read_frame(path: Path) -> Any:
 
 
 def read_table(path: Path) -> pa.Table:
-    """The columns that `write_table` was given: what stands in quotes is text, whatever it looks like."""
+    """Read a table that `write_table` wrote; a cell in quotes is text, whatever it looks like."""
     with guarded(path):
-        return _read_parquet(path) if path.suffix == ".parquet" else _read_csv(path)
-
-
-def _read_parquet(path: Path) -> pa.Table:
-    return pa.parquet.read_table(path, partitioning=None)
+        if path.suffix == ".parquet":
+            return pa.parquet.read_table(path, partitioning=None)
+        return _read_csv(path)
 
 
 def _read_csv(path: Path) -> pa.Table:
     with path.open(encoding="utf-8", newline="") as file:
         names = file.readline().strip().strip('"').split('","')
-        first = re.findall(r'("(?:[^"]|"")*"|[^,\n]*)[,\n]', file.read(1 << 20))
-    text = {
-        name: pa.string() for name, cell in zip(names, first, strict=False) if cell.startswith('"')
+        first_row = re.findall(r'("(?:[^"]|"")*"|[^,\n]*)[,\n]', file.read(1 << 20))
+    text_columns = {
+        name: pa.string()
+        for name, cell in zip(names, first_row, strict=False)
+        if cell.startswith('"')
     }
-    parse, convert = (
-        pa.csv.ParseOptions(newlines_in_values=True),
-        pa.csv.ConvertOptions(column_types=text),
+    table = pa.csv.read_csv(
+        path,
+        parse_options=pa.csv.ParseOptions(newlines_in_values=True),
+        convert_options=pa.csv.ConvertOptions(column_types=text_columns),
     )
-    table = pa.csv.read_csv(path, parse_options=parse, convert_options=convert)
-    return (
-        table
-        if path.name.endswith(".raw.csv")
-        else pa.table([*map(_bare, table.columns)], names=names)
-    )
+    if path.name.endswith(".raw.csv"):
+        return table
+    return pa.table([*map(_unescaped, table.columns)], names=names)
 
 
-def _bare(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Text as it was before `harmless`."""
+def _unescaped(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Text as it was before `escape_formulas`."""
     if not pa.types.is_string(column.type):
         return column
     bare = pc.utf8_slice_codeunits(column, 1)
-    return pc.if_else(pc.equal(harmless(bare), column), bare, column)
+    return pc.if_else(pc.equal(escape_formulas(bare), column), bare, column)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterator
+from inspect import isfunction
 from pathlib import Path
 from typing import Any
 
@@ -15,28 +16,21 @@ from markupsafe import Markup
 from impact_gnn import _files
 from impact_gnn._codec import decode
 from impact_gnn.backtesting import Status
-from impact_gnn.backtesting.greedy import fold_weights
+from impact_gnn.backtesting.forecast import USUAL
+from impact_gnn.backtesting.greedy import START, fold_weights
 from impact_gnn.backtesting.results import leading
 from impact_gnn.checks import InputError
-from impact_gnn.diagnostics import Diagnosis
-from impact_gnn.diagnostics.connectivity_models import Share
 from impact_gnn.report import figures, numbers, sentences
 from impact_gnn.report.export import write_table
+from impact_gnn.report.glossary import TermLinks
 from impact_gnn.report.limitations import limitations
-from impact_gnn.report.numbers import number, percent
+from impact_gnn.report.numbers import percent
 from impact_gnn.report.summary import Evaluation, RunSummary
 
 EVALUATION = "evaluation.json"
 
 MAX_ROWS = 10  # candidates that are visible at once, with the selected ones and the baseline
-MAX_LABELS = 12  # rows of labels that are visible at once; the others are one click away
-ASSUMPTIONS = (
-    "Every period has the same mix of labels.",
-    "The features of a class do not depend on time.",
-    "How often labels connect depends on the distance in time only.",
-    "Connections of all labels fade in the same way.",
-)
-FILTERS = ("number", "whole", "percent", "points", "measured", "duration", "named")
+MAX_LABELS = 12  # rows of classes that are visible at once; the others are one click away
 
 
 def write_report(summary: RunSummary, path: Path) -> None:
@@ -85,14 +79,19 @@ def _render(page_content: dict[str, Any], files: bool) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {name: getattr(numbers, name) for name in FILTERS}
+    environment.filters |= {
+        name: value for name, value in vars(numbers).items() if isfunction(value)
+    }
     environment.filters["memory"] = _files.readable_size
+    links = TermLinks()
+    environment.filters["terms"] = links
     script = environment.get_template("script.js.j2").render()
     # the content security policy allows this script only
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return environment.get_template("template.html.j2").render(
         page_content,
         files=files,
+        glossary=links,
         script=Markup(script),  # noqa: S704 # nosec B704
         script_digest=digest,
     )
@@ -111,49 +110,47 @@ def content(summary: RunSummary, evaluation: Evaluation | None = None) -> dict[s
     """Everything that the template needs: figures, rows of tables, sentences."""
     tested, diagnosis = summary.backtest, summary.diagnosis
     labels = figures.Labels.of(summary)
+    called = summary.graph.name
     visible = tested.full
     if len(visible) <= 1:  # only the baseline: include those that were not tried on every fold
         visible = [row for row in tested.rows if row.status in (Status.FULL, Status.PART)]
     first = leading(visible, MAX_ROWS)
     rest = [row for row in tested.rows if row not in first]
     counts = sorted(summary.prediction_summary.labels.items(), key=lambda pair: -pair[1])
-    called = summary.graph.name
-    drawn = [
+    shift, picture = diagnosis.shift, diagnosis.feature_map
+    check_figures = [
         figures.label_mix(diagnosis.label_mix, labels, called),
         figures.feature_drift(diagnosis.feature_drift, diagnosis.cutoff, called),
         figures.separability(diagnosis.separability),
         figures.decay(diagnosis.decay, diagnosis.separability),
     ]
-    shift, picture = diagnosis.shift, diagnosis.feature_map
     class_rows = sentences.classes(summary)
     return {
         "summary": summary,
         "evaluation": evaluation,
-        "evaluated": [] if evaluation is None else _evaluation_figures(evaluation, labels, called),
+        "evaluation_figures": _evaluation_figures(summary, evaluation, labels),
         "sentences": sentences,
+        "checks": sentences.named_checks(tested),
+        "usual_error": USUAL,
+        "start_members": START,
         "first": first,
         "rest": rest,
         "forest": figures.forest(first, summary.metric),
         "forest_rest": figures.forest(rest, summary.metric, "comparison-rest"),
         "newest": tested.folds[::-1],
-        "shares": numbers.listed(
-            [percent(x, 0) for x in fold_weights(len(tested.folds))[::-1]], MAX_ROWS
-        ),
-        "trusted": [
-            figures.by_period(tested.fold_checks, called),
-            figures.reliability(tested.fold_checks),
-        ],
+        "fold_shares": [percent(x, 0) for x in fold_weights(len(tested.folds))[::-1]],
+        "by_period": figures.by_period(tested.fold_checks, summary),
+        "reliability": figures.reliability(tested.fold_checks),
         "confusion": figures.confusion(tested.fold_checks, labels),
         "by_horizon": figures.by_horizon(tested.by_horizon, _horizon_caption(summary)),
         "class_rows": (class_rows[:MAX_LABELS], class_rows[MAX_LABELS:]),
-        "abstain": sentences.abstain(summary),
+        "thresholds": sentences.by_threshold(summary),
         "change": figures.change(diagnosis, called),
         "periods": figures.periods(summary.graph, summary.cutoff),
-        "findings": list(
-            zip(diagnosis.findings, ASSUMPTIONS, _extras(diagnosis), drawn, strict=True)
-        ),
+        "assumption_checks": list(zip(diagnosis.findings, check_figures, strict=True)),
         "pairs": figures.pair_curves(diagnosis.separability, labels, called),
         "shift_panels": [] if shift is None else figures.shift(shift, called),
+        "shift_keys": figures.SHIFT_KEYS,
         "feature_map": None if picture is None else figures.feature_map(picture, labels),
         "label_rows": (counts[:MAX_LABELS], counts[MAX_LABELS:]),
         "histogram": figures.histogram(summary.prediction_summary.histogram),
@@ -162,16 +159,18 @@ def content(summary: RunSummary, evaluation: Evaluation | None = None) -> dict[s
 
 
 def _evaluation_figures(
-    evaluation: Evaluation, labels: figures.Labels, called: figures.Called
+    summary: RunSummary, evaluation: Evaluation | None, labels: figures.Labels
 ) -> list[figures.Figure | None]:
     """Figures of an evaluation; classes that the model does not know have a row of their own."""
+    if evaluation is None:
+        return []
     if evaluation.unknown:
         names = [*labels.names, "unknown to the model"]
         labels = figures.Labels(names, [*labels.order, len(labels.order)])
     return [
-        figures.by_period([evaluation], called, "true-by-period"),
-        figures.reliability([evaluation], "true-reliability"),
-        figures.confusion([evaluation], labels, "true-confusion"),
+        figures.by_period([evaluation], summary, "evaluation-by-period"),
+        figures.reliability([evaluation], "evaluation-reliability"),
+        figures.confusion([evaluation], labels, "evaluation-confusion"),
     ]
 
 
@@ -180,38 +179,7 @@ def _horizon_caption(summary: RunSummary) -> str:
     last_labelled = np.flatnonzero(summary.graph.labelled_per_time)[-1]
     longest = max((score.horizon for score in summary.backtest.by_horizon), default=0)
     until = summary.graph.names[max(last_labelled - longest, 0)]
-    caption = (
-        f"One model ({summary.choice.candidates[0]}), trained up to {until}, "
-        "scored 1, 2, ... periods later."
-    )
+    model = str(summary.choice.candidates[0])
     if len(summary.choice.members) > 1:
-        caption += " It is the first member of the choice by itself."
-    return caption
-
-
-def _extras(diagnosis: Diagnosis) -> list[str]:
-    """Further numbers of every assumption check, in the order of `Diagnosis.findings`."""
-    extras = ["", "", "", ""]
-    if (test := diagnosis.label_mix.independence) is not None:
-        chance = "p < 0.001" if test.p < 0.001 else f"p = {number(test.p)}"
-        freedom = f"{test.freedom} degrees of freedom"
-        extras[0] = (
-            f"χ² = {number(test.chi2, 1)} with {freedom}, {chance}; Cramér's V = {number(test.cramers_v)}."
-        )
-    if (along := diagnosis.feature_drift.along_classes) is not None:
-        extras[1] = f"Only in the directions in which classes differ: {number(along)}."
-    separable = diagnosis.separability
-    if separable.symmetry is not None and separable.per_node is not None:
-        weighed = "explained when periods are weighed by their nodes (GenPMP)"
-        extras[2] = (
-            f"Past and future alike: {_share(separable.symmetry)}; {weighed}: {_share(separable.per_node)}."
-        )
-    if diagnosis.decay.of_all is not None:
-        extras[3] = (
-            f"Of the whole time pattern, one decay explains {_share(diagnosis.decay.of_all)}."
-        )
-    return extras
-
-
-def _share(share: Share) -> str:
-    return f"{percent(share.value, 0)} ({percent(share.low, 0)} to {percent(share.high, 0)})"
+        model += ", the first member of the ensemble"
+    return f"One model ({model}), trained up to {until} and evaluated 1, 2, ... periods later."

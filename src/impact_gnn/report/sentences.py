@@ -1,4 +1,4 @@
-"""Sentences and table rows of the report: predictions, selection, expected accuracy, options."""
+"""Sentences and table rows of the report that the terminal prints too, or that take counting."""
 
 from __future__ import annotations
 
@@ -7,71 +7,37 @@ from collections import Counter
 from dataclasses import dataclass
 
 from impact_gnn import methods
-from impact_gnn.backtesting import BASELINE, BacktestResult, FoldCheck, SelectionReason
-from impact_gnn.backtesting.forecast import USUAL, lost_per_period
-from impact_gnn.backtesting.greedy import START
-from impact_gnn.diagnostics import MessageShift
+from impact_gnn.backtesting import BASELINE, BacktestResult, FoldCheck, Selection
+from impact_gnn.backtesting.forecast import lost_per_period
 from impact_gnn.estimators import MODELS, EnsembleSpec, Member
-from impact_gnn.graph import GraphSummary
 from impact_gnn.metrics import Metric
 from impact_gnn.report.numbers import (
     counted,
-    listed,
+    gain_interval,
+    interval,
     measured,
-    named,
-    number,
     percent,
     points,
     whole,
 )
 from impact_gnn.report.summary import Evaluation, RunSummary
-from impact_gnn.statistics import Estimate
 
 BASELINE_ONLY = EnsembleSpec.single(BASELINE)  # no correction, and no other model
 TOLERATED_LOSS = 0.02  # of accuracy, before a model is retrained
 
 
-def headline(summary: RunSummary) -> list[tuple[str, str, str]]:
-    """Title, short form and sentence of the predictions, the selection, the expected accuracy."""
-    predictions = summary.prediction_summary
-    most = max(predictions.labels, key=lambda name: predictions.labels[name])
-    share = percent(predictions.labels[most] / predictions.count, 0)
-    candidates = summary.choice.candidates
-    model = str(candidates[0]) if len(candidates) == 1 else f"{len(candidates)} models averaged"
-    accuracy = "not known"
-    details = "Nothing was back-tested, so the accuracy to expect is unknown."
-    if predictions.accuracy is not None:
-        accuracy = f"{percent(predictions.accuracy.value, 0)} right"
-        details = _expected_accuracy(summary, predictions.accuracy)
-    return [
-        (
-            "Predicted",
-            counted(predictions.count, "node"),
-            f"Most often {named(most)} ({share}); one row each in {predictions.file}.",
-        ),
-        ("By what", model, str(summary.backtest.selection).replace(" -", " −")),
-        ("How right it will be", accuracy, details),
-    ]
+def selected(selection: Selection) -> str:
+    """The selected model and its gain over the baseline."""
+    ensemble = selection.ensemble
+    explanation = str(selection).removeprefix(f"{ensemble}. ")
+    return f"{model_name(ensemble)}. {explanation}".replace(" -", " −")
 
 
-def _expected_accuracy(summary: RunSummary, accuracy: Estimate) -> str:
-    """The interval of the expected accuracy, with the scores of every fold."""
-    predictions = summary.prediction_summary
-    metric = summary.metric
-    # Fold by fold: a mean would hide that they differ, and match no other number on the page.
-    scores = []
-    for name, check in named_checks(summary.backtest):
-        baseline = ""
-        if summary.choice != BASELINE_ONLY:
-            baseline = f" (plain: {measured(check.plain_score, metric)})"
-        scores.append(f"{measured(check.score, metric)}{baseline} in {name}")
-    verb = "were right" if metric.title == "accuracy" else f"was the {metric.title}"
-    return (
-        f"Expected, between {percent(accuracy.low, 0)} and {percent(accuracy.high, 0)}. "
-        f"In the back-test {listed(scores)} {verb}. "
-        f"Sets of {number(predictions.set_size, 1)} labels on average hold the truth "
-        f"for {percent(predictions.coverage, 0)}."
-    )
+def model_name(ensemble: EnsembleSpec) -> str:
+    """A candidate, or "ensemble of 3 models" with its members."""
+    if len(ensemble.members) == 1:
+        return str(ensemble)
+    return f"ensemble of {len(ensemble.members)} models ({ensemble})"
 
 
 def named_checks(tested: BacktestResult) -> list[tuple[str, FoldCheck]]:
@@ -79,7 +45,7 @@ def named_checks(tested: BacktestResult) -> list[tuple[str, FoldCheck]]:
     checks = tested.fold_checks
     suffixes = [""] * len(checks)
     if len(tested.folds) < len(checks):
-        suffixes = [" (one half)", " (other half)"]
+        suffixes = [" (first half)", " (second half)"]
     named_folds = [
         (check.window + suffix, check) for check, suffix in zip(checks, suffixes, strict=True)
     ]
@@ -95,215 +61,109 @@ def members(summary: RunSummary) -> list[tuple[Member, str]]:
     return rows
 
 
-def parts(chosen: EnsembleSpec) -> list[tuple[str, str]]:
+def parts(ensemble: EnsembleSpec) -> list[tuple[str, str]]:
     """Method parts of an ensemble, each with its summary."""
-    used = [methods.get(name) for name in methods.names() if name in chosen.parts]
+    used = [methods.get(name) for name in methods.names() if name in ensemble.parts]
     return [(part.name, part.summary) for part in used]
 
 
-def choice(summary: RunSummary) -> list[str]:
-    """How the ensemble was selected, and how certain its gain is."""
-    tested = summary.backtest
-    selection = tested.selection
-    metric = summary.metric
-    gain = selection.gain
-    if selection.reason is SelectionReason.TOO_SHORT:
-        return [str(selection)]
-    if gain is None:
-        when = ""
-        if selection.reason is SelectionReason.OUT_OF_TIME:
-            when = " before the budget was spent"
-        return [
-            f"Nothing beside plain was tried on every window{when}, so plain stays, "
-            "whatever the table shows."
-        ]
-    interval = gain_interval(gain, metric)
-    by = "log-loss" if metric.by_log_loss else metric.title
-    held_out = "for each window the blend was made anew from the others"
-    if len(tested.folds) == 1:
-        held_out = (
-            "there is one window only, so each half of its nodes was predicted by the blend "
-            "that the other half made"
-        )
-    how = (
-        f"The blend starts from the mean of the best by {by}, at most {START} that are nearly as "
-        f"good as the best one; then, one at a time, whichever improved the {by} of the mean most "
-        "was drawn, a few times at most. A window counts half as much as the next newer one. "
-        f"What this gains was measured on windows left out: {held_out}. What to try was found with "
-        "all windows, so that the best may still look a little better than it is."
-    )
-    if selection.reason is SelectionReason.NONE_BETTER:
-        return [
-            how,
-            f"On those, nothing had a better {by} than plain, so plain is kept. "
-            f"The {metric.title} of the best other, {selection.best_single}, differs from plain's "
-            f"by {interval}.",
-        ]
-    ensemble = str(summary.choice) if len(summary.choice.members) == 1 else "this blend"
-    if gain.value <= 0:
-        certainty = (
-            f"We use {ensemble} for its probabilities, whose log-loss on windows left out was "
-            "smaller than plain's. It is not more often right: the difference to plain is "
-            f"{interval}."
-        )
-    elif gain.low <= 0:
-        certainty = f"We use {ensemble}; the gain over plain is likely {interval}. "
-        if metric.title == "accuracy":
-            certainty += (
-                "What was seen is a smaller log-loss on windows left out; that it is also more "
-                "often right is not certain."
-            )
-        else:
-            certainty += "It is not certain."
-    else:
-        certainty = (
-            f"We use {ensemble}; the gain over plain is {interval}: "
-            "above zero with its whole interval."
-        )
-    gains = {
-        name: metric.displayed(check.score - check.plain_score)
-        for name, check in named_checks(tested)
-    }
-    num_better = sum(value > 0 for value in gains.values())
-    by_fold = listed([f"{name}: {points(value)}" for name, value in gains.items()], 8)
-    sentences = [
-        how,
-        f"{certainty} It {improved(metric)} in {num_better} of {len(gains)}, newest first "
-        f"({by_fold}).",
+def gains_by_fold(summary: RunSummary) -> list[tuple[str, float]]:
+    """Gain of the selected model over the baseline in every fold, newest first."""
+    return [
+        (name, summary.metric.displayed(check.score - check.plain_score))
+        for name, check in named_checks(summary.backtest)
     ]
-    advised = summary.advice.methods
-    first = summary.choice.candidates[0].method
-    if first in advised:
-        rank = advised.index(first)
-        sentences.append(
-            f"The diagnosis, made before anything was trained, had put {first} at place {rank + 1} "
-            f"of {len(advised)}: {summary.advice.candidates[rank].reason}."
-        )
-    return sentences
-
-
-def gain_interval(gain: Estimate, metric: Metric) -> str:
-    """A gain in the unit of the metric, with its interval."""
-    return f"{points(gain.value)} {metric.unit}, between {points(gain.low)} and {points(gain.high)}"
 
 
 def improved(metric: Metric) -> str:
-    """The verb phrase for a better ensemble."""
-    return "was more often right" if metric.title == "accuracy" else f"had a better {metric.title}"
-
-
-def trust(summary: RunSummary) -> list[str]:
-    """The expected accuracy, the calibration and the prediction sets, as sentences."""
-    result = summary.prediction_summary
-    tested = summary.backtest
-    calibration = tested.calibration
-    right = result.accuracy
-    if right is None:
-        return [
-            "No past window was predicted, so nothing is known about how right the predictions are."
-        ]
-    coverages = sorted(check.coverage for check in tested.fold_checks)
-    direction = "less" if calibration.temperature > 1 else "more"
-    shares = ", and corrected for the new shares of the labels" if calibration.shift else ""
-    tilt = ""
-    if calibration.tilt:
-        tilt = (
-            f"Labels lean towards rare ones: where p / share^{calibration.tilt:g}, not p, "
-            "is greatest. "
-        )
-    return [
-        f"{percent(right.value)} of the predictions are expected to be right, between "
-        f"{percent(right.low)} and {percent(right.high)} (90% interval). Half of that is what the "
-        f"probabilities of the nodes to predict say ({percent(result.mean_probability)} on "
-        "average), half how many were right in the newest past window. The interval follows from "
-        "how far past windows lay from what the same rule says about them; as they are few, a "
-        f"usual {100 * USUAL:.0f} points count too.",
-        f"{tilt}Probabilities were made {direction} sure "
-        f"(temperature {number(calibration.temperature, 2)}){shares}. In the past they were off by "
-        f"{percent(tested.mean_check('error_before'))} on average before and "
-        f"{percent(tested.mean_check('error'))} after, calibrated by the other windows.",
-        f"A set holds every label with a probability of {number(calibration.threshold, 2)} or "
-        f"more, {number(result.set_size, 1)} on average, and is to hold the truth for "
-        f"{percent(result.coverage, 0)} of the nodes. In past windows it did for "
-        f"{percent(coverages[0], 0)} to {percent(coverages[-1], 0)}.",
-    ]
+    """The verb phrase for a better model."""
+    return "was more accurate" if metric.title == "accuracy" else f"had a better {metric.title}"
 
 
 def by_horizon(summary: RunSummary) -> str:
     """The loss of accuracy by forecast horizon, and the retraining interval that follows."""
-    lags = summary.backtest.by_horizon
-    if len(lags) < 2:
-        return "The past is too short to see how a model ages; fit again whenever a period's labels come."
-    span = f"over {counted(len(lags), 'period')} after its last label"
-    slope = lost_per_period(lags)
+    scores = summary.backtest.by_horizon
+    if len(scores) < 2:
+        reason = "the history is too short"
+        if summary.backtest.effort == "quick":
+            reason = "this requires effort normal or thorough"
+        return f"The accuracy by forecast horizon was not measured: {reason}."
+    span = f"over a horizon of {counted(len(scores), 'period')}"
+    slope = lost_per_period(scores)
     if slope.low <= 0:
-        change = f"{points(-slope.value)} points a period, between {points(-slope.high)} and {points(-slope.low)}"
-        return f"No loss with age can be told from chance {span} ({change}); fit again when new labels are worth it."
-    loss = f"{100 * slope.value:.1f} points a period (between {100 * slope.low:.1f} and {100 * slope.high:.1f})"
+        change = f"{points(-slope.value)} points per period"
+        limits = f"95% CI {points(-slope.high)} to {points(-slope.low)}"
+        return (
+            f"Accuracy shows no significant loss {span} ({change}, {limits}). "
+            "Retrain when enough new labels are available."
+        )
+    loss = f"{100 * slope.value:.1f} points per period"
+    limits = f"95% CI {100 * slope.low:.1f} to {100 * slope.high:.1f}"
     every = max(1, int(TOLERATED_LOSS / slope.value))
-    again = f"fit again every {counted(every, 'period')}"
-    return f"A model lost {loss} {span}. To lose no more than {100 * TOLERATED_LOSS:.0f} points, {again}."
+    return (
+        f"Accuracy falls by {loss} {span} ({limits}). To lose at most "
+        f"{100 * TOLERATED_LOSS:.0f} points, retrain every {counted(every, 'period')}."
+    )
 
 
 def describe_evaluation(summary: RunSummary, evaluation: Evaluation) -> list[str]:
-    """Accuracy of the forecast, the probabilities, the sets and the selection, as sentences."""
+    """Accuracy of the predictions, the forecast, the sets and the selection, as sentences."""
     result, metric = summary.prediction_summary, summary.metric
-    right = evaluation.accuracy
-    accuracy = (
-        f"Labels of {whole(evaluation.count)} of the {whole(result.count)} predicted nodes are "
-        f"known now; {percent(right.value)} were right "
-        f"(between {percent(right.low)} and {percent(right.high)})."
-    )
+    accuracy = evaluation.accuracy
     forecast = result.accuracy
+    sentences = [
+        f"Labels are now known for {whole(evaluation.count)} of the {whole(result.count)} "
+        f"predicted nodes. Accuracy: {percent(accuracy.value)} (95% CI {interval(accuracy)})."
+    ]
     if forecast is not None:
-        ending = "held"
-        if right.value < forecast.low:
-            ending = "was too high"
-        elif right.value > forecast.high:
-            ending = "was too low"
-        accuracy += (
-            f" The forecast {ending}: {percent(forecast.value)}, "
-            f"between {percent(forecast.low)} and {percent(forecast.high)}."
+        position = "within"
+        if accuracy.value < forecast.low:
+            position = "below"
+        elif accuracy.value > forecast.high:
+            position = "above"
+        sentences.append(
+            f"This is {position} the forecast of {percent(forecast.value)} "
+            f"(90% interval {interval(forecast)})."
         )
-    sentences = [accuracy]
     if evaluation.unknown:
         sentences.append(
-            f"{percent(evaluation.unknown / evaluation.count)} are in classes that the model had "
-            "never seen; they count as wrong."
+            f"{percent(evaluation.unknown / evaluation.count)} of these nodes are in classes that "
+            "the model does not know; they count as errors."
         )
-    before = summary.backtest.mean_check("error")
-    past = "" if before is None else f" (in past windows: {percent(before)})"
+    past_error = summary.backtest.mean_check("error")
+    past = "" if past_error is None else f" ({percent(past_error)} on past folds)"
     sentences.append(
-        f"Probabilities averaged {percent(evaluation.confidence)} and were off by "
-        f"{percent(evaluation.error)} on average{past}. "
-        f"Sets that were to hold the truth for {percent(result.coverage, 0)} held it for "
-        f"{percent(evaluation.coverage)}."
+        f"Mean confidence: {percent(evaluation.confidence)}. "
+        f"Calibration error: {percent(evaluation.error)}{past}. "
+        f"Coverage of the prediction sets: {percent(evaluation.coverage)} "
+        f"(nominal {percent(result.coverage, 0)})."
     )
-    gain = evaluation.gain
-    score = measured(evaluation.score, metric)
-    if gain is None:
-        sentences.append(
-            "Whether the choice was right is not known: "
-            "that takes the graph (--graph), to fit plain on it."
-        )
-    elif summary.choice == BASELINE_ONLY:
-        sentences.append(f"Plain was the choice ({score}).")
-    else:
-        outcome = "can not be told from plain"
-        if gain.low > 0:
-            outcome = "paid"
-        elif gain.high < 0:
-            outcome = "did not pay"
-        sentences.append(
-            f"The choice {outcome}: {score} against {measured(evaluation.plain_score, metric)} of "
-            f"plain, fitted as it would have been then ({gain_interval(gain, metric)})."
-        )
+    sentences.append(_selection_outcome(summary, evaluation, metric))
     return sentences
+
+
+def _selection_outcome(summary: RunSummary, evaluation: Evaluation, metric: Metric) -> str:
+    """Whether the selected model was better than the baseline on the new labels."""
+    gain = evaluation.gain
+    score = f"{metric.title} {measured(evaluation.score, metric)}"
+    if gain is None:
+        return "Add --graph to compare with the baseline, which must be fitted on the graph."
+    if summary.choice == BASELINE_ONLY:
+        return f"The baseline was selected ({score})."
+    comparison = "not significantly different from the baseline"
+    if gain.low > 0:
+        comparison = "better than the baseline"
+    elif gain.high < 0:
+        comparison = "worse than the baseline"
+    return (
+        f"The selected model is {comparison}: {score}, baseline "
+        f"{measured(evaluation.plain_score, metric)}, gain {gain_interval(gain, metric)}."
+    )
 
 
 @dataclass(frozen=True)
 class ClassRow:
-    """Counts of a label, and its recall and precision in the back-test."""
+    """Counts of a class, and its recall and precision in the back-test."""
 
     name: str
     known: int
@@ -314,7 +174,7 @@ class ClassRow:
 
 
 def classes(summary: RunSummary) -> list[ClassRow]:
-    """A row for every label, those with the most known nodes first."""
+    """A row for every class, those with the most labels first."""
     num_true = Counter[int]()
     num_predicted = Counter[int]()
     num_correct = Counter[int]()
@@ -337,7 +197,7 @@ def classes(summary: RunSummary) -> list[ClassRow]:
     return sorted(rows, key=lambda row: -row.known)
 
 
-def abstain(summary: RunSummary) -> list[tuple[float, float, float | None, float | None]]:
+def by_threshold(summary: RunSummary) -> list[tuple[float, float, float | None, float | None]]:
     """Threshold of the probability, share of predictions above it, accuracy of these.
 
     The accuracy is that of the newest fold, then that of all folds.
@@ -365,98 +225,42 @@ def _accuracy_above(threshold: float, checks: list[FoldCheck]) -> float | None:
     return correct / total if total else None
 
 
-def shift(measured: MessageShift) -> list[str]:
-    """The measured shift of messages, with the bound of the theorem."""
-    plain = measured.methods["plain"]
-    left = {
-        name: method.overall for name, method in measured.methods.items() if method is not plain
-    }
-    best = min(left, key=lambda name: left[name])
-    smallest = f"The smallest shift is left by {best}, {number(left[best], 2)}."
-    out = [
-        f"Messages of the labelled past lie {number(plain.overall, 2)} standard deviations from those of the targets "
-        f"(sliced Wasserstein distance, sampling noise taken out; {measured.path}).",
-        smallest if left[best] < plain.overall else "No correction makes it smaller.",
-    ]
-    if (theory := plain.classes) is not None:
-        out.append(
-            f"Inside a class, periods are {number(theory.measured, 2)} apart. The paper's Theorem 4.3 allows "
-            f"{number(theory.theorem_4_3, 2)} if the means agree; √(2V), which follows from the variance V alone, "
-            f"allows {number(theory.equal_means, 2)}. In truth the means differ by {number(theory.mean_gap, 2)}."
-        )
-    return out
-
-
-def edge_times(graph: GraphSummary) -> str:
-    """Whether edges have times, and which edges a back-test used."""
-    unknown = graph.undated_edges
-    if not unknown:
-        return "known; back-tests saw the graph as it was"
-    some = f" for {listed(unknown)}" if len(unknown) < len(graph.num_edges) else ""
-    return f"not known{some}; back-tests saw an edge as soon as both its nodes were there"
-
-
-def facts(summary: RunSummary) -> list[tuple[str, str]]:
-    """Names and values that describe the graph."""
-    graph = summary.graph
-    nodes = [f"{whole(count)} {node_type}" for node_type, count in graph.num_nodes.items()]
-    if len(nodes) == 1:
-        nodes = [whole(count) for count in graph.num_nodes.values()]
-    rows = [("nodes", ", ".join(nodes))]
-    for relation, count in graph.num_edges.items():
-        name = "edges" if len(graph.num_edges) == 1 else f"edges {relation}"
-        value = whole(count)
-        across = graph.cross_time_share.get(relation)
-        if across is not None:
-            value += f", {percent(across, 0)} across time"
-        rows.append((name, value))
-    if any(graph.num_edges.values()):
-        rows.append(("edge times", edge_times(graph)))
-    labelled, total = sum(graph.labelled_per_time), sum(graph.nodes_per_time)
-    return [
-        *rows,
-        ("features", "none" if graph.num_features is None else whole(graph.num_features)),
-        (
-            "labels",
-            f"{len(graph.label_counts)} classes; known for {whole(labelled)} of {whole(total)}",
-        ),
-        ("periods", f"{len(graph.times)}, from {graph.names[0]} to {graph.names[-1]}"),
-        ("cutoff", f"{summary.since} (labels from there on were not read)"),
-    ]
-
-
 def command(summary: RunSummary) -> str:
     """The command of the run; from Python, an equivalent one with unknown values in capitals."""
     if summary.command is not None:
         return summary.command
     options = summary.options
-    words = ["impact", "run", "GRAPH", "--out", "DIR"]
-    words += ["--cutoff", summary.since, "--model", options.model]
-    if options.candidates is not None:
-        words += ["--candidates", ",".join(map(str, options.candidates))]
-    words += ["--effort", options.effort]
-    words += ["--folds", str(options.folds), "--seeds", str(options.seeds)]
-    if options.budget is not None:
-        words += ["--budget", f"{options.budget:g}s"]
-    if options.metric != "accuracy":
-        words += ["--metric", options.metric]
-    if options.class_weight is not None:
-        words += ["--class-weight", options.class_weight]
-    words += ["--hops", str(options.hops), "--seed", str(options.seed)]
-    if options.embed != "none":
-        words += ["--embed", options.embed]
+    values = {
+        "out": "DIR",
+        "cutoff": summary.since,
+        "model": options.model,
+        "candidates": ",".join(map(str, options.candidates or ())),
+        "effort": options.effort,
+        "folds": options.folds,
+        "seeds": options.seeds,
+        "budget": f"{options.budget:g}s" if options.budget else "",
+        "metric": options.metric,
+        "class-weight": options.class_weight,
+        "hops": options.hops,
+        "seed": options.seed,
+        "embed": options.embed,
+    }
+    defaults = {"metric": "accuracy", "embed": "none"}
+    words = ["impact", "run", "GRAPH"]
+    for name, value in values.items():
+        if value not in ("", None, defaults.get(name)):
+            words += [f"--{name}", str(value)]
     if not options.undirected:
         words.append("--directed")
     return shlex.join(words)
 
 
-def options_of(summary: RunSummary) -> list[tuple[str, str]]:
+def option_values(summary: RunSummary) -> list[tuple[str, str]]:
     """Names and values of all options."""
     values = vars(summary.options) | {
-        "candidates": ", ".join(map(str, summary.options.candidates or ())) or None
+        "candidates": ", ".join(map(str, summary.options.candidates or ())) or None,
+        "cutoff": summary.since,
     }
-    values["cutoff"] = summary.since
     return [
-        (name, "none given" if value is None else str(value))
-        for name, value in sorted(values.items())
+        (name, "not set" if value is None else str(value)) for name, value in sorted(values.items())
     ]

@@ -1,4 +1,4 @@
-"""`RunSummary`: everything a run was told and found out, as one value that goes to `summary.json` and back."""
+"""`RunSummary`: options and results of a run, as one value that is stored in `summary.json`."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ from impact_gnn.explanations import NodeExplanation
 from impact_gnn.graph import GraphSummary
 from impact_gnn.metrics import METRICS, Metric
 from impact_gnn.report.export import frame, read_frame
+from impact_gnn.report.numbers import period_named
 from impact_gnn.statistics import Estimate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SCHEMA = 7  # number of the form of `summary.json`; another form gets another number
+SCHEMA = 7  # version of the format of `summary.json`
 
 
 @dataclass(frozen=True)
@@ -64,12 +65,12 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class Fit:
-    """A fitted member: epochs or trees, and its score on the last labelled periods before it was trained on them."""
+    """A fitted member; its score is on validation labels, before it was fitted on these too."""
 
     candidate: Candidate
     weight: float
     seed: int
-    rounds: int
+    rounds: int  # epochs or trees
     valid_score: float | None
 
 
@@ -83,54 +84,54 @@ class NodeToReview:
     probability: float
     second_label: str | None
     second_probability: float | None
-    distance: float | None  # of its features from labelled nodes of its label, 1 for a usual one
+    distance: float | None  # outlier score
 
 
 @dataclass(frozen=True)
 class PredictionSummary:
-    """What was predicted."""
+    """Predictions of a run, and their expected accuracy."""
 
     file: str  # name of the table
     count: int  # nodes that were classified
-    labels: dict[str, int]  # how many got every label, in the user's coding
-    mean_probability: float  # of the predicted label
+    labels: dict[str, int]  # number of predictions by class, in the user's coding
+    mean_probability: float  # of the predicted class
     histogram: list[int]  # predictions by probability, in equal bins from 0 to 1
-    accuracy: Estimate | None  # how many will be right, before anybody knows; with a 90 % interval
-    coverage: float  # share of prediction sets that are to hold the truth
-    set_size: float  # labels in a set on average
-    unsure: list[NodeToReview]  # the least certain
-    unusual: list[NodeToReview]  # of the surest those least like labelled nodes of their label
+    accuracy: Estimate | None  # expected accuracy with a 90 % interval
+    coverage: float  # nominal coverage of the prediction sets
+    set_size: float  # mean number of classes in a set
+    unsure: list[NodeToReview]  # the lowest probabilities
+    unusual: list[NodeToReview]  # high probabilities with the highest outlier scores
 
     @property
     def mark(self) -> str:
-        """By which other predictions are told from these."""
+        """Identifies these predictions."""
         return _files.digest(encode(self))
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What came true of a run's predictions."""
+    """Predictions of a run compared with labels that arrived later."""
 
     count: int  # nodes whose label is known now
-    unknown: int  # of these in classes that the model did not know; they count as wrong
-    accuracy: Estimate  # share that was right
-    confidence: float  # mean probability of the predicted label
+    unknown: int  # of these in classes that the model does not know; they count as errors
+    accuracy: Estimate
+    confidence: float  # mean probability of the predicted class
     error: float  # expected calibration error
-    coverage: float  # share of the sets that hold the truth
+    coverage: float  # of the prediction sets
     bins: list[Bin]
-    # as in `FoldCheck`; what the model did not know has the next number
+    # as in `FoldCheck`; a class that the model does not know has the next number
     confusion: list[tuple[int, int, int]]
     periods: list[PeriodScore]
-    # of the choice over plain, in the run's metric; None where no graph was given
+    # of the selected model over the baseline, in the run's metric; None without a graph
     gain: Estimate | None
     score: float | None  # in that metric, as people read it
     plain_score: float | None
-    mark: str  # of the predictions that it is about
+    mark: str  # of the predictions that were evaluated
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What the run took. A run that was cut off counts what was done since it was started again."""
+    """Time and memory of a run; a resumed run counts from its restart."""
 
     seconds: float
     peak_memory_bytes: int
@@ -138,20 +139,20 @@ class Cost:
 
 @dataclass(frozen=True, repr=False)
 class RunSummary:
-    """What `run` returns and writes."""
+    """The result of `run`."""
 
     graph: GraphSummary
     options: RunOptions
-    command: str | None  # what was typed; None if it was called from Python
+    command: str | None  # the command line; None if it was called from Python
     diagnosis: Diagnosis
     advice: Advice
     backtest: BacktestResult
     fits: list[Fit]
     prediction_summary: PredictionSummary
-    explained: list[NodeExplanation]  # why a few nodes were given their labels
+    explained: list[NodeExplanation]  # explanations of a few predictions
     cost: Cost
     versions: dict[str, str]
-    out: ClassVar[Path | None] = None  # where it lies; not written, as folders move
+    out: ClassVar[Path | None] = None  # its directory; not written, as directories move
 
     @property
     def choice(self) -> EnsembleSpec:
@@ -167,17 +168,17 @@ class RunSummary:
 
     @property
     def since(self) -> str:
-        """The cutoff as a person calls it."""
+        """The user's name of the cutoff."""
         return self.graph.since or str(self.cutoff)
 
     def located(self, out: Path) -> RunSummary:
-        """This summary, which knows its folder from now on."""
+        """This summary, with its directory."""
         object.__setattr__(self, "out", out)
         return self
 
     @property
     def report(self) -> Path:
-        """The page for people."""
+        """The HTML report."""
         return self._there("report.html")
 
     @property
@@ -194,7 +195,7 @@ class RunSummary:
         return file
 
     def leaderboard(self) -> Any:
-        """Every candidate as a data frame, the best first: scores, difference to plain, weight, how it ended."""
+        """Every candidate as a data frame, the best first: scores, difference, weight, status."""
         rows = self.backtest.rows
         columns: dict[str, Any] = {"candidate": [str(row.candidate) for row in rows]}
         columns |= {
@@ -209,39 +210,37 @@ class RunSummary:
         return frame(columns)
 
     def plot_comparison(self) -> Axes:
-        """Every candidate's difference to plain, with its interval."""
+        """Difference of every candidate to the baseline, with its interval."""
         return self._plotted(lambda draw: draw.forest(self.backtest.rows, self.metric))
 
     def plot_periods(self) -> Axes:
-        """How many were right in every period of the past windows."""
-        return self._plotted(
-            lambda draw: draw.by_period(self.backtest.fold_checks, self.graph.name)
-        )
+        """Accuracy in every period of the folds, and the expected accuracy."""
+        return self._plotted(lambda draw: draw.by_period(self.backtest.fold_checks, self))
 
     def plot_confusion(self) -> Axes:
-        """What labels were taken for in the past windows."""
+        """Confusion matrix of the out-of-fold predictions."""
         return self._plotted(
             lambda draw: draw.confusion(self.backtest.fold_checks, draw.Labels.of(self))
         )
 
     def plot_reliability(self) -> Axes:
-        """How many predictions were right, by their probability."""
+        """Accuracy of the out-of-fold predictions by their probability."""
         return self._plotted(lambda draw: draw.reliability(self.backtest.fold_checks))
 
     def plot_confidence(self) -> Axes:
-        """How sure the predictions are."""
+        """Histogram of the probabilities."""
         return self._plotted(lambda draw: draw.histogram(self.prediction_summary.histogram))
 
     def plot_aging(self) -> Axes:
-        """How right a model is so many periods after its last label."""
+        """Accuracy by forecast horizon."""
         return self._plotted(lambda draw: draw.by_horizon(self.backtest.by_horizon))
 
     def plot_change(self) -> Axes:
-        """What changed over time."""
+        """Changes over time: class proportions, features, connections."""
         return self._plotted(lambda draw: draw.change(self.diagnosis, self.graph.name))
 
     def _plotted(self, draw: Callable[[Any], Any]) -> Axes:
-        """A figure of the report on pyplot's axes, which notebooks show."""
+        """A figure of the report on pyplot's axes, which notebooks display."""
         from matplotlib import pyplot
 
         from impact_gnn.report import figures, svg  # figures are made of summaries
@@ -252,15 +251,13 @@ class RunSummary:
         finally:
             svg.CANVAS.reset(asked)
         if figure is None:
-            raise InputError(
-                "there is nothing to draw: the back-test had too little to measure it."
-            )
+            raise InputError("there is nothing to plot: the back-test did not measure it.")
         return figure.alone()
 
     def _there(self, name: str) -> Path:
         if self.out is None:
             raise InputError(
-                "this summary does not know its folder; get it by run(...) or read_summary(...)."
+                "this summary has no directory; get it by run(...) or read_summary(...)."
             )
         return self.out / name
 
@@ -268,17 +265,18 @@ class RunSummary:
         predictions = self.prediction_summary
         expected = ""
         if predictions.accuracy is not None:
-            expected = f", {predictions.accuracy.value:.1%} expected to be right"
+            expected = f", expected accuracy {predictions.accuracy.value:.1%}"
         return (
-            f"RunSummary({predictions.count:,} nodes at or after {self.since} "
+            f"RunSummary({predictions.count:,} nodes from {period_named(self.since)} on "
             f"predicted by {self.choice}{expected})"
         )
 
     def _repr_html_(self) -> str:
-        """The report, for notebooks; in a frame, so that its style and theirs do not meet."""
+        """The report for notebooks; in a frame, so that styles do not mix."""
         from impact_gnn.report.page import render  # the page is made of summaries
 
-        return f'<iframe srcdoc="{html.escape(render(self))}" style="width: 100%; height: 60em; border: 0"></iframe>'
+        style = "width: 100%; height: 60em; border: 0"
+        return f'<iframe srcdoc="{html.escape(render(self))}" style="{style}"></iframe>'
 
 
 def write_summary(summary: RunSummary, path: Path) -> None:
@@ -292,11 +290,12 @@ def read_summary(path: Path) -> RunSummary:
     schema = content.pop("schema", None) if isinstance(content, dict) else None
     if schema != SCHEMA:
         raise InputError(
-            f"{path} has schema {schema!r}, this release reads {SCHEMA}; use the release that wrote it."
+            f"{path} has schema {schema!r}, this release reads {SCHEMA}; "
+            "use the release that wrote it."
         )
     summary = decode(RunSummary, content, path.name).located(path.parent)
     if not re.fullmatch(r"[\w-]+(\.raw)?\.(csv|parquet)", file := summary.prediction_summary.file):
         raise InputError(
-            f"{path} names the table {quoted(file)}, which is no plain file name; restore it."
+            f"{path} names the table {quoted(file)}, which is not a plain file name; restore it."
         )
     return summary

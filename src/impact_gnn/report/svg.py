@@ -13,6 +13,7 @@ import io
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import matplotlib as mpl
@@ -26,9 +27,11 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from impact_gnn._files import digest
 
 INK, FAINT, LINE = "#1b1e23", "#8a929e", "#dfe3e8"
+PAPER, HEAT = "#ffffff", "#00457a"  # background of the page, and the dark end of a colour scale
 # Colours that tell things apart, also for people who are colour-blind.
 PALETTE = ("#0072b2", "#d55e00", "#00916a", "#c2649b", "#c98a00", "#45a5de")
 VARIABLES = {INK: "currentColor", FAINT: "var(--faint)", LINE: "var(--line)"}
+VARIABLES |= {PAPER: "var(--paper)", HEAT: "var(--heat)"}
 VARIABLES |= {colour: f"var(--c{number})" for number, colour in enumerate(PALETTE)}
 
 STYLE: Any = {
@@ -65,23 +68,37 @@ NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 RAMP = LinearSegmentedColormap.from_list("early to late", ["#3b78d8", "#a65fb5", "#e0812c"])
 
 Called: TypeAlias = Callable[[int], str]
-"""What a person calls a time."""
+"""The user's name of a time."""
 
 CANVAS: ContextVar[Callable[..., Figure]] = ContextVar("CANVAS", default=Figure)
-"""What makes figures: pyplot's `figure` for those that a notebook is to show."""
+"""Creates figures: `pyplot.figure` for those that a notebook displays."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """A legend entry; `mark` is "line", "dash", "area" or "dot"."""
+
+    name: str
+    colour: str  # of the light page
+    mark: str = "line"
+
+    @property
+    def variable(self) -> str:
+        """The colour inside a page."""
+        return VARIABLES.get(self.colour, self.colour)
 
 
 @contextlib.contextmanager
 def axes(width: float, height: float) -> Iterator[Axes]:
-    """Axes in the style of the page; a letter is about 10 units high, and the page scales them."""
+    """Axes in the style of the page, which scales them; a letter is about 10 units high."""
     make = CANVAS.get()
     layout = None if make is Figure else "constrained"
     with mpl.rc_context(STYLE):
         yield make(figsize=(width / 72, height / 72), layout=layout).add_subplot()
 
 
-def file(ax: Axes) -> str:
-    """What was drawn on axes, as an SVG file."""
+def _svg_file(ax: Axes) -> str:
+    """The figure of these axes as an SVG file."""
     out, figure = io.StringIO(), ax.figure
     assert isinstance(figure, Figure)  # not a part of another
     with mpl.rc_context(STYLE):
@@ -114,18 +131,18 @@ def _make_room(figure: Figure) -> None:
     )
 
 
-def drawn(ax: Axes, title: str, keys: Sequence[dict[str, str]]) -> tuple[str, Markup]:
+def render(ax: Axes, title: str, keys: Sequence[Key]) -> tuple[str, Markup]:
     """The drawing as a file with its legend, and as part of a page with a title for screen readers.
 
     Both are empty for figures of notebooks, which draw them themselves.
     """
     if CANVAS.get() is not Figure:
         return "", Markup()
-    text = file(ax)
-    return keyed(text, keys), clean(text, title)
+    text = _svg_file(ax)
+    return _with_legend(text, keys), _for_page(text, title)
 
 
-def keyed(text: str, keys: Sequence[dict[str, str]]) -> str:
+def _with_legend(text: str, keys: Sequence[Key]) -> str:
     """Add legend entries below an SVG; drawing it again with a legend would take 0.1 seconds."""
     box = re.search(r'height="([\d.]+)pt" viewBox="0 0 [\d.]+ [\d.]+"', text)
     assert box is not None  # matplotlib always writes one
@@ -135,15 +152,15 @@ def keyed(text: str, keys: Sequence[dict[str, str]]) -> str:
     for place, key in enumerate(keys):
         y = height + LEGEND_ROW * place + 6
         rows.append(
-            f'<line x1="8" x2="26" y1="{y:g}" y2="{y:g}" stroke="{key["plain"]}" '
-            f'stroke-width="{MARKS[key["mark"]]}"/>'
+            f'<line x1="8" x2="26" y1="{y:g}" y2="{y:g}" stroke="{key.colour}" '
+            f'stroke-width="{MARKS[key.mark]}"/>'
             f'<text x="32" y="{y + 4:g}" style="font: 10px sans-serif; fill: {INK}">'
-            f"{html.escape(key['name'])}</text>"
+            f"{html.escape(key.name)}</text>"
         )
     return text.replace(box[0], taller).replace("</svg>", f"{''.join(rows)}</svg>")
 
 
-def clean(text: str, title: str) -> Markup:
+def _for_page(text: str, title: str) -> Markup:
     """Matplotlib's SVG as part of a page: no addresses, fonts or styles, few digits, unique ids."""
     text = text[text.index("<svg") :]
     text = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", text, flags=re.S)
@@ -155,7 +172,8 @@ def clean(text: str, title: str) -> Markup:
     box = re.search(r'viewBox="[^"]*"', text)
     assert box is not None  # matplotlib always writes one
     head = f'<svg {box[0]} role="img" aria-label="{html.escape(title)}">'
-    return Markup(head + text[text.index(">") + 1 :].strip())  # noqa: S704 # nosec B704 - matplotlib has escaped all text
+    body = text[text.index(">") + 1 :].strip()
+    return Markup(head + body)  # noqa: S704 # nosec B704 - matplotlib has escaped all text
 
 
 def _clean_tag(tag: str, unique: str) -> str:
@@ -212,8 +230,3 @@ def from_zero(ax: Axes, top: float | None = None, ticks: int = 5) -> None:
 def in_percent(ax: Axes) -> None:
     """Shares on the y axis as percent, with no more digits than they need."""
     ax.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{round(100 * share, 3):g}%"))
-
-
-def line(points: int) -> dict[str, Any]:
-    """Markers where there are few points."""
-    return {"marker": "o", "markersize": 3.5} if points <= 25 else {}

@@ -215,7 +215,7 @@ class _ExaminedLayer:
         carrier = CARRIER.get(self.deliver, "edge_index")
         if not calls:
             yield self.issue(
-                "not run", "was not run by call, so nothing is known about it.", serious=False
+                "not run", "was not run by call, so it was not checked.", serious=False
             )
         elif not responses:
             change = "they change"
@@ -224,12 +224,13 @@ class _ExaminedLayer:
                 change = f"edges of data are {CHANGED[self.deliver]}"
                 remedy = (
                     "pass it the edge_index of the transformed data, "
-                    "and see that it neither coalesces nor takes a maximum"
+                    "and check that it neither coalesces nor takes a maximum"
                 )
             elif carrier in self.parameters:
                 remedy = f"pass {carrier}=data.{carrier} to it"
             yield self.issue(
-                "ignored", f"ignores the time weights: its output stays when {change}; {remedy}."
+                "ignored",
+                f"ignores the time weights: its output is the same when {change}; {remedy}.",
             )
         elif responses < calls:
             # A layer shared by relations may serve one without weights.
@@ -253,8 +254,8 @@ class _ExaminedLayer:
         if self.deliver == "attention" and learns:
             yield self.issue(
                 "learned",
-                "learns what to make of the log-weight in edge_attr; "
-                "it is exact only in the layers of time_attention.",
+                "learns how to use the log-weight in edge_attr; "
+                "only the layers of time_attention apply it exactly.",
                 serious=False,
             )
         if self.deliver != "weight" or "edge_weight" not in self.parameters:
@@ -279,8 +280,8 @@ class _ExaminedLayer:
             yield self.issue(
                 "normalised",
                 "divides weights by the square roots of both degrees, so its message is not the "
-                "weighted mean; that is normalize=True in the transform and normalize=False in "
-                "the layer.",
+                "weighted mean; for that, use normalize=True in the transform and normalize=False "
+                "in the layer.",
                 serious=False,
             )
 

@@ -60,7 +60,7 @@ class ChronologicalSplit(BaseTransform):
         }
         if not stores:
             raise InputError(
-                f"no nodes carry both 'y' and {self.time!r}; add them or pass time= with its name."
+                f"no nodes have both 'y' and {self.time!r}; add them or pass time= with its name."
             )
         for kind, store in stores.items():
             time = node_times(kind, store, self.time)
@@ -85,8 +85,8 @@ def _masks(
     past = np.unique(time[known])
     if valid >= len(past):
         raise InputError(
-            f"valid={valid} takes all {len(past)} labelled periods before cutoff={cutoff} and "
-            f"leaves nothing to train on; use valid={len(past) - 1} or less, or a later cutoff."
+            f"valid={valid} uses all {len(past)} labelled periods before cutoff={cutoff} and "
+            f"leaves none for training; use valid={len(past) - 1} or less, or a later cutoff."
         )
     first_valid = past[len(past) - valid] if valid else cutoff
     return known & (time < first_valid), known & (time >= first_valid), time >= cutoff

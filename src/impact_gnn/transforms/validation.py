@@ -64,8 +64,8 @@ def flows(owner: str, data: Data | HeteroData, time: str) -> tuple[list[Flow], d
             f"or pass time= with the name of the attribute"
         )
         if keys:
-            remedy = f"pass time={keys[0]!r}, which is there"
-        raise InputError(f"no nodes carry {time!r}; {remedy}.")
+            remedy = f"pass time={keys[0]!r}, which exists"
+        raise InputError(f"no nodes have {time!r}; {remedy}.")
     for kind, own in values.items():
         if "x" not in stores[kind] and "num_nodes" not in stores[kind]:
             stores[kind]["num_nodes"] = len(own)

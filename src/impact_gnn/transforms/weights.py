@@ -35,9 +35,9 @@ class RelationSummary:
     smallest: float
     mean: float
     largest: float
-    num_zero: int  # edges with Ω = 0, which carry nothing
+    num_zero: int  # edges with Ω = 0
     num_silenced: int  # target nodes whose in-edges all have weight zero
-    num_capped: int  # entries of the table that were above the cap of GenPMP
+    num_capped: int  # entries of the table above the cap of GenPMP
 
     def __str__(self) -> str:
         weight = f"weight {self.smallest:.4g} to {self.largest:.4g} (mean {self.mean:.4g})"
@@ -185,7 +185,7 @@ class PMP(TimeWeights):
     border: str = "both"
 
     impossible: ClassVar[dict[str, str]] = {
-        "drop": "its weights are 1 and 2, and dropping an edge can only say 0"
+        "drop": "its weights are 1 and 2, and dropping an edge can only express 0"
     }
 
     def __post_init__(self) -> None:
@@ -219,7 +219,7 @@ class GenPMP(TimeWeights):
     cap: float | None = None
 
     impossible: ClassVar[dict[str, str]] = {
-        "drop": "its weights are ratios, and dropping an edge can only say 0",
+        "drop": "its weights are ratios, and dropping an edge can only express 0",
         "duplicate": (
             "its weights are ratios, and an edge can only be repeated a whole number of times"
         ),
@@ -240,7 +240,7 @@ class GenPMP(TimeWeights):
         if not counts[-1].any() and self.basis == "edges":
             raise InputError(
                 f"no edge of {'-'.join(flow.relation)} points at the last time ({flow.times[-1]}), "
-                f"whose edges GenPMP(basis='edges') takes as its goal; use basis='nodes' or PMP."
+                "the reference of GenPMP(basis='edges'); use basis='nodes' or PMP."
             )
         return counts
 
