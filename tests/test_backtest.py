@@ -225,7 +225,7 @@ def test_a_back_test_that_was_cut_off_continues(graph, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         ig.backtest(graph, store=tmp_path, progress=killing, **OPTIONS)
     stored = sorted(file.name for file in (tmp_path / "fits").glob("*.npy"))
-    assert stored == ["center.fold4.seed0.npy", "plain.fold4.seed0.npy"]
+    assert stored == ["center.fold3.seed0.npy", "plain.fold3.seed0.npy"]
     before = (tmp_path / "fits" / stored[0]).stat().st_mtime_ns
     whole = ig.backtest(graph, **OPTIONS)
     assert replace(ig.backtest(graph, store=tmp_path, **OPTIONS), seconds=0) == replace(
@@ -264,7 +264,7 @@ def test_every_fold_has_an_engine_of_its_own_that_is_cleared(graph):
         ig.backtest(graph, engine=Recording(), **OPTIONS).rows == ig.backtest(graph, **OPTIONS).rows
     )
     folds = [event for event in events if event[0].startswith("fold-")]
-    assert folds == [(f"fold-{t}", event) for t in (4, 3) for event in (t, "undirected", "clear")]
+    assert folds == [(f"fold-{t}", event) for t in (3, 4) for event in (t, "undirected", "clear")]
     assert [event for name, event in events if name == "horizon"][-1] == "clear"
 
 

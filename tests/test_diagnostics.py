@@ -598,7 +598,7 @@ def test_the_choice_is_explained(diagnosis, graph):
     advice = advise(diagnosis, graph)
     assert advice.explanation.startswith(f"{advice.candidates[0].method} comes first: ")
     assert "only the back-test decides" in advice.explanation
-    assert "label mix holds" in advice.explanation
+    assert "label mix: holds" in advice.explanation
     assert str(advice).count("\n") == len(advice.candidates) + 2
 
 

@@ -111,7 +111,7 @@ def _refuse_foreign(
     if foreign:
         raise InputError(
             f"{path} exists and holds other files ({quoted(foreign[0])}); "
-            f"choose a new or an empty directory."
+            "move them away, or choose a new or an empty directory."
         )
 
 

@@ -1,4 +1,4 @@
-"""From evidence to candidates: which corrections are worth a back-test, what is tried first, what around a winner.
+"""From the diagnosis to candidates: initial ones, and neighbours of a winner.
 
 Advice orders, it does not decide: everything that can be computed stays on the list, and `plain`
 always does. What
@@ -55,9 +55,7 @@ LEAST_SEPARATION, STILL_APART = (
     0.01,
     0.9,
 )
-PER_PART = (
-    0.15  # what every part of a method must be worth: of two equals the simpler one comes first
-)
+PER_PART = 0.15  # cost of every part: of two equals the simpler one comes first
 # PNY inverts one matrix of features by features for every class and period; beyond these sizes it
 # is left out.
 PNY_COLUMNS, PNY_NUMBERS = 128, 1 << 24
@@ -97,7 +95,7 @@ THROUGH = (
 
 @dataclass(frozen=True)
 class Advised:
-    """A method worth a back-test, what speaks for it (more is better) and why."""
+    """A method to back-test, its prior score (higher is better) and the reason."""
 
     method: Method
     score: float
@@ -123,9 +121,9 @@ class Advice:
 def advise(diagnosis: Diagnosis, graph: TemporalGraph) -> Advice:
     """Candidates for the back-test, ranked by the evidence; of the graph that was diagnosed only sizes are looked at.
 
-    A method is the sum of its parts, less a little for each; plain is 0. What the parts are worth:
+    A method is the sum of its parts, less a little for each; plain is 0. Prior scores of the parts:
 
-    | part | evidence | worth |
+    | part | evidence | prior score |
     |---|---|---|
     | labels | there are edges and labels: won .5 on the paper's synthetic graphs and .018 on ogbn-arxiv | 1.5 |
     | center | label mix holds / doubtful / cannot tell / fails (lost .011 on ogbn-arxiv) | 1.5 / 0 / .3 / −1.5 |
@@ -154,31 +152,19 @@ def advise(diagnosis: Diagnosis, graph: TemporalGraph) -> Advice:
         >>> "labels" in advise(diagnose(g, 8), g).methods[0]
         True
     """
-    worth = dict(_worth(diagnosis, graph))
+    prior_score = dict(_prior_scores(diagnosis, graph))
     candidates = []
     for method in map(Method.parse, _possible(graph)):
         parts = method.names
-        score = sum(worth[part][0] - PER_PART for part in parts)
-        reason = (
-            "; ".join(worth[part][1] for part in parts)
-            if parts
-            else "what all others are held against"
-        )
+        score = sum(prior_score[part][0] - PER_PART for part in parts)
+        reason = "; ".join(prior_score[part][1] for part in parts) or "the baseline"
         candidates.append(Advised(method, round(score, 6), reason))
     candidates.sort(key=lambda c: (-c.score, str(c.method).count("+"), c.method != Method()))
-    status_words = {
-        HOLDS: "holds",
-        UNCERTAIN: "is doubtful",
-        VIOLATED: "fails",
-        NOT_TESTABLE: "cannot be told",
-    }
-    evidence = ", ".join(
-        f"{finding.name} {status_words[finding.status]}" for finding in diagnosis.findings
-    )
+    evidence = ", ".join(f"{check.name}: {check.status.value}" for check in diagnosis.findings)
     start = f"{candidates[0].method} comes first: {candidates[0].reason}."
     if candidates[0].method == Method():
-        start = "Nothing speaks for a correction, so plain comes first."
-    order = "The search tries parts in this order around what wins; only the back-test decides."
+        start = "No correction is expected to help, so the baseline comes first."
+    order = "The search tries parts in this order; only the back-test decides."
     return Advice(tuple(candidates), f"{start} Evidence: {evidence}. {order}")
 
 
@@ -276,7 +262,7 @@ def offers_of(graph: TemporalGraph) -> frozenset[Needs]:
 
 
 def _possible(graph: TemporalGraph) -> list[str]:
-    """What can be computed on this graph and is worth advice, simple methods first."""
+    """Methods that are applicable to this graph, simple ones first."""
     methods = ["plain", "recency", "features", *GRAPH]
     if graph.x is not None:  # messages of degrees alone are not aligned
         columns = graph.x.shape[1]
@@ -292,8 +278,10 @@ def _possible(graph: TemporalGraph) -> list[str]:
     return [method for method in methods if is_applicable(Candidate.parse(method), graph)]
 
 
-def _worth(diagnosis: Diagnosis, graph: TemporalGraph) -> Iterator[tuple[str, tuple[float, str]]]:
-    """Every part with what it is worth and why: the table of `advise`, row by row."""
+def _prior_scores(
+    diagnosis: Diagnosis, graph: TemporalGraph
+) -> Iterator[tuple[str, tuple[float, str]]]:
+    """Yield every part with its prior score and the reason."""
     mix, drift = diagnosis.label_mix.status, diagnosis.feature_drift.status
     connections, common, measured = (
         diagnosis.separability,
@@ -302,23 +290,23 @@ def _worth(diagnosis: Diagnosis, graph: TemporalGraph) -> Iterator[tuple[str, tu
     )
     separable = connections.status
 
-    def part(name: str, worth: float, why: str) -> tuple[str, tuple[float, str]]:
+    def part(name: str, prior_score: float, why: str) -> tuple[str, tuple[float, str]]:
         if name not in measured:
-            return name, (worth, why)
+            return name, (prior_score, why)
         share, apart = measured[name]
         what = (
             f"removes {share:.0%} of the shift" if share >= 0 else f"adds {-share:.0%} to the shift"
         )
         if not apart:
             what += " but mixes the classes"
-        return name, (worth + 0.5 * (share if apart else min(share, 0.0)), f"{why} ({what})")
+        return name, (prior_score + 0.5 * (share if apart else min(share, 0.0)), f"{why} ({what})")
 
-    yield part("labels", 1.5, "neighbours' labels tell most on most graphs")
+    yield part("labels", 1.5, "neighbours' labels are the strongest input on most graphs")
     by_mix = {HOLDS: 1.5, UNCERTAIN: 0.0, NOT_TESTABLE: 0.3, VIOLATED: -1.5}[mix]
     stable = {
         HOLDS: "the label mix is stable, so period means may be removed",
         UNCERTAIN: "the label mix moves, so period means hold information",
-        NOT_TESTABLE: "whether the label mix is stable cannot be seen",
+        NOT_TESTABLE: "the stability of the label mix is not testable",
         VIOLATED: "the label mix changes, so period means hold information",
     }[mix]
     yield part("center", by_mix, stable)
@@ -337,24 +325,24 @@ def _worth(diagnosis: Diagnosis, graph: TemporalGraph) -> Iterator[tuple[str, tu
         first + (0.2 if uneven else -0.3),
         f"sizes of periods {gain} more of the connections",
     )
-    yield part("mmp", -0.6, "hears older neighbours only")
+    yield part("mmp", -0.6, "uses older neighbours only")
     yield part("pny", 0.6 if separable == HOLDS else 0.0, f"separable connectivity: {separable}")
     sided = connections.symmetry is not None and connections.symmetry.high < 1 - ASYMMETRIC
     words = "past and future neighbours differ" if sided else "past and future neighbours are alike"
     yield part("snapshot", 0.4 if sided else -0.4, words)
-    yield part("ends", 0.2, "nodes meet through nodes without a time")
+    yield part("ends", 0.2, "nodes are connected through nodes without a time")
     moving = VIOLATED in (mix, drift) or UNCERTAIN in (mix, drift)
     why = (
-        "labels or features change, so recent nodes tell more"
+        "labels or features change, so recent nodes are more informative"
         if moving
-        else "nothing should be forgotten"
+        else "older labels are as informative as recent ones"
     )
     yield part("recency", 0.5 if moving else -0.3, why)
     bare = not any(relation.num_edges for relation in graph.relations.values())
     alone = -0.6 if separable == VIOLATED else -1.0
     if bare:
         alone = 1.0
-    yield part("features", alone, "there are no edges" if bare else "leaves the neighbours out")
+    yield part("features", alone, "there are no edges" if bare else "ignores the neighbours")
 
 
 def _removed(diagnosis: Diagnosis) -> dict[str, tuple[float, bool]]:

@@ -74,9 +74,11 @@ class Selection:
     metric: str = "accuracy"  # of the gain
 
     def __str__(self) -> str:
-        return f"{self.ensemble}. {self._explanation()}"
+        return f"{self.ensemble.description}. {self.explanation}"
 
-    def _explanation(self) -> str:
+    @property
+    def explanation(self) -> str:
+        """The reason of the selection, with its gain."""
         if self.reason is SelectionReason.TOO_SHORT:
             return "The history is too short for a back-test: at most one labelled period is large enough."
         if self.reason is SelectionReason.NONE_TRIED:

@@ -58,6 +58,13 @@ class EnsembleSpec:
             part for candidate in self.candidates for part in candidate.method.names or (PLAIN,)
         }
 
+    @property
+    def description(self) -> str:
+        """A candidate, or "ensemble of 3 models" with its members."""
+        if len(self.members) == 1:
+            return str(self)
+        return f"ensemble of {len(self.members)} models ({self})"
+
     def __str__(self) -> str:
         if len(self.members) == 1:
             return str(self.members[0].candidate)

@@ -28,16 +28,7 @@ TOLERATED_LOSS = 0.02  # of accuracy, before a model is retrained
 
 def selected(selection: Selection) -> str:
     """The selected model and its gain over the baseline."""
-    ensemble = selection.ensemble
-    explanation = str(selection).removeprefix(f"{ensemble}. ")
-    return f"{model_name(ensemble)}. {explanation}".replace(" -", " −")
-
-
-def model_name(ensemble: EnsembleSpec) -> str:
-    """A candidate, or "ensemble of 3 models" with its members."""
-    if len(ensemble.members) == 1:
-        return str(ensemble)
-    return f"ensemble of {len(ensemble.members)} models ({ensemble})"
+    return str(selection).replace(" -", " −")
 
 
 def named_checks(tested: BacktestResult) -> list[tuple[str, FoldCheck]]:
