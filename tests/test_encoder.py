@@ -13,6 +13,7 @@ from impact_gnn import _native
 from impact_gnn.checks import InputError
 from impact_gnn.encoding import Columns, Encoder, guess_kind
 from impact_gnn.encoding.encoder import WORDS
+from impact_gnn.encoding.kinds import parsed_numbers
 
 
 def columns(known=None, **given):
@@ -244,3 +245,8 @@ def test_an_encoder_comes_back_from_disk_and_finds_columns_by_name():
         InputError, match="column 'number' holds string such as 'many words', not a number"
     ):
         back.encode(Columns(retyped, KINDS))
+
+
+def test_decimal_commas_of_rows_that_are_all_unknown_are_read():
+    values, lost = parsed_numbers(pa.chunked_array([["1,5", "-3,25"]]), np.zeros(2, bool))
+    assert (values.to_pylist(), lost) == ([1.5, -3.25], 0)

@@ -250,11 +250,14 @@ def parsed_numbers(column: Column, known: np.ndarray | None = None) -> tuple[pa.
     """Return text as numbers, and how many other values become missing.
 
     A comma is the decimal mark where every number of the rows in the mask `known` (None for all)
-    has one, or no mark at all.
+    has one, or no mark at all. If no known row has a value, all rows decide.
     """
     text = pc.utf8_trim_whitespace(column.cast(pa.large_string()))
     text = pc.if_else(pc.is_in(text, pa.array(MISSING, pa.large_string())), None, text)
-    if _has_decimal_commas(text if known is None else text.filter(pa.array(known))):
+    visible = text if known is None else text.filter(pa.array(known))
+    if visible.null_count == len(visible):
+        visible = text
+    if _has_decimal_commas(visible):
         text = pc.replace_substring(text, ",", ".")
     out = _numbers_in(text)
     lost = out.null_count - text.null_count
