@@ -4,7 +4,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-PAST, TARGET, NEUTRAL = "#4c78a8", "#f58518", "#9aa0a6"
+PAST = "#4c78a8"
+TARGET = "#f58518"
+WINDOW = "#ffbf79"
+NEUTRAL = "#9aa0a6"
 PERIODS = 10
 CUTOFF = 8
 
@@ -39,10 +42,11 @@ def folds() -> Figure:
     for height, (name, cutoff) in enumerate(rows):
         window = min(2, PERIODS - cutoff)
         axis.barh(height, cutoff, color=PAST, height=0.6)
-        color = TARGET if name == "real task" else "#ffbf79"
+        color, what = WINDOW, "window"
+        if name == "real task":
+            color, what = TARGET, "targets"
         axis.barh(height, window, left=cutoff, color=color, height=0.6)
         axis.text(-0.15, height, name, ha="right", va="center")
-        what = "targets" if name == "real task" else "window"
         axis.text(cutoff + window / 2, height, what, ha="center", va="center", fontsize=8)
     axis.text(1.7, 0, "labels are known", color="white", ha="center", va="center", fontsize=8)
     axis.axvline(CUTOFF, color="black", linestyle="--", linewidth=1)
@@ -60,7 +64,7 @@ def method() -> Figure:
         ("graph", ""),
         ("edge weights", "mmp, pmp, genpmp"),
         ("hops", "labels, degrees,\nsnapshot"),
-        ("alignment", "center, jjnorm,\npny"),
+        ("alignment", "center, standardize,\njjnorm, pny"),
         ("model", "recency, stages"),
         ("probabilities", "smooth, shift"),
     ]
@@ -84,9 +88,9 @@ def _timeline(axis: Axes) -> None:
     axis.axvspan(CUTOFF - 0.5, PERIODS - 0.5, color=TARGET, alpha=0.12)
     axis.axvline(CUTOFF - 0.5, color="black", linestyle="--", linewidth=1)
     axis.text(CUTOFF - 0.55, 2.35, "cutoff", ha="right")
-    for period in range(PERIODS):
-        color = PAST if period < CUTOFF else TARGET
-        axis.plot([period] * 3, [-0.12, 0, 0.12], "o", color=color, markersize=5)
+    for periods, color in ((range(CUTOFF), PAST), (range(CUTOFF, PERIODS), TARGET)):
+        for period in periods:
+            axis.plot([period] * 3, [-0.12, 0, 0.12], "o", color=color, markersize=5)
     axis.set(xlabel="period", xticks=np.arange(PERIODS), yticks=[], xlim=(-0.6, PERIODS - 0.4))
     axis.spines[["left", "right", "top"]].set_visible(False)
 

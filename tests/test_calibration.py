@@ -161,12 +161,15 @@ def test_a_forecast_of_the_class_proportions_is_used_where_it_helps():
     assert without.apply(target.probability, target.prior)[:, 1].mean() > 0.25
 
 
-@pytest.mark.parametrize("case", ["no drift", "wrong forecast", "one fold"])
-def test_a_forecast_that_does_not_help_is_not_used(case):
+@pytest.mark.parametrize(
+    ("newest", "count"),
+    [((0.4, 0.4, 0.4), 2), ((0.4, 0.4, 0.1), 2), ((0.3, 0.5, 0.32), 1)],
+    ids=["no drift", "wrong forecast", "one fold"],
+)
+def test_a_forecast_that_does_not_help_is_not_used(newest, count):
     rng = np.random.default_rng(1)
-    newest = (0.4, 0.4, 0.4) if case == "no drift" else (0.4, 0.4, 0.1)
     folds = [drifting_fold(rng, 0.3, 0.5, 0.32), drifting_fold(rng, *newest)]
-    calibration = fit_calibration(folds[:1] if case == "one fold" else folds, drift=folds[0].drift)
+    calibration = fit_calibration(folds[-count:], drift=folds[0].drift)
     assert calibration.bias == ()
 
 

@@ -18,13 +18,15 @@ def export(tmp_path):
         f"{race},{2000 + race // 2},{2000 + race // 2}-0{1 + race % 2}-15" for race in range(12)
     ]
     (folder / "races.csv").write_text("raceId,year,date\n" + "\n".join(races) + "\n")
-    drivers = [f"{driver},{'GB' if driver % 2 else 'FR'}" for driver in range(12)]
+    drivers = [f"{driver},{['FR', 'GB'][driver % 2]}" for driver in range(12)]
     (folder / "drivers.csv").write_text("driverId,nationality\n" + "\n".join(drivers) + "\n")
     rng = np.random.default_rng(0)
     rows = []
     for race in range(12):
         for driver in range(12):
-            label = r"\N" if race >= 10 else ("yes" if rng.random() < 0.4 else "no")
+            label = rng.choice(["yes", "no"], p=[0.4, 0.6])
+            if race >= 10:
+                label = r"\N"
             rows.append(f"{len(rows)},{race},{driver},{driver + 1},1:34:5{driver},{label}")
     header = "resultId,raceId,driverId,grid,time,dnf\n"
     (folder / "results.csv").write_text(header + "\n".join(rows) + "\n")

@@ -1,8 +1,8 @@
 """Selects an ensemble from out-of-fold predictions, and estimates its gain and calibration.
 
 Every claim about the ensemble is measured on a fold that did not select it: for each fold, the
-ensemble and its calibration are made again from the other folds, without the nodes that both
-folds share. With a single fold, two random halves of its nodes take the place of folds.
+ensemble is selected again from the other folds, without the nodes that both folds share, and
+calibrated by the other folds. With a single fold, two random halves of its nodes take the place of folds.
 """
 
 from __future__ import annotations
