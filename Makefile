@@ -25,7 +25,7 @@ test: $(VENV)/.test
 	$(BIN)/python tools/readable.py
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto
 
-# The array floor must import and work where torch is not installed.
+# The array layers must import and work where torch is not installed.
 test-without-torch: $(LIGHT)/.ready
 	$(LIGHT)/bin/python tests/without_torch.py
 

@@ -31,7 +31,7 @@ MAX_SPAN = 1 << 62  # widest range of times whose differences still fit into int
 
 
 class InputError(ValueError):
-    """What a user brought cannot be used; the message is one sentence on one line that says how to mend it."""
+    """Input of a user cannot be used; the message is one sentence that says how to fix it."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__(visible(mask_passwords(" ".join(sentence.splitlines()))))

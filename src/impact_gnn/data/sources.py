@@ -147,7 +147,7 @@ def from_frame(name: str, frame: Any, *, indexed: bool = False) -> Source:
             "give a data frame (pandas, polars, pyarrow, DuckDB, Ibis)."
         ) from None
     except Exception as error:  # a query that fails in its own engine
-        raise InputError(f"{name} cannot be read ({one_line(error)}); mend the frame.") from None
+        raise InputError(f"{name} cannot be read ({one_line(error)}); fix the frame.") from None
     return Source(name, lambda: table)
 
 

@@ -309,5 +309,5 @@ def retyped(name: str, column: Column, wanted: str) -> InputError:
     example = f" such as {str(first[0])[:40]!r}" if first else ""
     return InputError(
         f"column '{name}' holds {column.type}{example}, not {wanted}; "
-        "mend the values or leave the column out."
+        "fix the values or leave the column out."
     )

@@ -1,4 +1,4 @@
-"""The parts of a graph: nodes of a type, edges of a relation; how they are checked at the door."""
+"""The parts of a graph: nodes of a type and edges of a relation, with their input validation."""
 
 from __future__ import annotations
 
