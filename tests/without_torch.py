@@ -1,4 +1,4 @@
-"""Run by `make test-without-torch` in an environment that has no torch: the array floor imports and works there."""
+"""Run by `make test-without-torch` in an environment that has no torch: the array layers import and work there."""
 
 import importlib
 import importlib.util
@@ -14,7 +14,7 @@ NEED_TORCH = (
     "estimators",
     "transforms",
     "data.pyg",
-    "_array.autograd",
+    "_array.torch_groups",
     "explanations",
     "backtesting",
     "job",

@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from impact_gnn._text import visible
 from impact_gnn.checks import InputError, choice, guarded, listing, quoted
@@ -604,6 +603,9 @@ def _check_entries(where: str, entry: Mapping[str, Any], known: list[str]) -> No
 
 def write_toml(spec: Spec, kinds: Mapping[str, Mapping[str, tuple[str, str]]]) -> str:
     """Return a `graph.toml` with comments; `kinds` has the kind of every feature, and why."""
+    # not needed to read tables
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
     environment = Environment(  # noqa: S701 # nosec B701 - this is no HTML
         loader=FileSystemLoader(Path(__file__).parent),
         trim_blocks=True,
