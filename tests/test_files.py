@@ -151,7 +151,8 @@ def test_saved_graph_returns_unchanged_and_mapped(tmp_path, hetero):
 def test_save_spares_what_is_not_a_graph(tmp_path):
     (tmp_path / "precious.txt").write_text("mine")
     with pytest.raises(
-        InputError, match=r"holds other files \(.*\); choose a new or an empty directory"
+        InputError,
+        match=r"holds other files \(.*\); move them away, or choose a new or an empty directory",
     ):
         small_graph().save(tmp_path)
     assert (tmp_path / "precious.txt").read_text() == "mine"

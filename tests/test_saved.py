@@ -88,7 +88,7 @@ def test_a_graph_may_be_saved_over_itself_but_not_over_other_files(tmp_path):
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
     with pytest.raises(
         InputError,
-        match=r"mine exists and holds other files \('thesis.txt'\); choose a new or an empty directory",
+        match=r"mine exists and holds other files \('thesis.txt'\); move them away, or choose a new or an empty directory",
     ):
         g.save(tmp_path / "mine")
     with pytest.raises(InputError, match=r"thesis.txt is a file where a directory should be"):
