@@ -31,7 +31,7 @@ FILES = [
     "report.html",
     "predictions.csv",
     "evaluation.json",
-    "figures/manifest.json",
+    "figures/sums.json",
     "figures/periods.svg",
     "figures",
     "model",
@@ -79,7 +79,7 @@ def whole(tmp_path_factory):
     labels = pd.DataFrame({"id": np.flatnonzero(rows), "label": graph.y[rows]})
     labels.to_csv(root / "labels.csv", index=False)
     assert here("evaluate", root / "out", root / "labels.csv").exit_code == 0
-    for name in ("victim/a.svg", "out/figures/mine.svg", "out/figures/notes.txt", "out/own.txt"):
+    for name in ("victim/a.svg", "out/own.txt"):
         (root / name).parent.mkdir(exist_ok=True)
         (root / name).write_text("years of work")
     for name in ("out.tmp-backup", "p.csv.impact-0123456789abcdef.tmp"):
@@ -107,9 +107,12 @@ def spoil_one(root, rng):
         if choice := rng.integers(0, 3):
             path.mkdir() if choice == 1 else os.mkfifo(path)
     elif kind == 2:
+        _files.remove(out / "report.html")  # it may be a pipe by now
         (out / "report.html").write_text(HREFS)
-        names = [NAMES[k] for k in rng.integers(0, len(NAMES), 3)]
-        _files.write_json(out / "figures" / "manifest.json", names, sealed=True)
+        (out / "figures" / "mine.svg").write_text("years of work")
+        if rng.random() < 0.7:
+            names = {str(NAMES[k]): "" for k in rng.integers(0, len(NAMES), 3)}
+            _files.write_json(out / "figures" / _files.SUMS, names, sealed=True)
     elif path.is_symlink() or not path.is_file():
         pass
     elif path.suffix == ".json" and kind < 7:
