@@ -367,3 +367,13 @@ def test_missing_values_as_databases_export_them(tmp_path):
     graph = ig.load(tmp_path)
     assert graph.y.tolist() == [0, 1, 0, -1]
     assert graph.nodes["node"].columns.kinds == {"grid": "number"}
+
+
+def test_an_edge_table_without_a_name_for_an_end_is_guessed(tmp_path):
+    (tmp_path / "nodes.csv").write_text("id,time,label\n1,1,a\n2,1,b\n3,2,a\n4,3,\n")
+    (tmp_path / "edges.csv").write_text("source,target\n1,2\n2,3\n3,4\n")
+    (tmp_path / "graph.toml").write_text(
+        'target = "node"\n[nodes.node]\nfile = "nodes.csv"\n'
+        '[edges.to]\nfile = "edges.csv"\nsource = "source"\ntarget = ""\n'
+    )
+    assert ig.load(tmp_path).edge_index.shape == (2, 3)

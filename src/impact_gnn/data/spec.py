@@ -221,6 +221,9 @@ def guess_edges(
     """
     names = source.head.column_names
     roles = {role: named[role] for role in EdgeTable.role_names if named.get(role) is not None}
+    for end in ("source", "target"):
+        if not roles.get(end, True):  # an edge has both ends
+            del roles[end]
     _check_columns(source, list(set(filter(None, roles.values()))))
     if not {"source", "target"} <= roles.keys():
         pair = _columns_of_types(names, ends) or _end_columns(names, types)
