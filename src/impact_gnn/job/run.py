@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import sys
 from collections.abc import Iterator, Sequence
@@ -250,12 +249,11 @@ class _Stages:
         # checksums of what this run wrote: the old file, and the new one if a kill comes between
         known = self.store.get(path.stem, list[str]) or []
         _refuse_changed(path, known)
-        with _files.temporary_place(path, directory=False) as temporary:
+        with _files.atomic_file(path) as temporary:
             yield temporary
             _refuse_changed(path, known)
             checksum = _files.checksum(temporary)
             self.store.put(path.stem, [*known, checksum])
-            os.replace(temporary, path)
         self.store.put(path.stem, [checksum])
 
     def explain(
