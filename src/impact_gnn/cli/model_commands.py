@@ -89,6 +89,7 @@ def run(
             table=table,
             feature_map=feature_map,
             engine=chosen_engine,
+            jobs=search.num_jobs,
             progress=watcher,
             command=shlex.join(["impact", *typed]),
         )
@@ -179,6 +180,7 @@ def backtest(
             budget=search.budget_seconds,
             progress=watcher,
             engine=engine.choose(watcher, loaded.graph),
+            jobs=search.num_jobs,
         )
     console.print(str(result))
     write_json(json, result)

@@ -136,6 +136,9 @@ class FileEngine(Engine):
     def fits(self, size: int) -> bool:
         return size <= _files.byte_size(self.memory) // 2
 
+    def max_jobs(self, size: int) -> int:
+        return 1  # the cap is for one process
+
     def child(self, name: str) -> Any:
         place = self.place / "children" / _files.safe_name(name)
         engine = replace(self, directory=place)  # type: ignore[type-var]

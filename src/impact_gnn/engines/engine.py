@@ -9,7 +9,7 @@ engine what kind it is.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -91,7 +91,33 @@ class Engine(ABC):
     def fits(self, size: int) -> bool:
         """Tell whether `size` bytes may stay in memory during training."""
 
+    @abstractmethod
+    def max_jobs(self, size: int) -> int:
+        """Return how many fits may run at once whose graph and hops take `size` bytes each."""
+
     # Engines share:
+
+    def run_tasks(
+        self,
+        function: Callable[[Any, Any], Any],
+        shared: Any,
+        tasks: Sequence[Any],
+        *,
+        jobs: int,
+        starting: Callable[[Any], bool] = lambda task: True,
+    ) -> Iterator[Any]:
+        """Yield `function(shared, task)` for every task, in order, computing `jobs` at a time.
+
+        Args:
+            function: Called in any process; a single job runs in this one.
+            shared: The argument that all tasks have in common.
+            tasks: The other argument of each.
+            jobs: Tasks at a time.
+            starting: Called before a task starts; False ends the work after those under way.
+        """
+        from impact_gnn.engines.parallel import run_in_processes
+
+        return run_in_processes(function, shared, tasks, jobs=jobs, starting=starting)
 
     def hops(
         self,
