@@ -242,7 +242,7 @@ def methods(json: Json = None) -> None:
 def _refuse_existing(out: Path | None, path: Path) -> None:
     """Refuse to replace a file that the user did not name."""
     if out is None and path.exists():
-        raise ig.InputError(f"{path} exists; name a file with --out.")
+        raise ig.InputError(f"{path} exists; choose another file with --out.")
 
 
 @contextmanager

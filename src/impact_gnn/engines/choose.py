@@ -58,7 +58,7 @@ def choose(
     checks.choice("engine", kind, KINDS)
     if scheduler is not None and kind != "dask":
         raise InputError(
-            f"a scheduler is of use with engine 'dask' only, not with {kind!r}; leave it out."
+            f"a scheduler has no effect with engine {kind!r}; omit it or use engine 'dask'."
         )
     in_memory, in_files, seconds = job_needs(graph, hops)
     free = free_memory()
@@ -85,7 +85,7 @@ def choose(
     if kind == "dask":
         if scheduler is None:
             raise InputError(
-                "engine 'dask' needs --scheduler HOST:PORT of a running dask scheduler; give it."
+                "engine 'dask' needs --scheduler HOST:PORT of a running Dask scheduler."
             )
         address = scheduler if "://" in scheduler else f"tcp://{scheduler}"
         dask = Dask(connected(address, patience=20), place, "2GB" if memory is None else memory)

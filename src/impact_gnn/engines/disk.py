@@ -164,7 +164,7 @@ class FileEngine(Engine):
         foreign = [entry.name for entry in entries if entry.name not in known or entry.is_symlink()]
         if foreign:
             raise InputError(
-                f"{path} holds other files ({listing(sorted(foreign), 3)}); "
+                f"{path} contains other files ({listing(sorted(foreign), 3)}); "
                 f"choose a new or empty directory."
             )
         if self.parent is not None:

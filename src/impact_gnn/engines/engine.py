@@ -34,9 +34,9 @@ def checked_features(x: Any) -> Any:
     if isinstance(x, SlicedHop | ComputedColumns):
         return x
     if not isinstance(x, np.ndarray):
-        raise InputError(f"x is a {type(x).__name__}; give an array [N, f].")
+        raise InputError(f"x is a {type(x).__name__}; pass an array [N, f].")
     if x.ndim != 2:
-        raise InputError(f"x has shape {x.shape}; give a matrix [N, f] with one row per node.")
+        raise InputError(f"x has shape {x.shape}; pass a matrix [N, f] with one row per node.")
     check_float(x)
     return x
 
@@ -222,8 +222,9 @@ def checked_start(operators: Sequence[Operator], x: Any) -> Any:
         csr = operator.csr
         if csr.num_sources != num_rows:
             raise InputError(
-                f"step {step} of the path takes {csr.num_sources} nodes, but {num_rows} come out "
-                f"of the step before; order the relations so that each begins where the last one "
+                f"step {step} of the path expects {csr.num_sources} nodes, "
+                f"but gets {num_rows} from "
+                f"the step before; order the relations so that each begins where the last one "
                 f"ends."
             )
         num_rows = csr.num_targets
@@ -256,6 +257,6 @@ def time_table(
     if table.shape != (size, size) or not np.isfinite(table).all() or table.min() < 0:
         raise InputError(
             f"weighting is a table of shape {table.shape} for {size} times; "
-            f"give finite weights of zero or more [T, T]."
+            f"use finite weights of zero or more [T, T]."
         )
     return table

@@ -83,6 +83,6 @@ def or_memory(engine: Engine | None) -> Engine:
     if not isinstance(engine, Engine):
         known = "engines.Memory(), engines.Disk(directory) or engines.Dask(client)"
         raise InputError(
-            f"engine={checks.quoted(engine)} is no engine; give {known}, or leave it out."
+            f"engine={checks.quoted(engine)} is not an engine; pass {known}, or omit it."
         )
     return engine

@@ -105,8 +105,9 @@ class Inputs:
         checks.seed(self.seed)
         if checks.at_least("hops", self.hops, 0) > MOST_HOPS:
             raise InputError(
-                f"hops={self.hops} is more than {MOST_HOPS}, at which all nodes look alike; "
-                f"give 2 or 3."
+                f"hops={self.hops} is more than {MOST_HOPS}, "
+                "which averages over most of the graph; "
+                f"use 2 or 3."
             )
         view.hidden_from("inputs need")
         # Encoded once: snapshots and views with fewer labels have the same features.
@@ -145,8 +146,8 @@ class Inputs:
         """
         if "snapshot" in method and self.embed != "none":
             raise InputError(
-                f"'snapshot' does not go with embed={self.embed!r}, which places nodes in the "
-                f"graph as it was before the cutoff; leave one of them out."
+                f"'snapshot' cannot be combined with embed={self.embed!r}, which embeds the "
+                f"graph as it was before the cutoff; drop one of them."
             )
         own = self._own_columns(method, cutoff)
         if "features" in method:
@@ -162,7 +163,7 @@ class Inputs:
         if not own and not hops and not label_hops:
             raise InputError(
                 "the graph has no features and the method uses no labels; "
-                "give features or add 'labels'."
+                "pass features or add 'labels'."
             )
         return [*own, *hops], label_hops
 
@@ -172,7 +173,9 @@ class Inputs:
         if self.graph.x is not None:
             columns.append(self._features(self.graph.x))
         elif "features" in method:
-            raise InputError("the graph has no features, so 'features' cannot be a method.")
+            raise InputError(
+                "the graph has no features, so the method 'features' is not applicable."
+            )
         for part in method.parts:
             if part.inputs is not None:
                 key = (part.name, cutoff)

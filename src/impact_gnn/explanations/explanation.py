@@ -202,8 +202,8 @@ def node_index_of(graph: TemporalGraph, node_id: Any, kind: str | None = None) -
     else:
         matches = np.flatnonzero(ids.astype(str) == str(node_id))
     if not len(matches):
-        examples = f"ids of {part.num_nodes:,} nodes are such as {listing(ids[:3].tolist())}"
-        raise InputError(f"there is no {kind} with the id {str(node_id)!r}; {examples}.")
+        examples = f"the {part.num_nodes:,} ids look like {listing(ids[:3].tolist())}"
+        raise InputError(f"no {kind} has the id {str(node_id)!r}; {examples}.")
     return int(matches[0])
 
 

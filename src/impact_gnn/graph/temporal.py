@@ -120,11 +120,12 @@ class TemporalGraph:
             or not all(isinstance(kind, str) and kind for kind in nodes)
         ):
             raise InputError(
-                "nodes must be a mapping from the name of each node type to its arrays; give one or more."
+                "nodes must be a mapping from node type to its arrays, with at least one type."
             )
         if not isinstance(edges, Mapping) or not edges:
             raise InputError(
-                "edges is empty; give at least one relation {(source type, name, target type): edges}."
+                "edges is empty; "
+                "pass at least one relation {(source type, name, target type): edges}."
             )
         num_labels = None if num_labels is None else checks.class_count(num_labels)
         if not isinstance(target, str) or target not in nodes:
@@ -137,7 +138,7 @@ class TemporalGraph:
         }
         if checked[target].time is None:
             raise InputError(
-                f"the target type {target!r} has no time; give nodes[{target!r}]['time']."
+                f"the target type {target!r} has no time; pass nodes[{target!r}]['time']."
             )
         relations = {}
         for triple, arrays in edges.items():
@@ -235,7 +236,7 @@ class TemporalGraph:
         time = self.nodes[kind].time
         if time is None:
             raise InputError(
-                f"nodes of type {kind!r} have no time; give one or leave the type unweighted."
+                f"nodes of type {kind!r} have no time; pass one or leave the type unweighted."
             )
         if kind not in self._periods:
             self._periods[kind] = np.searchsorted(self.times, time).astype(
@@ -336,7 +337,8 @@ class TemporalGraph:
         if text or isinstance(value, date | np.datetime64):
             such = f"{self.times[0]} to {self.times[-1]}"
             raise InputError(
-                f"{name}={checks.quoted(value)} is no time of this graph, which has numbers: {such}."
+                f"{name}={checks.quoted(value)} is not a time of this graph; "
+                f"its times are numbers: {such}."
             )
         return checks.whole_number(name, int(value) if isinstance(value, str) else value)
 
@@ -375,7 +377,9 @@ class TemporalGraph:
         }
         targets = keep[self.target]
         if targets is None or len(targets) == 0:
-            raise InputError(f"there is no node up to time {t}; the first time is {self.times[0]}.")
+            raise InputError(
+                f"no node is at or before time {t}; the first time is {self.times[0]}."
+            )
         return keep
 
     def numbers_upto(
@@ -471,7 +475,7 @@ class TemporalGraph:
         """The cutoff of a view; any other graph is refused in the name of who `wants` one."""
         if self.cutoff is None:
             raise InputError(
-                f"{wants} a view that hides the labels to predict; pass graph.masked(cutoff)."
+                f"{wants} a view that masks the labels of targets; pass graph.masked(cutoff)."
             )
         return self.cutoff
 
@@ -507,7 +511,7 @@ class TemporalGraph:
         """The natural cutoff: the first time after the last label; the last time where every period has labels."""
         if self.y is None or not (self.y >= 0).any():
             raise InputError(
-                "no node has a label, so no cutoff can be found; give labels for the past."
+                "no node has a label, so no cutoff can be inferred; pass labels for the past."
             )
         last_label = int(self.time[self.y >= 0].max())
         # the target type's own times: another type may be newer
@@ -685,7 +689,7 @@ class TemporalGraph:
     # -- inside
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"a TemporalGraph is frozen; make a new one to change {name}.")
+        raise AttributeError(f"a TemporalGraph is immutable; create a new one to change {name}.")
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles hold what was checked, in memory; how edges are grouped is found again."""
@@ -720,7 +724,8 @@ class TemporalGraph:
         if relation is None:
             if len(self.relations) > 1:
                 raise InputError(
-                    f"name a relation; there are {listing(['-'.join(t) for t in self.relations])}."
+                    "pass relation=...; "
+                    f"there are {listing(['-'.join(t) for t in self.relations])}."
                 )
             return next(iter(self.relations))
         if relation not in self.relations:

@@ -129,7 +129,7 @@ def run(
         ("seeds", seeds, MOST),
     ):
         if value is not None and checks.at_least(name, value, 1) > most:
-            raise InputError(f"{name}={value} is more than {most:,}; give fewer.")
+            raise InputError(f"{name}={value} is more than {most:,}; use fewer.")
     if budget is not None and not 0 < budget < np.inf:
         raise InputError(f"budget={budget} is not a number of seconds; omit it for no limit.")
     graph = as_temporal_graph(graph)
@@ -418,7 +418,7 @@ def _refuse_changed(path: Path, checksums: list[str]) -> None:
     """Refuse a file with another content than those that this run wrote."""
     _files.require_plain(path)
     if path.exists() and _files.checksum(path) not in checksums:
-        raise InputError(f"{path} was not written by this run, or has changed since; move it away.")
+        raise InputError(f"{path} was not written by this run or was modified since; move it away.")
 
 
 def _versions() -> dict[str, str]:

@@ -77,7 +77,7 @@ BUILTIN = [
     Part(
         "pmp",
         Kind.WEIGHTING,
-        "neighbours are weighted by time so that all periods see the same mix of time distances",
+        "neighbours are weighted by time so that all periods have the same mix of time distances",
         needs=TIMED_EDGES,
         search_rank=3,
     ),
