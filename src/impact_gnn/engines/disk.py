@@ -354,7 +354,7 @@ class FileEngine(Engine):
         for number, (triple, relation) in enumerate(graph.relations.items()):
             ends = [numbers[triple[0]], numbers[triple[2]]]
             relations[triple] = _filter_edges(relation, t, ends, goal / str(number))
-        return graph.with_parts(nodes, relations)
+        return graph.with_parts(nodes, relations, upto=t)
 
 
 @dataclass(frozen=True, eq=False)

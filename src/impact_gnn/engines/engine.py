@@ -250,7 +250,7 @@ def time_table(
         table = np.asarray(weighting, dtype=np.float64)
     else:
         kind = graph.target if source is None else source
-        counts = np.bincount(graph.period_of(kind), minlength=size)
+        counts = graph.timeline.counts[kind]
         now = size if last is None else last + 1
         table = np.zeros((size, size))
         table[:now, :now] = weighting(graph.times[:now], counts[:now])

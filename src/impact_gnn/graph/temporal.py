@@ -20,10 +20,11 @@ from impact_gnn._codec import encode
 from impact_gnn.checks import InputError, listing
 from impact_gnn.encoding import Encoder
 from impact_gnn.graph import storage
-from impact_gnn.graph.csr import CSR, build_csr, earliest, merged
+from impact_gnn.graph.csr import CSR, build_csr, earliest, index_type, merged
 from impact_gnn.graph.graph_summary import GraphSummary
 from impact_gnn.graph.parts import HOMOGENEOUS, Nodes, Relation, Triple, class_name, classes
 from impact_gnn.graph.periods import Periods
+from impact_gnn.graph.timeline import Timeline
 
 
 class TemporalGraph:
@@ -199,6 +200,21 @@ class TemporalGraph:
         """Whether there is more than the one type and relation of a homogeneous graph."""
         return tuple(self.relations) != (HOMOGENEOUS,)
 
+    def id_of(self, node: int) -> Any:
+        """The user's name of a target node, or its position."""
+        ids = self.nodes[self.target].ids
+        return node if ids is None else ids[node]
+
+    @property
+    def has_untimed_edges(self) -> bool:
+        """Whether a relation joins two types without a time, and has none of its own."""
+        return any(
+            relation.time is None
+            and self.nodes[triple[0]].time is None
+            and self.nodes[triple[2]].time is None
+            for triple, relation in self.relations.items()
+        )
+
     @property
     def edge_index(self) -> np.ndarray:
         """Edges of a homogeneous graph [2, E]."""
@@ -215,21 +231,26 @@ class TemporalGraph:
         return self._only().time
 
     @cached_property
+    def timeline(self) -> Timeline:
+        """The distinct times and the nodes per time; a neighbourhood has those of its graph."""
+        return Timeline.of(
+            {kind: part.time for kind, part in self.nodes.items() if part.time is not None}
+        )
+
+    @property
     def times(self) -> np.ndarray:
         """The sorted distinct times of all types that have one."""
-        return np.unique(
-            np.concatenate([np.unique(n.time) for n in self.nodes.values() if n.time is not None])
-        )
+        return self.timeline.times
 
     @cached_property
     def period(self) -> np.ndarray:
         """For every target node the position of its time in `times`."""
         return self.period_of(self.target)
 
-    @cached_property
+    @property
     def counts(self) -> np.ndarray:
         """Nodes of the target type per time."""
-        return np.bincount(self.period, minlength=len(self.times))
+        return self.timeline.counts[self.target]
 
     def period_of(self, kind: str) -> np.ndarray:
         """For every node of a timed type the position of its time in `times`, in the smallest unsigned type."""
@@ -255,6 +276,18 @@ class TemporalGraph:
                 part.edge_index[0], part.edge_index[1], *sizes, part.weight
             )
         return self._csr[relation]
+
+    def edges_at(self, relation: Triple, end: int) -> CSR:
+        """The positions of the edges of a relation by the node at one end, 0 (source) or 1 (target).
+
+        Computed once: the edges at node v are `indices[indptr[v]:indptr[v + 1]]`.
+        """
+        if (relation, end) not in self._edges_at:
+            node = self.relations[relation].edge_index[end]
+            size = self.nodes[relation[2 * end]].num_nodes
+            edges = np.arange(len(node), dtype=index_type(len(node)))
+            self._edges_at[relation, end] = build_csr(edges, node, max(len(node), 1), size)
+        return self._edges_at[relation, end]
 
     def cached_csr(self, relation: Triple) -> CSR | None:
         """The relation's edges grouped by target if that has been done, here or by an engine."""
@@ -365,7 +398,7 @@ class TemporalGraph:
                 None if values is None else values[place] for values in (part.weight, part.time)
             )
             relations[triple] = Relation(edge_index, *rest)
-        return self.with_parts(nodes, relations)
+        return self.with_parts(nodes, relations, upto=t)
 
     def positions_upto(self, t: int) -> dict[str, np.ndarray | None]:
         """Positions of the nodes up to time `t` by type, None for types without a time; refuses a `t` before all."""
@@ -407,7 +440,8 @@ class TemporalGraph:
         split that cannot be learned from (one period, no labelled past, no target nodes).
         """
         cutoff = self.when(cutoff)
-        checks.chronology(self.time, self.y, cutoff, self.name_of)
+        if not self.is_neighbourhood:
+            checks.chronology(self.time, self.y, cutoff, self.name_of)
         nodes = {
             kind: part
             if part.time is None and part.features is None
@@ -560,13 +594,19 @@ class TemporalGraph:
         return relations
 
     def with_parts(
-        self, nodes: dict[str, Nodes], relations: dict[Triple, Relation], cutoff: int | None = None
+        self,
+        nodes: dict[str, Nodes],
+        relations: dict[Triple, Relation],
+        cutoff: int | None = None,
+        *,
+        upto: int | None = None,
     ) -> TemporalGraph:
         """A graph of parts that were checked before, with this one's target, classes and periods.
 
-        The cutoff is this one's by default.
+        The cutoff is this one's by default. `upto` is the last time, if the nodes were selected by
+        time.
         """
-        return TemporalGraph.__new__(TemporalGraph)._set(
+        out = TemporalGraph.__new__(TemporalGraph)._set(
             nodes=nodes,
             relations=relations,
             target=self.target,
@@ -575,6 +615,9 @@ class TemporalGraph:
             cutoff=self.cutoff if cutoff is None else cutoff,
             periods=self.periods,
         )
+        if self.is_neighbourhood:
+            out.__dict__.update(is_neighbourhood=True, timeline=self.timeline.only(nodes, upto))
+        return out
 
     def with_features(self, x: Any) -> TemporalGraph:
         """The same graph with other features for the target type, a row per node in the order of `ids`."""
@@ -659,7 +702,8 @@ class TemporalGraph:
 
     def _same_edges(self, nodes: dict[str, Nodes], cutoff: int | None = None) -> TemporalGraph:
         out = self.with_parts(nodes, dict(self.relations), cutoff)
-        out.__dict__.update(_csr=self._csr, _known=self._known)  # the same edges and times
+        # the same edges and times
+        out.__dict__.update(_csr=self._csr, _known=self._known, _edges_at=self._edges_at)
         return out
 
     def save(self, directory: str | Path) -> None:
@@ -758,10 +802,15 @@ class TemporalGraph:
             _csr={},
             _periods={},
             _known={},
+            _edges_at={},
         )
         return self
 
+    is_neighbourhood = False
+    """Whether it is a part of a graph, with the timeline of the whole (see `neighbourhood`)."""
+
     _csr: dict[Triple, CSR]
+    _edges_at: dict[tuple[Triple, int], CSR]
     _known: dict[int, dict[str, np.ndarray | None]]
     _periods: dict[str, np.ndarray]
 

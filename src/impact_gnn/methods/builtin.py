@@ -127,6 +127,7 @@ BUILTIN = [
         models=READS_HOPS_OR_GRAPH,
         search_rank=9,
         align=aligned_hops.jjnorm,
+        labelled_only=True,
     ),
     Part(
         "pny",
@@ -137,6 +138,7 @@ BUILTIN = [
         check_graph=aligned_hops.check_pny,
         models=READS_HOPS_OR_GRAPH,
         align=aligned_hops.pny,
+        labelled_only=True,
     ),
     Part(
         "labels",
@@ -193,6 +195,7 @@ BUILTIN = [
         models=READS_HOPS,
         search_rank=10,
         inputs=degree_columns,
+        steps=1,
     ),
     Part(
         "recency",
