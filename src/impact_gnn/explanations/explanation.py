@@ -23,7 +23,6 @@ TERMINAL_WIDTH = 80
 SMALLEST_COLUMN = 8
 NUMBER_COLUMNS = ("value", "mean", "contribution", "hops", "weight", "without it")
 OWN = "own features"
-DEGREES = "degrees"
 
 
 @dataclass(frozen=True)
