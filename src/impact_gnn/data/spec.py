@@ -130,6 +130,7 @@ class Spec:
     edges: dict[Triple, EdgeTable]
     target: str
     period: str | int = "auto"
+    label_delay: float = 0.0
     # tables that have got a column of another table through a key, by file
     extended: dict[str, Source] = field(default_factory=dict)
 
@@ -517,7 +518,7 @@ def read_toml(path: Path, sources: Mapping[str, Source]) -> Spec:
     """Read the spec in a `graph.toml`; roles that it leaves out are guessed."""
     with guarded(path):
         content = tomllib.loads(path.read_text(encoding="utf-8"))
-    _check_entries(path.name, content, ["target", "period", "nodes", "edges"])
+    _check_entries(path.name, content, ["target", "period", "label_delay", "nodes", "edges"])
     for section in ("nodes", "edges"):
         tables = content.get(section)
         is_section = isinstance(tables, dict) and tables
@@ -556,7 +557,8 @@ def read_toml(path: Path, sources: Mapping[str, Source]) -> Spec:
         edges[ends[0], name, ends[1]] = guess_edges(_source(path, entry, sources), entry, ends)
     period = content.get("period", "auto")
     period = period if isinstance(period, int) else str(period)
-    return Spec(nodes, edges, target, period, extended)
+    delay = content.get("label_delay", 0.0)
+    return Spec(nodes, edges, target, period, label_delay=delay, extended=extended)
 
 
 def _dated_by_parent(
@@ -595,7 +597,7 @@ def _check_entries(where: str, entry: Mapping[str, Any], known: list[str]) -> No
     for name, value in entry.items():
         if name == "columns" and not isinstance(value, dict):
             raise InputError(f"{where}: columns should be a table of column names and kinds.")
-        is_free = name in ("nodes", "edges", "columns", "period", "unknown")
+        is_free = name in ("nodes", "edges", "columns", "period", "label_delay", "unknown")
         if not is_free and not isinstance(value, str):
             raise InputError(f"{where}: {name}={quoted(value)} should be text in quotes.")
 

@@ -32,6 +32,7 @@ from impact_gnn.data.values import (
     times_like,
 )
 from impact_gnn.encoding import Columns
+from impact_gnn.encoding.encoder import MICROSECONDS_PER_DAY
 from impact_gnn.encoding.kinds import is_text, looks_like_numbers, parsed_numbers
 from impact_gnn.graph import HOMOGENEOUS, TemporalGraph, Triple
 from impact_gnn.graph.csr import index_type
@@ -59,6 +60,7 @@ def from_tables(
     period: Period = "auto",
     cutoff: Any = None,
     dangling: str = "refuse",
+    label_delay: float = 0.0,
     quiet: bool = False,
 ) -> TemporalGraph:
     """Build a graph from data frames of any library that narwhals supports, or mappings of columns.
@@ -92,6 +94,8 @@ def from_tables(
             equal counts, "whole" for whole numbers as they are, or the `periods` of another graph.
         cutoff: Where labels end, so that periods can be chosen with a border there.
         dangling: "refuse" or "drop" edges that name a node which is not there.
+        label_delay: How long after a row's own time its label becomes known, in days if times are
+            dates. History features wait that long.
         quiet: Do not print what was guessed.
 
     Examples:
@@ -146,7 +150,12 @@ def from_tables(
         roles = {role: _role(value, triple, edge_sources) for role, value in edge_roles.items()}
         roles["dangling"] = dangling
         edge_tables[triple] = guess_edges(source, roles, (triple[0], triple[2]))
-    spec = Spec(node_tables, edge_tables, target or _only_candidate(node_tables))
+    spec = Spec(
+        node_tables,
+        edge_tables,
+        target or _only_candidate(node_tables),
+        label_delay=label_delay,
+    )
     sources = [*node_sources.values(), *edge_sources.values()]
     reading = build(spec, sources, period=period, cutoff=cutoff)
     if not quiet:
@@ -249,6 +258,7 @@ def build(
         target="node" if is_homogeneous else spec.target,
         label_names=main.label_names,
         periods=periods,
+        label_delay=spec.label_delay,
     )
     graph, misfit_notes = _with_kinds(graph, list(nodes.values()), cutoff)
     notes = [note for table in tables for note in table.notes]
@@ -276,6 +286,10 @@ def _assign_periods(
         if table is not main:
             time = times_like(table.time, unit, main_time, table.name)
         table.period = time if periods is None else periods.of(time)
+        if table is main and periods is not None:
+            main.timestamp = time.astype(np.float64)
+            if time.dtype.kind == "M":
+                main.timestamp /= MICROSECONDS_PER_DAY
         if isinstance(table, _Nodes) and isinstance(table.features, Columns):
             is_dated = time.dtype.kind == "M"
             table.features = replace(table.features, moment=time if is_dated else None)
@@ -329,6 +343,7 @@ class _Nodes:
     label_names: list[Any] | None = None
     time: np.ndarray | None = None
     period: np.ndarray | None = None
+    timestamp: np.ndarray | None = None
     features: np.ndarray | Columns | None = None
     # kinds of columns that the user or the column's type determines
     declared_kinds: dict[str, str] = field(default_factory=dict)
@@ -438,6 +453,7 @@ class _Nodes:
             "x": self.features,
             "y": self.label,
             "time": self.period,
+            "timestamp": self.timestamp,
             "ids": None if self.ids is None else self.ids.names,
             "num_nodes": self.size,
         }

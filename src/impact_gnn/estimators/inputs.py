@@ -184,7 +184,7 @@ class Inputs:
             if part.inputs is not None:
                 key = (part.name, cutoff)
                 if key not in self._cache:
-                    values = part.inputs(self.view.masked(cutoff), self.rows)
+                    values = part.inputs(self.view.encoded().masked(cutoff), self.rows)
                     self._cache[key] = [as_hop(values)]
                 columns += self._cache[key]
         return columns
