@@ -115,7 +115,12 @@ def applicable():
                 continue
             for place in GRAPHS:
                 several = place == "several types"
-                if several and kind is ModelKind.GRAPH or not several and MODELS[model].several_types:
+                if (
+                    several
+                    and kind is ModelKind.GRAPH
+                    or not several
+                    and MODELS[model].several_types
+                ):
                     continue
                 if several and name == "pny" or not several and name == "ends":
                     continue

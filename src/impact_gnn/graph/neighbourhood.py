@@ -64,9 +64,7 @@ def _taken(nodes: Nodes, positions: np.ndarray) -> Nodes:
     )
 
 
-def _selected(
-    relation: Relation, edges: Sequence[np.ndarray], numbers: Sequence[Any]
-) -> Relation:
+def _selected(relation: Relation, edges: Sequence[np.ndarray], numbers: Sequence[Any]) -> Relation:
     """Return the edges at some positions, each once and in their order, with new node numbers."""
     place = np.unique(np.concatenate([np.empty(0, np.int64), *edges]))
     ends = [number[row[place]] for number, row in zip(numbers, relation.edge_index, strict=True)]
