@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 import impact_gnn as ig
+from reproduction.event_tables import EVENT_TABLES
 
 CUTOFFS: Mapping[str, int] = {
     "aan": 2011,
@@ -48,8 +49,11 @@ def found(root: Path) -> list[str]:
         *root.glob("*/*.npz"),
         *(file.parent for file in root.glob("*/manifest.json")),
     ]
+    tables = [
+        name for name, table in EVENT_TABLES.items() if (root / "tables" / table.folder).is_dir()
+    ]
     others = {str(place.relative_to(root)) for place in places if place.parent.name not in known}
-    return [*known, *sorted(others)]
+    return [*known, *tables, *sorted(others)]
 
 
 def at_hand(names: Sequence[str], root: Path | None) -> list[str]:
@@ -57,13 +61,17 @@ def at_hand(names: Sequence[str], root: Path | None) -> list[str]:
     there = [name for name in names if name == "tsbm" or (root and path_of(name, root).is_file())]
     if not there:
         raise ig.InputError(
-            f"none of {', '.join(names)} is there; name the folder of the real graphs with --root."
+            f"none of {', '.join(names)} exists; pass the folder of the real graphs with --root."
         )
     return there
 
 
 def with_cutoff(name: str, root: Path) -> tuple[ig.TemporalGraph, int]:
     """A graph that `found` names; a graph that is not known tells its cutoff itself."""
+    if name in EVENT_TABLES:
+        table = EVENT_TABLES[name]
+        graph = table.read(root / "tables" / table.folder)
+        return graph, graph.when(table.cutoff)
     graph = load(name, root) if path_of(name, root).is_file() else ig.load(root / name)
     cutoff = {**CUTOFFS, **FURTHER_CUTOFFS}.get(name)
     return graph, graph.infer_cutoff() if cutoff is None else cutoff
@@ -90,7 +98,7 @@ def arrays(path: Path) -> dict[str, np.ndarray]:
         with np.load(path, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
     except (OSError, ValueError) as error:
-        raise ig.InputError(f"{path} cannot be read ({error}); fetch it again.") from None
+        raise ig.InputError(f"{path} cannot be read ({error}); download it again.") from None
 
 
 def mapped(path: Path) -> np.ndarray:
@@ -98,5 +106,5 @@ def mapped(path: Path) -> np.ndarray:
         return np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError) as error:
         raise ig.InputError(
-            f"{path} cannot be read ({error}); give a .npy file with a row per node."
+            f"{path} cannot be read ({error}); pass a .npy file with a row per node."
         ) from None

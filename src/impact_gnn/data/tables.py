@@ -245,7 +245,9 @@ def _only_candidate(tables: Mapping[str, NodeTable]) -> str:
     candidates = [kind for kind, table in tables.items() if table.label and table.time]
     candidates = candidates or list(tables)
     if len(candidates) > 1:
-        raise InputError(f"{listing(candidates)} could all be classified; choose with target=...")
+        raise InputError(
+            f"{listing(candidates)} could all be classified; choose one with target=..."
+        )
     return candidates[0]
 
 
@@ -273,7 +275,7 @@ def _role(column: Any, key: Key, sources: Mapping[Key, Source]) -> Any:
     if not column or len(sources) == 1 or key in with_column:
         return column
     if not with_column:
-        raise InputError(f"no table has a column {quoted(column)}; name one that is there.")
+        raise InputError(f"no table has a column {quoted(column)}; choose an existing one.")
     return None
 
 
@@ -310,9 +312,7 @@ def build(
         nodes[kind] = _Nodes.read(source, node_table, matrix, path)
     main = nodes[spec.target]
     if main.time is None:
-        raise InputError(
-            f"{main.name} has no column of times; name it with time=... or in graph.toml."
-        )
+        raise InputError(f"{main.name} has no time column; set it with time=... or in graph.toml.")
     links: dict[Triple, _Edges] = {}
     for triple, edge_table in spec.edges.items():
         ends = (nodes[triple[0]], nodes[triple[2]])
@@ -431,7 +431,7 @@ class _Nodes:
         source = source.as_written([spec.id, spec.label])
         raw = source.table if spill is None else _spill_features(source, roles, spill)
         if raw.num_rows == 0:
-            raise InputError(f"{source.name} has no rows; give at least one node.")
+            raise InputError(f"{source.name} has no rows; pass at least one node.")
         columns = spec.columns_of(plain_text(raw))
         origins = spec.origins
         if spec.id is None:
@@ -448,8 +448,8 @@ class _Nodes:
             zone = getattr(columns["time"].type, "tz", None)
             if zone not in (None, "UTC"):
                 nodes.notes.append(
-                    f"  {spec.time}: came in {zone}, is taken in UTC; "
-                    "if local days matter, give local times without a zone"
+                    f"  {spec.time}: converted from {zone} to UTC; "
+                    "if local days matter, use local times without a time zone"
                 )
         nodes._read_features(raw.drop_columns(roles), spec, features, spill)
         return nodes
@@ -469,7 +469,7 @@ class _Nodes:
         names = raw.column_names
         if features is not None:
             if names:
-                self.notes.append(f"  {', '.join(names)}: left out, features.npy takes their place")
+                self.notes.append(f"  {', '.join(names)}: ignored, features.npy replaces them")
             # another number of rows is refused later
             if order is not None and len(features) == len(order):
                 features = _rows_in_order(features, order, spill)
@@ -496,11 +496,11 @@ class _Nodes:
         kinds = {}
         warnings = []
         for name in table.column_names:
-            kind, reason = self.declared_kinds.get(name), "as said"
+            kind, reason = self.declared_kinds.get(name), "as declared"
             if kind is None:
                 kind, reason = columns.guess_kind(name)
             if kind == "ignore":
-                self.notes.append(f"  {name}: left out, {reason}")
+                self.notes.append(f"  {name}: ignored, {reason}")
             else:
                 self.notes.append(f"  {name}: {kind}")
                 kinds[name] = kind
@@ -508,7 +508,9 @@ class _Nodes:
                 values, lost = parsed_numbers(table[name], columns.known)
                 table = table.set_column(table.column_names.index(name), name, values)
                 if lost and name in self.declared_kinds:
-                    self.notes.append(f"    {lost:,} values that are no numbers count as missing")
+                    self.notes.append(
+                        f"    {lost:,} values that are not numbers are read as missing"
+                    )
             elif name in self.almost_numbers:
                 warnings.append(f"{self.name}: {self.almost_numbers[name]}")
         self.notes += [f"  warning: {warning}" for warning in warnings]
@@ -619,7 +621,7 @@ class _Edges:
         notes = [f"{source.name}: {spec.origins}", *(f"  {note}" for note in source.notes())]
         unused = [name for name in source.head.column_names if name not in columns]
         if unused and source.name not in [end.name for end in ends]:
-            notes.append(f"  {', '.join(unused)}: left out, edges have no features")
+            notes.append(f"  {', '.join(unused)}: ignored, edges have no features")
         source = source.as_written([spec.source, spec.target])
         num_rows = 0
         parts: list[np.ndarray] = []
@@ -635,7 +637,7 @@ class _Edges:
         arrays = sort_edges(parts, folder)
         dropped = num_rows - arrays["index"].shape[1]
         if dropped:
-            notes.append(f"  {dropped:,} edges dropped that name a node which is not there")
+            notes.append(f"  {dropped:,} edges to missing nodes were dropped")
         return cls(
             name=source.name,
             notes=notes,
@@ -688,7 +690,7 @@ def _join(
             row = int(missing.argmax())
             value = columns[role].values[row].as_py()
             raise InputError(
-                f"{spec.file} names {int(missing.sum())} times a {role} that is not in {end.name}, "
+                f"{spec.file} has {int(missing.sum())} edges whose {role} is not in {end.name}, "
                 f"first {quoted(value)} in row {first_row + row + 1}; add the node, "
                 "remove the edge, or drop such edges with dangling = 'drop'."
             )

@@ -94,6 +94,13 @@ class Columns:
         rows = positions if self.rows is None else self.rows[positions]
         return replace(self, rows=rows, known=known)
 
+    def copied(self, positions: np.ndarray) -> Columns:
+        """Return the rows at increasing positions without the rest of the table."""
+        view = self.take(positions)
+        moment = None if self.moment is None else self.moment[view.rows]
+        table = self.table.take(pa.array(view.rows))
+        return replace(view, table=table, moment=moment, rows=None, mapped=False, cache={})
+
     def before(self, known: np.ndarray | None) -> Columns:
         """Return the same rows with another mask of rows to learn from; None for all."""
         is_same = known is self.known
@@ -128,7 +135,7 @@ class Columns:
             "number": "are not numbers; they are read as missing",
             "date": "are not dates; they are read as missing",
             "vector": "are lists of another length; they are read as missing",
-            "category": "have a value that no earlier row has; it is read as none of the values",
+            "category": "have a value that no earlier row has; it is read as unknown",
         }
         return f"column '{name}': {count:,} of {len(rest):,} {later} {problems[kind]}"
 

@@ -327,8 +327,8 @@ class Vector(Part):
         lengths = pc.list_value_length(column).unique().drop_null().to_pylist()
         if lengths and len(self.fill) not in lengths:
             raise InputError(
-                f"column '{self.name}' holds lists of {lengths[0]} numbers, "
-                f"the model knows {len(self.fill)}."
+                f"column '{self.name}' has lists of {lengths[0]} numbers, "
+                f"but the model was fitted with lists of {len(self.fill)}."
             )
 
     def encode(self, block: Block) -> np.ndarray:
@@ -354,7 +354,8 @@ class Vector(Part):
         if far.max() > MANY * len(x):
             warnings.warn(
                 f"{far.max() / len(x):.0%} of the values in feature column {int(far.argmax())} lie "
-                "far outside what the past holds; they are pulled in, so look whether it means "
+                "far outside the range of the past and are clipped; "
+                "check that the column still means "
                 "the same as before.",
                 stacklevel=2,
             )
@@ -480,8 +481,8 @@ class Encoder:
         if missing:
             available = listing(columns.table.column_names) or "none"
             raise InputError(
-                f"there is no feature column {listing(missing)}, which the model needs; "
-                f"there are {available}."
+                f"the feature columns {listing(missing)} are missing, but the model needs them; "
+                f"the columns are {available}."
             )
         for part in self.parts:
             part.require_kind(columns.table.column(part.name))

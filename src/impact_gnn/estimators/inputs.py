@@ -70,7 +70,7 @@ class Inputs:
 
     Labels enter only through `model_inputs(method, cutoff)`, and only those before that cutoff.
     Models read the nodes `rows` alone: those with a label, and all from the last labelled period
-    on.
+    on; or the targets `only`.
 
     Args:
         view: The graph, from `masked(cutoff)`.
@@ -84,6 +84,7 @@ class Inputs:
         embed: "spectral" to give types without features an embedding of the graph as it was before
             a cutoff.
         embedded: That cutoff, by default the view's own; of a fitted model the one of its fit.
+        only: Positions of the targets that a fitted model predicts, if those are all it reads.
     """
 
     view: TemporalGraph
@@ -94,6 +95,7 @@ class Inputs:
     seed: int = 0
     embed: str = "none"
     embedded: int | None = None
+    only: NodeIndex | None = None
     graph: TemporalGraph = field(init=False)
     rows: NodeIndex = field(init=False)
     _cache: dict[tuple[object, ...], list[Hop]] = field(
@@ -105,8 +107,9 @@ class Inputs:
         checks.seed(self.seed)
         if checks.at_least("hops", self.hops, 0) > MOST_HOPS:
             raise InputError(
-                f"hops={self.hops} is more than {MOST_HOPS}, at which all nodes look alike; "
-                f"give 2 or 3."
+                f"hops={self.hops} is more than {MOST_HOPS}, "
+                "which averages over most of the graph; "
+                f"use 2 or 3."
             )
         view.hidden_from("inputs need")
         # Encoded once: snapshots and views with fewer labels have the same features.
@@ -117,8 +120,10 @@ class Inputs:
         object.__setattr__(self, "graph", graph)
         if graph.x is None and not self.paths():  # nor do others' features reach the nodes
             object.__setattr__(self, "graph", graph.with_features(degrees(view)))
-        last = view.time[view.label >= 0].max()
-        rows = np.flatnonzero((view.label >= 0) | (view.time >= last))
+        rows = self.only
+        if rows is None:
+            last = view.time[view.label >= 0].max()
+            rows = np.flatnonzero((view.label >= 0) | (view.time >= last))
         what = f"probabilities of {len(rows):,} nodes and {view.num_labels:,} classes"
         checks.fits(what, 8 * len(rows) * view.num_labels, "merge rare classes")
         object.__setattr__(self, "rows", rows)
@@ -145,8 +150,8 @@ class Inputs:
         """
         if "snapshot" in method and self.embed != "none":
             raise InputError(
-                f"'snapshot' does not go with embed={self.embed!r}, which places nodes in the "
-                f"graph as it was before the cutoff; leave one of them out."
+                f"'snapshot' cannot be combined with embed={self.embed!r}, which embeds the "
+                f"graph as it was before the cutoff; drop one of them."
             )
         own = self._own_columns(method, cutoff)
         if "features" in method:
@@ -162,7 +167,7 @@ class Inputs:
         if not own and not hops and not label_hops:
             raise InputError(
                 "the graph has no features and the method uses no labels; "
-                "give features or add 'labels'."
+                "pass features or add 'labels'."
             )
         return [*own, *hops], label_hops
 
@@ -172,7 +177,9 @@ class Inputs:
         if self.graph.x is not None:
             columns.append(self._features(self.graph.x))
         elif "features" in method:
-            raise InputError("the graph has no features, so 'features' cannot be a method.")
+            raise InputError(
+                "the graph has no features, so the method 'features' is not applicable."
+            )
         for part in method.parts:
             if part.inputs is not None:
                 key = (part.name, cutoff)
@@ -197,7 +204,8 @@ class Inputs:
         nodes = self._nodes(method)
         hops = self._feature_hops(method, cutoff)
         for part in method.parts:
-            if part.align is not None:
+            is_needed = self.only is None or not part.labelled_only
+            if part.align is not None and is_needed:
                 context = HopContext(
                     graph=view,
                     nodes=nodes,

@@ -23,7 +23,7 @@ HOMOGENEOUS: Triple = ("node", "to", "node")
 
 GAPS_FROM = 1000  # a largest label from which on numbers that do not occur are no classes, if they are most of them
 NODE_FIELDS = ("x", "y", "time", "ids", "timestamp", "num_nodes")
-TIME_MISSING = "time is missing; give one whole number per node."
+TIME_MISSING = "time is missing; pass one whole number per node."
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,8 @@ class Nodes:
         where = f"{kind}." if kind else ""
         if not isinstance(arrays, Mapping):
             raise InputError(
-                f"nodes[{kind!r}] is a {type(arrays).__name__}; give a mapping with x, y, time or num_nodes."
+                f"nodes[{kind!r}] is a {type(arrays).__name__}; pass a mapping with x, y, "
+                "time or num_nodes."
             )
         unknown = [name for name in arrays if name not in NODE_FIELDS]
         if unknown:
@@ -67,7 +68,7 @@ class Nodes:
             )
             if sized is None:
                 missing = (
-                    f"nodes[{kind!r}] has no size; give num_nodes, x or time."
+                    f"nodes[{kind!r}] has no size; pass num_nodes, x or time."
                     if kind
                     else TIME_MISSING
                 )
@@ -79,12 +80,12 @@ class Nodes:
                 else checks.array(f"{where}{sized}", first).shape
             )
             if not shape:
-                raise InputError(f"{where}{sized} is a single value; give one entry per node.")
+                raise InputError(f"{where}{sized} is a single value; pass one entry per node.")
             count = shape[0]
         count = checks.whole_number(f"{where}num_nodes", count)
         if count <= 0:
             raise InputError(
-                f"the graph has no nodes{f' of type {kind!r}' if kind else ''}; give at least one."
+                f"the graph has no nodes{f' of type {kind!r}' if kind else ''}; pass at least one."
             )
         x, y, time, ids = (arrays.get(name) for name in ("x", "y", "time", "ids"))
         if time is None and not kind:
@@ -93,7 +94,7 @@ class Nodes:
             ids = checks.ids(f"{where}ids", ids)
             if ids.shape != (count,):
                 raise InputError(
-                    f"{where}ids has shape {ids.shape} for {count} nodes; give one id per node."
+                    f"{where}ids has shape {ids.shape} for {count} nodes; pass one id per node."
                 )
             checks.distinct(f"{where}ids", ids)
         if time is not None:
@@ -281,7 +282,7 @@ def _class_count(nodes: Nodes, num_labels: int | None, label_names: Sequence[Any
         return largest + 1
     if largest >= num_labels:
         raise InputError(
-            f"y holds {largest}, but there are {num_labels} classes; "
+            f"y contains {largest}, but there are {num_labels} classes; "
             f"labels run from 0 to {num_labels - 1}."
         )
     return num_labels
@@ -292,22 +293,22 @@ def _check_label_names(label_names: Sequence[Any], num_labels: int | None) -> in
     is_vector = isinstance(label_names, np.ndarray) and label_names.ndim == 1
     if not is_vector and not isinstance(label_names, list | tuple):
         raise InputError(
-            f"label_names is a {type(label_names).__name__}; give a list with one name per class."
+            f"label_names is a {type(label_names).__name__}; pass a list with one name per class."
         )
     count = len(label_names)
     if num_labels not in (None, count):
         raise InputError(
-            f"label_names has {count} names for {num_labels} classes; give one per class."
+            f"label_names has {count} names for {num_labels} classes; pass one per class."
         )
     for name in label_names:
         if not isinstance(name, str | int | float | np.number):
             raise InputError(
-                f"label_names holds {checks.quoted(name)}; give text, or whole numbers."
+                f"label_names contains {checks.quoted(name)}; use text, or whole numbers."
             )
     names = [class_name(name) for name in label_names]
     if len(set(names)) < count:
         raise InputError(
-            f"label_names holds {max(names, key=names.count)!r} twice; "
+            f"label_names contains {max(names, key=names.count)!r} twice; "
             "give every class its own name."
         )
     if names:

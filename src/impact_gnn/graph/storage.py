@@ -185,7 +185,7 @@ def _read_parts(root: Path, manifest: dict[str, Any], verify: bool) -> dict[str,
         values = _files.open_array(path)
         if list(values.shape) != entry["shape"] or values.dtype.str != entry["dtype"]:
             raise InputError(
-                f"{path} holds {values.dtype.str} {list(values.shape)}, the manifest says "
+                f"{path} is {values.dtype.str} {list(values.shape)}, but the manifest says "
                 f"{entry['dtype']} {entry['shape']}; restore the file or save the graph again."
             )
         check(path, entry["sha256"])

@@ -20,10 +20,11 @@ from impact_gnn._codec import encode
 from impact_gnn.checks import InputError, listing
 from impact_gnn.encoding import Encoder
 from impact_gnn.graph import storage
-from impact_gnn.graph.csr import CSR, build_csr, earliest, merged
+from impact_gnn.graph.csr import CSR, build_csr, earliest, index_type, merged
 from impact_gnn.graph.graph_summary import GraphSummary
 from impact_gnn.graph.parts import HOMOGENEOUS, Nodes, Relation, Triple, class_name, classes
 from impact_gnn.graph.periods import Periods
+from impact_gnn.graph.timeline import Timeline
 
 SEVERAL = 3  # target nodes of an entity from which on it has a history
 
@@ -127,11 +128,12 @@ class TemporalGraph:
             or not all(isinstance(kind, str) and kind for kind in nodes)
         ):
             raise InputError(
-                "nodes must be a mapping from the name of each node type to its arrays; give one or more."
+                "nodes must be a mapping from node type to its arrays, with at least one type."
             )
         if not isinstance(edges, Mapping) or not edges:
             raise InputError(
-                "edges is empty; give at least one relation {(source type, name, target type): edges}."
+                "edges is empty; "
+                "pass at least one relation {(source type, name, target type): edges}."
             )
         num_labels = None if num_labels is None else checks.class_count(num_labels)
         if not isinstance(target, str) or target not in nodes:
@@ -144,7 +146,7 @@ class TemporalGraph:
         }
         if checked[target].time is None:
             raise InputError(
-                f"the target type {target!r} has no time; give nodes[{target!r}]['time']."
+                f"the target type {target!r} has no time; pass nodes[{target!r}]['time']."
             )
         relations = {}
         for triple, arrays in edges.items():
@@ -214,6 +216,21 @@ class TemporalGraph:
         """Whether there is more than the one type and relation of a homogeneous graph."""
         return tuple(self.relations) != (HOMOGENEOUS,)
 
+    def id_of(self, node: int) -> Any:
+        """The user's name of a target node, or its position."""
+        ids = self.nodes[self.target].ids
+        return node if ids is None else ids[node]
+
+    @property
+    def has_untimed_edges(self) -> bool:
+        """Whether a relation joins two types without a time, and has none of its own."""
+        return any(
+            relation.time is None
+            and self.nodes[triple[0]].time is None
+            and self.nodes[triple[2]].time is None
+            for triple, relation in self.relations.items()
+        )
+
     @property
     def edge_index(self) -> np.ndarray:
         """Edges of a homogeneous graph [2, E]."""
@@ -230,21 +247,26 @@ class TemporalGraph:
         return self._only().time
 
     @cached_property
+    def timeline(self) -> Timeline:
+        """The distinct times and the nodes per time; a neighbourhood has those of its graph."""
+        return Timeline.of(
+            {kind: part.time for kind, part in self.nodes.items() if part.time is not None}
+        )
+
+    @property
     def times(self) -> np.ndarray:
         """The sorted distinct times of all types that have one."""
-        return np.unique(
-            np.concatenate([np.unique(n.time) for n in self.nodes.values() if n.time is not None])
-        )
+        return self.timeline.times
 
     @cached_property
     def period(self) -> np.ndarray:
         """For every target node the position of its time in `times`."""
         return self.period_of(self.target)
 
-    @cached_property
+    @property
     def counts(self) -> np.ndarray:
         """Nodes of the target type per time."""
-        return np.bincount(self.period, minlength=len(self.times))
+        return self.timeline.counts[self.target]
 
     @cached_property
     def has_entity_history(self) -> bool:
@@ -267,7 +289,7 @@ class TemporalGraph:
         time = self.nodes[kind].time
         if time is None:
             raise InputError(
-                f"nodes of type {kind!r} have no time; give one or leave the type unweighted."
+                f"nodes of type {kind!r} have no time; pass one or leave the type unweighted."
             )
         if kind not in self._periods:
             self._periods[kind] = np.searchsorted(self.times, time).astype(
@@ -286,6 +308,18 @@ class TemporalGraph:
                 part.edge_index[0], part.edge_index[1], *sizes, part.weight
             )
         return self._csr[relation]
+
+    def edges_at(self, relation: Triple, end: int) -> CSR:
+        """The positions of the edges of a relation by the node at one end, 0 (source) or 1 (target).
+
+        Computed once: the edges at node v are `indices[indptr[v]:indptr[v + 1]]`.
+        """
+        if (relation, end) not in self._edges_at:
+            node = self.relations[relation].edge_index[end]
+            size = self.nodes[relation[2 * end]].num_nodes
+            edges = np.arange(len(node), dtype=index_type(len(node)))
+            self._edges_at[relation, end] = build_csr(edges, node, max(len(node), 1), size)
+        return self._edges_at[relation, end]
 
     def cached_csr(self, relation: Triple) -> CSR | None:
         """The relation's edges grouped by target if that has been done, here or by an engine."""
@@ -368,7 +402,8 @@ class TemporalGraph:
         if text or isinstance(value, date | np.datetime64):
             such = f"{self.times[0]} to {self.times[-1]}"
             raise InputError(
-                f"{name}={checks.quoted(value)} is no time of this graph, which has numbers: {such}."
+                f"{name}={checks.quoted(value)} is not a time of this graph; "
+                f"its times are numbers: {such}."
             )
         return checks.whole_number(name, int(value) if isinstance(value, str) else value)
 
@@ -395,7 +430,7 @@ class TemporalGraph:
                 None if values is None else values[place] for values in (part.weight, part.time)
             )
             relations[triple] = Relation(edge_index, *rest)
-        return self.with_parts(nodes, relations)
+        return self.with_parts(nodes, relations, upto=t)
 
     def positions_upto(self, t: int) -> dict[str, np.ndarray | None]:
         """Positions of the nodes up to time `t` by type, None for types without a time; refuses a `t` before all."""
@@ -407,7 +442,9 @@ class TemporalGraph:
         }
         targets = keep[self.target]
         if targets is None or len(targets) == 0:
-            raise InputError(f"there is no node up to time {t}; the first time is {self.times[0]}.")
+            raise InputError(
+                f"no node is at or before time {t}; the first time is {self.times[0]}."
+            )
         return keep
 
     def numbers_upto(
@@ -435,7 +472,8 @@ class TemporalGraph:
         split that cannot be learned from (one period, no labelled past, no target nodes).
         """
         cutoff = self.when(cutoff)
-        checks.chronology(self.time, self.y, cutoff, self.name_of)
+        if not self.is_neighbourhood:
+            checks.chronology(self.time, self.y, cutoff, self.name_of)
         nodes = {
             kind: part
             if part.time is None and part.features is None
@@ -503,7 +541,7 @@ class TemporalGraph:
         """The cutoff of a view; any other graph is refused in the name of who `wants` one."""
         if self.cutoff is None:
             raise InputError(
-                f"{wants} a view that hides the labels to predict; pass graph.masked(cutoff)."
+                f"{wants} a view that masks the labels of targets; pass graph.masked(cutoff)."
             )
         return self.cutoff
 
@@ -539,7 +577,7 @@ class TemporalGraph:
         """The natural cutoff: the first time after the last label; the last time where every period has labels."""
         if self.y is None or not (self.y >= 0).any():
             raise InputError(
-                "no node has a label, so no cutoff can be found; give labels for the past."
+                "no node has a label, so no cutoff can be inferred; pass labels for the past."
             )
         last_label = int(self.time[self.y >= 0].max())
         # the target type's own times: another type may be newer
@@ -588,13 +626,19 @@ class TemporalGraph:
         return relations
 
     def with_parts(
-        self, nodes: dict[str, Nodes], relations: dict[Triple, Relation], cutoff: int | None = None
+        self,
+        nodes: dict[str, Nodes],
+        relations: dict[Triple, Relation],
+        cutoff: int | None = None,
+        *,
+        upto: int | None = None,
     ) -> TemporalGraph:
         """A graph of parts that were checked before, with this one's target, classes and periods.
 
-        The cutoff is this one's by default.
+        The cutoff is this one's by default. `upto` is the last time, if the nodes were selected by
+        time.
         """
-        return TemporalGraph.__new__(TemporalGraph)._set(
+        out = TemporalGraph.__new__(TemporalGraph)._set(
             nodes=nodes,
             relations=relations,
             target=self.target,
@@ -604,6 +648,9 @@ class TemporalGraph:
             periods=self.periods,
             label_delay=self.label_delay,
         )
+        if self.is_neighbourhood:
+            out.__dict__.update(is_neighbourhood=True, timeline=self.timeline.only(nodes, upto))
+        return out
 
     def with_features(self, x: Any) -> TemporalGraph:
         """The same graph with other features for the target type, a row per node in the order of `ids`."""
@@ -688,7 +735,8 @@ class TemporalGraph:
 
     def _same_edges(self, nodes: dict[str, Nodes], cutoff: int | None = None) -> TemporalGraph:
         out = self.with_parts(nodes, dict(self.relations), cutoff)
-        out.__dict__.update(_csr=self._csr, _known=self._known)  # the same edges and times
+        # the same edges and times
+        out.__dict__.update(_csr=self._csr, _known=self._known, _edges_at=self._edges_at)
         return out
 
     def save(self, directory: str | Path) -> None:
@@ -720,7 +768,7 @@ class TemporalGraph:
     # -- inside
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"a TemporalGraph is frozen; make a new one to change {name}.")
+        raise AttributeError(f"a TemporalGraph is immutable; create a new one to change {name}.")
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles hold what was checked, in memory; how edges are grouped is found again."""
@@ -762,7 +810,8 @@ class TemporalGraph:
         if relation is None:
             if len(self.relations) > 1:
                 raise InputError(
-                    f"name a relation; there are {listing(['-'.join(t) for t in self.relations])}."
+                    "pass relation=...; "
+                    f"there are {listing(['-'.join(t) for t in self.relations])}."
                 )
             return next(iter(self.relations))
         if relation not in self.relations:
@@ -797,10 +846,15 @@ class TemporalGraph:
             _csr={},
             _periods={},
             _known={},
+            _edges_at={},
         )
         return self
 
+    is_neighbourhood = False
+    """Whether it is a part of a graph, with the timeline of the whole (see `neighbourhood`)."""
+
     _csr: dict[Triple, CSR]
+    _edges_at: dict[tuple[Triple, int], CSR]
     _known: dict[int, dict[str, np.ndarray | None]]
     _periods: dict[str, np.ndarray]
 

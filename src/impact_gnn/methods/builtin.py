@@ -78,7 +78,7 @@ BUILTIN = [
     Part(
         "pmp",
         Kind.WEIGHTING,
-        "neighbours are weighted by time so that all periods see the same mix of time distances",
+        "neighbours are weighted by time so that all periods have the same mix of time distances",
         needs=TIMED_EDGES,
         search_rank=3,
     ),
@@ -128,6 +128,7 @@ BUILTIN = [
         models=READS_HOPS_OR_GRAPH,
         search_rank=9,
         align=aligned_hops.jjnorm,
+        labelled_only=True,
     ),
     Part(
         "pny",
@@ -138,6 +139,7 @@ BUILTIN = [
         check_graph=aligned_hops.check_pny,
         models=READS_HOPS_OR_GRAPH,
         align=aligned_hops.pny,
+        labelled_only=True,
     ),
     Part(
         "labels",
@@ -194,6 +196,7 @@ BUILTIN = [
         models=READS_HOPS,
         search_rank=10,
         inputs=degree_columns,
+        steps=1,
         input_names=degree_names,
     ),
     Part(
