@@ -198,6 +198,30 @@ def test_frames_with_foreign_keys_need_no_edges():
     assert graph.label_names == ("no", "yes")
 
 
+def test_what_names_nothing_stays_a_feature():
+    """Pairs of yes and no, a label of many classes; two columns of one stem are two types."""
+    rng = np.random.default_rng(0)
+    table = {
+        "customer": rng.integers(0, 50, 900),
+        "customer_id": rng.integers(1000, 1030, 900),
+        "paid_flag": rng.choice(["yes", "no"], 900),
+        "sent_flag": rng.choice(["yes", "no"], 900),
+        "home_score": rng.integers(0, 9, 900),
+        "away_score": rng.integers(0, 9, 900),
+        "class": [f"class {k}" for k in rng.integers(0, 60, 900)],
+        "year": rng.integers(2010, 2020, 900),
+    }
+    graph = ig.from_tables(table, quiet=True)
+    assert {kind: part.num_nodes for kind, part in graph.nodes.items()} == {
+        "event": 900,
+        "customer": 50,
+        "customer_id": 30,
+    }
+    features = {"paid_flag", "sent_flag", "home_score", "away_score"}
+    assert set(graph.nodes["event"].columns.kinds) == features
+    assert graph.num_labels == 60
+
+
 def test_missing_keys_are_no_edges():
     table = trust()
     table.loc[:99, "source"] = None

@@ -42,6 +42,7 @@ ENTITY_WORDS = (
 )
 TIME_WORDS = ("time", "date", "day", "month", "year")
 LEAST_ROWS = 3  # rows per value, on average, of text that names entities
+LEAST_VALUES = 5  # values of each column of a pair
 SHARED_VALUES = 0.3  # share of the values of one column that the other has, where both are a pair
 
 
@@ -166,8 +167,13 @@ def find_entities(
     many = [name for name in text_columns if _has_many_values(name, table.column(name))]
     entities: dict[str, list[str]] = {}
     for name in usable:
-        if name in (*named, *many, *chain(*roles)):
-            entities.setdefault(_entity_name(name, roles), []).append(name)
+        if name in chain(*roles):
+            entities.setdefault(_role_name(name, roles), []).append(name)
+        elif name in (*named, *many):
+            kind = _stem(name) or "entity"
+            if kind in entities:  # customer and customer_id may be two things
+                kind = name
+            entities[kind] = [name]
     return entities
 
 
@@ -190,24 +196,24 @@ def _has_many_values(name: str, column: pa.ChunkedArray) -> bool:
 
 
 def _share_values(table: pa.Table, first: str, second: str) -> bool:
+    """Whether two columns hold the same values, and not only yes and no."""
     values = [pc.unique(texts(name, table.column(name))).drop_null() for name in (first, second)]
     fewer, more = sorted(values, key=len)
-    return bool(pc.sum(pc.is_in(fewer, more)).as_py() >= SHARED_VALUES * len(more))
+    num_shared = pc.sum(pc.is_in(fewer, more)).as_py()
+    return len(fewer) >= LEAST_VALUES and bool(num_shared >= SHARED_VALUES * len(more))
 
 
 def _common_word(first: str, second: str) -> str | None:
     """Return the last word that two names share, unless it is a word of time."""
     words = [word for word in _words(first) if word in _words(second)]
     own = [word for word in words if word not in (*KEY_ENDINGS, *TIME_WORDS)]
-    return own[-1] if own else None
+    return next(reversed(own), None)
 
 
-def _entity_name(column: str, roles: Sequence[tuple[str, str]]) -> str:
-    """Return the name of the entity that a column names, by what it shares with its pair."""
-    for pair in roles:
-        if column in pair:
-            return _common_word(*pair) or "entity"
-    return _stem(column) or "entity"
+def _role_name(column: str, roles: Sequence[tuple[str, str]]) -> str:
+    """Return the name of the entity that a column names in a pair: the word that both share."""
+    pair = next(pair for pair in roles if column in pair)
+    return _common_word(*pair) or "entity"
 
 
 def _stem(column: str) -> str:

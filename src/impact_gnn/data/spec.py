@@ -55,7 +55,8 @@ TIMES = (
     "day",
     "period",
 )
-LABELS = ("label", "class", "y", "target")
+OWN_LABELS = ("label", "class", "y")
+LABELS = (*OWN_LABELS, "target")  # of an edge, the target is an end
 WEIGHTS = ("weight", "w")
 MAX_GUESSED_CLASSES = 100  # classes of a column that is taken for a label by its gaps
 DANGLING = ("refuse", "drop")
@@ -316,7 +317,8 @@ def guess_events(
     used = [named.get(role) for role in NodeTable.role_names] + [*(named.get("columns") or {})]
     time = named.get("time") or _first_name(names, TIMES)
     if entities is None:
-        free = [name for name in names if name not in (*used, time)]
+        label = named.get("label") or _first_name(names, OWN_LABELS)
+        free = [name for name in names if name not in (*used, time, label)]
         entities = find_entities(source.head, free, by_values=True)
     keys = [column for columns in entities.values() for column in columns]
     _check_columns(source, keys)
@@ -341,7 +343,9 @@ def _with_entities(spec: Spec, entities: Mapping[str, Sequence[str]]) -> Spec:
     nodes = dict(spec.nodes)
     edges = dict(spec.edges)
     for entity, columns in entities.items():
-        kind = f"{entity}_entity" if entity in spec.nodes else entity
+        kind = entity
+        if kind in spec.nodes:  # the rows have that name
+            kind = f"{entity}_entity"
         nodes[kind] = NodeTable(events.file, id="id", values_of=tuple(columns))
         for column in columns:
             edges[kind, f"{spec.target}_{column}", spec.target] = EdgeTable(
@@ -395,8 +399,8 @@ def guess_by_keys(
     keys = find_keys(entities)
     if not keys:
         return None
-    labels = (roles["label"],) if roles.get("label") else LABELS
-    labelled = [kind for kind in entities if _has_label(entities[kind].source, labels)]
+    label_names = list(filter(None, [roles.get("label")])) or LABELS
+    labelled = [kind for kind in entities if _has_label(entities[kind].source, label_names)]
     num_keys = Counter(key.table for key in keys)
     by_keys = sorted(entities, key=lambda kind: (-num_keys[kind], -len(entities[kind].source.head)))
     if target is None:
