@@ -16,7 +16,7 @@ MAX_ROWS = 20  # of a printed table, besides the selected and the baseline
 
 
 class Status(str, Enum):
-    """How a candidate ended."""
+    """The state of a candidate after the search."""
 
     FULL = "evaluated on all folds"
     PART = "stopped: out of time"
@@ -26,7 +26,7 @@ class Status(str, Enum):
 
 
 class SelectionReason(str, Enum):
-    """Why something was chosen."""
+    """Why the ensemble or the baseline was selected."""
 
     BETTER = "better"
     NONE_BETTER = "none better"
@@ -105,23 +105,23 @@ class Selection:
 
 @dataclass(frozen=True)
 class PeriodScore:
-    """How many labelled nodes of a period were right, and how many by plain."""
+    """Accuracy of the ensemble and of the baseline in one period."""
 
     time: int
     count: int
     accuracy: float
-    plain: float | None  # None where plain was not asked
+    plain: float | None  # None if the baseline was not evaluated
 
 
 @dataclass(frozen=True)
 class FoldCheck:
-    """What the choice said about a past window before it knew the labels; it was chosen without that window."""
+    """Out-of-fold results of one window: the ensemble was selected on the other folds."""
 
     window: str
     count: int  # labelled nodes
-    unknown: int  # of these in classes of which no label could be seen then; they count as wrong
+    unknown: int  # of these in classes without earlier labels; they count as errors
     accuracy: float
-    fitted: float  # accuracy of the choice itself, which was made by this window too
+    fitted: float  # accuracy of the final ensemble, which this window helped to select
     plain: float  # accuracy of plain
     confidence: float  # mean calibrated probability of the predicted label
     error_before: float  # expected calibration error, raw
