@@ -9,13 +9,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from rich.console import Console
 from typer.main import get_command
 from typer.testing import CliRunner
 
 from impact_gnn import _progress
 from impact_gnn._progress import Terminal
 from impact_gnn.cli import app
+from impact_gnn.cli.common import SafeConsole
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMANDS = get_command(app).commands
@@ -28,7 +28,7 @@ def clock(monkeypatch):
 
 
 def console_on(file, environ=(), **options):
-    return Console(file=file, width=100, _environ={"TERM": "xterm", **dict(environ)}, **options)
+    return SafeConsole(file=file, width=100, _environ={"TERM": "xterm", **dict(environ)}, **options)
 
 
 def test_bars_that_are_over_are_gone_and_lines_stand_above(clock):
@@ -93,6 +93,7 @@ def test_help_and_version_load_no_library(arguments):
     code = f"""
 import sys
 from impact_gnn.cli import app
+from impact_gnn.cli.common import SafeConsole
 try:
     app({arguments!r})
 except SystemExit as end:

@@ -23,17 +23,25 @@ from impact_gnn._text import mask_passwords, visible
 
 
 class SafeConsole(Console):
-    """Prints names of files and classes as they are: no markup, no control characters."""
+    """Prints names of files and classes as they are: no markup, no control characters.
 
-    def print(self, *parts: str | Text, **options: Any) -> None:
+    Lines are wrapped at words on a terminal, and not at all in a file or pipe.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(highlight=False, markup=False, **options)
+        self.soft_wrap = not self.is_terminal
+
+    def print(self, *parts: Any, **options: Any) -> None:
         for part in parts:
-            text = part.copy() if isinstance(part, Text) else Text(part)
-            text.plain = visible(mask_passwords(text.plain))
-            super().print(text, **options)
+            if isinstance(part, str | Text):  # progress bars print control sequences of their own
+                part = part.copy() if isinstance(part, Text) else Text(part)
+                part.plain = visible(mask_passwords(part.plain))
+            super().print(part, **options)
 
 
-console = SafeConsole(highlight=False, soft_wrap=True, markup=False)
-errors = SafeConsole(stderr=True, highlight=False, soft_wrap=True, markup=False)
+console = SafeConsole()
+errors = SafeConsole(stderr=True)
 
 FAILED = 1
 BAD_INPUT = 2
