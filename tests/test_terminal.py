@@ -61,6 +61,17 @@ def test_bars_that_are_over_are_gone_and_lines_stand_above(clock):
     assert file.getvalue().rstrip().endswith("\x1b[2K\x1b[?25h")
 
 
+def test_long_lines_are_broken_at_words_and_aligned_on_a_terminal_only():
+    line = "pmp  weighting  neighbours are weighted by time " + "and so on " * 12
+    file, pipe = io.StringIO(), io.StringIO()
+    console_on(file, force_terminal=True).print(line)
+    console_on(pipe).print(line)
+    first, second = file.getvalue().splitlines()
+    assert first.startswith("pmp  weighting  neighbours")
+    assert second.startswith(" " * len("pmp  weighting  ") + "and so on")
+    assert pipe.getvalue().rstrip("\n") == line
+
+
 @pytest.mark.parametrize(
     "options",
     [{}, {"force_terminal": True, "environ": {"TERM": "dumb"}}, {"environ": {"NO_COLOR": "1"}}],

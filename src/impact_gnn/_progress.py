@@ -126,9 +126,7 @@ class Terminal(Watcher):
 
     def say(self, line: str, *, detail: bool = False) -> None:
         if self.verbose or not detail:
-            self.console.print(
-                visible(line), markup=False, highlight=False, soft_wrap=not self.draws
-            )
+            self.console.print(visible(line), markup=False, highlight=False, soft_wrap=True)
 
     def __exit__(self, *error: object) -> None:
         while self._stages:

@@ -209,21 +209,21 @@ class BacktestResult:
         rows = leading(self.rows, MAX_ROWS)
         width = max([len(str(row.candidate)) for row in rows], default=9)
         newest_first = self.folds[::-1]
-        folds = " ".join(f"{fold:>8}" for fold in newest_first)
-        lines = [f"{'candidate':<{width}} {folds} {'log-loss':>8} {'minus baseline':>26}  weight"]
+        numbers = range(len(newest_first), 0, -1)
+        folds = " ".join(f"fold {k:<2}" for k in numbers)
+        lines = [f"{'candidate':<{width}} {folds} log-loss weight minus baseline"]
         for row in rows:
-            scores = [
-                f"{row.scores[fold]:.4f}" if fold in row.scores else "" for fold in newest_first
-            ]
             by_fold = " ".join(
-                f"{score:>{max(8, len(fold))}}"
-                for fold, score in zip(newest_first, scores, strict=True)
+                f"{row.scores[fold]:7.4f}" if fold in row.scores else " " * 7
+                for fold in newest_first
             )
             loss = "" if row.loss is None else f"{row.loss:.3f}"
             difference = "" if row.difference is None else repr(row.difference)
             weight = f"{row.weight:.0%}" if row.weight else ""
             status = "" if row.status is Status.FULL else row.ending
-            line = f"{row.candidate!s:<{width}} {by_fold} {loss:>8} {difference:>26}  {weight:<6} {status}"
+            line = (
+                f"{row.candidate!s:<{width}} {by_fold} {loss:>8} {weight:>6} {difference} {status}"
+            )
             lines.append(line.rstrip())
         if len(rows) < len(self.rows):
             lines.append(
@@ -231,9 +231,8 @@ class BacktestResult:
             )
         if newest_first:
             title = METRICS[self.metric].title
-            lines.append(
-                f"Columns: {title} per fold, newest first; log-loss and difference over all."
-            )
+            named = ", ".join(f"{k}: {fold}" for k, fold in zip(numbers, newest_first, strict=True))
+            lines.append(f"Columns: {title} per fold ({named}); the others over all folds.")
         lines.append(f"Selected: {self.selection}")
         return "\n".join(lines)
 

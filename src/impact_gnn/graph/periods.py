@@ -193,7 +193,7 @@ def choose(
     if dated and count is None and (unit := _calendar(number, past, cut)) is not None:
         return Periods(
             unit
-        ), f"a period is a {unit}, chosen so that each has enough labels (set it with period=...)"
+        ), f"a period is a {unit}, chosen so that each has enough labels (--period or period=)"
     starts = _starts(number, past, count, cut)
     first = 0 if dated else 10 ** (len(str(int(np.abs(number).max()))) + 1)
     periods = Periods(
