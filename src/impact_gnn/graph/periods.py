@@ -116,8 +116,8 @@ class Periods:
                 f"{self.name(p)} ({_short(self.start(p))})" for p in (period, period + 1)
             )
             raise InputError(
-                f"cutoff={quoted(value)} lies within the period {self.name(period)}; cut at the beginning of {here} or "
-                f"{after}, or choose finer periods."
+                f"cutoff={quoted(value)} is inside the period {self.name(period)}; "
+                f"use the start of {here} or {after}, or finer periods."
             )
         return period
 
