@@ -210,7 +210,7 @@ def test_a_graph_is_cut_at_a_date_and_says_so():
     assert g.summary().names == ["2021-05", "2021-06", "2021-07"]
     with pytest.raises(
         InputError,
-        match=r"lies within the period 2021-07; cut at the beginning of 2021-07 \(2021-07-01\)",
+        match=r"is inside the period 2021-07; use the start of 2021-07 \(2021-07-01\)",
     ):
         g.masked("2021-07-02")
     east = datetime.datetime(2021, 7, 1, 2, tzinfo=datetime.timezone(datetime.timedelta(hours=2)))
