@@ -9,10 +9,10 @@ import numpy as np
 
 from impact_gnn import _files, checks
 from impact_gnn._text import mask_passwords
-from impact_gnn.checks import InputError, regular
+from impact_gnn.checks import InputError, guarded, listing, regular
 from impact_gnn.data import sources
 from impact_gnn.data.archive import read_archive
-from impact_gnn.data.spec import TOML, guess, read_toml, write_toml
+from impact_gnn.data.spec import IDS, TOML, guess, read_toml, write_toml
 from impact_gnn.data.tables import Period, Reading, build
 from impact_gnn.encoding import guess_kind
 from impact_gnn.graph import TemporalGraph, storage
@@ -150,6 +150,24 @@ def convert_graph(
         )
         reading.graph.save(out)
         return Reading(load(out), reading.notes) if is_streamed else reading
+
+
+def read_ids(path: Path) -> list[str]:
+    """Read ids of nodes: the lines of a file, or the column of ids in a CSV or Parquet table."""
+    source = sources.file(path)
+    names = [] if source is None else source.head.column_names
+    column = next((name for wanted in IDS for name in names if name.lower() == wanted), None)
+    if source is not None and column is not None:
+        values = source.as_written([column]).table.column(column).to_pylist()
+    elif len(names) > 1:
+        raise InputError(
+            f"{path} has no column of ids, only {listing(names)}; call the one with ids 'id'."
+        )
+    else:
+        with guarded(path):
+            values = regular(path).read_text(encoding="utf-8").splitlines()
+    ids = [str(value).strip() for value in values if value is not None]
+    return list(dict.fromkeys(name for name in ids if name))
 
 
 def first_toml(path: str | Path) -> str:

@@ -199,11 +199,6 @@ class TemporalGraph:
         """Whether there is more than the one type and relation of a homogeneous graph."""
         return tuple(self.relations) != (HOMOGENEOUS,)
 
-    def id_of(self, node: int) -> Any:
-        """The user's name of a target node, or its position."""
-        ids = self.nodes[self.target].ids
-        return node if ids is None else ids[node]
-
     @property
     def has_untimed_edges(self) -> bool:
         """Whether a relation joins two types without a time, and has none of its own."""

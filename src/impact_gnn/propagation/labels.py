@@ -100,12 +100,13 @@ def repeated_label_hops(
     `label` holds codes [N], or probabilities [N, num_labels] with rows of zeros where unknown.
     """
     hops = hops_of_rows(engine, operators, label_columns(label, num_labels), rows)
-    shares = [own_share(operators[:k]) for k in range(1, len(operators) + 1)]
-    if rows is not None:
-        label = label[rows]
-        shares = [share[rows] for share in shares]
+    index: Any = slice(None) if rows is None else rows
+    known = label[index]
+    shares = [np.zeros(len(known))] * len(operators)
+    if known.ndim == 2 or (known >= 0).any():  # else there is nothing to subtract
+        shares = [own_share(operators[:k])[index] for k in range(1, len(operators) + 1)]
     return [
-        without_own(hop, label, share, renormalize) for hop, share in zip(hops, shares, strict=True)
+        without_own(hop, known, share, renormalize) for hop, share in zip(hops, shares, strict=True)
     ]
 
 
