@@ -57,7 +57,7 @@ def at_hand(names: Sequence[str], root: Path | None) -> list[str]:
     there = [name for name in names if name == "tsbm" or (root and path_of(name, root).is_file())]
     if not there:
         raise ig.InputError(
-            f"none of {', '.join(names)} is there; name the folder of the real graphs with --root."
+            f"none of {', '.join(names)} exists; pass the folder of the real graphs with --root."
         )
     return there
 
@@ -90,7 +90,7 @@ def arrays(path: Path) -> dict[str, np.ndarray]:
         with np.load(path, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
     except (OSError, ValueError) as error:
-        raise ig.InputError(f"{path} cannot be read ({error}); fetch it again.") from None
+        raise ig.InputError(f"{path} cannot be read ({error}); download it again.") from None
 
 
 def mapped(path: Path) -> np.ndarray:
@@ -98,5 +98,5 @@ def mapped(path: Path) -> np.ndarray:
         return np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError) as error:
         raise ig.InputError(
-            f"{path} cannot be read ({error}); give a .npy file with a row per node."
+            f"{path} cannot be read ({error}); pass a .npy file with a row per node."
         ) from None

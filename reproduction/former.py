@@ -62,7 +62,7 @@ def source(checkout: Path) -> str:
     files = sorted((checkout / "src" / "impact_gnn").rglob("*.py"))
     if not files:
         raise ig.InputError(
-            f"{checkout} holds no package of its own in src; name a checkout of this repository."
+            f"{checkout} contains no package in src; pass a checkout of this repository."
         )
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
 
@@ -80,7 +80,7 @@ def former(
 ) -> Table:
     """Fits every model on every graph with the package in `checkout` and with this one, seed by seed."""
     if checks.whole_number("seeds", seeds) < 2:
-        raise ig.InputError(f"seeds={seeds} gives no standard error; take at least 2, better 5.")
+        raise ig.InputError(f"seeds={seeds} gives no standard error; use at least 2, better 5.")
     sources, tasks = {place: source(place) for place in (checkout, HERE)}, []
     for seed in range(seeds):
         for name in names or GRAPHS:

@@ -175,7 +175,7 @@ def leaderboard(
     """
     there = data.found(root)
     if not there:
-        raise InputError(f"{root} holds no graph; name a folder of graphs with --root.")
+        raise InputError(f"{root} contains no graph; pass a folder of graphs with --root.")
     methods = [
         *(OURS + effort for effort in efforts),
         *(
@@ -209,7 +209,7 @@ def leaderboard(
             )
             tasks.append(Task(f"{name}, {method}, seed {seed}", settings, call))
     if not tasks:
-        raise InputError(f"{root} holds no graph with labels to score by: {' '.join(notes)}")
+        raise InputError(f"{root} contains no graph with labels for scoring: {' '.join(notes)}")
     records = []
     for done, task in enumerate(tasks, 1):
         found = work_off([task], out / "cells")

@@ -151,10 +151,11 @@ class Staged:
         """Fits all stages and asks the best for the rows of the problem; hops that are on disk are not made again."""
         parts, view = Method.parse(method), problem.view
         if view.x is None:
-            raise ig.InputError("the graph has no features; give some with --features.")
+            raise ig.InputError("the graph has no features; pass some with --features.")
         if str(parts) != parts.weighting:
             raise ig.InputError(
-                f"method {method!r} is more than a weighting, all that GAMLP with RLU takes here."
+                f"method {method!r} is more than a weighting, "
+                "which is all that GAMLP with RLU supports here."
             )
         assert view.y is not None
         disk = ig.engines.Disk(place / parts.weighting, memory=self.memory, storage=self.storage)

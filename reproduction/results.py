@@ -63,7 +63,8 @@ def difference(ours: Sequence[Record], theirs: Sequence[Record]) -> Estimate:
     """
     if [record.seed for record in ours] != [record.seed for record in theirs]:
         raise InputError(
-            f"{ours[0].column!r} and {theirs[0].column!r} have other seeds; run both on the same ones."
+            f"{ours[0].column!r} and {theirs[0].column!r} have different seeds; "
+            "run both with the same seeds."
         )
     gap = paired(_scores(ours), _scores(theirs))
     if not (ours[0].hits and theirs[0].hits):

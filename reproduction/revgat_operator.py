@@ -186,13 +186,15 @@ def revgat_operator(
 ) -> Table:
     """Runs the study on `ogbn_arxiv` under `root`; `features` are "joined" (x and x_svd) or "svd" (x_svd alone)."""
     if checks.whole_number("seeds", seeds) < 2:
-        raise ig.InputError(f"seeds={seeds} gives no standard error; take at least 2, better 5.")
+        raise ig.InputError(f"seeds={seeds} gives no standard error; use at least 2, better 5.")
     checks.choice("features", features, ("joined", "svd"))
     kinds = [checks.choice("operator", each, OPERATORS) for each in operators or OPERATORS]
     wanted = {checks.choice("method", each, METHODS) for each in methods or METHODS[:4]} | {"plain"}
     path = data.path_of("ogbn_arxiv", root)
     if not path.is_file():
-        raise ig.InputError(f"{path} is not there; name the folder of the real graphs with --root.")
+        raise ig.InputError(
+            f"{path} does not exist; pass the folder of the real graphs with --root."
+        )
     options, tasks = options or Options(), []
     for seed, operator, method in product(
         range(seeds), kinds, (each for each in METHODS if each in wanted)

@@ -106,7 +106,7 @@ def risk(
 ) -> Table:
     """Runs the study on "tsbm" and the graphs of one type under `root`; `most` nodes of a class are compared."""
     if checks.whole_number("seeds", seeds) < 2:
-        raise ig.InputError(f"seeds={seeds} gives no standard error; take at least 2, better 5.")
+        raise ig.InputError(f"seeds={seeds} gives no standard error; use at least 2, better 5.")
     known = ("tsbm", *(name for name in CUTOFFS if "hetero" not in name))
     wanted = [checks.choice("data", name, known) for name in names or known]
     there = data.at_hand(wanted, root)

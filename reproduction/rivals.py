@@ -71,7 +71,8 @@ def hold_out(view: ig.TemporalGraph) -> tuple[ig.TemporalGraph, Held]:
     enough = [t for t in np.unique(when)[1:] if (when >= t).mean() >= HELD_OUT]
     if not enough:
         raise InputError(
-            "labels of one period only leave none to choose by; give labels of two periods or more."
+            "only one period has labels, so none is left for validation; "
+            "use labels of at least two."
         )
     late = when >= enough[-1]
     return view.masked(int(enough[-1])), Held(rows[late], labels[late])
@@ -151,7 +152,7 @@ def own_graph(view: ig.TemporalGraph) -> sparse.csr_matrix:
         degree = np.asarray(shared.sum(0)).ravel()
         if (degree[degree <= MOST_DEGREE] ** 2).sum() > 2 * MOST_EDGES:
             raise InputError(
-                f"{target!r} nodes that share a {source!r} make more than {MOST_EDGES:,} pairs."
+                f"{target!r} nodes that share a {source!r} are more than {MOST_EDGES:,} pairs."
             )
         weight = np.where(degree <= MOST_DEGREE, 1 / np.maximum(degree, 1), 0).astype(np.float32)
         total = total + shared @ sparse.diags(weight) @ shared.T
@@ -159,7 +160,8 @@ def own_graph(view: ig.TemporalGraph) -> sparse.csr_matrix:
     total.eliminate_zeros()
     if total.nnz > MOST_EDGES:
         raise InputError(
-            f"the graph between targets has {total.nnz:,} edges; full-batch rivals take {MOST_EDGES:,}."
+            f"the graph between targets has {total.nnz:,} edges; "
+            f"full-batch baselines support {MOST_EDGES:,}."
         )
     return total.tocsr()
 

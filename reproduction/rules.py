@@ -203,7 +203,7 @@ def rules(runs: Path, *, root: Path) -> Table:
             pasts.append((run.name, past))
     if not pasts:
         raise InputError(
-            f"{runs} holds no finished run of a graph in {root}; name the folder with --runs."
+            f"{runs} contains no finished run of a graph in {root}; pass the folder with --runs."
         )
     lines, regrets = [], []
     for name, past in pasts:

@@ -36,9 +36,7 @@ GIANT = "The published rows use GIANT features; give them by --features to compa
 def needed(root: Path | None) -> Path:
     """The root, or a sentence that asks for it."""
     if root is None:
-        raise ig.InputError(
-            "this data set is read from files; name the folder that holds it with --root."
-        )
+        raise ig.InputError("this data set is read from files; pass its folder with --root.")
     return root
 
 

@@ -97,7 +97,7 @@ def table1(
     said to be.
     """
     if checks.whole_number("seeds", seeds) < 2:
-        raise ig.InputError(f"seeds={seeds} gives no standard error; take at least 2, better 5.")
+        raise ig.InputError(f"seeds={seeds} gives no standard error; use at least 2, better 5.")
     model, tasks = model or Model(), []
     possible = DATA[checks.choice("model", model.name, MODELS)]
     wanted = [checks.choice("data", name, possible) for name in names or possible]

@@ -140,7 +140,7 @@ def table2(
     """
     count = study.seeds if seeds is None else checks.whole_number("seeds", seeds)
     if count < 2:
-        raise ig.InputError(f"seeds={count} gives no standard error; take at least 2.")
+        raise ig.InputError(f"seeds={count} gives no standard error; use at least 2.")
     study = replace(study, rows=_picked(study, models, methods))
     records: list[Record] = []
     # Seed after seed, so that a graph that belongs to one seed is drawn once; a study that is

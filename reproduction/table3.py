@@ -71,7 +71,7 @@ class SyntheticStudy:
 
     def __post_init__(self) -> None:
         if checks.whole_number("graphs", self.graphs) < 2:
-            raise InputError(f"graphs={self.graphs} gives no standard error; take at least 2.")
+            raise InputError(f"graphs={self.graphs} gives no standard error; use at least 2.")
         for name, values, allowed in (
             ("protocol", self.protocols, PROTOCOLS),
             ("model", self.models, MODELS),
@@ -146,7 +146,7 @@ def time_table(section: str, records: Sequence[Record]) -> ExtraTable:
 def gamma_rows(gammas: Sequence[float] = GAMMAS) -> list[Row]:
     for value in gammas:
         if not 0 <= value <= 1:
-            raise InputError(f"gammas holds {value}; give numbers from 0 to 1.")
+            raise InputError(f"gammas contains {value}; use numbers from 0 to 1.")
     return [Row(f"γ = {value:g}", float(value)) for value in gammas]
 
 

@@ -29,7 +29,7 @@ def w1(a: Array, b: Array) -> float:
         columns = as_sample(name, sample).shape[1]
         if columns != 1:
             raise InputError(
-                f"{name} has {columns} columns; give numbers [n], or use sliced_w1 for vectors."
+                f"{name} has {columns} columns; use numbers [n], or use sliced_w1 for vectors."
             )
     return sliced_w1(a, b)
 
@@ -49,7 +49,7 @@ def sliced_w1(a: Array, b: Array, *, num_slices: int = 64, seed: int = 0) -> flo
     if left.shape[1] != right.shape[1]:
         raise InputError(
             f"a has {left.shape[1]} columns and b {right.shape[1]}; "
-            f"give vectors of the same length."
+            f"pass vectors of the same length."
         )
     directions = unit_directions(left.shape[1], num_slices, seed)
     distances = w1_by_column(
@@ -150,7 +150,7 @@ def layer_contraction(extended: Array, table: Array) -> Contraction:
     if not is_square or omega.shape != (share.shape[1],) * 2:
         raise InputError(
             f"extended has shape {share.shape} and table {omega.shape}; "
-            f"give [Y, T, Y, T] and [T, T] for the same times."
+            f"pass [Y, T, Y, T] and [T, T] for the same times."
         )
     weight = share * omega[None, :, None, :].astype(np.float64)
     if not np.isfinite(weight).all() or weight.min(initial=0.0) < 0:
@@ -194,7 +194,7 @@ def corollary(
     _check(G=G)
     for factor in factors:
         if not 0 <= factor <= 1:
-            raise InputError(f"factors holds {factor}; a layer's factor lies between 0 and 1.")
+            raise InputError(f"factors contains {factor}; a layer's factor lies between 0 and 1.")
     first = theorem_4_3(C, V)
     if tau is not None:
         first = min(first, theorem_4_4(C, tau, form="scale-free"))

@@ -105,14 +105,14 @@ def test_an_evaluation_belongs_to_the_predictions_that_it_was_made_of(copied):
     assert not (copied / "figures" / "evaluation-confusion.svg").exists()
     kept.write_text(kept.read_text().replace('"count"', '"counts"'))
     with pytest.raises(
-        InputError, match=r"evaluation.json cannot be used .*; remove it, or evaluate again\.$"
+        InputError, match=r"evaluation.json cannot be read .*; remove it, or evaluate again\.$"
     ):
         write_report(summary, copied / "report.html")
 
 
 def test_files_that_users_put_beside_the_figures_stay(copied, done):
     (copied / "figures" / "notes.txt").write_text("mine")
-    with pytest.raises(InputError, match=r"holds other files \('notes\.txt'\); move them away"):
+    with pytest.raises(InputError, match=r"contains other files \('notes\.txt'\); move them away"):
         write_report(done[1], copied / "report.html")
     assert (copied / "figures" / "notes.txt").read_text() == "mine"
     (copied / "figures" / "notes.txt").unlink()
@@ -204,9 +204,9 @@ def test_a_forecast_that_failed_and_classes_nobody_knew_are_said(copied, tmp_pat
     [
         (
             {"node": ["-n1"], "label": ["cat"]},
-            "has the columns node, label; name two of them id and label.",
+            "has the columns node, label; rename two of them to id and label.",
         ),
-        ({"id": ["x", "y", "z"], "label": ["cat"] * 3}, "has labels of 0 of the"),
+        ({"id": ["x", "y", "z"], "label": ["cat"] * 3}, "has labels for 0 of the"),
         ({"id": ["-n1", "-n1"], "label": ["a", "b"]}, "has duplicate ids"),
     ],
 )
@@ -225,7 +225,7 @@ def test_a_changed_table_of_predictions_is_refused(copied, text, other):
     table.write_text(table.read_text().replace(text, other))
     with pytest.raises(
         InputError,
-        match="has predicted classes outside their own sets, so it was changed or is of an",
+        match="has predicted classes outside their own sets, so it was modified or comes from an",
     ):
         evaluate(copied, graph())
 
@@ -234,10 +234,10 @@ def test_graphs_of_pyg_are_graphs_too(done):
     """They name no classes, which these predictions need; so much is said."""
     for call in (watch, evaluate):
         with pytest.raises(
-            InputError, match=r"the model's classes have names|has labels of 0 of the"
+            InputError, match=r"the model's classes have names|has labels for 0 of the"
         ):
             call(done[0], ig.to_pyg(graph()))
-        with pytest.raises(InputError, match="graph is a DataFrame; give a TemporalGraph"):
+        with pytest.raises(InputError, match="graph is a DataFrame; pass a TemporalGraph"):
             call(done[0], pd.DataFrame())
 
 

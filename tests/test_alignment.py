@@ -581,43 +581,43 @@ def refused_pny(
     [
         (
             lambda: alignment.center(MESSAGE, [0, 1]),
-            r"message has shape \(3, 2\) for 2 nodes; give one row per node",
+            r"message has shape \(3, 2\) for 2 nodes; pass one row per node",
         ),
         (lambda: alignment.center(MESSAGE[:, 0], TIMES), r"message has shape \(3,\) for 3 nodes"),
         (lambda: alignment.center([[1.0]], [0]), r"message has shape \(\) for 1 nodes"),
         (
             lambda: alignment.center(np.ones((3, 2), int), TIMES),
-            r"message is of type int64; give float32 or float64",
+            r"message has dtype int64; pass float32 or float64",
         ),
         (
             lambda: alignment.center(np.ones((3, 2), np.float16), TIMES),
-            r"message is of type float16; give float32",
+            r"message has dtype float16; pass float32",
         ),
         (
             lambda: alignment.center(MESSAGE.astype(">f8"), TIMES),
-            r"message is of type >f8; give float32",
+            r"message has dtype >f8; pass float32",
         ),
         (
             lambda: alignment.center(torch.ones(3, 2).int(), TIMES),
-            r"message is of type torch.int32; give float32",
+            r"message has dtype torch.int32; pass float32",
         ),
         (
             lambda: alignment.center(MESSAGE, [0, 0.5, 1]),
-            r"time must be whole numbers, but position 1 holds 0.5",
+            r"time must be whole numbers, but position 1 is 0.5",
         ),
         (lambda: alignment.center(MESSAGE, 3), r"time has shape \(\)"),
-        (lambda: alignment.center(np.ones((0, 2)), []), r"time is empty; give at least one node"),
+        (lambda: alignment.center(np.ones((0, 2)), []), r"time is empty; pass at least one node"),
         (
             lambda: alignment.jjnorm(MESSAGE, LABELS, TIMES, target=~MASK & MASK),
             r"target marks no node; mark",
         ),
         (
             lambda: alignment.jjnorm(MESSAGE, LABELS, TIMES, target=[0, 0, 1]),
-            r"target has type int64 .* boolean mask",
+            r"target has dtype int64 .* boolean mask",
         ),
         (
             lambda: alignment.jjnorm(MESSAGE, LABELS, TIMES, target=MASK[:2]),
-            r"shape \(2,\); give a boolean mask",
+            r"shape \(2,\); expected a boolean mask",
         ),
         (
             lambda: alignment.jjnorm(MESSAGE, [0, 1], TIMES, target=MASK),
@@ -625,11 +625,11 @@ def refused_pny(
         ),
         (
             lambda: alignment.jjnorm(MESSAGE, [0, -7, 0], TIMES, target=MASK),
-            r"label holds -7 at node 1; use 0, 1, 2",
+            r"label is -7 at node 1; use 0, 1, 2",
         ),
         (
             lambda: alignment.jjnorm(MESSAGE, ["a", "b", "c"], TIMES, target=MASK),
-            r"label is of type <U1; give whole",
+            r"label has dtype <U1; use whole",
         ),
         (
             lambda: alignment.jjnorm(MESSAGE[:2], LABELS, TIMES, target=MASK),
@@ -637,24 +637,24 @@ def refused_pny(
         ),
         (
             lambda: refused_pny(map="shift"),
-            r"map='shift' is not known; choose one of 'transport'",
+            r"map='shift' is not valid; choose one of 'transport'",
         ),
         (
             lambda: refused_pny(previous=MESSAGE[:, :1]),
-            r"previous has shape \(3, 1\), message \(3, 2\); give the re",
+            r"previous has shape \(3, 1\), message \(3, 2\); pass the re",
         ),
         (lambda: refused_pny(previous=None), r"previous has shape \(\) for 3 nodes"),
         (
             lambda: refused_pny(degree=[1, 2]),
-            r"degree has shape \(2,\) for 3 nodes; give one number per node",
+            r"degree has shape \(2,\) for 3 nodes; pass one number per node",
         ),
         (
             lambda: refused_pny(degree=["a", "b", "c"]),
-            r"degree has shape \(3,\) .* give one number per node",
+            r"degree has shape \(3,\) .* pass one number per node",
         ),
         (
             lambda: refused_pny(table=np.ones((3, 3))),
-            r"table has shape \(3, 3\) for 2 times; give one row and column",
+            r"table has shape \(3, 3\) for 2 times; pass one row and column",
         ),
         (
             lambda: refused_pny(connectivity=Dense(np.array([0, 2]), FLAT.relative)),
@@ -662,11 +662,11 @@ def refused_pny(
         ),
         (
             lambda: refused_pny(connectivity=Dense(FLAT.times, FLAT.relative[:1, :, :1])),
-            r"label has 2 classes but connectivity only 1; estimate it with all",
+            r"label has 2 classes, but connectivity has 1; estimate it with all",
         ),
         (
             lambda: alignment.refuse_unless_fits(349, 10, 512),
-            r"PNY would hold 349·10 covariances of 512x512, 6.8 GiB, more than its limit of 2 GiB; use jjnorm",
+            r"PNY needs 349·10 covariances of 512x512, 6.8 GiB, more than its limit of 2 GiB; use jjnorm",
         ),
     ],
 )
@@ -678,6 +678,6 @@ def test_refusals(call, sentence):
 def test_too_many_communities_are_refused():
     label = np.array([2**23, 0] + [0] * 300)
     with pytest.raises(
-        InputError, match=r"302 times and 8388609 labels make too many communities; bin the times"
+        InputError, match=r"302 times and 8388609 labels are too many communities; bin the times"
     ):
         alignment.Communities.of(label, np.arange(302), np.arange(302) > 300)

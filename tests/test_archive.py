@@ -84,15 +84,15 @@ def test_an_archive_with_plain_names_has_one_type(tmp_path):
     [
         (
             {"author_writes_paper": None},
-            "holds no relation between its types .*; call arrays <type>_time",
+            "contains no relation between its types .*; name arrays <type>_time",
         ),
-        ({"num_authors": np.zeros(2)}, r"num_authors of .* has shape \(2,\); give a single number"),
+        ({"num_authors": np.zeros(2)}, r"num_authors of .* has shape \(2,\); pass a single number"),
         ({"num_authors": np.array(1.5)}, "author.num_nodes"),
         ({"author_writes_paper": np.zeros((3, 2), int)}, "author-writes-paper"),
         ({"author_writes_paper": np.array([[2], [0]])}, "author-writes-paper"),
         (
             {"author_time": np.zeros(2), "author_y": np.zeros(2)},
-            "could be classified, .*; keep _y for one of them",
+            "could be classified, .*; keep an array _y for one of them",
         ),
         ({"label_names": np.zeros((2, 2))}, "label_names has shape"),
         (

@@ -54,7 +54,7 @@ def test_minus_one_is_a_class_of_a_table_and_a_note_says_so(names, capsys):
     g = ig.from_tables(frame(label=labels), EDGE)
     assert g.label_names == names
     assert (g.y >= 0).all()
-    assert "-1 is taken for a class" in capsys.readouterr().out
+    assert "-1 is read as a class" in capsys.readouterr().out
 
 
 def test_a_label_may_be_said_to_mean_unknown(tmp_path):
@@ -68,7 +68,7 @@ def test_a_label_may_be_said_to_mean_unknown(tmp_path):
     nodes = "id,time,label\n" + "".join(f"{k},{k},{label}\n" for k, label in enumerate(labels))
     g = ig.load(folder(tmp_path, nodes, "source,target\n0,1\n", toml))
     assert (g.label_names, g.y.tolist()) == ((0, 1), labels)
-    with pytest.raises(InputError, match="cannot be a label that means unknown"):
+    with pytest.raises(InputError, match="cannot be an unknown_label"):
         ig.from_tables(frame(label=labels), EDGE, unknown_label=[None])
 
 
@@ -152,7 +152,7 @@ def test_edge_ends_that_a_float_cannot_tell_apart_are_refused(kind, bits):
     edges = {"source": good[:1], "target": good[1:]}
     assert ig.from_tables(nodes, edges, quiet=True).edge_index.tolist() == [[0], [1]]
     bad = np.array([first + 2], kind)
-    with pytest.raises(InputError, match="too large to tell ids apart"):
+    with pytest.raises(InputError, match="too large to be exact ids"):
         ig.from_tables(nodes, {"source": bad, "target": bad}, quiet=True)
 
 
@@ -160,7 +160,7 @@ def test_edge_ends_that_a_float_cannot_tell_apart_are_refused(kind, bits):
     "ends", [[True, False], np.array(["2020-01-01", "2021-01-01"], "M8[s]"), [b"0", b"1"]]
 )
 def test_edge_ends_that_are_no_ids_are_refused(ends):
-    with pytest.raises(InputError, match="cannot name a node"):
+    with pytest.raises(InputError, match="cannot be an id"):
         ig.from_tables(frame(), {"source": ends, "target": ends}, quiet=True)
 
 
@@ -171,7 +171,7 @@ def test_the_exact_name_of_a_column_wins():
 
 
 def test_columns_that_are_called_the_same_as_text_are_refused():
-    with pytest.raises(InputError, match="called the same as text"):
+    with pytest.raises(InputError, match="equal as text"):
         ig.from_tables(frame() | {1: list(range(6)), "1": list(range(6))}, EDGE)
 
 
@@ -205,7 +205,7 @@ def test_years_far_away_are_refused_and_never_wrap():
     for year in (300_000, -300_000, 10_000):
         time = np.array(["2020-01-01", "2021-01-01", "2022-01-01"], "M8[s]")
         time[1] = np.datetime64(year - 1970, "Y").astype("M8[s]")
-        with pytest.raises(InputError, match="years 1 to 9999"):
+        with pytest.raises(InputError, match="years .*1 to 9999"):
             ig.from_tables({"id": [0, 1, 2], "time": time}, EDGE, quiet=True)
     far = pa.array([2**45, 0, 1], pa.timestamp("s"))
     with pytest.raises(InputError, match="not a date"):
@@ -215,7 +215,7 @@ def test_years_far_away_are_refused_and_never_wrap():
 @pytest.mark.parametrize("first", [2**62, -(2**62), float(2**60)])
 def test_times_that_would_wrap_or_merge_are_refused(first):
     nodes = {"id": [0, 1, 2], "time": [first, first, first]}
-    with pytest.raises(InputError, match="too large to tell times apart"):
+    with pytest.raises(InputError, match="too large to be exact"):
         ig.from_tables(nodes, EDGE, quiet=True)
 
 
@@ -223,7 +223,7 @@ def test_large_whole_numbers_are_exact_or_refused():
     time = [5 * 10**16 + k for k in range(300)]
     nodes = {"id": list(range(300)), "time": time}
     assert ig.from_tables(nodes, EDGE, period="whole", quiet=True).time.tolist() == time
-    with pytest.raises(InputError, match="too large to be put into bins exactly"):
+    with pytest.raises(InputError, match="too large to bin exactly"):
         ig.from_tables(nodes, EDGE, quiet=True)
 
 
@@ -267,7 +267,7 @@ def test_a_word_among_numbers_warns_and_may_be_read_as_missing(tmp_path):
     assert ig.load(tmp_path / "saved").summary().warnings == reading.graph.summary().warnings
     toml = '[nodes.node]\nfile = "nodes.csv"\ncolumns = {height = "number"}\n'
     reading = read(folder(tmp_path, nodes, toml=toml + '[edges.to]\nfile = "edges.csv"\n'))
-    assert "1 values that are no numbers count as missing" in "\n".join(reading.notes)
+    assert "1 values that are not numbers are read as missing" in "\n".join(reading.notes)
     assert not reading.graph.summary().warnings
     got = reading.graph.nodes["node"].columns.table["height"].to_pylist()
     assert got == [None, 1.5, None, 2.5, 3.5, 4.5, 5.5, 6.5, 7.5, 8.5]
@@ -306,7 +306,7 @@ def test_very_large_numbers_in_lists_are_pulled_in():
 
 def test_a_file_of_another_kind_is_not_taken_for_the_table(tmp_path):
     toml = '[nodes.node]\nfile = "nodes.xlsx"\n[edges.to]\nfile = "edges.csv"\n'
-    with pytest.raises(InputError, match=r"'nodes.xlsx', which is not there; there are"):
+    with pytest.raises(InputError, match=r"'nodes.xlsx'; the files are"):
         ig.load(folder(tmp_path, table(range(3)), toml=toml))
 
 

@@ -186,7 +186,7 @@ def test_a_diverging_candidate_fails_alone(graph, monkeypatch):
 def test_what_was_named_and_cannot_be_fitted_is_said(graph):
     outcome = ig.backtest(graph, **OPTIONS | {"candidates": ["gcn:snapshot", "labels"]})
     assert outcome.row("gcn:snapshot").status is Status.FAILED
-    assert "gcn cannot take 'snapshot'" in outcome.row("gcn:snapshot").ending
+    assert "gcn does not support 'snapshot'" in outcome.row("gcn:snapshot").ending
     assert outcome.row("labels").status is Status.FULL
 
 
@@ -235,10 +235,10 @@ def test_a_back_test_that_was_cut_off_continues(graph, tmp_path):
     changes = ({"folds": 1}, {"seeds": 2}, {"effort": "quick"}, {"candidates": ["center"]})
     for change in changes:
         with pytest.raises(
-            ig.InputError, match=f"begun with other inputs .{next(iter(change))} was"
+            ig.InputError, match=f"started with other inputs .{next(iter(change))} was"
         ):
             ig.backtest(graph, store=tmp_path, **OPTIONS | change)
-    with pytest.raises(ig.InputError, match="graph has other contents"):
+    with pytest.raises(ig.InputError, match="graph has changed"):
         ig.backtest(graph.with_labels(1 - graph.y), store=tmp_path, **OPTIONS)
 
 
@@ -458,9 +458,9 @@ def test_refusals(graph):
         ig.backtest(graph, cutoff=5, seeds=0)
     with pytest.raises(ig.InputError, match="unknown part 'nope'"):
         ig.backtest(graph, cutoff=5, candidates=["nope"])
-    with pytest.raises(ig.InputError, match="model='nope' is not known"):
+    with pytest.raises(ig.InputError, match="model='nope' is not valid"):
         ig.backtest(graph, cutoff=5, candidates=["nope:labels"])
-    with pytest.raises(ig.InputError, match="effort='huge' is not known"):
+    with pytest.raises(ig.InputError, match="effort='huge' is not valid"):
         ig.backtest(graph, cutoff=5, effort="huge")
 
 

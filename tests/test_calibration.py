@@ -128,7 +128,7 @@ def test_refusals_of_damaged_models(graph, tmp_path):
     good = json.loads(file.read_text())
     for change, words in (
         ({"version": 99}, "format version 99"),
-        ({"format": "x"}, "does not hold an impact-gnn ensemble"),
+        ({"format": "x"}, "contains no impact-gnn ensemble"),
     ):
         file.write_text(json.dumps(good | change))
         with pytest.raises(ig.InputError, match=words):

@@ -20,9 +20,9 @@ class Loud:
 @pytest.mark.parametrize(
     ("value", "sentence"),
     [
-        (None, r"x is missing; give an array"),
-        ([[1, 2], [3]], r"x cannot be read as an array \(.*inhomogeneous.*\); give a numpy array"),
-        (Loud(), r"x cannot be read as an array \(not now\); give a numpy array"),
+        (None, r"x is missing; pass an array"),
+        ([[1, 2], [3]], r"x cannot be read as an array \(.*inhomogeneous.*\); pass a numpy array"),
+        (Loud(), r"x cannot be read as an array \(not now\); pass a numpy array"),
         (
             np.array([1, "a"], object),
             r"x is an array of Python objects; convert it to numbers or text with .astype",
@@ -58,24 +58,24 @@ def test_a_memory_map_is_not_copied(tmp_path):
     [
         (
             [0.0, 1.5],
-            r"time must be whole numbers, but position 1 holds 1.5; bin or round it first",
+            r"time must be whole numbers, but position 1 is 1.5; bin or round them first",
         ),
-        ([0.0, np.inf], r"time must be whole numbers, but position 1 holds inf"),
+        ([0.0, np.inf], r"time must be whole numbers, but position 1 is inf"),
         (
             [np.nan, 1, np.nan],
-            r"time is missing \(NaN\) at 2 of 3 places, first at position 0; fill these in",
+            r"time is missing \(NaN\) at 2 of 3 positions, first at 0; fill in",
         ),
-        ([[1, 2], [3, 4]], r"time has shape \(2, 2\); give 1 dimension"),
-        (7, r"time has shape \(\); give 1 dimension"),
-        ([True, False], r"time is of type bool; give whole numbers"),
-        (["a"], r"time is of type <U1; give whole numbers"),
-        ([1j], r"time is of type complex128; give whole numbers"),
-        (np.array(["2020-01-01"], "M8[D]"), r"time is of type datetime64\[D\]; give whole numbers"),
+        ([[1, 2], [3, 4]], r"time has shape \(2, 2\); expected 1 dimension"),
+        (7, r"time has shape \(\); expected 1 dimension"),
+        ([True, False], r"time has dtype bool; use whole numbers"),
+        (["a"], r"time has dtype <U1; use whole numbers"),
+        ([1j], r"time has dtype complex128; use whole numbers"),
+        (np.array(["2020-01-01"], "M8[D]"), r"time has dtype datetime64\[D\]; use whole numbers"),
         (
             [2**63],
-            r"time holds 9223372036854775808, which does not fit into a 64-bit integer; use smaller",
+            r"time contains 9223372036854775808, which does not fit into a 64-bit integer; use smaller",
         ),
-        ([2.0**63], r"time holds 9.2\d+e\+18, which does not fit into a 64-bit integer"),
+        ([2.0**63], r"time contains 9.2\d+e\+18, which does not fit into a 64-bit integer"),
         ([-(2.0**64)], r"which does not fit into a 64-bit integer"),
     ],
 )
@@ -111,7 +111,7 @@ def test_whole_number(value):
     "value", [2.5, np.nan, np.inf, -np.inf, "3", [3], True, 3j, np.datetime64("2020"), b"3"]
 )
 def test_whole_number_refuses(value):
-    with pytest.raises(InputError, match=r"cutoff=.* is not a whole number; give an integer"):
+    with pytest.raises(InputError, match=r"cutoff=.* is not a whole number; pass an integer"):
         checks.whole_number("cutoff", value)
 
 
@@ -120,13 +120,13 @@ def test_whole_number_refuses(value):
     [
         (
             np.ones(3),
-            r"x has shape \(3,\); give one row per node and one column per feature \[N, f\]",
+            r"x has shape \(3,\); expected one row per node and one column per feature \[N, f\]",
         ),
-        (np.ones((3, 1, 1)), r"x has shape \(3, 1, 1\); give a matrix \[N, f\]"),
-        (np.ones((2, 2)), r"x has 2 rows for 3 nodes; give one row per node"),
-        (np.ones((3, 2), complex), r"x is of type complex128; give numbers"),
-        (np.full((3, 2), "a"), r"x is of type <U1; give numbers"),
-        (np.zeros((3, 2), [("a", int)]), r"x is of type \[\('a', '<i8'\)\]; give numbers"),
+        (np.ones((3, 1, 1)), r"x has shape \(3, 1, 1\); expected a matrix \[N, f\]"),
+        (np.ones((2, 2)), r"x has 2 rows for 3 nodes; pass one row per node"),
+        (np.ones((3, 2), complex), r"x has dtype complex128; use numbers"),
+        (np.full((3, 2), "a"), r"x has dtype <U1; use numbers"),
+        (np.zeros((3, 2), [("a", int)]), r"x has dtype \[\('a', '<i8'\)\]; use numbers"),
     ],
 )
 def test_features_refuse(value, sentence):
@@ -139,7 +139,7 @@ def test_bad_features_are_located(size):
     x = np.ones((size, 3), np.float16)  # the larger one is looked at in three blocks
     x[4, 2] = x[size - 3, 2] = np.nan
     x[size - 2, 0] = np.inf
-    sentence = r"x holds 3 NaN or infinite values \(column 2 has 2 of them, the first in row 4\); fill or drop them"
+    sentence = r"x contains 3 NaN or infinite values \(column 2 has 2 of them, the first in row 4\); fill or drop them"
     with pytest.raises(InputError, match=sentence):
         checks.features("x", x, size)
 
@@ -165,21 +165,21 @@ def test_types_of_features(dtype, kept):
 @pytest.mark.parametrize(
     ("value", "num_labels", "sentence"),
     [
-        ([0, 1], None, r"y has 2 entries for 3 nodes; give one per node, -1 for unknown"),
+        ([0, 1], None, r"y has 2 entries for 3 nodes; pass one per node, -1 for unknown"),
         (
             [0, -2, 1],
             None,
-            r"y holds -2 at node 1; use 0, 1, 2, ... for classes and -1 for unknown",
+            r"y is -2 at node 1; use 0, 1, 2, ... for classes and -1 for unknown",
         ),
-        ([0, 1, 4], 3, r"y holds 4 at node 2, but there are 3 classes; labels run from 0 to 2"),
+        ([0, 1, 4], 3, r"y is 4 at node 2, but there are 3 classes; labels run from 0 to 2"),
         (
             [0, 10**9, 4],
             None,
-            r"y holds 1000000000 at node 1; number the classes 0, 1, 2, ... \(at most",
+            r"y is 1000000000 at node 1; number the classes 0, 1, 2, ... \(at most",
         ),
-        ([0, 0.5, 4], None, r"y must be whole numbers, but position 1 holds 0.5"),
-        ([0, np.inf, 4], None, r"y must be whole numbers, but position 1 holds inf"),
-        ([True, False, True], None, r"y is of type bool; give whole numbers"),
+        ([0, 0.5, 4], None, r"y must be whole numbers, but position 1 is 0.5"),
+        ([0, np.inf, 4], None, r"y must be whole numbers, but position 1 is inf"),
+        ([True, False, True], None, r"y has dtype bool; use whole numbers"),
     ],
 )
 def test_labels_refuse(value, num_labels, sentence):
@@ -195,10 +195,10 @@ def test_missing_labels_are_unknown():
 @pytest.mark.parametrize(
     ("value", "sentence"),
     [
-        ([0, 1], r"time has 2 entries for 3 nodes; give one time per node"),
+        ([0, 1], r"time has 2 entries for 3 nodes; pass one time per node"),
         (
             [0, 2**62 + 2, -1],
-            r"time runs from -1 to 4611686018427387906, too far apart to subtract safely; bin it",
+            r"time ranges from -1 to 4611686018427387906, too wide for 64-bit differences; bin it",
         ),
     ],
 )
@@ -212,21 +212,21 @@ def test_node_times_refuse(value, sentence):
     [
         (
             np.zeros((3, 2), int),
-            r"edges has shape \(3, 2\); give sources and targets as two rows .*; transpose it",
+            r"edges has shape \(3, 2\); expected sources and targets as two rows .*; transpose it",
         ),
         (
             np.zeros(4, int),
-            r"edges has shape \(4,\); give sources and targets as two rows \[2, E\]\.",
+            r"edges has shape \(4,\); expected sources and targets as two rows \[2, E\]\.",
         ),
         (
             [[0, 1, 5], [0, 1, 2]],
-            r"edges points outside the graph: edge 2 has source 5, but there are 3 such nodes \(0 to 2\); remove",
+            r"edges refers to a missing node: edge 2 has source 5, but there are 3 such nodes \(0 to 2\); remove",
         ),
         ([[0, 1, 0], [0, -1, -2]], r"edge 1 has target -1, but there are 4 such nodes \(0 to 3\)"),
         ([[0, 0], [4, 9]], r"edge 0 has target 4"),
-        ([[0.5], [0]], r"edges must be whole numbers, but position 0 holds 0.5"),
-        ([["a"], ["b"]], r"edges is of type <U1; give whole numbers"),
-        ([[True], [False]], r"edges is of type bool"),
+        ([[0.5], [0]], r"edges must be whole numbers, but position 0 is 0.5"),
+        ([["a"], ["b"]], r"edges has dtype <U1; use whole numbers"),
+        ([[True], [False]], r"edges has dtype bool"),
         (np.array([[2**63], [0]], np.uint64), r"edge 0 has source 9223372036854775808"),
     ],
 )
@@ -250,11 +250,11 @@ def test_no_edges_are_fine():
 @pytest.mark.parametrize(
     ("value", "sentence"),
     [
-        ([1.0], r"weight has shape \(1,\) for 2 edges; give one weight per edge"),
+        ([1.0], r"weight has shape \(1,\) for 2 edges; pass one weight per edge"),
         ([1.0, -0.5], r"weight is negative \(-0.5\) at edge 1; weights must be zero or more"),
-        ([1.0, np.nan], r"weight holds 1 NaN or infinite values \(the first in row 1\)"),
-        (["a", "b"], r"weight is of type <U1; give numbers"),
-        ([1j, 1], r"weight is of type complex128; give numbers"),
+        ([1.0, np.nan], r"weight contains 1 NaN or infinite values \(the first in row 1\)"),
+        (["a", "b"], r"weight has dtype <U1; use numbers"),
+        ([1j, 1], r"weight has dtype complex128; use numbers"),
     ],
 )
 def test_edge_weights_refuse(value, sentence):
@@ -273,7 +273,7 @@ def test_types_of_edge_weights(dtype, kept):
 def test_distinct_names_the_first_that_repeats():
     checks.distinct("ids", np.array(["a", "b"]))
     with pytest.raises(
-        InputError, match=r"ids has 3 repeated ids, first z \(2 times\); keep one row per node"
+        InputError, match=r"ids has 3 duplicate ids, first z \(2 times\); keep one row per node"
     ):
         checks.distinct("ids", np.array(["c", "z", "z", "a", "a", "a"]))
 
@@ -282,7 +282,7 @@ def test_choice_lists_what_there_is():
     assert checks.choice("map", "eigen", ["eigen", "transport"]) == "eigen"
     for wrong in ("other", None, 3, ["eigen"]):
         with pytest.raises(
-            InputError, match=r"map=.* is not known; choose one of 'eigen', 'transport'"
+            InputError, match=r"map=.* is not valid; choose one of 'eigen', 'transport'"
         ):
             checks.choice("map", wrong, ["eigen", "transport"])
 

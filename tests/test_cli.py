@@ -93,7 +93,7 @@ def test_run_leaves_everything_and_four_lines(finished):
     assert "<b>cat</b>" not in (out / "report.html").read_text()
     assert all("cat" in row.split(",")[-1] or "dog" in row.split(",")[-1] for row in rows)
     assert ig.Ensemble.load(out / "model").fitted.cutoff == 2015
-    with pytest.raises(ig.InputError, match="holds an ensemble; use Ensemble"):
+    with pytest.raises(ig.InputError, match="contains an ensemble; use Ensemble"):
         ig.Pipeline.load(out / "model")
 
 
@@ -109,7 +109,7 @@ def test_another_run_is_refused(finished, saved):
     out, _ = finished
     done = here("run", saved, "--out", out, *QUICK, "--cutoff", "2014")
     assert done.exit_code == 2
-    assert "was begun with other inputs" in done.stderr
+    assert "was started with other inputs" in done.stderr
     assert "cutoff was 2015 and is 2014 now" in done.stderr
     more = here("run", saved, "--out", out, *QUICK, "--folds", "3")
     assert more.exit_code == 2
@@ -185,7 +185,7 @@ def test_predict_when_the_graph_has_grown(finished, tmp_path):
         "2016",
     )
     assert done.exit_code == 0, done.stderr
-    assert "1 period is newer than the fit, which knew time up to 2015: 2016" in done.stdout
+    assert "1 period is newer than the fit, which ends at 2015: 2016" in done.stdout
     assert "50 predictions" in done.stdout
     assert (tmp_path / "p.parquet").exists()
 
@@ -293,10 +293,10 @@ def test_the_report_shows_the_command_as_it_was_typed(finished, saved):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["run", "GRAPH", "--out", "x", "--hops", "0"], "hops=0 is not possible"),
+        (["run", "GRAPH", "--out", "x", "--hops", "0"], "hops=0 is not valid"),
         (["run", "GRAPH", "--out", "x", "--feature-map", "umap"], "choose one of 'pca', 'tsne'"),
         (["diagnose", "GRAPH", "--feature-map", "umap"], "choose one of 'pca', 'tsne'"),
-        (["check", "nowhere"], "nowhere does not exist; give a folder"),
+        (["check", "nowhere"], "nowhere does not exist; pass a folder"),
         (
             ["run", "GRAPH", "--out", "x", "--cutoff", "1900"],
             "no node before cutoff=1900 has a label",
@@ -304,7 +304,7 @@ def test_the_report_shows_the_command_as_it_was_typed(finished, saved):
         (["run", "GRAPH", "--out", "x", "--cutoff", "3000"], "so there is nothing to predict"),
         (
             ["run", "GRAPH", "--out", "x", "--model", "gtn"],
-            "model='gtn' is not known; choose one of",
+            "model='gtn' is not valid; choose one of",
         ),
         (["run", "GRAPH", "--out", "x", "--budget", "soon"], "'soon' is not a duration"),
         (["run", "GRAPH", "--out", "x", "--candidates", "pmq"], "unknown part 'pmq'"),
@@ -314,11 +314,11 @@ def test_the_report_shows_the_command_as_it_was_typed(finished, saved):
         ),
         (
             ["run", "GRAPH", "--out", "x", "--engine", "tape"],
-            "engine='tape' is not known; choose one of 'auto'",
+            "engine='tape' is not valid; choose one of 'auto'",
         ),
         (["report", "GRAPH"], "summary.json cannot be read"),
         (["run", "GRAPH", "--out", "FILE/x"], "cannot be "),
-        (["predict", "GRAPH", "GRAPH"], "does not hold an impact-gnn pipeline"),
+        (["predict", "GRAPH", "GRAPH"], "contains no impact-gnn pipeline"),
         (["audit", "GRAPH", "nothing:there"], "cannot be imported"),
         (["generate", "--out", "x", "--decay", "fast"], "decay='fast'"),
         (
@@ -396,7 +396,7 @@ def test_the_metric_and_the_class_weights_are_options(saved, tmp_path):
         for command in (["run", saved, "--out", tmp_path / "other"], ["backtest", saved]):
             done = here(*command, *wrong)
             assert done.exit_code == 2
-            assert "is not known; choose one of" in done.output
+            assert "is not valid; choose one of" in done.output
 
 
 def test_a_column_that_was_probably_misread_is_named_at_the_end_and_in_the_report(tmp_path):

@@ -279,7 +279,7 @@ def test_many_labels_stay_sparse(large):
 @pytest.mark.parametrize("name", ["counted", "extended"])
 def test_dense_arrays_that_do_not_fit_are_refused(large, name):
     with pytest.raises(
-        InputError, match=rf"{name} would take 3,052 MiB for 1000 labels and 20 times.* use row\("
+        InputError, match=rf"{name} would need 3,052 MiB for 1000 labels and 20 times.* use row\("
     ):
         getattr(large, name)
 
@@ -296,18 +296,18 @@ def test_nothing_is_read_from_an_edge_that_points_outside():
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"form": "exact"}, "form='exact' is not known; choose one of 'unbiased', 'printed'"),
-        ({"num_labels": 0}, "num_labels=0 leaves no class"),
+        ({"form": "exact"}, "form='exact' is not valid; choose one of 'unbiased', 'printed'"),
+        ({"num_labels": 0}, "num_labels=0 must be at least 1"),
         ({"num_labels": 2}, "but there are 2 classes"),
         ({"num_labels": 2.5}, "num_labels=2.5 is not a whole number"),
         ({"cutoff": "2018"}, "cutoff='2018' is not a whole number"),
-        ({"cutoff": 0}, "no edge joins two nodes whose labels are known before cutoff=0"),
+        ({"cutoff": 0}, "no edge connects two nodes whose labels are known before cutoff=0"),
         ({"time": []}, "time is empty"),
         ({"time": [0, 1]}, "label has 40 entries for 2 nodes"),
         ({"label": [0, 1]}, "label has 2 entries for 40 nodes"),
         ({"edge_index": np.zeros((3, 2), int)}, r"edge_index has shape \(3, 2\); .*transpose it"),
         ({"edge_index": np.full((2, 1), 0.5)}, "edge_index must be whole numbers"),
-        ({"edge_index": np.zeros((2, 0), int)}, "no edge joins two nodes"),
+        ({"edge_index": np.zeros((2, 0), int)}, "no edge connects two nodes"),
     ],
 )
 def test_bad_input_is_refused_in_one_sentence(change, sentence):
@@ -322,11 +322,13 @@ def test_questions_about_what_is_not_there_are_refused():
     edge_index, label, time, options = graph([0, 1, 2], 2)
     c = relative_connectivity(edge_index, label, time, **options)
     assert repr(c).startswith("RelativeConnectivity(3 labels, 3 times of which 2 known")
-    with pytest.raises(InputError, match="time=7 is not in this graph, whose times are 0, 1, 2"):
+    with pytest.raises(
+        InputError, match="time=7 is not a time of this graph; its times are 0, 1, 2"
+    ):
         c.row(0, 7)
     with pytest.raises(InputError, match="label=3 is not a label; labels run from 0 to 2"):
         c.row(3, 0)
     with pytest.raises(InputError, match="neighbour=-1 is not a label"):
         c.pair(0, -1)
-    with pytest.raises(InputError, match=r"shape \(2, 2\); give finite weights \[3, 3\]"):
+    with pytest.raises(InputError, match=r"shape \(2, 2\); use finite weights \[3, 3\]"):
         c.label_mass(np.ones((2, 2)))

@@ -230,7 +230,7 @@ def stop_after(epochs):
         ({"start": 0}, "start=0 must be above 0 and at most 1"),
         ({"epochs": 0}, "epochs=0 of a curriculum must be at least 1"),
         ({"warm_up": 0}, "warm_up=0 of a curriculum must be at least 1"),
-        ({"pace": "slow"}, "pace='slow' is not known; choose one of 'loss', 'drop'"),
+        ({"pace": "slow"}, "pace='slow' is not valid; choose one of 'loss', 'drop'"),
         ({"memory": 1.0}, r"memory=1.0 must be from 0 to below 1"),
     ],
 )

@@ -119,7 +119,7 @@ def test_a_scheduler_may_be_named_by_its_address(place):
     with distributed.LocalCluster(**options) as cluster:
         hops = Dask(cluster.scheduler_address, place / "work").hops([step], x)
     np.testing.assert_array_equal(np.asarray(hops[0]), Memory().hops([step], x)[0])
-    with pytest.raises(InputError, match=r"client is a int; give a .* or a scheduler's address"):
+    with pytest.raises(InputError, match=r"client is a int; pass a .* or a scheduler's address"):
         Dask(7)
     with pytest.raises(InputError, match=r"no scheduler answers at tcp://127\.0\.0\.1:1"):
         Dask("tcp://127.0.0.1:1", place / "work", patience=1).hops([step], x)
@@ -130,7 +130,7 @@ def test_workers_must_see_the_directory(place, client, monkeypatch):
 
     monkeypatch.setattr(dask, "_is_directory", lambda path: False)
     with pytest.raises(
-        InputError, match=r"is not seen by .* on a file system that all workers share"
+        InputError, match=r"is not visible to .* on a file system that all workers share"
     ):
         Dask(client, place / "work").hops([step_of(100, 500)], np.ones((100, 3), np.float32))
 
@@ -160,9 +160,7 @@ def test_workers_that_leave_for_good_end_the_work_with_a_sentence(place):
             cluster.scale(0)
 
         threading.Thread(target=leave).start()
-        with pytest.raises(
-            WorkerLost, match="no worker of the cluster has been seen for 3 seconds"
-        ):
+        with pytest.raises(WorkerLost, match="no worker of the cluster has answered for 3 seconds"):
             engine.share(time.sleep, [(30,)] * 3)
 
 

@@ -713,7 +713,7 @@ def test_data_without_weights():
     ):
         check_delivery(pyg.SAGEConv(F, 6), data)
     assert kinds(check_delivery(Linear(F, 2), PMP()(data))) == {"no layers"}
-    with pytest.raises(InputError, match="deliver='letter' is not known"):
+    with pytest.raises(InputError, match="deliver='letter' is not valid"):
         check_delivery(pyg.SAGEConv(F, 6), data, deliver="letter")
     with pytest.raises(
         InputError, match="check_delivery takes a torch_geometric Data or HeteroData, not dict"

@@ -470,7 +470,7 @@ def test_a_graph_of_one_period_is_refused(graph):
 
 def test_an_unknown_feature_map_is_refused(graph):
     with pytest.raises(
-        InputError, match="feature_map='umap' is not known; choose one of 'pca', 'tsne'"
+        InputError, match="feature_map='umap' is not valid; choose one of 'pca', 'tsne'"
     ):
         diagnose(graph, CUTOFF, feature_map="umap")
 

@@ -247,7 +247,7 @@ def test_children_have_a_place_of_their_own_and_can_be_cleared(place):
 def test_foreign_files_are_left_alone(place):
     graph = graph_of()
     (place / "thesis.tex").write_text("years of work")
-    with pytest.raises(InputError, match=r"holds other files \(thesis.tex\)"):
+    with pytest.raises(InputError, match=r"contains other files \(thesis.tex\)"):
         Disk(place).operator(graph)
     with pytest.raises(InputError, match="is a file; choose a directory"):
         Disk(place / "thesis.tex").operator(graph)
@@ -261,17 +261,17 @@ def test_two_processes_do_not_share_a_directory(place):
 def test_bad_options_are_refused(place):
     graph = graph_of()
     step = Memory().operator(graph)
-    with pytest.raises(InputError, match="'much' is not an amount of memory"):
+    with pytest.raises(InputError, match="'much' is not a memory size"):
         Disk(place, memory="much")
-    with pytest.raises(InputError, match="storage='int8' is not known"):
+    with pytest.raises(InputError, match="storage='int8' is not valid"):
         Disk(place, storage="int8")
     with pytest.raises(InputError, match="threads=0 must be"):
         Disk(place, threads=0)
     with pytest.raises(
-        InputError, match=r"memory given is too small: 300 nodes need at least 1.2 kB"
+        InputError, match=r"memory limit is too small: 300 nodes need at least 1.2 kB"
     ):
         Disk(place, memory="1kB").hops([step], graph.x)
-    with pytest.raises(InputError, match="x is of type int64"):
+    with pytest.raises(InputError, match="x has dtype int64"):
         Disk(place).hops([step], np.zeros((300, 2), int))
     with pytest.raises(InputError, match=r"x has shape \(300,\)"):
         Disk(place).hops([step], np.zeros(300))
@@ -281,7 +281,7 @@ def test_too_little_disk_is_known_before_anything_is_written(place, monkeypatch)
     graph = graph_of()
     free = shutil.disk_usage(place)._replace(free=1000)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: free)
-    with pytest.raises(InputError, match=r"needs .* more of disk, but 1.0 kB are free"):
+    with pytest.raises(InputError, match=r"needs .* more disk space, but 1.0 kB are free"):
         Disk(place / "b").operator(graph)
     assert not list(place.glob("**/*.npy"))
 
@@ -300,7 +300,7 @@ def test_a_full_disk_loses_nothing(place, monkeypatch, limit):
         allocate(*arguments)
 
     monkeypatch.setattr(os, "posix_fallocate", full)
-    with pytest.raises(DiskFull, match=r"the disk of .* is full; what is complete is kept"):
+    with pytest.raises(DiskFull, match=r"the disk of .* is full; completed work is stored"):
         disk.hops([disk.operator(graph, weighting="pmp")] * 3, graph.x)
     seen.clear()
     monkeypatch.setattr(

@@ -20,40 +20,40 @@ from impact_gnn.graph import TemporalGraph
     [
         (
             {"x": np.ones(6)},
-            r"x has shape \(6,\); give one row per node and one column per feature",
+            r"x has shape \(6,\); expected one row per node and one column per feature",
         ),
-        ({"x": np.ones((5, 2))}, r"x has 5 rows for 6 nodes; give one row per node"),
-        ({"y": [0, 1]}, r"y has 2 entries for 6 nodes; give one per node, -1 for unknown"),
-        ({"time": np.zeros((6, 2))}, r"time has shape \(6, 2\); give 1 dimension"),
-        ({"time": 3}, r"time is a single value; give one entry per node"),
-        ({"time": None}, r"time is missing; give one whole number per node"),
-        ({"time": None, "x": None, "y": None}, r"time is missing; give one whole number per node"),
+        ({"x": np.ones((5, 2))}, r"x has 5 rows for 6 nodes; pass one row per node"),
+        ({"y": [0, 1]}, r"y has 2 entries for 6 nodes; pass one per node, -1 for unknown"),
+        ({"time": np.zeros((6, 2))}, r"time has shape \(6, 2\); expected 1 dimension"),
+        ({"time": 3}, r"time is a single value; pass one entry per node"),
+        ({"time": None}, r"time is missing; pass one whole number per node"),
+        ({"time": None, "x": None, "y": None}, r"time is missing; pass one whole number per node"),
         (
             {"time": [1, 1, 2, 2, 4, np.nan]},
-            r"time is missing \(NaN\) at 1 of 6 places, first at position 5; fill",
+            r"time is missing \(NaN\) at 1 of 6 positions, first at 5; fill",
         ),
         (
             {"time": [1, 1, 2, 2, 4, 4.5]},
-            r"time must be whole numbers, but position 5 holds 4.5; bin or round it",
+            r"time must be whole numbers, but position 5 is 4.5; bin or round",
         ),
-        ({"time": list("abcdef")}, r"time is of type <U1; give whole numbers"),
+        ({"time": list("abcdef")}, r"time has dtype <U1; use whole numbers"),
         ({"time": np.array([1] * 6, object)}, r"time is an array of Python objects; convert it"),
         (
             {"time": np.array([2**63] * 6, np.uint64)},
-            r"time holds 9223372036854775808, which does not fit",
+            r"time contains 9223372036854775808, which does not fit",
         ),
         (
             {"time": [0, 0, 0, 0, -(2**62), 2**62]},
-            r"time runs from -\d+ to \d+, too far apart to subtract safely; bin",
+            r"time ranges from -\d+ to \d+, too wide for 64-bit differences; bin",
         ),
-        ({"edge_index": None}, r"edge_index is missing; give an array"),
+        ({"edge_index": None}, r"edge_index is missing; pass an array"),
         (
             {"edge_index": np.zeros((3, 2), int)},
             r"edge_index has shape \(3, 2\); .*two rows \[2, E\]; transpose it",
         ),
         (
             {"edge_index": [[0, 6], [1, 1]]},
-            r"edge_index points outside the graph: edge 1 has source 6, but",
+            r"edge_index refers to a missing node: edge 1 has source 6, but",
         ),
         (
             {"edge_index": [[0, 1], [-1, 1]]},
@@ -61,7 +61,7 @@ from impact_gnn.graph import TemporalGraph
         ),
         (
             {"edge_weight": [1.0]},
-            r"weight of edge_index has shape \(1,\) for 6 edges; give one weight per edge",
+            r"weight of edge_index has shape \(1,\) for 6 edges; pass one weight per edge",
         ),
         (
             {"edge_weight": [1, 1, 1, 1, 1, -1]},
@@ -69,33 +69,33 @@ from impact_gnn.graph import TemporalGraph
         ),
         (
             {"x": np.full((6, 2), np.nan)},
-            r"x holds 12 NaN or infinite values \(column 0 has 6 of them, the first in",
+            r"x contains 12 NaN or infinite values \(column 0 has 6 of them, the first in",
         ),
         (
             {"y": [0, 1, 2, 0, 5, 1], "num_labels": 3},
-            r"y holds 5 at node 4, but there are 3 classes; labels run",
+            r"y is 5 at node 4, but there are 3 classes; labels run",
         ),
         (
             {"y": [0, 1, 2, 0, -3, 1]},
-            r"y holds -3 at node 4; use 0, 1, 2, ... for classes and -1 for unknown",
+            r"y is -3 at node 4; use 0, 1, 2, ... for classes and -1 for unknown",
         ),
         (
             {"ids": ["a", "b", "c", "d", "e", "a"]},
-            r"ids has 1 repeated ids, first a \(2 times\); keep one row",
+            r"ids has 1 duplicate ids, first a \(2 times\); keep one row",
         ),
-        ({"ids": [1, 2]}, r"ids has shape \(2,\) for 6 nodes; give one id per node"),
+        ({"ids": [1, 2]}, r"ids has shape \(2,\) for 6 nodes; pass one id per node"),
         ({"num_labels": 2.5}, r"num_labels=2.5 is not a whole number"),
         ({"num_labels": -1, "y": None}, r"num_labels=-1 is out of range"),
-        ({"label_names": ["a"]}, r"y holds 2, but there are 1 classes; labels run from 0 to 0"),
+        ({"label_names": ["a"]}, r"y contains 2, but there are 1 classes; labels run from 0 to 0"),
         (
             {"label_names": ["a", "b", "c"], "num_labels": 4},
-            r"label_names has 3 names for 4 classes; give one",
+            r"label_names has 3 names for 4 classes; pass one",
         ),
-        ({"label_names": "abc"}, r"label_names is a str; give a list with one name per class"),
-        ({"label_names": 7}, r"label_names is a int; give a list with one name per class"),
+        ({"label_names": "abc"}, r"label_names is a str; pass a list with one name per class"),
+        ({"label_names": 7}, r"label_names is a int; pass a list with one name per class"),
         (
             {"x": None, "y": None, "time": [], "edge_index": np.zeros((2, 0), int)},
-            r"the graph has no nodes; give at least one",
+            r"the graph has no nodes; pass at least one",
         ),
     ],
 )
@@ -110,12 +110,12 @@ PAPER = {"time": [1, 2, 3]}
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"nodes": {}}, r"nodes must be a mapping from the name of each node type to its arrays"),
+        ({"nodes": {}}, r"nodes must be a mapping from node type to its arrays"),
         ({"nodes": [1]}, r"nodes must be a mapping"),
         ({"nodes": {1: PAPER}}, r"nodes must be a mapping"),
         (
             {"nodes": {"paper": [1]}, "edges": {CITES: [[0], [0]]}},
-            r"nodes\['paper'\] is a list; give a mapping",
+            r"nodes\['paper'\] is a list; pass a mapping",
         ),
         (
             {"nodes": {"paper": {"times": [1]}}},
@@ -123,11 +123,11 @@ PAPER = {"time": [1, 2, 3]}
         ),
         (
             {"nodes": {"paper": PAPER, "venue": {}}},
-            r"nodes\['venue'\] has no size; give num_nodes, x or time",
+            r"nodes\['venue'\] has no size; pass num_nodes, x or time",
         ),
         (
             {"nodes": {"paper": PAPER, "venue": {"num_nodes": 0}}},
-            r"the graph has no nodes of type 'venue'; give",
+            r"the graph has no nodes of type 'venue'; pass",
         ),
         (
             {"nodes": {"paper": PAPER, "venue": {"num_nodes": "3"}}},
@@ -135,7 +135,7 @@ PAPER = {"time": [1, 2, 3]}
         ),
         (
             {"nodes": {"paper": PAPER, "venue": {"x": [1, 2]}}},
-            r"venue.x has shape \(2,\); give one row per node",
+            r"venue.x has shape \(2,\); expected one row per node",
         ),
         (
             {"nodes": {"paper": {"num_nodes": 3}}, "edges": {CITES: [[0], [0]]}},
@@ -146,8 +146,8 @@ PAPER = {"time": [1, 2, 3]}
             r"target='book' is not a node type; choose one of paper, author, venue",
         ),
         ({"target": ["paper"]}, r"target=\['paper'\] is not a node type"),
-        ({"edges": {}}, r"edges is empty; give at least one relation"),
-        ({"edges": [CITES]}, r"edges is empty; give at least one relation"),
+        ({"edges": {}}, r"edges is empty; pass at least one relation"),
+        ({"edges": [CITES]}, r"edges is empty; pass at least one relation"),
         (
             {"edges": {"cites": [[0], [0]]}},
             r"'cites' does not name a relation; write \(source type, name, target",
@@ -159,10 +159,10 @@ PAPER = {"time": [1, 2, 3]}
         ({"edges": {("paper", 3, "paper"): [[0], [0]]}}, r"does not name a relation"),
         (
             {"edges": {WRITES: [[2], [0]]}},
-            r"author-writes-paper points outside the graph: edge 0 has source 2, .* 2",
+            r"author-writes-paper refers to a missing node: edge 0 has source 2, .* 2",
         ),
         ({"edges": {WRITES: ([[0], [0]], [-1.0])}}, r"weight of author-writes-paper is negative"),
-        ({"num_labels": 1}, r"paper.y holds 1 at node 1, but there are 1 classes"),
+        ({"num_labels": 1}, r"paper.y is 1 at node 1, but there are 1 classes"),
     ],
 )
 def test_the_door_of_hetero_refuses(options, sentence):

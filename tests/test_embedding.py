@@ -138,10 +138,10 @@ def test_types_without_features_are_heard_by_models_and_others_keep_theirs():
     assert len(spectral_.paths()) > len(none.paths())
     np.testing.assert_array_equal(none.graph.x, spectral_.graph.x)
     assert spectral_.graph.nodes["author"].x.shape[1] > 0
-    with pytest.raises(ig.InputError, match="'snapshot' does not go with embed='spectral'"):
+    with pytest.raises(ig.InputError, match="'snapshot' cannot be combined with embed='spectral'"):
         spectral_.model_inputs(Method.parse("snapshot"), CUT)
     with pytest.raises(
-        ig.InputError, match="embed='node2vec' is not known; choose one of 'none', 'spectral'"
+        ig.InputError, match="embed='node2vec' is not valid; choose one of 'none', 'spectral'"
     ):
         Pipeline(embed="node2vec").fit(made(width=3))
 

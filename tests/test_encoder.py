@@ -123,7 +123,7 @@ def test_dates_are_days_to_the_nodes_own_time():
 def test_vectors_are_as_they_are():
     made = columns(v=("vector", [[1.0, 2.0], None, [3.0, 4.0]]))
     assert made.x.tolist() == [[1, 2], [2, 3], [3, 4]]
-    with pytest.raises(InputError, match="column 'v' holds lists of 2 lengths"):
+    with pytest.raises(InputError, match="column 'v' has lists of 2 different lengths"):
         _ = columns(v=("vector", [[1.0], [1.0, 2.0]])).x
 
 
@@ -235,14 +235,14 @@ def test_an_encoder_comes_back_from_disk_and_finds_columns_by_name():
     assert np.array_equal(back.encode(other), made.x)
     with pytest.raises(
         InputError,
-        match="there is no feature column text, which the model needs; there are number, ",
+        match="the feature columns text are missing, but the model needs them; the columns are number, ",
     ):
         back.encode(
             Columns(table.drop_columns(["text"]), {k: v for k, v in KINDS.items() if k != "text"})
         )
     retyped = table.set_column(0, "number", pa.array(["many words"] * 120))
     with pytest.raises(
-        InputError, match="column 'number' holds string such as 'many words', not a number"
+        InputError, match="column 'number' has type string such as 'many words', not a number"
     ):
         back.encode(Columns(retyped, KINDS))
 

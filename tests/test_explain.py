@@ -35,7 +35,7 @@ HETERO = [
     "pmp+labels",
     "pmp+ends+center+labels",
     "genpmp+snapshot+ends+labels",
-    "degrees+features",
+    "degrees+features+history",
     "stamp+labels",
 ]
 
@@ -351,15 +351,16 @@ def test_words_are_the_users_own():
     assert max(map(len, text.splitlines())) <= 80
     with pytest.raises(
         ig.InputError,
-        match=r"^there is no node with the id 'paper 500'; ids of 120 nodes are such as",
+        match=r"^no node has the id 'paper 500'; the 120 ids look like",
     ):
         explain(p, g, "paper 500")
     with pytest.raises(
-        ig.InputError, match="node paper 3 is of 2020-01, but nodes from 2020-11 on are predicted"
+        ig.InputError,
+        match="node paper 3 is in period 2020-01, but only nodes from 2020-11 on are predicted",
     ):
         explain(p, g, "paper 3")
     with pytest.raises(
-        ig.InputError, match="label='tax' is no class that the model knows; there are art, law"
+        ig.InputError, match="label='tax' is not a class of the model; its classes are art, law"
     ):
         explain(p, g, "paper 119", label="tax")
 
@@ -407,4 +408,4 @@ def test_the_command_explains_a_run_and_json_comes_back(graph, tmp_path):
         app, ["explain", str(tmp_path / "out" / "model"), str(tmp_path / "g"), "--node", "P999"]
     )
     assert wrong.exit_code == 2
-    assert "there is no node with the id 'P999'" in wrong.output
+    assert "no node has the id 'P999'" in wrong.output

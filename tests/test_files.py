@@ -152,7 +152,7 @@ def test_save_spares_what_is_not_a_graph(tmp_path):
     (tmp_path / "precious.txt").write_text("mine")
     with pytest.raises(
         InputError,
-        match=r"holds other files \(.*\); move them away, or choose a new or an empty directory",
+        match=r"contains other files \(.*\); move them away, or choose a new or an empty directory",
     ):
         small_graph().save(tmp_path)
     assert (tmp_path / "precious.txt").read_text() == "mine"
@@ -165,7 +165,7 @@ def test_a_failing_save_leaves_the_old_graph(tmp_path, monkeypatch):
         "impact_gnn._files.write_json",
         lambda *_, **__: (_ for _ in ()).throw(OSError(28, "disk full")),
     )
-    with pytest.raises(DiskFull, match=r"is full; what is complete is kept: make room"):
+    with pytest.raises(DiskFull, match=r"is full; completed work is stored: free some space"):
         g.upto(6).save(tmp_path / "g")
     monkeypatch.undo()
     same(g, ig.load(tmp_path / "g", verify=True))
@@ -188,12 +188,12 @@ def test_archive(tmp_path):
         (
             NODES.replace("n2", "n1"),
             EDGES,
-            "column 'id' of nodes.csv has 1 repeated ids, first n1 .2 times.",
+            "column 'id' of nodes.csv has 1 duplicate ids, first n1 .2 times.",
         ),
         (
             NODES,
             EDGES.replace("n3", "n9"),
-            "edges.csv names 1 times a source that is not in nodes.csv, first 'n9' in row 2",
+            "edges.csv has 1 edges whose source is not in nodes.csv, first 'n9' in row 2",
         ),
         (
             NODES.replace("2020", ""),
@@ -203,7 +203,7 @@ def test_archive(tmp_path):
         (
             NODES.replace("2020", "2020-01-02"),
             EDGES,
-            "column 'time' of nodes.csv holds string such as '2019'",
+            "column 'time' of nodes.csv has type string such as '2019'",
         ),
         (NODES, "source\nn1\n", "edges.csv has no columns source, target; it has source"),
         (
@@ -211,12 +211,12 @@ def test_archive(tmp_path):
             EDGES.replace("source", "one"),
             "edges.csv has no columns source, target; it has one, target, weight",
         ),
-        (NODES.replace("a,b", "a,a"), EDGES, "nodes.csv has several columns called a"),
+        (NODES.replace("a,b", "a,a"), EDGES, "nodes.csv has duplicate column names a"),
         ("id,time,label\n", EDGES, "nodes.csv has no rows"),
         (
             NODES,
             "source,target\n1,2\n",
-            "edges.csv names 2? ?.*not in nodes.csv|write ids the same way",
+            "edges.csv has 2? ?.*not in nodes.csv|use the same ids",
         ),
         (
             NODES,
@@ -233,17 +233,17 @@ def test_bad_tables_get_one_sentence(tmp_path, nodes, edges, sentence):
 
 
 def test_missing_paths(tmp_path):
-    with pytest.raises(InputError, match="does not exist; give a folder"):
+    with pytest.raises(InputError, match="does not exist; pass a folder"):
         ig.load(tmp_path / "nothing")
     with pytest.raises(
-        InputError, match=r"holds no table nodes .such as nodes\.csv or nodes\.parquet"
+        InputError, match=r"contains no table nodes .such as nodes\.csv or nodes\.parquet"
     ):
         ig.load(tmp_path)
     (tmp_path / "g.txt").write_text("hello")
-    with pytest.raises(InputError, match="is not a graph that can be read"):
+    with pytest.raises(InputError, match="is not a readable graph"):
         ig.load(tmp_path / "g.txt")
     np.savez(tmp_path / "g.npz", x=np.eye(2))
-    with pytest.raises(InputError, match="has no array called time, edge_index"):
+    with pytest.raises(InputError, match="has no array time, edge_index"):
         ig.load(tmp_path / "g.npz")
 
 
@@ -286,11 +286,11 @@ def test_manifest_is_held_against_the_files(tmp_path):
     manifest = tmp_path / "g" / "manifest.json"
     content = json.loads(manifest.read_text())["content"]
     manifest.write_text(json.dumps(content | {"version": 99}))
-    with pytest.raises(InputError, match="format version 99, this release reads 3, 1, 2"):
+    with pytest.raises(InputError, match="format version 99, but this release reads 3, 1, 2"):
         ig.load(tmp_path / "g")
     outside = {"../x.npy": next(iter(content["arrays"].values()))}
     manifest.write_text(json.dumps(content | {"arrays": outside}))
-    with pytest.raises(InputError, match="points outside its directory"):
+    with pytest.raises(InputError, match="refers to a path outside its directory"):
         ig.load(tmp_path / "g")
 
 

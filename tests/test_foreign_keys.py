@@ -105,7 +105,7 @@ def test_rows_that_end_early_are_filled_up_and_counted(export):
     (export / "races.csv").write_text("\n".join(rows) + "\n")
     shown = here("check", export)
     assert shown.exit_code == 0
-    assert "12 rows have too few values; the last ones count as missing" in shown.stdout
+    assert "12 rows have too few values; the last columns are read as missing there" in shown.stdout
     check_graph(ig.load(export))
     (export / "races.csv").write_text("\n".join([*rows, "12,2005-03-01,a,b,c,d"]) + "\n")
     with pytest.raises(InputError, match=r"races\.csv cannot be read"):

@@ -55,7 +55,7 @@ def test_what_cannot_be_compared_is_refused_with_a_sentence(tmp_path, root, caps
         ([here, "--method", "nonsense"], "method 'nonsense' has an unknown part"),
         (
             [str(tmp_path / "empty")],
-            "empty holds no package of its own in src; name a checkout of this repository.",
+            "empty contains no package in src; pass a checkout of this repository.",
         ),
     ):
         with pytest.raises(SystemExit) as stopped:

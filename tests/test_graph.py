@@ -51,11 +51,11 @@ def test_times_of_all_types_count_and_untimed_types_say_so():
     assert g.counts.tolist() == [1, 1, 1, 0]
     with pytest.raises(
         InputError,
-        match=r"nodes of type 'venue' have no time; give one or leave the type unweighted",
+        match=r"nodes of type 'venue' have no time; pass one or leave the type unweighted",
     ):
         g.period_of("venue")
     with pytest.raises(
-        InputError, match=r"name a relation; there are author-writes-paper, paper-in-venue"
+        InputError, match=r"pass relation=...; there are author-writes-paper, paper-in-venue"
     ):
         _ = g.edge_index
     with pytest.raises(
@@ -98,7 +98,7 @@ def test_a_graph_is_frozen():
     given_parts = parts(edge_weight=np.ones(6), ids=np.arange(6))
     g = TemporalGraph(**given_parts)
     with pytest.raises(
-        AttributeError, match=r"a TemporalGraph is frozen; make a new one to change target"
+        AttributeError, match=r"a TemporalGraph is immutable; create a new one to change target"
     ):
         g.target = "other"
     with pytest.raises(TypeError):
@@ -173,7 +173,7 @@ def test_upto_renumbers_and_remembers_positions_through_two_steps():
 
 def test_upto_beyond_the_end_is_everything_and_before_the_start_is_refused():
     assert graph().upto(99).edge_index.tolist() == parts()["edge_index"].tolist()
-    with pytest.raises(InputError, match=r"there is no node up to time 0; the first time is 1"):
+    with pytest.raises(InputError, match=r"no node is at or before time 0; the first time is 1"):
         graph().upto(0)
     with pytest.raises(InputError, match=r"t=2.5 is not a whole number"):
         graph().upto(2.5)
@@ -239,18 +239,18 @@ def test_edges_with_a_time_between_nodes_without():
     [
         (
             {"edge_index": [[0], [0]], "time": [1, 2]},
-            "time of author-writes-paper has 2 entries for 1 edges; give one",
+            "time of author-writes-paper has 2 entries for 1 edges; pass one",
         ),
         (
             {"edge_index": [[0], [0]], "time": [0.5]},
             "time of author-writes-paper must be whole numbers",
         ),
-        ({"edge_index": [[0], [0]], "time": [np.nan]}, r"is missing \(NaN\) at 1 of 1 places"),
+        ({"edge_index": [[0], [0]], "time": [np.nan]}, r"is missing \(NaN\) at 1 of 1 positions"),
         (
             {"edge_index": [[0], [0]], "times": [1]},
             "have unknown entries times; use edge_index, weight, time",
         ),
-        ({"time": [1]}, "author-writes-paper is missing; give an array"),
+        ({"time": [1]}, "author-writes-paper is missing; pass an array"),
     ],
 )
 def test_bad_edge_times_are_refused(edges, sentence):
@@ -344,8 +344,8 @@ def test_masked_hides_labels_of_other_timed_types_too():
         ),
         ({"y": [-1, -1, 0, 0, 0, 0]}, 2, r"no node before cutoff=2 has a label"),
         ({"y": None}, 2, r"no node before cutoff=2 has a label"),
-        ({}, 2.5, r"cutoff=2.5 is not a whole number; give an integer"),
-        ({}, "July", r"cutoff='July' is no time of this graph, which has numbers: 1 to"),
+        ({}, 2.5, r"cutoff=2.5 is not a whole number; pass an integer"),
+        ({}, "July", r"cutoff='July' is not a time of this graph; its times are numbers: 1 to"),
         ({}, None, r"cutoff is missing"),
     ],
 )
@@ -387,7 +387,7 @@ def test_infer_cutoff_looks_at_the_target_type_only():
 def test_infer_cutoff_needs_labels(label):
     with pytest.raises(
         InputError,
-        match=r"no node has a label, so no cutoff can be found; give labels for the past",
+        match=r"no node has a label, so no cutoff can be inferred; pass labels for the past",
     ):
         graph(y=label).infer_cutoff()
 

@@ -104,7 +104,7 @@ def test_between_types_the_time_of_the_source_is_enough():
         np.testing.assert_allclose(
             ig.metapath_hops(graph, weighting=weighting)[name], 3 * [[5.0]], rtol=1e-6
         )
-        with pytest.raises(InputError, match="is no table of two times, which 'ends' needs"):
+        with pytest.raises(InputError, match="is not a table over two times, which 'ends' needs"):
             ig.metapath_hops(graph, weighting=weighting, metapath_weighting="ends")
 
 

@@ -158,7 +158,7 @@ def test_squashed_inputs_are_those_of_every_relation_and_iteration(graph, text):
     same = all(np.array_equal(hop, wanted) for hop, wanted in zip(hops[1:], expected, strict=True))
     assert same != ("snapshot" in method)
     with pytest.raises(
-        ig.InputError, match="rphgnn cannot take 'ends', which is for a network over"
+        ig.InputError, match="rphgnn does not support 'ends', which is for a network over"
     ):
         Pipeline("rphgnn", "pmp+ends", cutoff=CUT).fit(graph)
 
@@ -277,7 +277,7 @@ def test_pny_is_refused_on_several_types_before_anything_is_propagated(graph):
         graph, candidates=["pny", "center"], folds=1, seeds=1, pipeline=Pipeline("sehgnn", **QUICK)
     )
     assert [row.error for row in tested.rows if str(row.method) == "pny"] == [
-        "pny estimates how one node type connects with itself, but this graph has 3 types and 5 relations; "
+        "pny supports one node type with one relation, but this graph has 3 types and 5 relations; "
         "use jjnorm, which needs no connectivity."
     ]
 
@@ -317,8 +317,8 @@ def test_pny_is_refused_where_its_covariances_would_not_fit():
     [
         ("ends", "has 'ends', which needs a weighting; add one such as 'pmp'"),
         ("snapshot+ends", "has 'ends', which needs a weighting"),
-        ("pmp+ends+pny", "joins 'pny' with 'ends': pny uses weights by edge"),
-        ("pmp+features+ends", "joins 'features' with 'ends'"),
+        ("pmp+ends+pny", "combines 'pny' with 'ends': pny uses weights by edge"),
+        ("pmp+features+ends", "combines 'features' with 'ends'"),
         ("lags", "has 'lags' without 'snapshot'; write 'snapshot[+]lags'"),
         ("drop", "has 'drop' without 'curriculum'; write 'curriculum[+]drop'"),
     ],

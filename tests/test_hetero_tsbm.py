@@ -174,23 +174,21 @@ def test_one_label_and_no_edges_are_possible():
 
 def test_refusals():
     with pytest.raises(
-        ig.InputError, match="num_papers=0 is not possible; give a whole number of at least 1"
+        ig.InputError, match="num_papers=0 is not valid; use a whole number of at least 1"
     ):
         hetero_tsbm(num_papers=0)
-    with pytest.raises(ig.InputError, match="writes=-1 is not possible"):
+    with pytest.raises(ig.InputError, match="writes=-1 is not valid"):
         hetero_tsbm(writes=-1)
-    with pytest.raises(
-        ig.InputError, match="homophily=2 is not possible; give a number from 0 to 1"
-    ):
+    with pytest.raises(ig.InputError, match="homophily=2 is not valid; use a number from 0 to 1"):
         hetero_tsbm(homophily=2)
     with pytest.raises(
         ig.InputError,
-        match="topics=900,000 cannot be reached: 360,000 links between nodes of one label",
+        match="topics=900,000 needs 360,000 links between nodes of one label",
     ):
         hetero_tsbm(topics=900_000)
-    with pytest.raises(ig.InputError, match="feature_std=-1 is not possible; give at least 0"):
+    with pytest.raises(ig.InputError, match="feature_std=-1 is not valid; use at least 0"):
         hetero_tsbm(feature_std=-1)
-    with pytest.raises(ig.InputError, match=r"start=0.5 is not possible"):
+    with pytest.raises(ig.InputError, match=r"start=0.5 is not valid"):
         hetero_tsbm(start=0.5)
     with pytest.raises(ig.InputError, match="factor=0 is not a positive number"):
         scaled(MAG, 0)

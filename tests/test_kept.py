@@ -97,7 +97,7 @@ def test_a_full_disk_is_one_sentence_and_what_is_complete_is_kept(graph, tmp_pat
         if done.exit_code:
             assert done.exit_code == 2, done.stdout
             assert (
-                "is full; what is complete is kept: make room and run the same again to go on."
+                "is full; completed work is stored: free some space and run the command again."
                 in done.stderr
             ), name
             assert done.stderr.count("error:") == 1
@@ -293,7 +293,7 @@ def test_whatever_a_result_depends_on_is_in_the_digest_of_a_graph():
 def test_work_of_another_graph_or_release_is_refused(graph, tmp_path, monkeypatch):
     names = {"x": graph.x, "y": graph.y, "time": graph.time, "edge_index": graph.edge_index}
     ig.run(ig.TemporalGraph(**names, label_names=["a", "b"]), tmp_path / "out", **SMALL)
-    with pytest.raises(ig.InputError, match="graph has other contents"):
+    with pytest.raises(ig.InputError, match="graph has changed"):
         ig.run(ig.TemporalGraph(**names, label_names=["a", "c"]), tmp_path / "out", **SMALL)
     monkeypatch.setattr("impact_gnn._store.__version__", "9.9")
     with pytest.raises(ig.InputError, match=r"impact_gnn was '.*' and is '9.9' now"):

@@ -87,7 +87,7 @@ def test_target_labels_are_out_of_reach():
 
 def test_refusals():
     g = random_graph(5)
-    with pytest.raises(ig.InputError, match="need a view that hides the labels to predict"):
+    with pytest.raises(ig.InputError, match="need a view that masks the labels of targets"):
         label_hops(g)
     with pytest.raises(ig.InputError, match="hops=3 must be 1 or 2"):
         label_hops(g.masked(CUTOFF), hops=3)

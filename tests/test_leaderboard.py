@@ -83,7 +83,7 @@ def test_the_past_is_chosen_by_its_last_periods():
     assert past.cutoff == 2  # time 3 alone holds 1 of 30 labels
     assert held.rows.tolist() == [27, 28, 29]
     assert (past.y[27:] == -1).all()
-    with pytest.raises(InputError, match="give labels of two periods"):
+    with pytest.raises(InputError, match="use labels of at least two"):
         rivals.hold_out(view.masked(1))
 
 
@@ -225,12 +225,12 @@ def test_the_page_of_rivals_holds_each_against_plain():
 
 
 def test_every_real_graph_has_a_cutoff(tmp_path):
-    with pytest.raises(InputError, match="name a folder of graphs"):
+    with pytest.raises(InputError, match="pass a folder of graphs"):
         leaderboard.leaderboard(tmp_path, root=tmp_path)
     one_type().save(tmp_path / "mine")
     assert data.found(tmp_path) == ["mine"]
     assert data.with_cutoff("mine", tmp_path)[1] == CUTOFF
-    with pytest.raises(InputError, match="rival='none' is not known"):
+    with pytest.raises(InputError, match="rival='none' is not valid"):
         leaderboard.leaderboard(tmp_path, root=tmp_path, rivals=["none"])
 
 

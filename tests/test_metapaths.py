@@ -379,14 +379,14 @@ def test_target_labels_are_never_used(mode):
 def test_refusals():
     graph = academic(0)
     with pytest.raises(
-        ig.InputError, match="length=0 is not possible; give a whole number of at least 1"
+        ig.InputError, match="length=0 is not valid; use a whole number of at least 1"
     ):
         metapaths(graph, 0)
-    with pytest.raises(ig.InputError, match="start='venue' is not known"):
+    with pytest.raises(ig.InputError, match="start='venue' is not valid"):
         metapaths(graph, 2, start="venue")
     with pytest.raises(ig.InputError, match="more than 10,000 metapaths of length 30"):
         metapaths(graph, 30)
-    with pytest.raises(ig.InputError, match="metapath_weighting='nodes' is not known"):
+    with pytest.raises(ig.InputError, match="metapath_weighting='nodes' is not valid"):
         metapath_hops(graph, metapath_weighting="nodes")
     with pytest.raises(ig.InputError, match="'author' have no features; pass x="):
         metapath_hops(graph, start="author")

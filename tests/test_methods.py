@@ -116,7 +116,7 @@ def test_the_search_tries_a_part_that_has_a_rank(graph, registered):
 @pytest.mark.parametrize(
     ("row", "method", "model", "sentence"),
     [
-        ({"models": frozenset({ModelKind.TREES})}, "mine", "sign", "sign cannot take 'mine'"),
+        ({"models": frozenset({ModelKind.TREES})}, "mine", "sign", "sign does not support 'mine'"),
         ({"requires": ("labels",)}, "mine", "sign", "has 'mine' without 'labels'; write 'labels"),
         ({"conflicts": {"labels": "why"}}, "mine+labels", "sign", "with 'labels': why; drop one"),
         ({"check": lambda method: "reason"}, "mine", "sign", "method 'mine' has 'mine', reason"),
@@ -138,7 +138,7 @@ def test_needs_are_read_from_the_row(graph, registered):
 
 @pytest.mark.parametrize(
     ("name", "sentence"),
-    [("pmp", "there is a part called 'pmp' already"), ("a+b", "a part cannot be called 'a[+]b'")],
+    [("pmp", "a part 'pmp' already exists"), ("a+b", "'a[+]b' is not a valid name of a part")],
 )
 def test_names_are_free_and_plain(name, sentence):
     with pytest.raises(ig.InputError, match=sentence):

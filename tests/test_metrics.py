@@ -128,13 +128,13 @@ def test_balanced_weights_make_classes_count_the_same_and_honest_probabilities_t
 
 def test_an_unknown_metric_is_refused(fraud):
     with pytest.raises(
-        ig.InputError, match="metric='f1' is not known; choose one of 'accuracy', 'macro-f1'"
+        ig.InputError, match="metric='f1' is not valid; choose one of 'accuracy', 'macro-f1'"
     ):
         Scoring("f1")
-    with pytest.raises(ig.InputError, match="metric='auc' is not known"):
+    with pytest.raises(ig.InputError, match="metric='auc' is not valid"):
         ig.Pipeline(metric="auc").fit(fraud)
     with pytest.raises(
-        ig.InputError, match="class_weight='even' is not known; choose one of 'balanced'"
+        ig.InputError, match="class_weight='even' is not valid; choose one of 'balanced'"
     ):
         ig.Pipeline(class_weight="even").fit(fraud)
 

@@ -167,7 +167,7 @@ def test_gamlp_attention_is_a_mean_of_hops():
 
 def test_unknown_attention_is_refused():
     with pytest.raises(
-        ig.InputError, match="attention='mean' is not known; choose one of 'recursive', 'jk'"
+        ig.InputError, match="attention='mean' is not valid; choose one of 'recursive', 'jk'"
     ):
         GAMLP([4], 2, attention="mean")
 
@@ -211,7 +211,7 @@ def test_propagation_refuses_two_node_types():
         edges={("b", "to", "a"): [[0, 1, 2], [0, 1, 1]]},
         target="a",
     )
-    with pytest.raises(ig.InputError, match="leads from 3 to 2 nodes"):
+    with pytest.raises(ig.InputError, match="maps 3 to 2 nodes"):
         Propagation.of(g)
 
 
@@ -368,7 +368,7 @@ def test_reversible_sizes_are_checked():
         ig.InputError, match="num_layers=1 must be at least 2: an input and an output layer"
     ):
         RevGAT(4, 2, hidden=8, num_layers=1)
-    with pytest.raises(ig.InputError, match="7 columns cannot be shared by 2 heads"):
+    with pytest.raises(ig.InputError, match="7 columns cannot be divided among 2 heads"):
         GAT(4, 2, hidden=7)
 
 
@@ -408,7 +408,7 @@ def test_align_gives_previous_only_where_it_is_asked_for(view):
 
 def test_alignment_names_and_views_are_checked(view):
     with pytest.raises(
-        ig.InputError, match="align='batchnorm' is not known; choose one of 'none', 'center'"
+        ig.InputError, match="align='batchnorm' is not valid; choose one of 'none', 'center'"
     ):
         align_layer("batchnorm", view)
     with pytest.raises(ig.InputError, match=r"pass graph\.masked"):

@@ -114,7 +114,7 @@ def test_markup_in_progress():
         (["--seeds", 0], "--seeds"),
         (["--folds", 0], "--folds"),
         (["--hops", 10**6], "more than 100"),
-        (["--memory", -1], "not an amount of memory"),
+        (["--memory", -1], "not a memory size"),
         (["--budget", "nan"], "not a duration"),
         (["--cutoff", 10**30], "does not fit into a 64-bit integer"),
     ],
@@ -186,7 +186,7 @@ def test_tensors_without_data_are_refused(name):
 
 def test_sparse_features_that_would_not_fit_are_refused():
     huge = torch.sparse_coo_tensor(torch.tensor([[0], [0]]), torch.ones(1), (120, 10**12))
-    with pytest.raises(ig.InputError, match="would take"):
+    with pytest.raises(ig.InputError, match="would need"):
         ig.from_pyg(pyg(x=lambda x: huge))
 
 

@@ -215,9 +215,9 @@ def test_arrays_in_column_order_and_without_elements(tmp_path):
 
 def test_objects_in_an_archive_are_never_loaded(tmp_path):
     np.savez(tmp_path / "a.npz", v=np.array([{}], dtype=object))
-    with pytest.raises(InputError, match="holds Python objects"):
+    with pytest.raises(InputError, match="contains Python objects"):
         archive.mapped(tmp_path / "a.npz", "v")
-    with pytest.raises(InputError, match="has no array called w; it has v"):
+    with pytest.raises(InputError, match="has no array w; it has v"):
         archive.mapped(tmp_path / "a.npz", "w")
 
 
@@ -231,13 +231,13 @@ def test_blocks_of_text_are_put_together(tmp_path):
     assert np.array_equal(ogb._rows(file, 1000), values[:, 0])
     assert np.array_equal(ogb.matrix(file, np.int64, rows=len(values), turned=True), values.T)
     for rows in (len(values) - 1, len(values) + 1):
-        with pytest.raises(InputError, match=f"has {len(values)} rows where {rows} belong"):
+        with pytest.raises(InputError, match=f"has {len(values)} rows instead of {rows}"):
             ogb.matrix(file, np.int64, rows=rows)
 
 
 def test_a_missing_root_names_the_download(tmp_path):
     with pytest.raises(
-        InputError, match=r"holds no ogbn-mag \(looked for ogbn_mag/raw\); nothing is downloaded"
+        InputError, match=r"contains no ogbn-mag \(expected ogbn_mag/raw\); nothing is downloaded"
     ) as e:
         load_ogb("ogbn-mag", tmp_path)
     assert f"NodePropPredDataset('ogbn-mag', root='{tmp_path}')" in str(e.value)
@@ -252,7 +252,7 @@ def test_processed_files_are_not_opened(tmp_path):
     folder = tmp_path / "ogbn_arxiv" / "processed"
     folder.mkdir(parents=True)
     (folder / "geometric_data_processed.pt").write_bytes(b"a pickle")
-    with pytest.raises(InputError, match=r"holds no ogbn-arxiv \(looked for ogbn_arxiv/raw\)"):
+    with pytest.raises(InputError, match=r"contains no ogbn-arxiv \(expected ogbn_arxiv/raw\)"):
         load_ogb("ogbn-arxiv", tmp_path)
 
 
@@ -261,7 +261,7 @@ def test_processed_files_are_not_opened(tmp_path):
     [
         (
             lambda f: write(f / "raw" / "num-node-list.csv.gz", [N + 1]),
-            "has 12 rows where 13 belong",
+            "has 12 rows instead of 13",
         ),
         (lambda f: (f / "raw" / "node_year.csv.gz").unlink(), r"node_year.csv.gz cannot be read"),
         (
@@ -272,8 +272,11 @@ def test_processed_files_are_not_opened(tmp_path):
             lambda f: write(f / "raw" / "edge.csv.gz", [["0", "a"]] * E),
             r"edge.csv.gz cannot be read",
         ),
-        (lambda f: write(f / "raw" / "node_year.csv.gz", ["", *YEAR[1:]]), "rows where 12 belong"),
-        (lambda f: write(f / "split" / "time" / "test.csv.gz", [N]), "must name some of 12 nodes"),
+        (lambda f: write(f / "raw" / "node_year.csv.gz", ["", *YEAR[1:]]), "rows instead of 12"),
+        (
+            lambda f: write(f / "split" / "time" / "test.csv.gz", [N]),
+            "must contain positions of the 12 nodes",
+        ),
         (
             lambda f: write(f / "split" / "time" / "test.csv.gz", [0]),
             "does not follow time: test begins at 2016",
@@ -321,4 +324,4 @@ def test_convert(tmp_path):
     ):
         refused = run.invoke(app, ["convert", *wrong, "--out", str(tmp_path / "other")])
         assert refused.exit_code == 2
-        assert "name what to convert" in refused.output
+        assert "nothing to convert" in refused.output

@@ -157,19 +157,19 @@ class Pair(Weighted):
 @pytest.mark.parametrize(
     ("model", "method", "sentence"),
     [
-        (Unweighted(), "pmp", "forward of Unweighted takes no weights; add edge_weight=None"),
-        (Unweighted(), "gsmp", "forward of Unweighted takes no weights"),
-        (GraphSAGE(4, 8, 2, 3), "genpmp", "forward of GraphSAGE takes no weights"),
+        (Unweighted(), "pmp", "forward of Unweighted accepts no weights; add edge_weight=None"),
+        (Unweighted(), "gsmp", "forward of Unweighted accepts no weights"),
+        (GraphSAGE(4, 8, 2, 3), "genpmp", "forward of GraphSAGE accepts no weights"),
         (
             Weighted(),
             "center",
-            "a user model cannot take 'center', which is for a network over hops",
+            "a user model does not support 'center', which is for a network over hops",
         ),
-        (Weighted(), "labels", "a user model cannot take 'labels'"),
+        (Weighted(), "labels", "a user model does not support 'labels'"),
         (
             OwnParameter(),
             "plain",
-            r"weights that nothing draws anew for a fit \(scale\); draw them in",
+            r"weights that cannot be reinitialised \(scale\); reset them in",
         ),
         (
             ThirdArgument(),
@@ -181,11 +181,11 @@ class Pair(Weighted):
         (
             Weighted(7),
             "plain",
-            r"cannot be run on x of shape \(300, 4\).*build\(in_channels, out_channels\)",
+            r"failed on x of shape \(300, 4\).*build\(in_channels, out_channels\)",
         ),
-        (GATConv(-1, 3), "plain", "layers of unknown size"),
-        (lambda i, o: None, "plain", "made a NoneType; return a torch.nn.Module"),
-        (3, "plain", "model=3 is not known"),
+        (GATConv(-1, 3), "plain", "has lazy layers"),
+        (lambda i, o: None, "plain", "returned a NoneType; return a torch.nn.Module"),
+        (3, "plain", "model=3 is not valid"),
     ],
 )
 def test_what_cannot_be_is_one_sentence(graph, model, method, sentence):
@@ -194,7 +194,7 @@ def test_what_cannot_be_is_one_sentence(graph, model, method, sentence):
 
 
 def test_options_of_our_networks_are_refused(graph):
-    with pytest.raises(ig.InputError, match="build yours with them"):
+    with pytest.raises(ig.InputError, match="set them in your own model"):
         Pipeline(Weighted(), hidden=8, **QUICK).fit(graph)
 
 
@@ -216,15 +216,15 @@ def test_saved_and_loaded_it_says_the_same(graph, tmp_path):
     assert np.array_equal(copied.predict_proba(graph), p.predict_proba(graph))
     with pytest.raises(
         ig.InputError,
-        match="a network of your own, Weighted, whose code is not in it; pass it again",
+        match="a user model, Weighted, whose code is not stored; pass it again",
     ):
         Pipeline.load(tmp_path / "m")
-    with pytest.raises(ig.InputError, match="made with Weighted, not with Unweighted"):
+    with pytest.raises(ig.InputError, match="trained with Weighted, not Unweighted"):
         Pipeline.load(tmp_path / "m", model=Unweighted())
-    with pytest.warns(UserWarning, match="Weighted has other options or another source"):
+    with pytest.warns(UserWarning, match="Weighted has different options or source code"):
         Pipeline.load(tmp_path / "m", model=Weighted(hidden=5, dropout=0.5))
     with (
-        pytest.warns(UserWarning, match="other options"),
+        pytest.warns(UserWarning, match="different options"),
         pytest.raises(ig.InputError, match="cannot be read"),
     ):
         Pipeline.load(tmp_path / "m", model=Weighted(hidden=6))
@@ -259,7 +259,7 @@ def test_backtest_around_it(graph, tmp_path):
     )
     assert [row.loss for row in again.rows] == [row.loss for row in tested.rows]
     other = Pipeline(Weighted(dropout=0.5), **QUICK)
-    with pytest.raises(ig.InputError, match="begun with other inputs"):
+    with pytest.raises(ig.InputError, match="started with other inputs"):
         ig.backtest(
             graph, candidates=methods, folds=1, pipeline=other, cutoff=CUTOFF, store=tmp_path / "s"
         )
@@ -316,7 +316,7 @@ def test_run_around_it_resumes_and_predicts(graph, tmp_path):
         ig.run(graph, tmp_path / "r", model=Weighted(dropout=0.5), **kept)
     loaded = ig.Ensemble.load(tmp_path / "r" / "model", model=Weighted())
     assert loaded.predict_proba(graph).shape == (48, 3)
-    with pytest.raises(ig.InputError, match="a network of your own, Weighted"):
+    with pytest.raises(ig.InputError, match="a user model, Weighted"):
         ig.Ensemble.load(tmp_path / "r" / "model")
 
 

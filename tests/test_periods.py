@@ -122,7 +122,7 @@ def test_auto_bins_what_no_calendar_suits_and_puts_a_border_where_labels_end():
     cut = np.datetime64("2021-08-17")
     periods, sentence = choose(values, values < cut)
     assert periods.unit == "bins"
-    assert "periods with about as many nodes each" in sentence
+    assert "periods of about equal size" in sentence
     time = periods.of(values)
     assert time[values < cut].max() < time[values >= cut].min()
     sizes = np.bincount(time)
@@ -162,8 +162,8 @@ def test_bins_keep_order_and_hold_every_value(values, count):
 @pytest.mark.parametrize(
     ("rule", "values", "sentence"),
     [
-        ("fortnight", dates(), "period='fortnight' is not known; choose auto, year, quarter"),
-        (1, dates(), "period=1 is too few; give at least 2 periods"),
+        ("fortnight", dates(), "period='fortnight' is not valid; choose auto, year, quarter"),
+        (1, dates(), "period=1 is too few; use at least 2 periods"),
         (
             "month",
             np.array([1, 2]),
@@ -173,7 +173,7 @@ def test_bins_keep_order_and_hold_every_value(values, count):
         (
             Periods("year"),
             np.array([1, 2]),
-            "the times are numbers, but the periods were made for dates",
+            "the times are numbers, but the periods are of dates",
         ),
     ],
 )
@@ -220,7 +220,7 @@ def test_a_graph_is_cut_at_a_date_and_says_so():
     ):
         g.masked("2021-08-01")
     with pytest.raises(
-        InputError, match="cutoff='soon' is not a point in time; give a date such as 2021-07-01"
+        InputError, match="cutoff='soon' is not a point in time; pass a date such as 2021-07-01"
     ):
         g.masked("soon")
 

@@ -95,9 +95,9 @@ def test_methods_are_read_in_any_order(text, same):
     [
         ("pmq", "unknown part 'pmq'; join any of plain, mmp, pmp"),
         ("pmp+mmp", "two weightings, mmp and pmp"),
-        ("pmp+pmp", "names 'pmp' twice"),
-        ("center+standardize", "joins 'center' with 'standardize': 'standardize' includes"),
-        ("features+labels", "joins 'features' with 'labels': it corrects or adds messages"),
+        ("pmp+pmp", "contains 'pmp' twice"),
+        ("center+standardize", "combines 'center' with 'standardize': 'standardize' includes"),
+        ("features+labels", "combines 'features' with 'labels': it corrects or adds messages"),
         ("pmp+lags", "'lags' without 'snapshot'"),
         ("", "unknown part ''"),
     ],
@@ -171,7 +171,7 @@ def test_classes_that_were_never_seen_count_as_wrong_with_a_word(graph, names):
     kept = ~np.isin(rows, new)
     right = (p.predict(other) == y[rows])[kept].sum() / len(rows)
     called = str(count) if names is None else r"\?"
-    said = rf"{len(new)} of {len(rows)} target nodes are in classes of which the fit saw no label \({called}\); they count"
+    said = rf"{len(new)} of {len(rows)} target nodes are in classes without labels in training \({called}\); they count"
     with pytest.warns(UserWarning, match=said):
         assert p.score(other) == pytest.approx(right)
     first = 0 if names is None else 1
@@ -186,7 +186,7 @@ def test_a_grown_graph_is_predicted_and_called_stale(graph):
     past = graph.upto(4)
     p = Pipeline(method="pmp", **(QUICK | {"cutoff": 4})).fit(past)
     assert p.stale(past) is None
-    assert "1 period is newer than the fit, which knew time up to 4: 5" in p.stale(graph)
+    assert "1 period is newer than the fit, which ends at 4: 5" in p.stale(graph)
     assert len(p.predict(graph)) == (graph.time >= 4).sum()
     assert len(p.predict(graph, cutoff=5)) == (graph.time >= 5).sum()
 
@@ -286,7 +286,7 @@ def test_refusals(graph):
     with pytest.raises(ig.InputError, match="has not been fitted"):
         Pipeline().predict(graph)
     with pytest.raises(
-        ig.InputError, match="model='gtn' is not known; choose one of 'sign', 'sign-wide'"
+        ig.InputError, match="model='gtn' is not valid; choose one of 'sign', 'sign-wide'"
     ):
         Pipeline("gtn").fit(graph)
     p = Pipeline(**QUICK).fit(graph)
@@ -304,7 +304,7 @@ def test_patience_is_how_long_a_better_score_is_waited_for(graph):
         p.fit(graph, progress=lambda epoch, epochs=epochs: epochs.append(epoch.epoch))
         assert len(epochs) == min(60, p.fitted.rounds + patience)
     with pytest.raises(
-        ig.InputError, match="patience=0 is not possible; give a whole number of at least 1"
+        ig.InputError, match="patience=0 is not valid; use a whole number of at least 1"
     ):
         Pipeline("sign", cutoff=CUTOFF, patience=0).fit(graph)
     rounds = [

@@ -291,7 +291,7 @@ def test_rows_alone_are_rows_of_the_whole(seed, norm, self_loop):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"norm": "max"}, "norm='max' is not known"),
+        ({"norm": "max"}, "norm='max' is not valid"),
         (
             {"norm": "sym"},
             "needs the same nodes as sources and targets, but there are 5 sources and 8 targets",
@@ -302,17 +302,17 @@ def test_rows_alone_are_rows_of_the_whole(seed, norm, self_loop):
         ({"source_period": np.zeros(4, int)}, "one whole number for each of 5 nodes"),
         (
             {"target_period": np.full(8, 4)},
-            "target_period holds 4 at node 0, but the table has 4 such periods",
+            "target_period is 4 at node 0, but the table has 4 such periods",
         ),
         (
             {"csr": CSR(np.array([0, 1]), np.array([7]), None, 5)},
-            "csr.indices run from 7 to 7 for 5 sources",
+            "csr.indices range from 7 to 7 for 5 sources",
         ),
         (
             {"csr": CSR(np.array([0, 2]), np.array([1]), None, 5)},
-            "must rise from 0 to the number of edges",
+            "must increase from 0 to the number of edges",
         ),
-        ({"csr": CSR(np.array([0, 1]), np.array([1.0]), None, 5)}, "give int64 row borders"),
+        ({"csr": CSR(np.array([0, 1]), np.array([1.0]), None, 5)}, "pass int64 row borders"),
         ({"csr": CSR(np.array([0, 1]), np.array([1]), -np.ones(1), 5)}, "csr.weight is negative"),
     ],
 )
@@ -330,16 +330,16 @@ def test_apply_refuses():
     operator = operator_of(a_graph())
     x = np.ones((30, 2))
     with pytest.raises(
-        InputError, match=r"x has shape \(3, 2\); give a matrix with 30 rows, one per source node"
+        InputError, match=r"x has shape \(3, 2\); pass a matrix with 30 rows, one per source node"
     ):
         operator.apply(np.ones((3, 2)))
-    with pytest.raises(InputError, match="x is of type int64; give float16, float32 or float64"):
+    with pytest.raises(InputError, match="x has dtype int64; pass float16, float32 or float64"):
         operator.apply(np.ones((30, 2), int))
     with pytest.raises(InputError, match="share no memory with x"):
         operator.apply(x, out=x)
     with pytest.raises(
         InputError,
-        match=r"out is float64 of shape \(30, 3\); give a float array of shape \(30, 2\)",
+        match=r"out is float64 of shape \(30, 3\); use a float array of shape \(30, 2\)",
     ):
         operator.apply(x, out=np.ones((30, 3)))
     with pytest.raises(InputError, match="threads=0 must be a whole number of at least 1"):
@@ -351,7 +351,7 @@ def test_build_csr_refuses():
         InputError, match=r"target of edge 1 is 2, but there are 2 such nodes \(0 to 1\)"
     ):
         build_csr(np.array([0, 1]), np.array([0, 2]), 2, 2)
-    with pytest.raises(InputError, match="there are 1 sources and 2 targets"):
+    with pytest.raises(InputError, match="got 1 sources and 2 targets"):
         build_csr(np.array([0]), np.array([0, 1]), 2, 2)
-    with pytest.raises(InputError, match=r"source is float64 of shape \(1,\)"):
+    with pytest.raises(InputError, match=r"source has dtype float64 and shape \(1,\)"):
         build_csr(np.array([0.5]), np.array([0]), 2, 2)

@@ -102,7 +102,7 @@ def test_time_may_be_given_directly():
         ({"node_year": None}, "data has no attribute 'node_year'; pass time="),
         ({"edge_index": None}, "data has no edge_index"),
         ({"node_year": torch.tensor([1.5, 1, 1, 1])}, "time must be whole numbers"),
-        ({"y": torch.eye(4)}, "y has shape .4, 4.; give 1 dimension"),
+        ({"y": torch.eye(4)}, "y has shape .4, 4.; expected 1 dimension"),
     ],
 )
 def test_refusals(change, sentence):
@@ -120,7 +120,7 @@ def test_hetero_refusals():
         ig.from_pyg(data)
     assert ig.from_pyg(data, target="author").target == "author"
     with pytest.raises(
-        ig.InputError, match="data is a dict; give a torch_geometric Data or HeteroData"
+        ig.InputError, match="data is a dict; pass a torch_geometric Data or HeteroData"
     ):
         ig.from_pyg({})
 
@@ -182,7 +182,7 @@ def test_what_is_no_graph_is_one_sentence(tmp_path):
     for call in calls:
         with pytest.raises(
             ig.InputError,
-            match=r"graph is a DataFrame; give a TemporalGraph \(from_tables, load\) or",
+            match=r"graph is a DataFrame; pass a TemporalGraph \(from_tables, load\) or",
         ):
             call()
     two = heterogeneous()

@@ -297,7 +297,7 @@ def test_every_figure_is_a_file_with_its_numbers(finished_run):
     [
         (
             {"schema": 0},
-            "summary.json has schema 0, this release reads 7; use the release that wrote it.",
+            "summary.json has schema 0, but this release reads 7; use the release that wrote it.",
         ),
         ({"fits": {}}, "summary.json.fits is {} but should be"),
         ({"command": 3}, "summary.json.command is 3 but should be of type str"),

@@ -248,13 +248,13 @@ def test_gamma_figure(tmp_path):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"graphs": 1}, "gives no standard error; take at least 2"),
+        ({"graphs": 1}, "gives no standard error; use at least 2"),
         (
             {"protocols": ["printed"]},
-            "protocol='printed' is not known; choose one of 'released', 'text', 'theory'",
+            "protocol='printed' is not valid; choose one of 'released', 'text', 'theory'",
         ),
-        ({"models": ["gat"]}, "model='gat' is not known; choose one of 'sgc', 'gcn'"),
-        ({"columns": ["jj"]}, "column='jj' is not known; choose one of 'plain'"),
+        ({"models": ["gat"]}, "model='gat' is not valid; choose one of 'sgc', 'gcn'"),
+        ({"columns": ["jj"]}, "column='jj' is not valid; choose one of 'plain'"),
     ],
 )
 def test_table_refuses(tmp_path, change, sentence):
@@ -265,9 +265,9 @@ def test_table_refuses(tmp_path, change, sentence):
 def test_settings_refuse():
     with pytest.raises(InputError, match="epochs=0 must be at least 1"):
         Options(epochs=0)
-    with pytest.raises(InputError, match=r"gammas holds 1\.5; give numbers from 0 to 1"):
+    with pytest.raises(InputError, match=r"gammas contains 1\.5; use numbers from 0 to 1"):
         gamma_rows([1.5])
-    with pytest.raises(InputError, match="row='all' is not known"):
+    with pytest.raises(InputError, match="row='all' is not valid"):
         table3_rows(["all"])
     assert chosen(["label-hop"]) == ("plain", "label-hop")
 
@@ -300,7 +300,7 @@ def test_where_seeds_share_nodes_their_error_is_added():
     assert gap.high - gap.value == pytest.approx(1.96 * gap.error)
     fresh = [replace(record, hits="") for record in records("a", ours)]
     assert difference(fresh, records("b", theirs)).error == 0
-    with pytest.raises(InputError, match="'a' and 'b' have other seeds"):
+    with pytest.raises(InputError, match="'a' and 'b' have different seeds"):
         difference(records("a", ours), records("b", theirs, seeds=(0, 2)))
 
 
@@ -394,9 +394,9 @@ def test_table1_runs_on_what_is_there_and_names_what_is_not(tmp_path):
     assert "0.5682" in table.markdown()
     with pytest.raises(InputError, match="seeds=1 gives no standard error"):
         table1.table1(1, tmp_path)
-    with pytest.raises(InputError, match="data='cora' is not known"):
+    with pytest.raises(InputError, match="data='cora' is not valid"):
         table1.table1(2, tmp_path, names=["cora"])
-    with pytest.raises(InputError, match="none of twitch is there"):
+    with pytest.raises(InputError, match="none of twitch exists"):
         table1.table1(2, tmp_path, names=["twitch"])
 
 
@@ -416,7 +416,7 @@ def test_table1_asks_sehgnn_about_papers_and_authors(tmp_path):
     found = table1.metapaths_of(graph, np.asarray(graph.x))
     # by a common author
     assert any(np.allclose(hop, there @ back @ graph.x, atol=1e-5) for hop in found)
-    with pytest.raises(InputError, match="data='tsbm' is not known; choose one of 'aan'"):
+    with pytest.raises(InputError, match="data='tsbm' is not valid; choose one of 'aan'"):
         table1.table1(2, tmp_path, names=["tsbm"], model=model)
 
 
@@ -598,17 +598,17 @@ def test_studies_read_the_real_graphs(tmp_path):
 
 
 def test_table2_refuses(tmp_path):
-    with pytest.raises(InputError, match="name the folder that holds it with --root"):
+    with pytest.raises(InputError, match="pass its folder with --root"):
         table2(STUDIES["mag"], tmp_path)
     with pytest.raises(InputError, match="seeds=1 gives no standard error"):
         table2(STUDIES["hetero-tsbm"], tmp_path, seeds=1)
-    with pytest.raises(InputError, match="method='pny' is not known"):
+    with pytest.raises(InputError, match="method='pny' is not valid"):
         table2(STUDIES["hetero-tsbm"], tmp_path, methods=["pny"])
     with pytest.raises(InputError, match="is more than a weighting"):
         Staged().fit(Problem.of(one_type(), CUTOFF), "pmp+jjnorm", 0, tmp_path)
-    with pytest.raises(InputError, match="holds no ogbn-arxiv"):
+    with pytest.raises(InputError, match="contains no ogbn-arxiv"):
         table2(STUDIES["arxiv"], tmp_path, root=tmp_path)
-    with pytest.raises(InputError, match=r"give a \.npy file with a row per node"):
+    with pytest.raises(InputError, match=r"pass a \.npy file with a row per node"):
         table2(study(Guess()), tmp_path, features=tmp_path / "none.npy")
 
 
@@ -642,7 +642,7 @@ def test_risk_gaps_stay_below_their_bounds_and_answers_only_score(tmp_path, monk
     assert risk.w1_of(
         np.zeros((4, 2)), np.full((9, 2), 3.0), 5, np.random.default_rng(0)
     ) == pytest.approx(18**0.5)
-    with pytest.raises(InputError, match="none of aan is there"):
+    with pytest.raises(InputError, match="none of aan exists"):
         risk.risk(2, tmp_path, names=["aan"])
 
 
@@ -734,10 +734,10 @@ def test_revgat_operator_is_a_table_and_refuses(tmp_path, monkeypatch):
     for operator in revgat_operator.OPERATORS.values():
         assert f"## {operator}\n" in page
     assert page.count("| GenPMP, target's time | ") == 3
-    with pytest.raises(InputError, match="operator='none' is not known"):
+    with pytest.raises(InputError, match="operator='none' is not valid"):
         revgat_operator.revgat_operator(tmp_path, 2, tmp_path, operators=["none"])
     with pytest.raises(
-        InputError, match="is not there; name the folder of the real graphs with --root"
+        InputError, match="does not exist; pass the folder of the real graphs with --root"
     ):
         revgat_operator.revgat_operator(tmp_path / "o", 2, tmp_path)
 
@@ -808,11 +808,11 @@ def test_pictures_of_the_methods_hold_their_tables(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["table2", "--dataset", "cora"], "dataset='cora' is not known; choose one of 'mag'"),
+        (["table2", "--dataset", "cora"], "dataset='cora' is not valid; choose one of 'mag'"),
         (["gamma", "--gammas", "few"], "'few' is not a list of numbers"),
         (
             ["leaderboard", "--root", "/no/such/folder"],
-            "holds no graph; name a folder of graphs with --root",
+            "contains no graph; pass a folder of graphs with --root",
         ),
         (
             ["bench", "propagation", "--plot", "a.png"],

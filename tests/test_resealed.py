@@ -70,4 +70,4 @@ def test_an_ensemble_without_members_or_shares_is_refused(place, tmp_path, chang
     _files.seal_folder(model)
     refused = here("predict", model, place / "g", "--out", tmp_path / "p.csv")
     assert refused.exit_code == 2
-    assert "has unusable weights or class shares" in refused.stderr
+    assert "has invalid weights or class proportions" in refused.stderr

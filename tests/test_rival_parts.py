@@ -54,16 +54,16 @@ def test_every_part_does_something_and_is_kept(graph, model, part, tmp_path):
 @pytest.mark.parametrize(
     ("model", "method", "sentence"),
     [
-        ("trees", "vrex", "trees cannot take 'vrex', which is for a network over hops"),
-        ("prior", "cmd", "prior cannot take 'cmd'"),
-        ("linear", "cmd", "linear cannot take 'cmd'"),
-        ("sign", "eerm", "sign cannot take 'eerm', which is for a network over the graph;"),
-        ("gcn", "stamp", "gcn cannot take 'stamp'"),
-        ("rphgnn", "stamp", "rphgnn cannot take 'stamp'"),
-        ("gat", "eerm", "'eerm' edits messages, which attention does not read; use gcn or sage"),
-        ("sign", "shift+bbse", "joins 'bbse' with 'shift': both estimate the class proportions"),
-        ("gcn", "eerm+labels", "joins 'eerm' with 'labels': edited graphs would contain"),
-        ("gcn", "eerm+features", "gcn cannot take 'features'"),
+        ("trees", "vrex", "trees does not support 'vrex', which is for a network over hops"),
+        ("prior", "cmd", "prior does not support 'cmd'"),
+        ("linear", "cmd", "linear does not support 'cmd'"),
+        ("sign", "eerm", "sign does not support 'eerm', which is for a network over the graph;"),
+        ("gcn", "stamp", "gcn does not support 'stamp'"),
+        ("rphgnn", "stamp", "rphgnn does not support 'stamp'"),
+        ("gat", "eerm", "'eerm' edits messages, which attention does not use; use gcn or sage"),
+        ("sign", "shift+bbse", "combines 'bbse' with 'shift': both estimate the class proportions"),
+        ("gcn", "eerm+labels", "combines 'eerm' with 'labels': edited graphs would contain"),
+        ("gcn", "eerm+features", "gcn does not support 'features'"),
     ],
 )
 def test_what_cannot_be_is_refused(graph, model, method, sentence):

@@ -49,5 +49,5 @@ def test_labels_of_the_newest_window_do_not_bear_on_a_choice(folder):
 
 
 def test_a_folder_without_runs_is_refused(folder, tmp_path):
-    with pytest.raises(ig.InputError, match="holds no finished run"):
+    with pytest.raises(ig.InputError, match="contains no finished run"):
         rules.rules(tmp_path, root=folder / "graphs")

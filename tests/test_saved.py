@@ -88,10 +88,10 @@ def test_a_graph_may_be_saved_over_itself_but_not_over_other_files(tmp_path):
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
     with pytest.raises(
         InputError,
-        match=r"mine exists and holds other files \('thesis.txt'\); move them away, or choose a new or an empty directory",
+        match=r"mine exists and contains other files \('thesis.txt'\); move them away, or choose a new or an empty directory",
     ):
         g.save(tmp_path / "mine")
-    with pytest.raises(InputError, match=r"thesis.txt is a file where a directory should be"):
+    with pytest.raises(InputError, match=r"thesis.txt is a file instead of a directory"):
         g.save(tmp_path / "mine" / "thesis.txt")
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
 
@@ -127,12 +127,12 @@ X = "nodes/0-node/x.npy"
     [
         (
             lambda d, m: (d / "manifest.json").unlink(),
-            r"does not hold an impact-gnn graph; give a directory",
+            r"contains no impact-gnn graph; pass the directory",
         ),
-        (lambda d, m: m.clear(), r"does not hold an impact-gnn graph; give a directory"),
+        (lambda d, m: m.clear(), r"contains no impact-gnn graph; pass the directory"),
         (
             lambda d, m: m.update(version=99),
-            r"has format version 99, this release reads 3, 1, 2; write",
+            r"has format version 99, but this release reads 3, 1, 2; write",
         ),
         (
             lambda d, m: m.pop("nodes"),
@@ -146,12 +146,15 @@ X = "nodes/0-node/x.npy"
         ),
         (
             lambda d, m: m["arrays"].update({"../../x.npy": {}}),
-            r"points outside its directory \('../../x.npy'\)",
+            r"refers to a path outside its directory \('../../x.npy'\)",
         ),
-        (lambda d, m: m["arrays"].update({"/etc/x.npy": {}}), r"points outside its directory"),
+        (
+            lambda d, m: m["arrays"].update({"/etc/x.npy": {}}),
+            r"refers to a path outside its directory",
+        ),
         (
             lambda d, m: m["arrays"].update({"a\0b": {}}),
-            r"points outside its directory",
+            r"refers to a path outside its directory",
         ),
         (lambda d, m: (d / X).unlink(), r"x.npy cannot be read \(No such file"),
         (lambda d, m: (d / X).write_bytes(b""), r"x.npy is not a usable .npy array"),
@@ -166,7 +169,7 @@ X = "nodes/0-node/x.npy"
         ),
         (
             lambda d, m: np.save(d / X, np.ones((5, 2))),
-            r"x.npy holds <f8 \[5, 2\], the manifest says <f8 \[6, 2\]",
+            r"x.npy is <f8 \[5, 2\], but the manifest says <f8 \[6, 2\]",
         ),
         (
             lambda d, m: np.save(d / X, np.ones((6, 2))),
@@ -186,7 +189,7 @@ def test_damaged_files_are_refused(tmp_path, change, sentence):
 def test_a_manifest_that_is_no_manifest_is_refused(tmp_path, text):
     (tmp_path / "manifest.json").write_bytes(text.encode("utf-8", "surrogatepass"))
     with pytest.raises(
-        InputError, match=r"manifest.json is not valid JSON|does not hold an impact-gnn graph"
+        InputError, match=r"manifest.json is not valid JSON|contains no impact-gnn graph"
     ):
         storage.read(tmp_path)
     assert not storage.is_saved(tmp_path)

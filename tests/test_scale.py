@@ -44,5 +44,5 @@ def test_the_threshold_follows_the_magnitude(size):
 def test_what_cannot_be_scaled():
     assert Scale.fit(np.array([[1.0, np.inf], [2.0, 1.0]])).scale[1] == 1
     assert Scale.fit(np.ones((3, 0))).apply(np.ones((2, 0))).shape == (2, 0)
-    with pytest.raises(ig.InputError, match="no row to take a scale from"):
+    with pytest.raises(ig.InputError, match="no rows to estimate a scale from"):
         Scale.fit(np.ones((0, 3)))

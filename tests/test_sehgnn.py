@@ -178,12 +178,12 @@ def test_groups_and_heads_are_checked():
         RpHGNN(WIDTHS, LABELS, groups=[[0, 1]])
     with pytest.raises(ig.InputError, match=r"hold one or more each"):
         RpHGNN(WIDTHS, LABELS, groups=[[0, 1, 2], []])
-    with pytest.raises(ig.InputError, match="made for 3 matrices, 2 came"):
+    with pytest.raises(ig.InputError, match="expects 3 matrices, but got 2"):
         made("rphgnn")(inputs()[0][:2])
-    with pytest.raises(ig.InputError, match="8 columns cannot be shared by 3 heads"):
+    with pytest.raises(ig.InputError, match="8 columns cannot be divided among 3 heads"):
         SeHGNN(WIDTHS, LABELS, hidden=8, heads=3)
     with pytest.raises(
-        ig.InputError, match="norm='group' is not known; choose one of 'batch', 'layer', 'none'"
+        ig.InputError, match="norm='group' is not valid; choose one of 'batch', 'layer', 'none'"
     ):
         SeHGNN(WIDTHS, LABELS, hidden=8, norm="group")
 

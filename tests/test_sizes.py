@@ -27,21 +27,21 @@ def little_memory(monkeypatch):
 @pytest.mark.parametrize("method", weighting.METHODS)
 def test_tables_of_many_times(method):
     with pytest.raises(
-        ig.InputError, match=r"200,000 x 200,000 times would take 596\.0 GiB .*--period"
+        ig.InputError, match=r"200,000 x 200,000 times would need 596\.0 GiB .*--period"
     ):
         weighting.table(method, MANY, MANY)
 
 
 def test_a_graph_of_many_times_says_what_tables_would_take():
     with pytest.raises(
-        ig.InputError, match=r"298\.0 GiB\); put times into fewer periods, such as with --period"
+        ig.InputError, match=r"298\.0 GiB\); use fewer periods, for example with --period"
     ):
         ig.TemporalGraph(time=MANY, edge_index=LINE)
 
 
 def test_connectivity_of_many_times(little_memory):
     time = np.arange(500)
-    with pytest.raises(ig.InputError, match="connectivity of 500 x 500 times would take"):
+    with pytest.raises(ig.InputError, match="connectivity of 500 x 500 times would need"):
         relative_connectivity(LINE[:, :499], time % 2, time, num_labels=2, cutoff=400)
 
 
@@ -49,10 +49,10 @@ def test_many_classes(little_memory):
     time, y = np.arange(2000) // 200, np.arange(2000)
     g = ig.TemporalGraph(time=time, edge_index=LINE[:, :1999], y=y, num_labels=2000)
     with pytest.raises(
-        ig.InputError, match="probabilities of 2,000 nodes and 1,800 classes would take"
+        ig.InputError, match="probabilities of 2,000 nodes and 1,800 classes would need"
     ):
         ig.Pipeline("prior", "features", cutoff=9).fit(g)
-    with pytest.raises(ig.InputError, match="weights of 4,000 inputs and 2,000 classes would take"):
+    with pytest.raises(ig.InputError, match="weights of 4,000 inputs and 2,000 classes would need"):
         spec_of("linear").make(Shape([2000], [2000], 2000, [2]), HeadOptions())
 
 

@@ -138,7 +138,7 @@ def test_known_labels_help_and_hidden_ones_never_matter():
 
 def test_what_does_not_fit_is_refused_before_it_is_made(graph, tmp_path):
     with pytest.raises(
-        ig.InputError, match="of predictions in memory, more than this engine may take"
+        ig.InputError, match="of predictions in memory, more than this engine may use"
     ):
         smoothing_paths(graph, "plain", Disk(tmp_path, memory="1kB"))
 
@@ -149,7 +149,7 @@ def test_no_way_between_targets_is_refused_and_no_edge_is_nothing_to_hear():
         "b": {"num_nodes": 2},
     }
     apart = ig.TemporalGraph.hetero(nodes=nodes, edges={("b", "of", "b"): [[0], [1]]}, target="a")
-    with pytest.raises(ig.InputError, match="no edges lead from a target node to another"):
+    with pytest.raises(ig.InputError, match="no nodes of the target type are connected"):
         Pipeline("linear", "smooth", cutoff=1, epochs=1).fit(apart).predict_proba(apart)
     lone = ig.TemporalGraph(**nodes["a"], edge_index=np.zeros((2, 0), int))
     assert Pipeline("linear", "smooth", cutoff=1, epochs=1).fit(lone).predict_proba(lone).shape == (

@@ -191,14 +191,14 @@ def test_refusals(graph):
     with pytest.raises(ig.InputError, match=r"no relation leads to 'p'; use graph.undirected\(\)"):
         squash(bare.with_features(np.ones((2, 3))))
     with pytest.raises(
-        ig.InputError, match="iterations=0 is not possible; give a whole number of at least 1"
+        ig.InputError, match="iterations=0 is not valid; use a whole number of at least 1"
     ):
         squash(graph, iterations=0)
     with pytest.raises(
-        ig.InputError, match="width=0 is not possible; give a whole number of at least 1"
+        ig.InputError, match="width=0 is not valid; use a whole number of at least 1"
     ):
         squash(graph, width=0)
     with pytest.raises(
-        ig.InputError, match="seed=-1 is not possible; give a whole number of at least 0"
+        ig.InputError, match="seed=-1 is not valid; use a whole number of at least 0"
     ):
         squash(graph, seed=-1)

@@ -98,7 +98,7 @@ def test_a_refusal_names_what_differs(tmp_path):
         pass
     with (
         pytest.raises(
-            InputError, match=r"other inputs \(graph has other contents\); choose another place"
+            InputError, match=r"other inputs \(graph has changed\); choose another place"
         ),
         Store.open(tmp_path / "s", {"graph": other, "folds": 3, "budget": 60.0}),
     ):
@@ -125,7 +125,7 @@ def test_foreign_files_are_refused_and_untouched(tmp_path):
     (tmp_path / "mine.txt").write_text("precious")
     for options in ({"directory": tmp_path}, {"directory": tmp_path / "work", "within": tmp_path}):
         with pytest.raises(
-            InputError, match="exists and holds other files; choose a new or an empty directory"
+            InputError, match="exists and contains other files; choose a new or an empty directory"
         ):
             Store.open(inputs={}, **options).__enter__()
     assert [file.name for file in tmp_path.iterdir()] == ["mine.txt"]

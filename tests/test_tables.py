@@ -307,30 +307,30 @@ def test_predict_says_what_it_does_not_know_and_refuses_what_it_needs(tmp_path):
     )
     other = ig.from_tables(new, citations, **ROLES)
     first, second = p.fitted.schema.notes(other, p.fitted.cutoff)
-    assert first == "columns that the model does not know are left out: new."
+    assert first == "columns that are not in the model are ignored: new."
     assert second.startswith(
-        "classes that the model has never seen count as unknown: law (1 nodes); fit again"
+        "classes that are not in the model count as unknown: law (1 nodes); retrain"
     )
     assert p.predict_proba(other).shape[1] == 3
     text = pa.array(["many"] * SIZE)
     for changed, sentence in (
         (
             papers.drop_columns(["title"]),
-            "there is no feature column title, which the model needs; there are open, pages, venue",
+            "the feature columns title are missing, but the model needs them; the columns are open, pages, venue",
         ),
         (
             papers.set_column(4, "pages", text),
-            "column 'pages' holds .*string such as 'many', not a number",
+            "column 'pages' has type .*string such as 'many', not a number",
         ),
     ):
         with pytest.raises(InputError, match=sentence):
             p.predict_proba(ig.from_tables(changed, citations, **ROLES))
     with pytest.raises(
-        InputError, match="the graph has periods of a month, the model knows periods of a quarter"
+        InputError, match="the graph has periods of a month, but the model has periods of a quarter"
     ):
         p.predict_proba(ig.from_tables(papers, citations, **ROLES | {"period": "month"}))
     with pytest.raises(
-        InputError, match=r"by the names of columns .open, pages, title, venue.; give tables"
+        InputError, match=r"by column name .open, pages, title, venue.; pass tables"
     ):
         p.predict_proba(g.with_features(np.ones((SIZE, 4))))
 
@@ -359,7 +359,7 @@ def test_the_command_line_from_init_to_next_months_predictions(tmp_path):
     for line in (
         "papers.csv: id from 'paper'",
         "title: text",
-        "venue: left out, as said",
+        "venue: ignored, as declared",
         "a period is a quarter",
         "2020-Q4",
     ):
@@ -381,7 +381,7 @@ def test_the_command_line_from_init_to_next_months_predictions(tmp_path):
         ["predict", str(tmp_path / "out" / "model"), str(folder), "--out", str(tmp_path / "p.csv")],
     )
     assert out.exit_code == 0, out.output
-    assert "columns that the model does not know are left out: extra" in out.stdout
+    assert "columns that are not in the model are ignored: extra" in out.stdout
     found = pd.read_csv(tmp_path / "p.csv").set_index("id").loc[expected.index]
     assert (found["label"] == expected["label"]).all()
     assert np.allclose(found["probability"], expected["probability"], atol=1e-4)
@@ -473,30 +473,30 @@ def test_characters_of_a_slice():
     [
         ({"time": "nothing"}, "nodes has no column 'nothing'; it has paper_id, published"),
         ({"columns": ["title"]}, "columns=.'title'. should be a mapping"),
-        ({"edge_weight": "seen"}, "column seen of edges is named for two things"),
+        ({"edge_weight": "seen"}, "column seen of edges has two roles"),
         ({"edge_source": "nothing"}, "edges has no column 'nothing'; it has citing, cited, seen"),
         (
             {"columns": {"title": "poem"}},
-            "the kind of column 'title'='poem' is not known; choose one of 'number'",
+            "the kind of column 'title'='poem' is not valid; choose one of 'number'",
         ),
         ({"columns": {"nothing": "text"}}, "nodes has no column 'nothing'"),
-        ({"period": "decade"}, "period='decade' is not known"),
+        ({"period": "decade"}, "period='decade' is not valid"),
         ({"target": "author"}, "target='author' is not a node type; choose one of node"),
         ({"label": "seen"}, "nodes has no column 'seen'"),
         (
             {"label": "published", "time": "topic"},
-            "column 'published' of nodes holds date32.*give labels as numbers",
+            "column 'published' of nodes has type date32.*use numbers or text as labels",
         ),
-        ({"time": "title"}, "column 'title' of nodes holds string such as '.*; give dates"),
-        ({"dangling": "keep"}, "dangling='keep' is not known"),
-        ({"edge_target": "citing"}, "column 'citing' of edges cannot be both ends of an edge"),
+        ({"time": "title"}, "column 'title' of nodes has type string such as '.*; use dates"),
+        ({"dangling": "keep"}, "dangling='keep' is not valid"),
+        ({"edge_target": "citing"}, "column 'citing' of edges cannot be both source and target"),
         (
             {"columns": {"topic": "category"}},
-            "column topic of nodes is named for two things; name it once",
+            "column topic of nodes has two roles; use it once",
         ),
         (
             {"id": ""},
-            "column 'citing' of edges holds .*string, but no column of nodes was taken for ids; name it with id=",
+            "column 'citing' of edges has type .*string, but no column of nodes was read as ids; choose one with id=",
         ),
         ({"cutoff": "2021-02-03", "period": "quarter"}, None),
     ],
@@ -513,7 +513,7 @@ def test_roles_that_no_table_has_and_roles_that_are_switched_off():
     papers, authors, citations, writes = several()
     nodes, edges = {"paper": papers, "author": authors}, {("author", "writes", "paper"): writes}
     with pytest.raises(
-        InputError, match="no table has a column 'publishd'; name one that is there"
+        InputError, match="no table has a column 'publishd'; choose an existing one"
     ):
         ig.from_tables(nodes, edges, time="publishd", quiet=True)
     quiet = {"period": "year", "quiet": True}
@@ -524,7 +524,7 @@ def test_roles_that_no_table_has_and_roles_that_are_switched_off():
 
 def test_a_date_that_is_said_to_be_a_feature_is_no_time():
     papers, citations = tables()
-    with pytest.raises(InputError, match="nodes has no column of times; name it with time="):
+    with pytest.raises(InputError, match="nodes has no time column; set it with time="):
         ig.from_tables(papers, citations, columns={"published": "date"}, quiet=True)
     born = papers.append_column("born", papers["published"])
     g = ig.from_tables(born, citations, columns={"born": "date"}, quiet=True)
@@ -538,7 +538,7 @@ def test_edges_that_name_nobody_are_refused_or_dropped():
     )
     with pytest.raises(
         InputError,
-        match="edges names 1 times a source that is not in nodes, first 'nobody' in row 1201",
+        match="edges has 1 edges whose source is not in nodes, first 'nobody' in row 1201",
     ):
         ig.from_tables(papers, more, **ROLES)
     assert ig.from_tables(papers, more, **ROLES, dangling="drop").edge_index.shape == (2, 1200)
@@ -568,7 +568,7 @@ REST = "\n[edges.b]\nfile = 'edges.csv'"
         ("this is no toml", "graph.toml cannot be read"),
         (
             "[nodes.a]\nfile = 'nothing.csv'\n[edges.b]\nfile = 'edges.csv'",
-            "names the file 'nothing.csv', which is not there",
+            "refers to a missing file 'nothing.csv'",
         ),
         (
             "[nodes.a]\nfile = 'nodes.csv'\nlable = 'x'\n[edges.b]\nfile = 'edges.csv'",
@@ -576,7 +576,7 @@ REST = "\n[edges.b]\nfile = 'edges.csv'"
         ),
         (
             "target = 'z'\n[nodes.a]\nfile = 'nodes.csv'\n[edges.b]\nfile = 'edges.csv'",
-            "target='z' is no node type; choose of a",
+            "target='z' is not a node type; use one of a",
         ),
         ("[nodes.a]\nfile = 3\n[edges.b]\nfile = 'edges.csv'", "file=3 should be text in quotes"),
     ],
@@ -620,7 +620,9 @@ def test_seconds_of_any_width_are_the_same_moments():
     ],
 )
 def test_times_of_edges_in_another_unit_are_refused(nodes, edges):
-    with pytest.raises(InputError, match=r"the times of edges (look like|are not all of the kind)"):
+    with pytest.raises(
+        InputError, match=r"the times of edges (look like|are not all of the same kind)"
+    ):
         small({"time": nodes}, {"time": edges}, period="whole" if nodes[0] == 2019 else "year")
 
 
@@ -628,11 +630,11 @@ def test_ids_that_became_floats():
     nodes, edges = {"id": [1.0, 2.0, 3.0]}, {"source": [1, 2], "target": [2, 3]}
     assert small(nodes, edges).edge_index.tolist() == [[0, 1], [1, 2]]
     with pytest.raises(
-        InputError, match="column 'source' of edges holds double too large to tell ids apart"
+        InputError, match="column 'source' of edges has double values too large to be exact ids"
     ):
         small({"id": [2**53, 2**53 + 1, 5]}, {"source": [float(2**53 + 1), 5.0], "target": [5, 5]})
     with pytest.raises(
-        InputError, match="column 'source' of edges holds double, the ids of nodes are text"
+        InputError, match="column 'source' of edges has type double, but the ids of nodes are text"
     ):
         small({"id": ["1e3", "abc", "1000"]}, {"source": [1e3, 1e3], "target": ["abc", "abc"]})
 
@@ -700,11 +702,11 @@ def test_durations_in_any_unit_and_columns_that_are_empty_next_time():
     empty = ig.from_tables(nodes | {"kind": [None] * size}, edges, quiet=True)
     assert np.isfinite(p.predict_proba(empty)).all()
     assert p.fitted.schema.notes(empty, p.fitted.cutoff) == [
-        "columns in which the model finds nothing that it has seen before: kind."
+        "columns without any value from the training data: kind."
     ]
     new = ig.from_tables(nodes | {"kind": ["c"] * size, "wait": [None] * size}, edges, quiet=True)
     assert p.fitted.schema.notes(new, p.fitted.cutoff) == [
-        "columns in which the model finds nothing that it has seen before: kind, wait."
+        "columns without any value from the training data: kind, wait."
     ]
     assert p.fitted.schema.notes(g, p.fitted.cutoff) == []
 
@@ -724,7 +726,7 @@ def test_relations_and_types_in_another_order_give_the_same_predictions(model, t
     assert np.allclose(p.predict_proba(turned), expected, atol=1e-5)
     more = ig.from_tables(nodes, edges | {("paper", "new", "paper"): citations}, **options)
     assert p.fitted.schema.notes(more, p.fitted.cutoff) == [
-        "the model does not know paper-new-paper, so they are left out."
+        "types and relations that are not in the model are ignored: paper-new-paper."
     ]
     assert np.allclose(p.predict_proba(more), expected, atol=1e-5)
     del edges[("paper", "near", "paper")]
@@ -798,7 +800,7 @@ def test_a_folder_whose_columns_fit_several_types(tmp_path):
     (tmp_path / "cites.csv").write_text("citing,cited\n1,2\n2,1\n")
     with pytest.raises(
         InputError,
-        match=r"not clear which nodes the columns 'citing' and 'cited' of cites.csv name",
+        match=r"node types of the columns 'citing' and 'cited' of cites.csv are ambiguous",
     ):
         ig.load(tmp_path)
 

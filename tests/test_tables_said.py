@@ -45,8 +45,8 @@ def test_labels_that_may_mean_nothing_are_named(tmp_path):
     assert found.graph.label_names == ("-", "?", "Unknown", "a")
     said = [note for note in found.notes if "warning" in note]
     assert said == [
-        "  warning: '-', '?', 'Unknown' are taken for classes; if the class is not known there, say "
-        "unknown_label=['-', '?', 'Unknown'], in graph.toml unknown = ['-', '?', 'Unknown']"
+        "  warning: '-', '?', 'Unknown' are read as classes; if it means that the class is unknown, set "
+        "unknown_label=['-', '?', 'Unknown'], or unknown = ['-', '?', 'Unknown'] in graph.toml"
     ]
     assert not [note for note in read(tables(tmp_path, LARGE)).notes if "warning" in note]
 
@@ -54,8 +54,8 @@ def test_labels_that_may_mean_nothing_are_named(tmp_path):
 def test_what_is_left_out_is_said(tmp_path):
     np.save(tables(tmp_path, LARGE, extra="height", link=",created_by") / "features.npy", np.eye(6))
     notes = "\n".join(read(tmp_path).notes)
-    assert "height: left out, features.npy takes their place" in notes
-    assert "created_by: left out, edges have no features" in notes
+    assert "height: ignored, features.npy replaces them" in notes
+    assert "created_by: ignored, edges have no features" in notes
 
 
 def test_renamed_classes_and_moved_columns_change_nothing(tmp_path):

@@ -326,7 +326,7 @@ def test_reliable_is_checked():
 
 def test_options_are_checked():
     for wrong, words in (
-        ({"device": "tpu"}, "device='tpu' is not known; choose one of 'auto'"),
+        ({"device": "tpu"}, "device='tpu' is not valid; choose one of 'auto'"),
         ({"epochs": 0}, "epochs=0 must be at least 1"),
         ({"batch_size": 0}, "batch_size=0 must be at least 1"),
         ({"lr": -1.0}, "lr=-1.0 must be at least 0"),
@@ -339,13 +339,15 @@ def test_options_are_checked():
 def test_inputs_are_checked(view, split):
     task = HopTask([view.x])
     nobody = np.empty(0, np.int64)
-    with pytest.raises(ig.InputError, match="no row to train on"):
+    with pytest.raises(ig.InputError, match="no training rows"):
         fit(build, task, view.y, Split(nobody, nobody), CPU)
     with pytest.raises(ig.InputError, match="of the split has no label"):
         fit(build, task, view.y, Split(np.arange(view.num_nodes), nobody), CPU)
     with pytest.raises(ig.InputError, match="overlap"):
         fit(build, task, view.y, Split(split.train, split.train[:1]), CPU)
-    with pytest.raises(ig.InputError, match="batch_size does not go with a model on a whole graph"):
+    with pytest.raises(
+        ig.InputError, match="batch_size has no effect for a model on the whole graph"
+    ):
         fit(gcn, graph_task(view), view.y, split, replace(CPU, batch_size=10))
     with pytest.raises(ig.InputError, match="sample_weight must be 200 finite numbers"):
         fit(build, task, view.y, split, CPU, sample_weight=np.ones(3))

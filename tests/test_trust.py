@@ -88,7 +88,7 @@ def test_a_forged_list_of_figures_is_refused(copied, names):
     before = snapshot(copied)
     refused = here("report", copied / "out")
     assert refused.exit_code == 2
-    assert "figures exists and holds other files" in refused.stderr
+    assert "figures exists and contains other files" in refused.stderr
     assert snapshot(copied) == before
 
 
@@ -99,14 +99,14 @@ def test_figures_behind_a_link_and_those_of_users_are_refused(copied):
     before = snapshot(copied)
     refused = here("report", copied / "out")
     assert refused.exit_code == 2
-    assert "figures is a symbolic link where a directory should be" in refused.stderr
+    assert "figures is a symbolic link instead of a directory" in refused.stderr
     assert snapshot(copied) == before
     figures.unlink()
     figures.mkdir()
     (figures / "periods.svg").write_text("mine")
     refused = here("report", copied / "out")
     assert refused.exit_code == 2
-    assert "figures exists and holds other files ('periods.svg')" in refused.stderr
+    assert "figures exists and contains other files ('periods.svg')" in refused.stderr
     assert (figures / "periods.svg").read_text() == "mine"
 
 
@@ -127,7 +127,7 @@ def test_a_figure_that_the_user_changed_is_neither_replaced_nor_deleted(copied):
     figure.write_text("mine")
     refused = here("report", copied / "out")
     assert refused.exit_code == 2
-    assert "holds other files ('periods.svg')" in refused.stderr
+    assert "contains other files ('periods.svg')" in refused.stderr
     assert figure.read_text() == "mine"
 
 
@@ -142,7 +142,7 @@ def test_an_evaluation_of_the_user_is_not_replaced(copied, graph):
 @pytest.mark.parametrize("name", ["summary.json", "predictions.csv"])
 def test_a_continued_run_refuses_to_replace_a_changed_file(copied, graph, name):
     (copied / "out" / name).write_text("mine")
-    with pytest.raises(InputError, match=f"{name} was not written by this run, or has changed"):
+    with pytest.raises(InputError, match=f"{name} was not written by this run or was modified"):
         ig.run(graph, copied / "out", model="linear", candidates=["prior:plain"], folds=1, seeds=1)
     assert (copied / "out" / name).read_text() == "mine"
 
@@ -153,7 +153,7 @@ def test_predict_without_a_name_does_not_replace_a_file(copied, monkeypatch):
     (copied / "predictions.csv").write_text("mine")
     refused = here("predict", "out/model", "g")
     assert refused.exit_code == 2
-    assert "predictions.csv exists; name a file with --out" in refused.stderr
+    assert "predictions.csv exists; choose another file with --out" in refused.stderr
     assert (copied / "predictions.csv").read_text() == "mine"
     assert here("predict", "out/model", "g", "--out", "predictions.csv").exit_code == 0
 
@@ -161,7 +161,7 @@ def test_predict_without_a_name_does_not_replace_a_file(copied, monkeypatch):
 def test_an_array_of_a_saved_graph_that_the_user_replaced_stays(copied, graph):
     file = next((copied / "g").rglob("x.npy"))
     np.save(file, np.zeros(3))
-    with pytest.raises(InputError, match="holds other files"):
+    with pytest.raises(InputError, match="contains other files"):
         graph.save(copied / "g")
     assert np.load(file).tolist() == [0, 0, 0]
 
@@ -200,7 +200,7 @@ def test_an_error_between_two_renames_leaves_the_old_state(tmp_path, monkeypatch
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
     save("new")
     (tmp_path / "model" / "thesis.txt").write_text("mine")
-    with pytest.raises(InputError, match="holds other files"):
+    with pytest.raises(InputError, match="contains other files"):
         save("newer")
     assert (tmp_path / "model" / "thesis.txt").read_text() == "mine"
 
@@ -279,11 +279,11 @@ def test_models_and_graphs_are_not_read_through_links_or_pipes(copied):
         file = next(folder.rglob(name))
         file.rename(copied / "elsewhere")
         file.symlink_to(copied / "elsewhere")
-        with pytest.raises(InputError, match="is a symbolic link where a file should be"):
+        with pytest.raises(InputError, match="is a symbolic link instead of a file"):
             load(folder)
         file.unlink()
         os.mkfifo(file)
-        with pytest.raises(InputError, match="is a pipe where a file should be"):
+        with pytest.raises(InputError, match="is a pipe instead of a file"):
             load(folder)
 
 
@@ -294,7 +294,7 @@ def test_a_path_without_a_name_of_its_own_deletes_nothing(tmp_path, graph, monke
     (inside / "thesis.txt").write_text("mine")
     monkeypatch.chdir(inside)
     before = snapshot(tmp_path)
-    with pytest.raises(InputError, match="holds other files"):
+    with pytest.raises(InputError, match="contains other files"):
         graph.save(name)
     assert snapshot(tmp_path) == before
 
@@ -320,7 +320,7 @@ def test_what_a_user_saves_while_we_write_is_not_deleted(tmp_path, graph):
             (temporary / "new").write_text("ours")
             (tmp_path / "g" / "mine.txt").write_text("mine")
 
-    with pytest.raises(InputError, match="holds other files"):
+    with pytest.raises(InputError, match="contains other files"):
         save_beside_a_user()
     assert (tmp_path / "g" / "mine.txt").read_text() == "mine"
     assert ig.load(tmp_path / "g").num_nodes == graph.num_nodes
@@ -351,10 +351,10 @@ def test_a_list_in_a_file_does_not_delete_what_we_cannot_have_written(tmp_path, 
     content = json.loads(manifest.read_text())["content"]
     content["arrays"]["thesis.docx"] = {}
     _files.write_json(manifest, content, sealed=True)
-    with pytest.raises(InputError, match="holds other files"):
+    with pytest.raises(InputError, match="contains other files"):
         graph.save(tmp_path / "g")
     _files.write_json(manifest, content | {"version": 2})  # an older form has no seal
-    with pytest.raises(InputError, match="holds other files"):
+    with pytest.raises(InputError, match="contains other files"):
         graph.save(tmp_path / "g")
     assert thesis.read_text() == "mine"
 
@@ -362,7 +362,7 @@ def test_a_list_in_a_file_does_not_delete_what_we_cannot_have_written(tmp_path, 
 def test_a_file_of_a_model_that_the_user_changed_is_not_replaced(done, tmp_path):
     shutil.copytree(done / "out" / "model", tmp_path / "model")
     (tmp_path / "model" / "README.md").write_text("mine")
-    with pytest.raises(InputError, match="holds other files"):
+    with pytest.raises(InputError, match="contains other files"):
         ig.Ensemble.load(done / "out" / "model").save(tmp_path / "model")
     assert (tmp_path / "model" / "README.md").read_text() == "mine"
 
@@ -489,7 +489,7 @@ def test_folders_of_users_in_scratch_are_refused_and_stay(copied):
     words = ["run", copied / "g", "--out", copied / "new", *QUICK]
     refused = here(*words, "--engine", "disk")
     assert refused.exit_code == 2
-    assert "holds other files (children, edges, hops)" in refused.stderr
+    assert "contains other files (children, edges, hops)" in refused.stderr
     assert snapshot(copied) == before
     Disk(scratch).clear()
     Disk(scratch).child("fit").clear()
@@ -528,7 +528,7 @@ def test_links_pipes_and_sockets_are_not_replaced(done, tmp_path, monkeypatch):
         ):
             refused = here(*words)
             assert refused.exit_code == 2, (words, refused.stderr)
-            assert " should be; choose another name" in refused.stderr
+            assert "instead of a " in refused.stderr
             assert snapshot(tmp_path) == before
     assert here("check", done / "g", "--json", "/dev/null").exit_code == 2
 
@@ -542,7 +542,7 @@ def test_files_of_users_in_a_saved_folder_are_not_dropped(copied, graph):
             mine.write_text("mine")
             before = snapshot(copied)
             with pytest.raises(
-                InputError, match=rf"holds other files \('(nodes/)?{mine.name}'\)|'nodes'"
+                InputError, match=rf"contains other files \('(nodes/)?{mine.name}'\)|'nodes'"
             ):
                 save(folder)
             assert snapshot(copied) == before
@@ -652,7 +652,7 @@ def test_addresses_of_sqlite_create_no_file(tmp_path, form, monkeypatch):
 @pytest.mark.parametrize("address", ["sqlite://", "sqlite:///:memory:", "sqlite:///"])
 def test_an_address_of_sqlite_without_a_file_is_refused(tmp_path, address, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match="does not exist; give sqlite:///FILE"):
+    with pytest.raises(InputError, match="does not exist; pass sqlite:///FILE"):
         database(address)
     assert not list(tmp_path.iterdir())
 
@@ -880,7 +880,7 @@ def test_a_table_that_is_saved_while_predictions_are_computed_stays(copied, grap
         return write(*args, **options)
 
     monkeypatch.setattr(job, "write_predictions", write_slowly)
-    with pytest.raises(InputError, match="has changed since; move it away"):
+    with pytest.raises(InputError, match="was modified since; move it away"):
         ig.run(graph, copied / "out", model="linear", candidates=["prior:plain"], folds=1, seeds=1)
     assert path.read_text() == "mine"
 
@@ -898,14 +898,14 @@ def test_an_interrupted_prediction_does_not_make_a_changed_table_ours(copied, gr
         with pytest.raises(KeyboardInterrupt):
             ig.run(graph, copied / "out", **options)
     (copied / "out" / "predictions.csv").write_text("mine")
-    with pytest.raises(InputError, match="has changed since; move it away"):
+    with pytest.raises(InputError, match="was modified since; move it away"):
         ig.run(graph, copied / "out", **options)
 
 
 def test_an_array_that_is_changed_while_we_write_stays(copied, graph):
     labels = next((copied / "g").rglob("y.npy"))
     with (
-        pytest.raises(InputError, match="holds other files"),
+        pytest.raises(InputError, match="contains other files"),
         storage.writing(copied / "g", target="node", num_labels=2),
     ):
         np.save(labels, np.zeros(3))

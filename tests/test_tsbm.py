@@ -406,35 +406,35 @@ def test_many_labels():
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"num_nodes": 0}, r"num_nodes=0 is not possible; give a whole number of at least 1"),
-        ({"num_times": 2.5}, r"num_times=2.5 is not possible"),
-        ({"num_labels": True}, r"num_labels=True is not possible"),
-        ({"num_features": 0}, r"num_features=0 is not possible"),
-        ({"seed": -1}, r"seed=-1 is not possible; give a whole number of at least 0"),
-        ({"start": 0.5}, r"start=0.5 is not possible"),
+        ({"num_nodes": 0}, r"num_nodes=0 is not valid; use a whole number of at least 1"),
+        ({"num_times": 2.5}, r"num_times=2.5 is not valid"),
+        ({"num_labels": True}, r"num_labels=True is not valid"),
+        ({"num_features": 0}, r"num_features=0 is not valid"),
+        ({"seed": -1}, r"seed=-1 is not valid; use a whole number of at least 0"),
+        ({"start": 0.5}, r"start=0.5 is not valid"),
         ({"start": 2**62}, r"start=\d+ is too large for 64-bit times"),
-        ({"protocol": "paper"}, r"protocol='paper' is not known; choose one of 'text', 'released'"),
+        ({"protocol": "paper"}, r"protocol='paper' is not valid; choose one of 'text', 'released'"),
         (
             {"decay": "fixed"},
-            r"decay='fixed' is not known; choose one of 'random', 'random-zero-diagonal'",
+            r"decay='fixed' is not valid; choose one of 'random', 'random-zero-diagonal'",
         ),
-        ({"decay": 1.5}, r"decay=1.5 is not known; give a number from 0 to 1, 'random' or"),
-        ({"decay": float("nan")}, r"decay=nan is not known"),
+        ({"decay": 1.5}, r"decay=1.5 is not valid; use a number from 0 to 1, 'random' or"),
+        ({"decay": float("nan")}, r"decay=nan is not valid"),
         (
             {"feature_std": "normal"},
-            r"feature_std='normal' is not known; give a number of at least 0, or 'uniform'",
+            r"feature_std='normal' is not valid; use a number of at least 0, or 'uniform'",
         ),
-        ({"feature_std": -1}, r"feature_std=-1 is not known"),
-        ({"same": 1.2}, r"same=1.2 is not a probability; give a number from 0 to 1"),
+        ({"feature_std": -1}, r"feature_std=-1 is not valid"),
+        ({"same": 1.2}, r"same=1.2 is not a probability; use a number from 0 to 1"),
         ({"different": -0.1}, r"different=-0.1 is not a probability"),
         ({"mean_degree": 0}, r"mean_degree=0 is not a positive number"),
         (
             {"num_nodes": 1, "mean_degree": 3},
-            r"mean_degree cannot be reached because no edge is possible",
+            r"mean_degree cannot be reached, because no edge is possible",
         ),
         (
             {"mean_degree": 1500, "protocol": "released"},
-            r"mean_degree=1500 needs an edge probability of 2.51; give at most 598.5, or more nodes",
+            r"mean_degree=1500 needs an edge probability of 2.51; use at most 598.5, or more nodes",
         ),
     ],
 )
@@ -445,16 +445,17 @@ def test_bad_options_are_refused(options, sentence):
 
 def test_bad_samples_and_places_are_refused(tmp_path, monkeypatch):
     model = tsbm_model(100)
-    with pytest.raises(InputError, match=r"seed='a' is not possible"):
+    with pytest.raises(InputError, match=r"seed='a' is not valid"):
         model.sample(seed="a")
     with pytest.raises(
-        InputError, match=r"memory='1MB' is too little for 100 nodes in 100 blocks; give at least"
+        InputError, match=r"memory='1MB' is too small for 100 nodes in 100 blocks; use at least"
     ):
         write_tsbm(tmp_path / "graph", model, memory="1MB")
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda place: usage._replace(free=1000))
     with pytest.raises(
-        InputError, match=r"needs .* more of disk, but 1.0 kB are free; make room or choose another"
+        InputError,
+        match=r"needs .* more disk space, but 1.0 kB are free; free some space or choose another",
     ):
         write_tsbm(tmp_path / "deep" / "graph", model)
     assert list(tmp_path.iterdir()) == []

@@ -143,37 +143,37 @@ def test_mmp_leaves_a_node_with_newer_neighbours_without_message():
     [
         (
             lambda: weighting.table("ppm", [0], [1]),
-            r"weighting='ppm' is not known; choose one of 'plain', 'mmp'",
+            r"weighting='ppm' is not valid; choose one of 'plain', 'mmp'",
         ),
         (
             lambda: weighting.pmp([0, 1], same_time="triple"),
-            r"same_time='triple' is not known; .*'single', 'double'",
+            r"same_time='triple' is not valid; .*'single', 'double'",
         ),
         (
             lambda: weighting.pmp([0, 1], border="lower"),
-            r"border='lower' is not known; .*'both', 'upper'",
+            r"border='lower' is not valid; .*'both', 'upper'",
         ),
-        (lambda: weighting.plain([]), r"times is empty; give the distinct times"),
+        (lambda: weighting.plain([]), r"times is empty; pass the distinct times"),
         (
             lambda: weighting.mmp([1, 0]),
             r"times must be distinct and increasing; pass numpy.unique",
         ),
         (lambda: weighting.mmp([0, 0]), r"times must be distinct and increasing"),
-        (lambda: weighting.mmp([0.5, 1]), r"times must be whole numbers, but position 0 holds 0.5"),
+        (lambda: weighting.mmp([0.5, 1]), r"times must be whole numbers, but position 0 is 0.5"),
         (
             lambda: weighting.pmp([-(2**62), 2**62 + 1]),
-            r"times runs from -\d+ to \d+, too far apart.*bin it",
+            r"times ranges from -\d+ to \d+, too wide.*bin it",
         ),
         (
             lambda: weighting.genpmp([0, 1], [1, 2, 3]),
-            r"counts has shape \(3,\) .* for 2 times; give the non-negative",
+            r"counts has shape \(3,\) .* for 2 times; pass the non-negative",
         ),
-        (lambda: weighting.genpmp([0, 1], [1, -2]), r"counts .* give the non-negative number"),
-        (lambda: weighting.genpmp([0, 1], [1, np.nan]), r"counts .* give the non-negative number"),
-        (lambda: weighting.genpmp([0, 1], ["a", "b"]), r"counts has shape \(2,\) and type <U1"),
+        (lambda: weighting.genpmp([0, 1], [1, -2]), r"counts .* pass the non-negative number"),
+        (lambda: weighting.genpmp([0, 1], [1, np.nan]), r"counts .* pass the non-negative number"),
+        (lambda: weighting.genpmp([0, 1], ["a", "b"]), r"counts has shape \(2,\) and dtype <U1"),
         (
             lambda: weighting.genpmp([0, 1], [[1, 2], [0, 0]]),
-            r"counts has nothing for the last time \(1\).*use PMP",
+            r"counts is zero at the last time \(1\).*use PMP",
         ),
         (lambda: weighting.genpmp([0, 1], [1, 2], cap=0), r"cap=0 must be above zero, or None"),
         (lambda: weighting.genpmp([0, 1], [1, 2], cap=float("nan")), r"cap=nan must be above zero"),

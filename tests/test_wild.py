@@ -65,7 +65,7 @@ def test_what_is_pulled_in_is_learned_from_the_past_only():
     x = np.array(BASE.x, np.float64) + 1e9
     other = x.copy()
     other[TARGET] = np.random.default_rng(0).normal(size=(len(TARGET), x.shape[1])) * 1e20
-    with pytest.warns(UserWarning, match="lie far outside what the past holds"):
+    with pytest.warns(UserWarning, match="lie far outside the range of the past"):
         changed = graph(other).masked(CUT).encoded().x
     assert np.array_equal(changed[PAST], graph(x).masked(CUT).encoded().x[PAST])
 
@@ -111,5 +111,5 @@ def test_a_type_that_is_there_only_after_the_cutoff_is_read():
 
 @pytest.mark.parametrize("weight", [1e300, 1e-300])
 def test_weights_that_float32_cannot_add_up_are_refused(weight):
-    with pytest.raises(ig.InputError, match="only ratios count"):
+    with pytest.raises(ig.InputError, match="only ratios matter"):
         ig.TemporalGraph(time=[0, 1], edge_index=[[0, 1], [1, 0]], edge_weight=[weight, 1.0])

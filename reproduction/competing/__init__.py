@@ -94,7 +94,7 @@ def _adjust_by_confusion(
 ) -> np.ndarray:
     if evidence.confusion is None:
         raise InputError(
-            "'bbse' counts mistakes in a labelled period that is not trained on, and there is "
+            "'bbse' counts errors in a labelled period outside training, but there is "
             "only one labelled period; use 'shift'."
         )
     base = tempered(unsmoothed, evidence.temperature)

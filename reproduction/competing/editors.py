@@ -54,7 +54,7 @@ class Editable(Propagation):
         return build_csr(*ends, csr.num_sources, csr.num_targets, weight)
 
     def edges(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        raise InputError("'eerm' edits messages, which attention does not read; use gcn or sage.")
+        raise InputError("'eerm' edits messages, which attention does not use; use gcn or sage.")
 
     @contextmanager
     def edited(self, weight: np.ndarray) -> Iterator[None]:

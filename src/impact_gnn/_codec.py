@@ -105,5 +105,6 @@ def _hints(kind: Any) -> dict[str, Any]:
 def _expect(fits: bool, wanted: str, data: Any, where: str) -> None:
     if not fits:
         raise InputError(
-            f"{where} is {quoted(data)} but should be {wanted}; restore the file or make it once more."
+            f"{where} is {quoted(data)} but should be {wanted}; "
+            "restore the file or create it again."
         )

@@ -110,7 +110,7 @@ def _refuse_foreign(
     ]
     if foreign:
         raise InputError(
-            f"{path} exists and holds other files ({quoted(foreign[0])}); "
+            f"{path} exists and contains other files ({quoted(foreign[0])}); "
             "move them away, or choose a new or an empty directory."
         )
 
@@ -121,7 +121,7 @@ def _named_path(path: Path) -> Path:
     if path.name in NO_NAMES:
         path = path.resolve()
     if path.name in NO_NAMES:
-        raise InputError(f"{path} cannot be replaced; choose a name inside of it.")
+        raise InputError(f"{path} cannot be replaced; choose a new folder inside it.")
     return path
 
 
@@ -153,7 +153,7 @@ def require_plain(path: Path, *, directory: bool = False) -> None:
     }
     wanted = "directory" if directory else "file"
     raise InputError(
-        f"{path} is {kinds.get(stat.S_IFMT(mode), 'a device')} where a {wanted} should be; "
+        f"{path} is {kinds.get(stat.S_IFMT(mode), 'a device')} instead of a {wanted}; "
         f"choose another name or move it away."
     )
 
@@ -330,12 +330,11 @@ def described(path: Path, form: str, *versions: int) -> dict[str, Any]:
     if isinstance(content, dict) and "seal" in content:
         content = _unsealed(path, content)
     if not isinstance(content, dict) or content.get("format") != form:
-        raise InputError(
-            f"{path.parent} does not hold an {form}; give a directory that one was saved in."
-        )
+        raise InputError(f"{path.parent} contains no {form}; pass the directory it was saved in.")
     if content.get("version") not in versions:
         raise InputError(
-            f"{path.parent} has format version {quoted(content.get('version'))}, this release reads "
+            f"{path.parent} has format version {quoted(content.get('version'))}, "
+            "but this release reads "
             f"{listing(versions)}; write it again with this release."
         )
     return content
@@ -385,7 +384,9 @@ def _mark(path: Path) -> list[str]:
 
 
 def _changed(path: Path) -> str:
-    return f"{path} has changed since it was written; remove {path.parent} and run the same again."
+    return (
+        f"{path} has changed since it was written; remove {path.parent} and run the command again."
+    )
 
 
 def _state(path: Path) -> tuple[int, ...]:
@@ -441,7 +442,8 @@ def inside(folder: Path, name: object, *, directory: bool = False) -> Path:
     parts = PurePosixPath(name).parts if isinstance(name, str) else ()
     if not parts or ".." in parts or parts[0] == "/" or "\0" in str(name):
         raise InputError(
-            f"{folder} points outside its directory ({quoted(name)}); it cannot be trusted."
+            f"{folder} refers to a path outside its directory ({quoted(name)}); "
+            "it cannot be trusted."
         )
     path = folder / str(name)
     require_plain_below(folder, path, directory=directory)
@@ -467,8 +469,9 @@ def require_space(directory: Path, need: int) -> None:
     free = shutil.disk_usage(directory).free
     if need > free:
         raise InputError(
-            f"{directory} needs {readable_size(need)} more of disk, but {readable_size(free)} are free; "
-            f"make room or choose another disk."
+            f"{directory} needs {readable_size(need)} more disk space, "
+            f"but {readable_size(free)} are free; "
+            f"free some space or choose another disk."
         )
 
 
@@ -482,7 +485,8 @@ def explain_disk_full(directory: Path) -> Iterator[None]:
         if (int(code[1]) if code else getattr(error, "errno", None)) not in FULL:
             raise
         raise DiskFull(
-            f"the disk of {directory} is full; what is complete is kept: make room and run the same again to go on."
+            f"the disk of {directory} is full; "
+            "completed work is stored: free some space and run the command again."
         ) from error
 
 
@@ -493,7 +497,8 @@ def locked(directory: Path) -> Iterator[None]:
     try:
         if _flock(handle) is False:
             raise InputError(
-                f"another process is working in {directory}; wait for it or choose another."
+                f"another process is working in {directory}; "
+                "wait for it or choose another directory."
             )
         if not _is_at(handle, directory / LOCK):  # removed by another process meanwhile
             with locked(directory):
@@ -512,7 +517,7 @@ def _open_lock(directory: Path) -> int:
             return os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
         raise InputError(
-            f"{directory} cannot be written to ({error.strerror}); choose another place."
+            f"{directory} is not writable ({error.strerror}); choose another place."
         ) from None
 
 
@@ -625,9 +630,7 @@ def byte_size(text: str | int) -> int:
     except (ValueError, OverflowError):
         size = 0
     if size <= 0:
-        raise InputError(
-            f"{text!r} is not an amount of memory; write for example '2GB' or '500MB'."
-        )
+        raise InputError(f"{text!r} is not a memory size; use for example '2GB' or '500MB'.")
     return size
 
 
@@ -644,10 +647,10 @@ def _writable_parent(path: Path) -> Path:
         parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(
-            f"{parent} cannot be created ({error.strerror}); choose another place."
+            f"{parent} cannot be created ({error.strerror}); choose another directory."
         ) from None
     if not os.access(parent, os.W_OK):
-        raise InputError(f"{parent} cannot be written to; choose another place.")
+        raise InputError(f"{parent} is not writable; choose another directory.")
     return parent
 
 

@@ -116,7 +116,7 @@ def _refuse_others(outer: Path, directory: Path) -> None:
     begun = {folder.name for folder in _files.leftovers(outer, INPUTS)}
     if {*(os.listdir(outer) if outer.is_dir() else ())} - ours - begun:
         raise InputError(
-            f"{outer} exists and holds other files; choose a new or an empty directory."
+            f"{outer} exists and contains other files; choose a new or an empty directory."
         )
     if outer != directory:
         _refuse_others(directory, directory)
@@ -125,7 +125,7 @@ def _refuse_others(outer: Path, directory: Path) -> None:
 def _refuse_changes(outer: Path, before: Any, now: dict[str, Any]) -> None:
     before = before if isinstance(before, dict) else {}
     changes = [
-        f"{name} has other contents"
+        f"{name} has changed"
         if re.fullmatch("[0-9a-f]{24}", str(now.get(name)))
         else f"{name} was {quoted(before.get(name))} and is {quoted(now.get(name))} now"
         for name in dict.fromkeys([*before, *now])
@@ -133,5 +133,5 @@ def _refuse_changes(outer: Path, before: Any, now: dict[str, Any]) -> None:
     ]
     if changes:
         raise InputError(
-            f"{outer} was begun with other inputs ({'; '.join(changes)}); choose another place."
+            f"{outer} was started with other inputs ({'; '.join(changes)}); choose another place."
         )

@@ -1,7 +1,7 @@
-"""The door: every array a user brings is checked here, once, and refused with one sentence.
+"""Input validation: every array a user passes is checked here, once.
 
-Each sentence says what is wrong, where, what came and how to mend it; `InputError` is all that bad
-input may raise.
+An error says what is wrong, where, what was received and how to fix it; bad input raises nothing
+but `InputError`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_PERIODS = 10_000  # distinct times: methods hold tables [times, times]
 MANY_PERIODS = 1_000  # from which on there should be several nodes in each
 TABLES_OF_PERIODS = 8  # tables [times, times] of numbers of 8 bytes that are in memory together
 FEWER_PERIODS = (
-    "put times into fewer periods, such as with --period month, or period= of load and from_tables"
+    "use fewer periods, for example with --period month, or period= of load and from_tables"
 )
 MAX_SPAN = 1 << 62  # widest range of times whose differences still fit into int64
 
@@ -54,7 +54,7 @@ def choice(name: str, value: object, allowed: Iterable[str]) -> str:
     options = list(allowed)
     if not isinstance(value, str) or value not in options:
         raise InputError(
-            f"{name}={quoted(value)} is not known; choose one of {', '.join(map(repr, options))}."
+            f"{name}={quoted(value)} is not valid; choose one of {', '.join(map(repr, options))}."
         )
     return value
 
@@ -62,7 +62,7 @@ def choice(name: str, value: object, allowed: Iterable[str]) -> str:
 def array(name: str, value: Any) -> np.ndarray:
     """`value` as a numpy array that holds numbers, text or booleans, never Python objects."""
     if value is None:
-        raise InputError(f"{name} is missing; give an array.")
+        raise InputError(f"{name} is missing; pass an array.")
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         raise InputError(
             f"{name} has {np.ma.count_masked(value)} masked entries; fill or drop them first."
@@ -73,7 +73,7 @@ def array(name: str, value: Any) -> np.ndarray:
         raise
     except Exception as error:  # whatever __array__, numpy or torch make of what came
         raise InputError(
-            f"{name} cannot be read as an array ({one_line(error)}); give a numpy array."
+            f"{name} cannot be read as an array ({one_line(error)}); pass a numpy array."
         ) from None
     if out.dtype.hasobject:
         raise InputError(
@@ -90,27 +90,28 @@ def whole_numbers(name: str, value: Any, *, ndim: int = 1) -> np.ndarray:
         out = out[:, 0]
     if out.ndim != ndim:
         raise InputError(
-            f"{name} has shape {out.shape}; give {ndim} dimension{'s' if ndim > 1 else ''}."
+            f"{name} has shape {out.shape}; expected {ndim} dimension{'s' if ndim > 1 else ''}."
         )
     if out.dtype == bool or out.dtype.kind not in "iuf":
-        raise InputError(f"{name} is of type {out.dtype}; give whole numbers.")
+        raise InputError(f"{name} has dtype {out.dtype}; use whole numbers.")
     if out.dtype.kind == "f":
         flat = out.reshape(-1)
         missing = np.flatnonzero(np.isnan(flat))
         if len(missing):
-            where = f"{len(missing)} of {flat.size} places, first at position {missing[0]}"
+            where = f"{len(missing)} of {flat.size} positions, first at {missing[0]}"
             raise InputError(
-                f"{name} is missing (NaN) at {where}; fill these in or remove what lacks it."
+                f"{name} is missing (NaN) at {where}; fill in these values or remove the rows."
             )
         fraction = np.flatnonzero(~np.isfinite(flat) | (flat != np.floor(flat)))
         if len(fraction):
-            where = f"position {fraction[0]} holds {flat[fraction[0]]}"
-            raise InputError(f"{name} must be whole numbers, but {where}; bin or round it first.")
+            where = f"position {fraction[0]} is {flat[fraction[0]]}"
+            raise InputError(f"{name} must be whole numbers, but {where}; bin or round them first.")
     if out.dtype.kind in "uf":
         largest = np.abs(out).max(initial=0).item()
         if largest > np.iinfo(np.int64).max:
             raise InputError(
-                f"{name} holds {largest}, which does not fit into a 64-bit integer; use smaller numbers."
+                f"{name} contains {largest}, which does not fit into a 64-bit integer; "
+                "use smaller values."
             )
     return out.astype(np.int64, copy=False)
 
@@ -119,7 +120,7 @@ def whole_number(name: str, value: Any) -> int:
     """`value` as one int, refusing fractions, text and whatever else is no single whole number."""
     if isinstance(value, int) and abs(value) > np.iinfo(np.int64).max:
         raise InputError(
-            f"{name}={quoted(value)} does not fit into a 64-bit integer; give a smaller number."
+            f"{name}={quoted(value)} does not fit into a 64-bit integer; use a smaller number."
         )
     out = array(name, value)
     if (
@@ -129,7 +130,7 @@ def whole_number(name: str, value: Any) -> int:
         or out in (np.inf, -np.inf)
         or int(out) != out
     ):
-        raise InputError(f"{name}={quoted(value)} is not a whole number; give an integer.")
+        raise InputError(f"{name}={quoted(value)} is not a whole number; pass an integer.")
     return int(out)
 
 
@@ -142,11 +143,11 @@ def features(name: str, value: Any, num_rows: int | None) -> np.ndarray:
             if out.ndim == 1
             else "a matrix [N, f]"
         )
-        raise InputError(f"{name} has shape {out.shape}; give {wanted}.")
+        raise InputError(f"{name} has shape {out.shape}; expected {wanted}.")
     if out.dtype.kind not in "iufb":
-        raise InputError(f"{name} is of type {out.dtype}; give numbers.")
+        raise InputError(f"{name} has dtype {out.dtype}; use numbers.")
     if num_rows is not None and len(out) != num_rows:
-        raise InputError(f"{name} has {len(out)} rows for {num_rows} nodes; give one row per node.")
+        raise InputError(f"{name} has {len(out)} rows for {num_rows} nodes; pass one row per node.")
     if out.dtype.kind != "f":
         exact = out.dtype.itemsize < 4 or all(
             np.abs(out[p]).max(initial=0) <= 1 << 24 for p in _native.blocks(out)
@@ -174,7 +175,7 @@ def finite(name: str, values: np.ndarray) -> None:
         where = f"column {bad.argmax()} has {bad.max()} of them, " if values.ndim == 2 else ""
         where = f"({where}the first in row {first})"
         raise InputError(
-            f"{name} holds {bad.sum()} NaN or infinite values {where}; fill or drop them first."
+            f"{name} contains {bad.sum()} NaN or infinite values {where}; fill or drop them first."
         )
 
 
@@ -186,21 +187,22 @@ def labels(name: str, value: Any, num_rows: int, num_labels: int | None = None) 
     out = whole_numbers(name, out)
     if len(out) != num_rows:
         raise InputError(
-            f"{name} has {len(out)} entries for {num_rows} nodes; give one per node, -1 for unknown."
+            f"{name} has {len(out)} entries for {num_rows} nodes; pass one per node, "
+            "-1 for unknown."
         )
     if out.min(initial=0) < -1:
         at = int((out < -1).argmax())
         raise InputError(
-            f"{name} holds {out[at]} at node {at}; use 0, 1, 2, ... for classes and -1 for unknown."
+            f"{name} is {out[at]} at node {at}; use 0, 1, 2, ... for classes and -1 for unknown."
         )
     if num_labels is not None and out.max(initial=-1) >= num_labels:
         at = int((out >= num_labels).argmax())
         fix = f"there are {num_labels} classes; labels run from 0 to {num_labels - 1}"
-        raise InputError(f"{name} holds {out[at]} at node {at}, but {fix}.")
+        raise InputError(f"{name} is {out[at]} at node {at}, but {fix}.")
     if out.max(initial=-1) >= MAX_LABELS:
         at = int(out.argmax())
         fix = f"number the classes 0, 1, 2, ... (at most {MAX_LABELS} of them)"
-        raise InputError(f"{name} holds {out[at]} at node {at}; {fix}.")
+        raise InputError(f"{name} is {out[at]} at node {at}; {fix}.")
     return out
 
 
@@ -209,28 +211,56 @@ def node_times(name: str, value: Any, num_rows: int | None = None) -> np.ndarray
     out = whole_numbers(name, value)
     if num_rows is not None and len(out) != num_rows:
         raise InputError(
-            f"{name} has {len(out)} entries for {num_rows} nodes; give one time per node."
+            f"{name} has {len(out)} entries for {num_rows} nodes; pass one time per node."
         )
     if len(out) == 0:
-        raise InputError(f"{name} is empty; give at least one node.")
+        raise InputError(f"{name} is empty; pass at least one node.")
     _refuse_span(name, out)
     if (
         int(out.max()) - int(out.min()) >= MAX_PERIODS
         and (count := len(np.unique(out))) > MAX_PERIODS
     ):
-        size = f"tables of {count:,} x {count:,} would take {8 * count**2 / 2**30:,.1f} GiB"
+        size = f"tables of {count:,} x {count:,} would need {8 * count**2 / 2**30:,.1f} GiB"
         many = f"{name} has {count:,} distinct values, more than {MAX_PERIODS:,} periods ({size})"
         raise InputError(f"{many}; {FEWER_PERIODS}.")
     if int(out.max()) - int(out.min()) >= MANY_PERIODS:
         count = len(np.unique(out))
         if count >= MANY_PERIODS and len(out) < 2 * count:
             raise InputError(
-                f"{name} has {count:,} distinct values for {len(out):,} nodes, so most periods hold "
-                f"a single one; {FEWER_PERIODS}."
+                f"{name} has {count:,} distinct values for {len(out):,} nodes, "
+                "so most periods have "
+                f"a single node; {FEWER_PERIODS}."
             )
         what = f"tables of {count:,} x {count:,} periods"
         fits(what, 8.0 * TABLES_OF_PERIODS * count**2, FEWER_PERIODS)
     return out
+
+
+def timestamps(name: str, value: Any, time: np.ndarray | None) -> np.ndarray:
+    """One exact time per node, in the same order as the periods."""
+    if time is None:
+        raise InputError(f"{name} is given without time; give the period of every node as time.")
+    out = np.asarray(array(name, value), np.float64)
+    if out.shape != time.shape:
+        raise InputError(f"{name} has shape {out.shape} for {len(time)} nodes; give one per node.")
+    if not np.isfinite(out).all():
+        raise InputError(f"{name} is not finite at node {int(np.isfinite(out).argmin())}; fill it.")
+    order = np.lexsort((time, out))
+    later = np.diff(time[order]) < 0
+    if later.any():
+        first, second = order[int(later.argmax()) + np.arange(2)]
+        raise InputError(
+            f"{name} of node {first} is before that of node {second}, but its time is later "
+            f"({time[first]} and {time[second]}); give timestamps in the order of the times."
+        )
+    return out
+
+
+def label_delay(value: Any) -> float:
+    """How long after a node's own time its label becomes known."""
+    if not is_number(value) or not 0 <= value < np.inf:
+        raise InputError(f"label_delay={quoted(value)} must be a number of 0 or more.")
+    return float(value)
 
 
 def edges(name: str, value: Any, num_source: int, num_target: int) -> np.ndarray:
@@ -239,7 +269,7 @@ def edges(name: str, value: Any, num_source: int, num_target: int) -> np.ndarray
     if out.ndim != 2 or out.shape[0] != 2:
         hint = "; transpose it" if out.ndim == 2 and out.shape[1] == 2 else ""
         raise InputError(
-            f"{name} has shape {out.shape}; give sources and targets as two rows [2, E]{hint}."
+            f"{name} has shape {out.shape}; expected sources and targets as two rows [2, E]{hint}."
         )
     if out.dtype.kind not in "iu":
         out = whole_numbers(name, out, ndim=2)
@@ -250,7 +280,7 @@ def edges(name: str, value: Any, num_source: int, num_target: int) -> np.ndarray
             at = int(((out[row] < 0) | (out[row] >= size)).argmax())
             where = f"edge {at} has {side} {out[row, at]}, but there are {size} such nodes (0 to {size - 1})"
             raise InputError(
-                f"{name} points outside the graph: {where}; remove the edge or add the node."
+                f"{name} refers to a missing node: {where}; remove the edge or add the node."
             )
     return out if out.dtype in (np.int32, np.int64) else out.astype(np.int64)
 
@@ -262,10 +292,10 @@ def edge_weights(name: str, value: Any, num_edges: int) -> np.ndarray:
         out = out[:, 0]
     if out.ndim != 1 or len(out) != num_edges:
         raise InputError(
-            f"{name} has shape {out.shape} for {num_edges} edges; give one weight per edge."
+            f"{name} has shape {out.shape} for {num_edges} edges; pass one weight per edge."
         )
     if out.dtype.kind not in "iufb":
-        raise InputError(f"{name} is of type {out.dtype}; give numbers.")
+        raise InputError(f"{name} has dtype {out.dtype}; use numbers.")
     if out.dtype not in (np.float32, np.float64):
         out = out.astype(np.float64 if out.dtype.itemsize > 8 else np.float32)
     finite(name, out)
@@ -276,7 +306,8 @@ def edge_weights(name: str, value: Any, num_edges: int) -> np.ndarray:
         )
     if out.max(initial=0.0) > 1e30 or out.min(initial=1.0, where=out > 0) < 1e-30:
         raise InputError(
-            f"{name} goes beyond 1e-30 to 1e30, which float32 cannot add up; only ratios count: divide it."
+            f"{name} exceeds the range 1e-30 to 1e30 of float32 sums; "
+            "rescale it (only ratios matter)."
         )
     return out
 
@@ -286,7 +317,7 @@ def edge_times(name: str, value: Any, num_edges: int) -> np.ndarray:
     out = whole_numbers(name, value)
     if len(out) != num_edges:
         raise InputError(
-            f"{name} has {len(out)} entries for {num_edges} edges; give one time per edge."
+            f"{name} has {len(out)} entries for {num_edges} edges; pass one time per edge."
         )
     return out
 
@@ -295,15 +326,15 @@ def mask(name: str, value: Any, num_rows: int) -> np.ndarray:
     """A boolean mask with one entry per node."""
     out = array(name, value)
     if out.dtype != bool or out.shape != (num_rows,):
-        came = f"type {out.dtype} and shape {out.shape}"
-        raise InputError(f"{name} has {came}; give a boolean mask with {num_rows} entries.")
+        came = f"dtype {out.dtype} and shape {out.shape}"
+        raise InputError(f"{name} has {came}; expected a boolean mask with {num_rows} entries.")
     return out
 
 
 def fits(what: str, size: float, fix: str) -> None:
     """Refuses what memory could not hold, before it is asked for; `size` in bytes."""
     if size > (free := _native.free_memory()):
-        too_large = f"{what} would take {size / 2**30:,.1f} GiB of memory, of which {free / 2**30:,.1f} are free"
+        too_large = f"{what} would need {size / 2**30:,.1f} GiB of memory, but {free / 2**30:,.1f} GiB are free"
         raise InputError(f"{too_large}; {fix}.")
 
 
@@ -312,7 +343,7 @@ def sorted_times(name: str, value: Any) -> np.ndarray:
     out = whole_numbers(name, value)
     if len(out) == 0:
         raise InputError(
-            f"{name} is empty; give the distinct times of the graph in increasing order."
+            f"{name} is empty; pass the distinct times of the graph in increasing order."
         )
     if (out[1:] <= out[:-1]).any():
         raise InputError(f"{name} must be distinct and increasing; pass numpy.unique(time).")
@@ -326,7 +357,7 @@ def class_count(value: Any) -> int:
     count = whole_number("num_labels", value)
     if not 0 <= count <= MAX_LABELS:
         raise InputError(
-            f"num_labels={count} is out of range; give the number of classes, at most {MAX_LABELS}."
+            f"num_labels={count} is out of range; pass the number of classes, at most {MAX_LABELS}."
         )
     return count
 
@@ -357,8 +388,9 @@ def several_classes(label: np.ndarray, cutoff: str) -> None:
     known = label[label >= 0]
     if len(known) and (known == known[0]).all():
         raise InputError(
-            f"all {len(known):,} labels before cutoff={cutoff} are of one class, so every node would "
-            "be predicted the same; choose a later cutoff, or look whether labels were read rightly."
+            f"all {len(known):,} labels before cutoff={cutoff} are of one class, "
+            "so all predictions "
+            "would be equal; choose a later cutoff, or check that labels were read correctly."
         )
 
 
@@ -366,7 +398,7 @@ def at_least(name: str, value: object, least: int) -> int:
     """`value` as a whole number of at least `least`."""
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
         raise InputError(
-            f"{name}={quoted(value)} is not possible; give a whole number of at least {least}."
+            f"{name}={quoted(value)} is not valid; use a whole number of at least {least}."
         )
     return int(value)
 
@@ -385,17 +417,17 @@ def is_number(value: object) -> bool:
     )
 
 
-def share(name: str, value: Any, what: str = "possible") -> float:
+def share(name: str, value: Any, what: str = "valid") -> float:
     """`value` as a number from 0 to 1."""
     if not (is_number(value) and 0 <= value <= 1):
-        raise InputError(f"{name}={quoted(value)} is not {what}; give a number from 0 to 1.")
+        raise InputError(f"{name}={quoted(value)} is not {what}; use a number from 0 to 1.")
     return float(value)
 
 
 def regular(path: Path) -> Path:
     """`path`, unless it is a pipe, a socket or a device: to open one may take for ever."""
     if path.exists() and not path.is_file() and not path.is_dir():
-        raise InputError(f"{path} is a pipe, a socket or a device; give a file.")
+        raise InputError(f"{path} is a pipe, a socket or a device; pass a regular file.")
     return path
 
 
@@ -425,13 +457,14 @@ def ids(name: str, value: Any) -> np.ndarray:
         with guarded(Path(name)):
             out = np.char.decode(out, "utf-8")
     if out.dtype.kind not in "biufUM":
-        raise InputError(f"{name} is of type {out.dtype}; give whole numbers or text.")
+        raise InputError(f"{name} has dtype {out.dtype}; use whole numbers or text.")
     if out.dtype.kind == "U" and out.dtype.itemsize:
         letters = np.ascontiguousarray(out).view(np.uint32).reshape(*out.shape, -1)
         cut = (letters[..., :-1] == 0) & (letters[..., 1:] != 0)
         if cut.any() or ((letters >= 0xD800) & (letters < 0xE000)).any():
             raise InputError(
-                f"{name} holds text with a NUL or half a character, which files cannot keep; replace it."
+                f"{name} contains text with a NUL or a lone surrogate, which files cannot store; "
+                "replace it."
             )
     return out
 
@@ -442,7 +475,7 @@ def distinct(name: str, values: np.ndarray) -> None:
         unique, first, count = np.unique(values, return_index=True, return_counts=True)
         at = int(np.flatnonzero(count > 1)[first[count > 1].argmin()])
         which = (
-            f"{len(values) - len(unique)} repeated ids, first {unique[at]!s} ({count[at]} times)"
+            f"{len(values) - len(unique)} duplicate ids, first {unique[at]!s} ({count[at]} times)"
         )
         raise InputError(f"{name} has {which}; keep one row per node.")
 
@@ -463,7 +496,7 @@ def _refuse_span(name: str, times: np.ndarray) -> None:
     if int(times.max()) - int(times.min()) > MAX_SPAN:
         ends = f"{times.min()} to {times.max()}"
         raise InputError(
-            f"{name} runs from {ends}, too far apart to subtract safely; bin it first."
+            f"{name} ranges from {ends}, too wide for 64-bit differences; bin it first."
         )
 
 

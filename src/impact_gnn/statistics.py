@@ -56,7 +56,7 @@ class Scale:
                 mean = mean + step * (len(part) / new_count)
                 count = new_count
             if count == 0:
-                raise InputError("there is no row to take a scale from; give at least one.")
+                raise InputError("no rows to estimate a scale from; pass at least one.")
             std = np.sqrt(squares / count)
         return cls(mean, np.where(np.isfinite(std) & (std > CONSTANT * largest), std, 1.0))
 
@@ -110,7 +110,7 @@ def paired(ours: np.ndarray, theirs: np.ndarray, *, level: float = 0.95) -> Esti
     difference = np.asarray(ours, dtype=np.float64) - np.asarray(theirs, dtype=np.float64)
     if len(difference) < 2:
         raise InputError(
-            f"a paired difference needs at least two pairs, {len(difference)} came; "
+            f"a paired difference needs at least two pairs, but got {len(difference)}; "
             f"add graphs or nodes."
         )
     error = float(difference.std(ddof=1) / math.sqrt(len(difference)))
@@ -128,7 +128,7 @@ def combined(values: np.ndarray, errors: np.ndarray, *, level: float = 0.95) -> 
     value = np.asarray(values, dtype=np.float64)
     error = np.maximum(np.asarray(errors, dtype=np.float64), 1e-12)
     if len(value) == 0:
-        raise InputError("there is nothing to combine; give at least one fold.")
+        raise InputError("no folds to combine; pass at least one.")
     # τ² from the weighted variance about the fixed-effects mean.
     fixed = error**-2
     center = float((fixed * value).sum() / fixed.sum())

@@ -94,7 +94,8 @@ def genpmp(times: Array, counts: Array, *, cap: float | None = None) -> np.ndarr
     has_shape = counted.shape in ((size,), (size, size))
     if not is_numeric or not has_shape or counted.min(initial=0) < 0:
         raise InputError(
-            f"counts has shape {counted.shape} and type {counted.dtype} for {size} times; give the "
+            f"counts has shape {counted.shape} and dtype {counted.dtype} for {size} times; "
+            "pass the "
             f"non-negative number of nodes per time [T], or of edges per target and source time "
             f"[T, T]."
         )
@@ -110,8 +111,8 @@ def genpmp(times: Array, counts: Array, *, cap: float | None = None) -> np.ndarr
     total = by_distance.sum(1, keepdims=True)
     if total[-1] == 0:
         raise InputError(
-            f"counts has nothing for the last time ({times[-1]}), which GenPMP takes as its goal; "
-            f"give counts that reach it or use PMP."
+            f"counts is zero at the last time ({times[-1]}), the reference of GenPMP; "
+            f"pass counts that reach it or use PMP."
         )
     # Ratios of the shares at the last time and at the own time.
     share = np.divide(by_distance, total, out=np.zeros_like(by_distance), where=total > 0)

@@ -77,7 +77,7 @@ def pny(
     if as_message(previous, len(communities.group), "previous").shape != message.shape:
         raise InputError(
             f"previous has shape {tuple(previous.shape)}, message {tuple(message.shape)}; "
-            f"give the representation that was aggregated into the message."
+            f"pass the representation that was aggregated into the message."
         )
     checks.choice("map", map, MAPS)
     weights = coefficients(communities, connectivity, degree, table)
@@ -100,17 +100,18 @@ def coefficients(
     num_labels = connectivity.num_labels
     if not np.array_equal(connectivity.times, communities.times):
         raise InputError(
-            "connectivity was estimated for other times than the messages have; estimate it anew."
+            "connectivity was estimated for other times than those of the messages; "
+            "estimate it again."
         )
     if communities.num_labels > num_labels:
         raise InputError(
-            f"label has {communities.num_labels} classes but connectivity only {num_labels}; "
-            f"estimate it with all."
+            f"label has {communities.num_labels} classes, but connectivity has {num_labels}; "
+            f"estimate it with all classes."
         )
     weights = np.ones((size, size)) if table is None else checks.array("table", table)
     if weights.shape != (size, size) or weights.dtype.kind not in "iuf":
         raise InputError(
-            f"table has shape {weights.shape} for {size} times; give one row and column per time."
+            f"table has shape {weights.shape} for {size} times; pass one row and column per time."
         )
     weights = weights.astype(np.float64)
     total = connectivity.label_mass(weights).sum(2)
@@ -178,7 +179,7 @@ def refuse_unless_fits(num_labels: int, num_times: int, width: int) -> None:
     size = 8 * num_labels * num_times * width**2
     if size > MAX_BYTES:
         raise InputError(
-            f"PNY would hold {num_labels}·{num_times} covariances of {width}x{width}, "
+            f"PNY needs {num_labels}·{num_times} covariances of {width}x{width}, "
             f"{size / 2**30:.1f} GiB, more than its limit of {MAX_BYTES / 2**30:.0f} GiB; "
             f"use jjnorm, or project the features to fewer columns."
         )
@@ -223,7 +224,7 @@ def _mean_degree(communities: Communities, num_labels: int, degree: Array | None
     if node_degree.shape != group.shape or node_degree.dtype.kind not in "iuf":
         raise InputError(
             f"degree has shape {node_degree.shape} for {len(group)} nodes; "
-            f"give one number per node."
+            f"pass one number per node."
         )
     is_grouped = group >= 0
     node_degree = node_degree[is_grouped].astype(np.float64)

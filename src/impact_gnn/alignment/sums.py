@@ -51,7 +51,7 @@ class Communities:
         num_labels = max(int(known.max()) + 1, 1)
         if len(times) * num_labels >= np.iinfo(np.int32).max:
             raise InputError(
-                f"{len(times)} times and {num_labels} labels make too many communities; "
+                f"{len(times)} times and {num_labels} labels are too many communities; "
                 f"bin the times or merge labels."
             )
         group, labelled = group_kernels.communities(
@@ -116,9 +116,9 @@ def as_message(message: Array, num_nodes: int, name: str = "message") -> Array:
     shape = tuple(getattr(message, "shape", ()))
     if len(shape) != 2 or shape[0] != num_nodes:
         raise InputError(
-            f"{name} has shape {shape} for {num_nodes} nodes; give one row per node [N, f]."
+            f"{name} has shape {shape} for {num_nodes} nodes; pass one row per node [N, f]."
         )
     is_float_tensor = is_torch(message) and message.is_floating_point()
     if not is_float_tensor and message.dtype not in (np.float32, np.float64):
-        raise InputError(f"{name} is of type {message.dtype}; give float32 or float64.")
+        raise InputError(f"{name} has dtype {message.dtype}; pass float32 or float64.")
     return message

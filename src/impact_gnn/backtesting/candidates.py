@@ -23,6 +23,8 @@ from impact_gnn.methods import Kind, Method, ModelKind, Needs, Part
 # as well where there are edges: that needs no other fit.
 INITIAL = (
     "plain",
+    "trees:features+history",
+    "trees:history",
     "trees:labels",
     "labels",
     "linear:labels",
@@ -33,6 +35,7 @@ INITIAL = (
     "trees:features",
     "linear:plain",
     "linear:features",
+    "linear:features+history",
 )
 # Models that may replace that of a winner.
 NEIGHBOUR_MODELS = (
@@ -257,6 +260,7 @@ def offers_of(graph: TemporalGraph) -> frozenset[Needs]:
         Needs.UNTIMED_NEIGHBOURS: not all(both_ends),
         Needs.TIMED_SOURCES: any(source in timed for source, _, _ in relations),
         Needs.FEATURES: graph.x is not None,
+        Needs.HISTORY: graph.has_entity_history,
     }
     return frozenset(need for need, is_offered in checks.items() if is_offered)
 

@@ -100,7 +100,7 @@ def compare(
     if not (known >= 0).any():
         raise InputError(
             "label is -1 for every node, so there is no label to compare; "
-            "give the labels of the past."
+            "pass the labels of the past."
         )
     last = int(moment[known >= 0].max())
     directions = unit_directions(values.shape[1], num_slices, seed)
@@ -143,7 +143,7 @@ def w1_by_column(a: np.ndarray, b: np.ndarray) -> list[float]:
 def unit_directions(columns: int, num_slices: int, seed: int) -> np.ndarray:
     """Draw unit vectors as columns [f, num_slices]; for scalars there is one direction."""
     if num_slices < 1:
-        raise InputError(f"num_slices={num_slices} gives no direction; ask for at least one.")
+        raise InputError(f"num_slices={num_slices} must be at least 1.")
     if columns == 1:
         return np.ones((1, 1))
     drawn = np.random.default_rng(seed).standard_normal((columns, num_slices))
@@ -162,7 +162,7 @@ def as_sample(name: str, value: Array) -> np.ndarray:
         sample = sample[:, None]
     sample = checks.features(name, sample, None)
     if sample.size == 0:
-        raise InputError(f"{name} is empty; give at least one value.")
+        raise InputError(f"{name} is empty; pass at least one value.")
     return sample
 
 

@@ -97,7 +97,7 @@ def risk_bound(
     count *= count.min(0) > 0
     if not count.any():
         raise InputError(
-            "earlier and later rows have no class in common; give labels that both have."
+            "earlier and later rows have no class in common; pass labels that both have."
         )
     before_share, after_share = count / count.sum(1, keepdims=True)
     messages, logit_growth = growth @ after_share

@@ -28,7 +28,7 @@ def init(
 
     path = Path(TOML) if is_database(folder) else Path(folder) / TOML
     if not is_database(folder) and not Path(folder).is_dir():
-        raise ig.InputError(f"{folder} is not a folder; give a folder of tables.")
+        raise ig.InputError(f"{folder} is not a folder; pass a folder of tables.")
     with _files.atomic_file(path) as temporary:
         temporary.write_text(first_toml(folder), encoding="utf-8")
         if path.exists():
@@ -92,7 +92,7 @@ def convert(
 
     if (graph is None) == (ogb is None) or (ogb is None) != (root is None):
         raise ig.InputError(
-            "name what to convert: a graph, or an OGB data set with --ogb NAME --root DIR."
+            "nothing to convert; pass a graph, or an OGB data set with --ogb NAME --root DIR."
         )
     if ogb is None or root is None:
         saved = convert_graph(

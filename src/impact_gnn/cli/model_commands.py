@@ -91,6 +91,7 @@ def run(
             table=table,
             feature_map=feature_map,
             engine=chosen_engine,
+            jobs=search.num_jobs,
             progress=watcher,
             command=shlex.join(["impact", *typed]),
         )
@@ -181,6 +182,7 @@ def backtest(
             budget=search.budget_seconds,
             progress=watcher,
             engine=engine.choose(watcher, loaded.graph),
+            jobs=search.num_jobs,
         )
     console.print(str(result))
     write_json(json, result)
@@ -260,7 +262,7 @@ def methods(json: Json = None) -> None:
 def _refuse_existing(out: Path | None, path: Path) -> None:
     """Refuse to replace a file that the user did not name."""
     if out is None and path.exists():
-        raise ig.InputError(f"{path} exists; name a file with --out.")
+        raise ig.InputError(f"{path} exists; choose another file with --out.")
 
 
 @contextmanager

@@ -125,6 +125,15 @@ class SearchOptions:
         str | None, typer.Option(help="Time limit, whatever the effort: 90s, 10m, 2h.")
     ] = None
 
+    jobs: Annotated[
+        str, typer.Option(help="Fits at once, a number or auto; the result does not depend on it.")
+    ] = "auto"
+
+    @property
+    def num_jobs(self) -> int | str:
+        """The number of jobs, or "auto"."""
+        return int(self.jobs) if self.jobs.isdecimal() else self.jobs
+
     @property
     def candidate_names(self) -> list[str] | None:
         """The names between the commas; None lets the search choose candidates."""

@@ -64,11 +64,11 @@ def relative_connectivity(
     num_labels = checks.whole_number("num_labels", num_labels)
     cutoff = checks.whole_number("cutoff", cutoff)
     if num_labels < 1:
-        raise InputError(f"num_labels={num_labels} leaves no class; give the number of classes.")
+        raise InputError(f"num_labels={num_labels} must be at least 1; pass the number of classes.")
     moment = checks.whole_numbers("time", time)
     moment = checks.node_times("time", moment, len(moment))
     if len(moment) == 0:
-        raise InputError("time is empty, so there are no nodes; give one time per node.")
+        raise InputError("time is empty, so there are no nodes; pass one time per node.")
     known = checks.labels("label", label, len(moment))
     times, period = periods(moment)
     num_known = int(np.searchsorted(times, cutoff))
@@ -82,7 +82,8 @@ def relative_connectivity(
     pairs = count_pairs(edge_index, code, num_labels * len(times), len(times))
     if pairs.known.nnz == 0:
         raise InputError(
-            f"no edge joins two nodes whose labels are known before cutoff={cutoff}, so there is "
+            f"no edge connects two nodes whose labels are known before cutoff={cutoff}, "
+            "so there is "
             f"nothing to count; choose a later cutoff or add labels."
         )
     return RelativeConnectivity(

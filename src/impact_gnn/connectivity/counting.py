@@ -143,7 +143,7 @@ def codes(
     if past_label.max(initial=-1) >= num_labels:
         node = int(np.argmax(past_label >= num_labels))
         raise InputError(
-            f"label holds {label[node]} at node {node}, but there are {num_labels} classes; "
+            f"label is {label[node]} at node {node}, but there are {num_labels} classes; "
             f"labels run from 0 to {num_labels - 1}."
         )
     past_label[past_label < 0] = num_labels

@@ -94,8 +94,8 @@ class RelativeConnectivity:
         t = int(np.searchsorted(self.times, time))
         if t == len(self.times) or self.times[t] != time:
             raise InputError(
-                f"time={time} is not in this graph, "
-                f"whose times are {checks.listing(list(self.times))}."
+                f"time={time} is not a time of this graph; "
+                f"its times are {checks.listing(list(self.times))}."
             )
         g = self._of_label(self._filled, label).toarray()
         row = g[self._distance[t]].T * self._inverse_total[label, t]
@@ -112,8 +112,8 @@ class RelativeConnectivity:
         is_numeric = omega.dtype.kind in "iufb" and np.isfinite(omega).all()
         if omega.shape != (size, size) or not is_numeric:
             raise InputError(
-                f"table has type {omega.dtype} and shape {omega.shape}; "
-                f"give finite weights [{size}, {size}], target times by source times."
+                f"table has dtype {omega.dtype} and shape {omega.shape}; "
+                f"use finite weights [{size}, {size}], target times by source times."
             )
         self._refuse_above("label_mass", self._num_states * self.num_labels)
         # Counted entries, summed over the times of the source.
@@ -270,7 +270,7 @@ class RelativeConnectivity:
     def _refuse_above(self, name: str, cells: int) -> None:
         if 8 * cells > DENSE_BYTES:
             raise InputError(
-                f"{name} would take {8 * cells / 2**20:,.0f} MiB for {self.num_labels} labels and "
+                f"{name} would need {8 * cells / 2**20:,.0f} MiB for {self.num_labels} labels and "
                 f"{len(self.times)} times, above the limit of {DENSE_BYTES >> 20} MiB; "
                 f"use row(label, time) or pair(label, neighbour), or bin the times."
             )

@@ -29,7 +29,7 @@ SMALL = 1 << 26  # bytes up to which compressed arrays are read into memory
 ONE_TYPE = ("x", "y", "time", "edge_index", "edge_weight", "edge_time", "ids")
 FIELDS = ("x", "y", "time", "ids")
 COMMON = ("label_names", "num_labels")
-NAMING = "call arrays <type>_time, <type>_x, num_<type>s and <source type>_<relation>_<target type>"
+NAMING = "name arrays <type>_time, <type>_x, num_<type>s and <source type>_<relation>_<target type>"
 
 
 def read_archive(path: Path) -> TemporalGraph:
@@ -40,7 +40,7 @@ def read_archive(path: Path) -> TemporalGraph:
             label_names = archive["label_names"]
             if label_names.ndim != 1:
                 raise InputError(
-                    f"{path}: label_names has shape {label_names.shape}; give one name per class."
+                    f"{path}: label_names has shape {label_names.shape}; pass one name per class."
                 )
             label_names = label_names.tolist()
         has_types = any(name.endswith("_time") and name != "_time" for name in archive)
@@ -98,7 +98,7 @@ def relation_of(name: str, types: Iterable[str]) -> Triple | None:
     if len(readings) > 1:
         raise InputError(
             f"array {name!r} can be read as {listing(['-'.join(triple) for triple in readings])}; "
-            "rename the types so that no name begins or ends another."
+            "rename the types so that no name is the beginning or end of another."
         )
     return readings[0] if readings else None
 
@@ -107,7 +107,7 @@ def _one_type(where: str, arrays: Arrays) -> dict[str, Any]:
     missing = [name for name in ("time", "edge_index") if name not in arrays]
     if missing:
         raise InputError(
-            f"{where} has no array called {listing(missing)}; "
+            f"{where} has no array {listing(missing)}; "
             f"an archive needs time and edge_index, or for several node types {NAMING}."
         )
     return {name: arrays[name] for name in ONE_TYPE if name in arrays}
@@ -138,7 +138,7 @@ def _several_types(where: str, arrays: Arrays) -> dict[str, Any]:
             }
     if not edges:
         raise InputError(
-            f"{where} holds no relation between its types {listing(list(types))}; {NAMING}."
+            f"{where} contains no relation between its types {listing(list(types))}; {NAMING}."
         )
     num_labels = None
     if "num_labels" in arrays:
@@ -153,14 +153,14 @@ def _target(where: str, nodes: Mapping[str, Mapping[str, Any]]) -> str:
     if len(labelled) > 1:
         raise InputError(
             f"{where} has several types that could be classified, {listing(labelled)}; "
-            "keep _y for one of them."
+            "keep an array _y for one of them only."
         )
     return labelled[0]
 
 
 def _single(name: str, values: np.ndarray) -> Any:
     if values.size != 1:
-        raise InputError(f"{name} has shape {values.shape}; give a single number.")
+        raise InputError(f"{name} has shape {values.shape}; pass a single number.")
     return values.item()
 
 
@@ -169,7 +169,7 @@ def mapped(path: Path, name: str, *, small: int = SMALL) -> np.ndarray:
     with guarded(path), zipfile.ZipFile(path) as archive:
         available = [entry.removesuffix(".npy") for entry in archive.namelist()]
         if name not in available:
-            raise InputError(f"{path} has no array called {name}; it has {listing(available)}.")
+            raise InputError(f"{path} has no array {name}; it has {listing(available)}.")
         entry = archive.getinfo(f"{name}.npy")
         if entry.compress_type == zipfile.ZIP_STORED:
             return _in_place(path, entry)
@@ -199,7 +199,9 @@ def _in_place(path: Path, entry: zipfile.ZipInfo) -> np.ndarray:
         shape, columns_first, dtype = np.lib.format.read_array_header_1_0(file)
         position = file.tell()
     if dtype.hasobject:
-        raise InputError(f"{path} holds Python objects in {entry.filename}; they are never loaded.")
+        raise InputError(
+            f"{path} contains Python objects in {entry.filename}; they are never loaded."
+        )
     if 0 in shape:
         return np.empty(shape, dtype)
     order: Literal["F", "C"] = "F" if columns_first else "C"

@@ -23,7 +23,7 @@ def as_temporal_graph(graph: GraphLike) -> TemporalGraph:
     if not any(base.__module__.startswith("torch_geometric.data") for base in type(graph).__mro__):
         raise InputError(
             f"graph is a {type(graph).__name__}; "
-            "give a TemporalGraph (from_tables, load) or PyG's Data, HeteroData."
+            "pass a TemporalGraph (from_tables, load) or PyG's Data, HeteroData."
         )
     from impact_gnn.data.pyg import from_pyg  # torch is needed only now
 

@@ -74,7 +74,7 @@ def read(
         tables = _tables(path)
         toml = root / TOML if roles is None else Path(roles)
         if roles is not None and not toml.is_file():
-            raise InputError(f"{toml} does not exist; impact init writes one.")
+            raise InputError(f"{toml} does not exist; create one with impact init.")
         spec = (
             read_toml(toml, tables)
             if toml.is_file()
@@ -92,7 +92,8 @@ def read(
         )
     if period is not None or roles is not None:
         raise InputError(
-            f"{root} is no table, so periods and roles cannot be chosen; leave them out."
+            f"{root} is not a folder of tables, so periods and column roles have no effect; "
+            "omit them."
         )
     graph = _read_arrays(root, verify)
     return Reading(graph if features is None else graph.with_features(features), [])
@@ -107,10 +108,10 @@ def _read_arrays(path: Path, verify: bool) -> TemporalGraph:
         return graph if cutoff is None else graph.masked(cutoff)
     if not path.exists():
         raise InputError(
-            f"{path} does not exist; give a folder with nodes.csv and edges.csv, or an .npz file."
+            f"{path} does not exist; pass a folder with nodes.csv and edges.csv, or an .npz file."
         )
     if path.suffix != ".npz":
-        raise InputError(f"{path} is not a graph that can be read; give a folder, or an .npz file.")
+        raise InputError(f"{path} is not a readable graph; pass a folder or an .npz file.")
     return read_archive(path)
 
 

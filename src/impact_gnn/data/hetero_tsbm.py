@@ -110,7 +110,7 @@ def hetero_tsbm(
     checks.share("homophily", homophily)
     check_start(start)
     if not (checks.is_number(feature_std) and feature_std >= 0):
-        raise InputError(f"feature_std={feature_std!r} is not possible; give at least 0.")
+        raise InputError(f"feature_std={feature_std!r} is not valid; use at least 0.")
     means, links, others, nodes, noise = np.random.SeedSequence(int(seed)).spawn(5)
     mean = np.random.default_rng(means).standard_normal((num_labels, num_features))
     # The papers are those of a block model; its edges are not drawn.
@@ -162,10 +162,10 @@ def scaled(sizes: Mapping[str, Any], factor: float) -> dict[str, Any]:
     """
     if not (isinstance(factor, int | float) and 0 < factor < float("inf")):
         raise InputError(
-            f"factor={factor!r} is not a positive number; give the size in units of the original."
+            f"factor={factor!r} is not a positive number; pass the size in units of the original."
         )
     size = factor * sum(value for name, value in sizes.items() if name in SIZES)
-    checks.fits(f"a graph of {size:,.0f} nodes and edges", 8 * size, "give a smaller factor")
+    checks.fits(f"a graph of {size:,.0f} nodes and edges", 8 * size, "use a smaller factor")
     return {
         name: max(1, round(value * factor)) if name in SIZES else value
         for name, value in sizes.items()
@@ -228,9 +228,9 @@ class Links:
     def _base(self, which: str, wanted: float, possible: float) -> float:
         if wanted > possible:
             raise InputError(
-                f"{self.name}={self.expected:,} cannot be reached: {wanted:,.0f} links between "
-                f"nodes {which} are wanted where {max(possible, 0):,.0f} are possible; "
-                "give fewer links, more nodes or a decay nearer 1."
+                f"{self.name}={self.expected:,} needs {wanted:,.0f} links between "
+                f"nodes {which}, but {max(possible, 0):,.0f} are possible; "
+                "use fewer links, more nodes or a decay nearer 1."
             )
         return wanted / possible if possible > 0 else 0.0
 

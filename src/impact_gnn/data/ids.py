@@ -108,12 +108,12 @@ def _character_counts(column: pa.Array) -> np.ndarray:
     if width > MAX_ID_LENGTH:
         raise InputError(
             f"the id in row {row + 1} has {width:,} characters, more than {MAX_ID_LENGTH:,}; "
-            f"give that node a shorter id."
+            f"shorten it."
         )
     fits(
-        f"{len(column):,} ids as wide as the longest, of {width:,} characters in row {row + 1},",
+        f"{len(column):,} ids of up to {width:,} characters (row {row + 1})",
         3.0 * 4 * width * len(column),  # three copies: some steps sort one
-        "give that node a shorter id",
+        "shorten the longest id",
     )
     return lengths
 
@@ -140,7 +140,7 @@ def _require_exact(column: TableColumn) -> None:
     largest = pc.max(pc.abs(column.values.cast(pa.float64()))).as_py() or 0
     if largest >= EXACT[column.type.bit_width // 8]:
         raise InputError(
-            f"{column} holds {column.type} too large to tell ids apart; "
+            f"{column} has {column.type} values too large to be exact ids; "
             "read the column as text or whole numbers."
         )
 
@@ -150,7 +150,7 @@ def put_positions(column: TableColumn, ids: Ids | int, nodes: str, out: np.ndarr
 
     `ids` are those of the table `nodes`, or the number of its rows where it has none.
     """
-    column.require_complete("name a node")
+    column.require_complete("enter an id")
     values = column.values
     if pa.types.is_dictionary(values.type):
         values = plain_text(pa.table([values], [column.name])).column(0)
@@ -158,16 +158,16 @@ def put_positions(column: TableColumn, ids: Ids | int, nodes: str, out: np.ndarr
     kind = values.type
     if not (is_number(kind) or is_text(kind)) and len(values):
         raise InputError(
-            f"{column} holds {kind}, which cannot name a node; write ids as whole numbers or text."
+            f"{column} has type {kind}, which cannot be an id; use whole numbers or text."
         )
     values = decimals_as_numbers(column.name, values)
     is_text_id = isinstance(ids, Ids) and ids.is_text
-    problem = f"the ids of {nodes} are whole numbers; write ids the same way in both tables"
+    problem = f"but the ids of {nodes} are whole numbers; use the same ids in both tables"
     if isinstance(ids, int):
-        problem = f"but no column of {nodes} was taken for ids; name it with id=..."
+        problem = f"but no column of {nodes} was read as ids; choose one with id="
     if is_text_id and pa.types.is_floating(values.type):
-        problem = f"the ids of {nodes} are text; write ids the same way in both tables"
-        raise InputError(f"{column} holds {values.type}, {problem}.")
+        problem = f"but the ids of {nodes} are text; use the same ids in both tables"
+        raise InputError(f"{column} has type {values.type}, {problem}.")
     for start in range(0, len(values), EDGES_AT_ONCE):
         part = values.slice(start, EDGES_AT_ONCE)
         positions = out[start : start + len(part)]
@@ -178,7 +178,7 @@ def put_positions(column: TableColumn, ids: Ids | int, nodes: str, out: np.ndarr
             continue
         numbers = _integers(column.name, part)
         if numbers is None:
-            raise InputError(f"{column} holds {kind}, {problem}.")
+            raise InputError(f"{column} has type {kind}, {problem}.")
         if isinstance(ids, Ids):
             positions[:] = ids.find(numbers)
         else:

@@ -39,7 +39,8 @@ def from_networkx(
     for name in ("id", "source", "target"):
         if name in node_columns:
             raise InputError(
-                f"a node has an attribute {name!r}, which names the node itself here; rename it."
+                f"a node has an attribute {name!r}, which is reserved for the node itself; "
+                "rename it."
             )
     nodes = list(graph.nodes)
     ids = nodes if nodes and type(nodes[0]) in (str, int) else list(map(str, nodes))

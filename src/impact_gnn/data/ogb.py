@@ -113,8 +113,8 @@ def _folder(name: str, root: Path) -> Path:
         if (root / folder / "raw").is_dir():
             return root / folder
     raise InputError(
-        f"{root} holds no {name} (looked for {plain}/raw); nothing is downloaded by itself, "
-        f"fetch it with {download_command(name, root)}"
+        f"{root} contains no {name} (expected {plain}/raw); nothing is downloaded automatically; "
+        f"download it with {download_command(name, root)}"
     )
 
 
@@ -128,8 +128,7 @@ def _from_relations(raw: Path) -> TemporalGraph:
     labelled = [kind for kind, part in nodes.items() if "y" in part]
     if len(labelled) != 1:
         raise InputError(
-            f"{raw} has labels for {len(labelled)} types of node, one was expected; "
-            "download it again."
+            f"{raw} has labels for {len(labelled)} node types instead of one; download it again."
         )
     edges: dict[Triple, np.ndarray] = {}
     for source, relation, target in _table(raw / "triplet-type-list.csv.gz"):
@@ -162,7 +161,7 @@ def _rows(file: Path, num_nodes: int) -> np.ndarray:
         )
     if len(rows) == 0 or rows.min() < 0 or rows.max() >= num_nodes:
         raise InputError(
-            f"{file} must name some of {num_nodes} nodes by position; download it again."
+            f"{file} must contain positions of the {num_nodes} nodes; download it again."
         )
     return rows
 
@@ -174,7 +173,7 @@ def _cutoff(times: Mapping[str, np.ndarray], place: Path) -> int:
     if times["train"].max() >= times["valid"].min() or last >= cutoff:
         raise InputError(
             f"the split in {place} does not follow time: test begins at {cutoff}, "
-            f"the rest ends at {last}; download it again."
+            f"the other nodes end at {last}; download it again."
         )
     return cutoff
 
@@ -204,7 +203,7 @@ def matrix(path: Path, dtype: Any, rows: int, *, turned: bool = False) -> np.nda
                 (out if turned else out.T)[:, done:stop] = block
             done = stop
     if done != rows:
-        raise InputError(f"{path} has {done} rows where {rows} belong; download it again.")
+        raise InputError(f"{path} has {done} rows instead of {rows}; download it again.")
     return out
 
 
@@ -227,7 +226,7 @@ def _blocks(path: Path, dtype: np.dtype) -> Iterator[np.ndarray]:
         for batch in reader:
             if dtype.kind != "f" and any(column.null_count for column in batch.columns):
                 raise InputError(
-                    f"{path} has empty fields where whole numbers belong; download it again."
+                    f"{path} has empty fields instead of whole numbers; download it again."
                 )
             yield np.stack(
                 [column.to_numpy(zero_copy_only=False) for column in batch.columns]

@@ -47,15 +47,15 @@ def from_pyg(
         return _from_hetero(data, time, label, target, edge_time)
     if not isinstance(data, Data):
         raise InputError(
-            f"data is a {type(data).__name__}; give a torch_geometric Data or HeteroData."
+            f"data is a {type(data).__name__}; pass a torch_geometric Data or HeteroData."
         )
     if data.edge_index is None:
-        raise InputError("data has no edge_index; give edges as data.edge_index [2, E].")
+        raise InputError("data has no edge_index; pass edges as data.edge_index [2, E].")
     when = data.get(time) if isinstance(time, str) else time
     if when is None:
         names = [name for name, value in data.to_dict().items() if isinstance(value, torch.Tensor)]
         raise InputError(
-            f"data has no attribute {time!r}; pass time=... as one of {listing(names)} to from_pyg."
+            f"data has no attribute {time!r}; pass time=... to from_pyg, one of {listing(names)}."
         )
     edges = _relations({HOMOGENEOUS: data}, edge_time)[HOMOGENEOUS]
     return TemporalGraph(
@@ -112,14 +112,14 @@ def _from_hetero(
         if len(candidates) != 1:
             which = f"{listing(candidates)} all have them" if candidates else "no type has both"
             raise InputError(
-                f"the type to classify needs labels and time, but {which}; "
+                f"the node type to classify needs labels and times, but {which}; "
                 "pass target=... and time=... to from_pyg."
             )
         target = candidates[0]
     for triple in data.edge_types:
         if data[triple].get("edge_index") is None:
             raise InputError(
-                f"relation {'-'.join(triple)} has no edge_index; give its edges as [2, E]."
+                f"relation {'-'.join(triple)} has no edge_index; pass its edges as [2, E]."
             )
     edges = _relations({triple: data[triple] for triple in data.edge_types}, edge_time)
     return TemporalGraph.hetero(nodes=nodes, edges=edges, target=target)
@@ -134,8 +134,7 @@ def _relations(stores: Mapping[Triple, Any], edge_time: str | None) -> dict[Trip
     }
     if edge_time is not None and all(part["time"] is None for part in relations.values()):
         raise InputError(
-            f"no edges have an attribute {edge_time!r}; "
-            "pass edge_time=... as the one with their times."
+            f"no edges have an attribute {edge_time!r}; pass edge_time=... with the name of theirs."
         )
     return relations
 
@@ -143,9 +142,9 @@ def _relations(stores: Mapping[Triple, Any], edge_time: str | None) -> dict[Trip
 def _array(value: Any, name: str) -> Any:
     if isinstance(value, torch.Tensor) and value.layout != torch.strided:
         checks.fits(
-            f"{name} without its sparse form",
+            f"{name} as a dense matrix",
             value.numel() * value.element_size(),
-            "give fewer columns",
+            "use fewer columns",
         )
     return None if value is None else checks.array(name, value)
 

@@ -87,7 +87,7 @@ class Source:
         counts = Counter(table.column_names)
         if repeated := sorted(name for name, count in counts.items() if count > 1):
             raise InputError(
-                f"{self.name} has several columns called {listing(repeated)}; rename them."
+                f"{self.name} has duplicate column names {listing(repeated)}; rename them."
             )
         return table
 
@@ -139,15 +139,17 @@ def from_frame(name: str, frame: Any, *, indexed: bool = False) -> Source:
         raise
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         raise InputError(
-            f"{name} has a column that cannot be read ({one_line(error)}); give it one type."
+            f"{name} has a column that cannot be read ({one_line(error)}); convert it to one type."
         ) from None
     except TypeError:
         raise InputError(
             f"{name} is a {type(frame).__name__}; "
-            "give a data frame (pandas, polars, pyarrow, DuckDB, Ibis)."
+            "pass a data frame (pandas, polars, pyarrow, DuckDB, Ibis)."
         ) from None
     except Exception as error:  # a query that fails in its own engine
-        raise InputError(f"{name} cannot be read ({one_line(error)}); fix the frame.") from None
+        raise InputError(
+            f"{name} cannot be read ({one_line(error)}); fix the data frame."
+        ) from None
     return Source(name, lambda: table)
 
 
@@ -161,7 +163,7 @@ def _from_pandas(name: str, frame: Any, indexed: bool) -> Any:
         if type(kind).__name__ == "SparseDtype"
     }
     size = 8 * len(frame) * len(sparse)
-    fits(f"the {len(sparse):,} sparse columns of {name}", size, "give fewer columns")
+    fits(f"the {len(sparse):,} sparse columns of {name}", size, "use fewer columns")
     return frame.astype(sparse)
 
 
@@ -171,7 +173,7 @@ def _as_arrow(name: str, frame: Any) -> pa.Table:
     if isinstance(frame, Mapping):
         if len(set(map(str, frame))) < len(frame):
             raise InputError(
-                f"{name} has several columns that are called the same as text, "
+                f"{name} has several column names that are equal as text, "
                 f"among {listing(list(map(repr, frame)))}; rename them."
             )
         columns = {
@@ -202,7 +204,7 @@ def files(folder: Path) -> dict[str, Source]:
         stem = path.name.split(".")[0]
         if stem in out:
             raise InputError(
-                f"{folder} holds both {out[stem].name} and {path.name}; keep one of them."
+                f"{folder} contains both {out[stem].name} and {path.name}; keep one of them."
             )
         out[stem] = source
     return out
@@ -270,7 +272,10 @@ class _Csv:
     def _notes(self) -> list[str]:
         if not self._filled:
             return []
-        return [f"{self._filled[0]:,} rows have too few values; the last ones count as missing"]
+        return [
+            f"{self._filled[0]:,} rows have too few values; "
+            "the last columns are read as missing there"
+        ]
 
     def _input(self, types: dict[str, pa.DataType] | None = None) -> dict[str, Any]:
         """Return the file, or its bytes with short rows filled up, and the options to read it."""
@@ -425,7 +430,9 @@ def database(url: str) -> dict[str, Source]:
     try:
         import sqlalchemy
     except ImportError:
-        raise InputError("databases need SQLAlchemy; pip install 'impact-gnn[sql]'.") from None
+        raise InputError(
+            "databases require SQLAlchemy; run pip install 'impact-gnn[sql]'."
+        ) from None
     with _driver_errors(url):
         address = sqlalchemy.make_url(url)
     options: dict[str, Any] = {}
@@ -451,7 +458,7 @@ def database(url: str) -> dict[str, Source]:
         for column, entries in zip(columns, values, strict=True):
             if {str, bytes} <= set(map(type, entries)):  # Arrow would read all as bytes
                 raise InputError(
-                    f"column {quoted(column)} of {name} holds text and bytes; give it one type."
+                    f"column {quoted(column)} of {name} has text and bytes; convert it to one type."
                 )
         return pa.table(list(map(pa.array, values)), names=columns)
 
@@ -470,7 +477,7 @@ def _sqlite_uri(database: str) -> str:
     if database.startswith("file:"):
         name = urllib.parse.unquote(urllib.parse.urlsplit(database).path)
     if "\0" in name or not Path(name).is_file():
-        raise InputError(f"{name or database} does not exist; give sqlite:///FILE.")
+        raise InputError(f"{name or database} does not exist; pass sqlite:///FILE.")
     path = Path(name).resolve()  # where SQLite looks for the log
     log = _log_of(path, "-wal", "-shm", "-journal")
     if log.exists() and log.stat().st_size and not path.with_name(f"{path.name}-shm").exists():
@@ -503,10 +510,10 @@ def _duckdb(path: Path) -> dict[str, Source]:
         import duckdb
     except ImportError:
         raise InputError(
-            "DuckDB files need the package duckdb; pip install 'impact-gnn[sql]'."
+            "DuckDB files require duckdb; run pip install 'impact-gnn[sql]'."
         ) from None
     if not path.is_file():
-        raise InputError(f"{path} does not exist; give duckdb:FILE.")
+        raise InputError(f"{path} does not exist; pass duckdb:FILE.")
     _log_of(path, ".wal")
     # Views may contain any SQL: it must not reach other files, nor change these settings.
     config: dict[str, Any] = {

@@ -130,6 +130,7 @@ class Spec:
     edges: dict[Triple, EdgeTable]
     target: str
     period: str | int = "auto"
+    label_delay: float = 0.0
     # tables that have got a column of another table through a key, by file
     extended: dict[str, Source] = field(default_factory=dict)
 
@@ -148,9 +149,7 @@ def guess_nodes(
     table = source.head
     columns = named.get("columns") or {}
     if not isinstance(columns, Mapping):
-        raise InputError(
-            f"columns={quoted(columns)} should be a mapping from names of columns to kinds."
-        )
+        raise InputError(f"columns={quoted(columns)} should be a mapping from column name to kind.")
     roles: dict[str, str | None] = {
         role: named[role] for role in NodeTable.role_names if named.get(role) is not None
     }
@@ -190,9 +189,7 @@ def _check_columns(source: Source, columns: list[str]) -> None:
                 "Rename a column or add it."
             )
     if repeated := [name for name, count in Counter(columns).items() if count > 1]:
-        raise InputError(
-            f"column {listing(repeated)} of {source.name} is named for two things; name it once."
-        )
+        raise InputError(f"column {listing(repeated)} of {source.name} has two roles; use it once.")
 
 
 def _unknown_labels(where: str, value: Any) -> tuple[str | int | float, ...]:
@@ -203,8 +200,7 @@ def _unknown_labels(where: str, value: Any) -> tuple[str | int | float, ...]:
     for label in values:
         if not isinstance(label, str | int | float):
             raise InputError(
-                f"{where}: {quoted(label)} cannot be a label that means unknown; "
-                "give text or numbers."
+                f"{where}: {quoted(label)} cannot be an unknown_label; use text or numbers."
             )
     return values
 
@@ -233,13 +229,13 @@ def guess_edges(
         if pair is None:
             raise InputError(
                 f"{source.name} has no columns source, target; it has {listing(names)}. "
-                "Rename columns, or name the two ends."
+                "Rename two columns, or set source=... and target=..."
             )
         roles = {"source": pair[0], "target": pair[1]} | roles
     if roles["source"] == roles["target"]:
         raise InputError(
-            f"column {roles['source']!r} of {source.name} cannot be both ends of an edge; "
-            "name two columns."
+            f"column {roles['source']!r} of {source.name} cannot be both source and target; "
+            "choose two columns."
         )
     free = [name for name in names if name not in (roles["source"], roles["target"])]
     for role, usual in (("weight", WEIGHTS), ("time", TIMES)):
@@ -271,11 +267,11 @@ def guess(where: str, sources: Mapping[str, Source], *, is_draft: bool = False) 
     if not tables or not links:
         name, other = "nodes", "a column 'id'"
         if tables:
-            name, other = "edges", "a pair of columns that name nodes"
+            name, other = "edges", "two columns of node ids"
         raise InputError(
-            f"{where} holds no table {name} (such as {name}.csv or {name}.parquet), "
+            f"{where} contains no table {name} (such as {name}.csv or {name}.parquet), "
             f"nor another with {other}; a graph needs nodes and edges, "
-            f"or a {TOML} that says which is which."
+            f"or a {TOML} that declares the tables."
         )
     nodes = {
         kind: guess_nodes(kind, source, {}, labelled=True, alone=len(tables) == 1)
@@ -290,7 +286,7 @@ def guess(where: str, sources: Mapping[str, Source], *, is_draft: bool = False) 
         return Spec(nodes, edges, [*candidates, *timed, *nodes][0])
     subject = f"{listing(candidates)} have" if candidates else "no table has"
     raise InputError(
-        f"{subject} a time and a label, so the type to classify is not clear; say it in a {TOML}."
+        f"{subject} a time and a label, so the type to classify is ambiguous; set it in a {TOML}."
     )
 
 
@@ -311,7 +307,8 @@ def _require_target(spec: Spec, is_draft: bool) -> Spec:
     target = spec.nodes[spec.target]
     if not is_draft and not (target.label and target.time):
         raise InputError(
-            f"no table has a time and a label; write a {TOML} with impact init, and name them there."
+            f"no table has a time and a label; create a {TOML} with impact init, "
+            "and set them there."
         )
     return spec
 
@@ -407,8 +404,8 @@ def _end_types(
         options = [kinds if len(kinds) == 1 else common for kinds in options]
     if any(len(kinds) != 1 for kinds in options):
         raise InputError(
-            f"it is not clear which nodes the columns '{edges.source}' and '{edges.target}' of "
-            f"{source.name} name; say it in a {TOML}."
+            f"the node types of the columns '{edges.source}' and '{edges.target}' of "
+            f"{source.name} are ambiguous; set them in a {TOML}."
         )
     return options[0][0], options[1][0]
 
@@ -521,7 +518,7 @@ def read_toml(path: Path, sources: Mapping[str, Source]) -> Spec:
     """Read the spec in a `graph.toml`; roles that it leaves out are guessed."""
     with guarded(path):
         content = tomllib.loads(path.read_text(encoding="utf-8"))
-    _check_entries(path.name, content, ["target", "period", "nodes", "edges"])
+    _check_entries(path.name, content, ["target", "period", "label_delay", "nodes", "edges"])
     for section in ("nodes", "edges"):
         tables = content.get(section)
         is_section = isinstance(tables, dict) and tables
@@ -534,7 +531,7 @@ def read_toml(path: Path, sources: Mapping[str, Source]) -> Spec:
     target = content.get("target", only)
     if target not in types:
         raise InputError(
-            f"{path.name}: target={quoted(target)} is no node type; choose of {listing(types)}."
+            f"{path.name}: target={quoted(target)} is not a node type; use one of {listing(types)}."
         )
     nodes = {}
     extended = {}
@@ -555,12 +552,13 @@ def read_toml(path: Path, sources: Mapping[str, Source]) -> Spec:
         ends = (entry.get("source_type", only), entry.get("target_type", only))
         if not set(ends) <= set(types):
             raise InputError(
-                f"{where} needs source_type and target_type; choose of {listing(types)}."
+                f"{where} needs source_type and target_type, each one of {listing(types)}."
             )
         edges[ends[0], name, ends[1]] = guess_edges(_source(path, entry, sources), entry, ends)
     period = content.get("period", "auto")
     period = period if isinstance(period, int) else str(period)
-    return Spec(nodes, edges, target, period, extended)
+    delay = content.get("label_delay", 0.0)
+    return Spec(nodes, edges, target, period, label_delay=delay, extended=extended)
 
 
 def _dated_by_parent(
@@ -588,7 +586,7 @@ def _source(path: Path, entry: Mapping[str, Any], sources: Mapping[str, Source])
             return source
     available = listing([source.name for source in sources.values()]) or "none"
     raise InputError(
-        f"{path.name} names the file {quoted(name)}, which is not there; there are {available}."
+        f"{path.name} refers to a missing file {quoted(name)}; the files are {available}."
     )
 
 
@@ -598,8 +596,8 @@ def _check_entries(where: str, entry: Mapping[str, Any], known: list[str]) -> No
         raise InputError(f"{where} has unknown entries {listing(unknown)}; use {', '.join(known)}.")
     for name, value in entry.items():
         if name == "columns" and not isinstance(value, dict):
-            raise InputError(f"{where}: columns should be a table of names and kinds.")
-        is_free = name in ("nodes", "edges", "columns", "period", "unknown")
+            raise InputError(f"{where}: columns should be a table of column names and kinds.")
+        is_free = name in ("nodes", "edges", "columns", "period", "label_delay", "unknown")
         if not is_free and not isinstance(value, str):
             raise InputError(f"{where}: {name}={quoted(value)} should be text in quotes.")
 

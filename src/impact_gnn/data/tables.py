@@ -32,6 +32,7 @@ from impact_gnn.data.values import (
     times_like,
 )
 from impact_gnn.encoding import Columns
+from impact_gnn.encoding.encoder import MICROSECONDS_PER_DAY
 from impact_gnn.encoding.kinds import is_text, looks_like_numbers, parsed_numbers
 from impact_gnn.graph import HOMOGENEOUS, TemporalGraph, Triple
 from impact_gnn.graph.csr import index_type
@@ -59,6 +60,7 @@ def from_tables(
     period: Period = "auto",
     cutoff: Any = None,
     dangling: str = "refuse",
+    label_delay: float = 0.0,
     quiet: bool = False,
 ) -> TemporalGraph:
     """Build a graph from data frames of any library that narwhals supports, or mappings of columns.
@@ -92,6 +94,8 @@ def from_tables(
             equal counts, "whole" for whole numbers as they are, or the `periods` of another graph.
         cutoff: Where labels end, so that periods can be chosen with a border there.
         dangling: "refuse" or "drop" edges that name a node which is not there.
+        label_delay: How long after a row's own time its label becomes known, in days if times are
+            dates. History features wait that long.
         quiet: Do not print what was guessed.
 
     Examples:
@@ -146,7 +150,12 @@ def from_tables(
         roles = {role: _role(value, triple, edge_sources) for role, value in edge_roles.items()}
         roles["dangling"] = dangling
         edge_tables[triple] = guess_edges(source, roles, (triple[0], triple[2]))
-    spec = Spec(node_tables, edge_tables, target or _only_candidate(node_tables))
+    spec = Spec(
+        node_tables,
+        edge_tables,
+        target or _only_candidate(node_tables),
+        label_delay=label_delay,
+    )
     sources = [*node_sources.values(), *edge_sources.values()]
     reading = build(spec, sources, period=period, cutoff=cutoff)
     if not quiet:
@@ -166,7 +175,9 @@ def _only_candidate(tables: Mapping[str, NodeTable]) -> str:
     candidates = [kind for kind, table in tables.items() if table.label and table.time]
     candidates = candidates or list(tables)
     if len(candidates) > 1:
-        raise InputError(f"{listing(candidates)} could all be classified; choose with target=...")
+        raise InputError(
+            f"{listing(candidates)} could all be classified; choose one with target=..."
+        )
     return candidates[0]
 
 
@@ -194,7 +205,7 @@ def _role(column: Any, key: Key, sources: Mapping[Key, Source]) -> Any:
     if not column or len(sources) == 1 or key in with_column:
         return column
     if not with_column:
-        raise InputError(f"no table has a column {quoted(column)}; name one that is there.")
+        raise InputError(f"no table has a column {quoted(column)}; choose an existing one.")
     return None
 
 
@@ -228,9 +239,7 @@ def build(
         nodes[kind] = _Nodes.read(by_name[node_table.file], node_table, matrix, path)
     main = nodes[spec.target]
     if main.time is None:
-        raise InputError(
-            f"{main.name} has no column of times; name it with time=... or in graph.toml."
-        )
+        raise InputError(f"{main.name} has no time column; set it with time=... or in graph.toml.")
     links: dict[Triple, _Edges] = {}
     for triple, edge_table in spec.edges.items():
         ends = (nodes[triple[0]], nodes[triple[2]])
@@ -249,6 +258,7 @@ def build(
         target="node" if is_homogeneous else spec.target,
         label_names=main.label_names,
         periods=periods,
+        label_delay=spec.label_delay,
     )
     graph, misfit_notes = _with_kinds(graph, list(nodes.values()), cutoff)
     notes = [note for table in tables for note in table.notes]
@@ -276,6 +286,10 @@ def _assign_periods(
         if table is not main:
             time = times_like(table.time, unit, main_time, table.name)
         table.period = time if periods is None else periods.of(time)
+        if table is main and periods is not None:
+            main.timestamp = time.astype(np.float64)
+            if time.dtype.kind == "M":
+                main.timestamp /= MICROSECONDS_PER_DAY
         if isinstance(table, _Nodes) and isinstance(table.features, Columns):
             is_dated = time.dtype.kind == "M"
             table.features = replace(table.features, moment=time if is_dated else None)
@@ -329,6 +343,7 @@ class _Nodes:
     label_names: list[Any] | None = None
     time: np.ndarray | None = None
     period: np.ndarray | None = None
+    timestamp: np.ndarray | None = None
     features: np.ndarray | Columns | None = None
     # kinds of columns that the user or the column's type determines
     declared_kinds: dict[str, str] = field(default_factory=dict)
@@ -343,7 +358,7 @@ class _Nodes:
         source = source.as_written([spec.id, spec.label])
         raw = source.table if spill is None else _spill_features(source, roles, spill)
         if raw.num_rows == 0:
-            raise InputError(f"{source.name} has no rows; give at least one node.")
+            raise InputError(f"{source.name} has no rows; pass at least one node.")
         columns = spec.columns_of(plain_text(raw))
         origins = spec.origins
         if spec.id is None:
@@ -360,8 +375,8 @@ class _Nodes:
             zone = getattr(columns["time"].type, "tz", None)
             if zone not in (None, "UTC"):
                 nodes.notes.append(
-                    f"  {spec.time}: came in {zone}, is taken in UTC; "
-                    "if local days matter, give local times without a zone"
+                    f"  {spec.time}: converted from {zone} to UTC; "
+                    "if local days matter, use local times without a time zone"
                 )
         nodes._read_features(raw.drop_columns(roles), spec, features, spill)
         return nodes
@@ -381,7 +396,7 @@ class _Nodes:
         names = raw.column_names
         if features is not None:
             if names:
-                self.notes.append(f"  {', '.join(names)}: left out, features.npy takes their place")
+                self.notes.append(f"  {', '.join(names)}: ignored, features.npy replaces them")
             # another number of rows is refused later
             if order is not None and len(features) == len(order):
                 features = _rows_in_order(features, order, spill)
@@ -408,11 +423,11 @@ class _Nodes:
         kinds = {}
         warnings = []
         for name in table.column_names:
-            kind, reason = self.declared_kinds.get(name), "as said"
+            kind, reason = self.declared_kinds.get(name), "as declared"
             if kind is None:
                 kind, reason = columns.guess_kind(name)
             if kind == "ignore":
-                self.notes.append(f"  {name}: left out, {reason}")
+                self.notes.append(f"  {name}: ignored, {reason}")
             else:
                 self.notes.append(f"  {name}: {kind}")
                 kinds[name] = kind
@@ -420,7 +435,9 @@ class _Nodes:
                 values, lost = parsed_numbers(table[name], columns.known)
                 table = table.set_column(table.column_names.index(name), name, values)
                 if lost and name in self.declared_kinds:
-                    self.notes.append(f"    {lost:,} values that are no numbers count as missing")
+                    self.notes.append(
+                        f"    {lost:,} values that are not numbers are read as missing"
+                    )
             elif name in self.almost_numbers:
                 warnings.append(f"{self.name}: {self.almost_numbers[name]}")
         self.notes += [f"  warning: {warning}" for warning in warnings]
@@ -436,6 +453,7 @@ class _Nodes:
             "x": self.features,
             "y": self.label,
             "time": self.period,
+            "timestamp": self.timestamp,
             "ids": None if self.ids is None else self.ids.names,
             "num_nodes": self.size,
         }
@@ -529,7 +547,7 @@ class _Edges:
         columns = list(spec.roles.values())
         notes = [f"{source.name}: {spec.origins}", *(f"  {note}" for note in source.notes())]
         if unused := [name for name in source.head.column_names if name not in columns]:
-            notes.append(f"  {', '.join(unused)}: left out, edges have no features")
+            notes.append(f"  {', '.join(unused)}: ignored, edges have no features")
         source = source.as_written([spec.source, spec.target])
         num_rows = 0
         parts: list[np.ndarray] = []
@@ -545,7 +563,7 @@ class _Edges:
         arrays = sort_edges(parts, folder)
         dropped = num_rows - arrays["index"].shape[1]
         if dropped:
-            notes.append(f"  {dropped:,} edges dropped that name a node which is not there")
+            notes.append(f"  {dropped:,} edges to missing nodes were dropped")
         return cls(
             name=source.name,
             notes=notes,
@@ -595,7 +613,7 @@ def _join(
             row = int(missing.argmax())
             value = columns[role].values[row].as_py()
             raise InputError(
-                f"{spec.file} names {int(missing.sum())} times a {role} that is not in {end.name}, "
+                f"{spec.file} has {int(missing.sum())} edges whose {role} is not in {end.name}, "
                 f"first {quoted(value)} in row {first_row + row + 1}; add the node, "
                 "remove the edge, or drop such edges with dangling = 'drop'."
             )

@@ -152,10 +152,10 @@ def tsbm_model(
     checks.fits(
         f"{blocks:,} x {blocks:,} probabilities between labels and times",
         24 * blocks**2,
-        "give fewer labels or times",
+        "use fewer labels or times",
     )
     checks.fits(
-        f"features of {num_labels:,} labels", 16 * num_labels * num_features, "give fewer features"
+        f"features of {num_labels:,} labels", 16 * num_labels * num_features, "use fewer features"
     )
     checks.share("same", same, "a probability")
     checks.share("different", different, "a probability")
@@ -266,8 +266,8 @@ def write_tsbm(
     limit = _files.byte_size(memory)
     if limit < fixed:
         raise InputError(
-            f"memory={memory!r} is too little for {nodes:,} nodes in {blocks:,} blocks; "
-            f"give at least {_files.readable_size(fixed)}."
+            f"memory={memory!r} is too small for {nodes:,} nodes in {blocks:,} blocks; "
+            f"use at least {_files.readable_size(fixed)}."
         )
     draw = Draw(model, model._seed(seed))
     dtype = draw.pairs.members.dtype
@@ -318,20 +318,20 @@ def _with_mean_degree(model: TSBM, mean_degree: float) -> TSBM:
     if not (checks.is_number(mean_degree) and mean_degree > 0):
         raise InputError(
             f"mean_degree={mean_degree!r} is not a positive number; "
-            "give the edges a node should have."
+            "pass the expected number of edges of a node."
         )
     now = model.expected_edges / model.num_nodes
     if now == 0:
         raise InputError(
-            "mean_degree cannot be reached because no edge is possible; "
-            "give more nodes, or probabilities above 0."
+            "mean_degree cannot be reached, because no edge is possible; "
+            "use more nodes, or probabilities above 0."
         )
     scale = mean_degree / now
     if model.base.max() * scale > 1:
         raise InputError(
             f"mean_degree={mean_degree:g} needs an edge probability of "
             f"{model.base.max() * scale:.3g}; "
-            f"give at most {now / model.base.max():.4g}, or more nodes."
+            f"use at most {now / model.base.max():.4g}, or more nodes."
         )
     return replace(model, base=model.base * scale)
 
@@ -345,7 +345,7 @@ def _chosen_std(
         return random_std
     if not (checks.is_number(feature_std) and float(feature_std) >= 0):
         raise InputError(
-            f"feature_std={feature_std!r} is not known; give a number of at least 0, or 'uniform'."
+            f"feature_std={feature_std!r} is not valid; use a number of at least 0, or 'uniform'."
         )
     return np.full(len(random_std), float(feature_std))
 
@@ -358,14 +358,14 @@ def _chosen_decay(decay: float | str, random_decay: np.ndarray) -> np.ndarray:
         return random_decay
     if not (checks.is_number(decay) and 0 <= decay <= 1):
         names = " or ".join(map(repr, RANDOM_DECAYS))
-        raise InputError(f"decay={decay!r} is not known; give a number from 0 to 1, {names}.")
+        raise InputError(f"decay={decay!r} is not valid; use a number from 0 to 1, {names}.")
     return np.full(random_decay.shape, float(decay))
 
 
 def check_start(start: int) -> None:
     """Refuse a first time that is no whole number, or too large."""
     if checks.at_least("start", start, -MAX_TIME) > MAX_TIME:
-        raise InputError(f"start={start} is too large for 64-bit times; give at most {MAX_TIME}.")
+        raise InputError(f"start={start} is too large for 64-bit times; use at most {MAX_TIME}.")
 
 
 def _symmetric(values: np.ndarray) -> np.ndarray:

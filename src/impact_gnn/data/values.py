@@ -64,14 +64,14 @@ def finite_numbers(column: TableColumn) -> np.ndarray:
         return np.empty(0)
     if not is_number(values.type):
         example = values[0].as_py()
-        raise InputError(f"{column} holds {values.type} such as {example!r}; give numbers.")
+        raise InputError(f"{column} has type {values.type} (such as {example!r}); use numbers.")
     if pa.types.is_integer(values.type):
         return values.to_numpy()
     numbers = values.cast(pa.float64()).to_numpy()
     infinite = ~np.isfinite(numbers)
     if infinite.any():
         row = int(infinite.argmax()) + 1
-        raise InputError(f"{column} is infinite in row {row}; give a number.")
+        raise InputError(f"{column} is infinite in row {row}; use a finite number.")
     return numbers
 
 
@@ -86,7 +86,7 @@ def labels(column: TableColumn, unknown_names: Iterable[Any] = ()) -> tuple[np.n
         return np.full(len(values), -1), []
     kind = values.type
     if not (is_number(kind) or is_text(kind) or pa.types.is_boolean(kind)):
-        raise InputError(f"{column} holds {kind}; give labels as numbers or text.")
+        raise InputError(f"{column} has type {kind}; use numbers or text as labels.")
     values = floats_as_numbers(decimals_as_numbers(column.name, values))
     if pa.types.is_floating(values.type):  # whole numbers become floats where some are missing
         values = values.cast(pa.float64())
@@ -101,7 +101,7 @@ def labels(column: TableColumn, unknown_names: Iterable[Any] = ()) -> tuple[np.n
     if len(classes) > MAX_CLASSES and len(classes) > labelled / 2:
         raise InputError(
             f"{column} has {len(classes):,} different values in {labelled:,} labelled rows; "
-            "a label names a class, so name another column."
+            "a label is the name of a class, so choose another column."
         )
     spellings: dict[str, Any] = {}
     for name in classes:
@@ -109,7 +109,7 @@ def labels(column: TableColumn, unknown_names: Iterable[Any] = ()) -> tuple[np.n
         if other != name:
             raise InputError(
                 f"{column} has the classes {other!r} and {name!r}, which differ in "
-                "white space or in how a truth value is written; write them alike."
+                "white space or in the spelling of a truth value; use one spelling."
             )
     classes.sort(key=_class_order)
     label_of = {name: label for label, name in enumerate(classes)}
@@ -153,10 +153,11 @@ def label_notes(column: pa.ChunkedArray, names: Iterable[Any]) -> list[str]:
             lines.append(f"  {blank:,} blank labels are unknown")
     doubtful = [name for name in names if PLACEHOLDERS.fullmatch(class_name(name).casefold())]
     if doubtful:
-        verb = "is taken for a class" if len(doubtful) == 1 else "are taken for classes"
+        verb = "is read as a class" if len(doubtful) == 1 else "are read as classes"
         lines.append(
-            f"  warning: {', '.join(map(repr, doubtful))} {verb}; if the class is not known there, "
-            f"say unknown_label={doubtful!r}, in graph.toml unknown = {doubtful!r}"
+            f"  warning: {', '.join(map(repr, doubtful))} {verb}; "
+            "if it means that the class is unknown, "
+            f"set unknown_label={doubtful!r}, or unknown = {doubtful!r} in graph.toml"
         )
     return lines
 
@@ -173,7 +174,7 @@ def _class_order(name: Any) -> tuple[bool, float, str]:
 
 def times(column: TableColumn) -> np.ndarray:
     """Return times as datetime64[us] if they are dates or text, otherwise as numbers."""
-    column.require_complete("fill it in, or leave those rows out")
+    column.require_complete("fill it in, or remove those rows")
     values = column.values
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
@@ -187,8 +188,8 @@ def times(column: TableColumn) -> np.ndarray:
         if outside.any():
             row = int(outside.argmax())
             raise InputError(
-                f"{column} is in the year {year[row]} in row {row + 1}; "
-                f"give the years {MIN_YEAR} to {MAX_YEAR}."
+                f"{column} has the year {year[row]} in row {row + 1}; "
+                f"use years from {MIN_YEAR} to {MAX_YEAR}."
             )
         return dates
     example = ""
@@ -199,10 +200,11 @@ def times(column: TableColumn) -> np.ndarray:
         example = _first_non_date(values)
     if pa.types.is_temporal(kind):
         raise InputError(
-            f"{column} holds {kind} beyond the years {MIN_YEAR} to {MAX_YEAR}; correct those dates."
+            f"{column} has {kind} values outside the years {MIN_YEAR} to {MAX_YEAR}; "
+            "correct those dates."
         )
     raise InputError(
-        f"{column} holds {kind}{example}; give dates (2021-07-01), timestamps or numbers."
+        f"{column} has type {kind}{example}; use dates (2021-07-01), timestamps or numbers."
     )
 
 
@@ -215,8 +217,8 @@ def _numeric_times(column: TableColumn) -> np.ndarray:
         limit = EXACT[column.type.bit_width // 8]
     if len(numbers) and max(-float(numbers.min()), float(numbers.max())) >= limit:
         raise InputError(
-            f"{column} holds {column.type} of {limit:g} or more, too large to "
-            "tell times apart; subtract a beginning first."
+            f"{column} has {column.type} values of {limit:g} or more, too large to "
+            "be exact; subtract an offset first."
         )
     return numbers
 
@@ -243,17 +245,17 @@ def times_like(values: np.ndarray, unit: str | None, main: np.ndarray, file: str
         elif main.dtype.kind != "M" and unit_of(main) != own_unit:
             raise InputError(
                 f"the times of {file} look like {own_unit}, "
-                f"those of the nodes are numbers such as {main[0]:g}."
+                f"but those of the nodes are numbers such as {main[0]:g}; use one unit."
             )
     # NaT is not equal to itself.
     if (values.dtype.kind == "M") == (main.dtype.kind == "M") and (values == values).all():
         return values
     kind = "dates" if main.dtype.kind == "M" else "numbers"
     if unit:
-        kind = f"numbers that count {unit}"
+        kind = f"numbers of {unit}"
     raise InputError(
-        f"the times of {file} are not all of the kind that the nodes have ({kind}); "
-        "write them alike."
+        f"the times of {file} are not all of the same kind as those of the nodes ({kind}); "
+        "use one kind."
     )
 
 

@@ -135,7 +135,7 @@ class Columns:
             "number": "are not numbers; they are read as missing",
             "date": "are not dates; they are read as missing",
             "vector": "are lists of another length; they are read as missing",
-            "category": "have a value that no earlier row has; it is read as none of the values",
+            "category": "have a value that no earlier row has; it is read as unknown",
         }
         return f"column '{name}': {count:,} of {len(rest):,} {later} {problems[kind]}"
 

@@ -327,8 +327,8 @@ class Vector(Part):
         lengths = pc.list_value_length(column).unique().drop_null().to_pylist()
         if lengths and len(self.fill) not in lengths:
             raise InputError(
-                f"column '{self.name}' holds lists of {lengths[0]} numbers, "
-                f"the model knows {len(self.fill)}."
+                f"column '{self.name}' has lists of {lengths[0]} numbers, "
+                f"but the model was fitted with lists of {len(self.fill)}."
             )
 
     def encode(self, block: Block) -> np.ndarray:
@@ -354,7 +354,8 @@ class Vector(Part):
         if far.max() > MANY * len(x):
             warnings.warn(
                 f"{far.max() / len(x):.0%} of the values in feature column {int(far.argmax())} lie "
-                "far outside what the past holds; they are pulled in, so look whether it means "
+                "far outside the range of the past and are clipped; "
+                "check that the column still means "
                 "the same as before.",
                 stacklevel=2,
             )
@@ -466,14 +467,22 @@ class Encoder:
         """Names of the features."""
         return [name for part in self.parts for name in part.outputs]
 
+    @property
+    def number_positions(self) -> np.ndarray:
+        """Positions of the features that are numbers: not categories, words or vectors."""
+        if self.is_of_matrix:
+            return np.arange(len(self.outputs))
+        names = {part.name for part in self.parts if isinstance(part, Number)}
+        return np.array([k for k, name in enumerate(self.outputs) if name in names], np.int64)
+
     def encode(self, columns: Columns) -> np.ndarray:
         """Return the features [N, f]; refuse columns that are missing or of another type."""
         missing = [part.name for part in self.parts if part.name not in columns.table.column_names]
         if missing:
             available = listing(columns.table.column_names) or "none"
             raise InputError(
-                f"there is no feature column {listing(missing)}, which the model needs; "
-                f"there are {available}."
+                f"the feature columns {listing(missing)} are missing, but the model needs them; "
+                f"the columns are {available}."
             )
         for part in self.parts:
             part.require_kind(columns.table.column(part.name))

@@ -50,9 +50,9 @@ def guess_kind(name: str, column: Column) -> tuple[str, str]:
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         return "date", ""
     if is_list(kind):
-        return ("vector", "") if is_number(kind.value_type) else ("ignore", f"it holds {kind}")
+        return ("vector", "") if is_number(kind.value_type) else ("ignore", f"its type is {kind}")
     if not is_text(kind):
-        return "ignore", f"it holds {kind}"
+        return "ignore", f"its type is {kind}"
     values = column.slice(0, LOOK).drop_null()
     if len(values) == 0:
         return "category", ""
@@ -232,8 +232,8 @@ def vectors(name: str, column: Column, width: int | None = None) -> np.ndarray:
     lengths = pc.unique(pc.list_value_length(column).drop_null())
     if len(lengths) > 1:
         raise InputError(
-            f"column '{name}' holds lists of {len(lengths)} lengths; "
-            "give all nodes as many numbers."
+            f"column '{name}' has lists of {len(lengths)} different lengths; "
+            "use lists of the same length for all nodes."
         )
     if width is None:
         width = lengths[0].as_py() if len(lengths) else 0
@@ -290,13 +290,13 @@ def looks_like_numbers(name: str, column: Column) -> str:
     elif max(MOSTLY * known, 2) <= plain < known:
         row = pc.index(pc.fill_null(is_plain, True), False).as_py()
         value = text[row].as_py()
-        fix = "write a number or nothing"
+        fix = "write a number or leave it empty"
     else:
         return ""
-    content = "holds numbers" if commas + plain == known else "is mostly numbers"
+    content = "has numbers" if commas + plain == known else "is mostly numbers"
     return (
         f"column '{name}' {content}, but row {row + 1} is {value[:40]!r}; "
-        f'{fix}, or say that it is one: columns = {{{name} = "number"}}'
+        f'{fix}, or declare the kind: columns = {{{name} = "number"}}'
     )
 
 
@@ -308,6 +308,6 @@ def retyped(name: str, column: Column, wanted: str) -> InputError:
         first = []
     example = f" such as {str(first[0])[:40]!r}" if first else ""
     return InputError(
-        f"column '{name}' holds {column.type}{example}, not {wanted}; "
+        f"column '{name}' has type {column.type}{example}, not {wanted}; "
         "fix the values or leave the column out."
     )

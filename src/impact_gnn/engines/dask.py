@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -64,7 +66,7 @@ class Dask(FileEngine):
         super().__post_init__()
         if not (isinstance(self.client, str) or hasattr(self.client, "submit")):
             raise InputError(
-                f"client is a {type(self.client).__name__}; give a dask.distributed.Client or a "
+                f"client is a {type(self.client).__name__}; pass a dask.distributed.Client or a "
                 f"scheduler's address such as 'tcp://host:8786'."
             )
         if self.directory is None:
@@ -105,6 +107,46 @@ class Dask(FileEngine):
                 _files.save_array(path, x, sealed=True)
         return SlicedHop((_files.open_array(path, sealed=True),), key)
 
+    def max_jobs(self, size: int) -> int:
+        """Return the number of workers, or 1 if a graph is too large to be sent to them."""
+        if size > _files.byte_size(self.memory):
+            return 1
+        with self._connected() as client:
+            return len(self._threads(client))
+
+    def run_tasks(
+        self,
+        function: Callable[[Any, Any], Any],
+        shared: Any,
+        tasks: Sequence[Any],
+        *,
+        jobs: int,
+        starting: Callable[[Any], bool] = lambda task: True,
+    ) -> Iterator[Any]:
+        if jobs == 1:
+            yield from super().run_tasks(function, shared, tasks, jobs=1, starting=starting)
+            return
+        with self._connected() as client:
+            on_workers = self._answer(client.scatter, shared, hash=False)
+            futures: deque[Any] = deque()
+            try:
+                for task in itertools.takewhile(starting, tasks):
+                    # One more than there are workers, so that none waits for the next task.
+                    if len(futures) > jobs:
+                        yield self._result(client, futures.popleft())
+                    futures.append(
+                        client.submit(function, on_workers, task, pure=False, retries=RETRIES)
+                    )
+                while futures:
+                    yield self._result(client, futures.popleft())
+            finally:
+                with contextlib.suppress(WorkerLost):
+                    self._answer(client.cancel, list(futures))
+
+    def _result(self, client: Any, future: Any) -> Any:
+        self._wait(client, [future], None)
+        return self._answer(future.result)
+
     def share(
         self,
         function: Callable[..., Any],
@@ -127,8 +169,9 @@ class Dask(FileEngine):
                 if isinstance(error, KilledWorker):
                     raise WorkerLost(
                         f"a task killed {RETRIES} workers, most likely because {self.memory} of "
-                        f"memory each were not enough: give them more or lower memory=..., and run "
-                        f"the same again to go on."
+                        "memory per worker was not enough; give them more or lower memory=..., "
+                        "then "
+                        f"run the same again to continue."
                     ) from None
                 raise
 
@@ -152,7 +195,7 @@ class Dask(FileEngine):
                 last_alive = time.monotonic()
             elif time.monotonic() - last_alive > self.patience:
                 raise self._lost(
-                    f"no worker of the cluster has been seen for {self.patience:.0f} seconds"
+                    f"no worker of the cluster has answered for {self.patience:.0f} seconds"
                 )
 
     def _check_directory(self, client: Any) -> None:
@@ -164,8 +207,8 @@ class Dask(FileEngine):
         without = [worker for worker, answer in answers.items() if answer is False]
         if without:
             raise InputError(
-                f"{self.place} is not seen by {listing(without)}; "
-                f"give a directory on a file system that all workers share."
+                f"{self.place} is not visible to {listing(without)}; "
+                f"pass a directory on a file system that all workers share."
             )
 
     def _answer(self, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
@@ -195,8 +238,8 @@ class Dask(FileEngine):
 
     def _lost(self, reason: str) -> WorkerLost:
         return WorkerLost(
-            f"{reason}; what is complete is kept in {self.place}: "
-            f"start what is missing and run the same again to go on."
+            f"{reason}; completed work is stored in {self.place}; "
+            f"start what is missing and run the same again to continue."
         )
 
     def _threads(self, client: Any) -> list[int]:
@@ -204,7 +247,7 @@ class Dask(FileEngine):
         threads = [number for number in self._answer(client.nthreads).values() if number]
         if not threads:
             raise InputError(
-                "the cluster has no workers; start some, or call client.wait_for_workers(1) before."
+                "the cluster has no workers; start some, or call client.wait_for_workers(1) first."
             )
         return threads
 
@@ -222,14 +265,16 @@ def connected(address: str, patience: float = 60.0) -> Any:
     try:
         from distributed import Client
     except ImportError:
-        raise InputError("a cluster needs dask; pip install 'impact-gnn[distributed]'.") from None
+        raise InputError(
+            "a cluster requires dask; run pip install 'impact-gnn[distributed]'."
+        ) from None
     try:
         if not address.startswith("inproc:"):
             _greet(address, patience)
         return Client(address, timeout=patience)
     # A server that is no scheduler may answer anything.
     except Exception as error:
-        reason = one_line(error) or f"nothing for {patience:.0f} seconds"
+        reason = one_line(error) or f"no answer for {patience:.0f} seconds"
         raise InputError(
             f"no scheduler answers at {address} ({reason}); check the address."
         ) from None

@@ -136,6 +136,9 @@ class FileEngine(Engine):
     def fits(self, size: int) -> bool:
         return size <= _files.byte_size(self.memory) // 2
 
+    def max_jobs(self, size: int) -> int:
+        return 1  # the cap is for one process
+
     def child(self, name: str) -> Any:
         place = self.place / "children" / _files.safe_name(name)
         engine = replace(self, directory=place)  # type: ignore[type-var]
@@ -161,7 +164,7 @@ class FileEngine(Engine):
         foreign = [entry.name for entry in entries if entry.name not in known or entry.is_symlink()]
         if foreign:
             raise InputError(
-                f"{path} holds other files ({listing(sorted(foreign), 3)}); "
+                f"{path} contains other files ({listing(sorted(foreign), 3)}); "
                 f"choose a new or empty directory."
             )
         if self.parent is not None:

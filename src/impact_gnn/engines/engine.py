@@ -9,7 +9,7 @@ engine what kind it is.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,9 +34,9 @@ def checked_features(x: Any) -> Any:
     if isinstance(x, SlicedHop | ComputedColumns):
         return x
     if not isinstance(x, np.ndarray):
-        raise InputError(f"x is a {type(x).__name__}; give an array [N, f].")
+        raise InputError(f"x is a {type(x).__name__}; pass an array [N, f].")
     if x.ndim != 2:
-        raise InputError(f"x has shape {x.shape}; give a matrix [N, f] with one row per node.")
+        raise InputError(f"x has shape {x.shape}; pass a matrix [N, f] with one row per node.")
     check_float(x)
     return x
 
@@ -91,7 +91,33 @@ class Engine(ABC):
     def fits(self, size: int) -> bool:
         """Tell whether `size` bytes may stay in memory during training."""
 
+    @abstractmethod
+    def max_jobs(self, size: int) -> int:
+        """Return how many fits may run at once whose graph and hops take `size` bytes each."""
+
     # Engines share:
+
+    def run_tasks(
+        self,
+        function: Callable[[Any, Any], Any],
+        shared: Any,
+        tasks: Sequence[Any],
+        *,
+        jobs: int,
+        starting: Callable[[Any], bool] = lambda task: True,
+    ) -> Iterator[Any]:
+        """Yield `function(shared, task)` for every task, in order, computing `jobs` at a time.
+
+        Args:
+            function: Called in any process; a single job runs in this one.
+            shared: The argument that all tasks have in common.
+            tasks: The other argument of each.
+            jobs: Tasks at a time.
+            starting: Called before a task starts; False ends the work after those under way.
+        """
+        from impact_gnn.engines.parallel import run_in_processes
+
+        return run_in_processes(function, shared, tasks, jobs=jobs, starting=starting)
 
     def hops(
         self,
@@ -196,8 +222,9 @@ def checked_start(operators: Sequence[Operator], x: Any) -> Any:
         csr = operator.csr
         if csr.num_sources != num_rows:
             raise InputError(
-                f"step {step} of the path takes {csr.num_sources} nodes, but {num_rows} come out "
-                f"of the step before; order the relations so that each begins where the last one "
+                f"step {step} of the path expects {csr.num_sources} nodes, "
+                f"but gets {num_rows} from "
+                f"the step before; order the relations so that each begins where the last one "
                 f"ends."
             )
         num_rows = csr.num_targets
@@ -230,6 +257,6 @@ def time_table(
     if table.shape != (size, size) or not np.isfinite(table).all() or table.min() < 0:
         raise InputError(
             f"weighting is a table of shape {table.shape} for {size} times; "
-            f"give finite weights of zero or more [T, T]."
+            f"use finite weights of zero or more [T, T]."
         )
     return table

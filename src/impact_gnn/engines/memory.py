@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from impact_gnn import checks
+from impact_gnn._native import free_memory
 from impact_gnn.checks import InputError
 from impact_gnn.engines.engine import FEW_ROWS, Engine
 from impact_gnn.engines.hop import Features, Hop, as_hop, columns_of
@@ -69,6 +70,11 @@ class Memory(Engine):
     def fits(self, size: int) -> bool:
         return True
 
+    def max_jobs(self, size: int) -> int:
+        from joblib import cpu_count  # it respects the CPU quota of a container
+
+        return max(1, min(cpu_count(), free_memory() // max(size, 1)))
+
 
 def or_memory(engine: Engine | None) -> Engine:
     """Return the engine, or `Memory()` for None."""
@@ -77,6 +83,6 @@ def or_memory(engine: Engine | None) -> Engine:
     if not isinstance(engine, Engine):
         known = "engines.Memory(), engines.Disk(directory) or engines.Dask(client)"
         raise InputError(
-            f"engine={checks.quoted(engine)} is no engine; give {known}, or leave it out."
+            f"engine={checks.quoted(engine)} is not an engine; pass {known}, or omit it."
         )
     return engine

@@ -339,13 +339,13 @@ def _periods(name: str, value: Any, size: int, num_periods: int) -> np.ndarray:
     if periods.shape != (size,) or periods.dtype.kind not in "iu":
         raise InputError(
             f"{name} is {periods.dtype} of shape {periods.shape}; "
-            f"give one whole number for each of {size} nodes."
+            f"pass one whole number for each of {size} nodes."
         )
     # Minimum and maximum first: they need no memory, and periods may be mapped from a file.
     if size and (periods.min() < 0 or periods.max() >= num_periods):
         node = int(np.argmax((periods < 0) | (periods >= num_periods)))
         raise InputError(
-            f"{name} holds {periods[node]} at node {node}, "
+            f"{name} is {periods[node]} at node {node}, "
             f"but the table has {num_periods} such periods (from 0)."
         )
     return periods
@@ -360,17 +360,17 @@ def _check_csr(csr: CSR) -> None:
     has_borders = indptr.ndim == 1 and len(indptr) > 0 and indptr.dtype == np.int64
     if not has_borders or indices.dtype not in (np.int32, np.int64):
         raise InputError(
-            f"csr has indptr {indptr.dtype} {indptr.shape} and indices {indices.dtype}; give int64 "
+            f"csr has indptr {indptr.dtype} {indptr.shape} and indices {indices.dtype}; pass int64 "
             f"row borders (one more than targets) and int32 or int64 sources, as build_csr does."
         )
     if indptr[0] != 0 or indptr[-1] != len(indices) or (np.diff(indptr) < 0).any():
         raise InputError(
-            "csr.indptr must rise from 0 to the number of edges; make it with build_csr."
+            "csr.indptr must increase from 0 to the number of edges; create it with build_csr."
         )
     if len(indices) and (indices.min() < 0 or indices.max() >= csr.num_sources):
         raise InputError(
-            f"csr.indices run from {indices.min()} to {indices.max()} for {csr.num_sources} "
-            f"sources; make it with build_csr."
+            f"csr.indices range from {indices.min()} to {indices.max()} for {csr.num_sources} "
+            f"sources; create it with build_csr."
         )
     if csr.weight is not None:
         checks.edge_weights("csr.weight", csr.weight, len(indices))
@@ -381,7 +381,7 @@ def _matrix(value: Any, num_rows: int) -> np.ndarray:
     x = checks.array("x", value)
     if x.ndim != 2 or len(x) != num_rows:
         raise InputError(
-            f"x has shape {x.shape}; give a matrix with {num_rows} rows, one per source node."
+            f"x has shape {x.shape}; pass a matrix with {num_rows} rows, one per source node."
         )
     check_float(x)
     if _is_row_major(x):
@@ -393,7 +393,7 @@ def check_float(x: np.ndarray) -> None:
     """Refuse features of a type that the kernel cannot sum."""
     if x.dtype not in FLOATS:
         raise InputError(
-            f"x is of type {x.dtype}; give float16, float32 or float64 (x.astype(np.float32))."
+            f"x has dtype {x.dtype}; pass float16, float32 or float64 (x.astype(np.float32))."
         )
 
 
@@ -408,7 +408,7 @@ def _writable(out: np.ndarray, shape: tuple[int, int], x: np.ndarray) -> np.ndar
     if not isinstance(out, np.ndarray) or out.shape != shape or out.dtype not in FLOATS:
         dtype = getattr(out, "dtype", type(out).__name__)
         raise InputError(
-            f"out is {dtype} of shape {np.shape(out)}; give a float array of shape {shape}."
+            f"out is {dtype} of shape {np.shape(out)}; use a float array of shape {shape}."
         )
     if not (out.flags.writeable and _is_row_major(out)) or np.shares_memory(out, x):
         raise InputError("out must be writable, with contiguous rows, and share no memory with x.")

@@ -164,8 +164,8 @@ def slice_borders(
     width = memory // column_size
     if width < 1:
         raise InputError(
-            f"the memory given is too small: {num_rows:,} nodes need at least "
-            f"{_files.readable_size(column_size)} for one column beside what edges take; give more."
+            f"the memory limit is too small: {num_rows:,} nodes need at least "
+            f"{_files.readable_size(column_size)} for one column, plus the edges; raise it."
         )
     width = min(width, max(1, -(-num_columns // min_slices)))
     for unit in (VECTOR, 4):

@@ -222,6 +222,6 @@ class Ensemble:
         is_usable = bool(weights) and len(prior) == schema.num_labels
         if not is_usable or not (np.isfinite(numbers) & (numbers >= 0)).all():
             raise InputError(
-                f"{root / ENSEMBLE} has unusable weights or class shares; save the model again."
+                f"{root / ENSEMBLE} has invalid weights or class proportions; save the model again."
             )
         return cls(pipelines, weights, calibration, prior)

@@ -70,7 +70,7 @@ class Head(ABC):
         checks.fits(
             f"weights of {shape.columns:,} inputs and {shape.num_labels:,} classes",
             16 * shape.columns * max(shape.num_labels, options.hidden or 0),
-            "merge rare classes, leave out 'labels' or take fewer hidden units",
+            "merge rare classes, drop 'labels' or use fewer hidden units",
         )
         self.shape = shape
         self.options = options

@@ -107,8 +107,9 @@ class Inputs:
         checks.seed(self.seed)
         if checks.at_least("hops", self.hops, 0) > MOST_HOPS:
             raise InputError(
-                f"hops={self.hops} is more than {MOST_HOPS}, at which all nodes look alike; "
-                f"give 2 or 3."
+                f"hops={self.hops} is more than {MOST_HOPS}, "
+                "which averages over most of the graph; "
+                f"use 2 or 3."
             )
         view.hidden_from("inputs need")
         # Encoded once: snapshots and views with fewer labels have the same features.
@@ -149,8 +150,8 @@ class Inputs:
         """
         if "snapshot" in method and self.embed != "none":
             raise InputError(
-                f"'snapshot' does not go with embed={self.embed!r}, which places nodes in the "
-                f"graph as it was before the cutoff; leave one of them out."
+                f"'snapshot' cannot be combined with embed={self.embed!r}, which embeds the "
+                f"graph as it was before the cutoff; drop one of them."
             )
         own = self._own_columns(method, cutoff)
         if "features" in method:
@@ -166,7 +167,7 @@ class Inputs:
         if not own and not hops and not label_hops:
             raise InputError(
                 "the graph has no features and the method uses no labels; "
-                "give features or add 'labels'."
+                "pass features or add 'labels'."
             )
         return [*own, *hops], label_hops
 
@@ -176,12 +177,14 @@ class Inputs:
         if self.graph.x is not None:
             columns.append(self._features(self.graph.x))
         elif "features" in method:
-            raise InputError("the graph has no features, so 'features' cannot be a method.")
+            raise InputError(
+                "the graph has no features, so the method 'features' is not applicable."
+            )
         for part in method.parts:
             if part.inputs is not None:
                 key = (part.name, cutoff)
                 if key not in self._cache:
-                    values = part.inputs(self.view.masked(cutoff), self.rows)
+                    values = part.inputs(self.view.encoded().masked(cutoff), self.rows)
                     self._cache[key] = [as_hop(values)]
                 columns += self._cache[key]
         return columns

@@ -143,7 +143,7 @@ def write(fitted: Fitted, params: dict[str, Any], directory: Path, *, schema: bo
 def read(root: Path, kind: type[Pipeline], *, model: Own | None, schema: Schema | None) -> Pipeline:
     """Return the fitted pipeline that `write` saved; see `Pipeline.load`."""
     if (root / "ensemble.json").is_file():
-        raise InputError(f"{root} holds an ensemble; use Ensemble.load.")
+        raise InputError(f"{root} contains an ensemble; use Ensemble.load.")
     content = _files.described(root / PIPELINE, FORMAT, VERSION)
     if schema is None:  # the folder of an ensemble was checked as a whole
         _files.check_folder(root)
@@ -163,7 +163,7 @@ def read(root: Path, kind: type[Pipeline], *, model: Own | None, schema: Schema 
         schema = schema or Schema.load(root)
         if schema.num_labels != shape.num_labels:
             raise InputError(
-                f"{root} has weights of {shape.num_labels} classes and a schema of "
+                f"{root} has weights for {shape.num_labels} classes and a schema for "
                 f"{schema.num_labels}; save the model again."
             )
         score = content["valid_score"]
@@ -212,18 +212,18 @@ def _user_model(saved_name: str, model: Own | None, root: Path) -> Own:
     saved_class = saved_name.rpartition("-")[0]
     if model is None:
         raise InputError(
-            f"{root} was made with a network of your own, {saved_class}, whose code is not in it; "
+            f"{root} was trained with a user model, {saved_class}, whose code is not stored; "
             f"pass it again: load({str(root)!r}, model=...)."
         )
     name = model_name(model)
     name_of_class = name.rpartition("-")[0]
     if name_of_class != saved_class:
         raise InputError(
-            f"{root} was made with {saved_class}, not with {name_of_class}; pass that one."
+            f"{root} was trained with {saved_class}, not {name_of_class}; pass {saved_class}."
         )
     if name != saved_name:
         warnings.warn(
-            f"{saved_class} has other options or another source than when {root} was saved; "
+            f"{saved_class} has different options or source code than when {root} was saved; "
             f"its predictions may differ.",
             stacklevel=5,
         )

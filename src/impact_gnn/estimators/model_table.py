@@ -112,7 +112,7 @@ MODELS: dict[str, ModelSpec] = {
 def register_model(name: str, spec: ModelSpec) -> None:
     """Add a model to the table, so that candidates can name it."""
     if name in MODELS:
-        raise InputError(f"there is a model called {name!r} already; choose another name.")
+        raise InputError(f"a model {name!r} already exists; choose another name.")
     MODELS[name] = spec
 
 

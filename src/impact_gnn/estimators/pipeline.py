@@ -212,7 +212,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             checks.choice("model", self.model, MODELS)
         elif self.hidden is not None or self.dropout is not None:
             raise InputError(
-                "hidden and dropout are options of our networks; build yours with them."
+                "hidden and dropout apply to built-in networks only; set them in your own model."
             )
         name = self.model if isinstance(self.model, str) else "a user model"
         if refusal := self._method.refusal(spec_of(self.model).kind, name):
@@ -231,7 +231,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
     def classes_(self) -> np.ndarray:
         """The classes of the columns of `predict_proba`, in the user's own coding."""
         if self.fitted is None:
-            raise AttributeError("a pipeline has classes_ after fit(graph).")
+            raise AttributeError("classes_ exists after fit(graph) only.")
         names = self.fitted.schema.label_names
         return np.arange(self.fitted.num_labels) if names is None else np.array(names)
 
@@ -579,8 +579,9 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             truth[is_new] = probabilities.shape[1] + position
             names = graph.label_names or range(graph.num_labels)
             warnings.warn(
-                f"{is_new.sum()} of {len(truth)} target nodes are in classes of which the fit saw "
-                f"no label ({checks.listing([names[k] for k in classes])}); they count as wrong.",
+                f"{is_new.sum()} of {len(truth)} target nodes are in classes without labels "
+                f"in training ({checks.listing([names[k] for k in classes])}); "
+                "they count as errors.",
                 stacklevel=2,
             )
             probabilities = np.pad(probabilities, [(0, 0), (0, len(classes))])
@@ -633,8 +634,8 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         count = "1 period is" if len(newer) == 1 else f"{len(newer)} periods are"
         names = checks.listing([graph.name_of(int(time)) for time in newer])
         return (
-            f"{count} newer than the fit, which knew time up to {graph.name_of(t_max)}: {names}; "
-            f"the choice of method was made without them, so back-test again."
+            f"{count} newer than the fit, which ends at {graph.name_of(t_max)}: {names}; "
+            f"the model was selected without them, so back-test again."
         )
 
     # -- disk
@@ -856,7 +857,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         if _widths(task) != expected:
             raise InputError(
                 f"the model was fitted with inputs of widths {expected}, "
-                f"this graph gives {_widths(task)}."
+                f"but this graph has {_widths(task)}; pass a graph with the same features."
             )
         return task
 
@@ -933,7 +934,7 @@ def _all_labelled(data: _FitData) -> Split:
 
 def _features_of(inputs: Inputs) -> np.ndarray:
     if inputs.graph.x is None:
-        raise InputError("the graph has no features; use a model that reads hops.")
+        raise InputError("the graph has no features; use a model that takes hops as input.")
     return np.asarray(inputs.graph.x, np.float32)
 
 

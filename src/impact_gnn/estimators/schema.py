@@ -54,13 +54,14 @@ class Schema:
         """Return the view with features, classes and periods of the fit; refuse other graphs."""
         if graph.periods != self.periods:
             raise InputError(
-                f"the graph has {_periods_text(graph.periods)}, the model knows "
+                f"the graph has {_periods_text(graph.periods)}, but the model has "
                 f"{_periods_text(self.periods)}; load the graph with the model's periods."
             )
         if graph.target not in self.types:
             raise InputError(
-                f"the graph classifies {graph.target}, the model knows {listing(self.types)}; "
-                f"give a graph of the same types."
+                f"the graph's target type {graph.target} is not in the model "
+                f"({listing(self.types)}); "
+                f"pass a graph of the same types."
             )
         absent = [kind for kind in self.types if kind not in graph.nodes]
         absent += ["-".join(triple) for triple in self.relations if triple not in graph.relations]
@@ -72,8 +73,8 @@ class Schema:
         view = graph.masked(cutoff)
         if self.label_names is None and view.num_labels > self.num_labels:
             raise InputError(
-                f"the graph has {view.num_labels} classes, the model was fitted with "
-                f"{self.num_labels}; fit again."
+                f"the graph has {view.num_labels} classes, but the model was fitted with "
+                f"{self.num_labels}; retrain it."
             )
         view = self.recode_labels(view)
         if (tuple(view.nodes), tuple(view.relations)) != (self.types, self.relations):
@@ -94,20 +95,21 @@ class Schema:
             "-".join(triple) for triple in graph.relations if triple not in self.relations
         ]
         if new_parts:
-            notes.append(f"the model does not know {listing(new_parts)}, so they are left out.")
+            notes.append(
+                f"types and relations that are not in the model are ignored: {listing(new_parts)}."
+            )
         for kind, encoder in self.encoders.items():
             columns = graph.nodes[kind].columns if kind in graph.nodes else None
             if columns is None:
                 continue
             if new_columns := encoder.new(columns):
                 notes.append(
-                    f"columns that the model does not know are left out: {listing(new_columns)}."
+                    f"columns that are not in the model are ignored: {listing(new_columns)}."
                 )
             names = {part.name for part in encoder.parts}
             if names <= {*columns.table.column_names} and (silent := encoder.silent(columns)):
                 notes.append(
-                    f"columns in which the model finds nothing that it has seen before: "
-                    f"{listing(silent)}."
+                    f"columns without any value from the training data: {listing(silent)}."
                 )
         if self.label_names is not None and graph.label_names is not None and graph.y is not None:
             known = set(map(class_name, self.label_names))
@@ -119,8 +121,8 @@ class Schema:
                 names_of_new = listing([graph.label_names[k] for k in new_classes])
                 count = np.isin(past, new_classes).sum()
                 notes.append(
-                    f"classes that the model has never seen count as unknown: {names_of_new} "
-                    f"({count} nodes); fit again to learn them."
+                    f"classes that are not in the model count as unknown: {names_of_new} "
+                    f"({count} nodes); retrain to include them."
                 )
         return notes
 
@@ -139,14 +141,14 @@ class Schema:
             is_labelled = graph.y is not None and bool((graph.y >= 0).any())
             if graph.label_names is None and is_labelled:
                 raise InputError(
-                    "the model's classes have names, the graph's do not; "
-                    "give label_names to match them by."
+                    "the model's classes have names, but the graph's do not; "
+                    "pass label_names to match them."
                 )
             return graph.coded_as(self.label_names)
         if graph.label_names is not None:
             raise InputError(
-                "the graph's classes have names, the model's do not; "
-                "leave out label_names, or fit again."
+                "the graph's classes have names, but the model's do not; "
+                "omit label_names, or retrain."
             )
         codes = np.arange(graph.num_labels)
         return graph.recoded(np.where(codes < self.num_labels, codes, -1), self.num_labels, None)
@@ -160,13 +162,13 @@ class Schema:
             if encoder is not None and encoder.parts and part.columns is None:
                 names = listing([column.name for column in encoder.parts])
                 raise InputError(
-                    f"the model finds features by the names of columns ({names}); "
-                    f"give tables with them."
+                    f"the model needs features by column name ({names}); "
+                    f"pass tables with these columns."
                 )
             if encoder is None and part.columns is not None and part.columns.kinds:
                 raise InputError(
                     "the model was fitted on features without names; "
-                    "give an array of them, not columns."
+                    "pass them as an array, not as columns."
                 )
 
     # -- disk
@@ -204,7 +206,7 @@ class Schema:
             schema = cls(encoders, **fields)
         if not schema._is_consistent():
             raise InputError(
-                f"{folder / FILE} contradicts itself; restore it or save the model again."
+                f"{folder / FILE} is inconsistent; restore it or save the model again."
             )
         return schema
 
@@ -227,5 +229,5 @@ def _periods_text(periods: Periods | None) -> str:
     if periods is None:
         return "whole numbers as times"
     if periods.unit == "bins":
-        return f"{len(periods.starts)} periods of its own"
+        return f"{len(periods.starts)} custom periods"
     return f"periods of a {periods.unit}"

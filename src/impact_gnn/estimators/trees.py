@@ -39,7 +39,7 @@ class TreesHead(Head):
     def fit(self, task: Task, lesson: Lesson, rounds: int | None = None) -> None:
         if self.shape.num_labels < 2:
             raise InputError(
-                "boosting needs two classes at least, there is one; leave out 'trees'."
+                "boosted trees need at least two classes, but there is one; drop 'trees'."
             )
         label = lesson.label
         train = self._subsample(lesson.split.train)

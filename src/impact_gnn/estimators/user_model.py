@@ -91,9 +91,9 @@ class UserNetwork(Module):
         elif propagation.operator.balanced or not (table[table > 0] == 1).all():
             # Edges of weight 0 are left out, so a table of 0 and 1 needs no weights.
             raise InputError(
-                f"the method weights edges, but forward of {name} takes no weights; add "
-                f"edge_weight=None and pass it on to the layers (of attention: "
-                f"transforms.TimeGATConv), or take a method without such weights."
+                f"the method weights edges, but forward of {name} accepts no weights; add "
+                f"edge_weight=None and pass it to the layers (for attention: "
+                f"transforms.TimeGATConv), or use a method without weights."
             )
         # A normalisation that layers have cached may be that of another graph.
         if not self.training:
@@ -103,8 +103,8 @@ class UserNetwork(Module):
             logits = self.module(x, edge_index, **arguments)
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
             raise InputError(
-                f"{name} cannot be run on x of shape {tuple(x.shape)} and "
-                f"{edge_index.shape[1]:,} edges ({one_line(error)}); where sizes differ, give a "
+                f"{name} failed on x of shape {tuple(x.shape)} and "
+                f"{edge_index.shape[1]:,} edges ({one_line(error)}); if sizes differ, pass a "
                 f"function build(in_channels, out_channels)."
             ) from error
         self._check(logits, len(x))
@@ -149,7 +149,7 @@ def _built(build: Callable[..., Any], in_channels: int, out_channels: int) -> Mo
     module = build(**sizes) if has_names else build(in_channels, out_channels)
     if not isinstance(module, Module):
         raise InputError(
-            f"{quoted(build)} made a {type(module).__name__}; return a torch.nn.Module."
+            f"{quoted(build)} returned a {type(module).__name__}; return a torch.nn.Module."
         )
     return module
 
@@ -159,8 +159,7 @@ def _reinitialised(module: Module) -> Module:
     name = type(module).__name__
     if any(is_lazy(parameter) for parameter in module.parameters()):
         raise InputError(
-            f"{name} has layers of unknown size; give in_channels, or "
-            f"build(in_channels, out_channels)."
+            f"{name} has lazy layers; pass in_channels, or build(in_channels, out_channels)."
         )
     new = copy.deepcopy(module)
     with torch.no_grad():
@@ -170,8 +169,8 @@ def _reinitialised(module: Module) -> Module:
     left = [key for key, parameter in new.named_parameters() if bool(parameter.isnan().any())]
     if left:
         raise InputError(
-            f"{name} has weights that nothing draws anew for a fit ({listing(left)}); draw them in "
-            f"a method reset_parameters(), or give a function build(in_channels, out_channels)."
+            f"{name} has weights that cannot be reinitialised ({listing(left)}); reset them in "
+            f"a method reset_parameters(), or pass a function build(in_channels, out_channels)."
         )
     return new
 

@@ -212,21 +212,23 @@ class Explainer:
         cutoff = graph.name_of(self.cutoff)
         if graph.time[node_index] < self.cutoff:
             raise InputError(
-                f"node {node} is of {period}, but nodes from {cutoff} on are predicted; "
-                "name one of those."
+                f"node {node} is in period {period}, "
+                f"but only nodes from {cutoff} on are predicted; "
+                "choose one of those."
             )
         question = self._question(node_index, label)
         members = [member.explain(question) for member in self.members]
         voices = [member.voice for member in members]
         notes = [
-            f"Contributions of {voice.name} leave out {voice.error:.2g} of its log-odds."
+            f"Contributions of {voice.name} omit {voice.error:.2g} of its log-odds."
             for voice in voices
             if voice.error > 0.01 * max(abs(voice.log_odds), 1.0)
         ]
         mixing = [member.name for member in self.members if not member.is_local]
         if mixing:
             notes.append(
-                f"{listing(mixing)} mixes paths by projections, so little is said about neighbours."
+                f"{listing(mixing)} mixes paths by projections, "
+                "so neighbours are not attributed exactly."
             )
         plain = None
         if not mixing and any(member.method.weighting != "plain" for member in self.members):
@@ -252,7 +254,7 @@ class Explainer:
     def _question(self, node_index: int, label: Any) -> Question:
         """Compare the label, by default the predicted one, with the most probable other one."""
         if len(self.names) < 2:
-            raise InputError("the model knows one class only, so there is nothing to explain.")
+            raise InputError("the model has one class only, so there is nothing to explain.")
         target_index = int(np.searchsorted(self.targets, node_index))
         probabilities = self.calibrated[[target_index]]
         if label is None:
@@ -261,8 +263,8 @@ class Explainer:
             explained = self.names.index(str(label))
         else:
             raise InputError(
-                f"label={label!r} is no class that the model knows; "
-                f"there are {listing(self.names)}."
+                f"label={label!r} is not a class of the model; "
+                f"its classes are {listing(self.names)}."
             )
         probabilities[0, explained] = -1.0
         return Question(node_index, target_index, explained, int(probabilities.argmax()))
@@ -557,8 +559,7 @@ class _Member:
             return _ColumnSplit(np.zeros(len(row)), slopes=np.zeros(len(row)), error=0.0)
         if not isinstance(head, NetworkHead) or head.model is None:
             raise InputError(
-                f"a {type(head).__name__} cannot be taken apart; "
-                f"explain a model of trees or a network."
+                f"a {type(head).__name__} cannot be explained; use trees or a network."
             )
         model = head.model
         widths = [*head.shape.hops, *head.shape.label_hops]

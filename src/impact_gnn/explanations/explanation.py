@@ -22,7 +22,6 @@ TERMINAL_WIDTH = 80
 SMALLEST_COLUMN = 8
 NUMBER_COLUMNS = ("value", "mean", "contribution", "hops", "weight", "without it")
 OWN = "own features"
-DEGREES = "degrees"
 
 
 @dataclass(frozen=True)

@@ -80,8 +80,7 @@ def build_csr(
     targets = _edge_ends("target", target, num_targets)
     if len(sources) != len(targets):
         raise InputError(
-            f"there are {len(sources)} sources and {len(targets)} targets; "
-            "give both for every edge."
+            f"got {len(sources)} sources and {len(targets)} targets; pass both for every edge."
         )
     indptr = np.zeros(num_targets + 1, np.int64)
     indices = np.empty(len(sources), index_type(num_sources))
@@ -148,7 +147,7 @@ def _edge_ends(name: str, value: Any, size: int) -> np.ndarray:
     out = checks.array(name, value)
     if out.ndim != 1 or out.dtype.kind not in "iu":
         raise InputError(
-            f"{name} is {out.dtype} of shape {out.shape}; give one whole number per edge."
+            f"{name} has dtype {out.dtype} and shape {out.shape}; pass one whole number per edge."
         )
     if out.dtype not in (np.int32, np.int64):
         out = out.astype(np.int64)

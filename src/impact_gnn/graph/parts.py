@@ -22,8 +22,8 @@ HOMOGENEOUS: Triple = ("node", "to", "node")
 """The only relation of a homogeneous graph."""
 
 GAPS_FROM = 1000  # a largest label from which on numbers that do not occur are no classes, if they are most of them
-NODE_FIELDS = ("x", "y", "time", "ids", "num_nodes")
-TIME_MISSING = "time is missing; give one whole number per node."
+NODE_FIELDS = ("x", "y", "time", "ids", "timestamp", "num_nodes")
+TIME_MISSING = "time is missing; pass one whole number per node."
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,9 +39,13 @@ class Nodes:
         None  # mask of the nodes before the cutoff of a view, by which features are encoded
     )
     ready: bool = False  # features have been encoded
+    # the exact time within the period `time`, in days if it is a date; None where that is all
+    timestamp: np.ndarray | None = None
+    # positions of the encoded features that are numbers, not categories or words
+    numbers: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        _show_read_only(self, "features", "y", "time", "ids")
+        _show_read_only(self, "features", "y", "time", "ids", "timestamp", "numbers")
 
     @classmethod
     def checked(cls, kind: str, arrays: Mapping[str, Any], num_labels: int | None) -> Nodes:
@@ -49,12 +53,13 @@ class Nodes:
         where = f"{kind}." if kind else ""
         if not isinstance(arrays, Mapping):
             raise InputError(
-                f"nodes[{kind!r}] is a {type(arrays).__name__}; give a mapping with x, y, time or num_nodes."
+                f"nodes[{kind!r}] is a {type(arrays).__name__}; pass a mapping with x, y, "
+                "time or num_nodes."
             )
         unknown = [name for name in arrays if name not in NODE_FIELDS]
         if unknown:
             raise InputError(
-                f"nodes[{kind!r}] has unknown entries {listing(unknown)}; use {listing(NODE_FIELDS)}."
+                f"nodes[{kind!r}] has unknown entries {listing(unknown)}; use {', '.join(NODE_FIELDS)}."
             )
         count = arrays.get("num_nodes")
         if count is None:
@@ -63,7 +68,7 @@ class Nodes:
             )
             if sized is None:
                 missing = (
-                    f"nodes[{kind!r}] has no size; give num_nodes, x or time."
+                    f"nodes[{kind!r}] has no size; pass num_nodes, x or time."
                     if kind
                     else TIME_MISSING
                 )
@@ -75,12 +80,12 @@ class Nodes:
                 else checks.array(f"{where}{sized}", first).shape
             )
             if not shape:
-                raise InputError(f"{where}{sized} is a single value; give one entry per node.")
+                raise InputError(f"{where}{sized} is a single value; pass one entry per node.")
             count = shape[0]
         count = checks.whole_number(f"{where}num_nodes", count)
         if count <= 0:
             raise InputError(
-                f"the graph has no nodes{f' of type {kind!r}' if kind else ''}; give at least one."
+                f"the graph has no nodes{f' of type {kind!r}' if kind else ''}; pass at least one."
             )
         x, y, time, ids = (arrays.get(name) for name in ("x", "y", "time", "ids"))
         if time is None and not kind:
@@ -89,15 +94,21 @@ class Nodes:
             ids = checks.ids(f"{where}ids", ids)
             if ids.shape != (count,):
                 raise InputError(
-                    f"{where}ids has shape {ids.shape} for {count} nodes; give one id per node."
+                    f"{where}ids has shape {ids.shape} for {count} nodes; pass one id per node."
                 )
             checks.distinct(f"{where}ids", ids)
+        if time is not None:
+            time = checks.node_times(f"{where}time", time, count)
+        timestamp = arrays.get("timestamp")
+        if timestamp is not None:
+            timestamp = checks.timestamps(f"{where}timestamp", timestamp, time)
         return cls(
             count,
             x if x is None or isinstance(x, Columns) else checks.features(f"{where}x", x, count),
             None if y is None else checks.labels(f"{where}y", y, count, num_labels),
-            None if time is None else checks.node_times(f"{where}time", time, count),
+            time,
             ids,
+            timestamp=timestamp,
         )
 
     @property
@@ -132,13 +143,15 @@ class Nodes:
         """The same with features that models can read, by an encoder fitted elsewhere or their own."""
         if self.features is None or self.ready:
             return self
+        fitted = encoder or self.encoder
+        assert fitted is not None
         if isinstance(self.features, Columns) and encoder is None:
             x = self.x
         elif isinstance(self.features, Columns):
-            x = encoder.encode(self.features) if encoder and encoder.parts else None
+            x = fitted.encode(self.features) if fitted.parts else None
         else:
-            x = (encoder or self.encoder).matrix(self.features)  # type: ignore[union-attr]
-        return replace(self, features=x, ready=True)
+            x = fitted.matrix(self.features)
+        return replace(self, features=x, ready=True, numbers=fitted.number_positions)
 
     def take(self, keep: np.ndarray) -> Nodes:
         """The nodes at positions `keep`, remembering where they came from in `ids`."""
@@ -147,12 +160,12 @@ class Nodes:
             features = features.take(keep)
         elif features is not None:
             features = features[keep]
-        parts = {
+        parts: dict[str, Any] = {
             name: None if (a := getattr(self, name)) is None else a[keep]
-            for name in ("y", "time", "known")
+            for name in ("y", "time", "known", "timestamp")
         }
         ids = keep if self.ids is None else self.ids[keep]
-        return Nodes(len(keep), features, ids=ids, ready=self.ready, **parts)
+        return replace(self, num_nodes=len(keep), features=features, ids=ids, **parts)
 
     def renumbered(self, keep: np.ndarray | None) -> np.ndarray | None:
         """For every node its position among those at `keep`, −1 where it is not kept; None where all are."""
@@ -269,7 +282,7 @@ def _class_count(nodes: Nodes, num_labels: int | None, label_names: Sequence[Any
         return largest + 1
     if largest >= num_labels:
         raise InputError(
-            f"y holds {largest}, but there are {num_labels} classes; "
+            f"y contains {largest}, but there are {num_labels} classes; "
             f"labels run from 0 to {num_labels - 1}."
         )
     return num_labels
@@ -280,22 +293,22 @@ def _check_label_names(label_names: Sequence[Any], num_labels: int | None) -> in
     is_vector = isinstance(label_names, np.ndarray) and label_names.ndim == 1
     if not is_vector and not isinstance(label_names, list | tuple):
         raise InputError(
-            f"label_names is a {type(label_names).__name__}; give a list with one name per class."
+            f"label_names is a {type(label_names).__name__}; pass a list with one name per class."
         )
     count = len(label_names)
     if num_labels not in (None, count):
         raise InputError(
-            f"label_names has {count} names for {num_labels} classes; give one per class."
+            f"label_names has {count} names for {num_labels} classes; pass one per class."
         )
     for name in label_names:
         if not isinstance(name, str | int | float | np.number):
             raise InputError(
-                f"label_names holds {checks.quoted(name)}; give text, or whole numbers."
+                f"label_names contains {checks.quoted(name)}; use text, or whole numbers."
             )
     names = [class_name(name) for name in label_names]
     if len(set(names)) < count:
         raise InputError(
-            f"label_names holds {max(names, key=names.count)!r} twice; "
+            f"label_names contains {max(names, key=names.count)!r} twice; "
             "give every class its own name."
         )
     if names:

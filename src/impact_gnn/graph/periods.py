@@ -108,7 +108,7 @@ class Periods:
             period = self._named(str(value).strip())
             if period is None:
                 kind = "a date such as 2021-07-01, or a period's name" if self.dated else "a number"
-                raise InputError(f"cutoff={quoted(value)} is not a point in time; give {kind}.")
+                raise InputError(f"cutoff={quoted(value)} is not a point in time; pass {kind}.")
             return period
         period = int(self.of(np.array([point]))[0])
         if self.start(period) != point:
@@ -157,13 +157,14 @@ def choose(
         if rule.dated != dated:
             came, known = ("dates", "numbers") if dated else ("numbers", "dates")
             raise InputError(
-                f"the times are {came}, but the periods were made for {known}; give the same kind of time."
+                f"the times are {came}, but the periods are of {known}; pass the same kind of time."
             )
         return rule, f"{_called(rule)}, as given"
     count = _count(rule)
     if count is None and rule not in (None, *RULES):
         raise InputError(
-            f"period={quoted(rule)} is not known; choose {', '.join(RULES)}, or a number of periods."
+            f"period={quoted(rule)} is not valid; choose {', '.join(RULES)}, "
+            "or a number of periods."
         )
     whole = not dated and (np.floor(values) == values).all()
     years = whole and rule == "year" and values.min() >= 1000 and values.max() < 3000
@@ -176,13 +177,13 @@ def choose(
         raise InputError("period='whole' needs whole numbers as times; choose another period.")
     distinct = len(np.unique(values))
     if rule == "whole" or years or (whole and count is None and distinct <= MOST):
-        return None, f"{distinct} whole numbers, each a period of its own"
+        return None, f"{distinct} whole numbers, each its own period"
     if rule in UNITS:
         return Periods(str(rule)), f"a period is a {rule}"
     if not dated and np.abs(values).max(initial=0) >= LARGEST:
         raise InputError(
-            f"the times reach {values.max():g}, too large to be put into bins exactly; "
-            "subtract a beginning first, or choose period='whole'."
+            f"the times reach {values.max():g}, too large to bin exactly; "
+            "subtract an offset first, or choose period='whole'."
         )
     number = values.astype(np.int64) if dated else values
     cut = _cut(cutoff, dated)
@@ -200,7 +201,7 @@ def choose(
     )
     return (
         periods,
-        f"{distinct:,} distinct times in {len(starts)} periods with about as many nodes each",
+        f"{distinct:,} distinct times in {len(starts)} periods of about equal size",
     )
 
 
@@ -212,10 +213,10 @@ def _count(rule: Any) -> int | None:
     if not isinstance(rule, int | np.integer) or isinstance(rule, bool):
         return None
     if rule < 2:
-        raise InputError(f"period={rule} is too few; give at least 2 periods.")
+        raise InputError(f"period={rule} is too few; use at least 2 periods.")
     if rule > MAX_PERIODS:
         raise InputError(
-            f"period={quoted(rule)} is more than {MAX_PERIODS:,} periods; give fewer, or a unit."
+            f"period={quoted(rule)} is more than {MAX_PERIODS:,} periods; use fewer, or a unit."
         )
     return int(rule)
 

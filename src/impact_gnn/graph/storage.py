@@ -3,7 +3,8 @@
 Layout:
 
 * `manifest.json`: format version, and the size, dtype and SHA-256 of every array;
-* `nodes/<k>-<type>/`: those of `x.npy`, `y.npy`, `time.npy`, `ids.npy` that the type has;
+* `nodes/<k>-<type>/`: those of `x.npy`, `y.npy`, `time.npy`, `timestamp.npy`, `ids.npy` that
+  the type has;
 * `edges/<k>-<relation>/`: likewise `edge_index.npy`, `weight.npy`, `time.npy`.
 
 Reading maps the arrays into memory; nothing is copied until it is used.
@@ -32,7 +33,7 @@ VERSION = 3
 OLDER = (1, 2)  # versions that are read too
 COLUMNS = "columns.arrow"
 OWN_NAME = re.compile(r"(nodes|edges)/[^/]+/([a-z_]+\.npy|columns\.arrow)")
-NODE_ARRAYS = ("x", "y", "time", "ids")
+NODE_ARRAYS = ("x", "y", "time", "timestamp", "ids")
 EDGE_ARRAYS = ("edge_index", "weight", "time")
 
 
@@ -93,6 +94,7 @@ def writing(
     label_names: list[Any] | None = None,
     cutoff: int | None = None,
     periods: Any = None,
+    label_delay: float = 0.0,
 ) -> Iterator[Writer]:
     """Yield a `Writer`; when the block ends, write the manifest and move the files to `directory`."""
     with _files.atomic_directory(Path(directory), own_files=_own_files) as temporary:
@@ -104,6 +106,7 @@ def writing(
             "label_names": label_names,
             "cutoff": cutoff,
             "periods": periods,
+            "label_delay": label_delay,
             "nodes": {},
             "relations": [],
             "arrays": {},
@@ -153,8 +156,9 @@ def _own_files(directory: Path) -> list[str]:
 def read(directory: str | Path, *, verify: bool = False) -> dict[str, Any]:
     """Read the parts of a saved graph.
 
-    They are `nodes`, `edges`, `target`, `num_labels`, `label_names`, `cutoff` and `periods`. Shapes
-    and dtypes are always compared with the manifest; with `verify` the checksums are too.
+    They are `nodes`, `edges`, `target`, `num_labels`, `label_names`, `cutoff`, `periods` and
+    `label_delay`. Shapes and dtypes are always compared with the manifest; with `verify` the
+    checksums are too.
     """
     root = Path(directory)
     manifest = _files.described(root / MANIFEST, FORMAT, VERSION, *OLDER)
@@ -181,7 +185,7 @@ def _read_parts(root: Path, manifest: dict[str, Any], verify: bool) -> dict[str,
         values = _files.open_array(path)
         if list(values.shape) != entry["shape"] or values.dtype.str != entry["dtype"]:
             raise InputError(
-                f"{path} holds {values.dtype.str} {list(values.shape)}, the manifest says "
+                f"{path} is {values.dtype.str} {list(values.shape)}, but the manifest says "
                 f"{entry['dtype']} {entry['shape']}; restore the file or save the graph again."
             )
         check(path, entry["sha256"])
@@ -212,6 +216,7 @@ def _read_parts(root: Path, manifest: dict[str, Any], verify: bool) -> dict[str,
         "num_labels": manifest["num_labels"],
         "label_names": manifest["label_names"],
         "cutoff": manifest["cutoff"],
+        "label_delay": manifest.get("label_delay", 0.0),
     }
 
 

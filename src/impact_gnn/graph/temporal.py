@@ -26,6 +26,8 @@ from impact_gnn.graph.parts import HOMOGENEOUS, Nodes, Relation, Triple, class_n
 from impact_gnn.graph.periods import Periods
 from impact_gnn.graph.timeline import Timeline
 
+SEVERAL = 3  # target nodes of an entity from which on it has a history
+
 
 class TemporalGraph:
     """A graph whose nodes carry a time; homogeneous, or `TemporalGraph.hetero`.
@@ -63,6 +65,7 @@ class TemporalGraph:
     label_names: Sequence[Any] | None
     cutoff: int | None
     periods: Periods | None
+    label_delay: float
 
     def __init__(
         self,
@@ -95,17 +98,21 @@ class TemporalGraph:
         num_labels: int | None = None,
         label_names: Sequence[Any] | None = None,
         periods: Periods | None = None,
+        label_delay: float = 0.0,
     ) -> TemporalGraph:
         """A graph of several node types.
 
         Args:
-            nodes: For each type a mapping with any of `x`, `y`, `time`, `ids`, `num_nodes`.
+            nodes: For each type a mapping with any of `x`, `y`, `time`, `timestamp`, `ids`,
+                `num_nodes`. A timestamp is the exact time within the period `time`.
             edges: For each relation (source type, name, target type) its `edge_index`, or
                 (`edge_index`, weight), or a mapping with `edge_index` and any of `weight`, `time`.
             target: The type to classify; it needs a time.
             num_labels: Number of classes of the target type.
             label_names: The user's own coding of labels 0, 1, 2, ...
             periods: How times became whole numbers; None for numbers as they are.
+            label_delay: How long after a node's own time its label becomes known, in units of
+                its timestamp (days if times are dates). History features wait that long.
 
         Examples:
             >>> g = TemporalGraph.hetero(
@@ -121,11 +128,12 @@ class TemporalGraph:
             or not all(isinstance(kind, str) and kind for kind in nodes)
         ):
             raise InputError(
-                "nodes must be a mapping from the name of each node type to its arrays; give one or more."
+                "nodes must be a mapping from node type to its arrays, with at least one type."
             )
         if not isinstance(edges, Mapping) or not edges:
             raise InputError(
-                "edges is empty; give at least one relation {(source type, name, target type): edges}."
+                "edges is empty; "
+                "pass at least one relation {(source type, name, target type): edges}."
             )
         num_labels = None if num_labels is None else checks.class_count(num_labels)
         if not isinstance(target, str) or target not in nodes:
@@ -138,7 +146,7 @@ class TemporalGraph:
         }
         if checked[target].time is None:
             raise InputError(
-                f"the target type {target!r} has no time; give nodes[{target!r}]['time']."
+                f"the target type {target!r} has no time; pass nodes[{target!r}]['time']."
             )
         relations = {}
         for triple, arrays in edges.items():
@@ -157,7 +165,10 @@ class TemporalGraph:
                 arrays = dict(zip(storage.EDGE_ARRAYS, pair, strict=False))
             relations[triple] = Relation.checked("-".join(triple), arrays, checked, triple)
         checked[target], count, label_names = classes(checked[target], num_labels, label_names)
-        return cls.__new__(cls)._set(checked, relations, target, count, label_names, None, periods)
+        graph = cls.__new__(cls)
+        graph._set(checked, relations, target, count, label_names, None, periods)
+        graph.__dict__["label_delay"] = checks.label_delay(label_delay)
+        return graph
 
     # -- what is in it
 
@@ -183,6 +194,12 @@ class TemporalGraph:
         time = self.nodes[self.target].time
         assert time is not None  # checked at the door
         return time
+
+    @property
+    def timestamp(self) -> np.ndarray:
+        """Exact times of the target type [N] (days if they are dates); `time` without such."""
+        timestamp = self.nodes[self.target].timestamp
+        return self.time.astype(np.float64) if timestamp is None else timestamp
 
     @property
     def ids(self) -> np.ndarray:
@@ -246,12 +263,28 @@ class TemporalGraph:
         """Nodes of the target type per time."""
         return self.timeline.counts[self.target]
 
+    @cached_property
+    def has_entity_history(self) -> bool:
+        """Whether most entities of some type have `SEVERAL` target nodes, of different times."""
+        for (source, _, target), relation in self.relations.items():
+            if (source == self.target) == (target == self.target):
+                continue
+            row, entity = relation.edge_index[:: 1 if source == self.target else -1]
+            count = np.bincount(entity)
+            first, last = np.full((2, len(count)), [[np.inf], [-np.inf]])
+            np.minimum.at(first, entity, self.timestamp[row])
+            np.maximum.at(last, entity, self.timestamp[row])
+            has_several = (count >= SEVERAL) & (first < last)
+            if has_several.sum() * 2 >= max((count > 0).sum(), 1):
+                return True
+        return False
+
     def period_of(self, kind: str) -> np.ndarray:
         """For every node of a timed type the position of its time in `times`, in the smallest unsigned type."""
         time = self.nodes[kind].time
         if time is None:
             raise InputError(
-                f"nodes of type {kind!r} have no time; give one or leave the type unweighted."
+                f"nodes of type {kind!r} have no time; pass one or leave the type unweighted."
             )
         if kind not in self._periods:
             self._periods[kind] = np.searchsorted(self.times, time).astype(
@@ -364,7 +397,8 @@ class TemporalGraph:
         if text or isinstance(value, date | np.datetime64):
             such = f"{self.times[0]} to {self.times[-1]}"
             raise InputError(
-                f"{name}={checks.quoted(value)} is no time of this graph, which has numbers: {such}."
+                f"{name}={checks.quoted(value)} is not a time of this graph; "
+                f"its times are numbers: {such}."
             )
         return checks.whole_number(name, int(value) if isinstance(value, str) else value)
 
@@ -403,7 +437,9 @@ class TemporalGraph:
         }
         targets = keep[self.target]
         if targets is None or len(targets) == 0:
-            raise InputError(f"there is no node up to time {t}; the first time is {self.times[0]}.")
+            raise InputError(
+                f"no node is at or before time {t}; the first time is {self.times[0]}."
+            )
         return keep
 
     def numbers_upto(
@@ -500,7 +536,7 @@ class TemporalGraph:
         """The cutoff of a view; any other graph is refused in the name of who `wants` one."""
         if self.cutoff is None:
             raise InputError(
-                f"{wants} a view that hides the labels to predict; pass graph.masked(cutoff)."
+                f"{wants} a view that masks the labels of targets; pass graph.masked(cutoff)."
             )
         return self.cutoff
 
@@ -536,7 +572,7 @@ class TemporalGraph:
         """The natural cutoff: the first time after the last label; the last time where every period has labels."""
         if self.y is None or not (self.y >= 0).any():
             raise InputError(
-                "no node has a label, so no cutoff can be found; give labels for the past."
+                "no node has a label, so no cutoff can be inferred; pass labels for the past."
             )
         last_label = int(self.time[self.y >= 0].max())
         # the target type's own times: another type may be newer
@@ -605,6 +641,7 @@ class TemporalGraph:
             label_names=self.label_names,
             cutoff=self.cutoff if cutoff is None else cutoff,
             periods=self.periods,
+            label_delay=self.label_delay,
         )
         if self.is_neighbourhood:
             out.__dict__.update(is_neighbourhood=True, timeline=self.timeline.only(nodes, upto))
@@ -707,12 +744,14 @@ class TemporalGraph:
             label_names=names,
             cutoff=self.cutoff,
             periods=encode(self.periods),
+            label_delay=self.label_delay,
         ) as writer:
             for kind, part in self.nodes.items():
                 arrays = {
                     "x": None if part.columns else part.x,
                     "y": part.y,
                     "time": part.time,
+                    "timestamp": part.timestamp,
                     "ids": part.ids,
                 }
                 writer.nodes(kind, part.num_nodes, arrays, part.columns)
@@ -724,11 +763,18 @@ class TemporalGraph:
     # -- inside
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"a TemporalGraph is frozen; make a new one to change {name}.")
+        raise AttributeError(f"a TemporalGraph is immutable; create a new one to change {name}.")
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles hold what was checked, in memory; how edges are grouped is found again."""
-        rest = self.target, self.num_labels, self.label_names, self.cutoff, self.periods
+        rest = (
+            self.target,
+            self.num_labels,
+            self.label_names,
+            self.cutoff,
+            self.periods,
+            self.label_delay,
+        )
         return _restored, (dict(self.nodes), dict(self.relations), *rest)
 
     def __repr__(self) -> str:
@@ -759,7 +805,8 @@ class TemporalGraph:
         if relation is None:
             if len(self.relations) > 1:
                 raise InputError(
-                    f"name a relation; there are {listing(['-'.join(t) for t in self.relations])}."
+                    "pass relation=...; "
+                    f"there are {listing(['-'.join(t) for t in self.relations])}."
                 )
             return next(iter(self.relations))
         if relation not in self.relations:
@@ -779,6 +826,7 @@ class TemporalGraph:
         label_names: Sequence[Any] | None,
         cutoff: int | None,
         periods: Periods | None,
+        label_delay: float = 0.0,
     ) -> TemporalGraph:
         """Fill a new graph with parts that were checked before."""
         self.__dict__.update(
@@ -789,6 +837,7 @@ class TemporalGraph:
             label_names=None if label_names is None else tuple(label_names),
             cutoff=cutoff,
             periods=periods,
+            label_delay=label_delay,
             _csr={},
             _periods={},
             _known={},
@@ -823,10 +872,11 @@ def graph_digest(graph: TemporalGraph) -> str:
         graph.label_names,
         graph.cutoff,
         graph.periods,
+        graph.label_delay,
     ]
     for kind, node in graph.nodes.items():
         features = node.columns.digest() if node.columns else node.features
-        parts += [kind, node.num_nodes, features, node.y, node.time, node.ids]
+        parts += [kind, node.num_nodes, features, node.y, node.time, node.timestamp, node.ids]
     for triple, relation in graph.relations.items():
         # Edges may be stored with two rows far apart; row by row both are read in order.
         parts += [triple, *relation.edge_index, relation.weight, relation.time]

@@ -76,8 +76,8 @@ def evaluate(
     rows = np.flatnonzero(pc.is_valid(position).to_numpy(zero_copy_only=False))
     if len(rows) < MIN_LABELS:
         raise InputError(
-            f"{labels} has labels of {len(rows)} of the {len(ids)} predicted nodes; "
-            "give labels with their ids."
+            f"{labels} has labels for {len(rows)} of the {len(ids)} predicted nodes; "
+            "pass labels with their ids."
         )
     truth = all_labels.take(position.drop_null())
 
@@ -106,7 +106,7 @@ def _read_predictions(path: Path) -> pa.Table:
     table = read_table(path)
     missing = [name for name in COLUMNS if name not in table.column_names]
     if missing or not len(table):
-        problem = f"has no column {listing(missing)}" if missing else "has no rows"
+        problem = f"lacks the columns {listing(missing)}" if missing else "has no rows"
         raise InputError(f"{path} {problem}; run the same command again to restore it.")
     return table
 
@@ -157,7 +157,8 @@ def _labels_of_table(path: str | Path) -> tuple[pa.Array, pa.Array]:
     label = next((names[name] for name in LABELS if name in names), None)
     if "id" not in names or label is None:
         raise InputError(
-            f"{path} has the columns {listing(table.column_names)}; name two of them id and label."
+            f"{path} has the columns {listing(table.column_names)}; "
+            "rename two of them to id and label."
         )
     table = pa.table([*map(floats_as_numbers, table.columns)], names=table.column_names)
     table = table.filter(pc.is_valid(table[label]))
@@ -166,7 +167,7 @@ def _labels_of_table(path: str | Path) -> tuple[pa.Array, pa.Array]:
     is_labelled = pc.not_equal(labels, "")
     ids = ids.filter(is_labelled)
     if pc.count_distinct(ids).as_py() < len(ids):
-        raise InputError(f"{path} has duplicate ids; give one label per id.")
+        raise InputError(f"{path} has duplicate ids; pass one label per id.")
     return ids, labels.filter(is_labelled)
 
 
@@ -208,7 +209,8 @@ def _evaluate_table(
     if not all(set_names[k] in names for k, names in zip(predicted, sets, strict=True)):
         raise InputError(
             f"{summary.prediction_summary.file} has predicted classes outside their own sets, "
-            "so it was changed or is of an older release; run the same command again to restore it."
+            "so it was modified or comes from an older release; "
+            "run the same command again to restore it."
         )
     is_covered = [set_names[k] in names for k, names in zip(true, sets, strict=True)]
 
@@ -290,8 +292,7 @@ def _compare_with_baseline(
     true = np.asarray(true_class.filter(is_comparable))
     if len(rows) < MIN_LABELS:
         raise InputError(
-            f"the graph has {len(rows)} of the nodes that labels came for; "
-            "give the graph of the run."
+            f"the graph contains only {len(rows)} of the labelled nodes; pass the graph of the run."
         )
     scoring = Scoring(options.metric, tuple(ensemble.prior.tolist()))
     scores = scoring.each(ensemble.predict_proba(graph)[rows], true, ensemble.calibration.tilt)

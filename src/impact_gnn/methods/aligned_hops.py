@@ -101,7 +101,8 @@ def pny(hops: list[Hop], context: HopContext) -> list[Hop]:
     if not engine.fits(size):
         raise InputError(
             f"pny needs {len(labelled):,} labelled rows of two hops in memory, "
-            f"{size / 1e9:.1f} GB, more than this engine may use; give more memory, or use jjnorm."
+            f"{size / 1e9:.1f} GB, more than this engine may use; "
+            "raise the memory limit or use jjnorm."
         )
     communities = Communities.of(view.label, view.time, view.targets())
     connectivity = relative_connectivity(
@@ -136,7 +137,7 @@ def check_pny(graph: TemporalGraph) -> None:
     """Refuse graphs of several types, and sizes whose covariances do not fit into memory."""
     if graph.is_hetero:
         raise InputError(
-            f"pny estimates how one node type connects with itself, but this graph has "
+            f"pny supports one node type with one relation, but this graph has "
             f"{len(graph.nodes)} types and {len(graph.relations)} relations; use jjnorm, which "
             f"needs no connectivity."
         )

@@ -18,7 +18,8 @@ from impact_gnn.methods.part import (
     PriorEvidence,
 )
 from impact_gnn.methods.registry import register
-from impact_gnn.propagation.degrees import degree_columns
+from impact_gnn.propagation.degrees import degree_columns, degree_names
+from impact_gnn.propagation.history import history_columns, history_names
 
 EDGES = frozenset({Needs.EDGES})
 TIMED_EDGES = frozenset({Needs.EDGES, Needs.TIMED_EDGES})
@@ -77,7 +78,7 @@ BUILTIN = [
     Part(
         "pmp",
         Kind.WEIGHTING,
-        "neighbours are weighted by time so that all periods see the same mix of time distances",
+        "neighbours are weighted by time so that all periods have the same mix of time distances",
         needs=TIMED_EDGES,
         search_rank=3,
     ),
@@ -196,6 +197,18 @@ BUILTIN = [
         search_rank=10,
         inputs=degree_columns,
         steps=1,
+        input_names=degree_names,
+    ),
+    Part(
+        "history",
+        Kind.INPUT,
+        "earlier rows and known labels of the entities of a node are further features",
+        needs=frozenset({Needs.HISTORY}),
+        models=READS_HOPS,
+        search_rank=0,
+        prior_score=1.0,
+        inputs=history_columns,
+        input_names=history_names,
     ),
     Part(
         "recency",

@@ -45,7 +45,7 @@ class Method:
                     f"{', '.join(known)} by '+'."
                 )
             if wanted.count(name) > 1:
-                raise InputError(f"method {text!r} names {name!r} twice; name it once.")
+                raise InputError(f"method {text!r} contains {name!r} twice; use it once.")
         return cls.join(wanted)
 
     @classmethod
@@ -99,11 +99,11 @@ class Method:
         for part in self.parts:
             if kind not in part.models:
                 takers = ", ".join(one.value for one in ModelKind if one in part.models)
-                return f"{model} cannot take {part.name!r}, which is for {takers}"
+                return f"{model} does not support {part.name!r}, which is for {takers}"
         most = MAX_ALIGNMENTS.get(kind)
         alignments = self.of_kind(Kind.ALIGNMENT)
         if most is not None and len(alignments) > most:
-            return f"{model} takes at most {most} alignment, not {len(alignments)}"
+            return f"{model} supports at most {most} alignment, not {len(alignments)}"
         return None
 
     def _conflict(self, names_plain: bool) -> str | None:
@@ -117,7 +117,7 @@ class Method:
                     return f"has {part.name!r} without {other!r}; write '{other}+{part.name}'"
             for other, reason in part.conflicts.items():
                 if other in self:
-                    return f"joins {part.name!r} with {other!r}: {reason}; drop one of them"
+                    return f"combines {part.name!r} with {other!r}: {reason}; drop one of them"
             problem = None if part.check is None else part.check(self)
             if problem is not None:
                 return f"has {part.name!r}, {problem}"

@@ -37,6 +37,7 @@ class Needs(Enum):
     TIMED_SOURCES = "edges from nodes with a time"
     UNTIMED_NEIGHBOURS = "neighbours without a time"
     FEATURES = "features of the target nodes"
+    HISTORY = "entities with several target nodes of different times"
 
 
 class ModelKind(Enum):
@@ -133,6 +134,7 @@ class Part:
         inputs: Hook `(masked graph, node index) → further columns [n, k]`.
         steps: Steps along edges, in both directions, that `inputs` reads around a node; None if it
             may read the whole graph.
+        input_names: Hook `masked graph → names of these columns`, for explanations.
         label_weight: Hook `(time, label, half_life) → weight of every row [n]`.
         row_weight: Hook `RowContext → weight of every row in context.train`.
         loss_term: Hook `RowContext → term of a network's loss`, or None for no term.
@@ -164,6 +166,7 @@ class Part:
     labelled_only: bool = False
     inputs: Callable[[TemporalGraph, np.ndarray], np.ndarray] | None = None
     steps: int | None = None
+    input_names: Callable[[TemporalGraph], list[str]] | None = None
     label_weight: Callable[[np.ndarray, np.ndarray, float | None], np.ndarray] | None = None
     row_weight: Callable[[RowContext], np.ndarray] | None = None
     loss_term: Callable[[RowContext], Term | None] | None = None

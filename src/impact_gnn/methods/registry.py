@@ -27,11 +27,11 @@ def register(part: Part) -> Part:
     """
     if not re.fullmatch(r"[a-z][a-z0-9-]*", part.name):
         raise InputError(
-            f"a part cannot be called {checks.quoted(part.name)}; "
+            f"{checks.quoted(part.name)} is not a valid name of a part; "
             f"use lower-case letters, digits and '-'."
         )
     if part.name in _parts:
-        raise InputError(f"there is a part called {part.name!r} already; choose another name.")
+        raise InputError(f"a part {part.name!r} already exists; choose another name.")
     _parts[part.name] = part
     return part
 

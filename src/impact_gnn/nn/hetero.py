@@ -95,7 +95,7 @@ class SemanticFusion(nn.Module):
         super().__init__()
         if heads < 1 or width % heads:
             raise InputError(
-                f"{width} columns cannot be shared by {heads} heads; choose a divisor."
+                f"{width} columns cannot be divided among {heads} heads; choose a divisor."
             )
         self.heads = heads
         rank = heads * max(width // heads // narrower, 1)
@@ -185,7 +185,7 @@ class RpHGNN(nn.Module):
         inputs = [*(self.input_dropout(values) for values in hops), *label_hops]
         expected = 1 + max(map(max, self.groups))
         if len(inputs) != expected:
-            raise InputError(f"the model was made for {expected} matrices, {len(inputs)} came.")
+            raise InputError(f"the model expects {expected} matrices, but got {len(inputs)}.")
         encoded = [
             encode([inputs[k] for k in group])
             for group, encode in zip(self.groups, self.encode, strict=True)

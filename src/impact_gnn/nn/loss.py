@@ -140,7 +140,8 @@ class Schedule:
         is_valid = self.warm_up >= 0 and 0 < self.decay <= 1
         if not is_valid or (self.period is not None and self.period < 1):
             raise InputError(
-                f"warm_up={self.warm_up}, decay={self.decay}, period={self.period} is no schedule; "
+                f"warm_up={self.warm_up}, decay={self.decay}, "
+                f"period={self.period} is not a schedule; "
                 f"warm_up is 0 or more, decay in (0, 1], period 1 or more."
             )
 

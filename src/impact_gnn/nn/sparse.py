@@ -38,7 +38,7 @@ class Propagation:
     def __init__(self, operator: Operator) -> None:
         if operator.csr.num_sources != operator.csr.num_targets:
             raise InputError(
-                f"the operator leads from {operator.csr.num_sources} to {operator.csr.num_targets} "
+                f"the operator maps {operator.csr.num_sources} to {operator.csr.num_targets} "
                 f"nodes; layers need one from the nodes of a type to themselves."
             )
         self.operator = operator

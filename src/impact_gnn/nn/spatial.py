@@ -156,7 +156,7 @@ class GATLayer(nn.Module):
         super().__init__()
         if concat and out_channels % heads:
             raise InputError(
-                f"{out_channels} columns cannot be shared by {heads} heads; "
+                f"{out_channels} columns cannot be divided among {heads} heads; "
                 f"choose a multiple of {heads}."
             )
         self.conv = TimeGATConv(

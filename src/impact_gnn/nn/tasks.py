@@ -67,11 +67,11 @@ class HopTask:
         hidden: Tensor | None = None,
     ) -> None:
         if not hops:
-            raise InputError("hops is empty; give at least the features [N, f].")
+            raise InputError("hops is empty; pass at least the features [N, f].")
         sizes = {values.shape[0] for values in (*hops, *label_hops)}
         if len(sizes) > 1:
             raise InputError(
-                f"hops and label_hops have {sorted(sizes)} rows; give one row per node in each."
+                f"hops and label_hops have {sorted(sizes)} rows; pass one row per node in each."
             )
         self.device = torch.device("cpu") if device is None else device
         place = self.device if _fits([*hops, *label_hops], self.device) else torch.device("cpu")

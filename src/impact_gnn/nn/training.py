@@ -407,7 +407,7 @@ class LayerInputs:
             if not layers:
                 raise InputError(
                     f"{type(model).__name__} has no linear layer whose inputs could be compared; "
-                    f"leave out what needs them ('cmd')."
+                    f"drop what needs them ('cmd')."
                 )
             self.hook = layers[-1].register_forward_pre_hook(self.record)
 
@@ -453,18 +453,18 @@ def _batches(task: Task, rows: Tensor, size: int) -> Iterator[tuple[Task, Tensor
 
 def _check(labels: np.ndarray, split: Split, task: Task, training: Training) -> None:
     if not len(split.train):
-        raise InputError("there is no row to train on; give labels for the past.")
+        raise InputError("there are no training rows; pass labels for the past.")
     unlabelled = split.all[labels[split.all] < 0]
     if len(unlabelled):
         raise InputError(
             f"row {unlabelled[0]} of the split has no label; split labelled rows only."
         )
     if len(np.intersect1d(split.train, split.valid)):
-        raise InputError("rows to train on and rows to choose by overlap; keep them apart.")
+        raise InputError("training and validation rows overlap; separate them.")
     if training.batch_size is not None and not task.by_rows:
         raise InputError(
-            "batch_size does not go with a model on a whole graph; "
-            "leave it out, or use a decoupled model."
+            "batch_size has no effect for a model on the whole graph; "
+            "omit it, or use a decoupled model."
         )
 
 

@@ -58,7 +58,7 @@ def propagate(
     values = graph.x if x is None else checks.features("x", x, graph.num_nodes)
     if values is None:
         raise InputError(
-            "the graph has no features to propagate; pass x=... or make the graph with features."
+            "the graph has no features to propagate; pass x=... or create the graph with features."
         )
     operators = engine.operators(
         hops, graph, relation, weighting=weighting, norm=norm, self_loop=self_loop
@@ -83,10 +83,12 @@ def own_relation(graph: TemporalGraph, relation: Triple | None = None) -> Triple
         if len(choices) != 1:
             names = checks.listing(["-".join(triple) for triple in choices]) if choices else "none"
             raise InputError(
-                f"hops need one relation from {graph.target!r} to itself, there are: {names}; "
+                f"hops need one relation from {graph.target!r} to itself, but there are: {names}; "
                 f"pass relation=..., or use metapaths."
             )
         return choices[0]
     if relation not in choices:
-        raise InputError(f"relation {relation!r} does not lead from {graph.target!r} to itself.")
+        raise InputError(
+            f"relation {relation!r} does not connect {graph.target!r} nodes with each other."
+        )
     return relation

@@ -158,7 +158,7 @@ def own_share(path: Sequence[Operator]) -> np.ndarray:
     last = path[-1]
     if len(path) > 2 or first.csr.num_sources != last.csr.num_targets:
         raise InputError(
-            f"a path of {len(path)} steps cannot leave out the own label exactly; "
+            f"a path of {len(path)} steps cannot exclude the node's own label exactly; "
             f"use one or two, and back."
         )
     share = np.empty(last.csr.num_targets)

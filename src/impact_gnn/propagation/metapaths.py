@@ -114,7 +114,7 @@ def metapaths(graph: TemporalGraph, length: int = 2, *, start: str | None = None
     if len(set(names)) < len(names):
         raise InputError(
             "two metapaths have the same name; "
-            "rename types or relations so that '-' does not mix them."
+            "rename types or relations so that '-' is unambiguous."
         )
     return paths
 
@@ -181,8 +181,8 @@ def metapath_hops(
         x = checks.features("x", x, graph.nodes[start].num_nodes)
     if not paths:
         raise InputError(
-            f"no metapath of up to {length} relations leads from a type with features to "
-            f"{graph.target!r}; use graph.undirected() to let messages run both ways, or a greater "
+            f"no metapath of up to {length} relations connects a type with features to "
+            f"{graph.target!r}; use graph.undirected() to propagate both ways, or a larger "
             f"length."
         )
     engine = or_memory(engine)
@@ -244,7 +244,8 @@ def metapath_label_hops(
     length = checks.whole_number("length", length)
     if length not in (1, 2):
         raise InputError(
-            f"length={length} must be 1 or 2: beyond that the own label cannot be excluded exactly."
+            f"length={length} must be 1 or 2: beyond that a node's own label cannot be excluded "
+            "exactly."
         )
     paths = metapaths(view, length, start=view.target)
     label = view.label if label is None else label
@@ -389,7 +390,7 @@ def ends_table(graph: TemporalGraph, weighting: Weighting, kind: str) -> np.ndar
     weighting = at_hop(weighting, first=True)
     if isinstance(weighting, str) and weighting in BY_ROW:
         raise InputError(
-            f"{weighting!r} is no table of two times, which 'ends' needs; weigh by 'edges'."
+            f"{weighting!r} is not a table over two times, which 'ends' needs; use 'edges'."
         )
     return time_table(graph, weighting, kind)
 

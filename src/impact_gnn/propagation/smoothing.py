@@ -47,8 +47,8 @@ def smoothing_paths(graph: TemporalGraph, weighting: Weighting, engine: Engine) 
     size = 16 * graph.num_nodes * graph.num_labels
     if not engine.fits(size):
         raise InputError(
-            f"smoothing holds {size / 1e9:.1f} GB of predictions in memory, more than this engine "
-            f"may take; give more memory or drop 'smooth'."
+            f"smoothing needs {size / 1e9:.1f} GB of predictions in memory, more than this engine "
+            f"may use; raise the memory limit or drop 'smooth'."
         )
     paths = [
         path
@@ -57,7 +57,7 @@ def smoothing_paths(graph: TemporalGraph, weighting: Weighting, engine: Engine) 
     ]
     if not paths:
         raise InputError(
-            "no edges lead from a target node to another, directly or through one node; "
+            "no nodes of the target type are connected, directly or through one node; "
             "drop 'smooth'."
         )
     operators = {

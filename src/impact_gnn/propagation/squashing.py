@@ -87,12 +87,12 @@ def squash(
     if all(nodes.x is None for nodes in graph.nodes.values()):
         raise InputError(
             "the graph has no features to propagate; "
-            "make it with features, or use with_features(x)."
+            "create it with features, or use with_features(x)."
         )
     if width is None:
         if graph.x is None:
             raise InputError(
-                f"nodes of type {graph.target!r} have no features to take the width from; "
+                f"nodes of type {graph.target!r} have no features to infer the width from; "
                 f"pass width=..."
             )
         width = graph.x.shape[1]

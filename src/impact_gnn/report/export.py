@@ -24,7 +24,7 @@ def write_table(columns: Mapping[str, Any], path: Path) -> None:
     apostrophe in front.
     """
     if path.suffix not in (".csv", ".parquet"):
-        raise InputError(f"{path.name} should end in .csv, .raw.csv or .parquet.")
+        raise InputError(f"{path.name} must end in .csv, .raw.csv or .parquet.")
     table = pa.table(dict(columns))
     if path.suffix == ".csv" and not path.name.endswith(".raw.csv"):
         table = pa.table(

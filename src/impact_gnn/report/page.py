@@ -59,7 +59,7 @@ def _read_evaluation(summary: RunSummary, path: Path) -> Evaluation | None:
         evaluation = decode(Evaluation, _files.read_json(path, sealed=True), path.name)
     except InputError as error:
         raise InputError(
-            f"{path} cannot be used ({error}); remove it, or evaluate again."
+            f"{path} cannot be read ({error}); remove it, or evaluate again."
         ) from None
     return evaluation if evaluation.mark == summary.prediction_summary.mark else None
 

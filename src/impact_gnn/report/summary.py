@@ -257,7 +257,7 @@ class RunSummary:
     def _there(self, name: str) -> Path:
         if self.out is None:
             raise InputError(
-                "this summary has no directory; get it by run(...) or read_summary(...)."
+                "this summary has no directory; create it with run(...) or read_summary(...)."
             )
         return self.out / name
 
@@ -290,12 +290,13 @@ def read_summary(path: Path) -> RunSummary:
     schema = content.pop("schema", None) if isinstance(content, dict) else None
     if schema != SCHEMA:
         raise InputError(
-            f"{path} has schema {schema!r}, this release reads {SCHEMA}; "
+            f"{path} has schema {schema!r}, but this release reads {SCHEMA}; "
             "use the release that wrote it."
         )
     summary = decode(RunSummary, content, path.name).located(path.parent)
     if not re.fullmatch(r"[\w-]+(\.raw)?\.(csv|parquet)", file := summary.prediction_summary.file):
         raise InputError(
-            f"{path} names the table {quoted(file)}, which is not a plain file name; restore it."
+            f"{path} refers to the table {quoted(file)}, which is not a plain file name; "
+            "restore it."
         )
     return summary

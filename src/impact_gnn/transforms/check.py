@@ -111,7 +111,7 @@ def _issues(
         return
     layers = dict(_layers(model, data, deliver))
     if not layers:
-        message = "no message-passing layer of PyG was found to check."
+        message = "the model has no PyG message-passing layer to check."
         yield DeliveryIssue("", "no layers", message, serious=False)
         return
     responses = {}

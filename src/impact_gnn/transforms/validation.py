@@ -162,10 +162,8 @@ def _edge_index(relation: Triple, store: Store, num_source: int, num_target: int
     name = f"edge_index of {'-'.join(relation)}"
     value = store.get("edge_index")
     if value is None and (store.get("adj_t") is not None or store.get("adj") is not None):
-        raise InputError(
-            f"{name} was turned into a sparse matrix; apply this transform before ToSparseTensor."
-        )
+        raise InputError(f"{name} is a sparse matrix; apply this transform before ToSparseTensor.")
     if not isinstance(value, torch.Tensor):
-        raise InputError(f"{name} is {type(value).__name__}; give a torch tensor [2, E].")
+        raise InputError(f"{name} is {type(value).__name__}; pass a torch tensor [2, E].")
     checks.edges(name, plain_tensor(value), num_source, num_target)
     return plain_tensor(value)
