@@ -12,7 +12,7 @@ from impact_gnn._text import mask_passwords
 from impact_gnn.checks import InputError, guarded, listing, regular
 from impact_gnn.data import sources
 from impact_gnn.data.archive import read_archive
-from impact_gnn.data.spec import IDS, TOML, guess, read_toml, write_toml
+from impact_gnn.data.spec import IDS, TOML, Spec, guess, read_toml, write_toml
 from impact_gnn.data.tables import Period, Reading, build
 from impact_gnn.encoding import guess_kind
 from impact_gnn.graph import TemporalGraph, storage
@@ -71,20 +71,12 @@ def read(
         path = _files.resolve(Path(path))
     root = Path(path)
     if is_table(path):
-        tables = _tables(path)
-        toml = root / TOML if roles is None else Path(roles)
-        if roles is not None and not toml.is_file():
-            raise InputError(f"{toml} does not exist; create one with impact init.")
-        spec = (
-            read_toml(toml, tables)
-            if toml.is_file()
-            else guess(mask_passwords(str(path), is_address=True), tables)
-        )
-        if features is None and (root / FEATURES).exists():
-            features = checks.features(FEATURES, _files.open_array(root / FEATURES), None)
+        spec, tables = read_spec(path, roles)
+        if features is None:
+            features = features_in(root)
         return build(
             spec,
-            list(tables.values()),
+            tables,
             period=period,
             cutoff=cutoff,
             features=features,
@@ -99,12 +91,35 @@ def read(
     return Reading(graph if features is None else graph.with_features(features), [])
 
 
+def read_spec(
+    path: str | Path, roles: str | Path | None = None
+) -> tuple[Spec, list[sources.Source]]:
+    """Return the tables of a folder or database, and the role of every column."""
+    tables = _tables(path)
+    toml = Path(path, TOML) if roles is None else Path(roles)
+    if toml.is_file():
+        return read_toml(toml, tables), list(tables.values())
+    if roles is not None:
+        raise InputError(f"{toml} does not exist; create one with impact init.")
+    return guess(mask_passwords(str(path), is_address=True), tables), list(tables.values())
+
+
+def features_in(folder: Path) -> np.ndarray | None:
+    """Return the matrix of features in a folder of tables."""
+    if not (folder / FEATURES).exists():
+        return None
+    return checks.features(FEATURES, _files.open_array(folder / FEATURES), None)
+
+
 def _read_arrays(path: Path, verify: bool) -> TemporalGraph:
     """Load a saved graph or an archive."""
     if path.is_dir() and regular(path / storage.MANIFEST):
         parts = storage.read(path, verify=verify)
         cutoff = parts.pop("cutoff")
+        edges_by_node = parts.pop("edges_by_node")
         graph = TemporalGraph.hetero(**parts)
+        for (triple, end), csr in edges_by_node.items():
+            graph.cache_edges_at(triple, end, csr)
         return graph if cutoff is None else graph.masked(cutoff)
     if not path.exists():
         raise InputError(

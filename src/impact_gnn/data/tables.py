@@ -232,20 +232,20 @@ def build(
     mapped.
     """
     by_name = {source.name: source for source in sources} | spec.extended
-    nodes: dict[str, _Nodes] = {}
+    nodes: dict[str, NodeRows] = {}
     for kind, node_table in spec.nodes.items():
         matrix = features if kind == spec.target else None
         path = spill and spill / f"nodes-{len(nodes)}.arrow"
-        nodes[kind] = _Nodes.read(by_name[node_table.file], node_table, matrix, path)
+        nodes[kind] = NodeRows.read(by_name[node_table.file], node_table, matrix, path)
     main = nodes[spec.target]
     if main.time is None:
         raise InputError(f"{main.name} has no time column; set it with time=... or in graph.toml.")
-    links: dict[Triple, _Edges] = {}
+    links: dict[Triple, EdgeRows] = {}
     for triple, edge_table in spec.edges.items():
         ends = (nodes[triple[0]], nodes[triple[2]])
         folder = spill and spill / f"edges-{len(links)}"
-        links[triple] = _Edges.read(by_name[edge_table.file], edge_table, ends, folder)
-    tables: list[_Nodes | _Edges] = [*nodes.values(), *links.values()]
+        links[triple] = EdgeRows.read(by_name[edge_table.file], edge_table, ends, folder)
+    tables: list[NodeRows | EdgeRows] = [*nodes.values(), *links.values()]
     rule = spec.period if period is None else period
     periods, time_notes = _assign_periods(main, tables, rule, cutoff)
     is_homogeneous = len(nodes) == 1 and len(links) == 1
@@ -266,7 +266,7 @@ def build(
 
 
 def _assign_periods(
-    main: _Nodes, tables: list[_Nodes | _Edges], rule: Period, cutoff: Any
+    main: NodeRows, tables: list[NodeRows | EdgeRows], rule: Period, cutoff: Any
 ) -> tuple[Periods | None, list[str]]:
     """Choose periods by the type to classify, set those of all tables, and describe the choice."""
     assert main.time is not None
@@ -287,17 +287,23 @@ def _assign_periods(
             time = times_like(table.time, unit, main_time, table.name)
         table.period = time if periods is None else periods.of(time)
         if table is main and periods is not None:
-            main.timestamp = time.astype(np.float64)
-            if time.dtype.kind == "M":
-                main.timestamp /= MICROSECONDS_PER_DAY
-        if isinstance(table, _Nodes) and isinstance(table.features, Columns):
+            main.timestamp = exact_times(time)
+        if isinstance(table, NodeRows) and isinstance(table.features, Columns):
             is_dated = time.dtype.kind == "M"
             table.features = replace(table.features, moment=time if is_dated else None)
     return periods, notes
 
 
+def exact_times(time: np.ndarray) -> np.ndarray:
+    """Return times as floats; of dates, days since 1970."""
+    exact = time.astype(np.float64)
+    if time.dtype.kind == "M":
+        exact /= MICROSECONDS_PER_DAY
+    return exact
+
+
 def _with_kinds(
-    graph: TemporalGraph, tables: list[_Nodes], cutoff: Any
+    graph: TemporalGraph, tables: list[NodeRows], cutoff: Any
 ) -> tuple[TemporalGraph, list[str]]:
     """Set the kind of every feature column, and describe later rows that do not fit.
 
@@ -332,7 +338,7 @@ def _with_kinds(
 
 
 @dataclass(eq=False)
-class _Nodes:
+class NodeRows:
     """A node table as it is read: ids, times and labels as arrays, features as raw columns."""
 
     name: str
@@ -353,7 +359,7 @@ class _Nodes:
     @classmethod
     def read(
         cls, source: Source, spec: NodeTable, features: np.ndarray | None, spill: Path | None
-    ) -> _Nodes:
+    ) -> NodeRows:
         roles = list(spec.roles.values())
         source = source.as_written([spec.id, spec.label])
         raw = source.table if spill is None else _spill_features(source, roles, spill)
@@ -530,7 +536,7 @@ def _rows_in_order(features: np.ndarray, order: np.ndarray, spill: Path | None) 
 
 
 @dataclass(eq=False)
-class _Edges:
+class EdgeRows:
     """An edge table as it is read: positions of both ends [2, E], weights and times [E]."""
 
     name: str
@@ -542,8 +548,8 @@ class _Edges:
 
     @classmethod
     def read(
-        cls, source: Source, spec: EdgeTable, ends: tuple[_Nodes, _Nodes], folder: Path | None
-    ) -> _Edges:
+        cls, source: Source, spec: EdgeTable, ends: tuple[NodeRows, NodeRows], folder: Path | None
+    ) -> EdgeRows:
         columns = list(spec.roles.values())
         notes = [f"{source.name}: {spec.origins}", *(f"  {note}" for note in source.notes())]
         if unused := [name for name in source.head.column_names if name not in columns]:
@@ -594,7 +600,7 @@ def _edge_tables(source: Source, columns: list[str], folder: Path | None) -> Ite
 
 
 def _join(
-    table: pa.Table, spec: EdgeTable, ends: tuple[_Nodes, _Nodes], first_row: int
+    table: pa.Table, spec: EdgeTable, ends: tuple[NodeRows, NodeRows], first_row: int
 ) -> np.ndarray:
     """Return edges as records of the positions of their ends, their weights and times [E].
 

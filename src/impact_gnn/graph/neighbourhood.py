@@ -38,7 +38,7 @@ def neighbourhood(
         before = {kind: mask.copy() for kind, mask in inside.items()}
         for triple, relation in graph.relations.items():
             for end in ends:
-                incident = graph.edges_at(triple, end).take(newest[triple[2 * end]]).indices
+                incident = graph.edges_at(triple, end).at(newest[triple[2 * end]])
                 edges[triple].append(incident)
                 inside[triple[2 - 2 * end]][relation.edge_index[1 - end][incident]] = True
         newest = {kind: np.flatnonzero(inside[kind] & ~before[kind]) for kind in inside}
