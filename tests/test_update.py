@@ -231,6 +231,45 @@ def test_unlabelled_nodes_need_no_column_of_labels(tmp_path, tables):
     assert grown.num_nodes == NUM_PAPERS
 
 
+def test_roles_are_those_of_the_first_tables(tmp_path):
+    """Names that nobody could guess, labels that mean unknown, and no label in the new table."""
+    (tmp_path / "first").mkdir()
+    names = {"id": "p", "date": "q", "label": "r", "score": "score"}
+    nodes, edges = papers(np.random.default_rng(1))
+    renamed = {new: nodes[old] for old, new in names.items()}
+    renamed["r"] = [7, 7, *np.where(np.array(nodes["label"]) == "ant", 1, 2)[2:]]
+    links = {"from_p": edges["source"], "to_p": edges["target"]}
+    toml = """target = "paper"
+[nodes.paper]
+file = "stuff.csv"
+id = "p"
+time = "q"
+label = "r"
+unknown = [7]
+[edges.cites]
+file = "links.csv"
+source = "from_p"
+source_type = "paper"
+target = "to_p"
+target_type = "paper"
+"""
+    (tmp_path / "first" / "graph.toml").write_text(toml)
+    write(tmp_path / "first", stuff=renamed, links=links)
+    convert_graph(tmp_path / "first", tmp_path / "graph", period="year")
+    late = {"p": ["z1"], "q": ["2020-12-31"], "score": [0.5]}
+    grown = ig.update(tmp_path / "graph", write(tmp_path / "new", stuff=late))
+    assert grown.ids[-1] == "z1"
+    assert grown.y[[0, 1, -1]].tolist() == [-1, -1, -1]
+    more = write(tmp_path / "more", links={"from_p": ["z1"], "to_p": ["p000"]})
+    assert ig.update(tmp_path / "graph", more).edge_index[:, -1].tolist() == [NUM_PAPERS, 0]
+    (tmp_path / "none").mkdir()
+    with pytest.raises(ig.InputError, match=r"has none of the tables stuff.csv, links.csv; pass"):
+        ig.update(tmp_path / "graph", tmp_path / "none")
+    bad = write(tmp_path / "bad", links={"from_p": ["z1"], "towards": ["p000"]})
+    with pytest.raises(ig.InputError, match=r"links.csv has no column 'to_p', the target of an"):
+        ig.update(tmp_path / "graph", bad)
+
+
 def test_edges_alone_and_nodes_alone(tmp_path, tables):
     graph, _, _ = saved_and_new(tmp_path, tables)
     nodes, edges = tables
@@ -322,8 +361,8 @@ def change(name, value):
         (change("nodes.date", "soon"), "column 'date' of nodes.csv"),
         (change("nodes.date", 7), "the times are numbers, but the periods are of dates"),
         (change("nodes.id", "p190"), "column 'id' of nodes.csv has 49 duplicate ids, first p190"),
-        (change("edges.weight", None), "do not both have a weight"),
-        (change("edges.time", None), "do not both have a time"),
+        (change("edges.weight", None), "edges.csv has no column 'weight', the weight of an edge"),
+        (change("edges.time", None), "edges.csv has no column 'time', the time of an edge; add it"),
         (change("edges.target", "p999"), "whose target is not in nodes.csv, first 'p999'"),
         (
             lambda nodes, edges: nodes.update(id=["p003", *nodes["id"][1:]]),

@@ -95,7 +95,7 @@ def read_spec(
     path: str | Path, roles: str | Path | None = None
 ) -> tuple[Spec, list[sources.Source]]:
     """Return the tables of a folder or database, and the role of every column."""
-    tables = _tables(path)
+    tables = tables_in(path)
     toml = Path(path, TOML) if roles is None else Path(roles)
     if toml.is_file():
         return read_toml(toml, tables), list(tables.values())
@@ -117,6 +117,7 @@ def _read_arrays(path: Path, verify: bool) -> TemporalGraph:
         parts = storage.read(path, verify=verify)
         cutoff = parts.pop("cutoff")
         edges_by_node = parts.pop("edges_by_node")
+        del parts["tables"]
         graph = TemporalGraph.hetero(**parts)
         for (triple, end), csr in edges_by_node.items():
             graph.cache_edges_at(triple, end, csr)
@@ -137,7 +138,8 @@ def is_table(path: str | Path) -> bool:
     return has_tables or sources.is_database(str(path))
 
 
-def _tables(path: str | Path) -> dict[str, sources.Source]:
+def tables_in(path: str | Path) -> dict[str, sources.Source]:
+    """Return the tables of a folder or database by their names without suffix."""
     if sources.is_database(str(path)):
         return sources.database(str(path))
     return sources.files(Path(path))
@@ -153,7 +155,7 @@ def convert_graph(
     roles: str | Path | None = None,
 ) -> Reading:
     """Save a graph to `out`; tables that are large for `memory` are read through files there."""
-    size = sum(source.size for source in _tables(path).values()) if is_table(path) else 0
+    size = sum(source.size for source in tables_in(path).values()) if is_table(path) else 0
     is_streamed = 4 * size > _files.byte_size(memory)
     with _files.alone(out) as scratch:
         reading = read(
@@ -164,7 +166,10 @@ def convert_graph(
             roles=roles,
             spill=scratch if is_streamed else None,
         )
-        reading.graph.save(out)
+        tables = None
+        if reading.spec is not None:
+            tables = reading.spec.content()
+        reading.graph.save(out, tables=tables)
         return Reading(load(out), reading.notes) if is_streamed else reading
 
 
@@ -188,7 +193,7 @@ def read_ids(path: Path) -> list[str]:
 
 def first_toml(path: str | Path) -> str:
     """Return a `graph.toml` with comments for tables that have none."""
-    tables = _tables(path)
+    tables = tables_in(path)
     spec = guess(mask_passwords(str(path), is_address=True), tables, is_draft=True)
     heads = {source.name: source.head for source in tables.values()}
     kinds = {}

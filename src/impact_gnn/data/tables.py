@@ -211,10 +211,11 @@ def _role(column: Any, key: Key, sources: Mapping[Key, Source]) -> Any:
 
 @dataclass(frozen=True)
 class Reading:
-    """A graph, and lines that describe how every column was read."""
+    """A graph, lines that describe how every column was read, and the roles of the columns."""
 
     graph: TemporalGraph
     notes: list[str]
+    spec: Spec | None = None
 
 
 def build(
@@ -262,7 +263,7 @@ def build(
     )
     graph, misfit_notes = _with_kinds(graph, list(nodes.values()), cutoff)
     notes = [note for table in tables for note in table.notes]
-    return Reading(graph, [*notes, *time_notes, *misfit_notes])
+    return Reading(graph, [*notes, *time_notes, *misfit_notes], spec)
 
 
 def _assign_periods(

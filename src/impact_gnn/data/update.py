@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from impact_gnn import _files
 from impact_gnn._codec import encode
-from impact_gnn.checks import InputError, listing, quoted
-from impact_gnn.data.files import features_in, is_table, load, read_spec
+from impact_gnn.checks import InputError, guarded, listing, quoted
+from impact_gnn.data.files import features_in, is_table, load, read_spec, tables_in
 from impact_gnn.data.ids import Ids
 from impact_gnn.data.sources import Source
 from impact_gnn.data.spec import EdgeTable, NodeTable, Spec
@@ -25,6 +25,9 @@ from impact_gnn.graph import HOMOGENEOUS, Nodes, TemporalGraph, Triple, storage
 from impact_gnn.graph.append import NewNodes, append
 from impact_gnn.graph.parts import class_name
 from impact_gnn.graph.periods import Periods, choose
+
+_NOTHING = Source("nothing", lambda: pa.table({}))
+"""Stands for a table that is not there: it has no new rows."""
 
 
 def update(
@@ -39,9 +42,10 @@ def update(
 
     Args:
         directory: Written by `TemporalGraph.save` or `impact convert`.
-        tables: A folder of tables or a database, with the columns of the tables that the graph was
-            made of. A table without new rows has its header only; a column of labels may be absent.
-        roles: A `graph.toml` in another place, such as that of the first tables.
+        tables: A folder of tables or a database, with the names and columns of the tables that the
+            graph was made of. A table without new rows and a column of labels may be absent.
+        roles: A `graph.toml` for the new tables, where roles have changed, or where the graph was
+            not made of tables by `impact convert`.
     """
     root = _files.resolve(Path(directory))
     if not (root / storage.MANIFEST).is_file():
@@ -54,9 +58,13 @@ def update(
             f"{root} is saved with labels masked from {graph.name_of(graph.cutoff)} on; "
             "update the graph that it was made from."
         )
-    spec, sources = read_spec(tables, roles)
+    spec = _spec_of(root, tables, roles)
     spec = _named_like(graph, spec)
-    by_name = {source.name: source for source in sources} | spec.extended
+    present = tables_in(tables)
+    files = [table.file for table in (*spec.nodes.values(), *spec.edges.values())]
+    by_name = {file: present.get(file.split(".")[0], _NOTHING) for file in files}
+    if all(source is _NOTHING for source in by_name.values()):
+        raise InputError(f"{tables} has none of the tables {listing(files)}; pass new rows.")
     matrices = {graph.target: features_in(Path(tables))}
     rows = {
         kind: _read_nodes(graph, kind, table, by_name[table.file], matrices.get(kind))
@@ -76,6 +84,15 @@ def update(
     }
     append(root, nodes, edges, num_labels=num_labels, label_names=names)
     return load(root)
+
+
+def _spec_of(root: Path, tables: str | Path, roles: str | Path | None) -> Spec:
+    """Return the roles of the columns: declared, of the tables of the saved graph, or guessed."""
+    content = storage.read(root)["tables"]
+    if roles is not None or content is None:
+        return read_spec(tables, roles)[0]
+    with guarded(root / storage.MANIFEST):
+        return Spec.restored(content)
 
 
 def _named_like(graph: TemporalGraph, spec: Spec) -> Spec:
@@ -108,9 +125,13 @@ def _read_nodes(
         role: None for role, column in table.roles.items() if column in features
     }
     table = replace(table, **not_roles)
-    used = {*features, *table.roles.values()}
     names = source.head.column_names
-    missing = [name for name in features if name not in names]
+    if source is _NOTHING or source.table.num_rows == 0:
+        return NodeRows(table.file, 0, [])
+    if table.label not in names:
+        table = replace(table, label=None)
+    used = [*features, *table.roles.values()]
+    missing = [name for name in used if name not in names]
     unknown = [name for name in names if name not in used and matrix is None]
     for problem, columns in (("lacks the columns", missing), ("has unknown columns", unknown)):
         if columns:
@@ -118,8 +139,6 @@ def _read_nodes(
                 f"{source.name} {problem} {listing(columns)}; the features of the graph are "
                 f"{listing(features or ['none'])}, and roles are declared in graph.toml."
             )
-    if source.table.num_rows == 0:
-        return NodeRows(source.name, 0, [])
     rows = NodeRows.read(source, table, matrix, None)
     for role, values in (("time", saved.time), ("ids", saved.ids)):
         if (getattr(rows, role) is None) != (values is None):
@@ -236,8 +255,13 @@ def _read_edges(
 ) -> dict[str, np.ndarray]:
     """Return the arrays of new edges; refuse others than the relation has."""
     saved = graph.relations[triple]
-    if source.table.num_rows == 0:
+    if source is _NOTHING or source.table.num_rows == 0:
         return {}
+    for role, column in table.roles.items():
+        if column not in source.head.column_names:
+            raise InputError(
+                f"{source.name} has no column {column!r}, the {role} of an edge; add it."
+            )
     edges = EdgeRows.read(source, table, (ends[triple[0]], ends[triple[2]]), None)
     arrays = {"edge_index": edges.index, "weight": edges.weight}
     if edges.time is not None:

@@ -106,6 +106,7 @@ def writing(
     cutoff: int | None = None,
     periods: Any = None,
     label_delay: float = 0.0,
+    tables: Any = None,
 ) -> Iterator[Writer]:
     """Yield a `Writer`; when the block ends, write the manifest and move the files to `directory`."""
     with _files.atomic_directory(Path(directory), own_files=_own_files) as temporary:
@@ -118,6 +119,7 @@ def writing(
             "cutoff": cutoff,
             "periods": periods,
             "label_delay": label_delay,
+            "tables": tables,
             "nodes": {},
             "relations": [],
             "arrays": {},
@@ -187,8 +189,9 @@ def read(directory: str | Path, *, verify: bool = False) -> dict[str, Any]:
     """Read the parts of a saved graph.
 
     They are `nodes`, `edges`, `edges_by_node` (positions of edges by relation and end), `target`,
-    `num_labels`, `label_names`, `cutoff`, `periods` and `label_delay`. Shapes and dtypes are always
-    compared with the manifest; with `verify` the checksums are too.
+    `num_labels`, `label_names`, `cutoff`, `periods`, `label_delay` and `tables` (the roles of the
+    columns of the tables that it was made of). Shapes and dtypes are always compared with the
+    manifest; with `verify` the checksums are too.
     """
     root = Path(directory)
     manifest = _files.described(root / MANIFEST, FORMAT, VERSION, *OLDER)
@@ -265,6 +268,7 @@ def _read_parts(root: Path, manifest: dict[str, Any], verify: bool) -> dict[str,
         "label_names": manifest["label_names"],
         "cutoff": manifest["cutoff"],
         "label_delay": manifest.get("label_delay", 0.0),
+        "tables": manifest.get("tables"),
     }
 
 

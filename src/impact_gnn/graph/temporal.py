@@ -736,8 +736,11 @@ class TemporalGraph:
         out.__dict__.update(_csr=self._csr, _known=self._known, _edges_at=self._edges_at)
         return out
 
-    def save(self, directory: str | Path) -> None:
-        """Writes the graph as a directory of `.npy` files with a manifest, atomically; `load` maps it back."""
+    def save(self, directory: str | Path, *, tables: Any = None) -> None:
+        """Writes the graph as a directory of `.npy` files with a manifest, atomically; `load` maps it back.
+
+        `tables` are the roles of the columns of the tables that it was made of, for `update`.
+        """
         names = None if self.label_names is None else [encode(name) for name in self.label_names]
         with storage.writing(
             directory,
@@ -747,6 +750,7 @@ class TemporalGraph:
             cutoff=self.cutoff,
             periods=encode(self.periods),
             label_delay=self.label_delay,
+            tables=tables,
         ) as writer:
             for kind, part in self.nodes.items():
                 arrays = {
