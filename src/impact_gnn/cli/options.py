@@ -64,15 +64,20 @@ class TableOptions:
     roles: Roles = None
 
     def read(
-        self, graph: str, *, cutoff: str | None = None, period: str | Periods | None = None
+        self,
+        graph: str,
+        *,
+        cutoff: str | None = None,
+        period: str | Periods | None = None,
+        verify: bool = True,
     ) -> LoadedGraph:
-        """Read the graph at a path or address."""
+        """Read the graph at a path or address; `verify` compares a saved one with its checksums."""
         from impact_gnn import _files
         from impact_gnn.data.files import read
 
         matrix = None if self.features is None else _files.open_array(self.features)
         loaded = read(
-            graph, verify=True, period=period, cutoff=cutoff, roles=self.roles, features=matrix
+            graph, verify=verify, period=period, cutoff=cutoff, roles=self.roles, features=matrix
         )
         time = None if cutoff is None else loaded.graph.when(cutoff)
         return LoadedGraph(loaded.graph, time, loaded.notes)

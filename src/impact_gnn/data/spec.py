@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from impact_gnn._codec import decode, encode
 from impact_gnn._text import visible
 from impact_gnn.checks import InputError, choice, guarded, listing, quoted
 from impact_gnn.data.foreign_keys import (
@@ -31,6 +32,7 @@ from impact_gnn.data.values import TableColumn
 from impact_gnn.encoding import KINDS, guess_kind
 from impact_gnn.encoding.kinds import texts
 from impact_gnn.graph import HOMOGENEOUS, Triple
+from impact_gnn.graph.parts import class_name
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -130,6 +132,26 @@ class Spec:
     label_delay: float = 0.0
     # tables that have got a column of another table through a key, by file
     extended: dict[str, Source] = field(default_factory=dict)
+
+    def content(self) -> dict[str, Any]:
+        """Return the roles of the columns in the types of JSON, for `restored`."""
+        return {
+            "nodes": {
+                kind: encode(replace(table, unknown=tuple(map(class_name, table.unknown))))
+                for kind, table in self.nodes.items()
+            },
+            "edges": [[list(triple), encode(table)] for triple, table in self.edges.items()],
+            "target": self.target,
+        }
+
+    @classmethod
+    def restored(cls, content: Any) -> Spec:
+        """Return the spec of a `content`."""
+        nodes = decode(dict[str, NodeTable], content["nodes"], "nodes")
+        edges: dict[Triple, EdgeTable] = {}
+        for (source, name, target), table in content["edges"]:
+            edges[source, name, target] = decode(EdgeTable, table, "edges")
+        return cls(nodes, edges, content["target"])
 
 
 # -- guessing

@@ -281,10 +281,11 @@ def _role(column: Any, key: Key, sources: Mapping[Key, Source]) -> Any:
 
 @dataclass(frozen=True)
 class Reading:
-    """A graph, and lines that describe how every column was read."""
+    """A graph, lines that describe how every column was read, and the roles of the columns."""
 
     graph: TemporalGraph
     notes: list[str]
+    spec: Spec | None = None
 
 
 def build(
@@ -302,23 +303,23 @@ def build(
     mapped.
     """
     by_name = {source.name: source for source in sources} | spec.extended
-    nodes: dict[str, _Nodes] = {}
+    nodes: dict[str, NodeRows] = {}
     for kind, node_table in spec.nodes.items():
         matrix = features if kind == spec.target else None
         path = spill and spill / f"nodes-{len(nodes)}.arrow"
         source = by_name[node_table.file]
         if node_table.values_of:
             source = distinct_values(source, node_table.values_of)
-        nodes[kind] = _Nodes.read(source, node_table, matrix, path)
+        nodes[kind] = NodeRows.read(source, node_table, matrix, path)
     main = nodes[spec.target]
     if main.time is None:
         raise InputError(f"{main.name} has no time column; set it with time=... or in graph.toml.")
-    links: dict[Triple, _Edges] = {}
+    links: dict[Triple, EdgeRows] = {}
     for triple, edge_table in spec.edges.items():
         ends = (nodes[triple[0]], nodes[triple[2]])
         folder = spill and spill / f"edges-{len(links)}"
-        links[triple] = _Edges.read(by_name[edge_table.file], edge_table, ends, folder)
-    tables: list[_Nodes | _Edges] = [*nodes.values(), *links.values()]
+        links[triple] = EdgeRows.read(by_name[edge_table.file], edge_table, ends, folder)
+    tables: list[NodeRows | EdgeRows] = [*nodes.values(), *links.values()]
     rule = spec.period if period is None else period
     periods, time_notes = _assign_periods(main, tables, rule, cutoff)
     is_homogeneous = len(nodes) == 1 and len(links) == 1
@@ -335,11 +336,11 @@ def build(
     )
     graph, misfit_notes = _with_kinds(graph, list(nodes.values()), cutoff)
     notes = [note for table in tables for note in table.notes]
-    return Reading(graph, [*notes, *time_notes, *misfit_notes])
+    return Reading(graph, [*notes, *time_notes, *misfit_notes], spec)
 
 
 def _assign_periods(
-    main: _Nodes, tables: list[_Nodes | _Edges], rule: Period, cutoff: Any
+    main: NodeRows, tables: list[NodeRows | EdgeRows], rule: Period, cutoff: Any
 ) -> tuple[Periods | None, list[str]]:
     """Choose periods by the type to classify, set those of all tables, and describe the choice."""
     assert main.time is not None
@@ -360,17 +361,23 @@ def _assign_periods(
             time = times_like(table.time, unit, main_time, table.name)
         table.period = time if periods is None else periods.of(time)
         if table is main and periods is not None:
-            main.timestamp = time.astype(np.float64)
-            if time.dtype.kind == "M":
-                main.timestamp /= MICROSECONDS_PER_DAY
-        if isinstance(table, _Nodes) and isinstance(table.features, Columns):
+            main.timestamp = exact_times(time)
+        if isinstance(table, NodeRows) and isinstance(table.features, Columns):
             is_dated = time.dtype.kind == "M"
             table.features = replace(table.features, moment=time if is_dated else None)
     return periods, notes
 
 
+def exact_times(time: np.ndarray) -> np.ndarray:
+    """Return times as floats; of dates, days since 1970."""
+    exact = time.astype(np.float64)
+    if time.dtype.kind == "M":
+        exact /= MICROSECONDS_PER_DAY
+    return exact
+
+
 def _with_kinds(
-    graph: TemporalGraph, tables: list[_Nodes], cutoff: Any
+    graph: TemporalGraph, tables: list[NodeRows], cutoff: Any
 ) -> tuple[TemporalGraph, list[str]]:
     """Set the kind of every feature column, and describe later rows that do not fit.
 
@@ -405,7 +412,7 @@ def _with_kinds(
 
 
 @dataclass(eq=False)
-class _Nodes:
+class NodeRows:
     """A node table as it is read: ids, times and labels as arrays, features as raw columns."""
 
     name: str
@@ -426,7 +433,7 @@ class _Nodes:
     @classmethod
     def read(
         cls, source: Source, spec: NodeTable, features: np.ndarray | None, spill: Path | None
-    ) -> _Nodes:
+    ) -> NodeRows:
         roles = list(spec.roles.values())
         source = source.as_written([spec.id, spec.label])
         raw = source.table if spill is None else _spill_features(source, roles, spill)
@@ -603,7 +610,7 @@ def _rows_in_order(features: np.ndarray, order: np.ndarray, spill: Path | None) 
 
 
 @dataclass(eq=False)
-class _Edges:
+class EdgeRows:
     """An edge table as it is read: positions of both ends [2, E], weights and times [E]."""
 
     name: str
@@ -615,8 +622,8 @@ class _Edges:
 
     @classmethod
     def read(
-        cls, source: Source, spec: EdgeTable, ends: tuple[_Nodes, _Nodes], folder: Path | None
-    ) -> _Edges:
+        cls, source: Source, spec: EdgeTable, ends: tuple[NodeRows, NodeRows], folder: Path | None
+    ) -> EdgeRows:
         columns = list(spec.roles.values())
         notes = [f"{source.name}: {spec.origins}", *(f"  {note}" for note in source.notes())]
         unused = [name for name in source.head.column_names if name not in columns]
@@ -668,7 +675,7 @@ def _edge_tables(source: Source, columns: list[str], folder: Path | None) -> Ite
 
 
 def _join(
-    table: pa.Table, spec: EdgeTable, ends: tuple[_Nodes, _Nodes], first_row: int
+    table: pa.Table, spec: EdgeTable, ends: tuple[NodeRows, NodeRows], first_row: int
 ) -> np.ndarray:
     """Return edges as records of the positions of their ends, their weights and times [E].
 

@@ -201,8 +201,17 @@ class Columns:
                 writer.write_table(pa.table(arrays, schema=schema))
 
     @classmethod
-    def open(cls, path: Path) -> Columns:
-        """Map the file that `save` wrote."""
+    def open(cls, path: Path, *later: Path) -> Columns:
+        """Map the file that `save` wrote, and files with later rows of the same columns."""
+        if later:
+            parts = [cls.open(one) for one in (path, *later)]
+            moment = None
+            if parts[0].moment is not None:
+                moment = np.concatenate([part.moment for part in parts])
+            # whole numbers and floats of one column become floats
+            tables = [part.table for part in parts]
+            table = pa.concat_tables(tables, promote_options="permissive")
+            return replace(parts[0], table=table, moment=moment, cache={})
         with guarded(path):
             table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
             note = json.loads(table.schema.metadata[NOTE])

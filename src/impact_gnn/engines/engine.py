@@ -17,7 +17,15 @@ import numpy as np
 from impact_gnn import checks
 from impact_gnn import weighting as weights
 from impact_gnn.checks import InputError
-from impact_gnn.engines.hop import ComputedColumns, ComputedHop, Features, Hop, SlicedHop, as_hop
+from impact_gnn.engines.hop import (
+    ComputedColumns,
+    ComputedHop,
+    Features,
+    Hop,
+    SlicedHop,
+    as_hop,
+    selected_hop,
+)
 from impact_gnn.engines.operator import Operator, check_float
 from impact_gnn.graph import TemporalGraph, Triple
 from impact_gnn.graph.csr import CSR
@@ -137,6 +145,20 @@ class Engine(ABC):
         """
         x = checked_start(operators, x)
         return self._hops(operators, x, rows, dtype) if operators else []
+
+    def hops_of_rows(
+        self,
+        operators: Sequence[Operator],
+        x: Features,
+        rows: np.ndarray | None,
+        *,
+        dtype: Any = None,
+    ) -> list[Hop]:
+        """Compute `hops` from nodes of one type to themselves, all of them for `rows` only."""
+        hops = self.hops(operators, x, rows=rows, dtype=dtype)
+        if rows is None:
+            return hops
+        return [*(selected_hop(hop, rows) for hop in hops[:-1]), *hops[-1:]]
 
     def operator(
         self,

@@ -130,27 +130,25 @@ class Ensemble:
         predicted = requested
         if nodes is not None and self.calibration.shift:  # it calibrates all targets together
             predicted = self.targets(graph, cutoff=cutoff)
-        view = graph
         only = None
         if not inputs:
             part = None
             if nodes is not None:
                 part = self.reach(graph).part_of(graph, requested)
             if part is not None:
-                neighbours, only = part
-                engine = engine_for(neighbours, engine)
-                graph = neighbours
-            view = self.fitted.schema.adapted(graph, period)
+                graph, only = part
+                engine = engine_for(graph, engine)
+                predicted = requested = only
+            graph = self.fitted.schema.adapted(graph, period)
             inputs = {}
-        rows = predicted if only is None else only
-        mean = np.zeros((len(rows), self.fitted.num_labels))
+        mean = np.zeros((len(predicted), self.fitted.num_labels))
         for pipeline, weight in zip(self.pipelines, self.weights, strict=True):
-            shared = pipeline.shared_inputs(inputs, view.masked(period), engine, only=only)
-            mean += weight * pipeline.predict_rows(shared, period, rows)
+            shared = pipeline.shared_inputs(inputs, graph.masked(period), engine, only=only)
+            mean += weight * pipeline.predict_rows(shared, period, predicted)
         calibrated = self.calibration.apply(mean, self.prior)
-        if predicted is requested:
-            return calibrated
-        return calibrated[predicted.searchsorted(requested)]
+        if predicted is not requested:
+            calibrated = calibrated[predicted.searchsorted(requested)]
+        return calibrated
 
     def reach(self, graph: TemporalGraph) -> Reach:
         """Return how far in a graph the prediction of a node reads."""

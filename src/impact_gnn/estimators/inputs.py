@@ -302,13 +302,8 @@ class Inputs:
     def _repeated_hops(self, method: Method, snapshot: Snapshot) -> list[Hop]:
         x = snapshot.graph.x
         assert x is not None  # paths begin at types with features
-        rows = snapshot.rows
         operators = self._operators(method, snapshot, self.hops)
-        hops = self.engine.hops(operators, x, rows=rows, dtype=np.float32)
-        if rows is None:
-            return hops
-        # The engine has restricted the last one.
-        return [*(selected_hop(hop, rows) for hop in hops[:-1]), hops[-1]]
+        return self.engine.hops_of_rows(operators, x, snapshot.rows, dtype=np.float32)
 
     def _metapath_hops(self, method: Method, snapshot: Snapshot) -> list[Hop]:
         hops = metapath_hops(

@@ -496,7 +496,9 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             probabilities = self._smoothed(stage, inputs, cutoff, [smoothing], rows)[0]
         for adjust in self._adjustments:
             probabilities = adjust(probabilities, unsmoothed, fitted.evidence)
-        return probabilities if predicted is nodes else probabilities[predicted.searchsorted(nodes)]
+        if predicted is not nodes:
+            probabilities = probabilities[predicted.searchsorted(nodes)]
+        return probabilities
 
     def _rows_of(self, nodes: NodeIndex, inputs: Inputs) -> RowIndex:
         """Return the rows of some nodes in the task."""
@@ -527,8 +529,9 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         elif self._reads_graph and network is not None:
             if network.layers is None or method.of_kind(Kind.ALIGNMENT):
                 whole_graph.append(f"the model {model_name(self.model)!r}")
-            runs = 2 if "labels" in method else 1
-            steps = runs * (network.layers or 0)
+            steps = network.layers or 0
+            if "labels" in method:  # the second run reads the probabilities of the first
+                steps *= 2
         own_steps = [part.steps for part in method.parts if part.steps is not None]
         has_degrees = not fitted.schema.has_features(graph.target)  # in place of features
         return Reach(
@@ -600,7 +603,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         early = positions[graph.time[positions] < period]
         if len(early):
             raise InputError(
-                f"node {graph.id_of(early[0])} is of {graph.name_of(int(graph.time[early[0]]))}, "
+                f"node {graph.ids[early[0]]} is of {graph.name_of(int(graph.time[early[0]]))}, "
                 f"but nodes from {graph.name_of(period)} on are predicted; name those alone."
             )
         return positions

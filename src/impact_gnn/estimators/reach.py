@@ -41,6 +41,16 @@ class Reach:
             whole_graph=tuple(dict.fromkeys(names)),
         )
 
+    @property
+    def note(self) -> str | None:
+        """A sentence if predictions of some nodes need the whole graph."""
+        if not self.whole_graph:
+            return None
+        return (
+            f"all nodes are computed, not the neighbourhood of the requested ones alone, because "
+            f"the model uses {listing(self.whole_graph)}."
+        )
+
     def part_of(
         self, graph: TemporalGraph, nodes: NodeIndex
     ) -> tuple[TemporalGraph, NodeIndex] | None:
@@ -48,12 +58,8 @@ class Reach:
 
         None, with a warning, if that is the whole graph.
         """
-        if self.whole_graph:
-            warnings.warn(
-                f"all nodes are computed, not the neighbourhood of {len(nodes):,} alone, because "
-                f"the model uses {listing(self.whole_graph)}.",
-                stacklevel=4,
-            )
+        if self.note is not None:
+            warnings.warn(self.note, stacklevel=4)
             return None
         return neighbourhood(graph, nodes, steps=self.steps, both_ways=self.both_ways)
 
@@ -65,5 +71,7 @@ def engine_for(part: TemporalGraph, engine: Engine | None) -> Engine:
         for node in part.nodes.values()
         if isinstance(node.features, np.ndarray)
     ]
-    engine = or_memory(engine)
-    return Memory() if engine.fits(4 * sum(sizes)) else engine
+    chosen = or_memory(engine)
+    if chosen.fits(4 * sum(sizes)):
+        chosen = Memory()
+    return chosen

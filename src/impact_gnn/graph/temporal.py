@@ -20,7 +20,7 @@ from impact_gnn._codec import encode
 from impact_gnn.checks import InputError, listing
 from impact_gnn.encoding import Encoder
 from impact_gnn.graph import storage
-from impact_gnn.graph.csr import CSR, build_csr, earliest, index_type, merged
+from impact_gnn.graph.csr import CSR, EdgesByNode, build_csr, earliest, merged
 from impact_gnn.graph.graph_summary import GraphSummary
 from impact_gnn.graph.parts import HOMOGENEOUS, Nodes, Relation, Triple, class_name, classes
 from impact_gnn.graph.periods import Periods
@@ -215,11 +215,6 @@ class TemporalGraph:
         """Whether there is more than the one type and relation of a homogeneous graph."""
         return tuple(self.relations) != (HOMOGENEOUS,)
 
-    def id_of(self, node: int) -> Any:
-        """The user's name of a target node, or its position."""
-        ids = self.nodes[self.target].ids
-        return node if ids is None else ids[node]
-
     @property
     def has_untimed_edges(self) -> bool:
         """Whether a relation joins two types without a time, and has none of its own."""
@@ -308,17 +303,19 @@ class TemporalGraph:
             )
         return self._csr[relation]
 
-    def edges_at(self, relation: Triple, end: int) -> CSR:
-        """The positions of the edges of a relation by the node at one end, 0 (source) or 1 (target).
-
-        Computed once: the edges at node v are `indices[indptr[v]:indptr[v + 1]]`.
-        """
+    def edges_at(self, relation: Triple, end: int) -> EdgesByNode:
+        """The edges of a relation by the node at one end, 0 (source) or 1 (target); computed once."""
         if (relation, end) not in self._edges_at:
-            node = self.relations[relation].edge_index[end]
-            size = self.nodes[relation[2 * end]].num_nodes
-            edges = np.arange(len(node), dtype=index_type(len(node)))
-            self._edges_at[relation, end] = build_csr(edges, node, max(len(node), 1), size)
+            nodes = self.nodes[relation[2 * end]]
+            ends = self.relations[relation].edge_index[end]
+            self._edges_at[relation, end] = EdgesByNode.of(ends, nodes.num_nodes)
         return self._edges_at[relation, end]
+
+    def cache_edges_at(self, relation: Triple, end: int, csr: CSR) -> None:
+        """Remembers how the first edges of a relation are grouped, as a saved graph has them."""
+        nodes = self.nodes[relation[2 * end]]
+        ends = self.relations[relation].edge_index[end]
+        self._edges_at[relation, end] = EdgesByNode.of(ends, nodes.num_nodes, csr)
 
     def cached_csr(self, relation: Triple) -> CSR | None:
         """The relation's edges grouped by target if that has been done, here or by an engine."""
@@ -738,8 +735,11 @@ class TemporalGraph:
         out.__dict__.update(_csr=self._csr, _known=self._known, _edges_at=self._edges_at)
         return out
 
-    def save(self, directory: str | Path) -> None:
-        """Writes the graph as a directory of `.npy` files with a manifest, atomically; `load` maps it back."""
+    def save(self, directory: str | Path, *, tables: Any = None) -> None:
+        """Writes the graph as a directory of `.npy` files with a manifest, atomically; `load` maps it back.
+
+        `tables` are the roles of the columns of the tables that it was made of, for `update`.
+        """
         names = None if self.label_names is None else [encode(name) for name in self.label_names]
         with storage.writing(
             directory,
@@ -749,6 +749,7 @@ class TemporalGraph:
             cutoff=self.cutoff,
             periods=encode(self.periods),
             label_delay=self.label_delay,
+            tables=tables,
         ) as writer:
             for kind, part in self.nodes.items():
                 arrays = {
@@ -853,7 +854,7 @@ class TemporalGraph:
     """Whether it is a part of a graph, with the timeline of the whole (see `neighbourhood`)."""
 
     _csr: dict[Triple, CSR]
-    _edges_at: dict[tuple[Triple, int], CSR]
+    _edges_at: dict[tuple[Triple, int], EdgesByNode]
     _known: dict[int, dict[str, np.ndarray | None]]
     _periods: dict[str, np.ndarray]
 
