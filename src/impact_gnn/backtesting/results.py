@@ -167,6 +167,8 @@ class BacktestResult:
     calibration: Calibration
     fold_checks: list[FoldCheck]
     by_horizon: list[HorizonScore]
+    # corrections for time; their differences are to the same model without a correction
+    time_corrections: list[CandidateResult] = field(default_factory=list)
 
     @classmethod
     def without_folds(cls, effort: str, metric: str = "accuracy") -> BacktestResult:
