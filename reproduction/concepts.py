@@ -3,6 +3,7 @@
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 PAST = "#4c78a8"
 TARGET = "#f58518"
@@ -58,28 +59,25 @@ def folds() -> Figure:
 
 def method() -> Figure:
     """The data flow, with the parts of a method where they act."""
-    figure = Figure(figsize=(8, 1.7), layout="constrained")
+    figure = Figure(figsize=(8, 1.1), layout="constrained")
     axis = figure.subplots()
     steps = [
         ("graph", ""),
         ("edge weights", "mmp, pmp, genpmp"),
-        ("hops", "labels, degrees,\nsnapshot"),
+        ("hops", "labels, degrees,\nsnapshot, features"),
         ("alignment", "center, standardize,\njjnorm, pny"),
         ("model", "recency, stages"),
         ("probabilities", "smooth, shift"),
     ]
     for place, (name, parts) in enumerate(steps):
-        box = {"boxstyle": "round,pad=0.45", "facecolor": "#e8eef7", "edgecolor": PAST}
-        axis.text(1.6 * place, 1, name, ha="center", va="center", bbox=box)
-        axis.text(1.6 * place, 0.68, parts, ha="center", va="top", fontsize=8.5, color="#b45309")
+        box = Rectangle((place, 1), 0.78, 0.4, facecolor="#e8eef7", edgecolor=PAST)
+        axis.add_patch(box)
+        axis.text(place + 0.39, 1.2, name, ha="center", va="center", fontsize=8.5)
+        axis.text(place + 0.39, 0.88, parts, ha="center", va="top", fontsize=7.5, color="#b45309")
         if place:
-            axis.annotate(
-                "",
-                xy=(1.6 * place - 0.62, 1),
-                xytext=(1.6 * place - 0.98, 1),
-                arrowprops={"arrowstyle": "->", "color": NEUTRAL},
-            )
-    axis.set(xlim=(-0.8, 8.9), ylim=(0.1, 1.4))
+            arrow = {"arrowstyle": "->", "color": NEUTRAL, "shrinkA": 1, "shrinkB": 1}
+            axis.annotate("", xy=(place, 1.2), xytext=(place - 0.22, 1.2), arrowprops=arrow)
+    axis.set(xlim=(-0.1, 5.9), ylim=(0.5, 1.5))
     axis.axis("off")
     return figure
 

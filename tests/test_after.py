@@ -206,7 +206,7 @@ def test_a_forecast_that_failed_and_classes_nobody_knew_are_said(copied, tmp_pat
             {"node": ["-n1"], "label": ["cat"]},
             "has the columns node, label; rename two of them to id and label.",
         ),
-        ({"id": ["x", "y", "z"], "label": ["cat"] * 3}, "has labels for 0 of the"),
+        ({"id": ["x", "y", "z"], "label": ["cat"] * 3}, "labels are known for 0 of the"),
         ({"id": ["-n1", "-n1"], "label": ["a", "b"]}, "has duplicate ids"),
     ],
 )
@@ -234,7 +234,7 @@ def test_graphs_of_pyg_are_graphs_too(done):
     """They name no classes, which these predictions need; so much is said."""
     for call in (watch, evaluate):
         with pytest.raises(
-            InputError, match=r"the model's classes have names|has labels for 0 of the"
+            InputError, match=r"the model's classes have names|labels are known for 0 of the"
         ):
             call(done[0], ig.to_pyg(graph()))
         with pytest.raises(InputError, match="graph is a DataFrame; pass a TemporalGraph"):

@@ -106,7 +106,7 @@ def test_spatial_networks_are_models_of_the_pipeline(model, method, tmp_path):
         ig.audit.scrambled(graph, 4)
     )
     assert np.array_equal(scrambled.predict_proba(graph), said)
-    with pytest.raises(ig.InputError, match=f"{model} cannot take 'snapshot'"):
+    with pytest.raises(ig.InputError, match=f"{model} does not support 'snapshot'"):
         Pipeline(model, "snapshot", cutoff=4, epochs=1).fit(graph)
 
 

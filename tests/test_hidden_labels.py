@@ -218,7 +218,7 @@ def test_predictions_are_numbered_as_in_the_graph():
     p = Pipeline("linear", "features", cutoff=5, epochs=50).fit(g)
     said, truth = p.predict(g), y[g.time == 5]
     assert set(said) == {0, 2}
-    with pytest.warns(UserWarning, match="they count as wrong"):
+    with pytest.warns(UserWarning, match="they count as errors"):
         assert (said == truth).mean() == pytest.approx(p.score(g))
     assert (said == truth)[truth != 1].mean() > 0.9
 

@@ -107,7 +107,7 @@ def test_schedules_are_their_formula_and_reach_the_optimizer(view):
     # from the second epoch on the rate is 0
     frozen = trained(view, schedule=Schedule(period=1), epochs=3)
     assert same(trained(view, epochs=1), frozen)
-    with pytest.raises(ig.InputError, match="is no schedule"):
+    with pytest.raises(ig.InputError, match="is not a schedule"):
         Schedule(decay=0)
 
 

@@ -210,7 +210,7 @@ def test_a_graph_is_cut_at_a_date_and_says_so():
     assert g.summary().names == ["2021-05", "2021-06", "2021-07"]
     with pytest.raises(
         InputError,
-        match=r"lies within the period 2021-07; cut at the beginning of 2021-07 \(2021-07-01\)",
+        match=r"is inside the period 2021-07; use the start of 2021-07 \(2021-07-01\)",
     ):
         g.masked("2021-07-02")
     east = datetime.datetime(2021, 7, 1, 2, tzinfo=datetime.timezone(datetime.timedelta(hours=2)))
@@ -265,3 +265,22 @@ def test_labels_that_end_within_a_period_begin_a_new_one():
     first = values[values >= border].min()
     assert made.start(int(made.of(np.array([first]))[0])) == first
     assert made.of(values[values < border]).max() < made.of(np.array([first]))[0]
+
+
+@pytest.mark.parametrize(
+    ("years", "cutoff", "units"),
+    [
+        (1, None, {"month"}),
+        (1, "2020-10-01", {"month"}),
+        (2, None, {"quarter"}),
+        (2, "2021-08-01", {"month"}),
+        (3, "2022-07-01", {"month", "quarter"}),
+        (75, "2084-01-01", {"year"}),
+    ],
+)
+def test_days_of_events_become_calendar_periods(years, cutoff, units):
+    """Not blocks of equal counts, whose borders mean nothing to anybody."""
+    day = np.random.default_rng(0).integers(0, 365 * years, 3000)
+    values = (np.datetime64("2020-01-01") + day).astype("M8[us]")
+    periods, _ = choose(values, np.ones(len(values), bool), "auto", cutoff)
+    assert periods.unit in units

@@ -9,13 +9,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from rich.console import Console
 from typer.main import get_command
 from typer.testing import CliRunner
 
 from impact_gnn import _progress
 from impact_gnn._progress import Terminal
 from impact_gnn.cli import app
+from impact_gnn.cli.common import SafeConsole
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMANDS = get_command(app).commands
@@ -28,7 +28,7 @@ def clock(monkeypatch):
 
 
 def console_on(file, environ=(), **options):
-    return Console(file=file, width=100, _environ={"TERM": "xterm", **dict(environ)}, **options)
+    return SafeConsole(file=file, width=100, _environ={"TERM": "xterm", **dict(environ)}, **options)
 
 
 def test_bars_that_are_over_are_gone_and_lines_stand_above(clock):
@@ -59,6 +59,17 @@ def test_bars_that_are_over_are_gone_and_lines_stand_above(clock):
     assert terminal._stages == {}
     # the line is clear, the cursor back
     assert file.getvalue().rstrip().endswith("\x1b[2K\x1b[?25h")
+
+
+def test_long_lines_are_broken_at_words_and_aligned_on_a_terminal_only():
+    line = "pmp  weighting  neighbours are weighted by time " + "and so on " * 12
+    file, pipe = io.StringIO(), io.StringIO()
+    console_on(file, force_terminal=True).print(line)
+    console_on(pipe).print(line)
+    first, second = file.getvalue().splitlines()
+    assert first.startswith("pmp  weighting  neighbours")
+    assert second.startswith(" " * len("pmp  weighting  ") + "and so on")
+    assert pipe.getvalue().rstrip("\n") == line
 
 
 @pytest.mark.parametrize(
@@ -93,6 +104,7 @@ def test_help_and_version_load_no_library(arguments):
     code = f"""
 import sys
 from impact_gnn.cli import app
+from impact_gnn.cli.common import SafeConsole
 try:
     app({arguments!r})
 except SystemExit as end:

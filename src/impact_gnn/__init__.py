@@ -1,6 +1,6 @@
-"""Graph learning that stays right when the future is not like the past.
+"""Classifies the recent nodes of graphs with timestamps, and corrects for shift over time.
 
-Names are fetched when they are first used, so that the array floor works without torch.
+Names are imported when they are first used, so that the array layers work without torch.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""How far a long piece of work is: one signature for everybody who works and everybody who watches.
+"""Progress of long work: one signature for those who report it and those who display it.
 
-Work that takes long is given a `Progress` and calls it with the stage it is in, units done, units
-in all (0 where nobody knows) and a note. `Terminal` draws bars of it; a test or a notebook passes a
+Long work receives a `Progress` and calls it with the stage, units done, units in total (0 if
+unknown) and a note. `Terminal` draws bars of it; a test or a notebook passes a
 function of its own.
 """
 

@@ -42,11 +42,11 @@ class TooShort(InputError):  # noqa: N818
 
 
 class DiskFull(RuntimeError):  # noqa: N818 - a state of the machine, not a mistake of the user's
-    """The disk is full; the message says what is kept and how to go on."""
+    """The disk is full; the message says what is stored and how to continue."""
 
 
 class WorkerLost(RuntimeError):  # noqa: N818
-    """Workers of a cluster are gone for good; the message says what is kept and how to go on."""
+    """The workers of a cluster are lost; the message says what is stored and how to continue."""
 
 
 def choice(name: str, value: object, allowed: Iterable[str]) -> str:
@@ -332,7 +332,7 @@ def mask(name: str, value: Any, num_rows: int) -> np.ndarray:
 
 
 def fits(what: str, size: float, fix: str) -> None:
-    """Refuses what memory could not hold, before it is asked for; `size` in bytes."""
+    """Refuses an allocation of `size` bytes that exceeds the free memory."""
     if size > (free := _native.free_memory()):
         too_large = f"{what} would need {size / 2**30:,.1f} GiB of memory, but {free / 2**30:,.1f} GiB are free"
         raise InputError(f"{too_large}; {fix}.")
@@ -501,5 +501,5 @@ def _refuse_span(name: str, times: np.ndarray) -> None:
 
 
 def one_line(error: Exception) -> str:
-    """What an error says, for a sentence."""
+    """The message of an error on one line."""
     return mask_passwords(" ".join(str(error).split()))[:200]

@@ -1,4 +1,4 @@
-"""What pays on this graph: folds of its past, candidates tried on them, the choice and what it is worth."""
+"""Back-tests candidates on folds of the past, and selects an ensemble with an accuracy forecast."""
 
 from impact_gnn.backtesting.candidates import Advice, Advised, advise
 from impact_gnn.backtesting.effort import EFFORTS

@@ -1,8 +1,7 @@
 """From the diagnosis to candidates: initial ones, and neighbours of a winner.
 
-Advice orders, it does not decide: everything that can be computed stays on the list, and `plain`
-always does. What
-pays is for the back-test to say.
+Advice sets the order only: every applicable candidate stays on the list, `plain` always. The
+back-test decides.
 """
 
 from __future__ import annotations
@@ -88,7 +87,7 @@ ALIGNED = (
     "pmp+center+labels",
     "center+snapshot",
 )
-# where target nodes meet through nodes without a time
+# where target nodes are connected through nodes without a time
 THROUGH = (
     "pmp+ends",
     "pmp+labels+ends",
@@ -122,30 +121,29 @@ class Advice:
 
 
 def advise(diagnosis: Diagnosis, graph: TemporalGraph) -> Advice:
-    """Candidates for the back-test, ranked by the evidence; of the graph that was diagnosed only sizes are looked at.
+    """Candidates for the back-test, ranked by the diagnosis; of the graph only sizes are used.
 
     A method is the sum of its parts, less a little for each; plain is 0. Prior scores of the parts:
 
     | part | evidence | prior score |
     |---|---|---|
     | labels | there are edges and labels: won .5 on the paper's synthetic graphs and .018 on ogbn-arxiv | 1.5 |
-    | center | label mix holds / doubtful / cannot tell / fails (lost .011 on ogbn-arxiv) | 1.5 / 0 / .3 / −1.5 |
+    | center | label mix holds / uncertain / not testable / violated (lost .011 on ogbn-arxiv) | 1.5 / 0 / .3 / −1.5 |
     | standardize | as center; and features drift | 1.4 / −.1 / .2 / −1.6; +.2 |
-    | jjnorm | label mix holds / doubtful / cannot tell / fails (lost .023 on ogbn-arxiv) | .5 / −.1 / .1 / −1.5 |
+    | jjnorm | label mix holds / uncertain / not testable / violated (lost .023 on ogbn-arxiv) | .5 / −.1 / .1 / −1.5 |
     | jjnorm | decay is common / is not | +.2 / −.2 |
-    | pmp | connectivity separable / doubtful / cannot tell / not: the paper's first choice | .8 / .3 / .3 / 0 |
-    | genpmp | as pmp; and periods weighed by their nodes explain clearly more / do not | +.2 / −.3 |
-    | mmp | the paper advises against it: it hears half of the neighbours | −.6 |
+    | pmp | connectivity separable / uncertain / not testable / not: the paper's first choice | .8 / .3 / .3 / 0 |
+    | genpmp | as pmp; and periods weighted by their nodes explain clearly more / do not | +.2 / −.3 |
+    | mmp | the paper advises against it: it uses half of the neighbours | −.6 |
     | pny | connectivity separable / otherwise; only on small graphs | .6 / 0 |
     | snapshot | past and future neighbours differ / do not: won .04 on one graph, lost .036, .045 on two | .4 / −.4 |
-    | ends | target nodes meet through nodes without a time, where weights by edge do nothing: judgement | .2 |
+    | ends | target nodes are connected through nodes without a time, where weights by edge do nothing: judgement | .2 |
     | recency | label mix or features change / both hold: nothing to forget | .5 / −.3 |
     | features | no edges at all / connectivity fails / otherwise | 1 / −.6 / −1 |
     | any | it removes the share s of the measured shift of messages and keeps the classes apart | +.5·s |
 
-    Left out is only what cannot differ from another candidate or cannot be computed: time weights
-    by edge where no edge
-    has a time at both ends, alignments without features, label hops without edges, PNY on large or
+    Only candidates that equal another one or are not applicable are omitted: time weights by edge
+    where no edge has a time at both ends, alignments without features, label hops without edges, PNY on large or
     mixed graphs.
 
     Examples:

@@ -14,7 +14,7 @@ from impact_gnn.propagation.smoothing import CHOICES, STEPS
 
 @dataclass(frozen=True)
 class Effort:
-    """How much work the search may do, on how many folds, and how many seeds the chosen are fitted with."""
+    """Work units of the search, number of folds, and number of seeds of every final fit."""
 
     work: float  # units, about seconds on one core, on a graph of up to `SMALL` labels; more on larger ones
     folds: int
@@ -27,7 +27,7 @@ SMALL, GROWTH = 10_000, 0.5  # work grows as labels beyond SMALL to the power of
 
 @dataclass(frozen=True)
 class Size:
-    """What the cost of a fit depends on."""
+    """The sizes that determine the cost of a fit."""
 
     rows: int  # labelled nodes
     nodes: int
@@ -62,10 +62,10 @@ class Size:
 
 
 def cost(candidate: Candidate, size: Size, model: str) -> float:
-    """Units of work of a fit (choosing and refitting) and its hops; `model` is that of candidates without their own.
+    """Work units of a fit (validation and refit) and its hops; `model` is the default model.
 
-    The factors were read off measured fits of small and large graphs; they need be right to a
-    factor of two only, for they say what else fits into an effort, not how long anything takes.
+    The factors come from measured fits on small and large graphs. They are accurate to a factor of
+    two, which is enough to decide what fits into an effort.
     """
     method, spec = candidate.method, spec_of(candidate.model or model)
     columns = size.features if "features" not in method else size.features / max(size.hops, 1)

@@ -1,4 +1,4 @@
-"""Walk-forward folds: the graph as it was, the labels that were known, the period that was to be predicted."""
+"""Walk-forward folds: the graph and the known labels of a past time, and a window to predict."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MIN_LEARNABLE = 0.5  # share of a window's nodes whose class could be learned; b
 
 @dataclass(frozen=True)
 class Window:
-    """Periods to predict, from the first to the last, as if labels were known before the first only."""
+    """Periods to predict, from the first to the last; labels are known before the first only."""
 
     first: int
     last: int
@@ -28,13 +28,13 @@ class Window:
 
     @classmethod
     def of(cls, graph: TemporalGraph, first: int, last: int) -> Window:
-        """With the name that a person knows it by."""
+        """A window with its name for users."""
         ends = dict.fromkeys([graph.name_of(first), graph.name_of(last)])
         return cls(first, last, ("-" if graph.periods is None else " to ").join(ends))
 
     @classmethod
     def longest(cls, graph: TemporalGraph, most: int) -> Window:
-        """The last labelled periods of a view, `most` at most, half of the labels or more being older."""
+        """The last labelled periods of a view, at most `most`, with at least half of the labels before."""
         times = np.unique(graph.time[graph.label >= 0])
         return cls.of(graph, int(times[-graph.hideable(most)]), int(times[-1]))
 
@@ -44,7 +44,7 @@ class Window:
 
 @dataclass(frozen=True, eq=False)
 class Fold:
-    """Periods to predict."""
+    """One split of the past: a graph with masked labels, and the nodes of its window."""
 
     window: Window
     graph: TemporalGraph  # the past up to their end, labels of the periods hidden
@@ -56,10 +56,10 @@ class Fold:
 def windows(graph: TemporalGraph, count: int) -> list[Window]:
     """The last `count` windows of labelled periods before the view's cutoff, oldest first.
 
-    A window is as long as the time that targets span (`TemporalGraph.horizon`), so that a fold asks
-    what is asked in the end. Where too few labels would be left before the next one, windows of
-    several periods overlap by half. One needs enough labelled nodes, a labelled past, and most of
-    its nodes in classes that had been seen by then.
+    A window is as long as the time that targets span (`TemporalGraph.horizon`), so that a fold
+    resembles the real task. Where too few labels would be left before the next one, windows of
+    several periods overlap by half. A window needs enough labelled nodes, a labelled past, and most
+    of its nodes in classes with earlier labels.
 
     Examples:
         >>> from impact_gnn.data.tsbm import tsbm
@@ -134,7 +134,7 @@ def prior_drift(graph: TemporalGraph, first: int) -> np.ndarray:
 
 
 def prior_before(graph: TemporalGraph, window: Window) -> np.ndarray:
-    """Shares of the classes among the labels before a window."""
+    """Class proportions of the labels before a window."""
     known = graph.label[(graph.label >= 0) & (graph.time < window.first)]
     return np.bincount(known, minlength=graph.num_labels) / len(known)
 

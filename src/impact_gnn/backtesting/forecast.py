@@ -1,4 +1,4 @@
-"""How right the predictions for the targets will be, before any of their labels is known."""
+"""Forecasts the accuracy on the targets before any of their labels is known."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEVEL = 0.9
 
 
 def lost_per_period(lags: Sequence[HorizonScore]) -> Estimate:
-    """Accuracy that a model loses with every period after its last label: a line through what was measured.
+    """Loss of accuracy per period of the forecast horizon: the slope of a weighted linear fit.
 
     Examples:
         >>> lost_per_period([HorizonScore(1, 0.8, 500), HorizonScore(2, 0.78, 500), HorizonScore(3, 0.76, 500)])
@@ -32,13 +32,12 @@ def lost_per_period(lags: Sequence[HorizonScore]) -> Estimate:
 
 
 def forecast(checks: Sequence[FoldCheck], confidence: float, count: int) -> Estimate | None:
-    """Accuracy to expect on `count` targets whose predictions have this mean probability, with a 90 % interval.
+    """Expected accuracy on `count` targets with this mean confidence, and its 90 % interval.
 
-    Half of it is what calibrated probabilities say about the targets themselves, half how right the
-    choice was in the newest past window: the first notices that targets are harder or easier, the
-    second that the model does not know what it does not know. The interval is as wide as past
-    windows differed from what the same rule says about them, and never narrower than chance among
-    `count` nodes.
+    It averages the mean calibrated confidence on the targets and the accuracy on the newest fold.
+    The first reacts to targets that are harder or easier, the second to overconfidence. The
+    interval comes from the errors of the same rule on past folds, and is never narrower than the
+    sampling error of `count` nodes.
     """
     if not checks:
         return None

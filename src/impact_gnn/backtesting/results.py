@@ -12,11 +12,12 @@ from impact_gnn.metrics import METRICS
 from impact_gnn.statistics import Estimate
 
 BASELINE = Candidate()
+FLOOR = Candidate(model="prior")  # the forecast class proportions, the same for every node
 MAX_ROWS = 20  # of a printed table, besides the selected and the baseline
 
 
 class Status(str, Enum):
-    """How a candidate ended."""
+    """The state of a candidate after the search."""
 
     FULL = "evaluated on all folds"
     PART = "stopped: out of time"
@@ -26,10 +27,11 @@ class Status(str, Enum):
 
 
 class SelectionReason(str, Enum):
-    """Why something was chosen."""
+    """Why the ensemble or the baseline was selected."""
 
     BETTER = "better"
     NONE_BETTER = "none better"
+    FLOOR = "no better than the class prior"
     NONE_TRIED = "none tried"
     OUT_OF_TIME = "out of time"
     TOO_SHORT = "too short"
@@ -83,6 +85,11 @@ class Selection:
             return "The history is too short for a back-test: at most one labelled period is large enough."
         if self.reason is SelectionReason.NONE_TRIED:
             return "No other candidate is applicable."
+        if self.reason is SelectionReason.FLOOR:
+            return (
+                "On past folds no model was better than the forecast class proportions alone, "
+                "so these are predicted for every node."
+            )
         if self.gain is None:
             return "The budget ended before any other candidate was complete."
         metric = METRICS[self.metric]
@@ -105,23 +112,23 @@ class Selection:
 
 @dataclass(frozen=True)
 class PeriodScore:
-    """How many labelled nodes of a period were right, and how many by plain."""
+    """Accuracy of the ensemble and of the baseline in one period."""
 
     time: int
     count: int
     accuracy: float
-    plain: float | None  # None where plain was not asked
+    plain: float | None  # None if the baseline was not evaluated
 
 
 @dataclass(frozen=True)
 class FoldCheck:
-    """What the choice said about a past window before it knew the labels; it was chosen without that window."""
+    """Out-of-fold results of one window: the ensemble was selected on the other folds."""
 
     window: str
     count: int  # labelled nodes
-    unknown: int  # of these in classes of which no label could be seen then; they count as wrong
+    unknown: int  # of these in classes without earlier labels; they count as errors
     accuracy: float
-    fitted: float  # accuracy of the choice itself, which was made by this window too
+    fitted: float  # accuracy of the final ensemble, which this window helped to select
     plain: float  # accuracy of plain
     confidence: float  # mean calibrated probability of the predicted label
     error_before: float  # expected calibration error, raw
@@ -209,21 +216,21 @@ class BacktestResult:
         rows = leading(self.rows, MAX_ROWS)
         width = max([len(str(row.candidate)) for row in rows], default=9)
         newest_first = self.folds[::-1]
-        folds = " ".join(f"{fold:>8}" for fold in newest_first)
-        lines = [f"{'candidate':<{width}} {folds} {'log-loss':>8} {'minus baseline':>26}  weight"]
+        numbers = range(len(newest_first), 0, -1)
+        folds = " ".join(f"fold {k:<2}" for k in numbers)
+        lines = [f"{'candidate':<{width}} {folds} log-loss weight minus baseline"]
         for row in rows:
-            scores = [
-                f"{row.scores[fold]:.4f}" if fold in row.scores else "" for fold in newest_first
-            ]
             by_fold = " ".join(
-                f"{score:>{max(8, len(fold))}}"
-                for fold, score in zip(newest_first, scores, strict=True)
+                f"{row.scores[fold]:7.4f}" if fold in row.scores else " " * 7
+                for fold in newest_first
             )
             loss = "" if row.loss is None else f"{row.loss:.3f}"
             difference = "" if row.difference is None else repr(row.difference)
             weight = f"{row.weight:.0%}" if row.weight else ""
             status = "" if row.status is Status.FULL else row.ending
-            line = f"{row.candidate!s:<{width}} {by_fold} {loss:>8} {difference:>26}  {weight:<6} {status}"
+            line = (
+                f"{row.candidate!s:<{width}} {by_fold} {loss:>8} {weight:>6} {difference} {status}"
+            )
             lines.append(line.rstrip())
         if len(rows) < len(self.rows):
             lines.append(
@@ -231,9 +238,8 @@ class BacktestResult:
             )
         if newest_first:
             title = METRICS[self.metric].title
-            lines.append(
-                f"Columns: {title} per fold, newest first; log-loss and difference over all."
-            )
+            named = ", ".join(f"{k}: {fold}" for k, fold in zip(numbers, newest_first, strict=True))
+            lines.append(f"Columns: {title} per fold ({named}); the others over all folds.")
         lines.append(f"Selected: {self.selection}")
         return "\n".join(lines)
 

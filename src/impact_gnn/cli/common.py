@@ -12,6 +12,7 @@ from dataclasses import fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
+from textwrap import wrap
 from typing import Any, get_type_hints
 
 from rich.console import Console
@@ -23,17 +24,34 @@ from impact_gnn._text import mask_passwords, visible
 
 
 class SafeConsole(Console):
-    """Prints names of files and classes as they are: no markup, no control characters."""
+    """Prints names of files and classes as they are: no markup, no control characters.
 
-    def print(self, *parts: str | Text, **options: Any) -> None:
+    Long lines are wrapped at words on a terminal, and not at all in a file or pipe.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(highlight=False, markup=False, **options)
+
+    def print(self, *parts: Any, **options: Any) -> None:
+        options["soft_wrap"] = not self.is_terminal
         for part in parts:
-            text = part.copy() if isinstance(part, Text) else Text(part)
-            text.plain = visible(mask_passwords(text.plain))
-            super().print(text, **options)
+            if isinstance(part, str | Text):  # not the control sequences of progress bars
+                part = part.copy() if isinstance(part, Text) else Text(part)
+                part.plain = visible(mask_passwords(part.plain))
+                if self.is_terminal and not part.spans:
+                    part.plain = "\n".join(map(self._wrapped, part.plain.split("\n")))
+            super().print(part, **options)
+
+    def _wrapped(self, line: str) -> str:
+        """Break a long line into lines that are aligned with its last column."""
+        columns = re.match(r".*\s{2,}|\s*", line)
+        indent = min(columns.end() if columns else 0, self.width // 2)
+        lines = wrap(line, self.width, subsequent_indent=" " * indent, break_on_hyphens=False)
+        return "\n".join(lines)
 
 
-console = SafeConsole(highlight=False, soft_wrap=True, markup=False)
-errors = SafeConsole(stderr=True, highlight=False, soft_wrap=True, markup=False)
+console = SafeConsole()
+errors = SafeConsole(stderr=True)
 
 FAILED = 1
 BAD_INPUT = 2

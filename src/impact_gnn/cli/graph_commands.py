@@ -86,7 +86,7 @@ def convert(
     ] = None,
     root: Annotated[Path | None, typer.Option(help="The root folder of OGB.")] = None,
 ) -> None:
-    """Save a graph as a directory, which opens at once at any size."""
+    """Save a graph as a directory, which opens instantly at any size."""
     from impact_gnn import _files
     from impact_gnn.data.files import convert_graph
 
@@ -136,20 +136,23 @@ def generate(
     labels: Annotated[int, typer.Option(help="Number of classes.")] = 10,
     features: Annotated[int, typer.Option(help="Number of features.")] = 5,
     decay: Annotated[
-        str, typer.Option(help="A number, 'random' or 'random-zero-diagonal'.")
+        str,
+        typer.Option(
+            help="Decay of connections over time: a number, 'random' or 'random-zero-diagonal'."
+        ),
     ] = "0.6",
-    protocol: Annotated[str, typer.Option(help="'text' or 'released'.")] = "text",
+    protocol: Annotated[
+        str, typer.Option(help="The paper's set-up: 'text' as printed, 'released' as in its code.")
+    ] = "text",
     mean_degree: Annotated[float | None, typer.Option(help="Expected neighbours per node.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     memory: Annotated[str, typer.Option(help="Memory limit.")] = "2GB",
     preset: Annotated[
         str | None,
-        typer.Option(
-            help="Papers, authors, fields and institutions in the sizes of a data set: mag."
-        ),
+        typer.Option(help="Several node types in the sizes of a data set: mag (ogbn-mag)."),
     ] = None,
     scale: Annotated[
-        float, typer.Option(help="With --preset: a factor for its numbers of nodes and edges.")
+        float, typer.Option(help="With --preset: factor for the number of nodes and edges.")
     ] = 1.0,
 ) -> None:
     """Generate a graph of the temporal stochastic block model, of any size."""

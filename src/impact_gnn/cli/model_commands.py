@@ -53,7 +53,7 @@ def run(
             help="Format of the predictions: csv, raw.csv (no escaping of formulas) or parquet."
         ),
     ] = "csv",
-    seed: Annotated[int, typer.Option(help="Seed.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     json: Json = None,
 ) -> None:
     """Check, diagnose, back-test, fit, predict: all results in one directory, with a report."""

@@ -26,7 +26,7 @@ Json = Annotated[Path | None, typer.Option("--json", help="Also write the result
 Since = Annotated[
     str | None, typer.Option(help="Predict from this time on; by default the cutoff of the fit.")
 ]
-Roles = Annotated[Path | None, typer.Option(help="For tables: a graph.toml in another place.")]
+Roles = Annotated[Path | None, typer.Option(help="For tables: a graph.toml outside the folder.")]
 Cutoff = Annotated[
     str | None,
     typer.Option(
@@ -118,11 +118,11 @@ class SearchOptions:
     seeds: Annotated[
         int | None,
         typer.Option(
-            min=1, max=1000, help="Seeds of every final fit; by default set by the effort."
+            min=1, max=1000, help="Seeds of every final fit (run) or per fold (backtest)."
         ),
     ] = None
     budget: Annotated[
-        str | None, typer.Option(help="Time limit, whatever the effort: 90s, 10m, 2h.")
+        str | None, typer.Option(help="Time limit for the whole command, such as 90s, 10m or 2h.")
     ] = None
 
     jobs: Annotated[
@@ -156,7 +156,7 @@ class ModelOptions:
     model: Annotated[
         str,
         typer.Option(
-            help="Model of candidates that name none: auto (sign), trees, linear, sehgnn, ..."
+            help="Model of candidates without a model: auto (sign), trees, linear, sehgnn, ..."
         ),
     ] = "auto"
     metric: Annotated[

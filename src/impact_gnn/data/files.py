@@ -198,10 +198,12 @@ def first_toml(path: str | Path) -> str:
     heads = {source.name: source.head for source in tables.values()}
     kinds = {}
     for kind, node in spec.nodes.items():
+        if node.values_of:
+            continue
         head = heads[node.file]
         features = [name for name in head.column_names if name not in node.roles.values()]
         kinds[kind] = {
-            name: (node.columns[name], "ids of another table")
+            name: (node.columns[name], "names other nodes")
             if name in node.columns
             else guess_kind(name, head.column(name))
             for name in features

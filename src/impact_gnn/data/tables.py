@@ -15,13 +15,23 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.ipc
 
 from impact_gnn import _files, _native, checks
 from impact_gnn.checks import InputError, listing, quoted
+from impact_gnn.data.foreign_keys import distinct_values
 from impact_gnn.data.ids import Ids, put_positions
 from impact_gnn.data.sources import ROWS, Source, from_frame, plain_text, release_memory
-from impact_gnn.data.spec import EdgeTable, NodeTable, Spec, guess_edges, guess_nodes
+from impact_gnn.data.spec import (
+    EdgeTable,
+    NodeTable,
+    Spec,
+    guess_by_keys,
+    guess_edges,
+    guess_events,
+    guess_nodes,
+)
 from impact_gnn.data.values import (
     Period,
     finite_numbers,
@@ -45,8 +55,9 @@ Key = TypeVar("Key")
 
 def from_tables(
     nodes: Any,
-    edges: Any,
+    edges: Any = None,
     *,
+    entities: Mapping[str, Sequence[str]] | None = None,
     target: str | None = None,
     id: str | Mapping[str, str] | None = None,
     time: str | Mapping[str, str] | None = None,
@@ -75,7 +86,10 @@ def from_tables(
     Args:
         nodes: A table with a row per node; for several types a mapping from their names to tables.
         edges: A table with a row per edge; for several types a mapping {(source type, name, target
-            type): table}.
+            type): table}. None for tables of events: columns that name entities become
+            relations. They hold the ids of another table, or have none (userId, home_team).
+        entities: Of one table of events: its columns that name entities, by type of entity, such
+            as {"team": ["home_team", "away_team"]}; by default they are guessed.
         target: The type to classify; by default the one with a label.
         id: Column of the nodes' ids; several types take a mapping by type here and below.
         time: Column of the nodes' times: dates, timestamps, ISO text, seconds since 1970, years,
@@ -110,7 +124,54 @@ def from_tables(
         >>> g, g.ids.tolist(), g.masked("2021").y.tolist()
         (TemporalGraph(3 nodes, 2 edges, 2 features, 2 classes, times 2019..2021), ['a', 'b', 'c'],
         [0, 1, -1])
+        >>> ratings = {
+        ...     "userId": [1, 1, 2, 2],
+        ...     "movieId": [7, 8, 7, 8],
+        ...     "time": [2019, 2020, 2020, 2021],
+        ...     "label": [0, 1, 1, None],
+        ... }
+        >>> sorted(from_tables(ratings, quiet=True).nodes)
+        ['event', 'movie', 'user']
     """
+    named = {
+        "id": id,
+        "time": time,
+        "label": label,
+        "unknown": unknown_label,
+        "columns": columns,
+    }
+    if edges is None:
+        spec, sources = _event_spec(nodes, entities, target=target, named=named)
+    elif entities is not None:
+        raise InputError("entities are columns of a table of events; leave out edges.")
+    else:
+        edge_roles = {
+            "source": edge_source,
+            "target": edge_target,
+            "weight": edge_weight,
+            "time": edge_time,
+        }
+        spec, sources = _graph_spec(
+            nodes, edges, target=target, named=named, edge_roles=edge_roles, dangling=dangling
+        )
+    spec = replace(spec, label_delay=label_delay)
+    reading = build(spec, sources, period=period, cutoff=cutoff)
+    if not quiet:
+        print("\n".join(reading.notes))
+    return reading.graph
+
+
+def _graph_spec(
+    nodes: Any,
+    edges: Any,
+    *,
+    target: str | None,
+    named: Mapping[str, Any],
+    edge_roles: Mapping[str, Any],
+    dangling: str,
+) -> tuple[Spec, list[Source]]:
+    """Return the spec of tables of nodes and of edges, with roles that the user has named."""
+    columns = named["columns"]
     if _has_types(nodes):
         node_sources = {
             kind: from_frame(f"nodes[{kind!r}]", table, indexed=True)
@@ -129,38 +190,47 @@ def from_tables(
     for kind, source in node_sources.items():
         is_candidate = target in (None, kind)
         roles = {
-            "id": _role(id, kind, node_sources),
-            "time": _role(time, kind, node_sources),
+            "id": _role(named["id"], kind, node_sources),
+            "time": _role(named["time"], kind, node_sources),
             "columns": (columns or {}).get(kind),
         }
         if is_candidate:
-            roles["label"] = _role(label, kind, node_sources)
-            roles["unknown"] = unknown_label
+            roles["label"] = _role(named["label"], kind, node_sources)
+            roles["unknown"] = named["unknown"]
         node_tables[kind] = guess_nodes(
             kind, source, roles, labelled=is_candidate, alone=len(node_sources) == 1
         )
-    edge_roles = {
-        "source": edge_source,
-        "target": edge_target,
-        "weight": edge_weight,
-        "time": edge_time,
-    }
     edge_tables = {}
     for triple, source in edge_sources.items():
         roles = {role: _role(value, triple, edge_sources) for role, value in edge_roles.items()}
         roles["dangling"] = dangling
         edge_tables[triple] = guess_edges(source, roles, (triple[0], triple[2]))
-    spec = Spec(
-        node_tables,
-        edge_tables,
-        target or _only_candidate(node_tables),
-        label_delay=label_delay,
-    )
-    sources = [*node_sources.values(), *edge_sources.values()]
-    reading = build(spec, sources, period=period, cutoff=cutoff)
-    if not quiet:
-        print("\n".join(reading.notes))
-    return reading.graph
+    spec = Spec(node_tables, edge_tables, target or _only_candidate(node_tables))
+    return spec, [*node_sources.values(), *edge_sources.values()]
+
+
+def _event_spec(
+    nodes: Any,
+    entities: Mapping[str, Sequence[str]] | None,
+    *,
+    target: str | None,
+    named: Mapping[str, Any],
+) -> tuple[Spec, list[Source]]:
+    """Return the spec of tables of events, with roles that the user has named, and the tables."""
+    roles = {role: value for role, value in named.items() if value is not None}
+    if _has_types(nodes):
+        sources = {kind: from_frame(kind, table, indexed=True) for kind, table in nodes.items()}
+        types = {kind: kind for kind in sources}
+        spec = guess_by_keys(sources, types, target=target, named=roles)
+    else:
+        sources = {"nodes": from_frame("nodes", nodes, indexed=True)}
+        spec = guess_events(target or "event", sources["nodes"], roles, entities)
+    if spec is None:
+        raise InputError(
+            "no column of times, or none that names entities, was recognised; give edges, or name "
+            "them with time=... and entities={'user': ['userId']}."
+        )
+    return spec, list(sources.values())
 
 
 def _has_types(nodes: Any) -> bool:
@@ -237,7 +307,10 @@ def build(
     for kind, node_table in spec.nodes.items():
         matrix = features if kind == spec.target else None
         path = spill and spill / f"nodes-{len(nodes)}.arrow"
-        nodes[kind] = NodeRows.read(by_name[node_table.file], node_table, matrix, path)
+        source = by_name[node_table.file]
+        if node_table.values_of:
+            source = distinct_values(source, node_table.values_of)
+        nodes[kind] = NodeRows.read(source, node_table, matrix, path)
     main = nodes[spec.target]
     if main.time is None:
         raise InputError(f"{main.name} has no time column; set it with time=... or in graph.toml.")
@@ -553,7 +626,8 @@ class EdgeRows:
     ) -> EdgeRows:
         columns = list(spec.roles.values())
         notes = [f"{source.name}: {spec.origins}", *(f"  {note}" for note in source.notes())]
-        if unused := [name for name in source.head.column_names if name not in columns]:
+        unused = [name for name in source.head.column_names if name not in columns]
+        if unused and source.name not in [end.name for end in ends]:
             notes.append(f"  {', '.join(unused)}: ignored, edges have no features")
         source = source.as_written([spec.source, spec.target])
         num_rows = 0
@@ -607,6 +681,9 @@ def _join(
 
     `first_row` is the number of the table's first row in its file.
     """
+    if spec.dangling == "drop":  # missing ends as well as unknown ones
+        present = (pc.is_valid(table.column(end)) for end in (spec.source, spec.target))
+        table = table.filter(pc.and_(*present))
     columns = spec.columns_of(table)
     arrays: dict[str, np.ndarray] = {}
     tasks = []

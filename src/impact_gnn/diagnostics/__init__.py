@@ -31,7 +31,7 @@ __all__ = [
     "diagnose",
 ]
 
-WIDTH = 110
+WIDTH = 78
 
 
 @dataclass(frozen=True, repr=False)

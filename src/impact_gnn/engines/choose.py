@@ -71,7 +71,7 @@ def choose(
                 f"engine 'memory' needs {need}, but {size(free)} are free; "
                 f"use --engine disk, or fewer features."
             )
-        sentence = f"engine memory: {need} of {size(free)} free, {duration(seconds)} per pass"
+        sentence = f"engine memory: {need}, {size(free)} free, {duration(seconds)} per pass"
         return EngineChoice(Memory(), sentence)
     if scratch is None:
         scratch = tempfile.mkdtemp(prefix="impact-gnn-")

@@ -557,7 +557,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
     ) -> float:
         """Return accuracy, or another metric (higher is better), on the labelled target nodes.
 
-        Nodes of classes that are new since the fit count as wrong, with a warning.
+        Nodes of classes that are new since the fit count as errors, with a warning.
         """
         fitted = self.require_fitted()
         graph = as_temporal_graph(graph)

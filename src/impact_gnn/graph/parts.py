@@ -257,9 +257,9 @@ class Relation:
 def classes(
     nodes: Nodes, num_labels: int | None, label_names: Sequence[Any] | None
 ) -> tuple[Nodes, int, Sequence[Any] | None]:
-    """The nodes, how many classes there are and their names, held against each other.
+    """The nodes, the number of classes and their names, checked for consistency.
 
-    Labels that are codes with wide gaps are numbered anew, and their codes become the names.
+    Labels that are codes with wide gaps are renumbered, and their codes become the names.
     """
     if (
         num_labels is None

@@ -1,6 +1,6 @@
-"""`Periods`: how times as people have them became whole numbers in order, and what those are called.
+"""`Periods`: maps times to ordered whole numbers, and back to names that users know.
 
-A graph's time is a whole number per node. Years and the like are taken as they are; dates fall into
+A graph's time is a whole number per node. Years and other whole numbers are kept; dates fall into
 calendar periods or into bins of equal counts, chosen so that there are enough labels in each and
 not hundreds of them.
 """
@@ -116,8 +116,8 @@ class Periods:
                 f"{self.name(p)} ({_short(self.start(p))})" for p in (period, period + 1)
             )
             raise InputError(
-                f"cutoff={quoted(value)} lies within the period {self.name(period)}; cut at the beginning of {here} or "
-                f"{after}, or choose finer periods."
+                f"cutoff={quoted(value)} is inside the period {self.name(period)}; "
+                f"use the start of {here} or {after}, or finer periods."
             )
         return period
 
@@ -147,7 +147,7 @@ def choose(
     """The periods for times (numbers, or datetime64[us]), and a sentence about them; None keeps whole numbers.
 
     `labelled` marks the nodes with a label: periods are to have enough of those before the cutoff,
-    and none is to hold both the last label and the first node to predict. Labels at or after the
+    and none is to contain both the last label and the first target. Labels at or after the
     cutoff do not matter, whichever are there. Without a cutoff, periods are those of the times
     alone, and labels of the last one do not matter, unless labels end within a period: then a
     period begins there. A few nodes without a label, as chance leaves them, are no such end.
@@ -193,7 +193,7 @@ def choose(
     if dated and count is None and (unit := _calendar(number, past, cut)) is not None:
         return Periods(
             unit
-        ), f"a period is a {unit}, chosen so that each has enough labels (set it with period=...)"
+        ), f"a period is a {unit}, chosen so that each has enough labels (--period or period=)"
     starts = _starts(number, past, count, cut)
     first = 0 if dated else 10 ** (len(str(int(np.abs(number).max()))) + 1)
     periods = Periods(

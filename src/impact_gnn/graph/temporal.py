@@ -32,9 +32,9 @@ SEVERAL = 3  # target nodes of an entity from which on it has a history
 class TemporalGraph:
     """A graph whose nodes carry a time; homogeneous, or `TemporalGraph.hetero`.
 
-    Everything is checked here, once. Arrays are kept as they are (numpy arrays or memory maps,
-    never copied needlessly) and shown read-only. Methods never see labels at or after a cutoff:
-    they are given the view `masked(cutoff)`, which does not hold them.
+    All input is validated here, once. Arrays (numpy or memory maps) are not copied and are
+    read-only. Methods never receive labels at or after a cutoff: they get the view
+    `masked(cutoff)`, which does not contain them.
 
     Args:
         x: Features [N, f], raw `Columns` of a table, or None.
@@ -42,13 +42,12 @@ class TemporalGraph:
         time: Integer time [N]; any integers, gaps allowed.
         edge_index: Edges source → target [2, E].
         edge_weight: One non-negative weight per edge [E], or None.
-        edge_time: When each edge came [E], in the units of `time`, or None where that is not known.
+        edge_time: Time of every edge [E], in the units of `time`, or None if unknown.
         num_labels: Number of classes; by default the largest label plus one, or, of codes with wide
             gaps from 1000 on, as many as occur (`label_names` then holds the codes).
         ids: The user's own node names [N], carried through to predictions.
         label_names: The user's own coding of labels 0, 1, 2, ...
-        periods: How times became whole numbers and what those are called; None for numbers as they
-            are.
+        periods: How times map to whole numbers and names; None for whole numbers as they are.
 
     Examples:
         >>> g = TemporalGraph(x=np.eye(3), y=[0, 1, -1], time=[2019, 2020, 2021], edge_index=[[0, 1], [1, 2]])
@@ -192,7 +191,7 @@ class TemporalGraph:
     def time(self) -> np.ndarray:
         """Times of the target type [N]."""
         time = self.nodes[self.target].time
-        assert time is not None  # checked at the door
+        assert time is not None  # checked on entry
         return time
 
     @property
@@ -374,7 +373,7 @@ class TemporalGraph:
     # -- time
 
     def name_of(self, t: int) -> str:
-        """What a person calls a time: "2021-Q3"."""
+        """The name of a time for users: "2021-Q3"."""
         return str(t) if self.periods is None else self.periods.name(t)
 
     def when(self, value: Any, name: str = "cutoff") -> int:
@@ -462,11 +461,11 @@ class TemporalGraph:
         return numbers
 
     def masked(self, cutoff: int | str) -> TemporalGraph:
-        """The view that methods are given: labels at or after `cutoff` are −1 in it and nowhere else to be found.
+        """The view that methods receive: labels at or after `cutoff` are −1 and cannot be recovered.
 
-        Features are encoded by what nodes before the cutoff teach (`known_before`), and the classes are those
-        that can be seen (`with_visible_classes`; a view of a view keeps its classes). Refuses a
-        split that cannot be learned from (one period, no labelled past, no target nodes).
+        Encoders are fitted on nodes before the cutoff (`known_before`), and only classes with a
+        label before it remain (`with_visible_classes`; a view of a view keeps its classes). Refuses
+        splits without a labelled past, without target nodes, or with one period only.
         """
         cutoff = self.when(cutoff)
         if not self.is_neighbourhood:
@@ -483,8 +482,8 @@ class TemporalGraph:
     def known_before(self, kind: str, cutoff: int) -> np.ndarray | None:
         """Mask of the nodes of a type that were there before the cutoff; None where a type without a time has no other.
 
-        A node without a time is known by its edges that tell one, by their own time or that of the
-        other end: it is there as soon as one of them is. A node without such an edge is known if
+        A node without a time is dated by its edges, by their own time or that of the other end: it
+        exists as soon as one of them does. A node without such an edge is known if
         edges without a time lead from it to one that is.
 
         Examples:
@@ -550,7 +549,7 @@ class TemporalGraph:
         return self.time >= self.when(cutoff)
 
     def horizon(self) -> int:
-        """Periods that the targets of a view span, as far as the past can be asked the same question.
+        """Number of periods that the targets of a view span, limited by the labelled past.
 
         At most a third of the labelled periods, and so few that half of the labels are older.
         """

@@ -76,7 +76,7 @@ def evaluate(
     rows = np.flatnonzero(pc.is_valid(position).to_numpy(zero_copy_only=False))
     if len(rows) < MIN_LABELS:
         raise InputError(
-            f"{labels} has labels for {len(rows)} of the {len(ids)} predicted nodes; "
+            f"labels are known for {len(rows)} of the {len(ids)} predicted nodes; "
             "pass labels with their ids."
         )
     truth = all_labels.take(position.drop_null())

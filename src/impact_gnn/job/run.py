@@ -7,7 +7,7 @@ import platform
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +28,7 @@ from impact_gnn.data.convert import GraphLike, as_temporal_graph
 from impact_gnn.diagnostics import FEATURE_MAPS, Diagnosis, diagnose
 from impact_gnn.engines import Engine, or_memory
 from impact_gnn.estimators import (
+    Calibration,
     Candidate,
     Ensemble,
     Inputs,
@@ -366,6 +367,11 @@ class _Stages:
             calibration=tested.calibration,
             prior=counts / counts.sum(),
         )
+        if tested.calibration.strength:
+            raw = replace(ensemble, calibration=Calibration())
+            probabilities = raw.predict_proba(self.view, inputs=self.inputs, engine=engine)
+            fixed = tested.calibration.fixed_for(probabilities, ensemble.prior)
+            ensemble = replace(ensemble, calibration=fixed)
         model_card = card(self.view.summary(), options, diagnosis, tested, _versions())
         ensemble.save(self.out / "model", card=model_card)
         return fits

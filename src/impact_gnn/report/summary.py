@@ -231,7 +231,7 @@ class RunSummary:
         """Histogram of the probabilities."""
         return self._plotted(lambda draw: draw.histogram(self.prediction_summary.histogram))
 
-    def plot_aging(self) -> Axes:
+    def plot_horizon(self) -> Axes:
         """Accuracy by forecast horizon."""
         return self._plotted(lambda draw: draw.by_horizon(self.backtest.by_horizon))
 
