@@ -229,9 +229,11 @@ def forest(
         100 * array([getattr(row.difference, part) for row in compared])
         for part in ("value", "low", "high")
     )
-    # A poor candidate must not squeeze the others: the axis ends at three times the median or best.
+    # A poor candidate must not squeeze the others: the axis ends at three times the median or best
+    # difference, or at the end of the median interval.
     median = float(np.sort(np.abs(value))[(len(value) - 1) // 2])
     reach = 3 * max(1.0, median, float(value.max()))
+    reach = max(reach, float(np.median(np.maximum(-low, high))))
     left = max(min(float(low.min()), 0), -reach)
     right = min(max(float(high.max()), 0), reach)
     margin = 0.05 * max(right - left, 1e-9)
@@ -718,7 +720,7 @@ def by_period(
         "nodes": count.astype(int),
     }
     forecast = summary.prediction_summary.accuracy
-    caption = "Accuracy by period; out-of-fold predictions before the cutoff (dotted line)."
+    caption = "Accuracy by period. Predictions before the cutoff (dotted line) are out of fold."
     if forecast is not None:
         keys.append(Key("expected, 90% interval", PALETTE[1]))
     title = "Accuracy by period"
