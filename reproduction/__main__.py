@@ -10,7 +10,16 @@ from rich.console import Console
 from rich.progress import Progress
 
 from impact_gnn.checks import InputError
-from reproduction.bench import hetero, layerwise, outofcore, papers, passes, propagation, tables
+from reproduction.bench import (
+    hetero,
+    layerwise,
+    newnodes,
+    outofcore,
+    papers,
+    passes,
+    propagation,
+    tables,
+)
 
 if TYPE_CHECKING:
     from reproduction.results import Table
@@ -36,6 +45,7 @@ for _function in (
     hetero.sehgnn_epoch,
     papers.papers,
     tables.tables,
+    newnodes.newnodes,
 ):
     bench.command()(_function)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 import impact_gnn as ig
+from reproduction.event_tables import EVENT_TABLES
 
 CUTOFFS: Mapping[str, int] = {
     "aan": 2011,
@@ -48,8 +49,11 @@ def found(root: Path) -> list[str]:
         *root.glob("*/*.npz"),
         *(file.parent for file in root.glob("*/manifest.json")),
     ]
+    tables = [
+        name for name, table in EVENT_TABLES.items() if (root / "tables" / table.folder).is_dir()
+    ]
     others = {str(place.relative_to(root)) for place in places if place.parent.name not in known}
-    return [*known, *sorted(others)]
+    return [*known, *tables, *sorted(others)]
 
 
 def at_hand(names: Sequence[str], root: Path | None) -> list[str]:
@@ -64,6 +68,10 @@ def at_hand(names: Sequence[str], root: Path | None) -> list[str]:
 
 def with_cutoff(name: str, root: Path) -> tuple[ig.TemporalGraph, int]:
     """A graph that `found` names; a graph that is not known tells its cutoff itself."""
+    if name in EVENT_TABLES:
+        table = EVENT_TABLES[name]
+        graph = table.read(root / "tables" / table.folder)
+        return graph, graph.when(table.cutoff)
     graph = load(name, root) if path_of(name, root).is_file() else ig.load(root / name)
     cutoff = {**CUTOFFS, **FURTHER_CUTOFFS}.get(name)
     return graph, graph.infer_cutoff() if cutoff is None else cutoff

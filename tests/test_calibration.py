@@ -154,23 +154,39 @@ def test_a_forecast_of_the_class_proportions_is_used_where_it_helps():
     folds = [drifting_fold(rng, 0.3, 0.5, 0.32), drifting_fold(rng, 0.2, 0.45, 0.21)]
     target = drifting_fold(rng, 0.1, 0.4, 0.11)
     calibration = fit_calibration(folds, drift=target.drift)
-    assert len(calibration.bias) == 2
+    assert calibration.strength > 0.5
     share = calibration.apply(target.probability, target.prior)[:, 1].mean()
     assert share == pytest.approx(0.1, abs=0.03)
-    without = replace(calibration, bias=())
+    without = replace(calibration, strength=0.0)
     assert without.apply(target.probability, target.prior)[:, 1].mean() > 0.25
 
 
 @pytest.mark.parametrize(
     ("newest", "count"),
-    [((0.4, 0.4, 0.4), 2), ((0.4, 0.4, 0.1), 2), ((0.3, 0.5, 0.32), 1)],
+    [((0.4, 0.4, 0.4), 2), ((0.4, 0.4, 0.1), 2), ((0.4, 0.4, 0.35), 1)],
     ids=["no drift", "wrong forecast", "one fold"],
 )
 def test_a_forecast_that_does_not_help_is_not_used(newest, count):
     rng = np.random.default_rng(1)
     folds = [drifting_fold(rng, 0.3, 0.5, 0.32), drifting_fold(rng, *newest)]
     calibration = fit_calibration(folds[-count:], drift=folds[0].drift)
-    assert calibration.bias == ()
+    assert calibration.strength == 0
+
+
+def test_a_drift_that_the_model_has_followed_is_not_applied_twice():
+    rng = np.random.default_rng(3)
+    folds = [drifting_fold(rng, 0.3, 0.5, 0.32), drifting_fold(rng, 0.2, 0.45, 0.21)]
+    target = drifting_fold(rng, 0.1, 0.4, 0.11)
+    calibration = fit_calibration(folds, drift=target.drift)
+    # A model that knows the new proportions although the training prior was another.
+    aware = drifting_fold(rng, 0.1, 0.11, 0.11)
+    share = calibration.apply(aware.probability, target.prior)[:, 1].mean()
+    assert share == pytest.approx(0.11, abs=0.03)
+    fixed = calibration.fixed_for(target.probability, target.prior)
+    np.testing.assert_array_equal(
+        fixed.apply(target.probability[:5], target.prior),
+        calibration.apply(target.probability, target.prior)[:5],
+    )
 
 
 def test_forecasts_of_proportions_follow_a_trend_and_ignore_noise():

@@ -190,6 +190,47 @@ def test_predict_when_the_graph_has_grown(finished, tmp_path):
     assert (tmp_path / "p.parquet").exists()
 
 
+def test_predict_some_nodes(saved, finished, tmp_path):
+    out, _ = finished
+    graph = ig.load(saved)
+    last = graph.ids[graph.time == graph.times[-1]][[3, 0, 1]]
+    (tmp_path / "lines.txt").write_text("\n".join([*last, last[0], "", ""]))
+    (tmp_path / "lines.csv").write_text("\n".join(last))
+    (tmp_path / "table.csv").write_text("\n".join(["kind,ID", *(f"a,{name}" for name in last)]))
+    header, *rows = (out / "predictions.csv").read_text().splitlines()
+    expected = {row.split(",")[0].strip('"'): row for row in rows}
+    for name in ("lines.txt", "lines.csv", "table.csv"):
+        place = tmp_path / f"predicted-{name}.csv"
+        options = ["--nodes", tmp_path / name, "--out", place, "--json", tmp_path / "p.json"]
+        done = here("predict", out / "model", saved, *options)
+        assert done.exit_code == 0, done.stderr
+        assert "3 predictions in" in done.stdout
+        assert place.read_text().splitlines() == [header, *(expected[name] for name in last)]
+        is_centered = "center" in (out / "model" / "member-0" / "pipeline.json").read_text()
+        notes = json.loads((tmp_path / "p.json").read_text())["notes"]
+        assert any("all nodes are computed" in note for note in notes) == is_centered
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("n299\nn300\n", "there is no node with the id 'n300'"),
+        ("n0\n", "node n0 is of 2010, but nodes from 2015 on are predicted"),
+        ("\n", "nodes.csv cannot be read (CSV parse error: Empty CSV file"),
+        ("a,b\n1,2\n", "has no column of ids, only a, b; call the one with ids 'id'"),
+        (None, "nodes.csv"),
+    ],
+)
+def test_predict_nodes_that_are_none(saved, finished, tmp_path, text, sentence):
+    if text is not None:
+        (tmp_path / "nodes.csv").write_text(text)
+    place = ["--nodes", tmp_path / "nodes.csv", "--out", tmp_path / "p.csv"]
+    done = here("predict", finished[0] / "model", saved, *place)
+    assert done.exit_code == 2
+    assert sentence in done.stderr
+    assert not (tmp_path / "p.csv").exists()
+
+
 def test_stopped_by_hand_keeps_what_is_finished(saved, tmp_path):
     out = tmp_path / "out"
     long = ["--effort", "thorough", "--folds", "3", "--seeds", "200", "--budget", "1h"]

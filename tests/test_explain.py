@@ -35,7 +35,7 @@ HETERO = [
     "pmp+labels",
     "pmp+ends+center+labels",
     "genpmp+snapshot+ends+labels",
-    "degrees+features",
+    "degrees+features+history",
     "stamp+labels",
 ]
 

@@ -57,7 +57,7 @@ def test_init_writes_what_was_guessed_and_it_reads_the_same(export):
     assert here("init", export).exit_code == 0
     text = (export / "graph.toml").read_text()
     assert 'time = "raceId.date"' in text
-    assert '"driverId" = "ignore"  # ids of another table' in text
+    assert '"driverId" = "ignore"  # names other nodes' in text
     check_graph(ig.load(export))
     assert here("check", export).exit_code == 0
 

@@ -143,7 +143,7 @@ PARTS = {
         "mmp+center+labels",
         "pmp+jjnorm+recency",
         "genpmp+standardize+smooth",
-        "pny+degrees",
+        "pny+degrees+history",
         "pmp-definition+snapshot+lags+labels",
         "features+curriculum",
         "gsmp+labels+kmm",
@@ -153,7 +153,7 @@ PARTS = {
     "hetero": [
         "pmp+ends+labels",
         "genpmp+center+smooth",
-        "snapshot+recency+degrees",
+        "snapshot+recency+degrees+history",
         "stamp+labels+kmm",
         "bbse+gsmp",
     ],

@@ -265,3 +265,22 @@ def test_labels_that_end_within_a_period_begin_a_new_one():
     first = values[values >= border].min()
     assert made.start(int(made.of(np.array([first]))[0])) == first
     assert made.of(values[values < border]).max() < made.of(np.array([first]))[0]
+
+
+@pytest.mark.parametrize(
+    ("years", "cutoff", "units"),
+    [
+        (1, None, {"month"}),
+        (1, "2020-10-01", {"month"}),
+        (2, None, {"quarter"}),
+        (2, "2021-08-01", {"month"}),
+        (3, "2022-07-01", {"month", "quarter"}),
+        (75, "2084-01-01", {"year"}),
+    ],
+)
+def test_days_of_events_become_calendar_periods(years, cutoff, units):
+    """Not blocks of equal counts, whose borders mean nothing to anybody."""
+    day = np.random.default_rng(0).integers(0, 365 * years, 3000)
+    values = (np.datetime64("2020-01-01") + day).astype("M8[us]")
+    periods, _ = choose(values, np.ones(len(values), bool), "auto", cutoff)
+    assert periods.unit in units

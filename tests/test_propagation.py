@@ -9,7 +9,7 @@ from impact_gnn.checks import InputError
 from impact_gnn.engines import Memory
 from impact_gnn.engines import operator as passes
 from impact_gnn.engines.operator import NORMS, Operator
-from impact_gnn.graph import CSR, build_csr
+from impact_gnn.graph import CSR, TemporalGraph, build_csr
 from impact_gnn.graph.csr import merged
 from paper_propagation import grouped_by_target, message_matrix
 
@@ -286,6 +286,21 @@ def test_rows_alone_are_rows_of_the_whole(seed, norm, self_loop):
     np.testing.assert_allclose(
         operator.apply_rows(x, rows), operator.apply(x)[rows], rtol=1e-12, atol=1e-14
     )
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from(NORMS), st.booleans(), st.integers(1, 4))
+def test_hops_of_few_rows_are_rows_of_all_hops(seed, norm, self_loop, hops):
+    """In memory only nodes are computed that later hops read."""
+    rng = np.random.default_rng(seed)
+    graph = TemporalGraph(time=rng.integers(0, 3, 90), edge_index=rng.integers(0, 90, (2, 110)))
+    weighting = rng.choice(["plain", "pmp", "gsmp"])
+    options = {"weighting": weighting, "norm": norm, "self_loop": self_loop}
+    operators = [Memory().operator(graph, **options)] * hops
+    x = rng.normal(size=(90, 5))
+    rows = rng.integers(0, 90, 3)
+    some = Memory().hops_of_rows(operators, x, rows)
+    for hop, whole in zip(some, Memory().hops(operators, x), strict=True):
+        np.testing.assert_allclose(hop, whole[rows], rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,7 @@ X = "nodes/0-node/x.npy"
         (lambda d, m: m.clear(), r"contains no impact-gnn graph; pass the directory"),
         (
             lambda d, m: m.update(version=99),
-            r"has format version 99, but this release reads 3, 1, 2; write",
+            r"has format version 99, but this release reads 4, 1, 2, 3; write",
         ),
         (
             lambda d, m: m.pop("nodes"),

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from impact_gnn.data.pyg import from_pyg, to_pyg
     from impact_gnn.data.tables import from_tables
     from impact_gnn.data.tsbm import tsbm, tsbm_model
+    from impact_gnn.data.update import update
     from impact_gnn.diagnostics import diagnose
     from impact_gnn.estimators import Ensemble, Pipeline
     from impact_gnn.explanations import explain
@@ -90,6 +91,7 @@ __all__ = [
     "transforms",
     "tsbm",
     "tsbm_model",
+    "update",
     "watch",
     "weighting",
 ]
@@ -106,6 +108,7 @@ _HOMES = {
     "data.pyg": ("from_pyg", "to_pyg"),
     "data.tables": ("from_tables",),
     "data.tsbm": ("tsbm", "tsbm_model"),
+    "data.update": ("update",),
     "diagnostics": ("diagnose",),
     "graph": ("TemporalGraph",),
     "job": ("run",),

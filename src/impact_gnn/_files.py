@@ -10,7 +10,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import io
 import json
+import math
 import os
 import re
 import secrets
@@ -62,9 +64,9 @@ def atomic_file(path: Path) -> Iterator[Path]:
         yield temporary
         if path.exists():
             shutil.copymode(path, temporary)
-        _flush(temporary)
+        flush(temporary)
         os.replace(temporary, path)
-        _flush(path.absolute().parent)
+        flush(path.absolute().parent)
 
 
 @contextlib.contextmanager
@@ -82,14 +84,14 @@ def atomic_directory(
         _refuse_foreign(path, path, own_files)
         yield temporary
         for file in (*temporary.rglob("*"), temporary):
-            _flush(file)
+            flush(file)
         if os.path.lexists(path):
             old = temporary.with_name(OLD)
             os.replace(path, old)
             _refuse_foreign(path, old, own_files)
             shutil.copymode(old, temporary)
         os.replace(temporary, path)
-        _flush(path.parent)
+        flush(path.parent)
 
 
 def _refuse_foreign(
@@ -574,6 +576,32 @@ def save_array(path: Path, values: np.ndarray, *, sealed: bool = False) -> None:
             _native.release(out, values)
 
 
+def append_rows(path: Path, rows: np.ndarray, begin: int) -> None:
+    """Write rows behind the first `begin` rows of a `.npy` file, and the new shape into its header.
+
+    The first rows are not touched: whoever has mapped them goes on, and a killed process leaves
+    them as they were.
+    """
+    array = open_array(path)
+    shape = (begin + len(rows), *array.shape[1:])
+    header = io.BytesIO()
+    description = np.lib.format.header_data_from_array_1_0(array) | {"shape": shape}
+    np.lib.format.write_array_header_1_0(header, description)
+    offset = getattr(array, "offset", None)
+    if len(header.getvalue()) != offset or rows.dtype != array.dtype:
+        raise InputError(f"{path} was not written by this release; save the graph again.")
+    row_size = rows.itemsize * math.prod(shape[1:])
+    with path.open("r+b") as file:
+        file.seek(offset + begin * row_size)
+        file.write(np.ascontiguousarray(rows).data)
+        file.truncate()  # a killed process may have written more
+        file.flush()
+        os.fsync(file.fileno())
+        file.seek(0)
+        file.write(header.getvalue())
+    flush(path)
+
+
 def digest(*parts: Any) -> str:
     """A short text that is the same for the same arrays and other parts, wherever they are; arrays may be mapped."""
     total = hashlib.sha256()
@@ -610,6 +638,15 @@ def checksum(path: Path) -> str:
     with regular(path).open("rb") as file:
         while chunk := file.read(CHUNK):
             digest.update(chunk)
+    return digest.hexdigest()
+
+
+def rows_checksum(values: np.ndarray, begin: int = 0) -> str:
+    """SHA-256 of the bytes of the rows of an array from `begin` on."""
+    digest = hashlib.sha256()
+    rows = values[begin:]
+    for part in _native.blocks(rows):
+        digest.update(np.ascontiguousarray(rows[part]).view(np.uint8).data)
     return digest.hexdigest()
 
 
@@ -654,7 +691,7 @@ def _writable_parent(path: Path) -> Path:
     return parent
 
 
-def _flush(path: Path) -> None:
+def flush(path: Path) -> None:
     """Has the disk keep the bytes of a file, or the names in a directory."""
     handle = os.open(path, os.O_RDONLY)
     try:

@@ -236,6 +236,33 @@ def node_times(name: str, value: Any, num_rows: int | None = None) -> np.ndarray
     return out
 
 
+def timestamps(name: str, value: Any, time: np.ndarray | None) -> np.ndarray:
+    """One exact time per node, in the same order as the periods."""
+    if time is None:
+        raise InputError(f"{name} is given without time; give the period of every node as time.")
+    out = np.asarray(array(name, value), np.float64)
+    if out.shape != time.shape:
+        raise InputError(f"{name} has shape {out.shape} for {len(time)} nodes; give one per node.")
+    if not np.isfinite(out).all():
+        raise InputError(f"{name} is not finite at node {int(np.isfinite(out).argmin())}; fill it.")
+    order = np.lexsort((time, out))
+    later = np.diff(time[order]) < 0
+    if later.any():
+        first, second = order[int(later.argmax()) + np.arange(2)]
+        raise InputError(
+            f"{name} of node {first} is before that of node {second}, but its time is later "
+            f"({time[first]} and {time[second]}); give timestamps in the order of the times."
+        )
+    return out
+
+
+def label_delay(value: Any) -> float:
+    """How long after a node's own time its label becomes known."""
+    if not is_number(value) or not 0 <= value < np.inf:
+        raise InputError(f"label_delay={quoted(value)} must be a number of 0 or more.")
+    return float(value)
+
+
 def edges(name: str, value: Any, num_source: int, num_target: int) -> np.ndarray:
     """An edge list [2, E] of node positions, the first out-of-range edge named."""
     out = array(name, value)

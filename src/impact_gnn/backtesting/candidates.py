@@ -22,6 +22,8 @@ from impact_gnn.methods import Kind, Method, ModelKind, Needs, Part
 # as well where there are edges: that needs no other fit.
 INITIAL = (
     "plain",
+    "trees:features+history",
+    "trees:history",
     "trees:labels",
     "labels",
     "linear:labels",
@@ -32,6 +34,7 @@ INITIAL = (
     "trees:features",
     "linear:plain",
     "linear:features",
+    "linear:features+history",
 )
 # Models that may replace that of a winner.
 NEIGHBOUR_MODELS = (
@@ -46,6 +49,9 @@ NEIGHBOUR_MODELS = (
     "rphgnn",
     "sehgnn",
 )
+# The paper's question, answered by one cheap model: do these help on this graph?
+UNCORRECTED = Candidate.parse("linear:plain")
+TIME_CORRECTIONS = ("mmp", "pmp", "genpmp", "pmp+jjnorm")
 ASYMMETRIC = 0.1  # from this share on, past and future neighbours count as different
 UNEVEN = 0.05  # how much more the sizes of periods must explain to count
 LEAST_SHIFT = 0.05  # a smaller shift of messages needs no correction
@@ -171,6 +177,20 @@ def initial_candidates(graph: TemporalGraph) -> list[Candidate]:
     return [one for one in map(Candidate.parse, INITIAL) if is_applicable(one, graph)]
 
 
+def time_corrections(graph: TemporalGraph) -> list[Candidate]:
+    """Corrections for time that apply to a graph, with the model of `UNCORRECTED`.
+
+    Where target nodes meet through nodes without a time, weights depend on both ends of a path.
+    """
+    model = UNCORRECTED.model
+    corrections: list[Candidate] = []
+    for names in TIME_CORRECTIONS:
+        variants = [Candidate.parse(f"{model}:{names}{ends}") for ends in ("", "+ends")]
+        corrections += [one for one in variants if is_applicable(one, graph)][:1]
+    center = Candidate.parse(f"{model}:center")
+    return [*corrections, center] if is_applicable(center, graph) else corrections
+
+
 def neighbours_of(
     winner: Candidate, graph: TemporalGraph, advice: Advice | None = None, *, effort: str = "quick"
 ) -> list[Candidate]:
@@ -255,6 +275,7 @@ def offers_of(graph: TemporalGraph) -> frozenset[Needs]:
         Needs.UNTIMED_NEIGHBOURS: not all(both_ends),
         Needs.TIMED_SOURCES: any(source in timed for source, _, _ in relations),
         Needs.FEATURES: graph.x is not None,
+        Needs.HISTORY: graph.has_entity_history,
     }
     return frozenset(need for need, is_offered in checks.items() if is_offered)
 

@@ -33,7 +33,7 @@ def fold_weights(count: int) -> np.ndarray:
     return weight / weight.sum()
 
 
-def overall(losses: Sequence[float], weights: np.ndarray | None = None) -> float:
+def overall(losses: Sequence[float] | np.ndarray, weights: np.ndarray | None = None) -> float:
     """One loss for several folds: their geometric mean, so that a fold that is hard for all does not decide alone.
 
     Examples:

@@ -12,6 +12,7 @@ from impact_gnn.metrics import METRICS
 from impact_gnn.statistics import Estimate
 
 BASELINE = Candidate()
+FLOOR = Candidate(model="prior")  # the forecast class proportions, the same for every node
 MAX_ROWS = 20  # of a printed table, besides the selected and the baseline
 
 
@@ -30,6 +31,7 @@ class SelectionReason(str, Enum):
 
     BETTER = "better"
     NONE_BETTER = "none better"
+    FLOOR = "no better than the class prior"
     NONE_TRIED = "none tried"
     OUT_OF_TIME = "out of time"
     TOO_SHORT = "too short"
@@ -83,6 +85,11 @@ class Selection:
             return "The history is too short for a back-test: at most one labelled period is large enough."
         if self.reason is SelectionReason.NONE_TRIED:
             return "No other candidate is applicable."
+        if self.reason is SelectionReason.FLOOR:
+            return (
+                "On past folds no model was better than the forecast class proportions alone, "
+                "so these are predicted for every node."
+            )
         if self.gain is None:
             return "The budget ended before any other candidate was complete."
         metric = METRICS[self.metric]
@@ -161,6 +168,8 @@ class BacktestResult:
     calibration: Calibration
     fold_checks: list[FoldCheck]
     by_horizon: list[HorizonScore]
+    # corrections for time; their differences are to the same model without a correction
+    time_corrections: list[CandidateResult] = field(default_factory=list)
 
     @classmethod
     def without_folds(cls, effort: str, metric: str = "accuracy") -> BacktestResult:

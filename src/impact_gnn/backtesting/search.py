@@ -7,9 +7,9 @@ budget is used. The selection, its gain and its calibration come from out-of-fol
 from __future__ import annotations
 
 import time as clock
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import product, zip_longest
 from pathlib import Path
 from typing import Any
@@ -21,12 +21,22 @@ from impact_gnn import checks
 from impact_gnn._progress import Progress, Watcher, duration, watched
 from impact_gnn._store import Store
 from impact_gnn.backtesting.candidates import (
+    UNCORRECTED,
     Advice,
     initial_candidates,
     is_applicable,
     neighbours_of,
+    time_corrections,
 )
 from impact_gnn.backtesting.effort import EFFORTS, Size, cost
+from impact_gnn.backtesting.fits import (
+    FitResult,
+    FitTask,
+    SharedGraph,
+    check_jobs,
+    fit_and_predict,
+    num_jobs,
+)
 from impact_gnn.backtesting.folds import (
     Fold,
     Window,
@@ -51,7 +61,7 @@ from impact_gnn.backtesting.selection import EnsembleSelection
 from impact_gnn.checks import InputError
 from impact_gnn.data.convert import GraphLike, as_temporal_graph
 from impact_gnn.engines import Engine, or_memory
-from impact_gnn.estimators import Candidate, FitSettings, Inputs, Pipeline
+from impact_gnn.estimators import Candidate, FitSettings, Pipeline
 from impact_gnn.graph import TemporalGraph, graph_digest
 from impact_gnn.methods import Method
 from impact_gnn.metrics import Scoring
@@ -79,6 +89,7 @@ def backtest(
     budget: float | None = None,
     refits: int = 0,
     engine: Engine | None = None,
+    jobs: int | str = "auto",
     advice: Advice | None = None,
     store: Store | str | Path | None = None,
     progress: bool | Progress = False,
@@ -107,7 +118,9 @@ def backtest(
             None for no bound.
         refits: How often each chosen candidate will be fitted again, for which the budget leaves
             time.
-        engine: Where to propagate; in memory by default.
+        engine: Where to propagate; in memory by default. Fits run on its cluster, if it has one.
+        jobs: Fits at once, each in a process with one thread; fewer where cores or memory do not
+            allow it. "auto" takes all cores for longer searches. It never changes the result.
         advice: Of a diagnosis; the search looks first at what it speaks for.
         store: Directory for finished fits, so that a run that was cut off continues.
         progress: True for bars on the terminal, or a function called with stage, work done,
@@ -121,6 +134,7 @@ def backtest(
         ([2, 2], True)
     """
     checks.choice("effort", effort, EFFORTS)
+    check_jobs(jobs)
     if seeds < 1:
         raise InputError(f"seeds={seeds} must be at least 1.")
     graph = as_temporal_graph(graph)
@@ -143,6 +157,7 @@ def backtest(
         budget=budget,
         refits=refits,
         engine=or_memory(engine),
+        jobs=jobs,
         progress=watched(progress),
         advice=advice,
         store=store if isinstance(store, Store) else None,
@@ -180,6 +195,7 @@ class Search:
     budget: float | None
     refits: int
     engine: Engine
+    jobs: int | str
     progress: Watcher
     advice: Advice | None
     store: Store | None
@@ -227,6 +243,9 @@ class Search:
         smoothed = list(dict.fromkeys(map(self.with_smoothing, initial)))
         first = self.affordable(smoothed, FIRST_SHARE * self.allowed, at_least=MIN_FIRST)
         self.evaluate(first, on_all_folds=True)
+        corrections = time_corrections(self.graph)
+        if corrections:
+            self.evaluate([UNCORRECTED, *corrections], on_all_folds=True)
         while batch := self.affordable(self.next_round(), self.allowed - self.work):
             self.evaluate(batch, on_all_folds=False)
 
@@ -258,7 +277,16 @@ class Search:
             calibration=calibration,
             fold_checks=fold_checks,
             by_horizon=by_horizon,
+            time_corrections=self.corrected_results(weights),
         )
+
+    def corrected_results(self, weights: Mapping[Candidate, float]) -> list[CandidateResult]:
+        """Corrections for time, compared with the same model without any."""
+        return [
+            self.candidate_result(candidate, weights.get(candidate, 0.0), UNCORRECTED)
+            for candidate in time_corrections(self.graph)
+            if self.scores.differences(candidate, UNCORRECTED)
+        ]
 
     # -- which candidates come next
 
@@ -295,8 +323,12 @@ class Search:
 
     def cost(self, candidate: Candidate) -> float:
         """Work units of a candidate on all folds and seeds."""
+        return self.seeds * len(self.windows) * self.unit_cost(Unit(candidate, ""))
+
+    def unit_cost(self, unit: Unit) -> float:
+        """Work units of one fit."""
         model = self.pipeline.model if isinstance(self.pipeline.model, str) else USER_MODEL_COSTS_AS
-        return self.seeds * len(self.windows) * cost(candidate, self.size, model)
+        return cost(unit.candidate, self.size, model)
 
     def next_round(self) -> list[Candidate]:
         """Candidates that differ in one thing from the best so far, taken from each in turn."""
@@ -372,27 +404,54 @@ class Search:
 
     def evaluate_fold(self, candidates: Sequence[Candidate], window: Window) -> None:
         """Fits candidates on one fold with all seeds, unless a store has them already."""
-        engine = self.engine.child(f"fold-{window}")
-        fold: Fold | None = None
-        inputs: dict[bool, Inputs] = {}
-        for candidate, seed in product(candidates, range(self.seeds)):
-            unit = Unit(candidate, str(window), seed)
-            is_stored = self.is_stored(unit)
-            if self.out_of_time or candidate in self.failed:
-                continue
-            progress = max(self.work, self.spent_share() * self.allowed)
-            self.progress(
-                "back-test",
-                min(progress, 0.99 * self.allowed),
-                self.allowed,
-                f"{window}: {candidate}",
-            )
-            if not is_stored:
-                fold = fold or fold_of(self.graph, window, engine)
-                self.fit(unit, fold, inputs, engine)
-            if not self.out_of_time:
-                self.work += self.cost(candidate) / (self.seeds * len(self.windows))
+        units = [
+            Unit(candidate, str(window), seed)
+            for candidate, seed in product(candidates, range(self.seeds))
+        ]
+        pending = [unit for unit in units if not self.is_stored(unit)]
+        self.work += sum(self.unit_cost(unit) for unit in units if unit not in pending)
+        if self.num_jobs > 1 and self.budget is None:
+            # Jobs end together if long fits start first; with a clock, the first are chosen.
+            pending.sort(key=self.unit_cost, reverse=True)
+        self.fit_units(pending, window, self.engine.child(f"fold-{window}"))
+
+    def fit_units(self, units: Sequence[Unit], window: Window, engine: Engine) -> None:
+        """Fits on one fold, several at once; results are stored in the order of `units`."""
+        if not units or self.out_of_time:
+            return
+        fold = fold_of(self.graph, window, engine)
+        results = self.engine.run_tasks(
+            fit_and_predict,
+            SharedGraph(fold.graph, engine),
+            [self.fit_task(unit, window) for unit in units],
+            jobs=self.num_jobs,
+            starting=self.may_start,
+        )
+        for unit, result in zip(units, results, strict=False):
+            self.put_result(unit, fold, result)
+            self.work += self.unit_cost(unit)
         engine.clear()
+
+    def fit_task(self, unit: Unit, window: Window) -> FitTask:
+        """The fit of a unit, with settings of an older fold."""
+        pipeline = with_candidate(
+            self.pipeline,
+            unit.candidate,
+            seed=self.pipeline.seed + unit.seed,
+            cutoff=window.first,
+        )
+        name = f"{unit.fold}: {unit.candidate}"
+        return FitTask.of(pipeline, self.settings_before(unit), name=name)
+
+    def may_start(self, task: FitTask) -> bool:
+        """Reports that a fit starts; False if time is up."""
+        if self.scores.predictions and self.spent_share() > 1:
+            self.out_of_time = True
+            self.progress.say("  time is up, no further candidate is evaluated", detail=True)
+            return False
+        done = max(self.work, self.spent_share() * self.allowed)
+        self.progress("back-test", min(done, 0.99 * self.allowed), self.allowed, task.name)
+        return True
 
     def drop_hopeless(self, candidates: list[Candidate]) -> list[Candidate]:
         """Drops candidates whose loss on the newest fold is far behind the best finalist's."""
@@ -414,50 +473,46 @@ class Search:
         unsmoothed = replace(unit, candidate=unit.candidate.smoothed(False))
         return all(self.scores.get(one) is not None for one in (unit, unsmoothed))
 
-    def fit(self, unit: Unit, fold: Fold, inputs: dict[bool, Inputs], engine: Engine) -> None:
-        """One fit, unless time is up; a candidate that fails is left out, the others go on."""
-        if self.scores.predictions and self.spent_share() > 1:
-            self.out_of_time = True
-            self.progress.say("  time is up, no further candidate is evaluated", detail=True)
-            return
-        start = clock.monotonic()
+    def put_result(self, unit: Unit, fold: Fold, result: FitResult) -> None:
+        """Stores the predictions of a fit; a candidate that fails is left out."""
         candidate, unsmoothed = unit.candidate, unit.candidate.smoothed(False)
-        pipeline = with_candidate(
-            self.pipeline,
-            candidate,
-            seed=self.pipeline.seed + unit.seed,
-            cutoff=fold.window.first,
-        )
-        try:
-            shared = pipeline.shared_inputs(inputs, fold.graph, engine)
-            fitted = pipeline.fit(fold.graph, inputs=shared, settings=self.settings_before(unit))
-            predictions = {candidate: fitted.predict_proba(fold.graph, inputs=shared)}
-            if candidate != unsmoothed:
-                predictions[unsmoothed] = fitted.predict_proba(
-                    fold.graph, inputs=shared, smooth=False
-                )
-        except InputError as error:
+        if result.error is not None:
             if unsmoothed == BASELINE:
-                raise
-            self.failed |= dict.fromkeys([candidate, unsmoothed], str(error))
-            self.progress.say(f"  {candidate}: left out, {error}", detail=True)
+                raise InputError(result.error)
+            self.failed |= dict.fromkeys([candidate, unsmoothed], result.error)
+            self.progress.say(f"  {candidate}: left out, {result.error}", detail=True)
             return
-        self.settings[unit] = fitted.require_fitted().settings
+        assert result.settings is not None
+        self.settings[unit] = result.settings
         if self.store is not None:
-            self.store.put(f"fits/{unit}", self.settings[unit])
-        row = np.searchsorted(pipeline.targets(fold.graph), fold.rows)
-        for variant, probabilities in predictions.items():
+            self.store.put(f"fits/{unit}", result.settings)
+        targets = np.flatnonzero(fold.graph.time >= fold.window.first)
+        row = np.searchsorted(targets, fold.rows)
+        variants = {candidate: result.probabilities, unsmoothed: result.unsmoothed}
+        for variant, probabilities in variants.items():
+            assert probabilities is not None
             # Classes that were unknown before the fold have probability 0.
             all_classes = np.zeros((len(row), self.graph.num_labels), np.float32)
             all_classes[:, fold.classes] = probabilities[row]
             self.scores.put(replace(unit, candidate=variant), all_classes)
             if unit.fold in self.scores.truth:
                 loss = self.scores.fold_loss(variant, unit.fold)
-                took = duration(clock.monotonic() - start)
+                took = duration(result.seconds)
                 message = f"  {unit.fold}: {variant}, loss {loss:.4f}, {took}"
                 self.progress.say(message, detail=True)
         if self.store is not None:
             self.store.put("seconds", self.seconds)
+
+    @cached_property
+    def num_jobs(self) -> int:
+        """Fits that run at once."""
+        return num_jobs(
+            self.jobs,
+            pipeline=self.pipeline,
+            graph=self.graph,
+            engine=self.engine,
+            work=self.allowed,
+        )
 
     # -- time
 
@@ -487,8 +542,7 @@ class Search:
         unit = Unit(candidate, f"{window}.horizon")
         engine = self.engine.child("horizon")
         if self.scores.get(unit) is None:
-            self.fit(unit, fold_of(self.graph, window, engine), {}, engine)
-            engine.clear()
+            self.fit_units([unit], window, engine)
         probabilities = self.scores.get(unit)
         if probabilities is None:
             return []
@@ -504,11 +558,13 @@ class Search:
             for k in np.unique(horizon).tolist()
         ]
 
-    def candidate_result(self, candidate: Candidate, weight: float) -> CandidateResult:
-        differences = self.scores.differences(candidate)
+    def candidate_result(
+        self, candidate: Candidate, weight: float, reference: Candidate = BASELINE
+    ) -> CandidateResult:
+        differences = self.scores.differences(candidate, reference)
         overall_difference = None
-        if candidate != BASELINE:
-            overall_difference = self.scores.difference(candidate)
+        if candidate != reference:
+            overall_difference = self.scores.difference(candidate, reference)
         return CandidateResult(
             candidate=candidate,
             accuracy=self.scores.accuracy(candidate),

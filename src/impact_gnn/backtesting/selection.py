@@ -23,6 +23,7 @@ from impact_gnn.backtesting.folds import (
 from impact_gnn.backtesting.greedy import MIN_GAIN, fold_weights, greedy_weights, overall
 from impact_gnn.backtesting.results import (
     BASELINE,
+    FLOOR,
     FoldCheck,
     PeriodScore,
     Selection,
@@ -32,6 +33,7 @@ from impact_gnn.backtesting.scores import Scores
 from impact_gnn.estimators import Calibration, Candidate, EnsembleSpec, Member
 from impact_gnn.estimators.calibration import (
     FINE_BINS,
+    MAX_HARM,
     OutOfFold,
     calibration_error,
     confusion,
@@ -39,8 +41,12 @@ from impact_gnn.estimators.calibration import (
     reliability,
 )
 from impact_gnn.graph import TemporalGraph
-from impact_gnn.metrics import Scoring, mean_and_error
+from impact_gnn.label_shift import reweighted
+from impact_gnn.metrics import Scoring, log_loss, mean_and_error
 from impact_gnn.statistics import Estimate, combined
+
+DRIFT_STRENGTHS = (0.5, 1.0)  # shares of the forecast drift of class proportions
+CLEAR_GAIN = 0.01  # share of the loss for which candidates are compared under the drift, or dropped
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +97,11 @@ class EnsembleSelection:
         halves = [np.sort(half) for half in np.array_split(shuffled, 2)]
         return [Holdout(self.windows[0], half, times[0][half]) for half in halves]
 
+    @cached_property
+    def drifts(self) -> dict[Window, np.ndarray]:
+        """The forecast drift of class proportions for every window, by the labels before it."""
+        return {window: prior_drift(self.graph, window.first) for window in self.windows}
+
     @property
     def holdout_weights(self) -> np.ndarray:
         """Weights of the holdouts: newer windows count more, halves of one window the same."""
@@ -105,7 +116,20 @@ class EnsembleSelection:
     # -- selection
 
     def select(self, *, out_of_time: bool = False) -> Selection:
-        """The ensemble, if it improves on folds that did not select it; otherwise the baseline."""
+        """The ensemble, if it improves on folds that did not select it; otherwise the baseline.
+
+        If the forecast class proportions alone are at least as good, neither is selected.
+        """
+        selection = self.select_model(out_of_time=out_of_time)
+        floor = EnsembleSpec.single(FLOOR)
+        if BASELINE not in self.finalists:
+            return selection
+        if selection.ensemble == floor or self.is_below_floor(selection.ensemble):
+            return replace(selection, ensemble=floor, reason=SelectionReason.FLOOR)
+        return selection
+
+    def select_model(self, *, out_of_time: bool) -> Selection:
+        """The ensemble or the baseline."""
         others = [candidate for candidate in self.finalists if candidate != BASELINE]
         baseline = EnsembleSpec.single(BASELINE)
         if not others or BASELINE not in self.finalists:
@@ -136,26 +160,48 @@ class EnsembleSelection:
     def select_members(self, holdouts: Sequence[Holdout]) -> EnsembleSpec:
         """The ensemble selected by some holdouts, oldest first; simple candidates come first.
 
+        Where class proportions drift, candidates would be ranked by the proportions that they
+        learned. If that lowers the newest loss clearly and harms none, they are compared under the forecast proportions.
         Nodes of classes that no candidate can have learned by then are left out: on them the least
         confident candidate is the best.
         """
         holdouts = [holdout.subset(self.is_learnable(holdout)) for holdout in holdouts]
-        candidates = sorted(self.finalists, key=lambda candidate: candidate.num_parts)
+        ensemble, losses = self.select_under_drift(holdouts, 0.0)
+        weights = self._equal_weights(holdouts)
+        for strength in DRIFT_STRENGTHS:
+            other, other_losses = self.select_under_drift(holdouts, strength)
+            is_harmless = (other_losses <= (1 + MAX_HARM) * losses).all()
+            helps_newest = other_losses[-1] < (1 - CLEAR_GAIN) * losses[-1]
+            is_better = overall(other_losses, weights) < overall(losses, weights)
+            if is_harmless and helps_newest and is_better:
+                ensemble, losses = other, other_losses
+        return ensemble
+
+    def select_under_drift(
+        self, holdouts: Sequence[Holdout], strength: float
+    ) -> tuple[EnsembleSpec, np.ndarray]:
+        """The ensemble by predictions with a share of the forecast drift, and its losses."""
+        candidates = sorted(
+            dict.fromkeys([*self.finalists, FLOOR]), key=lambda candidate: candidate.num_parts
+        )
+        predictions = [
+            [self.loss_inputs(candidate, holdout, strength) for holdout in holdouts]
+            for candidate in candidates
+        ]
         weights = greedy_weights(
-            predictions=[
-                [self.loss_inputs(candidate, holdout) for holdout in holdouts]
-                for candidate in candidates
-            ],
+            predictions=predictions,
             losses=[partial(self.loss, holdout) for holdout in holdouts],
             fold_weights=self._equal_weights(holdouts),
             fits=[candidate.smoothed(False) for candidate in candidates],
         )
         heaviest_first = np.argsort(-weights, kind="stable")
-        return EnsembleSpec(
-            tuple(
-                Member(candidates[k], float(weights[k])) for k in heaviest_first if weights[k] > 0
-            )
-        )
+        chosen = [k for k in heaviest_first if weights[k] > 0]
+        losses = [
+            self.loss(holdout, np.sum([weights[k] * predictions[k][j] for k in chosen], axis=0))
+            for j, holdout in enumerate(holdouts)
+        ]
+        members = tuple(Member(candidates[k], float(weights[k])) for k in chosen)
+        return EnsembleSpec(members), np.array(losses)
 
     def _equal_weights(self, holdouts: Sequence[Holdout]) -> np.ndarray | None:
         """Equal weights for halves of a single window; None for the usual weights of folds."""
@@ -175,14 +221,49 @@ class EnsembleSelection:
         """
         if self.metric != "accuracy":
             return gain.value <= 0
-        ours, baseline = [], []
-        for holdout, fold in zip(self.holdouts, self.out_of_fold, strict=True):
-            mask = self.is_learnable(holdout)
-            learnable_part = holdout.subset(mask)
-            ours.append(self.loss(learnable_part, fold.probability[mask]))
-            baseline.append(self.loss(learnable_part, self.loss_inputs(BASELINE, learnable_part)))
-        weights = self.holdout_weights
-        return overall(ours, weights) > (1 - MIN_GAIN) * overall(baseline, weights)
+        baseline = self.predictions_of(EnsembleSpec.single(BASELINE))
+        # under the class proportions that suit the baseline best: those learned, or forecast ones
+        loss, strength = min(
+            (self.drifted_loss(baseline, strength), strength)
+            for strength in (0.0, *DRIFT_STRENGTHS)
+        )
+        return self.drifted_loss(self.out_of_fold, strength) > (1 - MIN_GAIN) * loss
+
+    def drifted_loss(self, folds: Sequence[OutOfFold], strength: float) -> float:
+        """Log-loss on nodes whose classes could be learned, with a share of the forecast drift."""
+        losses = []
+        for k, fold in enumerate(folds):
+            drifted = Calibration().with_drift(fold.drift, strength)
+            probabilities = drifted.apply(fold.probability, fold.prior)
+            losses.append(self.learnable_loss(k, probabilities))
+        return overall(losses, self.holdout_weights)
+
+    def learnable_loss(self, k: int, probabilities: np.ndarray) -> float:
+        """Log-loss on nodes of a holdout whose classes could be learned."""
+        mask = self.is_learnable(self.holdouts[k])
+        truth = self.truth(self.holdouts[k])[mask]
+        true_class = probabilities[mask][np.arange(len(truth)), truth]
+        return log_loss(true_class, self.graph.num_labels)
+
+    def is_below_floor(self, ensemble: EnsembleSpec) -> bool:
+        """Whether the class proportions alone have a clearly lower log-loss, and no lower score."""
+        ours = self.predictions_of(ensemble)
+        floor = self.predictions_of(EnsembleSpec.single(FLOOR))
+        if self.calibrated_loss(floor) > (1 - CLEAR_GAIN) * self.calibrated_loss(ours):
+            return False
+        return bool(self.calibrated_score(ours) <= self.calibrated_score(floor))
+
+    def calibrated_loss(self, folds: Sequence[OutOfFold]) -> float:
+        """Log-loss on nodes whose classes could be learned, each fold calibrated by the others."""
+        calibrated = calibrate_each_by_others(folds, self.metric)
+        losses = [self.learnable_loss(k, fold.probabilities) for k, fold in enumerate(calibrated)]
+        return overall(losses, self.holdout_weights)
+
+    def calibrated_score(self, folds: Sequence[OutOfFold]) -> float:
+        """The metric, each fold calibrated by the others."""
+        calibrated = calibrate_each_by_others(folds, self.metric)
+        scores = [self.per_node_score(k, fold).mean() for k, fold in enumerate(calibrated)]
+        return float(np.dot(self.holdout_weights, scores))
 
     # -- predictions without the fold that they are scored on
 
@@ -210,8 +291,8 @@ class EnsembleSelection:
         return calibrate_each_by_others(folds, self.metric)
 
     def predictions_of(self, ensemble: EnsembleSpec) -> list[OutOfFold]:
-        """Out-of-fold predictions of the selection; no fold has selected the baseline."""
-        if ensemble != EnsembleSpec.single(BASELINE):
+        """Out-of-fold predictions of the selection; no fold has selected the fixed candidates."""
+        if ensemble not in (EnsembleSpec.single(BASELINE), EnsembleSpec.single(FLOOR)):
             return self.out_of_fold
         return [self.predict(k, ensemble) for k in range(len(self.holdouts))]
 
@@ -224,7 +305,7 @@ class EnsembleSelection:
             prior=prior_before(self.graph, holdout.window),
             # Calibration ages faster than the order of candidates.
             weight=float(self.holdout_weights[k]) ** 2,
-            drift=prior_drift(self.graph, holdout.window.first),
+            drift=self.drifts[holdout.window],
         )
 
     # -- calibration and checks
@@ -300,12 +381,21 @@ class EnsembleSelection:
         return np.sum(weighted, axis=0)
 
     def probabilities_of(self, candidate: Candidate, holdout: Holdout) -> np.ndarray:
+        if candidate == FLOOR:
+            return np.tile(prior_before(self.graph, holdout.window), (len(holdout.index), 1))
         probabilities = self.scores.probability(candidate, str(holdout.window))
         assert probabilities is not None
         return probabilities[holdout.index]
 
-    def loss_inputs(self, candidate: Candidate, holdout: Holdout) -> np.ndarray:
-        return self.scores.loss_inputs(candidate, str(holdout.window))[holdout.index]
+    def loss_inputs(self, candidate: Candidate, holdout: Holdout, strength: float) -> np.ndarray:
+        """What the loss reads, with a share of the forecast drift of class proportions."""
+        if strength == 0 and candidate != FLOOR:
+            return self.scores.loss_inputs(candidate, str(holdout.window))[holdout.index]
+        factor = np.exp(strength * self.drifts[holdout.window])
+        moved = reweighted(self.probabilities_of(candidate, holdout), factor)
+        if self.scoring_of(holdout).rule.by_log_loss:
+            return moved[np.arange(len(moved)), self.truth(holdout)]
+        return moved
 
     def truth(self, holdout: Holdout) -> np.ndarray:
         return self.scores.truth[str(holdout.window)][holdout.index]

@@ -1,4 +1,4 @@
-"""Commands for graphs: `init`, `check`, `convert`, `generate`."""
+"""Commands for graphs: `init`, `check`, `convert`, `update`, `generate`."""
 
 from __future__ import annotations
 
@@ -108,6 +108,23 @@ def convert(
         )
         official.graph.save(out)
     console.print(f"{official.graph} saved to {out}")
+
+
+@command
+def update(
+    graph: Annotated[
+        Path, typer.Argument(help="A saved graph, as of impact convert.", show_default=False)
+    ],
+    tables: Annotated[
+        str,
+        typer.Argument(help="A folder of tables, or a database, of new rows.", show_default=False),
+    ],
+    roles: Roles = None,
+) -> None:
+    """Append new nodes and edges to a saved graph, in its place."""
+    from impact_gnn.data.update import update as update_graph
+
+    console.print(f"{graph} is now {update_graph(graph, tables, roles=roles)}")
 
 
 @command

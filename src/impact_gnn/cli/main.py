@@ -18,6 +18,7 @@ SECTIONS: dict[str, dict[Callable[..., None], str]] = {
         graph_commands.init: "impact init examples/papers",
         graph_commands.check: "impact check examples/articles",
         graph_commands.convert: "impact convert examples/articles --out articles-graph",
+        graph_commands.update: "impact update articles-graph new-articles",
         graph_commands.generate: "impact generate --out example-graph --nodes 5000 --decay 0.6",
     },
     "Model": {

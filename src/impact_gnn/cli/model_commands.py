@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from warnings import catch_warnings, filterwarnings
 
 import typer
 from rich.text import Text
@@ -89,6 +91,7 @@ def run(
             table=table,
             feature_map=feature_map,
             engine=chosen_engine,
+            jobs=search.num_jobs,
             progress=watcher,
             command=shlex.join(["impact", *typed]),
         )
@@ -99,7 +102,7 @@ def run(
 
 def _print_summary(summary: RunSummary, out: Path) -> None:
     from impact_gnn.report.numbers import interval, period_named
-    from impact_gnn.report.sentences import selected
+    from impact_gnn.report.sentences import selected, time_corrections
 
     predictions = summary.prediction_summary
     console.print(f"\nSelected: {selected(summary.backtest.selection)}")
@@ -117,6 +120,7 @@ def _print_summary(summary: RunSummary, out: Path) -> None:
         console.print(
             f"Expected accuracy: {accuracy.value:.1%} (90% interval {interval(accuracy)})"
         )
+    console.print(f"Do corrections for time help? {time_corrections(summary.backtest)}")
     console.print(f"Report: {out / 'report.html'}")
     for warning in summary.graph.warnings:
         console.print(f"warning: {warning}")
@@ -179,6 +183,7 @@ def backtest(
             budget=search.budget_seconds,
             progress=watcher,
             engine=engine.choose(watcher, loaded.graph),
+            jobs=search.num_jobs,
         )
     console.print(str(result))
     write_json(json, result)
@@ -197,22 +202,40 @@ def predict(
         Path | None,
         typer.Option(help="Table to write, .csv or .parquet; by default a new predictions.csv."),
     ] = None,
+    nodes: Annotated[
+        Path | None,
+        typer.Option(
+            help="Predict only the nodes in a file: an id per line, or a table with a column id."
+        ),
+    ] = None,
     cutoff: Since = None,
     json: Json = None,
 ) -> None:
     """Classify nodes with a fitted model, also after the graph has grown."""
     from impact_gnn import _files
     from impact_gnn._codec import encode
+    from impact_gnn.data.files import read_ids
     from impact_gnn.job.predictions import write_predictions
 
     path = out or Path("predictions.csv")
     require_file(path)
     _refuse_existing(out, path)
-    ensemble, new_graph, notes = load_model_and_graph(model, graph, source, cutoff)
-    chosen_engine = engine.choose(context.obj, new_graph)
-    with _files.atomic_file(path) as temporary:
+    ids = None if nodes is None else read_ids(nodes)
+    ensemble, new_graph, notes = load_model_and_graph(
+        model, graph, source, cutoff, verify=ids is None
+    )
+    note = ensemble.reach(new_graph).note
+    chosen_engine = None
+    if ids is None or note is not None:
+        chosen_engine = engine.choose(context.obj, new_graph)
+    if ids is not None and note is not None:
+        notes.append(note)
+        _print_note(note)
+    with _files.atomic_file(path) as temporary, catch_warnings():
+        if note is not None:
+            filterwarnings("ignore", re.escape(note))
         summary = write_predictions(
-            new_graph, ensemble, temporary, cutoff=cutoff, engine=chosen_engine
+            new_graph, ensemble, temporary, nodes=ids, cutoff=cutoff, engine=chosen_engine
         )
         _refuse_existing(out, path)  # a user may have saved one meanwhile
     console.print(f"{summary.count:,} predictions in {path}")
@@ -291,14 +314,23 @@ def _load_and_report(watcher: Watcher, graph: str, source: GraphOptions) -> Load
 
 
 def load_model_and_graph(
-    model: Path, graph: str, source: TableOptions, cutoff: str | None = None
+    model: Path,
+    graph: str,
+    source: TableOptions,
+    cutoff: str | None = None,
+    *,
+    verify: bool = True,
 ) -> tuple[ig.Ensemble, ig.TemporalGraph, list[str]]:
     """A fitted model, a graph with the periods of the fit, and notes on how the two differ."""
     from impact_gnn.job.evaluate import periods_of
 
     ensemble = ig.Ensemble.load(model)
-    loaded = source.read(graph, period=periods_of(ensemble, graph))
+    loaded = source.read(graph, period=periods_of(ensemble, graph), verify=verify)
     notes = ensemble.notes(loaded.graph, cutoff=cutoff)
     for note in notes:
-        console.print(Text.assemble(("note:", "yellow"), f" {note}"))
+        _print_note(note)
     return ensemble, loaded.graph, notes
+
+
+def _print_note(note: str) -> None:
+    console.print(Text.assemble(("note:", "yellow"), f" {note}"))

@@ -64,15 +64,20 @@ class TableOptions:
     roles: Roles = None
 
     def read(
-        self, graph: str, *, cutoff: str | None = None, period: str | Periods | None = None
+        self,
+        graph: str,
+        *,
+        cutoff: str | None = None,
+        period: str | Periods | None = None,
+        verify: bool = True,
     ) -> LoadedGraph:
-        """Read the graph at a path or address."""
+        """Read the graph at a path or address; `verify` compares a saved one with its checksums."""
         from impact_gnn import _files
         from impact_gnn.data.files import read
 
         matrix = None if self.features is None else _files.open_array(self.features)
         loaded = read(
-            graph, verify=True, period=period, cutoff=cutoff, roles=self.roles, features=matrix
+            graph, verify=verify, period=period, cutoff=cutoff, roles=self.roles, features=matrix
         )
         time = None if cutoff is None else loaded.graph.when(cutoff)
         return LoadedGraph(loaded.graph, time, loaded.notes)
@@ -119,6 +124,15 @@ class SearchOptions:
     budget: Annotated[
         str | None, typer.Option(help="Time limit for the whole command, such as 90s, 10m or 2h.")
     ] = None
+
+    jobs: Annotated[
+        str, typer.Option(help="Fits at once, a number or auto; the result does not depend on it.")
+    ] = "auto"
+
+    @property
+    def num_jobs(self) -> int | str:
+        """The number of jobs, or "auto"."""
+        return int(self.jobs) if self.jobs.isdecimal() else self.jobs
 
     @property
     def candidate_names(self) -> list[str] | None:

@@ -9,10 +9,10 @@ import numpy as np
 
 from impact_gnn import _files, checks
 from impact_gnn._text import mask_passwords
-from impact_gnn.checks import InputError, regular
+from impact_gnn.checks import InputError, guarded, listing, regular
 from impact_gnn.data import sources
 from impact_gnn.data.archive import read_archive
-from impact_gnn.data.spec import TOML, guess, read_toml, write_toml
+from impact_gnn.data.spec import IDS, TOML, Spec, guess, read_toml, write_toml
 from impact_gnn.data.tables import Period, Reading, build
 from impact_gnn.encoding import guess_kind
 from impact_gnn.graph import TemporalGraph, storage
@@ -71,20 +71,12 @@ def read(
         path = _files.resolve(Path(path))
     root = Path(path)
     if is_table(path):
-        tables = _tables(path)
-        toml = root / TOML if roles is None else Path(roles)
-        if roles is not None and not toml.is_file():
-            raise InputError(f"{toml} does not exist; create one with impact init.")
-        spec = (
-            read_toml(toml, tables)
-            if toml.is_file()
-            else guess(mask_passwords(str(path), is_address=True), tables)
-        )
-        if features is None and (root / FEATURES).exists():
-            features = checks.features(FEATURES, _files.open_array(root / FEATURES), None)
+        spec, tables = read_spec(path, roles)
+        if features is None:
+            features = features_in(root)
         return build(
             spec,
-            list(tables.values()),
+            tables,
             period=period,
             cutoff=cutoff,
             features=features,
@@ -99,12 +91,36 @@ def read(
     return Reading(graph if features is None else graph.with_features(features), [])
 
 
+def read_spec(
+    path: str | Path, roles: str | Path | None = None
+) -> tuple[Spec, list[sources.Source]]:
+    """Return the tables of a folder or database, and the role of every column."""
+    tables = tables_in(path)
+    toml = Path(path, TOML) if roles is None else Path(roles)
+    if toml.is_file():
+        return read_toml(toml, tables), list(tables.values())
+    if roles is not None:
+        raise InputError(f"{toml} does not exist; create one with impact init.")
+    return guess(mask_passwords(str(path), is_address=True), tables), list(tables.values())
+
+
+def features_in(folder: Path) -> np.ndarray | None:
+    """Return the matrix of features in a folder of tables."""
+    if not (folder / FEATURES).exists():
+        return None
+    return checks.features(FEATURES, _files.open_array(folder / FEATURES), None)
+
+
 def _read_arrays(path: Path, verify: bool) -> TemporalGraph:
     """Load a saved graph or an archive."""
     if path.is_dir() and regular(path / storage.MANIFEST):
         parts = storage.read(path, verify=verify)
         cutoff = parts.pop("cutoff")
+        edges_by_node = parts.pop("edges_by_node")
+        del parts["tables"]
         graph = TemporalGraph.hetero(**parts)
+        for (triple, end), csr in edges_by_node.items():
+            graph.cache_edges_at(triple, end, csr)
         return graph if cutoff is None else graph.masked(cutoff)
     if not path.exists():
         raise InputError(
@@ -122,7 +138,8 @@ def is_table(path: str | Path) -> bool:
     return has_tables or sources.is_database(str(path))
 
 
-def _tables(path: str | Path) -> dict[str, sources.Source]:
+def tables_in(path: str | Path) -> dict[str, sources.Source]:
+    """Return the tables of a folder or database by their names without suffix."""
     if sources.is_database(str(path)):
         return sources.database(str(path))
     return sources.files(Path(path))
@@ -138,7 +155,7 @@ def convert_graph(
     roles: str | Path | None = None,
 ) -> Reading:
     """Save a graph to `out`; tables that are large for `memory` are read through files there."""
-    size = sum(source.size for source in _tables(path).values()) if is_table(path) else 0
+    size = sum(source.size for source in tables_in(path).values()) if is_table(path) else 0
     is_streamed = 4 * size > _files.byte_size(memory)
     with _files.alone(out) as scratch:
         reading = read(
@@ -149,21 +166,44 @@ def convert_graph(
             roles=roles,
             spill=scratch if is_streamed else None,
         )
-        reading.graph.save(out)
+        tables = None
+        if reading.spec is not None:
+            tables = reading.spec.content()
+        reading.graph.save(out, tables=tables)
         return Reading(load(out), reading.notes) if is_streamed else reading
+
+
+def read_ids(path: Path) -> list[str]:
+    """Read ids of nodes: the lines of a file, or the column of ids in a CSV or Parquet table."""
+    source = sources.file(path)
+    names = [] if source is None else source.head.column_names
+    column = next((name for wanted in IDS for name in names if name.lower() == wanted), None)
+    if source is not None and column is not None:
+        values = source.as_written([column]).table.column(column).to_pylist()
+    elif len(names) > 1:
+        raise InputError(
+            f"{path} has no column of ids, only {listing(names)}; call the one with ids 'id'."
+        )
+    else:
+        with guarded(path):
+            values = regular(path).read_text(encoding="utf-8").splitlines()
+    ids = [str(value).strip() for value in values if value is not None]
+    return list(dict.fromkeys(name for name in ids if name))
 
 
 def first_toml(path: str | Path) -> str:
     """Return a `graph.toml` with comments for tables that have none."""
-    tables = _tables(path)
+    tables = tables_in(path)
     spec = guess(mask_passwords(str(path), is_address=True), tables, is_draft=True)
     heads = {source.name: source.head for source in tables.values()}
     kinds = {}
     for kind, node in spec.nodes.items():
+        if node.values_of:
+            continue
         head = heads[node.file]
         features = [name for name in head.column_names if name not in node.roles.values()]
         kinds[kind] = {
-            name: (node.columns[name], "ids of another table")
+            name: (node.columns[name], "names other nodes")
             if name in node.columns
             else guess_kind(name, head.column(name))
             for name in features

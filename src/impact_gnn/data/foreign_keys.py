@@ -1,20 +1,49 @@
 """Foreign keys: columns that hold the ids of another table, as every database export has them.
 
 A table with keys is a table of events: each key becomes a relation from the entity to the event.
+Entities may also have no table of their own: then their values in the table of events are all
+that is known of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import chain, combinations
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from impact_gnn.data.sources import Source
-from impact_gnn.encoding.kinds import one_array, texts
+from impact_gnn.encoding.encoder import ONE_HOT
+from impact_gnn.encoding.kinds import guess_kind, is_text, one_array, texts
 
 SAMPLE = 1000  # values of a column that are looked up among the ids of another table
+ROW = "row number"  # the column of ids of a table that has none
+ENDS = (
+    ("source", "target"),
+    ("src", "dst"),
+    ("from", "to"),
+    ("citing", "cited"),
+    ("follower", "followed"),
+    ("sender", "receiver"),
+    ("rater", "rated"),
+    ("head", "tail"),
+    ("u", "v"),
+)
+KEY_ENDINGS = ("id", "key")
+ENTITY_WORDS = (
+    *("account", "author", "buyer", "customer", "device", "driver", "item", "merchant", "movie"),
+    *("patient", "player", "product", "rated", "rater", "receiver", "seller", "sender", "store"),
+    *("team", "user"),
+)
+TIME_WORDS = ("time", "date", "day", "month", "year")
+LEAST_ROWS = 3  # rows per value, on average, of text that names entities
+LEAST_VALUES = 5  # values of each column of a pair
+SHARED_VALUES = 0.3  # share of the values of one column that the other has, where both are a pair
 
 
 @dataclass(frozen=True)
@@ -75,26 +104,122 @@ def _holds(entity: Entity, column: str, other: Entity) -> bool:
 
 def with_parent_column(source: Source, key: str, parent: Entity, column: str) -> Source:
     """Return a table with a further column KEY.COLUMN: that of the parent row of every row."""
-    name = f"{key}.{column}"
 
-    def extended(table: pa.Table) -> pa.Table:
-        parents = parent.source.as_written([parent.id]).table
-        ids = one_array(texts(parent.id, parents.column(parent.id)))
-        place = pc.index_in(texts(key, table.column(key)), value_set=ids)
-        return table.append_column(name, parents.column(column).take(place))
+    @cache
+    def parents() -> tuple[pa.Array, pa.ChunkedArray]:
+        table = parent.source.as_written([parent.id]).table
+        return one_array(texts(parent.id, table.column(parent.id))), table.column(column)
 
-    def as_written(columns: frozenset[str]) -> Source:
-        exact = source.as_written([*columns, key])
-        return with_parent_column(replace(exact, exact=None), key, parent, column)
+    def values(table: pa.Table, first_row: int) -> pa.ChunkedArray:
+        ids, parent_values = parents()
+        return parent_values.take(pc.index_in(texts(key, table.column(key)), value_set=ids))
 
-    def batches() -> list[pa.RecordBatch]:
-        return extended(source.as_written([key]).table).to_batches()
+    return source.with_column(f"{key}.{column}", values, exact=[key])
 
-    return Source(
-        name=source.name,
-        read=lambda: extended(source.as_written([key]).table),
-        stream=None if source.stream is None else batches,
-        size=source.size,
-        exact=None if source.exact is None else as_written,
-        notes=source.notes,
-    )
+
+def with_row_numbers(source: Source) -> Source:
+    """Return a table with a further column `ROW`, by which rows without ids are named."""
+
+    def numbers(table: pa.Table, first_row: int) -> pa.ChunkedArray:
+        return pa.chunked_array([np.arange(first_row, first_row + table.num_rows)])
+
+    return source.with_column(ROW, numbers)
+
+
+# -- entities without a table of their own
+
+
+def distinct_values(source: Source, columns: Sequence[str]) -> Source:
+    """Return a table of the distinct values of some columns in a column "id"."""
+
+    def read() -> pa.Table:
+        exact = source.as_written(columns)
+        values = [pc.unique(exact.table.column(name)).drop_null() for name in columns]
+        if len({array.type for array in values}) > 1:
+            values = [texts(name, array) for name, array in zip(columns, values, strict=True)]
+        return pa.table({"id": pc.unique(pa.chunked_array(values))})
+
+    return Source(f"{source.name}, values of {', '.join(columns)}", read)
+
+
+def find_entities(
+    table: pa.Table, columns: Sequence[str], *, by_values: bool
+) -> dict[str, list[str]]:
+    """Find columns that name entities without a table: columns by the name of their entity.
+
+    A column names entities by its own name (userId, customer) or by that of a pair (source and
+    target). With `by_values`, so does text of many values that each occur several times, and two
+    columns of text that share a word and values (home_team and away_team). Columns of a pair are
+    two roles of one entity. Numbers that measure something (score, age) name nothing.
+    """
+    usable = [name for name in columns if _may_be_key(table.column(name))]
+    stems = {_stem(name): name for name in usable}
+    ends = [(stems[a], stems[b]) for a, b in ENDS if a in stems and b in stems]
+    named = [name for name in usable if _is_named_as_key(name) or name in chain(*ends)]
+    text_columns = [name for name in usable if by_values and is_text(table.column(name).type)]
+    alike = [
+        pair
+        for group in (named, text_columns)
+        for pair in combinations(group, 2)
+        if _common_word(*pair) is not None
+    ]
+    roles = [pair for pair in (*ends, *alike) if _share_values(table, *pair)]
+    many = [name for name in text_columns if _has_many_values(name, table.column(name))]
+    entities: dict[str, list[str]] = {}
+    for name in usable:
+        if name in chain(*roles):
+            entities.setdefault(_role_name(name, roles), []).append(name)
+        elif name in (*named, *many):
+            kind = _stem(name) or "entity"
+            if kind in entities:  # customer and customer_id may be two things
+                kind = name
+            entities[kind] = [name]
+    return entities
+
+
+def _may_be_key(column: pa.ChunkedArray) -> bool:
+    """Whether a column holds whole numbers or text of which some occur twice."""
+    if not (pa.types.is_integer(column.type) or is_text(column.type)):
+        return False
+    return 1 < pc.count_distinct(column).as_py() < len(column) - column.null_count
+
+
+def _is_named_as_key(column: str) -> bool:
+    return bool({*_words(column)[-1:]} & {*KEY_ENDINGS, *ENTITY_WORDS})
+
+
+def _has_many_values(name: str, column: pa.ChunkedArray) -> bool:
+    """Whether a column is a category of too many values to be a feature each."""
+    distinct = pc.count_distinct(column).as_py()
+    is_repeated = ONE_HOT < distinct <= len(column) / LEAST_ROWS
+    return is_repeated and guess_kind(name, column)[0] == "category"
+
+
+def _share_values(table: pa.Table, first: str, second: str) -> bool:
+    """Whether two columns hold the same values, and not only yes and no."""
+    values = [pc.unique(texts(name, table.column(name))).drop_null() for name in (first, second)]
+    fewer, more = sorted(values, key=len)
+    num_shared = pc.sum(pc.is_in(fewer, more)).as_py()
+    return len(fewer) >= LEAST_VALUES and bool(num_shared >= SHARED_VALUES * len(more))
+
+
+def _common_word(first: str, second: str) -> str | None:
+    """Return the last word that two names share, unless it is a word of time."""
+    words = [word for word in _words(first) if word in _words(second)]
+    own = [word for word in words if word not in (*KEY_ENDINGS, *TIME_WORDS)]
+    return next(reversed(own), None)
+
+
+def _role_name(column: str, roles: Sequence[tuple[str, str]]) -> str:
+    """Return the name of the entity that a column names in a pair: the word that both share."""
+    pair = next(pair for pair in roles if column in pair)
+    return _common_word(*pair) or "entity"
+
+
+def _stem(column: str) -> str:
+    return "_".join(word for word in _words(column) if word not in KEY_ENDINGS)
+
+
+def _words(name: str) -> list[str]:
+    """Return the words of a name in lower case: of home_team, homeTeam and "Home team" two."""
+    return re.findall(r"[^\W_]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower())

@@ -13,7 +13,7 @@ import tempfile
 import urllib.parse
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +70,43 @@ class Source:
         if self.size < SMALL:
             return plain_text(self.table.slice(0, ROWS))
         return self._with_distinct_names(pa.Table.from_batches([next(self.batches())]))
+
+    def with_column(
+        self,
+        name: str,
+        values: Callable[[pa.Table, int], pa.ChunkedArray],
+        exact: Iterable[str] = (),
+    ) -> Source:
+        """Return the table with a further column.
+
+        Args:
+            name: Its name.
+            values: Returns its values in a part of the table, whose first row has this number.
+            exact: Columns that `values` reads as they are written.
+        """
+        source = self.as_written(exact)
+
+        def extended(part: pa.Table, first_row: int) -> pa.Table:
+            return part.append_column(name, values(part, first_row))
+
+        def stream() -> Iterator[pa.RecordBatch]:
+            first_row = 0
+            for batch in source.batches():
+                yield from extended(pa.Table.from_batches([batch]), first_row).to_batches()
+                first_row += batch.num_rows
+
+        def as_written(columns: frozenset[str]) -> Source:
+            written = self.as_written([*columns, *exact])
+            return replace(written, exact=None).with_column(name, values)
+
+        return Source(
+            name=self.name,
+            read=lambda: extended(source.table, 0),
+            stream=None if self.stream is None else stream,
+            size=self.size,
+            exact=None if self.exact is None else as_written,
+            notes=self.notes,
+        )
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the table in batches; a table that was read whole for its head is freed."""

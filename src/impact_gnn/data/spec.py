@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,20 +13,26 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from impact_gnn._codec import decode, encode
 from impact_gnn._text import visible
 from impact_gnn.checks import InputError, choice, guarded, listing, quoted
 from impact_gnn.data.foreign_keys import (
+    ENDS,
+    ROW,
     Entity,
     ForeignKey,
+    find_entities,
     find_keys,
     plain_name,
     with_parent_column,
+    with_row_numbers,
 )
 from impact_gnn.data.sources import UNNAMED, Source
 from impact_gnn.data.values import TableColumn
 from impact_gnn.encoding import KINDS, guess_kind
 from impact_gnn.encoding.kinds import texts
 from impact_gnn.graph import HOMOGENEOUS, Triple
+from impact_gnn.graph.parts import class_name
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -51,17 +57,8 @@ TIMES = (
     "day",
     "period",
 )
-LABELS = ("label", "class", "y", "target")
-ENDS = (
-    ("source", "target"),
-    ("src", "dst"),
-    ("from", "to"),
-    ("citing", "cited"),
-    ("follower", "followed"),
-    ("sender", "receiver"),
-    ("head", "tail"),
-    ("u", "v"),
-)
+OWN_LABELS = ("label", "class", "y")
+LABELS = (*OWN_LABELS, "target")  # of an edge, the target is an end
 WEIGHTS = ("weight", "w")
 MAX_GUESSED_CLASSES = 100  # classes of a column that is taken for a label by its gaps
 DANGLING = ("refuse", "drop")
@@ -99,7 +96,8 @@ class NodeTable(TableSpec):
     """Columns of a table of nodes; without `id`, rows are numbered.
 
     `columns` are kinds of features that are not guessed; `unknown` are labels that mean that the
-    class is not known.
+    class is not known. With `values_of` the nodes are the distinct values of these columns: they
+    have no table of their own.
     """
 
     id: str | None = None
@@ -107,6 +105,7 @@ class NodeTable(TableSpec):
     label: str | None = None
     unknown: tuple[str | int | float, ...] = ()
     columns: dict[str, str] = field(default_factory=dict)
+    values_of: tuple[str, ...] = ()
     role_names: ClassVar[tuple[str, ...]] = ("id", "time", "label")
 
 
@@ -130,8 +129,29 @@ class Spec:
     edges: dict[Triple, EdgeTable]
     target: str
     period: str | int = "auto"
+    label_delay: float = 0.0
     # tables that have got a column of another table through a key, by file
     extended: dict[str, Source] = field(default_factory=dict)
+
+    def content(self) -> dict[str, Any]:
+        """Return the roles of the columns in the types of JSON, for `restored`."""
+        return {
+            "nodes": {
+                kind: encode(replace(table, unknown=tuple(map(class_name, table.unknown))))
+                for kind, table in self.nodes.items()
+            },
+            "edges": [[list(triple), encode(table)] for triple, table in self.edges.items()],
+            "target": self.target,
+        }
+
+    @classmethod
+    def restored(cls, content: Any) -> Spec:
+        """Return the spec of a `content`."""
+        nodes = decode(dict[str, NodeTable], content["nodes"], "nodes")
+        edges: dict[Triple, EdgeTable] = {}
+        for (source, name, target), table in content["edges"]:
+            edges[source, name, target] = decode(EdgeTable, table, "edges")
+        return cls(nodes, edges, content["target"])
 
 
 # -- guessing
@@ -172,7 +192,9 @@ def guess_nodes(
         roles["time"] = date
     return NodeTable(
         source.name,
-        **{role: column or None for role, column in roles.items()},
+        id=roles.get("id") or None,
+        time=roles.get("time") or None,
+        label=roles.get("label") or None,
         unknown=_unknown_labels(source.name, named.get("unknown")),
         columns=dict(columns),
     )
@@ -251,6 +273,10 @@ def guess(where: str, sources: Mapping[str, Source], *, is_draft: bool = False) 
         node = guess_nodes("node", sources["nodes"], {}, labelled=True, alone=True)
         return Spec({"node": node}, {HOMOGENEOUS: guess_edges(sources["edges"], {})}, "node")
     types = {name: _singular(name) for name in sources}
+    if len(sources) == 1:
+        (name, source), *_ = sources.items()
+        if (events := guess_events(types[name], source)) is not None:
+            return events
     links = {}
     for name, source in sources.items():
         others = [kind for other, kind in types.items() if other != name]
@@ -289,6 +315,67 @@ def guess(where: str, sources: Mapping[str, Source], *, is_draft: bool = False) 
     )
 
 
+def guess_events(
+    kind: str,
+    source: Source,
+    named: Mapping[str, Any] | None = None,
+    entities: Mapping[str, Sequence[str]] | None = None,
+) -> Spec | None:
+    """Guess the spec of one table of events whose columns name entities; None without such.
+
+    Args:
+        kind: The type of the rows.
+        source: The table.
+        named: Roles of its columns, as in `guess_nodes`.
+        entities: Columns by type of entity; by default they are guessed.
+    """
+    named = dict(named or {})
+    names = source.head.column_names
+    if "id" not in named:
+        named["id"] = _distinct_id(kind, source)
+    if named["id"] is None:
+        source = with_row_numbers(source)
+        named["id"] = ROW
+    used = [named.get(role) for role in NodeTable.role_names] + [*(named.get("columns") or {})]
+    time = named.get("time") or _first_name(names, TIMES)
+    if entities is None:
+        label = named.get("label") or _first_name(names, OWN_LABELS)
+        free = [name for name in names if name not in (*used, time, label)]
+        entities = find_entities(source.head, free, by_values=True)
+    keys = [column for columns in entities.values() for column in columns]
+    _check_columns(source, keys)
+    named["columns"] = (named.get("columns") or {}) | dict.fromkeys(keys, "ignore")
+    events = guess_nodes(kind, source, named, labelled=True, alone=True)
+    if not keys or not events.time:
+        return None
+    return _with_entities(Spec({kind: events}, {}, kind, extended={source.name: source}), entities)
+
+
+def _distinct_id(kind: str, source: Source) -> str | None:
+    """Return the column that names each row of a table."""
+    column = _guess_id(kind, source.head.column_names, source.head)
+    if column is None or pc.count_distinct(source.head.column(column)).as_py() < len(source.head):
+        return None
+    return column
+
+
+def _with_entities(spec: Spec, entities: Mapping[str, Sequence[str]]) -> Spec:
+    """Return the spec with a type for every entity that only the columns of the target name."""
+    events = spec.nodes[spec.target]
+    nodes = dict(spec.nodes)
+    edges = dict(spec.edges)
+    for entity, columns in entities.items():
+        kind = entity
+        if kind in spec.nodes:  # the rows have that name
+            kind = f"{entity}_entity"
+        nodes[kind] = NodeTable(events.file, id="id", values_of=tuple(columns))
+        for column in columns:
+            edges[kind, f"{spec.target}_{column}", spec.target] = EdgeTable(
+                events.file, source=column, target=str(events.id), dangling="drop"
+            )
+    return replace(spec, nodes=nodes, edges=edges)
+
+
 def _link_edges(
     links: Mapping[str, Source], nodes: Mapping[str, NodeTable], tables: Mapping[str, Source]
 ) -> dict[Triple, EdgeTable]:
@@ -312,12 +399,20 @@ def _require_target(spec: Spec, is_draft: bool) -> Spec:
     return spec
 
 
-def guess_by_keys(sources: Mapping[str, Source], types: Mapping[str, str]) -> Spec | None:
+def guess_by_keys(
+    sources: Mapping[str, Source],
+    types: Mapping[str, str],
+    *,
+    target: str | None = None,
+    named: Mapping[str, Any] | None = None,
+) -> Spec | None:
     """Guess the spec of tables that refer to each other by foreign keys; None without keys.
 
-    The type to classify is the one with a label, otherwise the one with the most keys. A table of
-    events without a date takes that of the table that one of its keys leads to.
+    The type to classify is the one with a label, otherwise the one with the most keys; `named` are
+    roles of its columns. A table of events without a date takes that of the table that one of its
+    keys leads to.
     """
+    roles = dict(named or {})
     entities = {}
     for name, source in sources.items():
         if (id_column := _key_of_table(name, types[name], source)) is not None:
@@ -326,11 +421,14 @@ def guess_by_keys(sources: Mapping[str, Source], types: Mapping[str, str]) -> Sp
     keys = find_keys(entities)
     if not keys:
         return None
-    labelled = [kind for kind in entities if _has_label(entities[kind].source)]
+    label_names = list(filter(None, [roles.get("label")])) or LABELS
+    labelled = [kind for kind in entities if _has_label(entities[kind].source, label_names)]
     num_keys = Counter(key.table for key in keys)
     by_keys = sorted(entities, key=lambda kind: (-num_keys[kind], -len(entities[kind].source.head)))
-    target = labelled[0] if len(labelled) == 1 else by_keys[0]
+    if target is None:
+        target = labelled[0] if len(labelled) == 1 else by_keys[0]
     times = {kind: _date_column(entity.source) for kind, entity in entities.items()}
+    times[target] = roles.pop("time", times[target])
     extended = {}
     for key in keys:
         if key.table == target and times[key.parent] and not times[target]:
@@ -342,9 +440,23 @@ def guess_by_keys(sources: Mapping[str, Source], types: Mapping[str, str]) -> Sp
     nodes = {}
     for kind, entity in entities.items():
         columns = {key.column: "ignore" for key in keys if key.table == kind}
-        named = {"id": entity.id, "columns": columns, "time": times[kind] or ""}
-        nodes[kind] = guess_nodes(kind, entity.source, named, labelled=kind == target)
-    return Spec(nodes, _edges_of_keys(keys, entities), target, extended=extended)
+        own_roles: dict[str, Any] = {"id": entity.id, "time": times[kind] or ""}
+        if kind == target:
+            columns |= roles.pop("columns", {})
+            own_roles |= roles
+        own_roles["columns"] = columns
+        nodes[kind] = guess_nodes(kind, entity.source, own_roles, labelled=kind == target)
+    spec = Spec(nodes, _edges_of_keys(keys, entities), target, extended=extended)
+    events = nodes[target]
+    head = entities[target].source.head
+    free = [name for name in head.column_names if name not in events.columns]
+    free = [name for name in free if name not in events.roles.values()]
+    # what is named after a table but holds other values than its ids is no key
+    free = [name for name in free if not any(one.is_meant_by(name) for one in entities.values())]
+    without_table = find_entities(head, free, by_values=False)
+    ignored = {name: "ignore" for columns in without_table.values() for name in columns}
+    nodes[target] = replace(events, columns=events.columns | ignored)
+    return _with_entities(spec, without_table)
 
 
 def _edges_of_keys(
@@ -377,8 +489,8 @@ def _named_key(name: str, kind: str, columns: list[str]) -> str | None:
     return next((column for column in columns if plain_name(column) in wanted), None)
 
 
-def _has_label(source: Source) -> bool:
-    return _first_name(source.head.column_names, LABELS) is not None
+def _has_label(source: Source, names: Iterable[str]) -> bool:
+    return _first_name(source.head.column_names, names) is not None
 
 
 def _date_column(source: Source) -> str | None:
@@ -507,7 +619,10 @@ def _guess_label(table: pa.Table, names: list[str], time: str | None) -> str | N
 
 
 def _singular(name: str) -> str:
-    return re.sub("(?<![us])s$", "", re.sub("ies$", "y", name.lower()))  # not of status, class
+    name = re.sub("ies$", "y", name.lower())
+    if re.search("(tch|nch|rch|sh|ss|x)es$", name):  # matches, boxes
+        return name[:-2]
+    return re.sub("(?<![us])s$", "", name)  # not of status, class
 
 
 # -- graph.toml
@@ -517,7 +632,7 @@ def read_toml(path: Path, sources: Mapping[str, Source]) -> Spec:
     """Read the spec in a `graph.toml`; roles that it leaves out are guessed."""
     with guarded(path):
         content = tomllib.loads(path.read_text(encoding="utf-8"))
-    _check_entries(path.name, content, ["target", "period", "nodes", "edges"])
+    _check_entries(path.name, content, ["target", "period", "label_delay", "nodes", "edges"])
     for section in ("nodes", "edges"):
         tables = content.get(section)
         is_section = isinstance(tables, dict) and tables
@@ -537,6 +652,13 @@ def read_toml(path: Path, sources: Mapping[str, Source]) -> Spec:
     for kind, entry in content["nodes"].items():
         _check_entries(f"{path.name} [nodes.{kind}]", entry, [f.name for f in fields(NodeTable)])
         source = _source(path, entry, sources)
+        if "values_of" in entry:
+            nodes[kind] = _values_table(path, kind, source, entry["values_of"])
+            continue
+        if entry.get("id") == ROW and ROW not in source.head.column_names:
+            source = with_row_numbers(source)
+            sources = {**sources, source.name: source}
+            extended[source.name] = source
         if (time := entry.get("time", "")) not in source.head.column_names and "." in time:
             source = _dated_by_parent(path, kind, time, content, sources)
             extended[source.name] = source
@@ -556,7 +678,18 @@ def read_toml(path: Path, sources: Mapping[str, Source]) -> Spec:
         edges[ends[0], name, ends[1]] = guess_edges(_source(path, entry, sources), entry, ends)
     period = content.get("period", "auto")
     period = period if isinstance(period, int) else str(period)
-    return Spec(nodes, edges, target, period, extended)
+    delay = content.get("label_delay", 0.0)
+    return Spec(nodes, edges, target, period, label_delay=delay, extended=extended)
+
+
+def _values_table(path: Path, kind: str, source: Source, columns: Any) -> NodeTable:
+    """Return the type of the distinct values of some columns."""
+    if not isinstance(columns, list) or not columns:
+        raise InputError(
+            f"{path.name} [nodes.{kind}]: values_of={quoted(columns)} should be a list of columns."
+        )
+    _check_columns(source, columns)
+    return NodeTable(source.name, id="id", values_of=tuple(columns))
 
 
 def _dated_by_parent(
@@ -579,7 +712,7 @@ def _dated_by_parent(
 
 def _source(path: Path, entry: Mapping[str, Any], sources: Mapping[str, Source]) -> Source:
     name = entry.get("file")
-    for key, source in sources.items():
+    for key, source in reversed(list(sources.items())):  # those with further columns come last
         if name in (key, source.name):
             return source
     available = listing([source.name for source in sources.values()]) or "none"
@@ -595,7 +728,15 @@ def _check_entries(where: str, entry: Mapping[str, Any], known: list[str]) -> No
     for name, value in entry.items():
         if name == "columns" and not isinstance(value, dict):
             raise InputError(f"{where}: columns should be a table of column names and kinds.")
-        is_free = name in ("nodes", "edges", "columns", "period", "unknown")
+        is_free = name in (
+            "nodes",
+            "edges",
+            "columns",
+            "period",
+            "label_delay",
+            "unknown",
+            "values_of",
+        )
         if not is_free and not isinstance(value, str):
             raise InputError(f"{where}: {name}={quoted(value)} should be text in quotes.")
 

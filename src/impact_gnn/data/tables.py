@@ -15,13 +15,23 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.ipc
 
 from impact_gnn import _files, _native, checks
 from impact_gnn.checks import InputError, listing, quoted
+from impact_gnn.data.foreign_keys import distinct_values
 from impact_gnn.data.ids import Ids, put_positions
 from impact_gnn.data.sources import ROWS, Source, from_frame, plain_text, release_memory
-from impact_gnn.data.spec import EdgeTable, NodeTable, Spec, guess_edges, guess_nodes
+from impact_gnn.data.spec import (
+    EdgeTable,
+    NodeTable,
+    Spec,
+    guess_by_keys,
+    guess_edges,
+    guess_events,
+    guess_nodes,
+)
 from impact_gnn.data.values import (
     Period,
     finite_numbers,
@@ -32,6 +42,7 @@ from impact_gnn.data.values import (
     times_like,
 )
 from impact_gnn.encoding import Columns
+from impact_gnn.encoding.encoder import MICROSECONDS_PER_DAY
 from impact_gnn.encoding.kinds import is_text, looks_like_numbers, parsed_numbers
 from impact_gnn.graph import HOMOGENEOUS, TemporalGraph, Triple
 from impact_gnn.graph.csr import index_type
@@ -44,8 +55,9 @@ Key = TypeVar("Key")
 
 def from_tables(
     nodes: Any,
-    edges: Any,
+    edges: Any = None,
     *,
+    entities: Mapping[str, Sequence[str]] | None = None,
     target: str | None = None,
     id: str | Mapping[str, str] | None = None,
     time: str | Mapping[str, str] | None = None,
@@ -59,6 +71,7 @@ def from_tables(
     period: Period = "auto",
     cutoff: Any = None,
     dangling: str = "refuse",
+    label_delay: float = 0.0,
     quiet: bool = False,
 ) -> TemporalGraph:
     """Build a graph from data frames of any library that narwhals supports, or mappings of columns.
@@ -73,7 +86,10 @@ def from_tables(
     Args:
         nodes: A table with a row per node; for several types a mapping from their names to tables.
         edges: A table with a row per edge; for several types a mapping {(source type, name, target
-            type): table}.
+            type): table}. None for tables of events: columns that name entities become
+            relations. They hold the ids of another table, or have none (userId, home_team).
+        entities: Of one table of events: its columns that name entities, by type of entity, such
+            as {"team": ["home_team", "away_team"]}; by default they are guessed.
         target: The type to classify; by default the one with a label.
         id: Column of the nodes' ids; several types take a mapping by type here and below.
         time: Column of the nodes' times: dates, timestamps, ISO text, seconds since 1970, years,
@@ -92,6 +108,8 @@ def from_tables(
             equal counts, "whole" for whole numbers as they are, or the `periods` of another graph.
         cutoff: Where labels end, so that periods can be chosen with a border there.
         dangling: "refuse" or "drop" edges that name a node which is not there.
+        label_delay: How long after a row's own time its label becomes known, in days if times are
+            dates. History features wait that long.
         quiet: Do not print what was guessed.
 
     Examples:
@@ -106,7 +124,54 @@ def from_tables(
         >>> g, g.ids.tolist(), g.masked("2021").y.tolist()
         (TemporalGraph(3 nodes, 2 edges, 2 features, 2 classes, times 2019..2021), ['a', 'b', 'c'],
         [0, 1, -1])
+        >>> ratings = {
+        ...     "userId": [1, 1, 2, 2],
+        ...     "movieId": [7, 8, 7, 8],
+        ...     "time": [2019, 2020, 2020, 2021],
+        ...     "label": [0, 1, 1, None],
+        ... }
+        >>> sorted(from_tables(ratings, quiet=True).nodes)
+        ['event', 'movie', 'user']
     """
+    named = {
+        "id": id,
+        "time": time,
+        "label": label,
+        "unknown": unknown_label,
+        "columns": columns,
+    }
+    if edges is None:
+        spec, sources = _event_spec(nodes, entities, target=target, named=named)
+    elif entities is not None:
+        raise InputError("entities are columns of a table of events; leave out edges.")
+    else:
+        edge_roles = {
+            "source": edge_source,
+            "target": edge_target,
+            "weight": edge_weight,
+            "time": edge_time,
+        }
+        spec, sources = _graph_spec(
+            nodes, edges, target=target, named=named, edge_roles=edge_roles, dangling=dangling
+        )
+    spec = replace(spec, label_delay=label_delay)
+    reading = build(spec, sources, period=period, cutoff=cutoff)
+    if not quiet:
+        print("\n".join(reading.notes))
+    return reading.graph
+
+
+def _graph_spec(
+    nodes: Any,
+    edges: Any,
+    *,
+    target: str | None,
+    named: Mapping[str, Any],
+    edge_roles: Mapping[str, Any],
+    dangling: str,
+) -> tuple[Spec, list[Source]]:
+    """Return the spec of tables of nodes and of edges, with roles that the user has named."""
+    columns = named["columns"]
     if _has_types(nodes):
         node_sources = {
             kind: from_frame(f"nodes[{kind!r}]", table, indexed=True)
@@ -125,33 +190,47 @@ def from_tables(
     for kind, source in node_sources.items():
         is_candidate = target in (None, kind)
         roles = {
-            "id": _role(id, kind, node_sources),
-            "time": _role(time, kind, node_sources),
+            "id": _role(named["id"], kind, node_sources),
+            "time": _role(named["time"], kind, node_sources),
             "columns": (columns or {}).get(kind),
         }
         if is_candidate:
-            roles["label"] = _role(label, kind, node_sources)
-            roles["unknown"] = unknown_label
+            roles["label"] = _role(named["label"], kind, node_sources)
+            roles["unknown"] = named["unknown"]
         node_tables[kind] = guess_nodes(
             kind, source, roles, labelled=is_candidate, alone=len(node_sources) == 1
         )
-    edge_roles = {
-        "source": edge_source,
-        "target": edge_target,
-        "weight": edge_weight,
-        "time": edge_time,
-    }
     edge_tables = {}
     for triple, source in edge_sources.items():
         roles = {role: _role(value, triple, edge_sources) for role, value in edge_roles.items()}
         roles["dangling"] = dangling
         edge_tables[triple] = guess_edges(source, roles, (triple[0], triple[2]))
     spec = Spec(node_tables, edge_tables, target or _only_candidate(node_tables))
-    sources = [*node_sources.values(), *edge_sources.values()]
-    reading = build(spec, sources, period=period, cutoff=cutoff)
-    if not quiet:
-        print("\n".join(reading.notes))
-    return reading.graph
+    return spec, [*node_sources.values(), *edge_sources.values()]
+
+
+def _event_spec(
+    nodes: Any,
+    entities: Mapping[str, Sequence[str]] | None,
+    *,
+    target: str | None,
+    named: Mapping[str, Any],
+) -> tuple[Spec, list[Source]]:
+    """Return the spec of tables of events, with roles that the user has named, and the tables."""
+    roles = {role: value for role, value in named.items() if value is not None}
+    if _has_types(nodes):
+        sources = {kind: from_frame(kind, table, indexed=True) for kind, table in nodes.items()}
+        types = {kind: kind for kind in sources}
+        spec = guess_by_keys(sources, types, target=target, named=roles)
+    else:
+        sources = {"nodes": from_frame("nodes", nodes, indexed=True)}
+        spec = guess_events(target or "event", sources["nodes"], roles, entities)
+    if spec is None:
+        raise InputError(
+            "no column of times, or none that names entities, was recognised; give edges, or name "
+            "them with time=... and entities={'user': ['userId']}."
+        )
+    return spec, list(sources.values())
 
 
 def _has_types(nodes: Any) -> bool:
@@ -202,10 +281,11 @@ def _role(column: Any, key: Key, sources: Mapping[Key, Source]) -> Any:
 
 @dataclass(frozen=True)
 class Reading:
-    """A graph, and lines that describe how every column was read."""
+    """A graph, lines that describe how every column was read, and the roles of the columns."""
 
     graph: TemporalGraph
     notes: list[str]
+    spec: Spec | None = None
 
 
 def build(
@@ -223,20 +303,23 @@ def build(
     mapped.
     """
     by_name = {source.name: source for source in sources} | spec.extended
-    nodes: dict[str, _Nodes] = {}
+    nodes: dict[str, NodeRows] = {}
     for kind, node_table in spec.nodes.items():
         matrix = features if kind == spec.target else None
         path = spill and spill / f"nodes-{len(nodes)}.arrow"
-        nodes[kind] = _Nodes.read(by_name[node_table.file], node_table, matrix, path)
+        source = by_name[node_table.file]
+        if node_table.values_of:
+            source = distinct_values(source, node_table.values_of)
+        nodes[kind] = NodeRows.read(source, node_table, matrix, path)
     main = nodes[spec.target]
     if main.time is None:
         raise InputError(f"{main.name} has no time column; set it with time=... or in graph.toml.")
-    links: dict[Triple, _Edges] = {}
+    links: dict[Triple, EdgeRows] = {}
     for triple, edge_table in spec.edges.items():
         ends = (nodes[triple[0]], nodes[triple[2]])
         folder = spill and spill / f"edges-{len(links)}"
-        links[triple] = _Edges.read(by_name[edge_table.file], edge_table, ends, folder)
-    tables: list[_Nodes | _Edges] = [*nodes.values(), *links.values()]
+        links[triple] = EdgeRows.read(by_name[edge_table.file], edge_table, ends, folder)
+    tables: list[NodeRows | EdgeRows] = [*nodes.values(), *links.values()]
     rule = spec.period if period is None else period
     periods, time_notes = _assign_periods(main, tables, rule, cutoff)
     is_homogeneous = len(nodes) == 1 and len(links) == 1
@@ -249,14 +332,15 @@ def build(
         target="node" if is_homogeneous else spec.target,
         label_names=main.label_names,
         periods=periods,
+        label_delay=spec.label_delay,
     )
     graph, misfit_notes = _with_kinds(graph, list(nodes.values()), cutoff)
     notes = [note for table in tables for note in table.notes]
-    return Reading(graph, [*notes, *time_notes, *misfit_notes])
+    return Reading(graph, [*notes, *time_notes, *misfit_notes], spec)
 
 
 def _assign_periods(
-    main: _Nodes, tables: list[_Nodes | _Edges], rule: Period, cutoff: Any
+    main: NodeRows, tables: list[NodeRows | EdgeRows], rule: Period, cutoff: Any
 ) -> tuple[Periods | None, list[str]]:
     """Choose periods by the type to classify, set those of all tables, and describe the choice."""
     assert main.time is not None
@@ -276,14 +360,24 @@ def _assign_periods(
         if table is not main:
             time = times_like(table.time, unit, main_time, table.name)
         table.period = time if periods is None else periods.of(time)
-        if isinstance(table, _Nodes) and isinstance(table.features, Columns):
+        if table is main and periods is not None:
+            main.timestamp = exact_times(time)
+        if isinstance(table, NodeRows) and isinstance(table.features, Columns):
             is_dated = time.dtype.kind == "M"
             table.features = replace(table.features, moment=time if is_dated else None)
     return periods, notes
 
 
+def exact_times(time: np.ndarray) -> np.ndarray:
+    """Return times as floats; of dates, days since 1970."""
+    exact = time.astype(np.float64)
+    if time.dtype.kind == "M":
+        exact /= MICROSECONDS_PER_DAY
+    return exact
+
+
 def _with_kinds(
-    graph: TemporalGraph, tables: list[_Nodes], cutoff: Any
+    graph: TemporalGraph, tables: list[NodeRows], cutoff: Any
 ) -> tuple[TemporalGraph, list[str]]:
     """Set the kind of every feature column, and describe later rows that do not fit.
 
@@ -318,7 +412,7 @@ def _with_kinds(
 
 
 @dataclass(eq=False)
-class _Nodes:
+class NodeRows:
     """A node table as it is read: ids, times and labels as arrays, features as raw columns."""
 
     name: str
@@ -329,6 +423,7 @@ class _Nodes:
     label_names: list[Any] | None = None
     time: np.ndarray | None = None
     period: np.ndarray | None = None
+    timestamp: np.ndarray | None = None
     features: np.ndarray | Columns | None = None
     # kinds of columns that the user or the column's type determines
     declared_kinds: dict[str, str] = field(default_factory=dict)
@@ -338,7 +433,7 @@ class _Nodes:
     @classmethod
     def read(
         cls, source: Source, spec: NodeTable, features: np.ndarray | None, spill: Path | None
-    ) -> _Nodes:
+    ) -> NodeRows:
         roles = list(spec.roles.values())
         source = source.as_written([spec.id, spec.label])
         raw = source.table if spill is None else _spill_features(source, roles, spill)
@@ -438,6 +533,7 @@ class _Nodes:
             "x": self.features,
             "y": self.label,
             "time": self.period,
+            "timestamp": self.timestamp,
             "ids": None if self.ids is None else self.ids.names,
             "num_nodes": self.size,
         }
@@ -514,7 +610,7 @@ def _rows_in_order(features: np.ndarray, order: np.ndarray, spill: Path | None) 
 
 
 @dataclass(eq=False)
-class _Edges:
+class EdgeRows:
     """An edge table as it is read: positions of both ends [2, E], weights and times [E]."""
 
     name: str
@@ -526,11 +622,12 @@ class _Edges:
 
     @classmethod
     def read(
-        cls, source: Source, spec: EdgeTable, ends: tuple[_Nodes, _Nodes], folder: Path | None
-    ) -> _Edges:
+        cls, source: Source, spec: EdgeTable, ends: tuple[NodeRows, NodeRows], folder: Path | None
+    ) -> EdgeRows:
         columns = list(spec.roles.values())
         notes = [f"{source.name}: {spec.origins}", *(f"  {note}" for note in source.notes())]
-        if unused := [name for name in source.head.column_names if name not in columns]:
+        unused = [name for name in source.head.column_names if name not in columns]
+        if unused and source.name not in [end.name for end in ends]:
             notes.append(f"  {', '.join(unused)}: ignored, edges have no features")
         source = source.as_written([spec.source, spec.target])
         num_rows = 0
@@ -578,12 +675,15 @@ def _edge_tables(source: Source, columns: list[str], folder: Path | None) -> Ite
 
 
 def _join(
-    table: pa.Table, spec: EdgeTable, ends: tuple[_Nodes, _Nodes], first_row: int
+    table: pa.Table, spec: EdgeTable, ends: tuple[NodeRows, NodeRows], first_row: int
 ) -> np.ndarray:
     """Return edges as records of the positions of their ends, their weights and times [E].
 
     `first_row` is the number of the table's first row in its file.
     """
+    if spec.dangling == "drop":  # missing ends as well as unknown ones
+        present = (pc.is_valid(table.column(end)) for end in (spec.source, spec.target))
+        table = table.filter(pc.and_(*present))
     columns = spec.columns_of(table)
     arrays: dict[str, np.ndarray] = {}
     tasks = []

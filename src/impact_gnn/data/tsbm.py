@@ -283,11 +283,10 @@ def write_tsbm(
             array = _files.create_array(place / f"{name}.npy", np.int64, (nodes,))
             _write(array, [values.astype(np.int64) + origin])
         place = writer.relation(HOMOGENEOUS, {})
-        edges = _files.create_array(place / "edge_index.npy", dtype, (2, num_edges))
+        edges = _files.create_array(place / "edge_index.npy", dtype, (num_edges, 2))
         done = 0
         for part in draw.edge_chunks(min(CHUNK, (limit - fixed) // (2 * dtype.itemsize))):
-            for row in (0, 1):
-                _write(edges, [part[row]], row * num_edges + done)
+            _write(edges, [np.ascontiguousarray(part.T)], 2 * done)
             done += part.shape[1]
             report("edges", done, num_edges)
 

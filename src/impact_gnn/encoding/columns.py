@@ -94,6 +94,13 @@ class Columns:
         rows = positions if self.rows is None else self.rows[positions]
         return replace(self, rows=rows, known=known)
 
+    def copied(self, positions: np.ndarray) -> Columns:
+        """Return the rows at increasing positions without the rest of the table."""
+        view = self.take(positions)
+        moment = None if self.moment is None else self.moment[view.rows]
+        table = self.table.take(pa.array(view.rows))
+        return replace(view, table=table, moment=moment, rows=None, mapped=False, cache={})
+
     def before(self, known: np.ndarray | None) -> Columns:
         """Return the same rows with another mask of rows to learn from; None for all."""
         is_same = known is self.known
@@ -194,8 +201,17 @@ class Columns:
                 writer.write_table(pa.table(arrays, schema=schema))
 
     @classmethod
-    def open(cls, path: Path) -> Columns:
-        """Map the file that `save` wrote."""
+    def open(cls, path: Path, *later: Path) -> Columns:
+        """Map the file that `save` wrote, and files with later rows of the same columns."""
+        if later:
+            parts = [cls.open(one) for one in (path, *later)]
+            moment = None
+            if parts[0].moment is not None:
+                moment = np.concatenate([part.moment for part in parts])
+            # whole numbers and floats of one column become floats
+            tables = [part.table for part in parts]
+            table = pa.concat_tables(tables, promote_options="permissive")
+            return replace(parts[0], table=table, moment=moment, cache={})
         with guarded(path):
             table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
             note = json.loads(table.schema.metadata[NOTE])

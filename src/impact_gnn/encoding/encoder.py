@@ -467,6 +467,14 @@ class Encoder:
         """Names of the features."""
         return [name for part in self.parts for name in part.outputs]
 
+    @property
+    def number_positions(self) -> np.ndarray:
+        """Positions of the features that are numbers: not categories, words or vectors."""
+        if self.is_of_matrix:
+            return np.arange(len(self.outputs))
+        names = {part.name for part in self.parts if isinstance(part, Number)}
+        return np.array([k for k, name in enumerate(self.outputs) if name in names], np.int64)
+
     def encode(self, columns: Columns) -> np.ndarray:
         """Return the features [N, f]; refuse columns that are missing or of another type."""
         missing = [part.name for part in self.parts if part.name not in columns.table.column_names]

@@ -60,7 +60,7 @@ def choose(
         raise InputError(
             f"a scheduler has no effect with engine {kind!r}; omit it or use engine 'dask'."
         )
-    in_memory, in_files, seconds = _needs(graph, hops)
+    in_memory, in_files, seconds = job_needs(graph, hops)
     free = free_memory()
     cap = int(SHARE * free) if memory is None else _files.byte_size(memory)
     size = _files.readable_size
@@ -99,7 +99,7 @@ def choose(
     return EngineChoice(Disk(place, cap), sentence)
 
 
-def _needs(graph: TemporalGraph, hops: int) -> tuple[int, int, float]:
+def job_needs(graph: TemporalGraph, hops: int) -> tuple[int, int, float]:
     """Estimate what one candidate's inputs take: bytes in memory, bytes in files, and seconds.
 
     From measurements on 2 M nodes and 40 M edges: memory holds hops as computed, as scaled and as

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -104,6 +106,46 @@ class Dask(FileEngine):
             if not path.exists():
                 _files.save_array(path, x, sealed=True)
         return SlicedHop((_files.open_array(path, sealed=True),), key)
+
+    def max_jobs(self, size: int) -> int:
+        """Return the number of workers, or 1 if a graph is too large to be sent to them."""
+        if size > _files.byte_size(self.memory):
+            return 1
+        with self._connected() as client:
+            return len(self._threads(client))
+
+    def run_tasks(
+        self,
+        function: Callable[[Any, Any], Any],
+        shared: Any,
+        tasks: Sequence[Any],
+        *,
+        jobs: int,
+        starting: Callable[[Any], bool] = lambda task: True,
+    ) -> Iterator[Any]:
+        if jobs == 1:
+            yield from super().run_tasks(function, shared, tasks, jobs=1, starting=starting)
+            return
+        with self._connected() as client:
+            on_workers = self._answer(client.scatter, shared, hash=False)
+            futures: deque[Any] = deque()
+            try:
+                for task in itertools.takewhile(starting, tasks):
+                    # One more than there are workers, so that none waits for the next task.
+                    if len(futures) > jobs:
+                        yield self._result(client, futures.popleft())
+                    futures.append(
+                        client.submit(function, on_workers, task, pure=False, retries=RETRIES)
+                    )
+                while futures:
+                    yield self._result(client, futures.popleft())
+            finally:
+                with contextlib.suppress(WorkerLost):
+                    self._answer(client.cancel, list(futures))
+
+    def _result(self, client: Any, future: Any) -> Any:
+        self._wait(client, [future], None)
+        return self._answer(future.result)
 
     def share(
         self,

@@ -136,6 +136,9 @@ class FileEngine(Engine):
     def fits(self, size: int) -> bool:
         return size <= _files.byte_size(self.memory) // 2
 
+    def max_jobs(self, size: int) -> int:
+        return 1  # the cap is for one process
+
     def child(self, name: str) -> Any:
         place = self.place / "children" / _files.safe_name(name)
         engine = replace(self, directory=place)  # type: ignore[type-var]
@@ -351,7 +354,7 @@ class FileEngine(Engine):
         for number, (triple, relation) in enumerate(graph.relations.items()):
             ends = [numbers[triple[0]], numbers[triple[2]]]
             relations[triple] = _filter_edges(relation, t, ends, goal / str(number))
-        return graph.with_parts(nodes, relations)
+        return graph.with_parts(nodes, relations, upto=t)
 
 
 @dataclass(frozen=True, eq=False)

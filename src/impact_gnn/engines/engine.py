@@ -9,7 +9,7 @@ engine what kind it is.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,15 @@ import numpy as np
 from impact_gnn import checks
 from impact_gnn import weighting as weights
 from impact_gnn.checks import InputError
-from impact_gnn.engines.hop import ComputedColumns, ComputedHop, Features, Hop, SlicedHop, as_hop
+from impact_gnn.engines.hop import (
+    ComputedColumns,
+    ComputedHop,
+    Features,
+    Hop,
+    SlicedHop,
+    as_hop,
+    selected_hop,
+)
 from impact_gnn.engines.operator import Operator, check_float
 from impact_gnn.graph import TemporalGraph, Triple
 from impact_gnn.graph.csr import CSR
@@ -91,7 +99,33 @@ class Engine(ABC):
     def fits(self, size: int) -> bool:
         """Tell whether `size` bytes may stay in memory during training."""
 
+    @abstractmethod
+    def max_jobs(self, size: int) -> int:
+        """Return how many fits may run at once whose graph and hops take `size` bytes each."""
+
     # Engines share:
+
+    def run_tasks(
+        self,
+        function: Callable[[Any, Any], Any],
+        shared: Any,
+        tasks: Sequence[Any],
+        *,
+        jobs: int,
+        starting: Callable[[Any], bool] = lambda task: True,
+    ) -> Iterator[Any]:
+        """Yield `function(shared, task)` for every task, in order, computing `jobs` at a time.
+
+        Args:
+            function: Called in any process; a single job runs in this one.
+            shared: The argument that all tasks have in common.
+            tasks: The other argument of each.
+            jobs: Tasks at a time.
+            starting: Called before a task starts; False ends the work after those under way.
+        """
+        from impact_gnn.engines.parallel import run_in_processes
+
+        return run_in_processes(function, shared, tasks, jobs=jobs, starting=starting)
 
     def hops(
         self,
@@ -111,6 +145,20 @@ class Engine(ABC):
         """
         x = checked_start(operators, x)
         return self._hops(operators, x, rows, dtype) if operators else []
+
+    def hops_of_rows(
+        self,
+        operators: Sequence[Operator],
+        x: Features,
+        rows: np.ndarray | None,
+        *,
+        dtype: Any = None,
+    ) -> list[Hop]:
+        """Compute `hops` from nodes of one type to themselves, all of them for `rows` only."""
+        hops = self.hops(operators, x, rows=rows, dtype=dtype)
+        if rows is None:
+            return hops
+        return [*(selected_hop(hop, rows) for hop in hops[:-1]), *hops[-1:]]
 
     def operator(
         self,
@@ -224,7 +272,7 @@ def time_table(
         table = np.asarray(weighting, dtype=np.float64)
     else:
         kind = graph.target if source is None else source
-        counts = np.bincount(graph.period_of(kind), minlength=size)
+        counts = graph.timeline.counts[kind]
         now = size if last is None else last + 1
         table = np.zeros((size, size))
         table[:now, :now] = weighting(graph.times[:now], counts[:now])

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from impact_gnn import checks
+from impact_gnn._native import free_memory
 from impact_gnn.checks import InputError
-from impact_gnn.engines.engine import FEW_ROWS, Engine
+from impact_gnn.engines.engine import FEW_ROWS, Engine, checked_start
 from impact_gnn.engines.hop import Features, Hop, as_hop, columns_of
 from impact_gnn.engines.operator import Operator
 from impact_gnn.graph import TemporalGraph, Triple
@@ -47,6 +48,39 @@ class Memory(Engine):
             hops.append(as_hop(values if selected is None else values[selected]))
         return hops
 
+    def hops_of_rows(
+        self,
+        operators: Sequence[Operator],
+        x: Features,
+        rows: np.ndarray | None,
+        *,
+        dtype: Any = None,
+    ) -> list[Hop]:
+        if (
+            rows is None
+            or len(operators) < 2
+            or len(rows) >= FEW_ROWS * operators[-1].csr.num_targets
+        ):
+            return super().hops_of_rows(operators, x, rows, dtype=dtype)
+        # From the last hop backwards: the rows, and the nodes that later hops read.
+        needed = [np.unique(rows)]
+        for operator in operators[:0:-1]:
+            is_needed = np.zeros(operator.csr.num_sources, bool)
+            is_needed[needed[-1]] = True
+            is_needed[operator.csr.take(needed[-1]).indices] = True
+            needed.append(np.flatnonzero(is_needed))
+            if len(needed[-1]) >= FEW_ROWS * len(is_needed):
+                return super().hops_of_rows(operators, x, rows, dtype=dtype)
+        x = checked_start(operators, x)
+        values = columns_of(x, 0, x.shape[1], dtype or x.dtype)
+        sources = None
+        hops = []
+        for operator, nodes in zip(operators, reversed(needed), strict=True):
+            values = operator.apply_rows(values, nodes, self.threads, sources=sources)
+            sources = nodes
+            hops.append(as_hop(values[np.searchsorted(nodes, rows)]))
+        return hops
+
     def graph(
         self, graph: TemporalGraph, *, upto: int | None = None, undirected: bool = False
     ) -> TemporalGraph:
@@ -68,6 +102,11 @@ class Memory(Engine):
 
     def fits(self, size: int) -> bool:
         return True
+
+    def max_jobs(self, size: int) -> int:
+        from joblib import cpu_count  # it respects the CPU quota of a container
+
+        return max(1, min(cpu_count(), free_memory() // max(size, 1)))
 
 
 def or_memory(engine: Engine | None) -> Engine:

@@ -5,7 +5,7 @@ All of it is fitted on out-of-fold predictions of past periods.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,7 +17,10 @@ from impact_gnn.metrics import METRICS, Scoring, tilted
 STRENGTHS = (0.5, 1.0)  # candidates for the correction of a shifted class prior
 DRIFT_STRENGTHS = (0.25, 0.5, 0.75, 1.0)  # candidates for the share of a forecast drift
 TILTS = (0.0, 0.25, 0.5, 0.75, 1.0)  # candidates for the tilt of labels towards rare classes
+DRIFT_ROWS = 10_000  # rows whose mean probability is compared with the forecast at most
+DRIFT_STEPS = 11
 MAX_HARM = 0.02  # relative increase of a fold's log-loss that a forecast of the prior may cost
+MIN_HELP = 0.02  # relative decrease of the log-loss that it needs where there is a single fold
 EM_STEPS = 50
 BINS = 15
 FINE_BINS = 60  # bins of a curve: a multiple of BINS and of 20
@@ -33,14 +36,17 @@ class Calibration:
     threshold: float = 0.0  # labels at least as probable form the set; 0 for all labels
     coverage: float = COVERAGE  # share of sets that contain the true label
     tilt: float = 0.0  # of labels towards rare classes, for metrics that need it
-    # added to the log-probability of every class: the forecast drift of its proportion
-    bias: tuple[float, ...] = ()
+    bias: tuple[float, ...] = ()  # added to the log-probability of every class
+    # the forecast drift of the class proportions since training, in logs, and the share applied
+    drift: tuple[float, ...] = ()
+    strength: float = 0.0
 
     def apply(self, probability: np.ndarray, prior: np.ndarray) -> np.ndarray:
         """Calibrate rows that are predicted together; `prior` is the class prior in training."""
         calibrated = probability
-        if self.bias:
-            calibrated = reweighted(probability, np.exp(self.bias))
+        bias = self.fixed_for(probability, prior).bias
+        if bias:
+            calibrated = reweighted(probability, np.exp(bias))
         calibrated = tempered(calibrated, self.temperature)
         if self.shift:
             calibrated = shifted(calibrated, prior, self.shift)
@@ -50,7 +56,27 @@ class Calibration:
         """Return the calibration for rows whose class proportions drift by `drift`, in logs."""
         if drift is None or strength == 0:
             return self
-        return replace(self, bias=tuple((strength * drift).tolist()))
+        return replace(self, drift=tuple(drift.tolist()), strength=strength)
+
+    def fixed_for(self, probability: np.ndarray, prior: np.ndarray) -> Calibration:
+        """Return the calibration with the bias that the drift means for these rows.
+
+        It calibrates other rows in the same way, one by one. A model may have followed the drift
+        already: the bias ends where the mean probability is nearest to the forecast proportions.
+        """
+        if not self.strength:
+            return self
+        drift = np.array(self.drift)
+        forecast = prior * np.exp(drift)
+        rows = probability[:: 1 + len(probability) // DRIFT_ROWS]
+        shares = self.strength * np.linspace(0, 1, DRIFT_STEPS)
+        # [steps]: the cross-entropy of the forecast proportions and the mean probability
+        distance = [
+            -(forecast * np.log(np.maximum(mean, TINY))).sum()
+            for mean in (reweighted(rows, np.exp(share * drift)).mean(0) for share in shares)
+        ]
+        bias = shares[int(np.argmin(distance))] * drift
+        return replace(self, bias=tuple(bias.tolist()), drift=(), strength=0.0)
 
     def labels(self, probability: np.ndarray, prior: np.ndarray) -> np.ndarray:
         """Return the predicted label of every row, the one with the greatest p / prior^tilt."""
@@ -93,6 +119,21 @@ def shifted(probability: np.ndarray, prior: np.ndarray, strength: float = 1.0) -
     return reweighted(probability, ratio(estimate, base) ** strength)
 
 
+@dataclass(frozen=True)
+class _Correction:
+    """A calibration, and the share of every fold's own forecast drift that it applies."""
+
+    calibration: Calibration
+    strength: float = 0.0
+
+    def apply(self, fold: OutOfFold) -> np.ndarray:
+        calibration = self.calibration.with_drift(fold.drift, self.strength)
+        return calibration.apply(fold.probability, fold.prior)
+
+    def loss(self, fold: OutOfFold) -> float:
+        return _loss(self.apply(fold), fold.truth)
+
+
 def fit_calibration(
     folds: Sequence[OutOfFold],
     *,
@@ -102,47 +143,50 @@ def fit_calibration(
 ) -> Calibration:
     """Choose the calibration with the best log-loss on the folds, and the tilt with the best score.
 
-    Two corrections of the class prior compete. One estimates it by EM on the probabilities; it
-    must help in every fold, because in one of two it may be chance. The other forecasts it from
-    past labels. It needs two folds, must help in the newest one and on average, and must not harm
-    any by more than `MAX_HARM`. `drift` is the forecast for the rows to calibrate.
+    A temperature is always fitted. Two corrections of the class prior compete:
+
+    - EM on the probabilities; it must help in every fold, because in one of two it may be chance;
+    - the drift forecast from past labels; `drift` is that of the rows to calibrate. It must help
+      in the newest fold and on average, and harm none by more than `MAX_HARM`. With a single fold
+      it must help by `MIN_HELP`.
+
+    (A bias per class, learned from the errors of past folds, was worse on later nodes.)
     """
-
-    def calibrated_by(calibration: Calibration, strength: float) -> list[np.ndarray]:
-        return [
-            calibration.with_drift(fold.drift, strength).apply(fold.probability, fold.prior)
-            for fold in folds
-        ]
-
-    def losses_of(calibration: Calibration, strength: float) -> np.ndarray:
-        rows = calibrated_by(calibration, strength)
-        return np.array([_loss(one, fold.truth) for one, fold in zip(rows, folds, strict=True)])
-
-    plain = Calibration(best_temperature(folds))
-    uncorrected = losses_of(plain, 0.0)
-    best = (plain, 0.0)
+    best = _Correction(Calibration(best_temperature(folds)))
+    uncorrected = np.array([best.loss(fold) for fold in folds])
     best_loss = _mean_log(uncorrected, folds)
-    corrections = [(replace(plain, shift=strength), 0.0) for strength in STRENGTHS]
-    for strength in DRIFT_STRENGTHS if len(folds) > 1 else ():
-        # a wrong prior looks like wrong confidence: the temperature follows the correction
-        rows = calibrated_by(Calibration(), strength)
-        adjusted = [replace(fold, probability=one) for fold, one in zip(folds, rows, strict=True)]
-        corrections.append((Calibration(best_temperature(adjusted)), strength))
-    for correction in corrections:
-        losses = losses_of(*correction)
-        allowed = uncorrected if correction[0].shift else (1 + MAX_HARM) * uncorrected
+    for correction, losses in _corrections(folds, best.calibration):
+        allowed = (1 + MAX_HARM) * uncorrected
+        if correction.calibration.shift:
+            allowed = uncorrected
+        elif len(folds) == 1:
+            allowed = (1 - MIN_HELP) * uncorrected
         helps = (losses < allowed).all() and losses[-1] < uncorrected[-1]
         if helps and _mean_log(losses, folds) < best_loss:
             best = correction
             best_loss = _mean_log(losses, folds)
-    calibration, strength = best
-    calibrated = calibrated_by(calibration, strength)
+    calibrated = [best.apply(fold) for fold in folds]
     return replace(
-        calibration.with_drift(drift, strength),
+        best.calibration.with_drift(drift, best.strength),
         threshold=_set_threshold(calibrated, folds, coverage),
         coverage=coverage,
         tilt=_best_tilt(calibrated, folds, metric),
     )
+
+
+def _corrections(
+    folds: Sequence[OutOfFold], plain: Calibration
+) -> Iterator[tuple[_Correction, np.ndarray]]:
+    """Yield corrections of the class prior, and the log-loss of every fold by each."""
+    for strength in STRENGTHS:
+        correction = _Correction(replace(plain, shift=strength))
+        yield correction, np.array([correction.loss(fold) for fold in folds])
+    for strength in DRIFT_STRENGTHS:
+        # a wrong prior looks like wrong confidence: the temperature follows the correction
+        drifted = _Correction(Calibration(), strength)
+        adjusted = [replace(fold, probability=drifted.apply(fold)) for fold in folds]
+        correction = _Correction(Calibration(best_temperature(adjusted)), strength)
+        yield correction, np.array([correction.loss(fold) for fold in folds])
 
 
 def calibration_error(

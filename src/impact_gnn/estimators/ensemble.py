@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from impact_gnn.estimators.candidate import Candidate
 from impact_gnn.estimators.inputs import Inputs
 from impact_gnn.estimators.model_files import Fitted
 from impact_gnn.estimators.pipeline import Pipeline
+from impact_gnn.estimators.reach import Reach, engine_for
 from impact_gnn.estimators.schema import Schema
 from impact_gnn.estimators.user_model import Own
 from impact_gnn.graph import TemporalGraph
@@ -112,6 +114,7 @@ class Ensemble:
         self,
         graph: GraphLike,
         *,
+        nodes: Any = None,
         cutoff: int | str | None = None,
         inputs: dict[bool, Inputs] | None = None,
         engine: Engine | None = None,
@@ -119,30 +122,59 @@ class Ensemble:
         """Return calibrated probabilities [n, num_labels] of the target nodes, as `targets`.
 
         `inputs` are those that the fits left behind (`Pipeline.shared_inputs`), by default none.
+        `nodes` are as in `Pipeline.predict_proba`.
         """
         graph = as_temporal_graph(graph)
         period = self._target_period(graph, cutoff)
+        requested = self.targets(graph, nodes=nodes, cutoff=cutoff)
+        predicted = requested
+        if nodes is not None and self.calibration.shift:  # it calibrates all targets together
+            predicted = self.targets(graph, cutoff=cutoff)
+        only = None
         if not inputs:
+            part = None
+            if nodes is not None:
+                part = self.reach(graph).part_of(graph, requested)
+            if part is not None:
+                graph, only = part
+                engine = engine_for(graph, engine)
+                predicted = requested = only
             graph = self.fitted.schema.adapted(graph, period)
             inputs = {}
-        mean = np.zeros((len(self.targets(graph, cutoff=cutoff)), self.fitted.num_labels))
+        mean = np.zeros((len(predicted), self.fitted.num_labels))
         for pipeline, weight in zip(self.pipelines, self.weights, strict=True):
-            shared = pipeline.shared_inputs(inputs, graph.masked(period), engine)
-            mean += weight * pipeline.predict_proba(graph, cutoff=period, inputs=shared)
-        return self.calibration.apply(mean, self.prior)
+            shared = pipeline.shared_inputs(inputs, graph.masked(period), engine, only=only)
+            mean += weight * pipeline.predict_rows(shared, period, predicted)
+        calibrated = self.calibration.apply(mean, self.prior)
+        if predicted is not requested:
+            calibrated = calibrated[predicted.searchsorted(requested)]
+        return calibrated
+
+    def reach(self, graph: TemporalGraph) -> Reach:
+        """Return how far in a graph the prediction of a node reads."""
+        reach = Reach.joined([pipeline.reach(graph) for pipeline in self.pipelines])
+        if self.calibration.shift:
+            names = (*reach.whole_graph, "a calibration to the class proportions of all targets")
+            reach = replace(reach, whole_graph=names)
+        return reach
 
     def _target_period(self, graph: TemporalGraph, cutoff: int | str | None) -> int:
         return self.fitted.cutoff if cutoff is None else graph.when(cutoff)
 
-    def predict(self, graph: GraphLike, *, cutoff: int | str | None = None) -> np.ndarray:
+    def predict(
+        self, graph: GraphLike, *, nodes: Any = None, cutoff: int | str | None = None
+    ) -> np.ndarray:
         """As `Pipeline.predict`."""
         graph = as_temporal_graph(graph)
-        label = self.calibration.labels(self.predict_proba(graph, cutoff=cutoff), self.prior)
+        probabilities = self.predict_proba(graph, nodes=nodes, cutoff=cutoff)
+        label = self.calibration.labels(probabilities, self.prior)
         return self.fitted.schema.class_codes(graph)[label]
 
-    def targets(self, graph: GraphLike, *, cutoff: int | str | None = None) -> np.ndarray:
-        """Return the positions of the nodes to predict: time at or after the cutoff."""
-        return self.pipelines[0].targets(graph, cutoff=cutoff)
+    def targets(
+        self, graph: GraphLike, *, nodes: Any = None, cutoff: int | str | None = None
+    ) -> np.ndarray:
+        """As `Pipeline.targets`."""
+        return self.pipelines[0].targets(graph, nodes=nodes, cutoff=cutoff)
 
     def notes(self, graph: GraphLike, *, cutoff: int | str | None = None) -> list[str]:
         """Return sentences about periods, columns and classes that are new since the fit."""

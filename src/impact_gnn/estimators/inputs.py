@@ -70,7 +70,7 @@ class Inputs:
 
     Labels enter only through `model_inputs(method, cutoff)`, and only those before that cutoff.
     Models read the nodes `rows` alone: those with a label, and all from the last labelled period
-    on.
+    on; or the targets `only`.
 
     Args:
         view: The graph, from `masked(cutoff)`.
@@ -84,6 +84,7 @@ class Inputs:
         embed: "spectral" to give types without features an embedding of the graph as it was before
             a cutoff.
         embedded: That cutoff, by default the view's own; of a fitted model the one of its fit.
+        only: Positions of the targets that a fitted model predicts, if those are all it reads.
     """
 
     view: TemporalGraph
@@ -94,6 +95,7 @@ class Inputs:
     seed: int = 0
     embed: str = "none"
     embedded: int | None = None
+    only: NodeIndex | None = None
     graph: TemporalGraph = field(init=False)
     rows: NodeIndex = field(init=False)
     _cache: dict[tuple[object, ...], list[Hop]] = field(
@@ -118,8 +120,10 @@ class Inputs:
         object.__setattr__(self, "graph", graph)
         if graph.x is None and not self.paths():  # nor do others' features reach the nodes
             object.__setattr__(self, "graph", graph.with_features(degrees(view)))
-        last = view.time[view.label >= 0].max()
-        rows = np.flatnonzero((view.label >= 0) | (view.time >= last))
+        rows = self.only
+        if rows is None:
+            last = view.time[view.label >= 0].max()
+            rows = np.flatnonzero((view.label >= 0) | (view.time >= last))
         what = f"probabilities of {len(rows):,} nodes and {view.num_labels:,} classes"
         checks.fits(what, 8 * len(rows) * view.num_labels, "merge rare classes")
         object.__setattr__(self, "rows", rows)
@@ -180,7 +184,7 @@ class Inputs:
             if part.inputs is not None:
                 key = (part.name, cutoff)
                 if key not in self._cache:
-                    values = part.inputs(self.view.masked(cutoff), self.rows)
+                    values = part.inputs(self.view.encoded().masked(cutoff), self.rows)
                     self._cache[key] = [as_hop(values)]
                 columns += self._cache[key]
         return columns
@@ -200,7 +204,8 @@ class Inputs:
         nodes = self._nodes(method)
         hops = self._feature_hops(method, cutoff)
         for part in method.parts:
-            if part.align is not None:
+            is_needed = self.only is None or not part.labelled_only
+            if part.align is not None and is_needed:
                 context = HopContext(
                     graph=view,
                     nodes=nodes,
@@ -297,13 +302,8 @@ class Inputs:
     def _repeated_hops(self, method: Method, snapshot: Snapshot) -> list[Hop]:
         x = snapshot.graph.x
         assert x is not None  # paths begin at types with features
-        rows = snapshot.rows
         operators = self._operators(method, snapshot, self.hops)
-        hops = self.engine.hops(operators, x, rows=rows, dtype=np.float32)
-        if rows is None:
-            return hops
-        # The engine has restricted the last one.
-        return [*(selected_hop(hop, rows) for hop in hops[:-1]), hops[-1]]
+        return self.engine.hops_of_rows(operators, x, snapshot.rows, dtype=np.float32)
 
     def _metapath_hops(self, method: Method, snapshot: Snapshot) -> list[Hop]:
         hops = metapath_hops(

@@ -89,15 +89,15 @@ MODELS: dict[str, ModelSpec] = {
     ),
     "gcn": ModelSpec.of_network(
         "a graph convolutional network",
-        Network(nn.GCN, kind=ModelKind.GRAPH, hidden=128, self_loops=True),
+        Network(nn.GCN, kind=ModelKind.GRAPH, hidden=128, self_loops=True, layers=2),
     ),
     "sage": ModelSpec.of_network(
         "GraphSAGE: a network over a node and the mean of its neighbours",
-        Network(nn.SAGE, kind=ModelKind.GRAPH, hidden=128),
+        Network(nn.SAGE, kind=ModelKind.GRAPH, hidden=128, layers=2),
     ),
     "gat": ModelSpec.of_network(
         "a graph attention network",
-        Network(nn.GAT, kind=ModelKind.GRAPH, hidden=128, self_loops=True),
+        Network(nn.GAT, kind=ModelKind.GRAPH, hidden=128, self_loops=True, layers=2),
     ),
     "trees": ModelSpec(
         "boosted trees over the features and all hops side by side", ModelKind.TREES, TreesHead

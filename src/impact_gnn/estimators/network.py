@@ -37,6 +37,7 @@ class Network:
         dropout: Share of hidden units left out in training.
         lr: Learning rate.
         self_loops: A network over the graph averages over the node itself, too.
+        layers: Of a network over the graph; None if it may read all of it.
         training: Its loss, optimizer, schedule and how an epoch is chosen.
         terms: `(rows that are not trained on) → terms of the loss`; None for none.
     """
@@ -47,6 +48,7 @@ class Network:
     dropout: float = 0.5
     lr: float = 0.01
     self_loops: bool = False
+    layers: int | None = None
     training: nn.Training = field(default_factory=nn.Training)
     terms: Callable[[np.ndarray], tuple[nn.Term, ...]] | None = None
 

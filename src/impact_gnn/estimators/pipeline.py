@@ -28,9 +28,11 @@ from impact_gnn.estimators.inputs import Inputs, NodeIndex, RowIndex
 from impact_gnn.estimators.model_files import FitSettings, Fitted, Stage
 from impact_gnn.estimators.model_table import MODELS, reads_graph, spec_of
 from impact_gnn.estimators.network import NetworkHead
+from impact_gnn.estimators.reach import Reach, engine_for
 from impact_gnn.estimators.schema import Schema
 from impact_gnn.estimators.user_model import Model, Own, model_name
 from impact_gnn.graph import TemporalGraph
+from impact_gnn.graph.neighbourhood import positions_of
 from impact_gnn.label_shift import confusion_of
 from impact_gnn.methods import Kind, Method, ModelKind, PriorEvidence, RowContext
 from impact_gnn.metrics import METRICS, Scoring
@@ -443,6 +445,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         self,
         graph: GraphLike,
         *,
+        nodes: Any = None,
         cutoff: int | str | None = None,
         inputs: Inputs | None = None,
         engine: Engine | None = None,
@@ -453,35 +456,102 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         The graph may have grown since the fit: weights follow its new last time, and with a later
         `cutoff` the labels that have become known since are used by label hops and alignments.
         `smooth=False` leaves out the smoothing of a method with "smooth".
+
+        With `nodes`, ids of targets, rows are theirs in this order. They are computed from the
+        neighbourhood of these nodes alone, or, with a warning, from the whole graph if a part of
+        the method needs all nodes (`reach`); the result is the same.
         """
-        fitted = self.require_fitted()
+        schema = self.require_fitted().schema
         graph = as_temporal_graph(graph)
         period = self._target_period(graph, cutoff)
-        if inputs is None:
-            inputs = self.inputs(fitted.schema.adapted(graph, period), engine)
-        stage = replace(fitted.stages[-1], task=self.task(inputs, period))
-        rows = np.searchsorted(self.nodes_of(inputs), self.targets(graph, cutoff=period))
+        node_index = self.targets(graph, nodes=nodes, cutoff=period)
+        part = None
+        if inputs is None and nodes is not None:
+            part = self.reach(graph).part_of(graph, node_index)
+        if part is not None:
+            neighbours, node_index = part
+            view = schema.adapted(neighbours, period)
+            inputs = self.inputs(view, engine_for(neighbours, engine), only=node_index)
+        elif inputs is None:
+            inputs = self.inputs(schema.adapted(graph, period), engine)
+        return self.predict_rows(inputs, period, node_index, smooth=smooth)
+
+    @one_thread
+    def predict_rows(
+        self, inputs: Inputs, cutoff: int, nodes: NodeIndex, *, smooth: bool = True
+    ) -> np.ndarray:
+        """Return probabilities of some targets, by their positions in the graph of the inputs."""
+        fitted = self.require_fitted()
+        stage = replace(fitted.stages[-1], task=self.task(inputs, cutoff))
+        predicted = nodes
+        if self._adjustments:  # by the predictions of all targets
+            predicted = np.flatnonzero(inputs.graph.time >= cutoff)
+        rows = self._rows_of(predicted, inputs)
         smoothing = fitted.smoothing if smooth else None
         unsmoothed = np.empty(0)
         if self._adjustments or smoothing is None:
             unsmoothed = stage.predict_proba(rows)
         probabilities = unsmoothed
         if smoothing is not None:
-            probabilities = self._smoothed(stage, inputs, period, [smoothing], rows)[0]
+            probabilities = self._smoothed(stage, inputs, cutoff, [smoothing], rows)[0]
         for adjust in self._adjustments:
             probabilities = adjust(probabilities, unsmoothed, fitted.evidence)
+        if predicted is not nodes:
+            probabilities = probabilities[predicted.searchsorted(nodes)]
         return probabilities
 
-    def predict(self, graph: GraphLike, *, cutoff: int | str | None = None) -> np.ndarray:
+    def _rows_of(self, nodes: NodeIndex, inputs: Inputs) -> RowIndex:
+        """Return the rows of some nodes in the task."""
+        if inputs.only is not None and not self._reads_graph:
+            return np.arange(len(nodes))
+        return np.searchsorted(self.nodes_of(inputs), nodes)
+
+    def reach(self, graph: TemporalGraph) -> Reach:
+        """Return how far in a graph the prediction of a node reads."""
+        fitted = self.require_fitted()
+        method = self._method
+        network = spec_of(self.model).network
+        whole_graph = [part.name for part in method.parts if part.reads_whole_graph]
+        if fitted.smoothing is not None:
+            whole_graph.append("smooth")
+        if fitted.earlier and "labels" in method:  # soft labels of all nodes
+            whole_graph.append("stages")
+        if self.embed != "none":
+            whole_graph.append(f"embed={self.embed!r}")
+        if "snapshot" in method and graph.has_untimed_edges:  # by paths of any length
+            whole_graph.append("snapshot")
+        steps = max(self.hops, 2) if graph.is_hetero else self.hops
+        if "features" in method:
+            steps = 0
+        elif self._is_squashed and graph.is_hetero:
+            # there and back in every iteration, after messages have reached all types
+            steps = 2 * self.hops + len(graph.nodes)
+        elif self._reads_graph and network is not None:
+            if network.layers is None or method.of_kind(Kind.ALIGNMENT):
+                whole_graph.append(f"the model {model_name(self.model)!r}")
+            steps = network.layers or 0
+            if "labels" in method:  # the second run reads the probabilities of the first
+                steps *= 2
+        own_steps = [part.steps for part in method.parts if part.steps is not None]
+        has_degrees = not fitted.schema.has_features(graph.target)  # in place of features
+        return Reach(
+            steps=max([steps + has_degrees, *own_steps]),
+            both_ways=self.undirected or has_degrees or bool(own_steps),
+            whole_graph=tuple(whole_graph),
+        )
+
+    def predict(
+        self, graph: GraphLike, *, nodes: Any = None, cutoff: int | str | None = None
+    ) -> np.ndarray:
         """Return the label of every target node that suits the metric, by default the likeliest.
 
         Labels are numbered as in this graph. Where classes have names and the graph does not know
         them all, they are numbered as the columns of `predict_proba`
-        (`fitted.schema.label_names`).
+        (`fitted.schema.label_names`). `nodes` are as in `predict_proba`.
         """
         fitted = self.require_fitted()
         graph = as_temporal_graph(graph)
-        label = fitted.scoring.labels(self.predict_proba(graph, cutoff=cutoff))
+        label = fitted.scoring.labels(self.predict_proba(graph, nodes=nodes, cutoff=cutoff))
         return fitted.schema.class_codes(graph)[label]
 
     def score(
@@ -520,10 +590,25 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             scoring = replace(scoring, prior=(*scoring.prior, *[0.0] * len(classes)))
         return replace(scoring, metric=metric).score(probabilities, truth, scoring.rule.tilt)
 
-    def targets(self, graph: GraphLike, *, cutoff: int | str | None = None) -> NodeIndex:
-        """Return the positions of the nodes to predict: time at or after the cutoff."""
+    def targets(
+        self, graph: GraphLike, *, nodes: Any = None, cutoff: int | str | None = None
+    ) -> NodeIndex:
+        """Return the positions of the nodes to predict: time at or after the cutoff.
+
+        With `nodes`, ids of such nodes, those of these nodes in this order.
+        """
         graph = as_temporal_graph(graph)
-        return np.flatnonzero(graph.time >= self._target_period(graph, cutoff))
+        period = self._target_period(graph, cutoff)
+        if nodes is None:
+            return np.flatnonzero(graph.time >= period)
+        positions = positions_of(graph, nodes)
+        early = positions[graph.time[positions] < period]
+        if len(early):
+            raise InputError(
+                f"node {graph.ids[early[0]]} is of {graph.name_of(int(graph.time[early[0]]))}, "
+                f"but nodes from {graph.name_of(period)} on are predicted; name those alone."
+            )
+        return positions
 
     def _target_period(self, graph: TemporalGraph, cutoff: int | str | None) -> int:
         """Return the first period of targets; refuse one whose labels the fit has used."""
@@ -647,7 +732,13 @@ class Pipeline(ClassifierMixin, BaseEstimator):
                 weight = _product(factor, weight)
         return weight
 
-    def inputs(self, graph: TemporalGraph, engine: Engine | None = None) -> Inputs:
+    def inputs(
+        self,
+        graph: TemporalGraph,
+        engine: Engine | None = None,
+        *,
+        only: NodeIndex | None = None,
+    ) -> Inputs:
         """Return the inputs of a graph; pipelines that differ in method only may share them."""
         return Inputs(
             graph if graph.cutoff is not None else self._masked(graph),
@@ -658,14 +749,20 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             seed=self.seed,
             embed=self.embed,
             embedded=None if self.fitted is None else self.fitted.cutoff,
+            only=only,
         )
 
     def shared_inputs(
-        self, cache: dict[bool, Inputs], graph: TemporalGraph, engine: Engine | None = None
+        self,
+        cache: dict[bool, Inputs],
+        graph: TemporalGraph,
+        engine: Engine | None = None,
+        *,
+        only: NodeIndex | None = None,
     ) -> Inputs:
         """Return the inputs of a graph from a cache of several pipelines, or add them to it."""
         if self._is_squashed not in cache:
-            cache[self._is_squashed] = self.inputs(graph, engine)
+            cache[self._is_squashed] = self.inputs(graph, engine, only=only)
         return cache[self._is_squashed]
 
     @property

@@ -82,6 +82,11 @@ class Schema:
         self._check_columns(view)
         return view.encoded(self.encoders)
 
+    def has_features(self, kind: str) -> bool:
+        """Tell whether nodes of a type have features after the encoding."""
+        encoder = self.encoders.get(kind)
+        return encoder is not None and bool(encoder.parts)
+
     def notes(self, graph: TemporalGraph, cutoff: int) -> list[str]:
         """Return sentences about types, columns and classes that are new since the fit."""
         notes = []

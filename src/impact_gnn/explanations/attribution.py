@@ -50,7 +50,6 @@ from impact_gnn.explanations.explanation import (
     NodeExplanation,
     Part,
     Voice,
-    node_index_of,
 )
 from impact_gnn.explanations.receptive_field import (
     Block,
@@ -59,6 +58,7 @@ from impact_gnn.explanations.receptive_field import (
     column_names,
     input_blocks,
 )
+from impact_gnn.graph.neighbourhood import positions_of
 from impact_gnn.methods import Method
 from impact_gnn.nn import GraphTask, HopTask, Propagation
 from impact_gnn.propagation.hops import own_relation
@@ -207,7 +207,7 @@ class Explainer:
     def explain(self, node: Any, *, label: Any = None, most: int = 10) -> NodeExplanation:
         """Explain the prediction for one node; arguments as in the function."""
         graph = self.graph
-        node_index = node_index_of(graph, node)
+        node_index = int(positions_of(graph, node)[0])
         period = graph.name_of(int(graph.time[node_index]))
         cutoff = graph.name_of(self.cutoff)
         if graph.time[node_index] < self.cutoff:

@@ -14,16 +14,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from impact_gnn.checks import InputError, listing
 from impact_gnn.data.convert import GraphLike, as_temporal_graph
 from impact_gnn.data.pyg import to_pyg
-from impact_gnn.graph import TemporalGraph
+from impact_gnn.graph.neighbourhood import positions_of
 
 TERMINAL_WIDTH = 80
 SMALLEST_COLUMN = 8
 NUMBER_COLUMNS = ("value", "mean", "contribution", "hops", "weight", "without it")
 OWN = "own features"
-DEGREES = "degrees"
 
 
 @dataclass(frozen=True)
@@ -169,10 +167,10 @@ class NodeExplanation:
         steps = {kind: np.full(part.num_nodes, -1) for kind, part in graph.nodes.items()}
         adds = {kind: np.zeros(part.num_nodes, np.float32) for kind, part in graph.nodes.items()}
         for neighbour in self.neighbours:
-            node_index = node_index_of(graph, neighbour.id, neighbour.kind)
+            node_index = positions_of(graph, neighbour.id, neighbour.kind)[0]
             steps[neighbour.kind][node_index] = neighbour.steps
             adds[neighbour.kind][node_index] = neighbour.contribution
-        node_index = node_index_of(graph, self.id, self.kind)
+        node_index = positions_of(graph, self.id, self.kind)[0]
         steps[self.kind][node_index] = 0
         adds[self.kind][node_index] = sum(
             part.contribution for part in self.parts if part.name == OWN
@@ -190,21 +188,6 @@ class NodeExplanation:
             store = explanation[triple] if graph.is_hetero else explanation
             store.edge_mask = torch.from_numpy(mask)
         return explanation
-
-
-def node_index_of(graph: TemporalGraph, node_id: Any, kind: str | None = None) -> int:
-    """Return the index of a node among those of its type, by default the target type."""
-    kind = graph.target if kind is None else kind
-    part = graph.nodes[kind]
-    ids = np.arange(part.num_nodes) if part.ids is None else part.ids
-    if ids.dtype.kind in "iu" and str(node_id).lstrip("-").isdigit():
-        matches = np.flatnonzero(ids == int(node_id))
-    else:
-        matches = np.flatnonzero(ids.astype(str) == str(node_id))
-    if not len(matches):
-        examples = f"the {part.num_nodes:,} ids look like {listing(ids[:3].tolist())}"
-        raise InputError(f"no {kind} has the id {str(node_id)!r}; {examples}.")
-    return int(matches[0])
 
 
 def _part_row(part: Part) -> tuple[str, ...]:

@@ -12,12 +12,13 @@ from typing import TypeAlias
 
 import numpy as np
 
+from impact_gnn import methods
 from impact_gnn.engines.engine import time_table
 from impact_gnn.estimators.inputs import Inputs
 from impact_gnn.estimators.schema import Schema
-from impact_gnn.explanations.explanation import DEGREES, OWN
-from impact_gnn.graph import TemporalGraph
+from impact_gnn.explanations.explanation import OWN
 from impact_gnn.methods import Method
+from impact_gnn.propagation.degrees import degree_names
 from impact_gnn.propagation.metapaths import Metapath, Walk, metapaths, path_name
 from impact_gnn.weighting import Weighting
 
@@ -50,8 +51,7 @@ def input_blocks(inputs: Inputs, method: Method, num_feature_hops: int) -> list[
     blocks = []
     if graph.x is not None:
         blocks.append(Block(OWN, target))
-    if "degrees" in method:
-        blocks.append(Block(DEGREES, target))
+    blocks += [Block(part.name, target) for part in method.parts if part.inputs is not None]
     if "features" in method:
         return blocks
     if inputs.squashed and graph.is_hetero:
@@ -70,27 +70,19 @@ def column_names(inputs: Inputs, schema: Schema, block: Block, width: int) -> li
     nodes = inputs.view.nodes[block.kind]
     if block.labels:
         return [str(name) for name in schema.label_names or range(width)]
-    if block.name == DEGREES or (nodes.x is None and inputs.embed == "none"):
-        return _degree_names(inputs.view)[:width]
+    if block.name in methods.names():
+        names = methods.get(block.name).input_names
+        return (
+            [f"column {k}" for k in range(width)] if names is None else names(inputs.view.encoded())
+        )
+    if nodes.x is None and inputs.embed == "none":
+        return degree_names(inputs.view)[:width]
     if nodes.x is None:
         return [f"place in the graph, {k + 1}" for k in range(width)]
     encoder = schema.encoders.get(block.kind)
     if encoder is None or encoder.is_of_matrix or block.path is None:
         return [f"feature {k}" for k in range(width)]
     return encoder.outputs
-
-
-def _degree_names(view: TemporalGraph) -> list[str]:
-    """Name the columns of `degree_columns`; without the last ones those of `degrees`."""
-    names = []
-    known = []
-    for source, name, target in view.relations:
-        for kind, direction in ((source, "out"), (target, "in")):
-            if kind == view.target:
-                names.append(f"log(1 + edges {direction}), {source}-{name}-{target}")
-                if source == target:
-                    known.append(f"{names[-1]}, to known labels")
-    return names + (known or ["no edges to known labels"])
 
 
 @dataclass(frozen=True, eq=False)

@@ -54,6 +54,40 @@ class CSR:
         return build_csr(target, self.indices, self.num_targets, self.num_sources, self.weight)
 
 
+@dataclass(frozen=True, eq=False)
+class EdgesByNode:
+    """Positions of edges by the node at one end: a CSR of the first edges, later ones sorted."""
+
+    csr: CSR
+    later_nodes: np.ndarray
+    later_edges: np.ndarray
+
+    @classmethod
+    def of(cls, ends: np.ndarray, num_nodes: int, csr: CSR | None = None) -> EdgesByNode:
+        """Group the edges with these ends [E]; `csr` is that of the first nodes and edges.
+
+        Examples:
+            >>> edges = EdgesByNode.of(np.array([1, 0, 1]), 2)
+            >>> edges.at(np.array([1]))
+            array([0, 2], dtype=int32)
+        """
+        if csr is None:
+            positions = np.arange(len(ends), dtype=index_type(len(ends)))
+            csr = build_csr(positions, ends, max(len(ends), 1), num_nodes)
+        later = np.asarray(ends[csr.num_edges :])
+        order = np.argsort(later, kind="stable")
+        return cls(csr, later[order], order + csr.num_edges)
+
+    def at(self, nodes: np.ndarray) -> np.ndarray:
+        """Return the positions of all edges at some nodes."""
+        first = self.csr.take(nodes[nodes < self.csr.num_targets]).indices
+        # Later edges of a node stand in a row: its begin, and the place of an edge within it.
+        begin = np.searchsorted(self.later_nodes, nodes)
+        size = np.searchsorted(self.later_nodes, nodes, side="right") - begin
+        place = np.repeat(begin - np.cumsum(size) + size, size) + np.arange(size.sum())
+        return np.concatenate([first, self.later_edges[place].astype(first.dtype)])
+
+
 def index_type(size: int) -> np.dtype:
     """32 bits where positions below `size` fit, otherwise 64."""
     return np.dtype(np.int32 if size <= np.iinfo(np.int32).max else np.int64)

@@ -22,7 +22,7 @@ HOMOGENEOUS: Triple = ("node", "to", "node")
 """The only relation of a homogeneous graph."""
 
 GAPS_FROM = 1000  # a largest label from which on numbers that do not occur are no classes, if they are most of them
-NODE_FIELDS = ("x", "y", "time", "ids", "num_nodes")
+NODE_FIELDS = ("x", "y", "time", "ids", "timestamp", "num_nodes")
 TIME_MISSING = "time is missing; pass one whole number per node."
 
 
@@ -39,9 +39,13 @@ class Nodes:
         None  # mask of the nodes before the cutoff of a view, by which features are encoded
     )
     ready: bool = False  # features have been encoded
+    # the exact time within the period `time`, in days if it is a date; None where that is all
+    timestamp: np.ndarray | None = None
+    # positions of the encoded features that are numbers, not categories or words
+    numbers: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        _show_read_only(self, "features", "y", "time", "ids")
+        _show_read_only(self, "features", "y", "time", "ids", "timestamp", "numbers")
 
     @classmethod
     def checked(cls, kind: str, arrays: Mapping[str, Any], num_labels: int | None) -> Nodes:
@@ -55,7 +59,7 @@ class Nodes:
         unknown = [name for name in arrays if name not in NODE_FIELDS]
         if unknown:
             raise InputError(
-                f"nodes[{kind!r}] has unknown entries {listing(unknown)}; use {listing(NODE_FIELDS)}."
+                f"nodes[{kind!r}] has unknown entries {listing(unknown)}; use {', '.join(NODE_FIELDS)}."
             )
         count = arrays.get("num_nodes")
         if count is None:
@@ -93,12 +97,18 @@ class Nodes:
                     f"{where}ids has shape {ids.shape} for {count} nodes; pass one id per node."
                 )
             checks.distinct(f"{where}ids", ids)
+        if time is not None:
+            time = checks.node_times(f"{where}time", time, count)
+        timestamp = arrays.get("timestamp")
+        if timestamp is not None:
+            timestamp = checks.timestamps(f"{where}timestamp", timestamp, time)
         return cls(
             count,
             x if x is None or isinstance(x, Columns) else checks.features(f"{where}x", x, count),
             None if y is None else checks.labels(f"{where}y", y, count, num_labels),
-            None if time is None else checks.node_times(f"{where}time", time, count),
+            time,
             ids,
+            timestamp=timestamp,
         )
 
     @property
@@ -133,13 +143,15 @@ class Nodes:
         """The same with features that models can read, by an encoder fitted elsewhere or their own."""
         if self.features is None or self.ready:
             return self
+        fitted = encoder or self.encoder
+        assert fitted is not None
         if isinstance(self.features, Columns) and encoder is None:
             x = self.x
         elif isinstance(self.features, Columns):
-            x = encoder.encode(self.features) if encoder and encoder.parts else None
+            x = fitted.encode(self.features) if fitted.parts else None
         else:
-            x = (encoder or self.encoder).matrix(self.features)  # type: ignore[union-attr]
-        return replace(self, features=x, ready=True)
+            x = fitted.matrix(self.features)
+        return replace(self, features=x, ready=True, numbers=fitted.number_positions)
 
     def take(self, keep: np.ndarray) -> Nodes:
         """The nodes at positions `keep`, remembering where they came from in `ids`."""
@@ -148,12 +160,12 @@ class Nodes:
             features = features.take(keep)
         elif features is not None:
             features = features[keep]
-        parts = {
+        parts: dict[str, Any] = {
             name: None if (a := getattr(self, name)) is None else a[keep]
-            for name in ("y", "time", "known")
+            for name in ("y", "time", "known", "timestamp")
         }
         ids = keep if self.ids is None else self.ids[keep]
-        return Nodes(len(keep), features, ids=ids, ready=self.ready, **parts)
+        return replace(self, num_nodes=len(keep), features=features, ids=ids, **parts)
 
     def renumbered(self, keep: np.ndarray | None) -> np.ndarray | None:
         """For every node its position among those at `keep`, −1 where it is not kept; None where all are."""

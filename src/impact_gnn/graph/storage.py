@@ -2,11 +2,16 @@
 
 Layout:
 
-* `manifest.json`: format version, and the size, dtype and SHA-256 of every array;
-* `nodes/<k>-<type>/`: those of `x.npy`, `y.npy`, `time.npy`, `ids.npy` that the type has;
-* `edges/<k>-<relation>/`: likewise `edge_index.npy`, `weight.npy`, `time.npy`.
+* `manifest.json`: format version, and the size, dtype and SHA-256 of every array (of the rows of
+  every update, see `append`);
+* `nodes/<k>-<type>/`: those of `x.npy`, `y.npy`, `time.npy`, `timestamp.npy`, `ids.npy` that
+  the type has;
+* `edges/<k>-<relation>/`: likewise `edge_index.npy` (source and target of an edge next to each
+  other, so that edges can be appended), `weight.npy`, `time.npy`; after an update also the
+  positions of edges by their sources and targets (`BY_NODE`).
 
-Reading maps the arrays into memory; nothing is copied until it is used.
+Reading maps the arrays into memory; nothing is copied until it is used. The manifest says how many
+rows of a file count: more were left by an update that was killed.
 """
 
 from __future__ import annotations
@@ -24,16 +29,20 @@ from impact_gnn import _files
 from impact_gnn._codec import decode
 from impact_gnn.checks import InputError, listing
 from impact_gnn.encoding import Columns
+from impact_gnn.graph.csr import CSR
 from impact_gnn.graph.periods import Periods
 
 MANIFEST = "manifest.json"
 FORMAT = "impact-gnn graph"
-VERSION = 3
-OLDER = (1, 2)  # versions that are read too
+VERSION = 4
+OLDER = (1, 2, 3)  # versions that are read too
 COLUMNS = "columns.arrow"
-OWN_NAME = re.compile(r"(nodes|edges)/[^/]+/([a-z_]+\.npy|columns\.arrow)")
-NODE_ARRAYS = ("x", "y", "time", "ids")
+OWN_NAME = re.compile(r"(nodes|edges)/[^/]+/([a-z_]+(-\d+)?\.npy|columns(-\d+)?\.arrow)")
+NODE_ARRAYS = ("x", "y", "time", "timestamp", "ids")
 EDGE_ARRAYS = ("edge_index", "weight", "time")
+BY_NODE = tuple(
+    (f"{end}_borders", f"{end}_edges") for end in ("source", "target")
+)  # arrays of the CSR of the first edges, by the node at their end 0 and 1
 
 
 @dataclass(frozen=True)
@@ -60,7 +69,7 @@ class Writer:
         if columns is not None:
             folder.mkdir(parents=True, exist_ok=True)
             columns.save(folder / COLUMNS)
-            entry["columns"] = _files.checksum(folder / COLUMNS)
+            entry["columns"] = [[f"{name}/{COLUMNS}", _files.checksum(folder / COLUMNS)]]
         self.manifest["nodes"][kind] = entry
         return folder
 
@@ -70,6 +79,9 @@ class Writer:
         """Add a relation with those of its arrays that are not None."""
         name = f"edges/{_folder_name(self.manifest['relations'], triple[1])}"
         self.manifest["relations"].append({"triple": list(triple), "folder": name})
+        edge_index = arrays.get("edge_index")
+        if edge_index is not None:
+            arrays = {**arrays, "edge_index": edge_index.T}
         return self._save_arrays(name, arrays)
 
     def _save_arrays(self, folder_name: str, arrays: Mapping[str, np.ndarray | None]) -> Path:
@@ -93,6 +105,8 @@ def writing(
     label_names: list[Any] | None = None,
     cutoff: int | None = None,
     periods: Any = None,
+    label_delay: float = 0.0,
+    tables: Any = None,
 ) -> Iterator[Writer]:
     """Yield a `Writer`; when the block ends, write the manifest and move the files to `directory`."""
     with _files.atomic_directory(Path(directory), own_files=_own_files) as temporary:
@@ -104,19 +118,38 @@ def writing(
             "label_names": label_names,
             "cutoff": cutoff,
             "periods": periods,
+            "label_delay": label_delay,
+            "tables": tables,
             "nodes": {},
             "relations": [],
             "arrays": {},
         }
         yield Writer(temporary, manifest)
         for file in sorted(temporary.rglob("*.npy")):
-            values = _files.open_array(file)
-            manifest["arrays"][file.relative_to(temporary).as_posix()] = {
-                "shape": list(values.shape),
-                "dtype": values.dtype.str,
-                "sha256": _files.checksum(file),
-            }
+            manifest["arrays"][file.relative_to(temporary).as_posix()] = described(file)
         _files.write_json(temporary / MANIFEST, manifest, sealed=True)
+
+
+def described(file: Path) -> dict[str, Any]:
+    """Return the entry of an array in the manifest; `sha256` lists its rows by update."""
+    values = _files.open_array(file)
+    return {
+        "shape": list(values.shape),
+        "dtype": values.dtype.str,
+        "sha256": [[len(values), _files.rows_checksum(values)]],
+    }
+
+
+def is_unchanged(path: Path, values: np.ndarray, entry: dict[str, Any]) -> bool:
+    """Tell whether the rows that the manifest lists are as they were written."""
+    if isinstance(entry["sha256"], str):  # of an older version
+        return _files.checksum(path) == entry["sha256"]
+    begin = 0
+    for end, checksum in entry["sha256"]:
+        if _files.rows_checksum(values[:end], begin) != checksum:
+            return False
+        begin = end
+    return begin == len(values)
 
 
 def is_saved(directory: Path) -> bool:
@@ -135,16 +168,18 @@ def _own_files(directory: Path) -> list[str]:
     """
     try:
         manifest = _files.described(directory / MANIFEST, FORMAT, VERSION)
-        checksums = {name: entry["sha256"] for name, entry in manifest["arrays"].items()}
+        unchanged = []
+        for name, entry in manifest["arrays"].items():
+            file = entry.get("file", name)
+            path = _files.inside(directory, file)
+            values = _files.open_array(path)[: entry["shape"][0]]
+            if OWN_NAME.fullmatch(file) and is_unchanged(path, values, entry):
+                unchanged.append(file)
         for entry in manifest["nodes"].values():
-            if "columns" in entry:
-                checksums[f"{entry['folder']}/{COLUMNS}"] = entry["columns"]
-        unchanged = [
-            name
-            for name, checksum in checksums.items()
-            if OWN_NAME.fullmatch(name)
-            and _files.checksum(_files.inside(directory, name)) == checksum
-        ]
+            for file, checksum in entry.get("columns", []):
+                is_same = _files.checksum(_files.inside(directory, file)) == checksum
+                if OWN_NAME.fullmatch(file) and is_same:
+                    unchanged.append(file)
         return [MANIFEST, *unchanged]
     except (InputError, OSError, KeyError, TypeError, AttributeError):
         return []
@@ -153,8 +188,10 @@ def _own_files(directory: Path) -> list[str]:
 def read(directory: str | Path, *, verify: bool = False) -> dict[str, Any]:
     """Read the parts of a saved graph.
 
-    They are `nodes`, `edges`, `target`, `num_labels`, `label_names`, `cutoff` and `periods`. Shapes
-    and dtypes are always compared with the manifest; with `verify` the checksums are too.
+    They are `nodes`, `edges`, `edges_by_node` (positions of edges by relation and end), `target`,
+    `num_labels`, `label_names`, `cutoff`, `periods`, `label_delay` and `tables` (the roles of the
+    columns of the tables that it was made of). Shapes and dtypes are always compared with the
+    manifest; with `verify` the checksums are too.
     """
     root = Path(directory)
     manifest = _files.described(root / MANIFEST, FORMAT, VERSION, *OLDER)
@@ -169,32 +206,40 @@ def read(directory: str | Path, *, verify: bool = False) -> dict[str, Any]:
 
 
 def _read_parts(root: Path, manifest: dict[str, Any], verify: bool) -> dict[str, Any]:
-    def check(path: Path, checksum: str) -> None:
-        if verify and _files.checksum(path) != checksum:
-            raise InputError(
-                f"{path} has changed since it was saved (its checksum differs); restore it."
-            )
+    def refuse(path: Path) -> None:
+        raise InputError(
+            f"{path} has changed since it was saved (its checksum differs); restore it."
+        )
 
     arrays = {}
     for name, entry in manifest["arrays"].items():
-        path = _files.inside(root, name)
+        path = _files.inside(root, entry.get("file", name))
         values = _files.open_array(path)
+        if manifest["version"] == VERSION:
+            values = values[: entry["shape"][0]]
         if list(values.shape) != entry["shape"] or values.dtype.str != entry["dtype"]:
             raise InputError(
                 f"{path} is {values.dtype.str} {list(values.shape)}, but the manifest says "
                 f"{entry['dtype']} {entry['shape']}; restore the file or save the graph again."
             )
-        check(path, entry["sha256"])
+        if verify and not is_unchanged(path, values, entry):
+            refuse(path)
         arrays[name] = values
     nodes: dict[str, dict[str, Any]] = {}
     for kind, entry in manifest["nodes"].items():
         nodes[kind] = _arrays_in(entry["folder"], arrays, NODE_ARRAYS)
         nodes[kind]["num_nodes"] = entry["num_nodes"]
         if "columns" in entry:
-            path = _files.inside(root, f"{entry['folder']}/{COLUMNS}")
-            check(path, entry["columns"])
-            nodes[kind]["x"] = Columns.open(path)
+            checksums = entry["columns"]
+            if isinstance(checksums, str):  # of an older version
+                checksums = [[f"{entry['folder']}/{COLUMNS}", checksums]]
+            paths = [_files.inside(root, file) for file, _ in checksums]
+            for path, (_, checksum) in zip(paths, checksums, strict=True):
+                if verify and _files.checksum(path) != checksum:
+                    refuse(path)
+            nodes[kind]["x"] = Columns.open(*paths)
     edges = {}
+    edges_by_node = {}
     for entry in manifest["relations"]:
         relation = _arrays_in(entry["folder"], arrays, EDGE_ARRAYS)
         if "edge_index" not in relation:
@@ -202,16 +247,28 @@ def _read_parts(root: Path, manifest: dict[str, Any], verify: bool) -> dict[str,
                 f"{root} has no edges for relation {listing(entry['triple'])}; "
                 "save the graph again."
             )
-        edges[tuple(entry["triple"])] = relation
+        triple = tuple(entry["triple"])
+        if manifest["version"] == VERSION:
+            relation["edge_index"] = relation["edge_index"].T
+        edges[triple] = relation
+        for end, (borders, places) in enumerate(BY_NODE):
+            grouped = _arrays_in(entry["folder"], arrays, (borders, places))
+            if len(grouped) == 2:
+                num_edges = max(len(grouped[places]), 1)
+                csr = CSR(grouped[borders], grouped[places], None, num_edges, checked=True)
+                edges_by_node[triple, end] = csr
     periods = manifest.get("periods")  # older versions have none
     return {
         "nodes": nodes,
         "edges": edges,
+        "edges_by_node": edges_by_node,
         "periods": decode(Periods, periods, "periods") if periods else None,
         "target": manifest["target"],
         "num_labels": manifest["num_labels"],
         "label_names": manifest["label_names"],
         "cutoff": manifest["cutoff"],
+        "label_delay": manifest.get("label_delay", 0.0),
+        "tables": manifest.get("tables"),
     }
 
 

@@ -20,10 +20,13 @@ from impact_gnn._codec import encode
 from impact_gnn.checks import InputError, listing
 from impact_gnn.encoding import Encoder
 from impact_gnn.graph import storage
-from impact_gnn.graph.csr import CSR, build_csr, earliest, merged
+from impact_gnn.graph.csr import CSR, EdgesByNode, build_csr, earliest, merged
 from impact_gnn.graph.graph_summary import GraphSummary
 from impact_gnn.graph.parts import HOMOGENEOUS, Nodes, Relation, Triple, class_name, classes
 from impact_gnn.graph.periods import Periods
+from impact_gnn.graph.timeline import Timeline
+
+SEVERAL = 3  # target nodes of an entity from which on it has a history
 
 
 class TemporalGraph:
@@ -61,6 +64,7 @@ class TemporalGraph:
     label_names: Sequence[Any] | None
     cutoff: int | None
     periods: Periods | None
+    label_delay: float
 
     def __init__(
         self,
@@ -93,17 +97,21 @@ class TemporalGraph:
         num_labels: int | None = None,
         label_names: Sequence[Any] | None = None,
         periods: Periods | None = None,
+        label_delay: float = 0.0,
     ) -> TemporalGraph:
         """A graph of several node types.
 
         Args:
-            nodes: For each type a mapping with any of `x`, `y`, `time`, `ids`, `num_nodes`.
+            nodes: For each type a mapping with any of `x`, `y`, `time`, `timestamp`, `ids`,
+                `num_nodes`. A timestamp is the exact time within the period `time`.
             edges: For each relation (source type, name, target type) its `edge_index`, or
                 (`edge_index`, weight), or a mapping with `edge_index` and any of `weight`, `time`.
             target: The type to classify; it needs a time.
             num_labels: Number of classes of the target type.
             label_names: The user's own coding of labels 0, 1, 2, ...
             periods: How times became whole numbers; None for numbers as they are.
+            label_delay: How long after a node's own time its label becomes known, in units of
+                its timestamp (days if times are dates). History features wait that long.
 
         Examples:
             >>> g = TemporalGraph.hetero(
@@ -156,7 +164,10 @@ class TemporalGraph:
                 arrays = dict(zip(storage.EDGE_ARRAYS, pair, strict=False))
             relations[triple] = Relation.checked("-".join(triple), arrays, checked, triple)
         checked[target], count, label_names = classes(checked[target], num_labels, label_names)
-        return cls.__new__(cls)._set(checked, relations, target, count, label_names, None, periods)
+        graph = cls.__new__(cls)
+        graph._set(checked, relations, target, count, label_names, None, periods)
+        graph.__dict__["label_delay"] = checks.label_delay(label_delay)
+        return graph
 
     # -- what is in it
 
@@ -184,6 +195,12 @@ class TemporalGraph:
         return time
 
     @property
+    def timestamp(self) -> np.ndarray:
+        """Exact times of the target type [N] (days if they are dates); `time` without such."""
+        timestamp = self.nodes[self.target].timestamp
+        return self.time.astype(np.float64) if timestamp is None else timestamp
+
+    @property
     def ids(self) -> np.ndarray:
         """The user's names of the target nodes; their positions where none were given."""
         ids = self.nodes[self.target].ids
@@ -197,6 +214,16 @@ class TemporalGraph:
     def is_hetero(self) -> bool:
         """Whether there is more than the one type and relation of a homogeneous graph."""
         return tuple(self.relations) != (HOMOGENEOUS,)
+
+    @property
+    def has_untimed_edges(self) -> bool:
+        """Whether a relation joins two types without a time, and has none of its own."""
+        return any(
+            relation.time is None
+            and self.nodes[triple[0]].time is None
+            and self.nodes[triple[2]].time is None
+            for triple, relation in self.relations.items()
+        )
 
     @property
     def edge_index(self) -> np.ndarray:
@@ -214,21 +241,42 @@ class TemporalGraph:
         return self._only().time
 
     @cached_property
+    def timeline(self) -> Timeline:
+        """The distinct times and the nodes per time; a neighbourhood has those of its graph."""
+        return Timeline.of(
+            {kind: part.time for kind, part in self.nodes.items() if part.time is not None}
+        )
+
+    @property
     def times(self) -> np.ndarray:
         """The sorted distinct times of all types that have one."""
-        return np.unique(
-            np.concatenate([np.unique(n.time) for n in self.nodes.values() if n.time is not None])
-        )
+        return self.timeline.times
 
     @cached_property
     def period(self) -> np.ndarray:
         """For every target node the position of its time in `times`."""
         return self.period_of(self.target)
 
-    @cached_property
+    @property
     def counts(self) -> np.ndarray:
         """Nodes of the target type per time."""
-        return np.bincount(self.period, minlength=len(self.times))
+        return self.timeline.counts[self.target]
+
+    @cached_property
+    def has_entity_history(self) -> bool:
+        """Whether most entities of some type have `SEVERAL` target nodes, of different times."""
+        for (source, _, target), relation in self.relations.items():
+            if (source == self.target) == (target == self.target):
+                continue
+            row, entity = relation.edge_index[:: 1 if source == self.target else -1]
+            count = np.bincount(entity)
+            first, last = np.full((2, len(count)), [[np.inf], [-np.inf]])
+            np.minimum.at(first, entity, self.timestamp[row])
+            np.maximum.at(last, entity, self.timestamp[row])
+            has_several = (count >= SEVERAL) & (first < last)
+            if has_several.sum() * 2 >= max((count > 0).sum(), 1):
+                return True
+        return False
 
     def period_of(self, kind: str) -> np.ndarray:
         """For every node of a timed type the position of its time in `times`, in the smallest unsigned type."""
@@ -254,6 +302,20 @@ class TemporalGraph:
                 part.edge_index[0], part.edge_index[1], *sizes, part.weight
             )
         return self._csr[relation]
+
+    def edges_at(self, relation: Triple, end: int) -> EdgesByNode:
+        """The edges of a relation by the node at one end, 0 (source) or 1 (target); computed once."""
+        if (relation, end) not in self._edges_at:
+            nodes = self.nodes[relation[2 * end]]
+            ends = self.relations[relation].edge_index[end]
+            self._edges_at[relation, end] = EdgesByNode.of(ends, nodes.num_nodes)
+        return self._edges_at[relation, end]
+
+    def cache_edges_at(self, relation: Triple, end: int, csr: CSR) -> None:
+        """Remembers how the first edges of a relation are grouped, as a saved graph has them."""
+        nodes = self.nodes[relation[2 * end]]
+        ends = self.relations[relation].edge_index[end]
+        self._edges_at[relation, end] = EdgesByNode.of(ends, nodes.num_nodes, csr)
 
     def cached_csr(self, relation: Triple) -> CSR | None:
         """The relation's edges grouped by target if that has been done, here or by an engine."""
@@ -364,7 +426,7 @@ class TemporalGraph:
                 None if values is None else values[place] for values in (part.weight, part.time)
             )
             relations[triple] = Relation(edge_index, *rest)
-        return self.with_parts(nodes, relations)
+        return self.with_parts(nodes, relations, upto=t)
 
     def positions_upto(self, t: int) -> dict[str, np.ndarray | None]:
         """Positions of the nodes up to time `t` by type, None for types without a time; refuses a `t` before all."""
@@ -406,7 +468,8 @@ class TemporalGraph:
         splits without a labelled past, without target nodes, or with one period only.
         """
         cutoff = self.when(cutoff)
-        checks.chronology(self.time, self.y, cutoff, self.name_of)
+        if not self.is_neighbourhood:
+            checks.chronology(self.time, self.y, cutoff, self.name_of)
         nodes = {
             kind: part
             if part.time is None and part.features is None
@@ -559,13 +622,19 @@ class TemporalGraph:
         return relations
 
     def with_parts(
-        self, nodes: dict[str, Nodes], relations: dict[Triple, Relation], cutoff: int | None = None
+        self,
+        nodes: dict[str, Nodes],
+        relations: dict[Triple, Relation],
+        cutoff: int | None = None,
+        *,
+        upto: int | None = None,
     ) -> TemporalGraph:
         """A graph of parts that were checked before, with this one's target, classes and periods.
 
-        The cutoff is this one's by default.
+        The cutoff is this one's by default. `upto` is the last time, if the nodes were selected by
+        time.
         """
-        return TemporalGraph.__new__(TemporalGraph)._set(
+        out = TemporalGraph.__new__(TemporalGraph)._set(
             nodes=nodes,
             relations=relations,
             target=self.target,
@@ -573,7 +642,11 @@ class TemporalGraph:
             label_names=self.label_names,
             cutoff=self.cutoff if cutoff is None else cutoff,
             periods=self.periods,
+            label_delay=self.label_delay,
         )
+        if self.is_neighbourhood:
+            out.__dict__.update(is_neighbourhood=True, timeline=self.timeline.only(nodes, upto))
+        return out
 
     def with_features(self, x: Any) -> TemporalGraph:
         """The same graph with other features for the target type, a row per node in the order of `ids`."""
@@ -658,11 +731,15 @@ class TemporalGraph:
 
     def _same_edges(self, nodes: dict[str, Nodes], cutoff: int | None = None) -> TemporalGraph:
         out = self.with_parts(nodes, dict(self.relations), cutoff)
-        out.__dict__.update(_csr=self._csr, _known=self._known)  # the same edges and times
+        # the same edges and times
+        out.__dict__.update(_csr=self._csr, _known=self._known, _edges_at=self._edges_at)
         return out
 
-    def save(self, directory: str | Path) -> None:
-        """Writes the graph as a directory of `.npy` files with a manifest, atomically; `load` maps it back."""
+    def save(self, directory: str | Path, *, tables: Any = None) -> None:
+        """Writes the graph as a directory of `.npy` files with a manifest, atomically; `load` maps it back.
+
+        `tables` are the roles of the columns of the tables that it was made of, for `update`.
+        """
         names = None if self.label_names is None else [encode(name) for name in self.label_names]
         with storage.writing(
             directory,
@@ -671,12 +748,15 @@ class TemporalGraph:
             label_names=names,
             cutoff=self.cutoff,
             periods=encode(self.periods),
+            label_delay=self.label_delay,
+            tables=tables,
         ) as writer:
             for kind, part in self.nodes.items():
                 arrays = {
                     "x": None if part.columns else part.x,
                     "y": part.y,
                     "time": part.time,
+                    "timestamp": part.timestamp,
                     "ids": part.ids,
                 }
                 writer.nodes(kind, part.num_nodes, arrays, part.columns)
@@ -692,7 +772,14 @@ class TemporalGraph:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles hold what was checked, in memory; how edges are grouped is found again."""
-        rest = self.target, self.num_labels, self.label_names, self.cutoff, self.periods
+        rest = (
+            self.target,
+            self.num_labels,
+            self.label_names,
+            self.cutoff,
+            self.periods,
+            self.label_delay,
+        )
         return _restored, (dict(self.nodes), dict(self.relations), *rest)
 
     def __repr__(self) -> str:
@@ -744,6 +831,7 @@ class TemporalGraph:
         label_names: Sequence[Any] | None,
         cutoff: int | None,
         periods: Periods | None,
+        label_delay: float = 0.0,
     ) -> TemporalGraph:
         """Fill a new graph with parts that were checked before."""
         self.__dict__.update(
@@ -754,13 +842,19 @@ class TemporalGraph:
             label_names=None if label_names is None else tuple(label_names),
             cutoff=cutoff,
             periods=periods,
+            label_delay=label_delay,
             _csr={},
             _periods={},
             _known={},
+            _edges_at={},
         )
         return self
 
+    is_neighbourhood = False
+    """Whether it is a part of a graph, with the timeline of the whole (see `neighbourhood`)."""
+
     _csr: dict[Triple, CSR]
+    _edges_at: dict[tuple[Triple, int], EdgesByNode]
     _known: dict[int, dict[str, np.ndarray | None]]
     _periods: dict[str, np.ndarray]
 
@@ -783,10 +877,11 @@ def graph_digest(graph: TemporalGraph) -> str:
         graph.label_names,
         graph.cutoff,
         graph.periods,
+        graph.label_delay,
     ]
     for kind, node in graph.nodes.items():
         features = node.columns.digest() if node.columns else node.features
-        parts += [kind, node.num_nodes, features, node.y, node.time, node.ids]
+        parts += [kind, node.num_nodes, features, node.y, node.time, node.timestamp, node.ids]
     for triple, relation in graph.relations.items():
         # Edges may be stored with two rows far apart; row by row both are read in order.
         parts += [triple, *relation.edge_index, relation.weight, relation.time]

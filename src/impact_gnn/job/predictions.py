@@ -28,24 +28,27 @@ def write_predictions(
     model: Ensemble,
     path: Path,
     *,
+    nodes: Sequence[Any] | None = None,
     cutoff: int | str | None = None,
     inputs: dict[bool, Inputs] | None = None,
     engine: Engine | None = None,
     checks: Sequence[FoldCheck] = (),
 ) -> PredictionSummary:
-    r"""Write one row per target node, and summarize the predictions.
+    r"""Write one row per target node, or per id in `nodes`, and summarize the predictions.
 
     Columns: `id`, `time` (the period's name), `label`, `probability`; `second_label`,
     `second_probability`, `third_...` as far as there are classes, by probability; and `set`: the
     prediction set with the coverage of the summary, its labels joined by "|" ("\|" within a name).
     Labels and ids are in the user's coding. In a `.csv` (not in a `.raw.csv`) text that a
     spreadsheet would run as a formula gets an apostrophe in front. `checks` of a back-test give
-    the expected accuracy.
+    the expected accuracy. Outliers are looked for among all target nodes only.
     """
-    probability = model.predict_proba(graph, cutoff=cutoff, inputs=inputs, engine=engine)
-    nodes = model.targets(graph, cutoff=cutoff)
+    probability = model.predict_proba(
+        graph, nodes=nodes, cutoff=cutoff, inputs=inputs, engine=engine
+    )
+    targets = model.targets(graph, nodes=nodes, cutoff=cutoff)
     label = model.calibration.labels(probability, model.prior)
-    row = np.arange(len(nodes))
+    row = np.arange(len(targets))
     confidence = probability[row, label]
 
     # Classes of every row by probability, the predicted one first [n, Y].
@@ -55,7 +58,7 @@ def write_predictions(
 
     names = model.fitted.schema.label_names
     class_names = np.arange(probability.shape[1]) if names is None else np.array(names)
-    columns: dict[str, Any] = {"id": graph.ids[nodes], "time": _period_names(graph)[nodes]}
+    columns: dict[str, Any] = {"id": graph.ids[targets], "time": _period_names(graph, targets)}
     for rank, prefix in enumerate(PREFIXES[: probability.shape[1]]):
         best = order[:, rank]
         columns[f"{prefix}label"] = class_names[best]
@@ -71,21 +74,22 @@ def write_predictions(
     ]
     write_table(columns, path)
 
+    view = None
     if inputs:
         view = next(iter(inputs.values())).view
-    else:
+    elif nodes is None:
         time = model.fitted.cutoff if cutoff is None else graph.when(cutoff)
         view = model.fitted.schema.adapted(graph, time)
-    unsure, unusual = _nodes_to_review(view, columns, nodes, label)
+    unsure, unusual = _nodes_to_review(view, columns, targets, label)
     counts = np.bincount(label, minlength=probability.shape[1]).tolist()
     mean_confidence = float(confidence.mean())
     return PredictionSummary(
         file=path.name,
-        count=len(nodes),
+        count=len(targets),
         labels=dict(zip(map(str, class_names.tolist()), counts, strict=True)),
         mean_probability=mean_confidence,
         histogram=np.histogram(confidence, bins=BINS, range=(0, 1))[0].tolist(),
-        accuracy=forecast(checks, mean_confidence, len(nodes)),
+        accuracy=forecast(checks, mean_confidence, len(targets)),
         coverage=model.calibration.coverage,
         set_size=float(in_sets.sum(1).mean()),
         unsure=unsure,
@@ -99,15 +103,14 @@ def in_set(name: str) -> str:
 
 
 def _nodes_to_review(
-    graph: TemporalGraph, columns: dict[str, Any], nodes: np.ndarray, label: np.ndarray
+    graph: TemporalGraph | None, columns: dict[str, Any], nodes: np.ndarray, label: np.ndarray
 ) -> tuple[list[NodeToReview], list[NodeToReview]]:
     """The least certain nodes, and the largest outliers among the most certain quarter."""
     confidence = columns["probability"]
     unsure = np.argsort(confidence, kind="stable")[:TO_REVIEW].tolist()
     outliers: list[int] = []
     scores = np.full(len(nodes), np.nan)
-    scale = OutlierScale.fit(graph)
-    if scale is not None:
+    if graph is not None and (scale := OutlierScale.fit(graph)) is not None:
         assert graph.x is not None
         label_of_node = np.full(graph.num_nodes, -1)
         label_of_node[nodes] = label
@@ -130,8 +133,10 @@ def _nodes_to_review(
     return [node(row) for row in unsure], [node(row) for row in outliers]
 
 
-def _period_names(graph: TemporalGraph) -> np.ndarray:
-    """The name of every node's period; times without names stay numbers."""
+def _period_names(graph: TemporalGraph, nodes: np.ndarray) -> np.ndarray:
+    """The names of the periods of nodes; times without names stay numbers."""
+    time = graph.time[nodes]
     if graph.periods is None:
-        return graph.time
-    return np.array([graph.name_of(int(time)) for time in graph.times])[graph.period]
+        return time
+    times, period = np.unique(time, return_inverse=True)
+    return np.array([graph.name_of(int(one)) for one in times])[period]

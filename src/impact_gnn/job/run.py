@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import platform
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,11 +22,13 @@ from impact_gnn._text import mask_passwords
 from impact_gnn._version import __version__
 from impact_gnn.backtesting import EFFORTS, Advice, BacktestResult, advise, backtest, with_candidate
 from impact_gnn.backtesting.effort import SMALL
+from impact_gnn.backtesting.fits import FitTask, SharedGraph, check_jobs, fit_pipeline, num_jobs
 from impact_gnn.checks import InputError, TooShort
 from impact_gnn.data.convert import GraphLike, as_temporal_graph
 from impact_gnn.diagnostics import FEATURE_MAPS, Diagnosis, diagnose
 from impact_gnn.engines import Engine, or_memory
 from impact_gnn.estimators import (
+    Calibration,
     Candidate,
     Ensemble,
     Inputs,
@@ -74,6 +77,7 @@ def run(
     table: str = "csv",
     feature_map: str = "pca",
     engine: Engine | None = None,
+    jobs: int | str = "auto",
     progress: bool | Progress = False,
     command: str | None = None,
 ) -> RunSummary:
@@ -109,11 +113,14 @@ def run(
             predictions.
         feature_map: "pca" or "tsne", the projection of the map of the features in the report.
         engine: Where to propagate; in memory by default. It never changes the result.
+        jobs: Fits at once, each in a process with one thread; "auto" takes all cores for longer
+            searches, as far as memory allows. It never changes the result.
         progress: True for bars on the terminal, or a function called with stage, units done, units
             and a note.
         command: What was typed, for the report.
     """
     checks.choice("effort", effort, EFFORTS)
+    check_jobs(jobs)
     folds = EFFORTS[effort].folds if folds is None else folds
     checks.choice("feature_map", feature_map, FEATURE_MAPS)
     checks.choice("table", table, TABLES)
@@ -162,6 +169,7 @@ def run(
             options=options,
             pipeline=pipeline,
             engine=or_memory(engine),
+            jobs=jobs,
             watcher=watched(progress),
             store=store,
         )
@@ -182,6 +190,7 @@ class _Stages:
     options: RunOptions
     pipeline: Pipeline
     engine: Engine
+    jobs: int | str
     watcher: Watcher
     store: Store
     # model inputs of the fits, reused for the predictions; by whether hops are squashed
@@ -313,6 +322,7 @@ class _Stages:
                 budget=options.budget,
                 refits=options.seeds,
                 engine=self.engine,
+                jobs=self.jobs,
                 advice=advice,
                 store=self.store,
                 progress=self.watcher,
@@ -330,47 +340,84 @@ class _Stages:
             member.candidate: 1 if member.candidate.model == "prior" else options.seeds
             for member in choice.members
         }
-        total = sum(num_seeds.values())
-        pipelines: dict[tuple[Candidate, int], Pipeline] = {}
+        units = [
+            (member.candidate, seed)
+            for member in choice.members
+            for seed in range(options.seed, options.seed + num_seeds[member.candidate])
+        ]
+        pipelines = self.fit_members(units, tested, engine)
+        weights = {member.candidate: member.weight for member in choice.members}
         fits: list[Fit] = []
-        # smoothed variants first: the others share their fits
-        for member in sorted(choice.members, key=lambda one: "smooth" not in one.candidate.method):
-            candidate = member.candidate
-            row = tested.row(candidate)
-            for seed in range(options.seed, options.seed + num_seeds[candidate]):
-                self.watcher("fit", len(fits), total, f"{candidate}, seed {seed}")
-                pipeline = with_candidate(
-                    self.pipeline, candidate, seed=seed, cutoff=options.cutoff
+        for (candidate, seed), pipeline in zip(units, pipelines, strict=True):
+            settings = pipeline.require_fitted().settings
+            fits.append(
+                Fit(
+                    candidate=candidate,
+                    weight=weights[candidate] / num_seeds[candidate],
+                    seed=seed,
+                    rounds=settings.rounds[-1],
+                    valid_score=settings.valid_score,
                 )
-                if (candidate.smoothed(), seed) in pipelines:
-                    pipeline = pipelines[candidate.smoothed(), seed].without_smoothing()
-                else:
-                    pipeline.fit(
-                        self.view,
-                        inputs=pipeline.shared_inputs(self.inputs, self.view, engine),
-                        settings=None if row is None else row.settings,
-                    )
-                pipelines[candidate, seed] = pipeline
-                settings = pipeline.require_fitted().settings
-                fits.append(
-                    Fit(
-                        candidate=candidate,
-                        weight=member.weight / num_seeds[candidate],
-                        seed=seed,
-                        rounds=settings.rounds[-1],
-                        valid_score=settings.valid_score,
-                    )
-                )
-        self.watcher("fit", total, total)
+            )
         assert self.view.y is not None
         counts = np.bincount(self.view.y[self.view.y >= 0], minlength=self.view.num_labels)
-        weights = [fit.weight for fit in fits]
         ensemble = Ensemble(
-            list(pipelines.values()), weights, tested.calibration, counts / counts.sum()
+            pipelines=pipelines,
+            weights=[fit.weight for fit in fits],
+            calibration=tested.calibration,
+            prior=counts / counts.sum(),
         )
+        if tested.calibration.strength:
+            raw = replace(ensemble, calibration=Calibration())
+            probabilities = raw.predict_proba(self.view, inputs=self.inputs, engine=engine)
+            fixed = tested.calibration.fixed_for(probabilities, ensemble.prior)
+            ensemble = replace(ensemble, calibration=fixed)
         model_card = card(self.view.summary(), options, diagnosis, tested, _versions())
         ensemble.save(self.out / "model", card=model_card)
         return fits
+
+    def fit_members(
+        self, units: Sequence[tuple[Candidate, int]], tested: BacktestResult, engine: Engine
+    ) -> list[Pipeline]:
+        """Fit candidates with their seeds on all labels; smoothed variants share a fit."""
+        tasks: dict[tuple[Candidate, int], FitTask] = {}
+        for candidate, seed in units:
+            if candidate != candidate.smoothed() and (candidate.smoothed(), seed) in units:
+                continue
+            row = tested.row(candidate)
+            tasks[candidate, seed] = FitTask.of(
+                with_candidate(self.pipeline, candidate, seed=seed, cutoff=self.options.cutoff),
+                settings=None if row is None else row.settings,
+                name=f"{candidate}, seed {seed}",
+            )
+        started = itertools.count()
+
+        def starting(task: FitTask) -> bool:
+            self.watcher("fit", next(started), len(tasks), task.name)
+            return True
+
+        jobs = num_jobs(
+            self.jobs,
+            pipeline=self.pipeline,
+            graph=self.view,
+            engine=self.engine,
+            work=tested.work,
+        )
+        results = self.engine.run_tasks(
+            fit_pipeline,
+            SharedGraph(self.view, engine, inputs=self.inputs),
+            list(tasks.values()),
+            jobs=jobs,
+            starting=starting,
+        )
+        fitted = dict(zip(tasks, results, strict=True))
+        self.watcher("fit", len(tasks), len(tasks))
+        return [
+            fitted[candidate, seed]
+            if (candidate, seed) in fitted
+            else fitted[candidate.smoothed(), seed].without_smoothing()
+            for candidate, seed in units
+        ]
 
 
 def _refuse_changed(path: Path, checksums: list[str]) -> None:

@@ -18,7 +18,8 @@ from impact_gnn.methods.part import (
     PriorEvidence,
 )
 from impact_gnn.methods.registry import register
-from impact_gnn.propagation.degrees import degree_columns
+from impact_gnn.propagation.degrees import degree_columns, degree_names
+from impact_gnn.propagation.history import history_columns, history_names
 
 EDGES = frozenset({Needs.EDGES})
 TIMED_EDGES = frozenset({Needs.EDGES, Needs.TIMED_EDGES})
@@ -127,6 +128,7 @@ BUILTIN = [
         models=READS_HOPS_OR_GRAPH,
         search_rank=9,
         align=aligned_hops.jjnorm,
+        labelled_only=True,
     ),
     Part(
         "pny",
@@ -137,6 +139,7 @@ BUILTIN = [
         check_graph=aligned_hops.check_pny,
         models=READS_HOPS_OR_GRAPH,
         align=aligned_hops.pny,
+        labelled_only=True,
     ),
     Part(
         "labels",
@@ -193,6 +196,19 @@ BUILTIN = [
         models=READS_HOPS,
         search_rank=10,
         inputs=degree_columns,
+        steps=1,
+        input_names=degree_names,
+    ),
+    Part(
+        "history",
+        Kind.INPUT,
+        "earlier rows and known labels of the entities of a node are further features",
+        needs=frozenset({Needs.HISTORY}),
+        models=READS_HOPS,
+        search_rank=0,
+        prior_score=1.0,
+        inputs=history_columns,
+        input_names=history_names,
     ),
     Part(
         "recency",

@@ -37,6 +37,7 @@ class Needs(Enum):
     TIMED_SOURCES = "edges from nodes with a time"
     UNTIMED_NEIGHBOURS = "neighbours without a time"
     FEATURES = "features of the target nodes"
+    HISTORY = "entities with several target nodes of different times"
 
 
 class ModelKind(Enum):
@@ -129,7 +130,11 @@ class Part:
             the engines.
         align: Hook `(hops, HopContext) → hops`.
         all_nodes: The alignment needs the hops of all nodes, not of labelled nodes and targets.
+        labelled_only: The alignment changes rows of labelled nodes only, never those of targets.
         inputs: Hook `(masked graph, node index) → further columns [n, k]`.
+        steps: Steps along edges, in both directions, that `inputs` reads around a node; None if it
+            may read the whole graph.
+        input_names: Hook `masked graph → names of these columns`, for explanations.
         label_weight: Hook `(time, label, half_life) → weight of every row [n]`.
         row_weight: Hook `RowContext → weight of every row in context.train`.
         loss_term: Hook `RowContext → term of a network's loss`, or None for no term.
@@ -158,7 +163,10 @@ class Part:
     edge_weights: Weighting | None = None
     align: Callable[[list[Hop], HopContext], list[Hop]] | None = None
     all_nodes: bool = False
+    labelled_only: bool = False
     inputs: Callable[[TemporalGraph, np.ndarray], np.ndarray] | None = None
+    steps: int | None = None
+    input_names: Callable[[TemporalGraph], list[str]] | None = None
     label_weight: Callable[[np.ndarray, np.ndarray, float | None], np.ndarray] | None = None
     row_weight: Callable[[RowContext], np.ndarray] | None = None
     loss_term: Callable[[RowContext], Term | None] | None = None
@@ -166,6 +174,14 @@ class Part:
     training: Callable[[Training], Training] | None = None
     must_improve: bool = False
     adjust: Callable[[np.ndarray, np.ndarray, PriorEvidence], np.ndarray] | None = None
+
+    @property
+    def reads_whole_graph(self) -> bool:
+        """Whether the prediction of a node depends on nodes outside its neighbourhood."""
+        aligns_targets = self.align is not None and not self.labelled_only
+        has_far_inputs = self.inputs is not None and self.steps is None
+        has_hook = self.adjust is not None or self.propagation is not None
+        return aligns_targets or has_far_inputs or has_hook
 
     def __repr__(self) -> str:
         return f"Part({self.name!r}, {self.kind.value})"

@@ -33,3 +33,16 @@ def degrees(graph: TemporalGraph, among: np.ndarray | None = None) -> np.ndarray
                 count += np.bincount(counted, minlength=graph.num_nodes)
             columns.append(np.log1p(count))
     return np.column_stack(columns or [np.zeros(graph.num_nodes)]).astype(np.float32)
+
+
+def degree_names(graph: TemporalGraph) -> list[str]:
+    """Name the columns of `degree_columns`; without the last ones those of `degrees`."""
+    names = []
+    known = []
+    for source, name, target in graph.relations:
+        for kind, direction in ((source, "out"), (target, "in")):
+            if kind == graph.target:
+                names.append(f"log(1 + edges {direction}), {source}-{name}-{target}")
+                if source == target:
+                    known.append(f"{names[-1]}, to known labels")
+    return names + (known or ["no edges to known labels"])

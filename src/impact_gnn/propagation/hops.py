@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from impact_gnn import checks
 from impact_gnn.checks import InputError
 from impact_gnn.engines.engine import Engine
-from impact_gnn.engines.hop import Features, Hop, selected_hop
+from impact_gnn.engines.hop import Hop
 from impact_gnn.engines.memory import or_memory
-from impact_gnn.engines.operator import Operator
 from impact_gnn.graph import TemporalGraph, Triple
 from impact_gnn.weighting import Weighting
 
@@ -63,17 +60,7 @@ def propagate(
     operators = engine.operators(
         hops, graph, relation, weighting=weighting, norm=norm, self_loop=self_loop
     )
-    return hops_of_rows(engine, operators, values, rows)
-
-
-def hops_of_rows(
-    engine: Engine, operators: Sequence[Operator], x: Features, rows: np.ndarray | None
-) -> list[Hop]:
-    """Compute hops and restrict all of them to `rows`, if given."""
-    computed = engine.hops(operators, x, rows=rows)
-    if rows is None:
-        return computed
-    return [*(selected_hop(hop, rows) for hop in computed[:-1]), computed[-1]]
+    return engine.hops_of_rows(operators, values, rows)
 
 
 def own_relation(graph: TemporalGraph, relation: Triple | None = None) -> Triple:

@@ -27,7 +27,7 @@ from impact_gnn.engines.hop import ComputedColumns, Hop, mapped_hop
 from impact_gnn.engines.memory import or_memory
 from impact_gnn.engines.operator import Operator, kernel_arrays, row_blocks
 from impact_gnn.graph import TemporalGraph
-from impact_gnn.propagation.hops import hops_of_rows, own_relation
+from impact_gnn.propagation.hops import own_relation
 from impact_gnn.weighting import Weighting
 
 ROUNDING = 1e-9  # a remainder up to this share of the subtracted label counts as zero
@@ -99,13 +99,14 @@ def repeated_label_hops(
 
     `label` holds codes [N], or probabilities [N, num_labels] with rows of zeros where unknown.
     """
-    hops = hops_of_rows(engine, operators, label_columns(label, num_labels), rows)
-    shares = [own_share(operators[:k]) for k in range(1, len(operators) + 1)]
-    if rows is not None:
-        label = label[rows]
-        shares = [share[rows] for share in shares]
+    hops = engine.hops_of_rows(operators, label_columns(label, num_labels), rows)
+    index: Any = slice(None) if rows is None else rows
+    known = label[index]
+    shares = [np.zeros(len(known))] * len(operators)
+    if known.ndim == 2 or (known >= 0).any():  # else there is nothing to subtract
+        shares = [own_share(operators[:k])[index] for k in range(1, len(operators) + 1)]
     return [
-        without_own(hop, label, share, renormalize) for hop, share in zip(hops, shares, strict=True)
+        without_own(hop, known, share, renormalize) for hop, share in zip(hops, shares, strict=True)
     ]
 
 

@@ -215,9 +215,12 @@ def array(values: Any) -> np.ndarray:
 
 
 def forest(
-    rows: Sequence[CandidateResult], metric: Metric, name: str = "comparison"
+    rows: Sequence[CandidateResult],
+    metric: Metric,
+    name: str = "comparison",
+    reference: str = "the baseline",
 ) -> Figure | None:
-    """Differences to the baseline with intervals, of every candidate that has one."""
+    """Differences to a reference with intervals, of every candidate that has one."""
     compared = [row for row in rows if row.difference is not None]
     if not compared:
         return None
@@ -234,13 +237,13 @@ def forest(
     left = max(min(float(low.min()), 0), -reach)
     right = min(max(float(high.max()), 0), reach)
     margin = 0.05 * max(right - left, 1e-9)
-    title = "Difference to the baseline with its interval, a row per candidate"
+    title = f"Difference to {reference} with its interval, a row per candidate"
     caption = (
         "Dot: mean difference over all folds. Bar: its 95% CI. Ticks: single folds. "
         "Members of the selected model are bold."
     )
     keys = (
-        Key("better than the baseline", PALETTE[0]),
+        Key(f"better than {reference}", PALETTE[0]),
         Key("no significant difference", FAINT),
         Key("worse", PALETTE[1]),
     )
@@ -265,7 +268,7 @@ def forest(
         ax.grid(axis="y", visible=False)
         ax.spines["left"].set_visible(False)
         ax.xaxis.set_major_locator(MaxNLocator(6))
-        ax.set_xlabel(f"difference to the baseline in {metric.unit}")
+        ax.set_xlabel(f"difference to {reference} in {metric.unit}")
     return figure
 
 

@@ -1,0 +1,156 @@
+"""One fit of a back-test or of the final ensemble, as a task that any process can run."""
+
+from __future__ import annotations
+
+import threading
+import time as clock
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+import torch
+
+from impact_gnn import checks, methods
+from impact_gnn.checks import InputError
+from impact_gnn.engines import Engine, Memory
+from impact_gnn.engines.choose import job_needs
+from impact_gnn.estimators import MODELS, FitSettings, Inputs, ModelSpec, Pipeline, spec_of
+from impact_gnn.graph import TemporalGraph
+from impact_gnn.methods import BUILTIN, Method, Part
+
+BUILTIN_PARTS = frozenset(part.name for part in BUILTIN)
+BUILTIN_MODELS = frozenset(MODELS)
+
+MIN_PARALLEL_WORK = 60.0  # units; for less, starting processes takes longer than it saves
+
+_one_fit = threading.Lock()  # torch has one random state per process
+
+
+@dataclass(eq=False)
+class SharedGraph:
+    """A masked graph and the hops that its fits share; every process computes its own hops."""
+
+    graph: TemporalGraph
+    engine: Engine
+    key: str = field(default_factory=lambda: uuid4().hex)
+    inputs: dict[bool, Inputs] = field(default_factory=dict)
+
+    def __reduce__(self) -> tuple[Callable[..., SharedGraph], tuple[Any, ...]]:
+        return _shared_in_this_process, (self.graph, self.key)
+
+
+_latest: dict[str, SharedGraph] = {}  # the graph of the last task of this process
+
+
+def _shared_in_this_process(graph: TemporalGraph, key: str) -> SharedGraph:
+    """Return the graph that an earlier task has sent to this process, with its hops."""
+    if key not in _latest:
+        _latest.clear()
+        _latest[key] = SharedGraph(graph, Memory(threads=1), key)
+    return _latest[key]
+
+
+@dataclass(frozen=True, eq=False)
+class FitTask:
+    """A pipeline to fit; `settings` are those of an earlier fit, `name` is for people.
+
+    `parts` and `model` are registered from outside: another process does not know them.
+    """
+
+    pipeline: Pipeline
+    settings: FitSettings | None
+    name: str
+    parts: tuple[Part, ...]
+    model: ModelSpec | None
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, settings: FitSettings | None, *, name: str) -> FitTask:
+        """Create the task, with the parts and the model that other processes need."""
+        model = pipeline.model
+        is_registered = isinstance(model, str) and model not in BUILTIN_MODELS
+        return cls(
+            pipeline=pipeline,
+            settings=settings,
+            name=name,
+            parts=tuple(
+                part for part in Method.of(pipeline.method).parts if part.name not in BUILTIN_PARTS
+            ),
+            model=spec_of(model) if is_registered else None,
+        )
+
+    def fit(self, shared: SharedGraph) -> tuple[Pipeline, Inputs]:
+        """Fit the pipeline; return it with the hops that it read."""
+        for part in self.parts:
+            if part.name not in methods.names():
+                methods.register(part)
+        if self.model is not None:
+            MODELS.setdefault(str(self.pipeline.model), self.model)
+        inputs = self.pipeline.shared_inputs(shared.inputs, shared.graph, shared.engine)
+        return self.pipeline.fit(shared.graph, inputs=inputs, settings=self.settings), inputs
+
+
+@dataclass(frozen=True, eq=False)
+class FitResult:
+    """Predictions of a fit for all targets, with and without smoothing; or why it failed."""
+
+    probabilities: np.ndarray | None
+    unsmoothed: np.ndarray | None
+    settings: FitSettings | None
+    seconds: float
+    error: str | None = None
+
+
+def fit_and_predict(shared: SharedGraph, task: FitTask) -> FitResult:
+    """Fit a pipeline and predict the targets; bad input is part of the result."""
+    start = clock.monotonic()
+    try:
+        with _one_fit:
+            pipeline, inputs = task.fit(shared)
+            probabilities = pipeline.predict_proba(shared.graph, inputs=inputs)
+            unsmoothed = probabilities
+            if "smooth" in Method.of(pipeline.method):
+                unsmoothed = pipeline.predict_proba(shared.graph, inputs=inputs, smooth=False)
+    except InputError as error:
+        return FitResult(None, None, None, clock.monotonic() - start, error=str(error))
+    return FitResult(
+        probabilities=probabilities,
+        unsmoothed=unsmoothed,
+        settings=pipeline.require_fitted().settings,
+        seconds=clock.monotonic() - start,
+    )
+
+
+def fit_pipeline(shared: SharedGraph, task: FitTask) -> Pipeline:
+    """Fit a pipeline and return it."""
+    with _one_fit:
+        return task.fit(shared)[0]
+
+
+def num_jobs(
+    jobs: int | str, *, pipeline: Pipeline, graph: TemporalGraph, engine: Engine, work: float
+) -> int:
+    """Return how many fits run at once: `jobs`, or fewer where cores or memory do not allow it.
+
+    "auto" takes as many as possible for searches of some work, and one for a user model or a GPU.
+    """
+    if check_jobs(jobs) == "auto":
+        is_plain = isinstance(pipeline.model, str) and not torch.cuda.is_available()
+        if not is_plain or work < MIN_PARALLEL_WORK:
+            return 1
+        return engine.max_jobs(job_needs(graph, pipeline.hops)[0])
+    if jobs == 1:
+        return 1
+    return min(int(jobs), engine.max_jobs(job_needs(graph, pipeline.hops)[0]))
+
+
+def check_jobs(jobs: int | str) -> int | str:
+    """Return `jobs` if it is a whole number of at least 1, or "auto"."""
+    is_number = isinstance(jobs, int) and not isinstance(jobs, bool) and jobs >= 1
+    if jobs != "auto" and not is_number:
+        raise InputError(
+            f"jobs={checks.quoted(jobs)} is not possible; "
+            f"give a whole number of at least 1, or 'auto'."
+        )
+    return jobs

@@ -1,0 +1,301 @@
+"""`update`: appends the nodes and edges of tables to a saved graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from impact_gnn import _files
+from impact_gnn._codec import encode
+from impact_gnn.checks import InputError, guarded, listing, quoted
+from impact_gnn.data.files import features_in, is_table, load, read_spec, tables_in
+from impact_gnn.data.ids import Ids
+from impact_gnn.data.sources import Source
+from impact_gnn.data.spec import EdgeTable, NodeTable, Spec
+from impact_gnn.data.tables import EdgeRows, NodeRows, exact_times
+from impact_gnn.data.values import numbers_as_dates
+from impact_gnn.encoding import Columns
+from impact_gnn.encoding.kinds import is_number
+from impact_gnn.graph import HOMOGENEOUS, Nodes, TemporalGraph, Triple, storage
+from impact_gnn.graph.append import NewNodes, append
+from impact_gnn.graph.parts import class_name
+from impact_gnn.graph.periods import Periods, choose
+
+_NOTHING = Source("nothing", lambda: pa.table({}))
+"""Stands for a table that is not there: it has no new rows."""
+
+
+def update(
+    directory: str | Path, tables: str | Path, *, roles: str | Path | None = None
+) -> TemporalGraph:
+    """Append the nodes and edges of tables to a saved graph, and return the graph.
+
+    The directory grows in its place: its arrays are not written again, and a killed update leaves
+    the graph as it was. Edges may join new nodes and old ones. Periods and kinds of columns are
+    those of the saved graph; new classes are added to its classes. New nodes come after all old
+    ones, whatever their ids.
+
+    Args:
+        directory: Written by `TemporalGraph.save` or `impact convert`.
+        tables: A folder of tables or a database, with the names and columns of the tables that the
+            graph was made of. A table without new rows and a column of labels may be absent.
+        roles: A `graph.toml` for the new tables, where roles have changed, or where the graph was
+            not made of tables by `impact convert`.
+    """
+    root = _files.resolve(Path(directory))
+    if not (root / storage.MANIFEST).is_file():
+        raise InputError(f"{directory} is not a saved graph; create one with impact convert.")
+    if not is_table(tables):
+        raise InputError(f"{tables} is not a folder of tables; pass one with the new rows.")
+    graph = load(root)
+    if graph.cutoff is not None:
+        raise InputError(
+            f"{root} is saved with labels masked from {graph.name_of(graph.cutoff)} on; "
+            "update the graph that it was made from."
+        )
+    spec = _spec_of(root, tables, roles)
+    spec = _named_like(graph, spec)
+    present = tables_in(tables)
+    files = [table.file for table in (*spec.nodes.values(), *spec.edges.values())]
+    by_name = {file: present.get(file.split(".")[0], _NOTHING) for file in files}
+    if all(source is _NOTHING for source in by_name.values()):
+        raise InputError(f"{tables} has none of the tables {listing(files)}; pass new rows.")
+    matrices = {graph.target: features_in(Path(tables))}
+    rows = {
+        kind: _read_nodes(graph, kind, table, by_name[table.file], matrices.get(kind))
+        for kind, table in spec.nodes.items()
+    }
+    label, names, num_labels = _joined_labels(graph, rows[graph.target])
+    # Edges name old nodes and new ones.
+    ends = {kind: _joined_ids(graph.nodes[kind], rows[kind]) for kind in graph.nodes}
+    edges = {
+        triple: _read_edges(graph, triple, by_name[table.file], table, ends)
+        for triple, table in spec.edges.items()
+    }
+    # labels of other types have no names, and are not used
+    labels = {kind: np.full(rows[kind].size, -1) for kind in graph.nodes} | {graph.target: label}
+    nodes = {
+        kind: _new_nodes(saved, rows[kind], labels[kind]) for kind, saved in graph.nodes.items()
+    }
+    append(root, nodes, edges, num_labels=num_labels, label_names=names)
+    return load(root)
+
+
+def _spec_of(root: Path, tables: str | Path, roles: str | Path | None) -> Spec:
+    """Return the roles of the columns: declared, of the tables of the saved graph, or guessed."""
+    content = storage.read(root)["tables"]
+    if roles is not None or content is None:
+        return read_spec(tables, roles)[0]
+    with guarded(root / storage.MANIFEST):
+        return Spec.restored(content)
+
+
+def _named_like(graph: TemporalGraph, spec: Spec) -> Spec:
+    """Return the spec with the graph's names of types and relations, which must be the same."""
+    if not graph.is_hetero and len(spec.nodes) == len(spec.edges) == 1:
+        (node,), (edge,) = spec.nodes.values(), spec.edges.values()
+        return replace(spec, nodes={graph.target: node}, edges={HOMOGENEOUS: edge})
+    for what, own, saved in (
+        ("types", {*spec.nodes}, {*graph.nodes}),
+        ("relations", {*map("-".join, spec.edges)}, {*map("-".join, graph.relations)}),
+    ):
+        if own != saved:
+            raise InputError(
+                f"the tables have the {what} {listing(sorted(own))}, but the graph has "
+                f"{listing(sorted(saved))}; pass the same tables, those without new rows empty."
+            )
+    return spec
+
+
+def _read_nodes(
+    graph: TemporalGraph, kind: str, table: NodeTable, source: Source, matrix: np.ndarray | None
+) -> NodeRows:
+    """Read new nodes; refuse columns that the saved ones lack, and the reverse."""
+    saved = graph.nodes[kind]
+    features: list[str] = []
+    if saved.columns is not None:
+        features = saved.columns.table.column_names
+    # A guess may take a feature for a label, if there are no labels yet.
+    not_roles: dict[str, Any] = {
+        role: None for role, column in table.roles.items() if column in features
+    }
+    table = replace(table, **not_roles)
+    names = source.head.column_names
+    if source is _NOTHING or source.table.num_rows == 0:
+        return NodeRows(table.file, 0, [])
+    if table.label not in names:
+        table = replace(table, label=None)
+    used = [*features, *table.roles.values()]
+    missing = [name for name in used if name not in names]
+    unknown = [name for name in names if name not in used and matrix is None]
+    for problem, columns in (("lacks the columns", missing), ("has unknown columns", unknown)):
+        if columns:
+            raise InputError(
+                f"{source.name} {problem} {listing(columns)}; the features of the graph are "
+                f"{listing(features or ['none'])}, and roles are declared in graph.toml."
+            )
+    rows = NodeRows.read(source, table, matrix, None)
+    for role, values in (("time", saved.time), ("ids", saved.ids)):
+        if (getattr(rows, role) is None) != (values is None):
+            raise InputError(
+                f"only one of {source.name} and the graph has a column of {role}; "
+                "pass tables like those that the graph was made of."
+            )
+    if rows.time is not None:
+        rows.time, rows.period = _in_periods(rows.time, graph.periods)
+    if saved.columns is not None:
+        rows.features = _columns_like(saved.columns, rows)
+    elif _shape(rows.features)[1:] != _shape(saved.features)[1:]:
+        raise InputError(
+            f"the features of {kind} are a matrix of {saved.num_features} columns in the graph; "
+            "put a features.npy of this width, with a row per new node, next to the tables."
+        )
+    return rows
+
+
+def _shape(features: Any) -> tuple[int, ...]:
+    return np.shape(features)
+
+
+def _in_periods(time: np.ndarray, periods: Periods | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return times, as dates if the periods are of dates, and the periods they fall into."""
+    rule = periods or "whole"
+    time, _ = numbers_as_dates(time, rule)
+    choose(time, None, rule)  # refuses another kind of time
+    if periods is None:
+        return time, time
+    return time, periods.of(time)
+
+
+def _columns_like(saved: Columns, rows: NodeRows) -> Columns:
+    """Return the raw columns of new nodes with the kinds and types of the saved ones."""
+    assert isinstance(rows.features, Columns)
+    names = saved.table.column_names
+    rows.declared_kinds = {name: saved.kinds.get(name, "ignore") for name in names}
+    table = rows.set_kinds(rows.features).table
+    for number, field in enumerate(saved.table.schema):
+        column = table.column(field.name)
+        try:
+            table = table.set_column(number, field.name, column.cast(field.type))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            if not (is_number(column.type) and is_number(field.type)):  # they become floats
+                raise InputError(
+                    f"column '{field.name}' of {rows.name} has type {column.type}, but "
+                    f"{field.type} in the graph; use the same kind of values."
+                ) from None
+    moment = None
+    if saved.moment is not None and rows.time is not None:
+        moment = rows.time
+    return Columns(table, saved.kinds, moment=moment)
+
+
+def _joined_labels(
+    graph: TemporalGraph, rows: NodeRows
+) -> tuple[np.ndarray, list[Any] | None, int]:
+    """Return the codes of new labels, and the names and number of all classes; new ones last."""
+    codes = np.full(rows.size, -1)
+    if rows.label is None or not rows.label_names:
+        names = None if graph.label_names is None else list(map(encode, graph.label_names))
+        return codes, names, graph.num_labels
+    if graph.y is None:
+        raise InputError(f"{rows.name} has labels, but the graph has none; drop the column.")
+    if graph.label_names is None:
+        if not all(isinstance(name, int) and name >= 0 for name in rows.label_names):
+            raise InputError(
+                f"{rows.name} has labels such as {quoted(rows.label_names[0])}, but those of the "
+                f"graph are whole numbers from 0 on; use these."
+            )
+        code_of = np.array([*rows.label_names, -1])
+        return code_of[rows.label], None, max(graph.num_labels, 1 + max(rows.label_names))
+    all_names = list(graph.label_names)
+    known = {class_name(name): code for code, name in enumerate(all_names)}
+    for name in rows.label_names:
+        if class_name(name) not in known:
+            known[class_name(name)] = len(all_names)
+            all_names.append(name)
+    code_of = np.array([*(known[class_name(name)] for name in rows.label_names), -1])
+    return code_of[rows.label], list(map(encode, all_names)), len(all_names)
+
+
+def _joined_ids(saved: Nodes, rows: NodeRows) -> NodeRows:
+    """Return what edges name nodes by: ids of saved and new nodes; refuse an id that is known."""
+    total = saved.num_nodes + rows.size
+    if saved.ids is None:
+        return replace(rows, ids=None, size=total)
+    old = Ids(pa.array(saved.ids))
+    if rows.ids is None:  # there are no new ones
+        return replace(rows, ids=old, size=total)
+    if rows.ids.is_text and not old.is_text:
+        raise InputError(
+            f"the ids of {rows.name} are text, but those of the graph are whole numbers; "
+            "use the same ids."
+        )
+    rows.ids = Ids(rows.ids.values.cast(old.values.type))
+    known = old.find(rows.ids.values) >= 0
+    if known.any():
+        name = rows.ids.values[int(known.argmax())].as_py()
+        raise InputError(
+            f"{known.sum():,} ids of {rows.name} are in the graph already, such as {name!r}; "
+            "pass new nodes only."
+        )
+    return replace(rows, ids=Ids(pa.concat_arrays([old.values, rows.ids.values])), size=total)
+
+
+def _read_edges(
+    graph: TemporalGraph,
+    triple: Triple,
+    source: Source,
+    table: EdgeTable,
+    ends: Mapping[str, NodeRows],
+) -> dict[str, np.ndarray]:
+    """Return the arrays of new edges; refuse others than the relation has."""
+    saved = graph.relations[triple]
+    if source is _NOTHING or source.table.num_rows == 0:
+        return {}
+    for role, column in table.roles.items():
+        if column not in source.head.column_names:
+            raise InputError(
+                f"{source.name} has no column {column!r}, the {role} of an edge; add it."
+            )
+    edges = EdgeRows.read(source, table, (ends[triple[0]], ends[triple[2]]), None)
+    arrays = {"edge_index": edges.index, "weight": edges.weight}
+    if edges.time is not None:
+        arrays["time"] = _in_periods(edges.time, graph.periods)[1]
+    for name in ("weight", "time"):
+        if (arrays.get(name) is None) != (getattr(saved, name) is None):
+            raise InputError(
+                f"{source.name} and the saved edges {'-'.join(triple)} do not both have a {name}; "
+                f"pass edges like those of the graph."
+            )
+    largest = np.iinfo(saved.edge_index.dtype).max
+    if max(ends[triple[0]].size, ends[triple[2]].size) > largest:
+        raise InputError(f"the graph stores up to {largest:,} nodes; save all tables anew.")
+    return {name: values for name, values in arrays.items() if values is not None}
+
+
+def _new_nodes(saved: Nodes, rows: NodeRows, label: np.ndarray) -> NewNodes:
+    """Return the arrays of new nodes, one for each that the saved nodes have."""
+    if rows.size == 0:
+        return NewNodes(0, {})
+    arrays: dict[str, Any] = {"y": label, "time": rows.period, "x": rows.features}
+    if rows.time is not None:
+        arrays["timestamp"] = exact_times(rows.time)
+    if rows.ids is not None:
+        arrays["ids"] = rows.ids.names
+    present: dict[str, Any] = {
+        "y": saved.y,
+        "time": saved.time,
+        "timestamp": saved.timestamp,
+        "ids": saved.ids,
+    }
+    if saved.columns is None:
+        present["x"] = saved.features
+    wanted = {name: arrays[name] for name, values in present.items() if values is not None}
+    if isinstance(rows.features, Columns):
+        return NewNodes(rows.size, wanted, rows.features)
+    return NewNodes(rows.size, wanted)

@@ -1,0 +1,151 @@
+"""Appends nodes and edges to a saved graph in its place; a killed process leaves the old graph.
+
+Rows go behind those of the `.npy` files, which are not written again. The new manifest, which says
+how many rows count, replaces the old one last. Raw columns go to a file for every update. An array
+that cannot grow (ids that are wider than before) is written to a new file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from impact_gnn import _files, _native
+from impact_gnn.encoding import Columns
+from impact_gnn.graph import storage
+from impact_gnn.graph.csr import EdgesByNode
+from impact_gnn.graph.parts import Triple
+
+MOST_LATER = 0.25  # later edges, as a share of the grouped ones, from which all are grouped again
+
+
+@dataclass(frozen=True, eq=False)
+class NewNodes:
+    """Nodes of one type to append: an array for each that the saved type has, or raw columns."""
+
+    num_nodes: int
+    arrays: Mapping[str, np.ndarray]
+    columns: Columns | None = None
+
+
+def append(
+    directory: Path,
+    nodes: Mapping[str, NewNodes],
+    edges: Mapping[Triple, Mapping[str, np.ndarray]],
+    *,
+    num_labels: int,
+    label_names: Sequence[Any] | None,
+) -> None:
+    """Append nodes by type and edges by relation, and set the classes."""
+    with _files.alone(directory) as scratch:
+        update = _Update(directory, scratch)
+        manifest = update.manifest
+        for kind, new in nodes.items():
+            entry = manifest["nodes"][kind]
+            for name, rows in new.arrays.items():
+                update.append_rows(f"{entry['folder']}/{name}.npy", rows)
+            if new.columns is not None and new.num_nodes:
+                update.add_columns(entry, new.columns)
+            entry["num_nodes"] += new.num_nodes
+        for entry in manifest["relations"]:
+            for name, rows in edges.get(tuple(entry["triple"]), {}).items():
+                if name == "edge_index":
+                    rows = rows.T
+                update.append_rows(f"{entry['folder']}/{name}.npy", rows)
+            update.group_edges(entry)
+        manifest.update(num_labels=num_labels, label_names=label_names)
+        update.finish()
+
+
+@dataclass(frozen=True, eq=False)
+class _Update:
+    """One update: the new manifest, and files that get their names when everything is written."""
+
+    directory: Path
+    scratch: Path
+    manifest: dict[str, Any] = field(init=False)
+    new_files: dict[str, Path] = field(default_factory=dict)
+    old_files: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        path = self.directory / storage.MANIFEST
+        manifest = _files.described(path, storage.FORMAT, storage.VERSION)
+        object.__setattr__(self, "manifest", manifest)
+
+    def append_rows(self, name: str, rows: np.ndarray) -> None:
+        """Append rows to an array, in its place unless its values become wider."""
+        entry = self.manifest["arrays"][name]
+        dtype = np.dtype(entry["dtype"])
+        begin = entry["shape"][0]
+        if not len(rows):
+            return
+        path = _files.inside(self.directory, entry.get("file", name))
+        if rows.dtype.kind == "U" and rows.dtype.itemsize > dtype.itemsize:
+            old = _files.open_array(path)[:begin]
+            self._replace(name, np.concatenate([old.astype(rows.dtype), rows]))
+            return
+        rows = np.ascontiguousarray(rows, dtype)
+        _files.append_rows(path, rows, begin)
+        entry["shape"][0] = begin + len(rows)
+        entry["sha256"].append([begin + len(rows), _files.rows_checksum(rows)])
+
+    def add_columns(self, entry: dict[str, Any], columns: Columns) -> None:
+        """Add a file with the raw columns of new nodes."""
+        stem, suffix = storage.COLUMNS.split(".")
+        name = f"{entry['folder']}/{stem}-{len(entry['columns'])}.{suffix}"
+        path = self._new_file(name)
+        columns.save(path)
+        entry["columns"].append([name, _files.checksum(path)])
+
+    def group_edges(self, entry: dict[str, Any]) -> None:
+        """Group all edges of a relation by node if there are many that are not, and memory."""
+        arrays = self.manifest["arrays"]
+        name = f"{entry['folder']}/edge_index.npy"
+        num_edges = arrays[name]["shape"][0]
+        grouped = arrays.get(f"{entry['folder']}/{storage.BY_NODE[0][1]}.npy", {"shape": [0]})
+        num_grouped = grouped["shape"][0]
+        fits = 24 * num_edges < _native.free_memory() // 2
+        if num_edges - num_grouped <= MOST_LATER * num_grouped or not fits:
+            return
+        path = _files.inside(self.directory, arrays[name].get("file", name))
+        ends = _files.open_array(path)[:num_edges].T
+        for end, names in enumerate(storage.BY_NODE):
+            kind = entry["triple"][2 * end]
+            csr = EdgesByNode.of(ends[end], self.manifest["nodes"][kind]["num_nodes"]).csr
+            for array_name, values in zip(names, (csr.indptr, csr.indices), strict=True):
+                self._replace(f"{entry['folder']}/{array_name}.npy", values)
+
+    def _replace(self, name: str, values: np.ndarray) -> None:
+        """Write an array to a file of another name than the present one."""
+        entry = self.manifest["arrays"].get(name)
+        file = name
+        if entry is not None:
+            present = entry.get("file", name)
+            self.old_files.append(present)
+            number = 1 + int(Path(present).stem.partition("-")[2] or 0)
+            file = f"{name.removesuffix('.npy')}-{number}.npy"
+        path = self._new_file(file)
+        _files.save_array(path, values)
+        self.manifest["arrays"][name] = storage.described(path) | {"file": file}
+
+    def _new_file(self, name: str) -> Path:
+        path = self.scratch / str(len(self.new_files)) / Path(name).name
+        path.parent.mkdir()
+        self.new_files[name] = path
+        return path
+
+    def finish(self) -> None:
+        """Give new files their names, replace the manifest, and remove what it no longer lists."""
+        for name, path in self.new_files.items():
+            _files.flush(path)
+            goal = _files.inside(self.directory, name)
+            os.replace(path, goal)
+            _files.flush(goal.parent)
+        _files.write_json(self.directory / storage.MANIFEST, self.manifest, sealed=True)
+        for name in self.old_files:
+            _files.remove(_files.inside(self.directory, name))

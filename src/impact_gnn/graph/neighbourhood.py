@@ -1,0 +1,114 @@
+"""The part of a graph that predictions of some nodes read, and the positions of nodes by id."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from impact_gnn.checks import InputError, listing
+from impact_gnn.graph.parts import Nodes, Relation, Triple
+from impact_gnn.graph.temporal import TemporalGraph
+
+
+def neighbourhood(
+    graph: TemporalGraph, nodes: np.ndarray, *, steps: int, both_ways: bool
+) -> tuple[TemporalGraph, np.ndarray]:
+    """Return the graph that some target nodes reach within `steps`, and their positions in it.
+
+    All edges into a node are there (with `both_ways` all edges at it) unless it is `steps` away.
+    Nodes and edges stay in order, and the timeline is that of the whole graph, so `steps` hops of
+    the nodes are the same numbers. The cost is that of the edges, and of a byte per node.
+
+    Examples:
+        >>> edges = [[0, 1, 2, 3], [1, 2, 3, 4]]
+        >>> g = TemporalGraph(time=[0, 1, 2, 3, 4], edge_index=edges)
+        >>> part, positions = neighbourhood(g, np.array([3]), steps=2, both_ways=False)
+        >>> part.ids.tolist(), positions.tolist(), part.times.tolist()
+        ([1, 2, 3], [2], [0, 1, 2, 3, 4])
+    """
+    inside = {kind: np.zeros(part.num_nodes, bool) for kind, part in graph.nodes.items()}
+    inside[graph.target][nodes] = True
+    newest = {kind: np.flatnonzero(mask) for kind, mask in inside.items()}
+    edges: dict[Triple, list[np.ndarray]] = {triple: [] for triple in graph.relations}
+    ends = [1, 0][: 1 + both_ways]  # the target of an edge, and its source
+    for _ in range(steps):
+        before = {kind: mask.copy() for kind, mask in inside.items()}
+        for triple, relation in graph.relations.items():
+            for end in ends:
+                incident = graph.edges_at(triple, end).at(newest[triple[2 * end]])
+                edges[triple].append(incident)
+                inside[triple[2 - 2 * end]][relation.edge_index[1 - end][incident]] = True
+        newest = {kind: np.flatnonzero(inside[kind] & ~before[kind]) for kind in inside}
+    for mask in inside.values():
+        mask[0] |= not mask.any()  # engines need a node of every type
+    positions = {kind: np.flatnonzero(mask) for kind, mask in inside.items()}
+    numbers = {kind: part.renumbered(positions[kind]) for kind, part in graph.nodes.items()}
+    relations = {
+        triple: _selected(relation, edges[triple], [numbers[triple[0]], numbers[triple[2]]])
+        for triple, relation in graph.relations.items()
+    }
+    parts = {kind: _taken(part, positions[kind]) for kind, part in graph.nodes.items()}
+    part = graph.with_parts(parts, relations)
+    part.__dict__.update(is_neighbourhood=True, timeline=graph.timeline)
+    return part, np.searchsorted(positions[graph.target], nodes)
+
+
+def _taken(nodes: Nodes, positions: np.ndarray) -> Nodes:
+    """Return the nodes at some positions; raw columns without the rest of their table."""
+    if nodes.columns is None:
+        return nodes.take(positions)
+    return replace(
+        replace(nodes, features=None).take(positions), features=nodes.columns.copied(positions)
+    )
+
+
+def _selected(relation: Relation, edges: Sequence[np.ndarray], numbers: Sequence[Any]) -> Relation:
+    """Return the edges at some positions, each once and in their order, with new node numbers."""
+    place = np.sort(np.concatenate([np.empty(0, np.int64), *edges]))
+    place = place[np.diff(place, prepend=-1) > 0]  # many times as fast as np.unique
+    ends = [number[row[place]] for number, row in zip(numbers, relation.edge_index, strict=True)]
+    weight, time = (
+        None if values is None else values[place] for values in (relation.weight, relation.time)
+    )
+    return Relation(np.stack(ends), weight, time)
+
+
+def positions_of(graph: TemporalGraph, node_ids: Any, kind: str | None = None) -> np.ndarray:
+    """Return the positions of nodes among those of their type, by default the target type.
+
+    Ids are those of the user, or positions where the nodes have none; 7 and "7" are one id.
+
+    Examples:
+        >>> g = TemporalGraph(time=[0, 1, 2], edge_index=[[], []], ids=["a", "b", "c"])
+        >>> positions_of(g, ["c", "a"])
+        array([2, 0])
+    """
+    kind = kind or graph.target
+    part = graph.nodes[kind]
+    ids = part.ids
+    if ids is None:
+        ids = np.arange(part.num_nodes)
+    names = [str(name) for name in np.asarray(node_ids).reshape(-1).tolist()]
+    if not names:
+        raise InputError(f"no {kind} is named; give at least one id.")
+    is_number = ids.dtype.kind in "iu"
+    unknown = [name for name in names if is_number and not name.lstrip("-").isdigit()]
+    if not unknown:
+        wanted = np.array(names)
+        if is_number:
+            wanted = np.array([int(name) for name in names])
+        # [N]: for every node the place of its id among the sorted wanted ones
+        sorted_ids, place = np.unique(wanted, return_inverse=True)
+        candidate = np.searchsorted(sorted_ids, ids).clip(max=len(sorted_ids) - 1)
+        nodes = np.flatnonzero(sorted_ids[candidate] == ids)
+        # and back: for every wanted id its node
+        position = np.full(len(sorted_ids), -1)
+        position[candidate[nodes]] = nodes
+        unknown = [names[k] for k in np.flatnonzero(position[place] < 0)]
+    if unknown:
+        examples = f"ids of {part.num_nodes:,} nodes are such as {listing(ids[:3].tolist())}"
+        raise InputError(f"there is no {kind} with the id {unknown[0]!r}; {examples}.")
+    return position[place]

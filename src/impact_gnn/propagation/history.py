@@ -1,0 +1,415 @@
+"""History features: what happened to the entities of a row strictly before the row's own time.
+
+Rows are the target nodes; their entities are the nodes of other types that they are linked to. A
+*role* is one way from a row to entities: a relation, a path of two relations, an edge to another
+row, or the one entity that all rows share. Each relation is a role of its own, so a team at home
+and the same team away have different histories.
+
+One pass in order of time aggregates a value per entity. All rows of one time are read before any
+of them is written, so equal times never see each other.
+
+Labels of targets are known up to the cutoff only. A row of the past therefore reads labels as of
+the beginning of its period, so that the rows of a training resemble the rows to predict. (To draw
+the lags of a longer horizon for them as well did not lower the log-loss of past folds.)
+"""
+
+# mypy: disallow-untyped-defs=False, check-untyped-defs=False
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain, product
+
+import numpy as np
+from numba import njit
+
+from impact_gnn import checks
+from impact_gnn.graph import TemporalGraph, Triple
+from impact_gnn.graph.csr import build_csr
+from impact_gnn.graph.parts import Relation
+
+HALF_LIVES = (3.0, 12.0)  # in earlier times of an entity; of all rows together, in periods
+SHRINKAGE = 4.0  # labels of an entity that count as much as the overall class proportions
+MOST_COLUMNS = 8  # numeric features that are aggregated: the first ones
+MOST_FANOUT = 2.0  # entities per entity, on average, up to which a path of two relations is used
+NEVER = -1.0  # in place of the logarithm of a time span where there is no earlier row
+EVERYTHING = "all rows"
+WINDOWS = ("whole past", *(f"half-life {half_life:g}" for half_life in HALF_LIVES))
+
+# Columns of `_aggregate`; pairs of decayed sum and weight follow.
+COUNT, TOTAL, SQUARES, LOW, HIGH, LAST_TOTAL, LAST_COUNT, LAST_TIME, DECAYED = range(9)
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Pairs of a row and an entity [P]."""
+
+    row: np.ndarray
+    entity: np.ndarray
+
+    def where(self, mask: np.ndarray) -> Pairs:
+        return Pairs(self.row[mask], self.entity[mask])
+
+    def by_time(self, time: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return rows, entities and the rows' times in order of time."""
+        key = time[self.row]
+        order = np.argsort(key, kind="stable")
+        return self.row[order], self.entity[order], key[order]
+
+
+@dataclass(frozen=True, eq=False)
+class Role:
+    """One way from rows to entities: rows read the entities of `reads`, and write to `writes`."""
+
+    name: str
+    reads: Pairs
+    writes: Pairs
+    num_entities: int
+
+
+@dataclass(frozen=True, eq=False)
+class Pass:
+    """Reads and writes of a role in order of time (see `_aggregate`)."""
+
+    reads: tuple[np.ndarray, np.ndarray, np.ndarray]
+    writes: tuple[np.ndarray, np.ndarray, np.ndarray]
+    clock: np.ndarray
+    num_entities: int
+    num_rows: int
+
+    def aggregate(self, value: np.ndarray) -> np.ndarray:
+        """Aggregate a value per row over the earlier rows of the entities [n, aggregates]."""
+        out = np.zeros((self.num_rows, DECAYED + 2 * len(HALF_LIVES)))
+        out[:, LOW] = np.inf
+        out[:, [HIGH, LAST_TIME]] = -np.inf
+        decay = 0.5 ** (1 / np.array(HALF_LIVES))
+        _aggregate(self.reads, self.writes, (value, self.clock, decay), self.num_entities, out)
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class History:
+    """The history of some rows of a view; labels from its cutoff on are not in it.
+
+    Args:
+        graph: The view.
+        nodes: The rows.
+        time: The exact time of every row of the graph [N].
+        label_time: The time before which labels are known to it [N].
+    """
+
+    graph: TemporalGraph
+    nodes: np.ndarray
+    time: np.ndarray
+    label_time: np.ndarray
+
+    @classmethod
+    def of(cls, graph: TemporalGraph, nodes: np.ndarray) -> History:
+        return cls(graph, nodes, graph.timestamp, label_time(graph))
+
+    def columns(self) -> dict[str, np.ndarray]:
+        """Return all columns by name."""
+        newest = self._span(self.label_time[self.nodes])
+        columns = {"log time since the newest known label": newest}
+        label = self.graph.label
+        everything = _everything(self.graph)
+        to_rows = self._labels_of(everything, self.time, np.arange(len(label)))
+        to_nodes = self._labels_of(everything, self.label_time, self.nodes)
+        excess = {}
+        for k, name in self._classes():
+            is_class = (label == k).astype(np.float64)
+            # What was to be expected of a row: the class proportion of recent rows before it.
+            expected = self._proportions(to_rows, is_class)[1]
+            excess[name] = is_class - expected
+            proportions = self._proportions(to_nodes, is_class)
+            for window, values in zip(WINDOWS, proportions, strict=True):
+                columns[f"{EVERYTHING}: proportion of {name}, {window}"] = values
+        for role in roles_of(self.graph):
+            parts = [
+                self._row_columns(role),
+                self._label_columns(role, excess),
+                self._number_columns(role),
+            ]
+            columns |= {f"{role.name}: {name}": values for name, values in chain(*parts)}
+        return columns
+
+    def _classes(self) -> list[tuple[int, str]]:
+        """Return codes and names of all classes but the first, which the others determine."""
+        names = self.graph.label_names or range(self.graph.num_labels)
+        return [(k, f"class {name}") for k, name in enumerate(names)][1:]
+
+    def _row_columns(self, role: Role) -> Iterator[tuple[str, np.ndarray]]:
+        """Yield the number of earlier rows, and how long ago they were."""
+        earlier = self._rows_of(role).aggregate(self.time)
+        yield "log earlier rows", np.log1p(earlier[:, COUNT])
+        yield "log time since the last row", self._span(earlier[:, HIGH])
+        yield "log time since the first row", self._span(earlier[:, LOW])
+
+    def _label_columns(
+        self, role: Role, excess: Mapping[str, np.ndarray]
+    ) -> Iterator[tuple[str, np.ndarray]]:
+        """Yield how much more often than expected the entity's rows were of a class.
+
+        Few labels count as none: the excess is shrunk towards 0.
+        """
+        labels = self._labels_of(role, self.label_time, self.nodes)
+        known = labels.aggregate(self.time)
+        yield "log known labels", np.log1p(known[:, COUNT])
+        yield "log time since the last known label", self._span(known[:, HIGH])
+        for name, values in excess.items():
+            known = labels.aggregate(values)
+            sums, weights = _windowed(known)
+            for window, shrunk in zip(WINDOWS, sums / (weights + SHRINKAGE), strict=True):
+                yield f"excess of {name}, {window}", shrunk
+            yield f"excess of {name}, last time", _mean_of_last(known)
+
+    def _number_columns(self, role: Role) -> Iterator[tuple[str, np.ndarray]]:
+        """Yield aggregates of the first numeric features; without earlier rows, the row's own."""
+        numbers = self.graph.nodes[self.graph.target].numbers
+        if numbers is None or self.graph.x is None:
+            return
+        rows = self._rows_of(role)
+        for column in numbers[:MOST_COLUMNS]:
+            value = np.asarray(self.graph.x[:, column], np.float64)
+            past = rows.aggregate(value)
+            count = np.maximum(past[:, COUNT], 1)
+            mean = past[:, TOTAL] / count
+            variance = past[:, SQUARES] / count - mean**2
+            aggregates = {
+                "mean": mean,
+                "least": past[:, LOW],
+                "largest": past[:, HIGH],
+                "last": _mean_of_last(past),
+            }
+            for name, values in aggregates.items():
+                filled = np.where(past[:, COUNT] > 0, values, value[self.nodes])
+                yield f"{name} of feature {column}", filled
+            yield f"deviation of feature {column}", np.sqrt(np.maximum(variance, 0))
+
+    def _proportions(self, labels: Pass, is_class: np.ndarray) -> np.ndarray:
+        """Return the proportion of a class in every window [windows, n]."""
+        sums, weights = _windowed(labels.aggregate(is_class))
+        return (sums + 1 / self.graph.num_labels) / (weights + 1)
+
+    def _span(self, since: np.ndarray) -> np.ndarray:
+        """Return the logarithm of the time from `since` [n] to the row's own."""
+        span = self.time[self.nodes] - since
+        return np.where(np.isfinite(span), np.log1p(np.maximum(span, 0)), NEVER)
+
+    def _rows_of(self, role: Role) -> Pass:
+        """Return the pass in which all rows write, at their own time."""
+        return self._pass(role, self.time, self.nodes, role.writes, self.time)
+
+    def _labels_of(self, role: Role, read_time: np.ndarray, nodes: np.ndarray) -> Pass:
+        """Return the pass in which rows with a label write, as soon as it is known."""
+        writes = role.writes.where(self.graph.label[role.writes.row] >= 0)
+        return self._pass(role, read_time, nodes, writes, self.time + self.graph.label_delay)
+
+    def _pass(
+        self,
+        role: Role,
+        read_time: np.ndarray,
+        nodes: np.ndarray,
+        writes: Pairs,
+        write_time: np.ndarray,
+    ) -> Pass:
+        position = np.full(self.graph.num_nodes, -1)
+        position[nodes] = np.arange(len(nodes))
+        row, entity, time = role.reads.where(position[role.reads.row] >= 0).by_time(read_time)
+        # Windows decay with every new time of an entity, those of all rows with every period.
+        clock = self.time
+        if role.name == EVERYTHING:
+            clock = self.graph.period.astype(np.float64)
+        return Pass(
+            reads=(position[row], entity, time),
+            writes=writes.by_time(write_time),
+            clock=clock,
+            num_entities=role.num_entities,
+            num_rows=len(nodes),
+        )
+
+
+def history_columns(graph: TemporalGraph, nodes: np.ndarray) -> np.ndarray:
+    """Return the history of some rows of a view [n, columns], float32."""
+    width = len(history_names(graph))
+    what = f"{width:,} history features of {len(nodes):,} nodes"
+    checks.fits(what, 8 * width * len(nodes), "leave out 'history' or merge rare classes")
+    return np.column_stack(list(History.of(graph, nodes).columns().values())).astype(np.float32)
+
+
+def history_names(graph: TemporalGraph) -> list[str]:
+    """Name the columns of `history_columns`; the types and classes of a graph determine them."""
+    return list(History.of(graph, np.empty(0, np.int64)).columns())
+
+
+def label_time(graph: TemporalGraph) -> np.ndarray:
+    """Return the time before which labels are known to each row [N].
+
+    It is the first time of the row's own period, and for targets that of the cutoff. So a row of
+    the past knows as little of its own period as a target does.
+    """
+    cutoff = int(np.searchsorted(graph.times, graph.hidden_from("history features need")))
+    period = np.minimum(graph.period.astype(np.int64), cutoff)
+    first = np.full(cutoff + 1, np.inf)
+    np.minimum.at(first, period, graph.timestamp)
+    return first[period]
+
+
+def _everything(graph: TemporalGraph) -> Role:
+    """Return the role of the one entity that all rows share."""
+    rows = np.arange(graph.num_nodes)
+    pairs = Pairs(rows, np.zeros_like(rows))
+    return Role(EVERYTHING, pairs, pairs, 1)
+
+
+def roles_of(graph: TemporalGraph) -> list[Role]:
+    """Return the roles of a graph, which depend on its types and relations only.
+
+    Two relations with one type of entities give four roles: a team at home reads its earlier
+    matches at home, and those away.
+    """
+    roles = []
+    links: dict[str, dict[str, Pairs]] = {}  # by type of entity, and by relation
+    for triple, relation in graph.relations.items():
+        name = "-".join(triple)
+        if triple[0] == triple[2] == graph.target:
+            both = Pairs(*np.hstack([relation.edge_index, relation.edge_index[::-1]]))
+            edges = np.tile(np.arange(relation.num_edges), 2)
+            itself = np.arange(graph.num_nodes)
+            reads = _known_pairs(graph, both, graph.target, relation, edges)
+            roles.append(Role(name, reads, Pairs(itself, itself), len(itself)))
+        elif graph.target in (triple[0], triple[2]):
+            kind, direct = _linked(graph.target, triple, relation)
+            edges = np.arange(relation.num_edges)
+            pairs = _known_pairs(graph, direct, kind, relation, edges)
+            links.setdefault(kind, {})[name] = pairs
+    for kind, by_relation in links.items():
+        size = graph.nodes[kind].num_nodes
+        for (name, reads), (other, writes) in product(by_relation.items(), repeat=2):
+            title = name if name == other else f"{name}, earlier {other}"
+            roles.append(Role(title, reads, writes, size))
+        for name, direct in by_relation.items():
+            roles += _two_step_roles(graph, name, direct, kind)
+    return roles
+
+
+def _two_step_roles(graph: TemporalGraph, name: str, direct: Pairs, kind: str) -> Iterator[Role]:
+    """Yield the roles that lead from a row through its entity of type `kind` to another type."""
+    for triple, relation in graph.relations.items():
+        ends = {triple[0], triple[2]}
+        if kind not in ends or graph.target in ends or len(ends) == 1:
+            continue
+        other, links = _linked(kind, triple, relation)
+        # For every direct pair, the edges of its entity by their positions in the relation.
+        positions = np.arange(relation.num_edges)
+        by_entity = build_csr(positions, links.row, len(positions), graph.nodes[kind].num_nodes)
+        edges = by_entity.take(direct.entity)
+        row = np.repeat(direct.row, np.diff(edges.indptr))
+        pairs = Pairs(row, links.entity[edges.indices])
+        if len(row) > MOST_FANOUT * len(direct.row):
+            pairs = pairs.where(np.zeros(len(row), bool))
+        else:
+            pairs = _known_pairs(graph, pairs, other, relation, edges.indices)
+        title = f"{name}, {'-'.join(triple)}"
+        yield Role(title, pairs, pairs, graph.nodes[other].num_nodes)
+
+
+def _linked(kind: str, triple: Triple, relation: Relation) -> tuple[str, Pairs]:
+    """Return the other type of a relation, and its edges as pairs of a node of `kind` and it."""
+    source, target = np.asarray(relation.edge_index)
+    if triple[2] == kind:
+        return triple[0], Pairs(target, source)
+    return triple[2], Pairs(source, target)
+
+
+def _known_pairs(
+    graph: TemporalGraph, pairs: Pairs, kind: str, relation: Relation, edges: np.ndarray
+) -> Pairs:
+    """Return every pair once, in order, without links and entities that are newer than the row."""
+    own = graph.time[pairs.row]
+    is_late = np.zeros(len(own), bool)
+    if relation.time is not None:
+        is_late |= relation.time[edges] > own
+    if (time := graph.nodes[kind].time) is not None:
+        is_late |= time[pairs.entity] > own
+    size = graph.nodes[kind].num_nodes
+    key = np.unique(pairs.row[~is_late].astype(np.int64) * size + pairs.entity[~is_late])
+    return Pairs(*np.divmod(key, size))
+
+
+@njit(nogil=True, cache=True)
+def _aggregate(reads, writes, values, num_entities, out):
+    """Fill out[v] with aggregates of the values that v's entities have got before v's time.
+
+    Args:
+        reads: Position in `out`, entity and time of every read, in order of time.
+        writes: Row, entity and time of every write, in order of time.
+        values: Value and clock of every row, and the factor by which each window decays when the
+            clock of an entity moves on.
+        num_entities: Number of entities.
+        out: [n, aggregates], prepared with the aggregates of nothing.
+    """
+    position, read_entity, read_time = reads
+    write_row, write_entity, write_time = writes
+    value, clock, decay = values
+    state = np.zeros((num_entities, out.shape[1]))
+    state[:, LOW] = np.inf
+    state[:, HIGH] = -np.inf
+    state[:, LAST_TIME] = -np.inf
+    w = 0
+    for r in range(len(position)):
+        while w < len(write_row) and write_time[w] < read_time[r]:
+            one = state[write_entity[w]]
+            x = value[write_row[w]]
+            now = clock[write_row[w]]
+            if now != one[LAST_TIME]:
+                one[LAST_TIME] = now
+                one[LAST_TOTAL] = 0.0
+                one[LAST_COUNT] = 0.0
+                for h in range(len(decay)):
+                    one[DECAYED + 2 * h] *= decay[h]
+                    one[DECAYED + 2 * h + 1] *= decay[h]
+            one[COUNT] += 1
+            one[TOTAL] += x
+            one[SQUARES] += x * x
+            one[LOW] = min(one[LOW], x)
+            one[HIGH] = max(one[HIGH], x)
+            one[LAST_TOTAL] += x
+            one[LAST_COUNT] += 1
+            for h in range(len(decay)):
+                one[DECAYED + 2 * h] += x
+                one[DECAYED + 2 * h + 1] += 1
+            w += 1
+        _merge(state[read_entity[r]], out[position[r]])
+
+
+@njit(nogil=True, cache=True)
+def _merge(one, total):
+    """Add the aggregates of an entity to those of the other entities of a row."""
+    if one[LAST_TIME] > total[LAST_TIME]:
+        total[LAST_TIME] = one[LAST_TIME]
+        total[LAST_TOTAL] = 0.0
+        total[LAST_COUNT] = 0.0
+    if one[LAST_TIME] == total[LAST_TIME]:
+        total[LAST_TOTAL] += one[LAST_TOTAL]
+        total[LAST_COUNT] += one[LAST_COUNT]
+    total[COUNT] += one[COUNT]
+    total[TOTAL] += one[TOTAL]
+    total[SQUARES] += one[SQUARES]
+    total[LOW] = min(total[LOW], one[LOW])
+    total[HIGH] = max(total[HIGH], one[HIGH])
+    for k in range(DECAYED, len(total)):
+        total[k] += one[k]
+
+
+def _mean_of_last(aggregates: np.ndarray) -> np.ndarray:
+    """Return the mean value at the last time; 0 where there is none."""
+    return aggregates[:, LAST_TOTAL] / np.maximum(aggregates[:, LAST_COUNT], 1)
+
+
+def _windowed(aggregates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return sums and weights of all windows [windows, n], the whole past first."""
+    pairs = range(DECAYED, aggregates.shape[1], 2)
+    sums = aggregates[:, [TOTAL, *pairs]]
+    weights = aggregates[:, [COUNT, *(k + 1 for k in pairs)]]
+    return sums.T, weights.T

@@ -1,0 +1,262 @@
+"""One table of events is enough: entities without a table, their history, and a whole run."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import log_loss
+
+import impact_gnn as ig
+from impact_gnn.checks import InputError
+from impact_gnn.data.files import convert_graph
+from impact_gnn.estimators import Pipeline
+from test_cli import here
+
+
+def football(num_teams=16, years=7, rounds=25, seed=0):
+    """Matches of teams whose strengths are random walks."""
+    rng = np.random.default_rng(seed)
+    strength = rng.normal(0, 0.9, num_teams)
+    rows = []
+    for year in range(2010, 2010 + years):
+        for day in range(rounds):
+            strength = strength + rng.normal(0, 0.1, num_teams)
+            for home, away in rng.permutation(num_teams).reshape(-1, 2):
+                gap = strength[home] - strength[away] + 0.3 + rng.logistic()
+                row = {
+                    "date": np.datetime64(f"{year}-02-01") + 10 * day,
+                    "home_team": f"team {home}",
+                    "away_team": f"team {away}",
+                    "attendance": int(rng.integers(0, 60_000)),
+                    "win": ["no", "yes"][int(gap > 0)],
+                }
+                rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def ratings(num_users=250, num_movies=80, count=6000, seed=0):
+    """Ratings of users who come and go, of movies whose appeal drifts; tastes become stricter."""
+    rng = np.random.default_rng(seed)
+    arrival = rng.uniform(-0.4, 0.9, num_users)
+    user = rng.integers(0, num_users, count)
+    movie = (num_movies * rng.random(count) ** 2).astype(int)
+    time = arrival[user].clip(0) + rng.uniform(0, 0.35, count)
+    mildness, appeal, drift = rng.normal(size=(3, max(num_users, num_movies)))
+    liking = mildness[user] + appeal[movie] + drift[movie] * time + 0.7 - time
+    table = {
+        "userId": user,
+        "movieId": movie,
+        "rating": np.where(rng.logistic(size=count) < liking, 5, 2),
+        "timestamp": (1.5e9 + time * 4 * 365 * 86_400).astype(int),
+    }
+    return pd.DataFrame(table)[time < 1]
+
+
+def trust(count=900, seed=0):
+    """Who trusts whom: two columns of one kind of entity, and a time in seconds."""
+    rng = np.random.default_rng(seed)
+    table = {
+        "source": rng.integers(0, 60, count),
+        "target": rng.integers(0, 60, count),
+        "rating": rng.integers(-3, 4, count),
+        "time": 1.3e9 + np.sort(rng.random(count)) * 1e8,
+    }
+    return pd.DataFrame(table)
+
+
+def payments(count=900, seed=0):
+    rng = np.random.default_rng(seed)
+    table = {
+        "payment_id": range(count),
+        "account_id": [f"A{k}" for k in rng.integers(0, 40, count)],
+        "merchant": rng.integers(0, 20, count),
+        "amount": rng.integers(1, 500, count),
+        "age": rng.integers(18, 80, count),
+        "country": rng.choice(["FR", "GB", "IT"], count),
+        "street": [f"street {k}" for k in rng.integers(0, 90, count)],
+        "when": pd.date_range("2020-01-01", periods=count, freq="25h"),
+    }
+    return pd.DataFrame(table)
+
+
+def relations_of(graph):
+    return {"-".join(triple): part.num_edges for triple, part in graph.relations.items()}
+
+
+TABLES = {
+    "ratings": (
+        ratings(),
+        "rating",
+        {"user-rating_userId-rating", "movie-rating_movieId-rating"},
+        {"rating": "number"},
+    ),
+    "matches": (
+        football(),
+        "match",
+        {"team-match_home_team-match", "team-match_away_team-match"},
+        {"attendance": "number", "win": "category"},
+    ),
+    "trusts": (
+        trust(),
+        "trust",
+        {"entity-trust_source-trust", "entity-trust_target-trust"},
+        {"rating": "number"},
+    ),
+    "payments": (
+        payments(),
+        "payment",
+        {
+            "account-payment_account_id-payment",
+            "merchant-payment_merchant-payment",
+            "street-payment_street-payment",
+        },
+        {"amount": "number", "age": "number", "country": "category"},
+    ),
+}
+
+
+@pytest.fixture
+def folder(tmp_path, request):
+    """A folder with one table and nothing else."""
+    TABLES[request.param][0].to_csv(tmp_path / f"{request.param}.csv", index=False)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("folder", "name"), [(name, name) for name in TABLES], indirect=["folder"])
+def test_one_table_is_a_graph(folder, name):
+    table, target, relations, features = TABLES[name]
+    graph = ig.load(folder)
+    assert graph.target == target
+    assert relations_of(graph) == dict.fromkeys(relations, len(table))
+    assert graph.nodes[target].columns.kinds == features
+    assert here("init", folder).exit_code == 0
+    again = ig.load(folder)
+    assert repr(again) == repr(graph)
+    shown = here("check", folder)
+    assert shown.exit_code == 0, shown.output
+    assert "values of" in shown.stdout
+
+
+@pytest.mark.parametrize("folder", ["matches"], indirect=True)
+def test_two_roles_are_one_entity_unless_the_user_says_otherwise(folder):
+    graph = ig.load(folder)
+    table = TABLES["matches"][0]
+    edges = graph.relations["team", "match_away_team", "match"].edge_index
+    ids = graph.nodes["team"].ids
+    away = dict(zip(graph.ids[edges[1]].tolist(), ids[edges[0]].tolist(), strict=True))
+    assert away == dict(enumerate(table.away_team))
+    assert graph.nodes["team"].num_nodes == 16
+    here("init", folder)
+    toml = folder / "graph.toml"
+    text = toml.read_text()
+    joint = 'values_of = ["home_team", "away_team"]'
+    assert joint in text
+    toml.write_text(text.replace(joint, 'values_of = ["home_team"]'))
+    assert ig.load(folder).nodes["team"].num_nodes == table.home_team.nunique()
+    toml.write_text(text.replace(joint, "values_of = []"))
+    with pytest.raises(InputError, match=r"values_of=\[\] should be a list of columns"):
+        ig.load(folder)
+    toml.write_text(text.replace(joint, 'values_of = ["home"]'))
+    with pytest.raises(InputError, match=r"matches\.csv has no column 'home'"):
+        ig.load(folder)
+
+
+@pytest.mark.parametrize("folder", ["ratings"], indirect=True)
+def test_in_pieces_it_is_the_same_graph(folder, tmp_path):
+    whole = convert_graph(folder, tmp_path / "whole").graph
+    pieces = convert_graph(folder, tmp_path / "pieces", memory=1).graph
+    assert relations_of(whole) == relations_of(pieces)
+    for triple, relation in whole.relations.items():
+        assert np.array_equal(relation.edge_index, pieces.relations[triple].edge_index)
+    assert np.array_equal(whole.timestamp, pieces.timestamp)
+
+
+def test_frames_of_events_need_no_edges():
+    table = football()
+    graph = ig.from_tables(table, label="win", quiet=True)
+    assert set(relations_of(graph)) == {"team-event_home_team-event", "team-event_away_team-event"}
+    entities = {"host": ["home_team"], "guest": ["away_team"]}
+    apart = ig.from_tables(table, entities=entities, target="match", label="win", quiet=True)
+    assert set(relations_of(apart)) == {"host-match_home_team-match", "guest-match_away_team-match"}
+    assert apart.label_names == ("no", "yes")
+    with pytest.raises(InputError, match="has no column 'nobody'"):
+        ig.from_tables(table, entities={"host": ["nobody"]}, quiet=True)
+    with pytest.raises(InputError, match="was recognised; give edges"):
+        ig.from_tables(table[["date", "attendance"]], quiet=True)
+    with pytest.raises(InputError, match="leave out edges"):
+        ig.from_tables(table, {"source": [0], "target": [1]}, entities=entities, quiet=True)
+
+
+def test_frames_with_foreign_keys_need_no_edges():
+    table = football()
+    teams = pd.DataFrame({"team_id": table.home_team.unique(), "founded": range(16)})
+    table = table.rename(columns={"home_team": "team_id", "away_team": "guest_id"})
+    graph = ig.from_tables(
+        {"match": table.assign(match_id=range(len(table))), "team": teams}, label="win", quiet=True
+    )
+    assert graph.target == "match"
+    assert set(relations_of(graph)) == {"team-match_team_id-match", "guest-match_guest_id-match"}
+    assert graph.label_names == ("no", "yes")
+
+
+def test_what_names_nothing_stays_a_feature():
+    """Pairs of yes and no, a label of many classes; two columns of one stem are two types."""
+    rng = np.random.default_rng(0)
+    table = {
+        "customer": rng.integers(0, 50, 900),
+        "customer_id": rng.integers(1000, 1030, 900),
+        "paid_flag": rng.choice(["yes", "no"], 900),
+        "sent_flag": rng.choice(["yes", "no"], 900),
+        "home_score": rng.integers(0, 9, 900),
+        "away_score": rng.integers(0, 9, 900),
+        "class": [f"class {k}" for k in rng.integers(0, 60, 900)],
+        "year": rng.integers(2010, 2020, 900),
+    }
+    graph = ig.from_tables(table, quiet=True)
+    assert {kind: part.num_nodes for kind, part in graph.nodes.items()} == {
+        "event": 900,
+        "customer": 50,
+        "customer_id": 30,
+    }
+    features = {"paid_flag", "sent_flag", "home_score", "away_score"}
+    assert set(graph.nodes["event"].columns.kinds) == features
+    assert graph.num_labels == 60
+
+
+def test_missing_keys_are_no_edges():
+    table = trust()
+    table.loc[:99, "source"] = None
+    table["source"] = table.source.astype("Int64")
+    graph = ig.from_tables(table, label="rating", quiet=True)
+    counts = relations_of(graph)
+    assert counts["entity-event_source-event"] == len(table) - 100
+    assert counts["entity-event_target-event"] == len(table)
+
+
+EVENTS = {
+    "football": (football(), {"label": "win", "period": "year"}, "2015"),
+    "ratings": (ratings(), {"label": "rating", "period": "quarter"}, "2021-01-01"),
+}
+
+
+@pytest.mark.parametrize("name", EVENTS)
+def test_history_predicts_events_better_than_neighbours_do(name):
+    """On the last fold before the cutoff, by log-loss; nothing after the cutoff is looked at."""
+    table, roles, cutoff = EVENTS[name]
+    graph = ig.from_tables(table, quiet=True, **roles)
+    targets = graph.time >= graph.when(cutoff)
+    losses = {}
+    for method in ("plain", "labels", "history"):
+        model = Pipeline("trees", method, cutoff=cutoff).fit(graph)
+        losses[method] = log_loss(graph.y[targets], model.predict_proba(graph), labels=[0, 1])
+    share = np.bincount(graph.y[~targets]) / (~targets).sum()
+    losses["prior"] = -np.log(share[graph.y[targets]]).mean()
+    assert losses["history"] < 0.97 * min(losses["plain"], losses["labels"], losses["prior"])
+
+
+def test_a_run_on_one_table_selects_history(tmp_path):
+    graph = ig.from_tables(football(), label="win", period="year", quiet=True)
+    candidates = ["trees:plain", "trees:history", "trees:labels"]
+    summary = ig.run(
+        graph, tmp_path / "out", cutoff="2015", candidates=candidates, folds=2, seeds=1
+    )
+    assert "history" in str(summary.choice)

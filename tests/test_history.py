@@ -1,0 +1,381 @@
+"""History features: equal to naive loops, blind to what is not known yet, the same on every engine."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import impact_gnn as ig
+from impact_gnn.backtesting.candidates import initial_candidates
+from impact_gnn.checks import InputError
+from impact_gnn.engines import Disk, Memory
+from impact_gnn.estimators import Pipeline
+from impact_gnn.explanations import explain
+from impact_gnn.propagation.history import (
+    HALF_LIVES,
+    MOST_FANOUT,
+    NEVER,
+    SHRINKAGE,
+    history_columns,
+    history_names,
+)
+
+CUTOFF = 5
+NUM_CLASSES = 3
+HOME = ("team", "home", "match")
+AWAY = ("team", "away", "match")
+PLAYED_IN = ("match", "played_in", "ground")
+LIES_IN = ("ground", "lies_in", "town")
+SEQUEL = ("match", "follows", "match")
+
+
+def events(seed=0, num_matches=90, label_delay=0.0, **changes):
+    """Matches of two teams in a ground in a town, with equal timestamps, gaps and late edges."""
+    rng = np.random.default_rng(seed)
+    time = np.sort(rng.integers(0, 7, num_matches))
+    timestamp = 10.0 * time + rng.integers(0, 4, num_matches)
+    y = np.where(rng.random(num_matches) < 0.15, -1, rng.integers(0, NUM_CLASSES, num_matches))
+    match = np.arange(num_matches)
+    sequel = rng.integers(0, num_matches, (2, 150))
+    ground = rng.integers(0, 6, num_matches)
+    edges = {
+        HOME: {"edge_index": np.stack([rng.integers(0, 8, num_matches), match])},
+        AWAY: {
+            "edge_index": np.stack([rng.integers(0, 8, num_matches), match]),
+            "time": time + (rng.random(num_matches) < 0.1),  # some are newer than their match
+        },
+        PLAYED_IN: {"edge_index": np.stack([match, ground])},
+        LIES_IN: {"edge_index": np.array([range(6), [0, 0, 1, 1, 2, 2]])},
+        SEQUEL: {"edge_index": sequel, "time": time[sequel].max(0)},
+    }
+    parts = {
+        "match": {
+            "x": rng.normal(size=(num_matches, 2)),
+            "y": y,
+            "time": time,
+            "timestamp": timestamp,
+        },
+        "team": {"num_nodes": 8},
+        "ground": {"num_nodes": 6},
+        "town": {"num_nodes": 3},
+    }
+    parts["match"] |= changes
+    return ig.TemporalGraph.hetero(
+        nodes=parts, edges=edges, target="match", num_labels=NUM_CLASSES, label_delay=label_delay
+    )
+
+
+def view_of(graph, cutoff=CUTOFF):
+    return graph.encoded().masked(cutoff)
+
+
+def columns_of(view, nodes=None):
+    """The columns by name, of all rows or of some."""
+    nodes = np.arange(view.num_nodes) if nodes is None else nodes
+    return dict(zip(history_names(view), history_columns(view, nodes).T, strict=True))
+
+
+# -- the oracle: every definition as a loop
+
+
+def links(view):
+    """By role: the entities that a row reads, and those that it writes to."""
+    time, rows = view.time, range(view.num_nodes)
+
+    def entities(triple, end):
+        relation = view.relations[triple]
+        result = {v: set() for v in rows}
+        for edge, pair in enumerate(relation.edge_index.T.tolist()):
+            v, entity = pair[end], pair[1 - end]
+            if relation.time is None or relation.time[edge] <= time[v]:
+                result[v].add(entity)
+        return result
+
+    home, away, ground = entities(HOME, 1), entities(AWAY, 1), entities(PLAYED_IN, 0)
+    town_of = dict(view.relations[LIES_IN].edge_index.T.tolist())
+    town = {v: {town_of[g] for g in ground[v]} for v in rows}
+    after, before = entities(SEQUEL, 0), entities(SEQUEL, 1)
+    near = {v: {u for u in after[v] | before[v] if time[u] <= time[v]} for v in rows}
+    names = {triple: "-".join(triple) for triple in view.relations}
+    return {
+        names[HOME]: (home, home),
+        f"{names[HOME]}, earlier {names[AWAY]}": (home, away),
+        f"{names[AWAY]}, earlier {names[HOME]}": (away, home),
+        names[AWAY]: (away, away),
+        names[PLAYED_IN]: (ground, ground),
+        f"{names[PLAYED_IN]}, {names[LIES_IN]}": (town, town),
+        names[SEQUEL]: (near, {v: {v} for v in rows}),
+    }
+
+
+def writes_before(view, writes, wanted, *, before, labelled):
+    """The pairs (row, entity) of some entities that were known before a time."""
+    return [
+        (u, e)
+        for u in range(view.num_nodes)
+        for e in writes[u] & wanted
+        if view.timestamp[u] + view.label_delay * labelled < before
+        and (view.label[u] >= 0 or not labelled)
+    ]
+
+
+def decayed(pairs, value, clock, half_life):
+    """Sum and weight; a pair counts less with every later time of its entity."""
+    total = weight = 0.0
+    for u, e in pairs:
+        later = {clock[w] for w, other in pairs if other == e and clock[w] > clock[u]}
+        factor = 0.5 ** (len(later) / half_life)
+        total += factor * value[u]
+        weight += factor
+    return total, weight
+
+
+def last_mean(pairs, value, clock):
+    """The mean value at the last time."""
+    last = max((clock[u] for u, _ in pairs), default=0)
+    return np.mean([value[u] for u, _ in pairs if clock[u] == last] or [0.0])
+
+
+def span(now, then):
+    return NEVER if then is None else np.log1p(now - then)
+
+
+def naive(view):
+    """All columns [by name] of all rows."""
+    rows = range(view.num_nodes)
+    stamp, label = view.timestamp, view.label
+    everyone = {v: {0} for v in rows}
+    first = {}
+    for v in rows:
+        period = min(view.time[v], view.cutoff)
+        first[period] = min(first.get(period, np.inf), stamp[v])
+    label_time = [first[min(view.time[v], view.cutoff)] for v in rows]
+    result = {
+        "log time since the newest known label": [span(stamp[v], label_time[v]) for v in rows]
+    }
+
+    def shares(v, k, before):
+        pairs = writes_before(view, everyone, {0}, before=before, labelled=True)
+        is_class = (label == k).astype(float)
+        sums = [(sum(is_class[u] for u, _ in pairs), len(pairs))]
+        sums += [decayed(pairs, is_class, view.time, h) for h in HALF_LIVES]
+        return [(total + 1 / NUM_CLASSES) / (weight + 1) for total, weight in sums]
+
+    windows = ["whole past", *(f"half-life {h:g}" for h in HALF_LIVES)]
+    excess = {}
+    for k in range(1, NUM_CLASSES):
+        excess[k] = [(label[v] == k) - shares(v, k, stamp[v])[1] for v in rows]
+        by_row = [shares(v, k, label_time[v]) for v in rows]
+        for window, values in zip(windows, zip(*by_row, strict=True), strict=True):
+            result[f"all rows: proportion of class {k}, {window}"] = values
+    for role, (reads, writes) in links(view).items():
+        for v in rows:
+            one = {}
+            earlier = writes_before(view, writes, reads[v], before=stamp[v], labelled=False)
+            known = writes_before(view, writes, reads[v], before=label_time[v], labelled=True)
+            times = [stamp[u] for u, _ in earlier]
+            one["log earlier rows"] = np.log1p(len(earlier))
+            one["log time since the last row"] = span(stamp[v], max(times, default=None))
+            one["log time since the first row"] = span(stamp[v], min(times, default=None))
+            one["log known labels"] = np.log1p(len(known))
+            newest = max((stamp[u] for u, _ in known), default=None)
+            one["log time since the last known label"] = span(stamp[v], newest)
+            for k, values in excess.items():
+                sums = [(sum(values[u] for u, _ in known), len(known))]
+                sums += [decayed(known, values, stamp, h) for h in HALF_LIVES]
+                for window, (total, weight) in zip(windows, sums, strict=True):
+                    one[f"excess of class {k}, {window}"] = total / (weight + SHRINKAGE)
+                one[f"excess of class {k}, last time"] = last_mean(known, values, stamp)
+            for column in range(2):
+                x = view.x[:, column].astype(float)
+                values = [x[u] for u, _ in earlier] or [x[v]]
+                one[f"mean of feature {column}"] = np.mean(values)
+                one[f"least of feature {column}"] = min(values)
+                one[f"largest of feature {column}"] = max(values)
+                last = last_mean(earlier or [(v, 0)], x, stamp)
+                one[f"last of feature {column}"] = last
+                one[f"deviation of feature {column}"] = np.std(values)
+            for name, value in one.items():
+                result.setdefault(f"{role}: {name}", []).append(value)
+    return result
+
+
+@pytest.mark.parametrize(("seed", "delay"), [(0, 0.0), (1, 0.0), (2, 9.0)])
+def test_columns_are_those_of_the_loops(seed, delay):
+    view = view_of(events(seed, label_delay=delay))
+    result, expected = columns_of(view), naive(view)
+    assert result.keys() == expected.keys()
+    for name, values in expected.items():
+        np.testing.assert_allclose(result[name], values, rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+def test_some_rows_are_rows_of_all():
+    view = view_of(events())
+    nodes = np.array([3, 17, 80])
+    assert np.array_equal(history_columns(view, nodes), history_columns(view, np.arange(90))[nodes])
+
+
+# -- what is not known yet
+
+
+def changed_rows(view, rows, seed=1):
+    """The view with other features, labels and edges of some rows."""
+    rng = np.random.default_rng(seed)
+    part = view.nodes["match"]
+    x, y = np.array(part.x), np.array(part.y)
+    x[rows] = rng.normal(size=(len(rows), 2))
+    y[rows] = np.where(view.time[rows] < view.cutoff, rng.integers(0, 3, len(rows)), -1)
+    relations = dict(view.relations)
+    for triple, end in ((HOME, 1), (AWAY, 1), (PLAYED_IN, 0)):
+        relation = relations[triple]
+        index = np.array(relation.edge_index)
+        moved = np.isin(index[end], rows)
+        index[1 - end, moved] = rng.integers(0, 6, moved.sum())
+        relations[triple] = replace(relation, edge_index=index)
+    nodes = dict(view.nodes) | {"match": replace(part, features=x, y=y)}
+    return view.with_parts(nodes, relations)
+
+
+@pytest.mark.parametrize("delay", [0.0, 9.0])
+def test_later_and_simultaneous_rows_change_no_bit(delay):
+    view = view_of(events(label_delay=delay))
+    for t in np.unique(view.timestamp):
+        now = np.flatnonzero(view.timestamp == t)
+        for v in now[:2]:
+            others = np.flatnonzero((view.timestamp >= t) & (np.arange(view.num_nodes) != v))
+            before = history_columns(view, np.array([v]))
+            after = history_columns(changed_rows(view, others), np.array([v]))
+            assert np.array_equal(before, after), (t, v)
+    # A check of the check: earlier rows do change something.
+    assert not np.array_equal(before, history_columns(changed_rows(view, np.arange(50)), now[:1]))
+
+
+def test_labels_from_the_cutoff_on_change_no_bit():
+    graph = events()
+    y = np.where(graph.time >= CUTOFF, (graph.y + 1) % 3, graph.y)
+    views = [view_of(graph), view_of(events(y=y))]
+    assert np.array_equal(*(history_columns(view, np.arange(90)) for view in views))
+
+
+def test_labels_wait_for_their_delay():
+    """A label that becomes known exactly when labels are read is not known yet."""
+    graph = events()
+    target = np.flatnonzero(graph.time >= CUTOFF)[:1]
+    begin = graph.timestamp[graph.time >= CUTOFF].min()
+    row = np.flatnonzero((graph.y >= 0) & (graph.time < CUTOFF))[-1]
+    wait = begin - graph.timestamp[row]
+    y = np.array(graph.y)
+    y[row] = (y[row] + 1) % 3
+    for delay, is_blind in ((wait, True), (wait - 0.5, False)):
+        views = [view_of(events(y=each, label_delay=delay)) for each in (graph.y, y)]
+        result = [history_columns(view, target) for view in views]
+        assert np.array_equal(*result) == is_blind
+
+
+def test_a_training_row_knows_as_little_of_its_period_as_a_target():
+    view = view_of(events())
+    is_second = view.time == 2
+    y = np.where(is_second, (view.y + 1) % 3, view.y)
+    rows = np.flatnonzero(is_second)
+    other = view.with_labels(y)
+    assert np.array_equal(history_columns(view, rows), history_columns(other, rows))
+
+
+# -- where it is computed, and what it is offered for
+
+
+@pytest.mark.parametrize("method", ["history", "features+history", "labels+history+recency"])
+def test_engines_agree_bit_by_bit(method, tmp_path):
+    graph = events(num_matches=200)
+    result = []
+    for engine in (Memory(), Disk(tmp_path / "disk", memory="1MB")):
+        model = Pipeline("trees", method, cutoff=CUTOFF, epochs=5).fit(graph, engine=engine)
+        result.append(model.predict_proba(graph, engine=engine))
+    assert np.array_equal(*result)
+
+
+def test_a_saved_model_reads_the_history_of_a_grown_graph(tmp_path):
+    whole = events(num_matches=200)
+    past = whole.upto(CUTOFF)
+    model = Pipeline("linear", "features+history", cutoff=CUTOFF, epochs=5).fit(past)
+    model.save(tmp_path / "model")
+    loaded = Pipeline.load(tmp_path / "model")
+    before, after = loaded.predict_proba(past), loaded.predict_proba(whole)
+    is_old = whole.time[whole.time >= CUTOFF] == CUTOFF
+    np.testing.assert_allclose(after[is_old], before, atol=1e-6)
+
+
+def test_exact_times_and_delays_are_saved(tmp_path):
+    graph = events(label_delay=2.5)
+    graph.save(tmp_path / "graph")
+    loaded = ig.load(tmp_path / "graph")
+    assert loaded.label_delay == 2.5
+    assert np.array_equal(loaded.timestamp, graph.timestamp)
+    assert np.array_equal(loaded.upto(3).timestamp, graph.timestamp[graph.time <= 3])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"timestamp": np.zeros(3)}, r"match.timestamp has shape \(3,\) for 90 nodes"),
+        ({"timestamp": np.full(90, np.nan)}, "match.timestamp is not finite at node 0"),
+        ({"timestamp": -np.arange(90.0)}, "give timestamps in the order of the times"),
+        ({"label_delay": -1}, "label_delay=-1 must be a number of 0 or more"),
+    ],
+)
+def test_wrong_times_are_refused(changes, message):
+    with pytest.raises(InputError, match=message):
+        events(**changes)
+
+
+def test_a_path_that_fans_out_has_empty_columns():
+    """Every ground lies in three towns: the columns stay, so that models of other graphs fit."""
+    graph = events()
+    every = np.array([np.repeat(range(6), 3), np.tile(range(3), 6)])
+    assert every.shape[1] > MOST_FANOUT * 6
+    relations = dict(graph.relations)
+    relations[LIES_IN] = replace(relations[LIES_IN], edge_index=every)
+    view = view_of(graph.with_parts(dict(graph.nodes), relations))
+    assert history_names(view) == history_names(view_of(graph))
+    assert not columns_of(view)[
+        "match-played_in-ground, ground-lies_in-town: log earlier rows"
+    ].any()
+
+
+def test_only_graphs_of_events_get_it_as_a_first_candidate():
+    papers = ig.tsbm(num_nodes=300, num_times=6, num_labels=2, seed=0)
+    named = {
+        name: [str(one) for one in initial_candidates(graph.masked(CUTOFF))]
+        for name, graph in (("events", events(num_matches=200)), ("papers", papers))
+    }
+    assert "trees:features+history" in named["events"]
+    assert not any("history" in name for name in named["papers"])
+
+
+def test_an_explanation_names_its_columns():
+    graph = events(num_matches=200)
+    model = Pipeline("trees", "features+history", cutoff=CUTOFF, epochs=20).fit(graph)
+    node = np.flatnonzero(graph.time >= CUTOFF)[0]
+    names = {feature.name for feature in explain(model, graph, node, most=100).features}
+    assert names & set(history_names(view_of(graph)))
+
+
+def test_tables_keep_exact_times_and_their_delay(tmp_path):
+    (tmp_path / "nodes.csv").write_text(
+        "id,date,label\n"
+        + "\n".join(f"{k},2021-{1 + k % 12:02}-{1 + k % 28:02},{k % 2}" for k in range(60))
+    )
+    (tmp_path / "edges.csv").write_text("source,target\n1,0\n")
+    (tmp_path / "graph.toml").write_text(
+        'label_delay = 30\nperiod = "quarter"\n[nodes.node]\nfile = "nodes.csv"\n'
+        '[edges.to]\nfile = "edges.csv"\n'
+    )
+    graph = ig.load(tmp_path)
+    assert graph.label_delay == 30
+    day = (np.datetime64("2021-03-03") - np.datetime64("1970-01-01")).astype(int)
+    assert graph.timestamp[graph.ids.tolist().index(2)] == day
+    (tmp_path / "graph.toml").write_text(
+        (tmp_path / "graph.toml").read_text().replace("= 30", '= "soon"')
+    )
+    with pytest.raises(InputError, match="label_delay='soon' must be a number of 0 or more"):
+        ig.load(tmp_path)

@@ -1,0 +1,163 @@
+"""Fits run in several processes or on a cluster, with the same result to the last bit."""
+
+import os
+import signal
+from pathlib import Path
+
+import joblib
+import numpy as np
+import pytest
+
+import impact_gnn as ig
+from impact_gnn.backtesting.fits import num_jobs
+from impact_gnn.checks import InputError, WorkerLost
+from impact_gnn.methods import Kind, Part, register, unregister
+
+CANDIDATES = ["labels", "trees:labels", "linear:plain", "doubled"]
+needs_two_cores = pytest.mark.skipif(joblib.cpu_count() < 2, reason="one core runs one job")
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return ig.tsbm(num_nodes=500, num_times=6, num_labels=3, feature_std=1, seed=0)
+
+
+@pytest.fixture
+def part_from_outside():
+    """A weighting that other processes know only because the task brings it along."""
+    register(
+        Part(
+            "doubled",
+            Kind.WEIGHTING,
+            "newer neighbours count double",
+            edge_weights=lambda times, counts: 1.0 + (times[None, :] > times[:, None]),
+        )
+    )
+    yield
+    unregister("doubled")
+
+
+def search(graph, jobs, **options):
+    options = {"candidates": CANDIDATES, "pipeline": ig.Pipeline(epochs=8), **options}
+    return ig.backtest(graph, folds=2, cutoff=5, jobs=jobs, **options)
+
+
+def assert_same(ours, theirs):
+    assert ours.selection == theirs.selection
+    assert ours.calibration == theirs.calibration
+    assert ours.rows == theirs.rows
+
+
+@needs_two_cores
+def test_processes_do_not_change_a_back_test(graph, part_from_outside):
+    one = search(graph, jobs=1)
+    assert {row.num_fits for row in one.rows} == {2}
+    assert_same(one, search(graph, jobs=2))
+
+
+@needs_two_cores
+def test_processes_do_not_change_a_run(graph, tmp_path):
+    tables = []
+    for jobs in (1, 2):
+        out = tmp_path / str(jobs)
+        ig.run(graph, out, cutoff=5, candidates=["labels", "trees:labels"], seeds=2, jobs=jobs)
+        tables.append((out / "predictions.csv").read_bytes())
+    assert tables[0] == tables[1]
+
+
+def kill_this_process(marker: Path) -> None:
+    if not marker.exists():
+        marker.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.fixture
+def deadly(tmp_path):
+    """A part that kills the process of its first fit."""
+    marker = tmp_path / "killed"
+    here = os.getpid()
+
+    def kill_once(times, counts):
+        if os.getpid() != here:
+            kill_this_process(marker)
+        return np.ones((len(times), len(times)))
+
+    register(Part("deadly", Kind.WEIGHTING, "kills a process", edge_weights=kill_once))
+    yield marker
+    unregister("deadly")
+
+
+@needs_two_cores
+def test_a_killed_process_is_survived(graph, deadly):
+    candidates = ["labels", "deadly"]
+    one = search(graph, jobs=1, candidates=candidates)
+    assert not deadly.exists()
+    assert_same(one, search(graph, jobs=2, candidates=candidates))
+    assert deadly.exists()
+
+
+def test_a_task_that_always_kills_its_process_ends_with_a_sentence():
+    def kill(shared, task):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    tasks = ig.engines.Memory().run_tasks(kill, None, [1, 2], jobs=2)
+    with pytest.raises(WorkerLost, match=r"killed 3 times.*--jobs 1"):
+        list(tasks)
+
+
+def test_work_ends_when_no_task_may_start():
+    started = []
+
+    def may_start(task):
+        started.append(task)
+        return task < 3
+
+    def add(shared, task):
+        return shared + task
+
+    tasks = ig.engines.Memory().run_tasks(add, 10, range(9), jobs=1, starting=may_start)
+    assert list(tasks) == [10, 11, 12]
+    assert started == [0, 1, 2, 3]
+
+
+def test_the_search_runs_on_a_cluster(graph, tmp_path, part_from_outside):
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        engine = ig.engines.Dask(client, tmp_path)
+        pids = set(client.run(os.getpid).values())
+        on_cluster = search(graph, jobs=2, engine=engine)
+        assert pids == set(client.run(os.getpid).values())
+    assert_same(search(graph, jobs=1), on_cluster)
+
+
+class TwoCores(ig.engines.Memory):
+    def max_jobs(self, size: int) -> int:
+        return 2
+
+
+def test_the_number_of_jobs(graph):
+    options = {"pipeline": ig.Pipeline(), "graph": graph, "engine": TwoCores()}
+    assert num_jobs("auto", work=10, **options) == 1
+    assert num_jobs("auto", work=1000, **options) == 2
+    assert num_jobs(1, work=1000, **options) == 1
+    assert num_jobs(8, work=10, **options) == 2
+    own = {**options, "pipeline": ig.Pipeline(model=lambda inputs, outputs: None)}
+    assert num_jobs("auto", work=1000, **own) == 1
+    on_disk = {**options, "engine": ig.engines.Disk("unused")}
+    assert num_jobs(8, work=1000, **on_disk) == 1
+
+
+@pytest.mark.parametrize("jobs", [0, -1, "many", 1.5, True])
+def test_refused_numbers_of_jobs(graph, jobs):
+    with pytest.raises(InputError, match=r"jobs=.* give a whole number of at least 1, or 'auto'"):
+        search(graph, jobs=jobs, candidates=["labels"])
+
+
+def test_memory_bounds_the_number_of_jobs():
+    assert ig.engines.Memory().max_jobs(1 << 50) == 1
+    assert ig.engines.Memory().max_jobs(1) == joblib.cpu_count()
