@@ -321,11 +321,6 @@ def test_the_report_shows_the_command_as_it_was_typed(finished, saved):
         (["predict", "GRAPH", "GRAPH"], "contains no impact-gnn pipeline"),
         (["audit", "GRAPH", "nothing:there"], "cannot be imported"),
         (["generate", "--out", "x", "--decay", "fast"], "decay='fast'"),
-        (
-            ["generate", "--out", "x", "--preset", "mag", "--nodes", "9"],
-            "does not accept --nodes; use --scale",
-        ),
-        (["generate", "--out", "x", "--scale", "2"], "--scale requires --preset"),
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_code_2(

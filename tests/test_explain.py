@@ -16,6 +16,7 @@ from impact_gnn.engines.hop import recompute
 from impact_gnn.estimators import Calibration, Ensemble, Method, Pipeline
 from impact_gnn.explanations import Explainer, NodeExplanation, explain
 from impact_gnn.explanations.attribution import Question
+from reproduction.hetero_tsbm import hetero_tsbm
 
 CUT = 4
 HOMOGENEOUS = [
@@ -63,7 +64,7 @@ def papers():
         "num_times": 6,
     }
     edges = {"citations": 400, "writes": 250, "topics": 200, "affiliations": 60}
-    return ig.hetero_tsbm(**sizes, num_labels=3, num_features=4, **edges, seed=1)
+    return hetero_tsbm(**sizes, num_labels=3, num_features=4, **edges, seed=1)
 
 
 def fitted(graph, model, method, **options):

@@ -5,9 +5,9 @@ import pytest
 
 import impact_gnn as ig
 from graphs import Counting
-from impact_gnn.data.hetero_tsbm import hetero_tsbm
 from impact_gnn.engines import Disk, Memory
 from impact_gnn.propagation.squashing import _Squashing, reverse_of, squash
+from reproduction.hetero_tsbm import hetero_tsbm
 
 CITES, PCP = "paper-cites-paper", "paper-cites-paper-cites-paper"
 

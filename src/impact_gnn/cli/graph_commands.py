@@ -147,40 +147,10 @@ def generate(
     mean_degree: Annotated[float | None, typer.Option(help="Expected neighbours per node.")] = None,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     memory: Annotated[str, typer.Option(help="Memory limit.")] = "2GB",
-    preset: Annotated[
-        str | None,
-        typer.Option(help="Several node types in the sizes of a data set: mag (ogbn-mag)."),
-    ] = None,
-    scale: Annotated[
-        float, typer.Option(help="With --preset: factor for the number of nodes and edges.")
-    ] = 1.0,
 ) -> None:
     """Generate a graph of the temporal stochastic block model, of any size."""
-    from impact_gnn import _files, checks
-    from impact_gnn.data.hetero_tsbm import PRESETS, scaled
     from impact_gnn.data.tsbm import write_tsbm
 
-    from_command_line = {
-        name
-        for name in context.params
-        if getattr(context.get_parameter_source(name), "name", None) == "COMMANDLINE"
-    }
-    if preset is None and "scale" in from_command_line:
-        raise ig.InputError("--scale requires --preset; use --nodes for a graph of one type.")
-    if preset is not None:
-        ignored = sorted(from_command_line - {"out", "seed", "preset", "scale"})
-        if ignored:
-            names = ", ".join("--" + name.replace("_", "-") for name in ignored)
-            raise ig.InputError(
-                f"--preset {preset} has fixed sizes and does not accept {names}; "
-                "use --scale, or Python."
-            )
-        sizes = scaled(PRESETS[checks.choice("preset", preset, PRESETS)], scale)
-        with _files.alone(out):
-            generated = ig.hetero_tsbm(**sizes, seed=seed)
-            generated.save(out)
-        console.print(f"{generated} saved to {out}")
-        return
     try:
         decay_value: float | str = float(decay)
     except ValueError:

@@ -45,7 +45,6 @@ MAG: Mapping[str, Any] = MappingProxyType(
 )
 """The sizes of ogbn-mag: `hetero_tsbm(**MAG, seed=0)`."""
 
-PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"mag": MAG})
 SIZES = (
     "num_papers",
     "num_authors",
