@@ -11,6 +11,7 @@ from pathlib import Path
 import impact_gnn as ig
 from reproduction import data
 from reproduction.hetero_tsbm import hetero_tsbm as draw_hetero
+from reproduction.ogb import load_ogb
 from reproduction.recipes import Decoupled, Linear, Staged
 from reproduction.table2 import Row, Study, rows_of
 
@@ -43,7 +44,7 @@ def needed(root: Path | None) -> Path:
 
 def official(name: str, root: Path | None, seed: int) -> Loaded:
     """A data set of OGB with its official split: what comes after the split's cutoff is scored."""
-    split = ig.load_ogb(name, needed(root))
+    split = load_ogb(name, needed(root))
     return split.graph, split.cutoff
 
 

@@ -16,7 +16,6 @@ from impact_gnn.diagnostics import view as views
 from impact_gnn.diagnostics.assumption import NOT_TESTABLE, judge, listed
 from impact_gnn.diagnostics.connectivity_models import MODELS, Layout, PairCounts, Share, fit_models
 from impact_gnn.diagnostics.feature_drift import Cells, feature_drift
-from impact_gnn.diagnostics.feature_map import map_features
 from impact_gnn.diagnostics.label_mix import label_mix
 from impact_gnn.diagnostics.view import View
 from impact_gnn.graph import TemporalGraph
@@ -283,26 +282,6 @@ def test_centring_removes_the_shift_of_means(diagnosis):
     assert methods["center"].overall <= methods["plain"].overall
 
 
-def test_risk_of_the_last_labelled_period_stays_below_its_bound(graph, diagnosis):
-    found = diagnosis.shift.risk
-    assert found.gap <= found.bound
-    assert f"risk gap on the last labelled period {found.gap:.3f}, bound {found.bound:.3f}" in str(
-        diagnosis
-    )
-    assert "(holds)" in str(diagnosis)
-    hidden = graph.with_labels(np.where(graph.time >= CUTOFF, 0, graph.y))
-    assert diagnose(hidden, CUTOFF).shift.risk == found
-    alone = graph.with_labels(np.where(graph.time == CUTOFF - 1, graph.y, -1))
-    assert diagnose(alone, CUTOFF).shift.risk is None
-
-
-def test_measured_class_distances_stay_below_the_bounds(diagnosis):
-    for found in diagnosis.shift.methods.values():
-        theory = found.classes
-        assert theory.measured <= theory.mean_gap + theory.equal_means + 1e-9
-        assert theory.equal_means <= theory.theorem_4_3 <= theory.trivial
-
-
 def test_large_graphs_are_looked_at_in_blocks_and_samples(graph, diagnosis, monkeypatch):
     monkeypatch.setattr(views, "BLOCK", 1000)
     assert diagnose(graph, CUTOFF) == diagnosis
@@ -419,7 +398,6 @@ def test_loops_only(graph):
 def test_no_features(graph):
     found = diagnose(rebuilt(graph, x=None), CUTOFF)
     assert found.feature_drift.status == "not testable"
-    assert found.feature_map is None
     assert found.shift is None
     assert found.separability.status == "holds"
     assert "plain" in ranked(found, rebuilt(graph, x=None))
@@ -468,13 +446,6 @@ def test_a_graph_of_one_period_is_refused(graph):
         diagnose(rebuilt(graph, time=np.zeros(graph.num_nodes, int)), 1)
 
 
-def test_an_unknown_feature_map_is_refused(graph):
-    with pytest.raises(
-        InputError, match="feature_map='umap' is not valid; choose one of 'pca', 'tsne'"
-    ):
-        diagnose(graph, CUTOFF, feature_map="umap")
-
-
 # -- several types
 
 
@@ -514,26 +485,6 @@ def test_without_own_relations_connectivity_cannot_be_told(graph):
     assert {method for method in methods if "mp" in method} == set(THROUGH)
     assert "snapshot" in methods  # papers of one author come and go
     assert not any("ends" in method for method in ranked(found, graph))
-
-
-# -- map
-
-
-def test_the_map_shows_nodes_and_means_of_classes(graph, diagnosis):
-    found = diagnosis.feature_map
-    assert np.shape(found.nodes.place) == (1500, 2)
-    assert np.shape(found.means.place) == (4 * CUTOFF, 2)
-    hidden = np.array(found.nodes.time) >= CUTOFF
-    assert (np.array(found.nodes.label)[hidden] == -1).all()
-    assert 0 < found.explained[1] <= found.explained[0] < 1
-
-
-def test_tsne_is_an_option():
-    found = map_features(
-        View.of(sound(num_nodes=200, mean_degree=5).masked(CUTOFF)), projection="tsne", sample=40
-    )
-    assert found.projection == "tsne"
-    assert np.isfinite(found.nodes.place).all()
 
 
 # -- advice

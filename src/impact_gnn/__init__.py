@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from impact_gnn.checks import InputError
     from impact_gnn.data.files import load
     from impact_gnn.data.networkx import from_networkx, to_networkx
-    from impact_gnn.data.ogb import load_ogb
     from impact_gnn.data.pyg import from_pyg, to_pyg
     from impact_gnn.data.tables import from_tables
     from impact_gnn.data.tsbm import tsbm, tsbm_model
@@ -75,7 +74,6 @@ __all__ = [
     "integrations",
     "label_hops",
     "load",
-    "load_ogb",
     "metapath_hops",
     "metapath_label_hops",
     "metapaths",
@@ -101,7 +99,6 @@ _HOMES = {
     "checks": ("InputError",),
     "data.files": ("load",),
     "data.networkx": ("from_networkx", "to_networkx"),
-    "data.ogb": ("load_ogb",),
     "data.pyg": ("from_pyg", "to_pyg"),
     "data.tables": ("from_tables",),
     "data.tsbm": ("tsbm", "tsbm_model"),

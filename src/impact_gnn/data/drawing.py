@@ -152,16 +152,6 @@ class Draw:
             ordered=model.ordered,
         )
 
-    def edge_chunks(self, size: int) -> Iterator[np.ndarray]:
-        """Yield all edges in whole pieces: at most `size` edges, unless one piece has more."""
-        ends = 2 * np.cumsum(self.pairs.count)
-        first = done = 0
-        while first < len(ends):
-            last = max(first + 1, int(np.searchsorted(ends, done + size, side="right")))
-            yield self.pairs.edges(first, last)
-            first = last
-            done = int(ends[last - 1])
-
     def feature_chunks(self) -> Iterator[np.ndarray]:
         return feature_chunks(self.model, self.label, np.random.default_rng(self._features))
 

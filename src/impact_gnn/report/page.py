@@ -117,7 +117,7 @@ def content(summary: RunSummary, evaluation: Evaluation | None = None) -> dict[s
     first = leading(visible, MAX_ROWS)
     rest = [row for row in tested.rows if row not in first]
     counts = sorted(summary.prediction_summary.labels.items(), key=lambda pair: -pair[1])
-    shift, picture = diagnosis.shift, diagnosis.feature_map
+    shift = diagnosis.shift
     check_figures = [
         figures.label_mix(diagnosis.label_mix, labels, called),
         figures.feature_drift(diagnosis.feature_drift, diagnosis.cutoff, called),
@@ -148,10 +148,8 @@ def content(summary: RunSummary, evaluation: Evaluation | None = None) -> dict[s
         "change": figures.change(diagnosis, called),
         "periods": figures.periods(summary.graph, summary.cutoff),
         "assumption_checks": list(zip(diagnosis.findings, check_figures, strict=True)),
-        "pairs": figures.pair_curves(diagnosis.separability, labels, called),
         "shift_panels": [] if shift is None else figures.shift(shift, called),
         "shift_keys": figures.SHIFT_KEYS,
-        "feature_map": None if picture is None else figures.feature_map(picture, labels),
         "label_rows": (counts[:MAX_LABELS], counts[MAX_LABELS:]),
         "histogram": figures.histogram(summary.prediction_summary.histogram),
         "limitations": limitations(summary),

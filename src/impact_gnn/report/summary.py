@@ -26,7 +26,7 @@ from impact_gnn.statistics import Estimate
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SCHEMA = 7  # version of the format of `summary.json`
+SCHEMA = 8  # version of the format of `summary.json`
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,6 @@ class RunOptions:
     embed: str
     seed: int
     table: str
-    feature_map: str  # projection of the map of the features
 
     def pipeline(self, model: Model) -> Pipeline:
         """A new pipeline with these options; `model` is the named one, or the user's network."""

@@ -20,7 +20,6 @@ import matplotlib as mpl
 from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.colors import LinearSegmentedColormap, to_hex
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
@@ -65,7 +64,6 @@ LETTER = 6.2  # width of one
 LEGEND_ROW = 16  # height of a legend entry in a file
 MARKS = {"line": "2.4", "dash": '2.4" stroke-dasharray="5 3', "area": "9", "dot": "9"}
 NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-RAMP = LinearSegmentedColormap.from_list("early to late", ["#3b78d8", "#a65fb5", "#e0812c"])
 
 Called: TypeAlias = Callable[[int], str]
 """The user's name of a time."""
@@ -185,11 +183,6 @@ def _clean_tag(tag: str, unique: str) -> str:
     for colour, variable in VARIABLES.items():
         tag = tag.replace(colour, variable)
     return tag
-
-
-def ramp(position: float) -> str:
-    """A colour between early (0) and late (1); neither end vanishes on white or on black."""
-    return to_hex(RAMP(float(position)))  # a whole number would be an index
 
 
 def over_time(
