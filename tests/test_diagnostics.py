@@ -374,7 +374,7 @@ def test_arrays_are_kept_with_six_digits_and_none_for_the_unknown():
 def test_progress_reaches_the_end(graph):
     seen = []
     diagnose(graph, CUTOFF, progress=lambda *event: seen.append(event[:3]))
-    assert seen == [("diagnosis", k, 6) for k in range(1, 7)]
+    assert seen == [("diagnosis", k, 5) for k in range(1, 6)]
 
 
 # -- thin graphs

@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from typer.testing import CliRunner
 
 import impact_gnn as ig
@@ -314,9 +313,6 @@ def test_projections_are_not_split_and_that_is_said(papers):
     assert found.plain is None
     assert all(one.without is None for one in found.neighbours)
     assert found == explain(p, ig.to_pyg(papers), p.targets(papers)[0])
-    assert torch.equal(
-        found.to_pyg(ig.to_pyg(papers))["paper"].node_mask, found.to_pyg(papers)["paper"].node_mask
-    )
 
 
 def test_words_are_the_users_own():
@@ -364,23 +360,6 @@ def test_words_are_the_users_own():
         ig.InputError, match="label='tax' is not a class of the model; its classes are art, law"
     ):
         explain(p, g, "paper 119", label="tax")
-
-
-def test_pyg_reads_masks_of_nodes_and_edges(graph, papers):
-    p = fitted(graph, "linear", "pmp+labels")
-    found = explain(p, graph, f"P{p.targets(graph)[5]}", most=5)
-    out = found.to_pyg(graph)
-    assert out.validate()
-    near = strangers(found)
-    for one in near:
-        assert out.node_mask[int(one.id[1:]), 0] == pytest.approx(one.contribution)
-    heavy = torch.nonzero(out.edge_mask).flatten()
-    inside = {int(found.id[1:]), *(int(one.id[1:]) for one in near)}
-    assert len(heavy)
-    assert {int(node) for node in out.edge_index[:, heavy].flatten()} <= inside
-    assert out.get_explanation_subgraph().num_nodes == int((out.node_mask > 0).sum()) > 0
-    q = fitted(papers, "linear", "pmp+labels")
-    assert explain(q, papers, q.targets(papers)[2]).to_pyg(papers).validate()
 
 
 def test_the_command_explains_a_run_and_json_comes_back(graph, tmp_path):

@@ -13,10 +13,8 @@ from impact_gnn.nn import (
     GCN,
     SIGN,
     CrossEntropy,
-    Distillation,
     GraphTask,
     HopTask,
-    LogCrossEntropy,
     Propagation,
     Reliable,
     Schedule,
@@ -30,6 +28,7 @@ from impact_gnn.nn.loss import OPTIMIZERS, Step
 from impact_gnn.nn.stages import sharpened
 from reproduction.competing import Consistency
 from reproduction.hetero_tsbm import hetero_tsbm
+from reproduction.losses import Distillation, LogCrossEntropy
 
 CUTOFF, LABELS = 4, 3
 CPU = Training(epochs=6, device="cpu", lr=0.05)

@@ -65,9 +65,6 @@ DECOUPLED = {
     "sgc-mlp": lambda labels: SGC(WIDTHS, LABELS, hidden=6, label_channels=labels),
     "sign": lambda labels: SIGN(WIDTHS, LABELS, hidden=6, label_channels=labels),
     "gamlp-recursive": lambda labels: GAMLP(WIDTHS, LABELS, hidden=6, label_channels=labels),
-    "gamlp-jk": lambda labels: GAMLP(
-        WIDTHS, LABELS, hidden=6, attention="jk", label_channels=labels
-    ),
     "gamlp-original": lambda labels: GAMLP(
         WIDTHS,
         LABELS,
@@ -142,7 +139,7 @@ def test_residual_mlp_is_its_formula(layers):
     torch.testing.assert_close(model(x), model.last(hidden))
 
 
-@pytest.mark.parametrize("name", ["sign", "gamlp-recursive", "gamlp-jk"])
+@pytest.mark.parametrize("name", ["sign", "gamlp-recursive"])
 def test_every_hop_counts(name):
     model = made(DECOUPLED[name], ()).eval()
     hops = [torch.randn(9, width) for width in WIDTHS]

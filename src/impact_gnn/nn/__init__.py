@@ -19,8 +19,6 @@ from impact_gnn.nn.decoupled import GAMLP, SGC, SIGN, Linear
 from impact_gnn.nn.hetero import RpHGNN, SeHGNN
 from impact_gnn.nn.loss import (
     CrossEntropy,
-    Distillation,
-    LogCrossEntropy,
     Loss,
     Schedule,
     Step,
@@ -51,7 +49,6 @@ __all__ = [
     "SIGN",
     "Align",
     "CrossEntropy",
-    "Distillation",
     "Diverged",
     "Epoch",
     "GraphTask",
@@ -59,7 +56,6 @@ __all__ = [
     "JJNorm",
     "Lesson",
     "Linear",
-    "LogCrossEntropy",
     "Loss",
     "Message",
     "Propagation",
