@@ -77,8 +77,6 @@ def test_label_mix_that_drifts_is_seen(graph):
     assert found.status == "violated"
     assert found.statistic == pytest.approx(_true_distance(later), abs=0.06)
     assert found.interval[0] < found.statistic < found.interval[1]
-    assert found.independence.p < 1e-6
-    assert found.independence.cramers_v > 0.1
 
 
 def _true_distance(later):

@@ -9,13 +9,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 from markupsafe import Markup
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure as Canvas
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch, Rectangle
+from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
 from impact_gnn.backtesting import CandidateResult, FoldCheck, HorizonScore
@@ -64,36 +61,6 @@ class Figure:
     data: dict[str, Any]  # the numbers behind the drawing: columns of one length
     file: str = ""  # SVG with its legend
     svg: Markup = field(default_factory=Markup)  # SVG for the page, which has the legend below it
-
-    def alone(self) -> Axes:
-        """The axes with a legend, for use without the page."""
-        handles = [_handle(key) for key in self.keys]
-        canvas = self.ax.figure
-        if handles and not canvas.legends:
-            with mpl.rc_context(svg.STYLE):  # in which $ is a letter
-                legend = canvas.legend(
-                    handles,
-                    [" "] * len(handles),
-                    loc="outside lower center",
-                    ncols=min(3, len(handles)),
-                    frameon=False,
-                )
-            # set afterwards, as matplotlib leaves out names that begin with _
-            for text, key in zip(legend.get_texts(), self.keys, strict=True):
-                text.set_text(key.name)
-            assert isinstance(canvas, Canvas)
-            rows = math.ceil(len(handles) / 3)
-            canvas.set_size_inches(canvas.get_figwidth(), canvas.get_figheight() + 0.25 * rows)
-        return self.ax
-
-
-def _handle(key: Key) -> Patch | Line2D:
-    """A legend entry as matplotlib draws it."""
-    if key.mark == "area":
-        return Patch(color=key.colour, alpha=0.85)
-    if key.mark == "dot":
-        return Line2D([], [], color=key.colour, linestyle="", marker="o")
-    return Line2D([], [], color=key.colour, linestyle="--" if key.mark == "dash" else "-")
 
 
 @contextlib.contextmanager

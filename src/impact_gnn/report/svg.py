@@ -1,8 +1,7 @@
 """Matplotlib figures as inline SVG in the colours of the page, in light and dark mode.
 
 Figures are drawn in the colours of the light page; inside the page they become style-sheet
-variables, and text takes the page's font. As a file, or on a notebook's axes, they stay as they
-are.
+variables, and text takes the page's font. As a file they stay as they are.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import html
 import io
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -68,9 +66,6 @@ NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 Called: TypeAlias = Callable[[int], str]
 """The user's name of a time."""
 
-CANVAS: ContextVar[Callable[..., Figure]] = ContextVar("CANVAS", default=Figure)
-"""Creates figures: `pyplot.figure` for those that a notebook displays."""
-
 
 @dataclass(frozen=True)
 class Key:
@@ -89,10 +84,8 @@ class Key:
 @contextlib.contextmanager
 def axes(width: float, height: float) -> Iterator[Axes]:
     """Axes in the style of the page, which scales them; a letter is about 10 units high."""
-    make = CANVAS.get()
-    layout = None if make is Figure else "constrained"
     with mpl.rc_context(STYLE):
-        yield make(figsize=(width / 72, height / 72), layout=layout).add_subplot()
+        yield Figure(figsize=(width / 72, height / 72)).add_subplot()
 
 
 def _svg_file(ax: Axes) -> str:
@@ -130,12 +123,7 @@ def _make_room(figure: Figure) -> None:
 
 
 def render(ax: Axes, title: str, keys: Sequence[Key]) -> tuple[str, Markup]:
-    """The drawing as a file with its legend, and as part of a page with a title for screen readers.
-
-    Both are empty for figures of notebooks, which draw them themselves.
-    """
-    if CANVAS.get() is not Figure:
-        return "", Markup()
+    """The drawing as a file with its legend, and as part of a page with a title for screen readers."""
     text = _svg_file(ax)
     return _with_legend(text, keys), _for_page(text, title)
 
