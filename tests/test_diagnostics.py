@@ -96,13 +96,6 @@ def test_feature_drift_is_seen_and_measured(graph):
     ).all()  # the longer the past, the farther away
 
 
-def test_drift_across_the_classes_is_told_from_drift_along_them(graph):
-    # says nothing of classes
-    extra = np.random.default_rng(0).normal(size=(graph.num_nodes, 1)) + graph.time[:, None]
-    found = feature_drift(View.of(rebuilt(graph, x=np.hstack([graph.x, extra])).masked(CUTOFF)))
-    assert found.along_classes < 0.5 * found.statistic
-
-
 def test_neighbours_that_depend_on_the_direction_of_time_are_seen():
     graph = sound(seed=5, same=0.24, different=0.6)
     source, target = graph.edge_index

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from impact_gnn import _native
 from impact_gnn.checks import InputError
 from impact_gnn.data import drawing
 from impact_gnn.data.drawing import Draw
@@ -319,16 +318,6 @@ def test_decay_changes_edges_only():
     assert np.array_equal(one.x, other.x)
     assert np.array_equal(one.y, other.y)
     assert not np.array_equal(one.edge_index, other.edge_index)
-
-
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_threads_do_not_matter(protocol, monkeypatch):
-    monkeypatch.setattr(drawing, "THREADED", 0)
-    graphs = []
-    for threads in (1, 2, 7):
-        monkeypatch.setattr(_native, "available", lambda threads=threads: threads)
-        graphs.append(tsbm(800, protocol=protocol))
-    assert all(same_graph(graphs[0], graph) for graph in graphs)
 
 
 def test_start_shifts_time_and_nothing_else():

@@ -146,7 +146,6 @@ PARTS = [
         "training begins with the labels that are easy to learn",
         models=NETWORKS,
         training=_with_curriculum,
-        must_improve=True,
     ),
     Part(
         "drop",
@@ -155,7 +154,6 @@ PARTS = [
         requires=("curriculum",),
         models=NETWORKS,
         training=_with_drop,
-        must_improve=True,
     ),
     Part(
         "cmd",
