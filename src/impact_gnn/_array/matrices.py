@@ -1,8 +1,8 @@
 """Grouped matrix products in numpy: scatter matrices, and one linear map per group.
 
-Rows are brought together by group, so that each group is a few calls of BLAS; maps of narrow rows go
-through one kernel. Products are made on deviations, subtracted in float64, and added up in float64
-block by block.
+Rows are brought together by group, so that each group is a few calls of BLAS; maps of narrow rows
+go through one kernel. Products are made on deviations, subtracted in float64, and added up in
+float64 block by block.
 """
 
 from __future__ import annotations

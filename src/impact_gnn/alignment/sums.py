@@ -53,6 +53,7 @@ class Communities:
                 f"{len(times)} times and {num_labels} labels are too many communities; "
                 f"bin the times or merge labels."
             )
+        # Community of every node, −1 without a label; targets form one group after all others.
         community = np.where(known >= 0, period.astype(np.int64) * num_labels + known, -1)
         labelled = np.where(is_target, -1, community).astype(np.int32)
         group = np.where(is_target, len(times) * num_labels, labelled).astype(np.int32)

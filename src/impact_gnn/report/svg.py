@@ -123,7 +123,7 @@ def _make_room(figure: Figure) -> None:
 
 
 def render(ax: Axes, title: str, keys: Sequence[Key]) -> tuple[str, Markup]:
-    """The drawing as a file with its legend, and as part of a page with a title for screen readers."""
+    """The drawing as a file with its legend, and as part of a page with a title for readers."""
     text = _svg_file(ax)
     return _with_legend(text, keys), _for_page(text, title)
 
