@@ -19,11 +19,11 @@ from impact_gnn.nn import (
     fit,
     split_rows,
 )
-from reproduction.competing.curriculum import PACES, Curriculum
+from reproduction.competing.curriculum import PACES, Curriculum, with_curriculum
 
 CUTOFF, LABELS = 4, 3
 LESSONS = Curriculum(start=0.4, warm_up=2, epochs=4)
-CPU = Training(epochs=9, device="cpu", lr=0.05, row_schedule=LESSONS)
+CPU = with_curriculum(Training(epochs=9, device="cpu", lr=0.05), LESSONS)
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +118,7 @@ def test_shares_are_all_in_the_warm_up_and_grow_from_the_start_to_all_rows():
 @pytest.mark.parametrize("pace", PACES)
 def test_rows_learned_from_grow_to_all_in_every_class(view, pace):
     split = split_rows(view)
-    steps = watched(view, replace(CPU, row_schedule=replace(LESSONS, pace=pace)), split)
+    steps = watched(view, with_curriculum(CPU, replace(LESSONS, pace=pace)), split)
     assert [len(rows) for rows, _ in steps[:2]] == [len(split.train)] * 2
     assert len(steps[2][0]) < len(split.train)
     sizes = np.bincount(view.y[split.train])
@@ -184,13 +184,13 @@ def test_refit_ends_with_all_rows(view):
 
 
 def test_a_curriculum_longer_than_the_training_keeps_its_last_epoch(view):
-    training = replace(CPU, epochs=3, row_schedule=Curriculum(epochs=50))
+    training = with_curriculum(replace(CPU, epochs=3), Curriculum(epochs=50))
     assert fit(build, HopTask([view.x]), view.y, split_rows(view), training).best_epoch == 3
 
 
 def test_start_of_one_is_no_curriculum(view):
     a, b = (
-        fit(build, HopTask([view.x]), view.y, split_rows(view), replace(CPU, row_schedule=lessons))
+        fit(build, HopTask([view.x]), view.y, split_rows(view), with_curriculum(CPU, lessons))
         for lessons in (Curriculum(start=1.0), None)
     )
     assert same(a, b)

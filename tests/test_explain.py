@@ -348,7 +348,7 @@ def test_words_are_the_users_own():
     assert max(map(len, text.splitlines())) <= 80
     with pytest.raises(
         ig.InputError,
-        match=r"^no node has the id 'paper 500'; the 120 ids look like",
+        match=r"^there is no node with the id 'paper 500'; ids of 120 nodes are such as",
     ):
         explain(p, g, "paper 500")
     with pytest.raises(
@@ -388,4 +388,4 @@ def test_the_command_explains_a_run_and_json_comes_back(graph, tmp_path):
         app, ["explain", str(tmp_path / "out" / "model"), str(tmp_path / "g"), "--node", "P999"]
     )
     assert wrong.exit_code == 2
-    assert "no node has the id 'P999'" in wrong.output
+    assert "there is no node with the id 'P999'" in wrong.output

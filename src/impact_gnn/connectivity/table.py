@@ -242,7 +242,7 @@ class RelativeConnectivity:
             raise InputError(
                 f"{name} would need {8 * cells / 2**20:,.0f} MiB for {self.num_labels} labels and "
                 f"{len(self.times)} times, above the limit of {DENSE_BYTES >> 20} MiB; "
-                f"use row(label, time) or pair(label, neighbour), or bin the times."
+                "bin the times or merge labels."
             )
 
 

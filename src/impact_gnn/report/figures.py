@@ -1,4 +1,4 @@
-"""Figures of the report: drawing, caption, legend entries and the numbers behind each."""
+"""Figures of the report: drawing, caption and legend entries."""
 
 from __future__ import annotations
 
@@ -58,7 +58,6 @@ class Figure:
     caption: str
     keys: Sequence[Key]
     ax: Axes
-    data: dict[str, Any]  # the numbers behind the drawing: columns of one length
     file: str = ""  # SVG with its legend
     svg: Markup = field(default_factory=Markup)  # SVG for the page, which has the legend below it
 
@@ -70,14 +69,13 @@ def new_figure(
     caption: str,
     keys: Sequence[Key] = (),
     *,
-    data: dict[str, Any],
     width: float = 360,
     height: float = 220,
 ) -> Iterator[Figure]:
     """A figure with axes to draw on; it is rendered when the block ends."""
     with svg.axes(width, height) as ax:
         file_name = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-        figure = Figure(name=file_name, caption=caption, keys=keys, ax=ax, data=data)
+        figure = Figure(name=file_name, caption=caption, keys=keys, ax=ax)
         yield figure
         figure.file, figure.svg = svg.render(figure.ax, title, keys)
 
@@ -132,12 +130,9 @@ def line_chart(
 ) -> Figure:
     """Curves over time or distance; `vertical` is where a dotted line stands."""
     keys = [curve.key for curve in curves]
-    column = [called(time) for time in x] if called else x
-    data = {xlabel: column} | {curve.name: array(curve.values) for curve in curves}
     if band is not None:
         keys.append(Key(band.name, FAINT, "area"))
-        data[band.name] = array(band.high)
-    with new_figure(name, title, caption, keys, data=data) as figure:
+    with new_figure(name, title, caption, keys) as figure:
         ax = figure.ax
         if band is not None:
             band.draw(ax, x)
@@ -204,10 +199,9 @@ def forest(
         Key("no significant difference", FAINT),
         Key("worse", PALETTE[1]),
     )
-    data = {"candidate": names, "difference": value, "low": low, "high": high}
     width = max(360, 230 + 5.2 * max(map(len, names)))  # with room for the names
     height = 50 + 19 * len(names)
-    with new_figure(name, title, caption, keys, data=data, width=width, height=height) as figure:
+    with new_figure(name, title, caption, keys, width=width, height=height) as figure:
         ax = figure.ax
         ax.axvline(0, color=INK, linewidth=1)
         colours = np.select([low > 0, high < 0], PALETTE[:2], FAINT).tolist()
@@ -233,13 +227,8 @@ def periods(graph: GraphSummary, cutoff: int) -> Figure:
     """Nodes and known labels by period."""
     keys = Key("nodes", FAINT, "area"), Key("labelled", PALETTE[0], "area")
     caption = "Nodes per period. The dotted line is the cutoff: later labels are not used."
-    data = {
-        "period": graph.names,
-        "nodes": graph.nodes_per_time,
-        "labelled": graph.labelled_per_time,
-    }
     title = "Nodes and known labels by period"
-    with new_figure("periods", title, caption, keys, data=data) as figure:
+    with new_figure("periods", title, caption, keys) as figure:
         ax = figure.ax
         _columns(ax, graph.names, [(array(graph.nodes_per_time), FAINT, 0.35)])
         _columns(ax, graph.names, [(array(graph.labelled_per_time), PALETTE[0], 0.85)])
@@ -277,11 +266,9 @@ def label_mix(check: LabelMix, labels: Labels, called: Called) -> list[Figure]:
         layers.append((mix[:, rest].sum(1), FAINT, 0.85))
         keys.append(Key(name, FAINT, "area"))
     names = [called(time) for time in check.times[-MAX_PERIODS:]]
-    data: dict[str, Any] = {"period": names}
-    data |= {f"share of {name}": mix[:, label] for label, name in enumerate(labels.names)}
     title = "Class proportions by period"
     caption = "Class proportions of every labelled period."
-    with new_figure("label-mix", title, caption, keys, data=data) as figure:
+    with new_figure("label-mix", title, caption, keys) as figure:
         ax = figure.ax
         _columns(ax, names, layers)
         in_percent(ax)
@@ -398,11 +385,7 @@ def shift(measured: MessageShift, called: Called) -> list[Figure]:
         if plain.overall > 0:
             change = corrected.overall / plain.overall - 1
             caption += f" ({'−' if change < 0 else '+'}{percent(abs(change), 0)})"
-        data: dict[str, Any] = {"period": [called(time) for time in times]}
-        data |= {"plain": plain.sliced, name: corrected.sliced, "noise": measured.noise}
-        with new_figure(
-            f"shift-{name}", title, caption, data=data, width=172, height=140
-        ) as figure:
+        with new_figure(f"shift-{name}", title, caption, width=172, height=140) as figure:
             ax = figure.ax
             Band("sampling noise", 0, measured.noise).draw(ax, times)
             ax.plot(times, plain.sliced, color=INK, linewidth=1.2, dashes=DASHES[1], **marker)
@@ -436,9 +419,8 @@ def reliability(
         "Below the dashed line the model is overconfident."
     )
     keys = Key("predictions", PALETTE[0], "dot"), Key("perfect calibration", FAINT, "dash")
-    data = {"probability": confidence, "accuracy": accuracy, "share": share}
     title = "Accuracy of the predictions by their probability"
-    with new_figure(name, title, caption, keys, data=data) as figure:
+    with new_figure(name, title, caption, keys) as figure:
         ax = figure.ax
         ax.plot([0, 1], [0, 1], color=FAINT, dashes=DASHES[1], linewidth=1.2)
         ax.plot(confidence, accuracy, color=PALETTE[0], linewidth=1)
@@ -474,12 +456,8 @@ def confusion(
         "Each cell: percentage of the nodes of the true class (row) that were predicted as the "
         "class of the column."
     )
-    data: dict[str, Any] = {"true_class": names}
-    data |= {f"as {column}": counts[:, k].astype(int) for k, column in enumerate(names)}
     side = 90 + 30 * size
-    with new_figure(
-        name, "Confusion matrix", caption, data=data, width=side + 90, height=side
-    ) as figure:
+    with new_figure(name, "Confusion matrix", caption, width=side + 90, height=side) as figure:
         ax = figure.ax
         for row, column in np.argwhere(share > 0):
             _cell(ax, column, row, float(share[row, column]))
@@ -526,18 +504,12 @@ def by_period(
         curves.append(Curve("baseline", plain, INK, DASHES[1]))
     band = _accuracy_band(accuracy, count)
     keys = [*(curve.key for curve in curves), Key(band.name, FAINT, "area")]
-    data = {
-        "period": [summary.graph.name(time) for time in times],
-        "accuracy": accuracy,
-        "baseline": plain,
-        "nodes": count.astype(int),
-    }
     forecast = summary.prediction_summary.accuracy
     caption = "Accuracy by period; out-of-fold predictions before the cutoff (dotted line)."
     if forecast is not None:
         keys.append(Key("expected, 90% interval", PALETTE[1]))
     title = "Accuracy by period"
-    with new_figure(name, title, caption, keys, data=data, width=380, height=224) as figure:
+    with new_figure(name, title, caption, keys, width=380, height=224) as figure:
         ax = figure.ax
         band.draw(ax, times)
         for curve in curves:
@@ -590,12 +562,7 @@ def change(diagnosis: Diagnosis, called: Called) -> Figure | None:
     )
     first = min(panel.times[0] for panel in panels)
     last = max(diagnosis.cutoff, *(panel.times[-1] for panel in panels))
-    data: dict[str, list[Any]] = {"what": [], "period": [], "value": []}
-    for panel in panels:
-        data["what"] += [panel.name.replace("\n", " ")] * len(panel.times)
-        data["period"] += [called(time) for time in panel.times]
-        data["value"] += panel.values
-    with new_figure("change", title, caption, data=data, height=40 + 85 * len(panels)) as figure:
+    with new_figure("change", title, caption, height=40 + 85 * len(panels)) as figure:
         canvas = figure.ax.figure
         figure.ax.remove()
         all_axes = np.atleast_1d(canvas.subplots(len(panels), 1))
@@ -638,9 +605,8 @@ def histogram(counts: Sequence[int]) -> Figure:
     caption = "Number of predictions by the probability of the predicted class."
     width = 1 / len(counts)
     low = np.arange(len(counts)) * width
-    data = {"from": low, "nodes": counts}
     title = "Histogram of the probabilities"
-    with new_figure("confidence", title, caption, data=data) as figure:
+    with new_figure("confidence", title, caption) as figure:
         ax = figure.ax
         ax.bar(low + width / 2, counts, width * 0.92, color=PALETTE[0])
         from_zero(ax)
