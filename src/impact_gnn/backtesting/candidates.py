@@ -49,6 +49,9 @@ NEIGHBOUR_MODELS = (
     "rphgnn",
     "sehgnn",
 )
+# The paper's question, answered by one cheap model: do these help on this graph?
+UNCORRECTED = Candidate.parse("linear:plain")
+TIME_CORRECTIONS = ("mmp", "pmp", "genpmp", "pmp+jjnorm")
 ASYMMETRIC = 0.1  # from this share on, past and future neighbours count as different
 UNEVEN = 0.05  # how much more the sizes of periods must explain to count
 LEAST_SHIFT = 0.05  # a smaller shift of messages needs no correction
@@ -172,6 +175,20 @@ def advise(diagnosis: Diagnosis, graph: TemporalGraph) -> Advice:
 def initial_candidates(graph: TemporalGraph) -> list[Candidate]:
     """What to try first on a graph, the baseline at the head."""
     return [one for one in map(Candidate.parse, INITIAL) if is_applicable(one, graph)]
+
+
+def time_corrections(graph: TemporalGraph) -> list[Candidate]:
+    """Corrections for time that apply to a graph, with the model of `UNCORRECTED`.
+
+    Where target nodes meet through nodes without a time, weights depend on both ends of a path.
+    """
+    model = UNCORRECTED.model
+    corrections: list[Candidate] = []
+    for names in TIME_CORRECTIONS:
+        variants = [Candidate.parse(f"{model}:{names}{ends}") for ends in ("", "+ends")]
+        corrections += [one for one in variants if is_applicable(one, graph)][:1]
+    center = Candidate.parse(f"{model}:center")
+    return [*corrections, center] if is_applicable(center, graph) else corrections
 
 
 def neighbours_of(
