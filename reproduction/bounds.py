@@ -1,4 +1,4 @@
-"""Bounds of the paper: W1 of the messages of a label (Theorem 4.3), and the risk of a linear head."""
+"""Bounds of the paper: W1 of a label's messages (Theorem 4.3), and the risk of a linear head."""
 
 from __future__ import annotations
 

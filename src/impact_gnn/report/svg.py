@@ -58,7 +58,6 @@ STYLE: Any = {
     "lines.linewidth": 1.8,
 }
 STEPS = [1, 2, 2.5, 5, 10]  # distances of ticks
-LETTER = 6.2  # width of one
 LEGEND_ROW = 16  # height of a legend entry in a file
 MARKS = {"line": "2.4", "dash": '2.4" stroke-dasharray="5 3', "area": "9", "dot": "9"}
 NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
@@ -85,7 +84,7 @@ class Key:
 def axes(width: float, height: float) -> Iterator[Axes]:
     """Axes in the style of the page, which scales them; a letter is about 10 units high."""
     with mpl.rc_context(STYLE):
-        yield Figure(figsize=(width / 72, height / 72)).add_subplot()
+        yield Figure(figsize=(width / 72, height / 72), layout="constrained").add_subplot()
 
 
 def _svg_file(ax: Axes) -> str:
@@ -93,33 +92,9 @@ def _svg_file(ax: Axes) -> str:
     out, figure = io.StringIO(), ax.figure
     assert isinstance(figure, Figure)  # not a part of another
     with mpl.rc_context(STYLE):
-        _make_room(figure)
         # `savefig` draws everything twice
         FigureCanvasSVG(figure).print_svg(out, metadata=NO_METADATA)
     return out.getvalue()
-
-
-def _make_room(figure: Figure) -> None:
-    """Set margins by the number of letters: measuring text takes as long as drawing it."""
-    left = right = 8.0
-    bottom = 4.0
-    for ax in figure.axes:
-        x_ticks = [text for text in ax.get_xticklabels() if text.get_visible()]
-        y_ticks = [text for text in ax.get_yticklabels() if text.get_visible()]
-        x_letters = max((len(text.get_text()) for text in x_ticks), default=0)
-        y_letters = max((len(text.get_text()) for text in y_ticks), default=0)
-        lines = len(ax.get_ylabel().splitlines())
-        left = max(left, LETTER * y_letters + 14 * lines + 12)
-        x_height = 14.0 * bool(x_letters)
-        if any(text.get_rotation() for text in x_ticks):
-            x_height = LETTER * x_letters
-        else:
-            right = max(right, LETTER * x_letters / 2)  # the last tick is centred on the edge
-        bottom = max(bottom, x_height + 15 * bool(ax.get_xlabel()) + 8)
-    width, height = 72 * figure.get_size_inches()
-    figure.subplots_adjust(
-        left / width, bottom / height, 1 - right / width, 1 - 8 / height, hspace=0.25
-    )
 
 
 def render(ax: Axes, title: str, keys: Sequence[Key]) -> tuple[str, Markup]:
