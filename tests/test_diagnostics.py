@@ -16,7 +16,6 @@ from impact_gnn.diagnostics import view as views
 from impact_gnn.diagnostics.assumption import NOT_TESTABLE, judge, listed
 from impact_gnn.diagnostics.connectivity_models import MODELS, Layout, PairCounts, Share, fit_models
 from impact_gnn.diagnostics.feature_drift import Cells, feature_drift
-from impact_gnn.diagnostics.feature_map import map_features
 from impact_gnn.diagnostics.label_mix import label_mix
 from impact_gnn.diagnostics.view import View
 from impact_gnn.graph import TemporalGraph
@@ -78,8 +77,6 @@ def test_label_mix_that_drifts_is_seen(graph):
     assert found.status == "violated"
     assert found.statistic == pytest.approx(_true_distance(later), abs=0.06)
     assert found.interval[0] < found.statistic < found.interval[1]
-    assert found.independence.p < 1e-6
-    assert found.independence.cramers_v > 0.1
 
 
 def _true_distance(later):
@@ -97,13 +94,6 @@ def test_feature_drift_is_seen_and_measured(graph):
     assert (
         np.diff(np.array(found.drift[1:], float)) > 0
     ).all()  # the longer the past, the farther away
-
-
-def test_drift_across_the_classes_is_told_from_drift_along_them(graph):
-    # says nothing of classes
-    extra = np.random.default_rng(0).normal(size=(graph.num_nodes, 1)) + graph.time[:, None]
-    found = feature_drift(View.of(rebuilt(graph, x=np.hstack([graph.x, extra])).masked(CUTOFF)))
-    assert found.along_classes < 0.5 * found.statistic
 
 
 def test_neighbours_that_depend_on_the_direction_of_time_are_seen():
@@ -283,26 +273,6 @@ def test_centring_removes_the_shift_of_means(diagnosis):
     assert methods["center"].overall <= methods["plain"].overall
 
 
-def test_risk_of_the_last_labelled_period_stays_below_its_bound(graph, diagnosis):
-    found = diagnosis.shift.risk
-    assert found.gap <= found.bound
-    assert f"risk gap on the last labelled period {found.gap:.3f}, bound {found.bound:.3f}" in str(
-        diagnosis
-    )
-    assert "(holds)" in str(diagnosis)
-    hidden = graph.with_labels(np.where(graph.time >= CUTOFF, 0, graph.y))
-    assert diagnose(hidden, CUTOFF).shift.risk == found
-    alone = graph.with_labels(np.where(graph.time == CUTOFF - 1, graph.y, -1))
-    assert diagnose(alone, CUTOFF).shift.risk is None
-
-
-def test_measured_class_distances_stay_below_the_bounds(diagnosis):
-    for found in diagnosis.shift.methods.values():
-        theory = found.classes
-        assert theory.measured <= theory.mean_gap + theory.equal_means + 1e-9
-        assert theory.equal_means <= theory.theorem_4_3 <= theory.trivial
-
-
 def test_large_graphs_are_looked_at_in_blocks_and_samples(graph, diagnosis, monkeypatch):
     monkeypatch.setattr(views, "BLOCK", 1000)
     assert diagnose(graph, CUTOFF) == diagnosis
@@ -395,7 +365,7 @@ def test_arrays_are_kept_with_six_digits_and_none_for_the_unknown():
 def test_progress_reaches_the_end(graph):
     seen = []
     diagnose(graph, CUTOFF, progress=lambda *event: seen.append(event[:3]))
-    assert seen == [("diagnosis", k, 6) for k in range(1, 7)]
+    assert seen == [("diagnosis", k, 5) for k in range(1, 6)]
 
 
 # -- thin graphs
@@ -419,7 +389,6 @@ def test_loops_only(graph):
 def test_no_features(graph):
     found = diagnose(rebuilt(graph, x=None), CUTOFF)
     assert found.feature_drift.status == "not testable"
-    assert found.feature_map is None
     assert found.shift is None
     assert found.separability.status == "holds"
     assert "plain" in ranked(found, rebuilt(graph, x=None))
@@ -468,13 +437,6 @@ def test_a_graph_of_one_period_is_refused(graph):
         diagnose(rebuilt(graph, time=np.zeros(graph.num_nodes, int)), 1)
 
 
-def test_an_unknown_feature_map_is_refused(graph):
-    with pytest.raises(
-        InputError, match="feature_map='umap' is not valid; choose one of 'pca', 'tsne'"
-    ):
-        diagnose(graph, CUTOFF, feature_map="umap")
-
-
 # -- several types
 
 
@@ -514,26 +476,6 @@ def test_without_own_relations_connectivity_cannot_be_told(graph):
     assert {method for method in methods if "mp" in method} == set(THROUGH)
     assert "snapshot" in methods  # papers of one author come and go
     assert not any("ends" in method for method in ranked(found, graph))
-
-
-# -- map
-
-
-def test_the_map_shows_nodes_and_means_of_classes(graph, diagnosis):
-    found = diagnosis.feature_map
-    assert np.shape(found.nodes.place) == (1500, 2)
-    assert np.shape(found.means.place) == (4 * CUTOFF, 2)
-    hidden = np.array(found.nodes.time) >= CUTOFF
-    assert (np.array(found.nodes.label)[hidden] == -1).all()
-    assert 0 < found.explained[1] <= found.explained[0] < 1
-
-
-def test_tsne_is_an_option():
-    found = map_features(
-        View.of(sound(num_nodes=200, mean_degree=5).masked(CUTOFF)), projection="tsne", sample=40
-    )
-    assert found.projection == "tsne"
-    assert np.isfinite(found.nodes.place).all()
 
 
 # -- advice
