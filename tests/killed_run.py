@@ -77,18 +77,21 @@ class Converted(Run):
 
     def __init__(self, place):
         super().__init__(place)
-        self.given, self.old = place / "given", self.graph.upto(2)
-        self.graph.save(self.given)
+        self.source_folder, self.old = place / "given", self.graph.upto(2)
+        self.graph.save(self.source_folder)
 
     def prepare(self, place):
         self.old.save(place / "graph")
 
     def work(self, place):
-        app(["convert", str(self.given), "--out", str(place / "graph")], standalone_mode=False)
+        app(
+            ["convert", str(self.source_folder), "--out", str(place / "graph")],
+            standalone_mode=False,
+        )
 
     def look(self, place):
-        found = graph_digest(ig.load(place / "graph", verify=True))
-        assert found in (graph_digest(self.old), graph_digest(self.graph))
+        digest = graph_digest(ig.load(place / "graph", verify=True))
+        assert digest in (graph_digest(self.old), graph_digest(self.graph))
 
 
 class Predicted(Converted):
@@ -106,7 +109,13 @@ class Predicted(Converted):
 
     def work(self, place):
         self.new.save(place / "model")
-        words = ["predict", str(place / "model"), str(self.given), "--out", str(place / "p.csv")]
+        words = [
+            "predict",
+            str(place / "model"),
+            str(self.source_folder),
+            "--out",
+            str(place / "p.csv"),
+        ]
         app(words, standalone_mode=False)
 
     def look(self, place):
@@ -131,7 +140,7 @@ class Death:
 
     place: Path
     limit: int | None
-    seen: list[str] = field(default_factory=list)
+    events: list[str] = field(default_factory=list)
 
     def begin(self):
         sys.addaudithook(self.hook)
@@ -162,8 +171,8 @@ class Death:
         return call
 
     def count(self, event):
-        self.seen.append(event)
-        if len(self.seen) == self.limit:
+        self.events.append(event)
+        if len(self.events) == self.limit:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -190,14 +199,14 @@ def untimed(value):
 
 def tree(place):
     """Everything below a place by its name; measured times are left out."""
-    found = {}
+    contents = {}
     for path in sorted(place.rglob("*")):
         content = path.read_bytes() if path.is_file() else None
         if path.name in ("summary.json", "backtest.json"):
             content = untimed(json.loads(content))
         if path.name != "seconds.json" and path.parts[-2:] != ("work", "summary.json"):
-            found[str(path.relative_to(place))] = content
-    return found
+            contents[str(path.relative_to(place))] = content
+    return contents
 
 
 def sampled(events, sample):
@@ -219,7 +228,7 @@ def attempt(name, place, sample):
         death = Death(at, limit)
         death.begin()
         case.work(at)
-        (place / "events").write_text(json.dumps(death.seen))
+        (place / "events").write_text(json.dumps(death.events))
 
     begin()
     case.work(at)  # here too, so that forks find everything imported and compiled
@@ -233,11 +242,11 @@ def attempt(name, place, sample):
         assert forked(dying, limit), f"{name} was not killed at {limit} of {len(events)}"
         case.look(at)
         case.work(at)
-        found = tree(at)
-        assert found == wanted, (
+        result = tree(at)
+        assert result == wanted, (
             name,
             limit,
-            sorted(n for n in found | wanted if found.get(n) != wanted.get(n)),
+            sorted(n for n in result | wanted if result.get(n) != wanted.get(n)),
         )
     print(f"\n{name}: killed {len(chosen)} times of {len(events)}")
 

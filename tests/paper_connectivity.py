@@ -82,11 +82,11 @@ def extended(share, times, cutoff, form):
     values, missing = g(share, times, cutoff, form)
     if form == "unbiased":
         for y in range(num_labels):
-            seen = [d for d in range(len(deltas)) if not missing[y, d]]
-            if seen:
+            known = [d for d in range(len(deltas)) if not missing[y, d]]
+            if known:
                 for z in range(num_labels):
                     values[y, z] = np.interp(
-                        deltas, [deltas[d] for d in seen], [values[y, z, d] for d in seen]
+                        deltas, [deltas[d] for d in known], [values[y, z, d] for d in known]
                     )
     out = np.zeros_like(share)
     for y in range(num_labels):

@@ -120,10 +120,10 @@ def test_rows_sum_to_one_where_anything_is_known(case):
     edge_index, label, time, options = case
     c = relative_connectivity(edge_index, label, time, **options)
     total = c.extended.sum((2, 3))
-    seen = c.g.any((1, 2))
-    assert seen.any()
-    assert_allclose(total[seen], 1, atol=1e-12)
-    assert (total[~seen] == 0).all()
+    known = c.g.any((1, 2))
+    assert known.any()
+    assert_allclose(total[known], 1, atol=1e-12)
+    assert (total[~known] == 0).all()
 
 
 def test_counted_rows_sum_to_the_share_of_neighbours_with_a_known_label():

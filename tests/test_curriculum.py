@@ -75,13 +75,14 @@ def test_no_target_label_reaches_a_gradient(graph, view, refit, batch_size):
     """True labels of targets, scrambled and even handed over unmasked, change no bit of any weight."""
     training = replace(CPU, refit=refit, batch_size=batch_size)
     other = ig.audit.scrambled(graph, CUTOFF)
-    found = [
+    results = [
         fit(build, HopTask([view.x]), y, split_rows(view), training)
         for y in (view.y, other.masked(CUTOFF).y, graph.y, other.y)
     ]
-    assert all(same(found[0], each) for each in found[1:])
+    assert all(same(results[0], each) for each in results[1:])
     assert not same(
-        found[0], fit(build, HopTask([view.x]), view.y, split_rows(view), replace(training, seed=1))
+        results[0],
+        fit(build, HopTask([view.x]), view.y, split_rows(view), replace(training, seed=1)),
     )
 
 
@@ -146,8 +147,8 @@ def test_the_easiest_of_every_class_come_first():
     average[label == 3] += 10  # a class that nobody has learned yet is not left out
     lessons = Curriculum(start=0.3, warm_up=1, epochs=10)
     for epoch in (2, 5, 9):
-        found = lessons.chosen(torch.tensor(average), torch.zeros(60), torch.tensor(label), epoch)
-        assert found.tolist() == naive_easiest(average, label, lessons.share(epoch))
+        chosen = lessons.chosen(torch.tensor(average), torch.zeros(60), torch.tensor(label), epoch)
+        assert chosen.tolist() == naive_easiest(average, label, lessons.share(epoch))
 
 
 def test_rows_are_drawn_by_how_much_their_loss_fell():
@@ -239,13 +240,13 @@ def test_bad_options(options, sentence):
         Curriculum(**options)
 
 
-def test_rows_of_a_graph_are_ranked_without_being_told_their_own_label(view):
-    told = []
+def test_rows_of_a_graph_are_ranked_without_their_own_label(view):
+    received = []
 
     class Asked(GraphTask):
         def logits(self, model, rows):
             if not model.training and view.time[rows].max() < CUTOFF - 1:
-                told.append((rows.numpy(), self.labels[rows].numpy()))
+                received.append((rows.numpy(), self.labels[rows].numpy()))
             return super().logits(model, rows)
 
         def drawn(self, rows, share):
@@ -257,14 +258,14 @@ def test_rows_of_a_graph_are_ranked_without_being_told_their_own_label(view):
     task = Asked(view.x, Propagation.of(view), view.masked(CUTOFF - 1).y, LABELS)
     fit(lambda: GCN(task.width, LABELS, 8), task, view.y, split, replace(CPU, hide_labels=0.5))
     epochs = LESSONS.whole_from - 1
-    assert len(told) == 2 * epochs
-    assert all((labels == -1).all() for _, labels in told)
-    for a, b in zip(told[::2], told[1::2], strict=True):
+    assert len(received) == 2 * epochs
+    assert all((labels == -1).all() for _, labels in received)
+    for a, b in zip(received[::2], received[1::2], strict=True):
         np.testing.assert_array_equal(np.sort(np.concatenate([a[0], b[0]])), split.train)
 
 
 @pytest.mark.parametrize("pays", [False, True])
-def test_a_pipeline_keeps_a_curriculum_only_where_it_is_is_more_accurate(graph, monkeypatch, pays):
+def test_a_pipeline_retains_a_curriculum_only_where_it_is_more_accurate(graph, monkeypatch, pays):
     """Otherwise it says what the pipeline without one says, to the bit."""
     asked = []
 
@@ -288,7 +289,7 @@ def test_a_pipeline_keeps_a_curriculum_only_where_it_is_is_more_accurate(graph, 
 
 
 def test_is_more_accurate_means_by_more_than_a_standard_error():
-    class Said:
+    class FixedHead:
         def __init__(self, hits):
             self.hits = hits
 
@@ -296,7 +297,7 @@ def test_is_more_accurate_means_by_more_than_a_standard_error():
             return np.where(np.array(self.hits)[rows, None], [[0.2, 0.8]], [[0.8, 0.2]])
 
     label, rows = np.ones(100, int), np.arange(100)
-    base = Said([True] * 50 + [False] * 50)
+    base = FixedHead([True] * 50 + [False] * 50)
     for won, lost, better in (
         (0, 0, False),
         (5, 4, False),
@@ -304,6 +305,8 @@ def test_is_more_accurate_means_by_more_than_a_standard_error():
         (20, 0, True),
         (0, 20, False),
     ):
-        other = Said([False] * lost + [True] * (50 - lost + won) + [False] * (50 - won))
+        other = FixedHead([False] * lost + [True] * (50 - lost + won) + [False] * (50 - won))
         assert _is_more_accurate(other, base, label, rows) is better
-    assert not _is_more_accurate(Said([True]), Said([False]), np.ones(1, int), np.arange(1))
+    assert not _is_more_accurate(
+        FixedHead([True]), FixedHead([False]), np.ones(1, int), np.arange(1)
+    )

@@ -146,8 +146,8 @@ def test_hops_slices_and_sorted_edges(tmp_path):
     # what is stored names its own place, so copies take the same one
     place.rename(tmp_path / "whole")
 
-    def same(found):
-        for a, b in zip(found, wanted, strict=True):
+    def same(result):
+        for a, b in zip(result, wanted, strict=True):
             np.testing.assert_array_equal(a, b)
 
     hold(tmp_path / "whole", tmp_path, hops, same, 100)
@@ -188,8 +188,8 @@ def test_run_folders(graph, tmp_path):
     wanted = (place / "predictions.csv").read_bytes()
     place.rename(tmp_path / "whole")
 
-    def same(found):
-        assert found == wanted
+    def same(result):
+        assert result == wanted
 
     def again(place: Path) -> bytes:
         run(graph, place, **options)

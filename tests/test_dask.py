@@ -275,8 +275,8 @@ def test_the_main_job_on_a_cluster_of_processes_survives_the_death_of_a_worker(t
     while job.poll() is None and not list(scratch.rglob("*.npy")):
         time.sleep(0.05)
     workers[0].kill()
-    _, told = job.communicate(timeout=240)
-    assert job.returncode == 0, told
+    _, stderr = job.communicate(timeout=240)
+    assert job.returncode == 0, stderr
     alone = [*python, "run", "graph", "--out", "alone", "--engine", "memory", *options]
     subprocess.run(alone, cwd=tmp_path, check=True, capture_output=True, timeout=240)
     assert (tmp_path / "cluster/predictions.csv").read_bytes() == (

@@ -65,21 +65,21 @@ def diagnosis(graph):
 
 
 @pytest.mark.parametrize("protocol", ["text", "released"])
-def test_a_graph_made_by_the_assumptions_passes_all_of_them(protocol):
-    found = diagnose(sound(seed=3, protocol=protocol), CUTOFF)
-    assert statuses(found) == ["holds"] * 4
+def test_a_graph_generated_by_the_assumptions_passes_all_of_them(protocol):
+    result = diagnose(sound(seed=3, protocol=protocol), CUTOFF)
+    assert statuses(result) == ["holds"] * 4
 
 
-def test_label_mix_that_drifts_is_seen(graph):
+def test_drifting_class_proportions_are_detected(graph):
     rng = np.random.default_rng(0)
     later = graph.time / 9
     y = np.where(rng.random(graph.num_nodes) < 0.7 * later, 0, graph.y)
-    found = label_mix(View.of(rebuilt(graph, y=y).masked(CUTOFF)))
-    assert found.status == "violated"
-    assert found.statistic == pytest.approx(_true_distance(later), abs=0.06)
-    assert found.interval[0] < found.statistic < found.interval[1]
-    assert found.independence.p < 1e-6
-    assert found.independence.cramers_v > 0.1
+    result = label_mix(View.of(rebuilt(graph, y=y).masked(CUTOFF)))
+    assert result.status == "violated"
+    assert result.statistic == pytest.approx(_true_distance(later), abs=0.06)
+    assert result.interval[0] < result.statistic < result.interval[1]
+    assert result.independence.p < 1e-6
+    assert result.independence.cramers_v > 0.1
 
 
 def _true_distance(later):
@@ -88,25 +88,25 @@ def _true_distance(later):
     return np.mean([first[t] - np.mean(first[:t]) for t in range(3, 8)])
 
 
-def test_feature_drift_is_seen_and_measured(graph):
+def test_feature_drift_is_detected_and_measured(graph):
     direction = np.ones(graph.x.shape[1]) / np.sqrt(graph.x.shape[1])
     moved = graph.x + np.outer(graph.time.astype(float), direction)
-    found = feature_drift(View.of(rebuilt(graph, x=moved).masked(CUTOFF)))
-    assert found.status == "violated"
-    assert found.interval[0] > 0.7
+    result = feature_drift(View.of(rebuilt(graph, x=moved).masked(CUTOFF)))
+    assert result.status == "violated"
+    assert result.interval[0] > 0.7
     assert (
-        np.diff(np.array(found.drift[1:], float)) > 0
+        np.diff(np.array(result.drift[1:], float)) > 0
     ).all()  # the longer the past, the farther away
 
 
-def test_drift_across_the_classes_is_told_from_drift_along_them(graph):
+def test_drift_across_the_classes_is_separated_from_drift_along_them(graph):
     # says nothing of classes
     extra = np.random.default_rng(0).normal(size=(graph.num_nodes, 1)) + graph.time[:, None]
-    found = feature_drift(View.of(rebuilt(graph, x=np.hstack([graph.x, extra])).masked(CUTOFF)))
-    assert found.along_classes < 0.5 * found.statistic
+    result = feature_drift(View.of(rebuilt(graph, x=np.hstack([graph.x, extra])).masked(CUTOFF)))
+    assert result.along_classes < 0.5 * result.statistic
 
 
-def test_neighbours_that_depend_on_the_direction_of_time_are_seen():
+def test_neighbours_that_depend_on_the_direction_of_time_are_detected():
     graph = sound(seed=5, same=0.24, different=0.6)
     source, target = graph.edge_index
     # A label meets higher labels in its future and lower ones in its past, which no g(y, ỹ, |Δ|)
@@ -129,9 +129,11 @@ def test_connections_that_change_with_the_period_fail_separability(graph):
     # Late nodes are linked at their own time only, early ones as before.
     source, target = graph.edge_index
     late = np.maximum(graph.time[source], graph.time[target]) >= 4
-    kept = ~late | (graph.time[source] == graph.time[target])
-    found = diagnose(rebuilt(graph, edge_index=graph.edge_index[:, kept]), CUTOFF).separability
-    assert found.status == "violated"
+    remaining = ~late | (graph.time[source] == graph.time[target])
+    result = diagnose(
+        rebuilt(graph, edge_index=graph.edge_index[:, remaining]), CUTOFF
+    ).separability
+    assert result.status == "violated"
 
 
 def test_growth_is_explained_by_the_sizes_of_periods():
@@ -143,22 +145,22 @@ def test_growth_is_explained_by_the_sizes_of_periods():
     edges = position[graph.edge_index]
     edges = edges[:, (edges >= 0).all(0)]
     small = TemporalGraph(x=graph.x[keep], y=graph.y[keep], time=graph.time[keep], edge_index=edges)
-    found = diagnose(small, CUTOFF)
-    assert found.separability.status in ("uncertain", "violated")
-    assert found.separability.per_node.value > found.separability.statistic + 0.05
-    methods = ranked(replace(found, shift=None), small)
+    result = diagnose(small, CUTOFF)
+    assert result.separability.status in ("uncertain", "violated")
+    assert result.separability.per_node.value > result.separability.statistic + 0.05
+    methods = ranked(replace(result, shift=None), small)
     assert methods.index("genpmp") < methods.index("pmp")
 
 
 @pytest.mark.parametrize(
     ("decay", "expected"), [(0.6, "holds"), ("random-zero-diagonal", "violated")]
 )
-def test_labels_that_fade_differently_are_seen(decay, expected):
-    found = diagnose(
+def test_labels_with_different_decay_are_detected(decay, expected):
+    result = diagnose(
         tsbm(num_nodes=1500, protocol="released", feature_std=1.0, decay=decay, seed=2), CUTOFF
     )
-    assert found.decay.status == expected
-    assert found.separability.status == "holds"
+    assert result.decay.status == expected
+    assert result.separability.status == "holds"
 
 
 def test_only_the_planted_violation_flips(graph, diagnosis):
@@ -244,8 +246,8 @@ def test_noise_is_taken_out_of_drift_and_distance():
         cells = Cells.of(label, period, rng.normal(size=(150, 3)))
         drifts.append(cells.drift(cells.mean, cells.noise, 0))
         distances.append(cells.distance(cells.mean, cells.noise))
-    for found in (drifts, distances):  # no drift, no classes: zero on average
-        assert abs(np.mean(found)) < 4 * np.std(found) / np.sqrt(len(found))
+    for values in (drifts, distances):  # no drift, no classes: zero on average
+        assert abs(np.mean(values)) < 4 * np.std(values) / np.sqrt(len(values))
 
 
 def test_intervals_cover_the_truth_of_no_change():
@@ -284,21 +286,21 @@ def test_centring_removes_the_shift_of_means(diagnosis):
 
 
 def test_risk_of_the_last_labelled_period_stays_below_its_bound(graph, diagnosis):
-    found = diagnosis.shift.risk
-    assert found.gap <= found.bound
-    assert f"risk gap on the last labelled period {found.gap:.3f}, bound {found.bound:.3f}" in str(
+    risk = diagnosis.shift.risk
+    assert risk.gap <= risk.bound
+    assert f"risk gap on the last labelled period {risk.gap:.3f}, bound {risk.bound:.3f}" in str(
         diagnosis
     )
     assert "(holds)" in str(diagnosis)
     hidden = graph.with_labels(np.where(graph.time >= CUTOFF, 0, graph.y))
-    assert diagnose(hidden, CUTOFF).shift.risk == found
+    assert diagnose(hidden, CUTOFF).shift.risk == risk
     alone = graph.with_labels(np.where(graph.time == CUTOFF - 1, graph.y, -1))
     assert diagnose(alone, CUTOFF).shift.risk is None
 
 
 def test_measured_class_distances_stay_below_the_bounds(diagnosis):
-    for found in diagnosis.shift.methods.values():
-        theory = found.classes
+    for measured in diagnosis.shift.methods.values():
+        theory = measured.classes
         assert theory.measured <= theory.mean_gap + theory.equal_means + 1e-9
         assert theory.equal_means <= theory.theorem_4_3 <= theory.trivial
 
@@ -307,12 +309,12 @@ def test_large_graphs_are_looked_at_in_blocks_and_samples(graph, diagnosis, monk
     monkeypatch.setattr(views, "BLOCK", 1000)
     assert diagnose(graph, CUTOFF) == diagnosis
     monkeypatch.setattr(views, "MAX_EDGES", graph.edge_index.shape[1] // 2)
-    found = diagnose(graph, CUTOFF)
-    assert found.notes[-1].startswith("Connections were counted at a random 50")
-    assert found.separability.status == found.decay.status == "holds"
+    result = diagnose(graph, CUTOFF)
+    assert result.notes[-1].startswith("Connections were counted at a random 50")
+    assert result.separability.status == result.decay.status == "holds"
 
 
-def test_reverses_are_found_whatever_the_order_of_the_edges(graph):
+def test_reverse_edges_are_matched_in_any_order(graph):
     rng = np.random.default_rng(0)
     shuffled = graph.edge_index[:, rng.permutation(graph.edge_index.shape[1])]
     assert not diagnose(rebuilt(graph, edge_index=shuffled), CUTOFF).notes
@@ -348,18 +350,20 @@ def test_the_same_seed_gives_the_same_result(graph, diagnosis):
     assert diagnose(graph, CUTOFF) == diagnosis
 
 
-def test_direction_of_edges_does_not_matter_and_is_told(graph, diagnosis):
+def test_direction_of_edges_does_not_matter_and_is_noted(graph, diagnosis):
     # nodes are in order of time
     forward = graph.edge_index[:, graph.edge_index[0] < graph.edge_index[1]]
-    found = diagnose(rebuilt(graph, edge_index=forward), CUTOFF)
-    assert found.separability.statistic == pytest.approx(diagnosis.separability.statistic, abs=0.01)
-    assert any("directed" in note for note in found.notes)
+    result = diagnose(rebuilt(graph, edge_index=forward), CUTOFF)
+    assert result.separability.statistic == pytest.approx(
+        diagnosis.separability.statistic, abs=0.01
+    )
+    assert any("directed" in note for note in result.notes)
     assert not diagnosis.notes
 
 
 def test_times_may_be_shifted(graph, diagnosis):
-    found = diagnose(rebuilt(graph, time=graph.time + 2000), CUTOFF + 2000)
-    assert [f.statistic for f in found.findings] == [f.statistic for f in diagnosis.findings]
+    result = diagnose(rebuilt(graph, time=graph.time + 2000), CUTOFF + 2000)
+    assert [f.statistic for f in result.findings] == [f.statistic for f in diagnosis.findings]
 
 
 def test_cutoff_comes_from_the_graph(graph):
@@ -387,25 +391,25 @@ def test_text_names_every_assumption_and_method(diagnosis):
     assert max(map(len, text.splitlines())) <= 110
 
 
-def test_arrays_are_kept_with_six_digits_and_none_for_the_unknown():
+def test_arrays_are_stored_with_six_digits_and_none_for_the_unknown():
     assert listed(np.array([[1 / 3, np.nan], [2.0, np.inf]])) == [[0.333333, None], [2.0, None]]
     assert listed(np.array([3, 4])) == [3, 4]
 
 
 def test_progress_reaches_the_end(graph):
-    seen = []
-    diagnose(graph, CUTOFF, progress=lambda *event: seen.append(event[:3]))
-    assert seen == [("diagnosis", k, 6) for k in range(1, 7)]
+    events = []
+    diagnose(graph, CUTOFF, progress=lambda *event: events.append(event[:3]))
+    assert events == [("diagnosis", k, 6) for k in range(1, 7)]
 
 
 # -- thin graphs
 
 
 def test_no_edges(graph):
-    found = diagnose(rebuilt(graph, edge_index=np.zeros((2, 0), int)), CUTOFF)
-    assert statuses(found) == ["holds", "holds", "not testable", "not testable"]
-    assert found.shift is None
-    assert "no edges" in found.separability.sentence
+    result = diagnose(rebuilt(graph, edge_index=np.zeros((2, 0), int)), CUTOFF)
+    assert statuses(result) == ["holds", "holds", "not testable", "not testable"]
+    assert result.shift is None
+    assert "no edges" in result.separability.sentence
 
 
 def test_loops_only(graph):
@@ -417,26 +421,26 @@ def test_loops_only(graph):
 
 
 def test_no_features(graph):
-    found = diagnose(rebuilt(graph, x=None), CUTOFF)
-    assert found.feature_drift.status == "not testable"
-    assert found.feature_map is None
-    assert found.shift is None
-    assert found.separability.status == "holds"
-    assert "plain" in ranked(found, rebuilt(graph, x=None))
+    result = diagnose(rebuilt(graph, x=None), CUTOFF)
+    assert result.feature_drift.status == "not testable"
+    assert result.feature_map is None
+    assert result.shift is None
+    assert result.separability.status == "holds"
+    assert "plain" in ranked(result, rebuilt(graph, x=None))
 
 
 @pytest.mark.parametrize("labelled", [(7,), (3, 7)])
 def test_few_labelled_periods(graph, labelled):
     y = np.where(np.isin(graph.time, labelled), graph.y, -1)
-    found = diagnose(rebuilt(graph, y=y), CUTOFF)
-    assert statuses(found)[2:] == ["not testable", "not testable"]
-    assert statuses(found)[:2] == (["not testable"] * 2 if len(labelled) == 1 else ["holds"] * 2)
-    assert found.shift is not None
+    result = diagnose(rebuilt(graph, y=y), CUTOFF)
+    assert statuses(result)[2:] == ["not testable", "not testable"]
+    assert statuses(result)[:2] == (["not testable"] * 2 if len(labelled) == 1 else ["holds"] * 2)
+    assert result.shift is not None
 
 
 def test_one_class(graph):
-    found = diagnose(rebuilt(graph, y=np.zeros(graph.num_nodes, int)), CUTOFF)
-    assert statuses(found)[:2] == ["not testable", "not testable"]
+    result = diagnose(rebuilt(graph, y=np.zeros(graph.num_nodes, int)), CUTOFF)
+    assert statuses(result)[:2] == ["not testable", "not testable"]
 
 
 def test_a_handful_of_nodes():
@@ -450,9 +454,9 @@ def test_a_handful_of_nodes():
             time=time,
             edge_index=rng.integers(0, size, (2, int(rng.integers(0, 20)))),
         )
-        found = diagnose(graph, int(time.max()), seed=seed)
-        assert decode(Diagnosis, stored(found)) == found
-        assert "plain" in ranked(found, graph)
+        result = diagnose(graph, int(time.max()), seed=seed)
+        assert decode(Diagnosis, stored(result)) == result
+        assert "plain" in ranked(result, graph)
 
 
 def test_constant_and_half_precision_features(graph):
@@ -497,53 +501,53 @@ def hetero(graph, own):
 
 
 def test_own_relations_of_a_hetero_graph_are_used(graph, diagnosis):
-    found = diagnose(hetero(graph, own=True), CUTOFF)
-    assert found.separability.statistic == diagnosis.separability.statistic
-    assert any("Ignored relations: author-writes-paper" in note for note in found.notes)
+    result = diagnose(hetero(graph, own=True), CUTOFF)
+    assert result.separability.statistic == diagnosis.separability.statistic
+    assert any("Ignored relations: author-writes-paper" in note for note in result.notes)
 
 
-def test_without_own_relations_connectivity_cannot_be_told(graph):
+def test_without_own_relations_connectivity_is_not_testable(graph):
     mixed = hetero(graph, own=False)
-    found = diagnose(mixed, CUTOFF)
-    assert statuses(found) == ["holds", "holds", "not testable", "not testable"]
-    assert list(found.shift.methods) == ["plain", "center", "standardize", "jjnorm"]
-    assert "author" in found.shift.path
-    methods = ranked(found, mixed)
+    result = diagnose(mixed, CUTOFF)
+    assert statuses(result) == ["holds", "holds", "not testable", "not testable"]
+    assert list(result.shift.methods) == ["plain", "center", "standardize", "jjnorm"]
+    assert "author" in result.shift.path
+    methods = ranked(result, mixed)
     assert "center+labels" in methods
     # weights by edge would change nothing
     assert {method for method in methods if "mp" in method} == set(THROUGH)
     assert "snapshot" in methods  # papers of one author come and go
-    assert not any("ends" in method for method in ranked(found, graph))
+    assert not any("ends" in method for method in ranked(result, graph))
 
 
 # -- map
 
 
 def test_the_map_shows_nodes_and_means_of_classes(graph, diagnosis):
-    found = diagnosis.feature_map
-    assert np.shape(found.nodes.place) == (1500, 2)
-    assert np.shape(found.means.place) == (4 * CUTOFF, 2)
-    hidden = np.array(found.nodes.time) >= CUTOFF
-    assert (np.array(found.nodes.label)[hidden] == -1).all()
-    assert 0 < found.explained[1] <= found.explained[0] < 1
+    feature_map = diagnosis.feature_map
+    assert np.shape(feature_map.nodes.place) == (1500, 2)
+    assert np.shape(feature_map.means.place) == (4 * CUTOFF, 2)
+    hidden = np.array(feature_map.nodes.time) >= CUTOFF
+    assert (np.array(feature_map.nodes.label)[hidden] == -1).all()
+    assert 0 < feature_map.explained[1] <= feature_map.explained[0] < 1
 
 
 def test_tsne_is_an_option():
-    found = map_features(
+    feature_map = map_features(
         View.of(sound(num_nodes=200, mean_degree=5).masked(CUTOFF)), projection="tsne", sample=40
     )
-    assert found.projection == "tsne"
-    assert np.isfinite(found.nodes.place).all()
+    assert feature_map.projection == "tsne"
+    assert np.isfinite(feature_map.nodes.place).all()
 
 
 # -- advice
 
 
-def told(diagnosis, **given):
+def with_statuses(diagnosis, **status_by_check):
     """`diagnosis` with some statuses replaced, and no measured shift."""
     changed = {
-        name: replace(getattr(diagnosis, name), status=AssumptionStatus(told))
-        for name, told in given.items()
+        name: replace(getattr(diagnosis, name), status=AssumptionStatus(with_statuses))
+        for name, with_statuses in status_by_check.items()
     }
     return replace(diagnosis, shift=None, **changed)
 
@@ -555,8 +559,8 @@ def test_plain_is_a_candidate_and_none_comes_twice(diagnosis, graph):
 
 
 def test_centring_leads_where_the_mix_is_stable_and_trails_where_it_changes(diagnosis, graph):
-    stable = ranked(told(diagnosis, label_mix="holds"), graph)
-    changing = ranked(told(diagnosis, label_mix="violated"), graph)
+    stable = ranked(with_statuses(diagnosis, label_mix="holds"), graph)
+    changing = ranked(with_statuses(diagnosis, label_mix="violated"), graph)
     assert stable.index("center") < stable.index("plain") < changing.index("center")
     assert stable.index("center+labels") < stable.index("labels")
     assert changing.index("labels") < changing.index("center+labels")

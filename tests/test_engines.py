@@ -185,15 +185,15 @@ def test_graphs_in_both_directions_and_as_they_were(engine, directed, weighted, 
         edge_time=rng.integers(0, 5, size) if dated else None,
     )
     for options in ({"undirected": True}, {"upto": 2}, {"upto": 3, "undirected": True}):
-        made, wanted = engine.graph(graph, **options), Memory().graph(graph, **options)
-        np.testing.assert_array_equal(made.edge_index, wanted.edge_index)
-        assert (made.edge_weight is None) == (wanted.edge_weight is None)
+        built, wanted = engine.graph(graph, **options), Memory().graph(graph, **options)
+        np.testing.assert_array_equal(built.edge_index, wanted.edge_index)
+        assert (built.edge_weight is None) == (wanted.edge_weight is None)
         if weighted:
-            np.testing.assert_allclose(made.edge_weight, wanted.edge_weight)
+            np.testing.assert_allclose(built.edge_weight, wanted.edge_weight)
         for name in ("x", "y", "time", "ids", "edge_time"):
-            np.testing.assert_array_equal(getattr(made, name), getattr(wanted, name))
+            np.testing.assert_array_equal(getattr(built, name), getattr(wanted, name))
         np.testing.assert_allclose(
-            engine.operator(made).apply(made.x), Memory().operator(wanted).apply(wanted.x)
+            engine.operator(built).apply(built.x), Memory().operator(wanted).apply(wanted.x)
         )
 
 

@@ -131,9 +131,9 @@ def test_one_table_is_a_graph(folder, name):
     assert here("init", folder).exit_code == 0
     again = ig.load(folder)
     assert repr(again) == repr(graph)
-    shown = here("check", folder)
-    assert shown.exit_code == 0, shown.output
-    assert "values of" in shown.stdout
+    checked = here("check", folder)
+    assert checked.exit_code == 0, checked.output
+    assert "values of" in checked.stdout
 
 
 @pytest.mark.parametrize("folder", ["matches"], indirect=True)

@@ -66,8 +66,8 @@ def test_labels_of_the_examples_are_as_the_pages_say():
 )
 def test_an_example_runs_and_is_predicted_again(name, nodes, periods, options, tmp_path):
     out = tmp_path / "out"
-    said = impact("run", EXAMPLES / name, "--out", out, *RUN, *options, cwd=tmp_path)
-    assert "Predictions:" in said
+    output = impact("run", EXAMPLES / name, "--out", out, *RUN, *options, cwd=tmp_path)
+    assert "Predictions:" in output
     predicted = rows(out / "predictions.csv")
     unknown = [
         row
@@ -95,6 +95,8 @@ def test_the_notebook_runs_and_ends_with_the_report(tmp_path, monkeypatch):
         notebook, timeout=300, resources={"metadata": {"path": str(tmp_path / "examples")}}
     )
     client.execute()
-    shown = notebook.cells[-1].outputs[0].data["text/html"]
-    assert all(html.startswith('<iframe srcdoc="&lt;!doctype html&gt;') for html in (stored, shown))
+    displayed = notebook.cells[-1].outputs[0].data["text/html"]
+    assert all(
+        html.startswith('<iframe srcdoc="&lt;!doctype html&gt;') for html in (stored, displayed)
+    )
     assert (tmp_path / "out" / "articles-notebook" / "report.html").exists()

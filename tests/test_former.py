@@ -34,7 +34,7 @@ def test_against_itself_a_model_neither_gains_nor_loses(tmp_path, root, monkeypa
         assert 0 < cell.mean < 1
         assert (cell.gain.value, cell.gain.error) == (0, 0)
     monkeypatch.setattr(
-        "reproduction.former.in_process", lambda *given, **more: [0.5, "48:ffffff000000", 1.0]
+        "reproduction.former.in_process", lambda *arguments, **more: [0.5, "48:ffffff000000", 1.0]
     )
     # all of it is there already
     assert former(tmp_path / "former", tmp_path / "out", **how).records == table.records

@@ -183,8 +183,8 @@ def test_run_folders(whole, tmp_path, monkeypatch):
             raise AssertionError(f"seed {seed}: {command['words'][0]}: {error!r}") from error
         where = f"seed {seed}: {command['words'][0]}: {done.stderr}"
         assert done.exit_code in (0, 2), where
-        said = [line for line in done.stderr.splitlines() if line.startswith("error:")]
-        assert len(said) == (done.exit_code == 2), where
+        errors = [line for line in done.stderr.splitlines() if line.startswith("error:")]
+        assert len(errors) == (done.exit_code == 2), where
         after = snapshot(root)
         changed = [
             name
@@ -298,14 +298,14 @@ def independent_reading(connection, kind):
     query = "select table_name from information_schema.tables"
     if kind == "sqlite":
         query = "select name from sqlite_master where type in ('table', 'view')"
-    found = {}
+    tables = {}
     for (name,) in connection.execute(query).fetchall():
-        found[name] = [], None
+        tables[name] = [], None
         with contextlib.suppress(sqlite3.Error):  # a view of a table that could not be made
             rows = connection.execute(f"select * from {quoted(name)}")
             names = [column[0] for column in rows.description]
-            found[name] = names, [list(row) for row in rows.fetchall()]
-    return found
+            tables[name] = names, [list(row) for row in rows.fetchall()]
+    return tables
 
 
 @pytest.mark.parametrize("kind", ["duckdb", "sqlite"])
@@ -314,11 +314,11 @@ def test_databases(tmp_path, kind):
     for seed in seeds(60):
         rng, path = np.random.default_rng(seed), tmp_path / f"{seed}.db"
         connect, kinds = (duckdb.connect, DUCK) if kind == "duckdb" else (sqlite3.connect, LITE)
-        connection, made = connect(str(path)), []
+        connection, statements = connect(str(path)), []
         for statement in odd_schema(rng, kinds):
             with contextlib.suppress(duckdb.Error, sqlite3.Error):  # a name that the driver refuses
                 connection.execute(statement)
-                made.append(statement)
+                statements.append(statement)
         if kind == "sqlite":
             connection.commit()
         wanted = independent_reading(connection, kind)
@@ -331,9 +331,9 @@ def test_databases(tmp_path, kind):
             outcomes.add("sentence")
             path.unlink()
             continue
-        assert sources.keys() == wanted.keys(), f"seed {seed}: {made}"
+        assert sources.keys() == wanted.keys(), f"seed {seed}: {statements}"
         for name, source in sources.items():
-            where = f"seed {seed}: {name!r} of {made}"
+            where = f"seed {seed}: {name!r} of {statements}"
             try:
                 table = source.table
             except InputError:  # which is one line
@@ -342,9 +342,9 @@ def test_databases(tmp_path, kind):
             names, rows = wanted[name]
             names = [name if name.strip() else f"Unnamed: {k}" for k, name in enumerate(names)]
             assert table.column_names == names, where
-            found = [list(row.values()) for row in table.to_pylist()]
-            agree = len(found) == len(rows) and all(map(same, found, rows))
-            assert agree, f"{where}: {found} {rows}"
+            result = [list(row.values()) for row in table.to_pylist()]
+            agree = len(result) == len(rows) and all(map(same, result, rows))
+            assert agree, f"{where}: {result} {rows}"
             outcomes.add("same")
         assert snapshot(tmp_path) == before
         path.unlink()

@@ -32,9 +32,9 @@ def mean_of_period_means(graph, x):
     for v in range(graph.num_nodes):
         means = []
         for t in graph.times:
-            heard = [(a, u) for u, target, a in edges if target == v and graph.time[u] == t]
-            if heard:
-                means.append(sum(a * x[u] for a, u in heard) / sum(a for a, _ in heard))
+            neighbours = [(a, u) for u, target, a in edges if target == v and graph.time[u] == t]
+            if neighbours:
+                means.append(sum(a * x[u] for a, u in neighbours) / sum(a for a, _ in neighbours))
         if means:
             out[v] = sum(means) / len(means)
     return out
@@ -46,13 +46,13 @@ def test_hops_are_means_of_the_means_of_periods(seed, weighted):
     first = mean_of_period_means(graph, graph.x)
     weightings = ("gsmp", FirstHop("gsmp"))
     gsmp, stamp = (ig.propagate(graph, weighting=weighting) for weighting in weightings)
-    for found, expected in (
+    for result, expected in (
         (gsmp[0], first),
         (gsmp[1], mean_of_period_means(graph, first)),
         (stamp[0], first),
         (stamp[1], Memory().operator(graph).apply(first)),
     ):
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_more_neighbours_of_one_period_alike_change_nothing():
@@ -123,11 +123,11 @@ def test_stamp_is_for_the_first_relation_of_a_path():
         affiliations=20,
         seed=0,
     ).undirected()
-    found = ig.metapath_hops(graph, weighting=FirstHop("gsmp"), length=2)
+    result = ig.metapath_hops(graph, weighting=FirstHop("gsmp"), length=2)
     cites = ("paper", "cites", "paper")
     steps = [Memory().operator(graph, cites, weighting=name) for name in ("gsmp", "plain")]
     np.testing.assert_allclose(
-        found["paper-cites-paper-cites-paper"], steps[1].apply(steps[0].apply(graph.x)), rtol=1e-5
+        result["paper-cites-paper-cites-paper"], steps[1].apply(steps[0].apply(graph.x)), rtol=1e-5
     )
 
 

@@ -59,9 +59,9 @@ def test_killed_before_any_change_of_a_file_nothing_is_lost(tmp_path):
         env=environment,
     )
     assert done.returncode == 0, done.stderr
-    said = [line for line in done.stdout.splitlines() if ": killed " in line]
-    print("\n".join(said))
-    assert len(said) == len(KILLS)
+    reports = [line for line in done.stdout.splitlines() if ": killed " in line]
+    print("\n".join(reports))
+    assert len(reports) == len(KILLS)
 
 
 @contextlib.contextmanager
@@ -76,7 +76,7 @@ def full_at(size):
 
 
 @pytest.mark.parametrize("size", [0, 200, 1200, 3000])
-def test_a_full_disk_is_one_sentence_and_what_is_complete_is_kept(graph, tmp_path, size):
+def test_a_full_disk_is_one_sentence_and_complete_files_remain(graph, tmp_path, size):
     graph.save(tmp_path / "g")
     plain, out = tmp_path / "plain", tmp_path / "out"
     assert here("run", tmp_path / "g", "--out", plain, *QUICK).exit_code == 0
@@ -236,12 +236,12 @@ def arrays():
 
 
 def changed(*path, to):
-    found = arrays()
-    inner = found
+    arguments = arrays()
+    inner = arguments
     for name in path[:-1]:
         inner = inner[name]
     inner[path[-1]] = to
-    return found
+    return arguments
 
 
 EDGES = ("paper", "cites", "paper")
@@ -263,10 +263,10 @@ CHANGES = {
 def test_whatever_a_result_depends_on_is_in_the_digest_of_a_graph():
     plain = graph_digest(ig.TemporalGraph.hetero(**arrays()))
     assert plain == graph_digest(ig.TemporalGraph.hetero(**arrays()))
-    found = {
+    changed_digests = {
         name: graph_digest(ig.TemporalGraph.hetero(**parts)) for name, parts in CHANGES.items()
     }
-    assert len({plain, *found.values()}) == 1 + len(CHANGES), found
+    assert len({plain, *changed_digests.values()}) == 1 + len(CHANGES), changed_digests
     table = {
         "id": [1, 2, 3],
         "time": ["2020-01-05", "2020-05-01", "2021-01-01"],

@@ -54,9 +54,11 @@ def naive(view, method, norm, self_loop, hops, renormalize):
 def test_equals_leaving_the_own_label_out(seed, weighted, method, norm, self_loop, renormalize):
     view = random_graph(seed, weighted).masked(CUTOFF)
     options = {"norm": norm, "self_loop": self_loop, "renormalize": renormalize}
-    for hop, found in enumerate(label_hops(view, weighting=method, hops=2, **options), start=1):
+    for hop, hop_values in enumerate(
+        label_hops(view, weighting=method, hops=2, **options), start=1
+    ):
         expected = naive(view, method, norm, self_loop, hop, renormalize)
-        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(hop_values, expected, rtol=1e-6, atol=1e-6)
 
 
 def test_flipping_the_own_label_changes_nothing_for_oneself():

@@ -73,8 +73,8 @@ def test_neither_order_nor_units_matter():
         kernel_mean_matching(x, reference, labels),
         np.random.default_rng(1).permutation(len(x)),
     )
-    found = kernel_mean_matching(x[order] * 100 + 3, reference[::-1] * 100 + 3, labels[order])
-    np.testing.assert_allclose(found, beta[order], atol=1e-2)
+    weights = kernel_mean_matching(x[order] * 100 + 3, reference[::-1] * 100 + 3, labels[order])
+    np.testing.assert_allclose(weights, beta[order], atol=1e-2)
 
 
 def test_the_mean_moves_to_the_reference():
@@ -88,15 +88,15 @@ def test_fourier_features_stand_for_the_kernel(monkeypatch):
     x, reference, labels = drawn(rows=1000, moved=0.5)
     exact = kernel_mean_matching(x, reference, labels)
     monkeypatch.setattr(matching, "EXACT", 10)
-    found = kernel_mean_matching(x, reference, labels)
+    weights = kernel_mean_matching(x, reference, labels)
     scaled = matching._scaled(x, reference, np.random.default_rng(0))
     matrix, pull = kernel(scaled[0], scaled[0]), 1000 * kernel(*scaled).mean(1)
     best, start = (value(beta, matrix, pull) for beta in (exact, np.ones(1000)))
-    assert value(found, matrix, pull) < best + 0.1 * (start - best)
+    assert value(weights, matrix, pull) < best + 0.1 * (start - best)
     z = matching._fourier(3, np.random.default_rng(0))(scaled[0])
     assert np.abs(z @ z.T - matrix).max() < 0.2
-    assert not np.array_equal(found, kernel_mean_matching(x, reference, labels, seed=1))
-    np.testing.assert_array_equal(found, kernel_mean_matching(x, reference, labels))
+    assert not np.array_equal(weights, kernel_mean_matching(x, reference, labels, seed=1))
+    np.testing.assert_array_equal(weights, kernel_mean_matching(x, reference, labels))
 
 
 def test_wide_rows_are_projected():

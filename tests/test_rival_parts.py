@@ -39,16 +39,18 @@ PARTS += [
 
 
 @pytest.mark.parametrize(("model", "part"), PARTS)
-def test_every_part_does_something_and_is_kept(graph, model, part, tmp_path):
-    said = {method: Pipeline(model, method, **OPTIONS).fit(graph) for method in ("plain", part)}
-    found = said[part].predict_proba(graph)
-    assert not np.allclose(found, said["plain"].predict_proba(graph), atol=1e-6)
-    np.testing.assert_allclose(found.sum(1), 1, atol=1e-5)
+def test_every_part_changes_predictions_and_is_saved(graph, model, part, tmp_path):
+    pipelines = {
+        method: Pipeline(model, method, **OPTIONS).fit(graph) for method in ("plain", part)
+    }
+    probabilities = pipelines[part].predict_proba(graph)
+    assert not np.allclose(probabilities, pipelines["plain"].predict_proba(graph), atol=1e-6)
+    np.testing.assert_allclose(probabilities.sum(1), 1, atol=1e-5)
     np.testing.assert_array_equal(
-        Pipeline(model, part, **OPTIONS).fit(graph).predict_proba(graph), found
+        Pipeline(model, part, **OPTIONS).fit(graph).predict_proba(graph), probabilities
     )
-    said[part].save(tmp_path / "p")
-    np.testing.assert_array_equal(Pipeline.load(tmp_path / "p").predict_proba(graph), found)
+    pipelines[part].save(tmp_path / "p")
+    np.testing.assert_array_equal(Pipeline.load(tmp_path / "p").predict_proba(graph), probabilities)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +95,7 @@ def test_the_reference_is_what_must_be_predicted(graph, model):
 
 
 @pytest.mark.parametrize("part", ["shift", "bbse"])
-def test_shares_that_moved_are_found(part):
+def test_changed_class_proportions_are_estimated(part):
     """Overlapping classes whose shares change from .8, .2 to .2, .8 after the cutoff."""
     rng = np.random.default_rng(0)
     time = np.repeat(np.arange(4), 500)
@@ -144,11 +146,11 @@ def test_the_search_tries_more_parts_with_more_effort_and_never_those_of_studies
         ("stamp", True),
     ],
 )
-def test_who_is_able(graph, text, can):
+def test_which_candidates_are_applicable(graph, text, can):
     assert is_applicable(Candidate.parse(text), graph) == can
     if can and not text.startswith("prior"):
-        made = Candidate.parse(text)
-        Pipeline(made.model or "sign", made.method, **OPTIONS | {"epochs": 1}).fit(graph)
+        candidate = Candidate.parse(text)
+        Pipeline(candidate.model or "sign", candidate.method, **OPTIONS | {"epochs": 1}).fit(graph)
 
 
 def test_without_edges_or_times_some_are_left_out():

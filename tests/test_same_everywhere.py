@@ -54,14 +54,14 @@ def predictions(where, threads):
 
 
 def test_predictions_do_not_depend_on_order_or_threads(tmp_path):
-    found = []
+    tables = []
     for threads, seed in (("1", None), ("2", 3)):
         where = tmp_path / threads
         where.mkdir()
         write_tables(where / "graph", seed)
-        found.append(predictions(where, threads))
-    assert found[0].count(b"\n") > 100
-    assert found[0] == found[1]
+        tables.append(predictions(where, threads))
+    assert tables[0].count(b"\n") > 100
+    assert tables[0] == tables[1]
 
 
 def threads_now():

@@ -116,9 +116,9 @@ def test_memory_that_runs_out_ends_with_a_sentence(capsys, error):
     with pytest.raises(SystemExit) as end:
         guarded(work)
     assert end.value.code == 2
-    said = capsys.readouterr().err
-    assert said.startswith("error: memory ran out: ")
-    assert said.count("\n") == 1
+    stderr = capsys.readouterr().err
+    assert stderr.startswith("error: memory ran out: ")
+    assert stderr.count("\n") == 1
 
 
 def test_other_errors_of_torch_are_not_hidden():

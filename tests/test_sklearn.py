@@ -59,9 +59,11 @@ def test_a_grid_of_options(graph):
 
 
 def test_a_candidate_is_a_clone_with_other_options():
-    made = with_candidate(Pipeline("sgc", epochs=3), Candidate.parse("trees:pmp"), seed=7, cutoff=2)
+    pipeline = with_candidate(
+        Pipeline("sgc", epochs=3), Candidate.parse("trees:pmp"), seed=7, cutoff=2
+    )
     assert (
-        made.get_params()
+        pipeline.get_params()
         == Pipeline("trees", Method.parse("pmp"), 2, epochs=3, seed=7).get_params()
     )
 

@@ -136,7 +136,7 @@ def test_known_labels_help_and_hidden_ones_never_matter():
     assert np.array_equal(again.predict_proba(hidden), smooth.predict_proba(graph))
 
 
-def test_what_does_not_fit_is_refused_before_it_is_made(graph, tmp_path):
+def test_arguments_that_do_not_fit_are_refused_first(graph, tmp_path):
     with pytest.raises(
         ig.InputError, match="of predictions in memory, more than this engine may use"
     ):

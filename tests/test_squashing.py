@@ -48,12 +48,14 @@ def test_two_types_by_hand():
     there, back = dense(graph, ("p", "rev_w", "a"), "pmp"), dense(graph, ("a", "w", "p"), "pmp")
     by_author, back_again = "a-w-p", "p-rev_w-a-w-p"
     for normalize in (False, True):
-        found = squash(graph, iterations=3, weighting="pmp", seed=5, normalize=normalize)
-        assert list(found) == [by_author, back_again]
+        squashed_hops = squash(graph, iterations=3, weighting="pmp", seed=5, normalize=normalize)
+        assert list(squashed_hops) == [by_author, back_again]
         papers, authors = (unit(x), unit(z)) if normalize else (x, z)
         for k in range(3):
-            np.testing.assert_allclose(found[by_author][k], back @ authors, atol=1e-5)
-            np.testing.assert_allclose(found[back_again][k], back @ there @ papers, atol=1e-5)
+            np.testing.assert_allclose(squashed_hops[by_author][k], back @ authors, atol=1e-5)
+            np.testing.assert_allclose(
+                squashed_hops[back_again][k], back @ there @ papers, atol=1e-5
+            )
             # The next representation of papers: their two messages, projected and scaled; that of
             # authors likewise.
             papers, authors = (
@@ -128,8 +130,8 @@ def test_time_weights_enter(graph):
 
 def test_a_type_without_features_begins_with_what_reaches_it(graph):
     """Institutions are two steps from papers; nothing is random noise and nothing stays empty."""
-    found = squash(graph, iterations=2)
-    assert all(np.abs(hop).max() > 0 for hops in found.values() for hop in hops)
+    squashed_hops = squash(graph, iterations=2)
+    assert all(np.abs(hop).max() > 0 for hops in squashed_hops.values() for hop in hops)
     nothing = squash(graph.with_features(np.zeros_like(graph.x)), iterations=2)
     assert all((hop == 0).all() for hops in nothing.values() for hop in hops)
 
@@ -143,8 +145,8 @@ def test_seed_and_names_alone_decide_the_projections(graph):
 
 
 def test_width_of_all_matrices(graph):
-    found = squash(graph, iterations=2, width=9)
-    assert {hop.shape for hops in found.values() for hop in hops} == {(graph.num_nodes, 9)}
+    squashed_hops = squash(graph, iterations=2, width=9)
+    assert {hop.shape for hops in squashed_hops.values() for hop in hops} == {(graph.num_nodes, 9)}
 
 
 def test_steps_grow_linearly_with_iterations_and_relations(graph):
@@ -159,7 +161,7 @@ def test_steps_grow_linearly_with_iterations_and_relations(graph):
 def test_disk_gives_the_same_bits_again_and_again(graph, tmp_path):
     expected = squash(graph, iterations=2, width=5, weighting="pmp")
     for _ in range(2):
-        found = squash(
+        squashed_hops = squash(
             graph,
             iterations=2,
             width=5,
@@ -167,7 +169,7 @@ def test_disk_gives_the_same_bits_again_and_again(graph, tmp_path):
             engine=Disk(tmp_path / "work", memory="20kB"),
         )
         for name, hops in expected.items():
-            assert all(np.array_equal(a, b) for a, b in zip(hops, found[name], strict=True))
+            assert all(np.array_equal(a, b) for a, b in zip(hops, squashed_hops[name], strict=True))
 
 
 def test_without_a_way_back_only_odd_messages():

@@ -69,7 +69,7 @@ def test_other_data_is_refused(change, sentence):
         decode(Outer, encode(VALUE) | change)
 
 
-def test_pieces_are_made_once(tmp_path):
+def test_pieces_are_computed_once(tmp_path):
     place, calls = tmp_path / "store", []
 
     def make():
@@ -169,12 +169,12 @@ def test_killed_at_any_moment_it_goes_on(tmp_path):
         place = tmp_path / str(limit)
         child = os.fork()
         if child == 0:
-            seen = itertools.count(1)
+            counter = itertools.count(1)
             for name in ("mkdir", "open", "replace", "fsync", "unlink", "chmod"):
                 plain = getattr(os, name)
 
-                def call(*arguments, plain=plain, seen=seen, limit=limit, **options):
-                    if next(seen) == limit:
+                def call(*arguments, plain=plain, counter=counter, limit=limit, **options):
+                    if next(counter) == limit:
                         os.kill(os.getpid(), signal.SIGKILL)
                     return plain(*arguments, **options)
 

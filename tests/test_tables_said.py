@@ -41,17 +41,17 @@ def test_large_ids_of_arrays_stay_exact():
 
 
 def test_labels_that_may_mean_nothing_are_named(tmp_path):
-    found = read(tables(tmp_path, LARGE, ("?", "Unknown", "a", "NA", "null", "-")))
-    assert found.graph.label_names == ("-", "?", "Unknown", "a")
-    said = [note for note in found.notes if "warning" in note]
-    assert said == [
+    reading = read(tables(tmp_path, LARGE, ("?", "Unknown", "a", "NA", "null", "-")))
+    assert reading.graph.label_names == ("-", "?", "Unknown", "a")
+    warnings = [note for note in reading.notes if "warning" in note]
+    assert warnings == [
         "  warning: '-', '?', 'Unknown' are read as classes; if it means that the class is unknown, set "
         "unknown_label=['-', '?', 'Unknown'], or unknown = ['-', '?', 'Unknown'] in graph.toml"
     ]
     assert not [note for note in read(tables(tmp_path, LARGE)).notes if "warning" in note]
 
 
-def test_what_is_left_out_is_said(tmp_path):
+def test_omitted_rows_are_reported(tmp_path):
     np.save(tables(tmp_path, LARGE, extra="height", link=",created_by") / "features.npy", np.eye(6))
     notes = "\n".join(read(tmp_path).notes)
     assert "height: ignored, features.npy replaces them" in notes
@@ -72,9 +72,11 @@ def test_renamed_classes_and_moved_columns_change_nothing(tmp_path):
     g = ig.from_tables(nodes=frame, edges=edges)
     pipeline = ig.Pipeline("linear", "labels", cutoff=5, epochs=5).fit(g)
     pipeline.save(tmp_path / "model")
-    again, said = ig.Pipeline.load(tmp_path / "model"), pipeline.predict_proba(g)
+    again, probabilities = ig.Pipeline.load(tmp_path / "model"), pipeline.predict_proba(g)
     moved = {name: frame[name] for name in ("g", "label", "id", "f", "time")}
-    assert np.array_equal(again.predict_proba(ig.from_tables(nodes=moved, edges=edges)), said)
+    assert np.array_equal(
+        again.predict_proba(ig.from_tables(nodes=moved, edges=edges)), probabilities
+    )
     # sorted before the classes of the fit
     more = frame | {"label": np.r_[["aardvark"], frame["label"][1:]]}
     other = ig.from_tables(nodes=more, edges=edges)

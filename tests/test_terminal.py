@@ -34,7 +34,7 @@ def console_on(file, environ=(), **options):
 def test_bars_that_are_over_are_gone_and_lines_stand_above(clock):
     file = io.StringIO()
 
-    def shown():
+    def drawn_below():
         """What is drawn below a line."""
         terminal._bars.refresh()  # which a thread does ten times a second
         file.seek(0)
@@ -47,14 +47,14 @@ def test_bars_that_are_over_are_gone_and_lines_stand_above(clock):
         terminal("back-test", 1, 4, "first")
         terminal("propagating", 0, 0)
         terminal("propagating", 1, 0)
-        assert "back-test" in shown()
-        assert "propagating" in shown()
+        assert "back-test" in drawn_below()
+        assert "propagating" in drawn_below()
         terminal("back-test", 2, 4, "second")  # what was within it failed, and said no more
-        below = shown()
+        below = drawn_below()
         assert "propagating" not in below
         assert "50%, 3 s left, second" in below
         terminal("back-test", 4, 4)
-        assert shown().strip() == ""
+        assert drawn_below().strip() == ""
         terminal("fit", 0, 4)
     assert terminal._stages == {}
     # the line is clear, the cursor back
@@ -117,8 +117,8 @@ print(sorted({heavy} & set(sys.modules)))
 
 @pytest.mark.parametrize("name", ["", *COMMANDS])
 def test_help_has_an_example_that_can_be_typed(name):
-    shown = CliRunner().invoke(app, [name, "--help"] if name else ["--help"]).stdout
-    _, _, example = shown.partition("Example: ")
+    output = CliRunner().invoke(app, [name, "--help"] if name else ["--help"]).stdout
+    _, _, example = output.partition("Example: ")
     program, command, *arguments = shlex.split(example)
     assert (program, command) == ("impact", name or "run")
     # refuses what it does not know
@@ -161,13 +161,13 @@ def test_run_tells_what_it_guessed_and_how_to_change_it(folder, tmp_path, monkey
     ):
         assert words in done.stderr
     assert (tmp_path / "impact-run" / "papers" / "report.html").exists()
-    shown = ["Selected", "Predictions", "Expected accuracy", "Report"]
-    assert [line.split(":")[0] for line in done.stdout.split("\n") if line] == shown
+    expected = ["Selected", "Predictions", "Expected accuracy", "Report"]
+    assert [line.split(":")[0] for line in done.stdout.split("\n") if line] == expected
     quiet = impact("--quiet", "run", folder, "--candidates", "linear:plain", "--folds", "1")
     assert (quiet.stdout, quiet.stderr) == (done.stdout, "")
 
 
-def test_a_last_period_with_labels_is_said_to_be_hidden(tmp_path):
+def test_a_labelled_last_period_is_reported_as_masked(tmp_path):
     impact(
         "generate",
         "--nodes",
@@ -181,5 +181,5 @@ def test_a_last_period_with_labels_is_said_to_be_hidden(tmp_path):
         "--out",
         tmp_path / "g",
     )
-    said = impact("diagnose", tmp_path / "g").stderr
-    assert "cutoff 3, the last period, whose labels are masked (--cutoff)" in said
+    stderr = impact("diagnose", tmp_path / "g").stderr
+    assert "cutoff 3, the last period, whose labels are masked (--cutoff)" in stderr

@@ -36,15 +36,15 @@ QUICK = ["--model", "linear", "--candidates", "prior:plain", "--folds", "1", "--
 
 def snapshot(root):
     """Every entry below a folder: what it is and what it holds; links are not followed."""
-    found = {}
+    contents = {}
     for path in sorted(root.rglob("*")):
         status, content = path.lstat(), None
         if path.is_symlink():
             content = os.readlink(path)
         elif path.is_file():
             content = path.read_bytes()
-        found[str(path.relative_to(root))] = (status.st_mode, content)
-    return found
+        contents[str(path.relative_to(root))] = (status.st_mode, content)
+    return contents
 
 
 @pytest.fixture(scope="module")
@@ -315,13 +315,13 @@ def test_a_folder_that_only_looks_temporary_empties_nothing(tmp_path, name):
 def test_what_a_user_saves_while_we_write_is_not_deleted(tmp_path, graph):
     graph.save(tmp_path / "g")
 
-    def save_beside_a_user():
+    def save_while_a_user_writes():
         with _files.atomic_directory(tmp_path / "g", storage._own_files) as temporary:
             (temporary / "new").write_text("ours")
             (tmp_path / "g" / "mine.txt").write_text("mine")
 
     with pytest.raises(InputError, match="contains other files"):
-        save_beside_a_user()
+        save_while_a_user_writes()
     assert (tmp_path / "g" / "mine.txt").read_text() == "mine"
     assert ig.load(tmp_path / "g").num_nodes == graph.num_nodes
 
@@ -561,11 +561,11 @@ def test_ids_that_differ_in_white_space_are_different(copied):
     classes = list(summary.prediction_summary.labels)
     rows = {"id": [ids[0], ids[1], *ids[2:4]], "label": [classes[0], classes[1], *classes[:2]]}
     pd.DataFrame(rows).to_csv(copied / "labels.csv", index=False)
-    found = evaluate(out, copied / "labels.csv")
-    assert found.count == 4
-    said = table["label"].astype(str)[:4].tolist()
-    right = [a == b for a, b in zip(said, rows["label"], strict=True)]
-    assert found.accuracy.value == pytest.approx(sum(right) / 4)
+    evaluation = evaluate(out, copied / "labels.csv")
+    assert evaluation.count == 4
+    predicted = table["label"].astype(str)[:4].tolist()
+    right = [a == b for a, b in zip(predicted, rows["label"], strict=True)]
+    assert evaluation.accuracy.value == pytest.approx(sum(right) / 4)
 
 
 @pytest.mark.parametrize("text", ["", "\n", '"id"\n', "id,label\n", "\x00", '"id","time"\n1,2\n'])
@@ -942,7 +942,7 @@ def test_a_folder_that_only_the_owner_may_read_stays_so(copied, graph):
 
 
 @pytest.mark.parametrize("name", ["a.db-wal", "a.db-journal", "a.duckdb.wal"])
-def test_pipes_beside_a_database_are_refused(tmp_path, name):
+def test_pipes_next_to_a_database_are_refused(tmp_path, name):
     sqlite3.connect(tmp_path / "a.db").close()
     duckdb.connect(str(tmp_path / "a.duckdb")).close()
     os.mkfifo(tmp_path / name)
