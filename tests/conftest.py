@@ -37,6 +37,13 @@ def xp(request):
     return Library(request.param)
 
 
+@pytest.fixture
+def without_page(monkeypatch):
+    """Reports hold a placeholder: drawing takes two seconds, and these tests read other files."""
+    monkeypatch.setattr("impact_gnn.report.page.content", lambda *_: {})
+    monkeypatch.setattr("impact_gnn.report.page._render", lambda *_, **__: "page " * 1000)
+
+
 @pytest.fixture(scope="session")
 def finished_run(tmp_path_factory):
     """A small run from beginning to end: its directory and its summary. Labels have names that are not harmless."""

@@ -124,6 +124,7 @@ def test_user_files_among_the_figures_are_not_deleted(copied, done):
     assert NAMES[2] in (copied / "figures" / "label-mix.svg").read_text()
 
 
+@pytest.mark.usefixtures("without_page")
 @pytest.mark.parametrize("names", [[False, True], [1.0, 2.5, 7.0]])
 def test_numeric_labels_match_in_any_notation(tmp_path, names):
     """As a CSV of pandas has them where some are missing: 1.0, True; and ids as 7.0."""
@@ -162,6 +163,7 @@ def test_labels_in_another_case_are_refused_with_the_reason(copied, tmp_path):
         evaluate(copied, tmp_path / "labels.csv")
 
 
+@pytest.mark.usefixtures("without_page")
 def test_with_the_graph_the_selection_is_compared_with_the_baseline(copied, done):
     evaluation, summary = evaluate(copied, graph()), done[1]
     assert evaluation.count == summary.prediction_summary.count
@@ -176,6 +178,7 @@ def test_with_the_graph_the_selection_is_compared_with_the_baseline(copied, done
     assert "The selected model is" in sentences or "The baseline was selected" in sentences
 
 
+@pytest.mark.usefixtures("without_page")
 def test_nodes_after_the_run_are_not_model_inputs(copied):
     """The graph has grown by a period and edges to it: both are judged on the graph as the run saw it."""
     then, g = evaluate(copied, graph()), graph()
@@ -192,6 +195,7 @@ def test_nodes_after_the_run_are_not_model_inputs(copied):
     assert evaluate(copied, grown) == then
 
 
+@pytest.mark.usefixtures("without_page")
 def test_a_failed_forecast_and_unknown_classes_are_reported(copied, tmp_path):
     truth = labels_of(graph())
     truth["label"] = "dragon"

@@ -80,6 +80,7 @@ def test_a_page_does_not_say_what_is_deleted(copied, href):
     assert after == before
 
 
+@pytest.mark.usefixtures("without_page")
 @pytest.mark.parametrize(
     "names", [{"..": ""}, {"../summary.json": ""}, {"/etc/passwd": ""}, [1], {"a.txt": ""}]
 )
@@ -92,6 +93,7 @@ def test_a_forged_list_of_figures_is_refused(copied, names):
     assert snapshot(copied) == before
 
 
+@pytest.mark.usefixtures("without_page")
 def test_figures_behind_a_link_and_those_of_users_are_refused(copied):
     figures, elsewhere = copied / "out" / "figures", copied / "elsewhere"
     figures.rename(elsewhere)
@@ -110,6 +112,7 @@ def test_figures_behind_a_link_and_those_of_users_are_refused(copied):
     assert (figures / "periods.svg").read_text() == "mine"
 
 
+@pytest.mark.usefixtures("without_page")
 def test_a_figure_that_became_a_link_or_a_folder_stays(copied):
     figure = copied / "out" / "figures" / "periods.svg"
     for replace_figure in (lambda: figure.symlink_to(copied / "g"), figure.mkdir):
@@ -122,6 +125,7 @@ def test_a_figure_that_became_a_link_or_a_folder_stays(copied):
         figure.write_text("")
 
 
+@pytest.mark.usefixtures("without_page")
 def test_a_figure_that_the_user_changed_is_neither_replaced_nor_deleted(copied):
     figure = copied / "out" / "figures" / "periods.svg"
     figure.write_text("mine")
@@ -470,6 +474,7 @@ def test_reading_a_replacement_that_was_cut_off_changes_nothing(tmp_path, graph)
 # -- scratch, and what stands where a result should go
 
 
+@pytest.mark.usefixtures("without_page")
 def test_a_run_uses_a_folder_of_its_own_in_a_scratch_that_others_use(copied):
     scratch = copied / "mine"
     (scratch / "hops").mkdir(parents=True)
@@ -480,6 +485,7 @@ def test_a_run_uses_a_folder_of_its_own_in_a_scratch_that_others_use(copied):
     assert snapshot(scratch) == before
 
 
+@pytest.mark.usefixtures("without_page")
 def test_folders_of_users_in_scratch_are_refused_and_stay(copied):
     scratch = copied / "new.scratch"
     for name in ("hops", "edges", "children"):
@@ -552,6 +558,7 @@ def test_files_of_users_in_a_saved_folder_are_not_dropped(copied, graph):
 # -- evaluate
 
 
+@pytest.mark.usefixtures("without_page")
 def test_ids_that_differ_in_white_space_are_different(copied):
     out = copied / "out"
     summary = read_summary(out / "summary.json")
@@ -691,6 +698,7 @@ def test_the_password_of_a_run_is_in_none_of_its_files(graph, tmp_path):
         assert not file.is_file() or b"s3cret" not in file.read_bytes(), file
 
 
+@pytest.mark.usefixtures("without_page")
 def test_control_characters_in_names_do_not_reach_the_terminal(tmp_path):
     escape = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e"
     ids = [f"n{k}" for k in range(12)]
