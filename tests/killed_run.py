@@ -1,4 +1,4 @@
-"""A script for test_kept: work is killed with SIGKILL before its n-th change of a file, and done again.
+"""A script for test_durability: work is killed with SIGKILL before its n-th change of a file, and done again.
 
 Every attempt is a fork of this process that begins in the same state. After the kill, what was
 there before must be found or what is there afterwards, and nothing between; done again, everything

@@ -284,7 +284,7 @@ def test_processed_files_are_not_opened(tmp_path):
         (lambda f: write(f / "split" / "time" / "valid.csv.gz", [0]), "does not follow time"),
     ],
 )
-def test_damage(tmp_path, change, sentence):
+def test_damaged_files(tmp_path, change, sentence):
     arxiv(tmp_path)
     change(tmp_path / "ogbn_arxiv")
     with pytest.raises(InputError, match=sentence):

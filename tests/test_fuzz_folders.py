@@ -22,8 +22,8 @@ from impact_gnn.checks import InputError
 from impact_gnn.data.sources import database
 from impact_gnn.report import page
 from test_cli import here
-from test_damage import changed_bytes, changed_json
-from test_trust import snapshot
+from test_damaged_files import changed_bytes, changed_json
+from test_user_files import snapshot
 
 SECONDS = 120  # in which a command must end
 FILES = [
