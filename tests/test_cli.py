@@ -153,6 +153,7 @@ def test_the_engine_is_selected_and_reported(saved, tmp_path):
     assert json.loads((tmp_path / "d.json").read_text())["diagnosis"]["cutoff"] == 2015
 
 
+@pytest.mark.usefixtures("without_page")
 @pytest.mark.parametrize("kind", ["disk", "auto"])
 def test_the_whole_job_in_files_gives_the_same_predictions(saved, finished, tmp_path, kind):
     """With so little memory that auto takes files too; nothing is left behind."""
@@ -385,6 +386,7 @@ def test_durations(text, expected):
     assert seconds(text) == expected
 
 
+@pytest.mark.usefixtures("without_page")
 def test_the_metric_and_the_class_weights_are_options(saved, tmp_path):
     asked = ["--metric", "macro-f1", "--class-weight", "balanced", "--model", "linear"]
     done = here("run", saved, "--out", tmp_path / "out", *QUICK, *asked)

@@ -180,6 +180,7 @@ def test_archives(graph, tmp_path):
     hold(tmp_path / "whole", tmp_path, lambda place: ig.load(place / "g.npz"), same, 150)
 
 
+@pytest.mark.usefixtures("without_page")
 def test_run_folders(graph, tmp_path):
     """Whatever lies in the folder of a run is used again only if it is what was written."""
     options = {"cutoff": 5, "candidates": ["linear:plain", "prior:plain"], "folds": 1, "seeds": 1}

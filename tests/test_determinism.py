@@ -49,9 +49,11 @@ def predictions(where, threads):
         assert done.exit_code == 0, done.output
     else:
         names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
+        counts = dict.fromkeys(names, str(threads))
         done = subprocess.run(
             [sys.executable, "-m", "impact_gnn", *arguments],
-            env=os.environ | dict.fromkeys(names, str(threads)),
+            # Tests run in parallel: threads that wait actively would take the core they wait for.
+            env=os.environ | counts | {"OMP_WAIT_POLICY": "passive"},
             capture_output=True,
             text=True,
             check=False,

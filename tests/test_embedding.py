@@ -192,6 +192,7 @@ def test_explanations_name_places_in_the_graph():
     assert sum(part.contribution for part in explanation.parts) == pytest.approx(together, abs=1e-4)
 
 
+@pytest.mark.usefixtures("without_page")
 def test_a_run_can_embed(tmp_path):
     graph = author_graph(width=3, n=150)
     summary = ig.run(

@@ -253,6 +253,7 @@ def test_history_predicts_events_better_than_neighbours_do(name):
     assert losses["history"] < 0.97 * min(losses["plain"], losses["labels"], losses["prior"])
 
 
+@pytest.mark.usefixtures("without_page")
 def test_a_run_on_one_table_selects_history(tmp_path):
     graph = ig.from_tables(football(), label="win", period="year", quiet=True)
     candidates = ["trees:plain", "trees:history", "trees:labels"]

@@ -114,6 +114,7 @@ def test_rows_that_end_early_are_filled_up_and_counted(export):
         ig.load(export)
 
 
+@pytest.mark.usefixtures("without_page")
 def test_a_run_of_events_uses_the_entities(export, tmp_path):
     summary = ig.run(ig.load(export), tmp_path / "out", candidates=["labels"], folds=1, seeds=1)
     assert len(summary.predictions) == 24

@@ -87,6 +87,7 @@ def with_codes():
     )
 
 
+@pytest.mark.usefixtures("without_page")
 def test_labels_that_are_codes_are_numbered_anew_and_keep_their_names(tmp_path):
     g = with_codes()
     assert (g.num_labels, g.label_names) == (3, (7, 100_000, 1_234_567))

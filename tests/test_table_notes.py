@@ -3,6 +3,7 @@
 from itertools import pairwise
 
 import numpy as np
+import pytest
 
 import impact_gnn as ig
 from impact_gnn.data.files import read
@@ -21,6 +22,7 @@ def tables(folder, ids, labels=("b", "a", "b", "a", "", ""), extra="f", link="")
     return folder
 
 
+@pytest.mark.usefixtures("without_page")
 def test_ids_come_out_as_they_went_in(tmp_path):
     ids = ["00042", "42", "042", str(2**63), str(2**64 - 2), str(2**64 - 1)]
     g = ig.load(tables(tmp_path, ids))

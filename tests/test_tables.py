@@ -107,6 +107,7 @@ def test_every_kind_of_frame_gives_the_same_predictions(frame):
     assert np.allclose(list(predicted.values()), list(expected.values()), atol=1e-6)
 
 
+@pytest.mark.usefixtures("without_page")
 def test_two_lines_from_a_polars_frame_to_predictions(tmp_path, capsys):
     nodes, edges = map(pl.from_arrow, tables())
     g = ig.from_tables(nodes.rename({"topic": "label"}), edges)
@@ -339,6 +340,7 @@ def test_predict_says_what_it_does_not_know_and_refuses_what_it_needs(tmp_path):
         p.predict_proba(g.with_features(np.ones((SIZE, 4))))
 
 
+@pytest.mark.usefixtures("without_page")
 def test_the_command_line_from_init_to_next_months_predictions(tmp_path):
     run = CliRunner().invoke
     nodes, edges = renamed()

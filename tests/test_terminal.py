@@ -149,6 +149,7 @@ def impact(*arguments):
     return done
 
 
+@pytest.mark.usefixtures("without_page")
 def test_run_tells_what_it_guessed_and_how_to_change_it(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = impact("run", folder, "--candidates", "linear:plain", "--folds", "1", "--verbose")

@@ -60,6 +60,7 @@ def test_sockets_devices_and_pipes_as_features_are_refused(tmp_path):
         assert "is a pipe" in refused("check", tmp_path / "s.npz")
 
 
+@pytest.mark.usefixtures("without_page")
 def test_markup_in_names_is_printed_as_it_is(folder, tmp_path):
     out = tmp_path / "o[" / "b][red]"  # "o[/b][red]" when it is printed
     (tmp_path / "o[").mkdir()
