@@ -6,10 +6,8 @@ import importlib
 import inspect
 import io
 import itertools
-import os
 import re
-import subprocess
-import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -20,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PROSE = [*PAGES, ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+SMALLER = {"compare_corrections.py": {"EPOCHS = 8, 4, 150": "EPOCHS = 8, 2, 15"}}
 FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -154,19 +153,21 @@ def test_the_site_shows_the_version():
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=name_of)
-def test_example_is_short_and_runs(example, tmp_path):
-    assert len(example.read_text(encoding="utf-8").splitlines()) < 70
-    done = subprocess.run(
-        [sys.executable, str(example)],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONWARNINGS": "error::RuntimeWarning"},
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip()
+def test_example_is_short_and_runs(example, tmp_path, monkeypatch, capsys):
+    """As a script, but in this process: a new one would import torch again."""
+    source = example.read_text(encoding="utf-8")
+    assert len(source.splitlines()) < 70
+    for usual, smaller in SMALLER.get(example.name, {}).items():
+        assert source.count(usual) == 1
+        source = source.replace(usual, smaller)
+    monkeypatch.chdir(tmp_path)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", RuntimeWarning)
+            exec(compile(source, str(example), "exec"), {"__name__": "__main__"})
+    except SystemExit as end:
+        assert not end.code
+    assert capsys.readouterr().out.strip()
 
 
 def test_there_are_examples():
