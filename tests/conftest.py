@@ -1,4 +1,4 @@
-"""What many tests share: the two array libraries and one hypothesis profile."""
+"""Shared fixtures: the two array libraries, a finished run, one hypothesis profile."""
 
 import os
 

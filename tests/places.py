@@ -1,4 +1,4 @@
-"""A directory for tests that write many small files: in memory where the machine has such a place."""
+"""A directory for tests that write many small files: in memory where the machine has one."""
 
 import shutil
 import tempfile

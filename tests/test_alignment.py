@@ -1,4 +1,4 @@
-"""Alignment against the paper's loops, the moments it promises, and what is too small to be measured."""
+"""Alignments equal the paper's loops, reach the promised moments, and skip small groups."""
 
 from dataclasses import dataclass
 

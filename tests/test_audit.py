@@ -1,4 +1,4 @@
-"""The audit catches trainers that look where they must not, and clears those that do not, noisy or not."""
+"""The audit detects trainers that leak target labels and passes those that do not."""
 
 import json
 

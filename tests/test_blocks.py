@@ -1,4 +1,4 @@
-"""Dropout by bytes: the share, the scale, the gradient; layers as they are asked for."""
+"""Dropout by bytes: rate, scale and gradient; layers by name."""
 
 import pytest
 import torch

@@ -1,3 +1,5 @@
+"""Bounds of the paper equal their loops and are never violated by simulated messages."""
+
 import itertools
 import math
 

@@ -1,4 +1,4 @@
-"""The door's helpers: each accepts what it should, and refuses the rest with one useful sentence."""
+"""Input checks: each accepts valid values and refuses the rest with one useful sentence."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The command as a person meets it: what it prints, what it leaves behind, how it refuses."""
+"""The command line: printed lines, written files, exit codes and refusals."""
 
 import html
 import json

@@ -1,4 +1,7 @@
-"""Rivals as parts of a method: each does something, is kept on disk, is refused where it cannot work."""
+"""Competing methods as parts.
+
+Each changes predictions, is saved, and is refused where not applicable.
+"""
 
 import numpy as np
 import pytest

@@ -1,3 +1,5 @@
+"""Relative connectivity equals the paper's loops and handles missing labels."""
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal

@@ -1,4 +1,4 @@
-"""Easy rows first: the share grows to all, and only labelled rows to train on ever count."""
+"""Curriculum learning: the share of rows grows to all, and only labelled training rows count."""
 
 from dataclasses import replace
 from itertools import pairwise

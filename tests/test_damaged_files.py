@@ -1,4 +1,4 @@
-"""What we wrote and somebody changed is refused with a sentence, or it still means the same."""
+"""A modified file of ours is refused with one sentence, or still has the same content."""
 
 import json
 import os

@@ -1,4 +1,7 @@
-"""Work on a cluster: workers may die or stay away, must see the directory, and get nothing but paths and numbers."""
+"""Work on a cluster.
+
+Workers that die or leave, shared directories, and only paths and numbers as messages.
+"""
 
 import builtins
 import os

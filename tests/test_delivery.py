@@ -1,4 +1,4 @@
-"""Deliveries carry the same weights, attention takes them exactly, and check_delivery sees who ignores them."""
+"""Deliveries carry the same weights, and check_delivery detects layers that ignore them."""
 
 import copy
 import inspect

@@ -1,4 +1,4 @@
-"""The same table gives the same predictions, byte for byte: any order of rows and columns, any number of threads."""
+"""Predictions do not depend on the order of rows and columns or the number of threads."""
 
 import os
 import subprocess

@@ -1,4 +1,7 @@
-"""Diagnostics: planted violations flip their own status, hidden labels change nothing, thin graphs give no crash."""
+"""Assumption checks.
+
+Planted violations change their own status, hidden labels change nothing, small graphs do not fail.
+"""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Runs over files: edges sorted within a cap, hops that survive whatever happens to the process or the disk."""
+"""The disk engine: edges sorted within a memory cap, hops that survive kills and full disks."""
 
 import errno
 import os

@@ -1,4 +1,7 @@
-"""The prose is held against the code: snippets run, printed output fits, names and paths exist, examples finish."""
+"""Pages agree with the code.
+
+Snippets run, printed output matches, names and paths exist, examples finish.
+"""
 
 import ast
 import contextlib
@@ -161,12 +164,14 @@ def test_example_is_short_and_runs(example, tmp_path, monkeypatch, capsys):
         assert source.count(usual) == 1
         source = source.replace(usual, smaller)
     monkeypatch.chdir(tmp_path)
+    exit_code = None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", RuntimeWarning)
             exec(compile(source, str(example), "exec"), {"__name__": "__main__"})
     except SystemExit as end:
-        assert not end.code
+        exit_code = end.code
+    assert not exit_code
     assert capsys.readouterr().out.strip()
 
 

@@ -1,4 +1,4 @@
-"""Nothing is lost: kills, full disks, second writers and spent budgets leave what was there, or what was to come."""
+"""Kills, full disks, second writers and spent budgets never leave half a result."""
 
 import contextlib
 import itertools

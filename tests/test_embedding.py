@@ -1,4 +1,7 @@
-"""Spectral embeddings: the dense formula, nothing from the cutoff on moves a byte, pipelines read later graphs."""
+"""Spectral embeddings.
+
+Equal to the dense formula, independent of data after the cutoff, usable on later graphs.
+"""
 
 import numpy as np
 import pytest

@@ -1,4 +1,7 @@
-"""Raw columns as numbers: what each kind becomes, that nothing after a cutoff shapes it, and that names decide."""
+"""Columns become numbers.
+
+The encoding of each kind, fitted before the cutoff only, columns matched by name.
+"""
 
 import numpy as np
 import pyarrow as pa

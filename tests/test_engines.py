@@ -1,4 +1,4 @@
-"""The law of engines: wherever things are computed, the same numbers come out - hops, label hops, whole pipelines."""
+"""All engines compute the same numbers: hops, label hops and whole pipelines."""
 
 import itertools
 import os

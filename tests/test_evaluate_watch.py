@@ -1,4 +1,4 @@
-"""After a run: labels that come (`evaluate`), data that comes without (`watch`), summaries in a notebook."""
+"""After a run: new labels (`evaluate`), new data (`watch`), summaries in a notebook."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""One table of events is enough: entities without a table, their history, and a whole run."""
+"""A single table of events: entities without a table, their history, and a whole run."""
 
 import numpy as np
 import pandas as pd

@@ -1,4 +1,7 @@
-"""The examples that ship: tables are what their generators write, the command line and the notebook run on them."""
+"""The shipped examples.
+
+Tables equal their generators' output, the command line and the notebook run.
+"""
 
 import csv
 import importlib.util

@@ -1,4 +1,7 @@
-"""Explanations by law: contributions sum to what was said, hops split over nodes, changes are what a new graph says."""
+"""Explanations.
+
+Contributions sum to the prediction, hops split over nodes, changes equal those of a changed graph.
+"""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,7 @@
-"""Wild numbers in arrays: tiny, far off zero, huge, unlike the past in targets; answers stay finite and good."""
+"""Extreme numbers in arrays.
+
+Tiny, huge, far from zero, targets unlike the past; results stay finite and good.
+"""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The door for files: what is read, what is refused and in which words, and that damage never escapes otherwise."""
+"""Reading files: accepted formats, refusals and their sentences, and damaged files."""
 
 import json
 import mmap

@@ -1,4 +1,4 @@
-"""Damaged and odd tables: whatever comes through the door, it ends in a graph or in one sentence."""
+"""Damaged and odd tables give a graph or one sentence."""
 
 import io
 import json

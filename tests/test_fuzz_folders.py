@@ -1,4 +1,4 @@
-"""Spoilt run folders and odd databases: a result or one sentence, and nothing of anybody else's changes."""
+"""Damaged run folders and odd databases give a result or one sentence; user files stay."""
 
 import contextlib
 import json

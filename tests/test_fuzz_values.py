@@ -1,4 +1,4 @@
-"""Tables to graphs to values, compared with an independent reading by Python's csv module and plain loops."""
+"""Values of graphs from tables equal an independent reading with Python's csv module."""
 
 import csv
 import datetime

@@ -1,4 +1,4 @@
-"""The graph: what is in it, its views, and that nobody can change it."""
+"""The graph: its content, its views, and that it is immutable."""
 
 import json
 

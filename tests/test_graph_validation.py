@@ -1,4 +1,4 @@
-"""The door: what is refused and in which words, and garbage of every kind."""
+"""Validation of graphs: refusals and their sentences, and arbitrary garbage."""
 
 import contextlib
 import warnings

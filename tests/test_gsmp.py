@@ -1,4 +1,7 @@
-"""GSMP and STAMP: the mean over the periods present of the means of their neighbours, in every hop or the first."""
+"""GSMP and STAMP.
+
+The mean over periods of the mean over their neighbours, in every hop or the first.
+"""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Heads behind one interface: same rows, weights and rows to choose by; what was learned goes to disk and back."""
+"""All heads have one interface: same rows and weights, same validation rows, saved and restored."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,7 @@
-"""Pipelines on graphs of several types: no leak, the same bits from disk, every metapath aligned, true snapshots."""
+"""Pipelines on graphs of several types.
+
+No leak, same bits on disk, aligned metapaths, true snapshots.
+"""
 
 import numpy as np
 import pytest

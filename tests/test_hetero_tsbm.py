@@ -1,4 +1,7 @@
-"""The heterogeneous block model draws what it says: sizes, block frequencies, decay in time, homophily, one seed."""
+"""The heterogeneous block model.
+
+Sizes, block frequencies, decay in time, homophily, reproducible by seed.
+"""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Labels of targets change nothing, whatever they are and whichever command is asked: not a byte, but for its cost."""
+"""Labels of targets change no byte of any command's output, except measured costs."""
 
 import json
 import re

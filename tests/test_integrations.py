@@ -1,4 +1,7 @@
-"""What a run hands on: the model card, experiment trackers; and time weights in mini-batches of PyG."""
+"""Outputs for other tools.
+
+The model card, experiment trackers, time weights in mini-batches of PyG.
+"""
 
 import sys
 from dataclasses import replace

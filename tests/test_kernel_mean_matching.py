@@ -1,4 +1,4 @@
-"""Kernel mean matching: the quadratic programme held against scipy's, and what must be true of its weights."""
+"""Kernel mean matching: the quadratic programme equals scipy's, and its weights obey their laws."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Label hops: own label excluded exactly, targets' labels out of reach, rows that sum to what they should."""
+"""Label hops exclude the own label exactly, ignore target labels and have the right sums."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Label shift: known shares are found again, and probabilities become those of Bayes' rule."""
+"""Label shift: known class proportions are recovered, and probabilities follow Bayes' rule."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,7 @@
-"""The leaderboard: rivals see no label to be predicted, cells are kept, the page says what it should."""
+"""The leaderboard.
+
+Competing methods receive no target label, cells are stored, the page is complete.
+"""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Losses, terms, schedules, optimisers, hidden labels and stages: what a step learns from, and from nothing else."""
+"""Losses, terms, schedules, optimisers, hidden labels and stages: which rows a step learns from."""
 
 import math
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""What would not fit into memory is refused before it is asked for, with the estimate; what is cheap is made to fit."""
+"""Work that would not fit into memory is refused with an estimate; cheap cases are made to fit."""
 
 import json
 import subprocess

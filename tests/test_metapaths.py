@@ -1,4 +1,4 @@
-"""Metapath hops against materialised path matrices; label metapaths that never hear themselves or the future."""
+"""Metapath hops equal materialised path matrices; label metapaths exclude own and future labels."""
 
 from itertools import pairwise
 

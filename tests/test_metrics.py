@@ -1,4 +1,4 @@
-"""Metrics agree with scikit-learn's, their standard errors with the bootstrap, and labels suit them."""
+"""Metrics equal scikit-learn's, and their standard errors equal the bootstrap's."""
 
 import csv
 from collections import Counter

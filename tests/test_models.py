@@ -1,4 +1,4 @@
-"""The models: shapes, the same numbers as dense formulas, time weights that count, invertible blocks."""
+"""The models: shapes, equality with dense formulas, effects of time weights, invertible blocks."""
 
 import numpy as np
 import pytest

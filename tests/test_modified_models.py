@@ -1,4 +1,4 @@
-"""A model whose schema was changed and sealed again is refused with a sentence, or predicts."""
+"""A model with a modified and resealed schema is refused with one sentence, or predicts."""
 
 import json
 import subprocess

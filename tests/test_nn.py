@@ -1,4 +1,7 @@
-"""The layers: the same numbers as the functions, identity where they must not touch, nothing in the state_dict."""
+"""The layers.
+
+Same numbers as the functions, identity outside their rows, nothing in the state_dict.
+"""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""OGB's own layout, written here on a small scale: what is read, what is mapped, what is refused."""
+"""OGB's file layout in small: reading, memory mapping and refusals."""
 
 import gzip
 import mmap

@@ -1,4 +1,4 @@
-"""Times as people have them: read, put into periods, called by name, cut at a date."""
+"""Times are parsed, grouped into periods, named, and cut at a date."""
 
 import datetime
 

@@ -1,4 +1,4 @@
-"""Pipelines: the grammar of methods, no leak, predictions that survive saving, graphs that have grown."""
+"""Pipelines: the grammar of methods, no leak, predictions after saving, graphs that have grown."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The project as a whole: both commands are in sight, CI runs them, and some things are nowhere."""
+"""The project as a whole: make targets, CI workflows, and strings that must not occur."""
 
 import ast
 import os

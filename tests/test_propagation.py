@@ -1,4 +1,4 @@
-"""The kernel against naive loops, and the laws it promises: same bits for any threads and slices, exact adjoint."""
+"""The kernel equals naive loops: same bits for any threads and slices, exact adjoint."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""From PyG and back: Data, HeteroData and OGB's dictionaries, with time by any name."""
+"""Conversion from and to PyG: Data, HeteroData and OGB's dictionaries, with time by any name."""
 
 import numpy as np
 import pandas as pd

@@ -1,4 +1,7 @@
-"""The paper's studies: training is the library's, hidden labels stay hidden, runs go on, differences are paired."""
+"""The paper's studies.
+
+Trained by the library, hidden labels stay hidden, runs resume, differences are paired.
+"""
 
 import csv
 import json

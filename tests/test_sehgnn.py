@@ -1,4 +1,7 @@
-"""The heterogeneous models: any rows, every metapath counts, the fusion is the formula, groups are held together."""
+"""The heterogeneous models.
+
+Any rows, every metapath counts, fusion equals its formula, groups stay separate.
+"""
 
 import numpy as np
 import pytest

@@ -1,4 +1,7 @@
-"""Rivals that are terms of a step: moments, risks over periods, edited graphs; held against loops and laws."""
+"""Competing methods that are loss terms.
+
+Moments, risks over periods, edited graphs; compared with loops.
+"""
 
 from dataclasses import replace
 

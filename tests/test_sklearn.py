@@ -1,4 +1,7 @@
-"""Manners of scikit-learn: options are stored as they came, cloned, set and searched over; models are copied."""
+"""scikit-learn conventions.
+
+Options are stored unchanged, cloned, set and searched; models are copied.
+"""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Correct and Smooth, held against its definition written with dense matrices; and through every engine."""
+"""Correct and Smooth equals its definition with dense matrices, on every engine."""
 
 import numpy as np
 import pytest

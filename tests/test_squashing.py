@@ -1,4 +1,7 @@
-"""Random-projection squashing: linear in X, as its formula says, the same on every engine, at a linear cost."""
+"""Random-projection squashing.
+
+Linear in X, equal to its formula, the same on every engine, at linear cost.
+"""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The form on disk: whole or absent, the same when read again, and damage of every kind refused."""
+"""The saved graph: whole or absent, equal when read again; every kind of damage is refused."""
 
 import contextlib
 import json

@@ -1,4 +1,7 @@
-"""What resumes: finished pieces are read, other inputs are named and refused, foreign files are never touched."""
+"""Resumed work.
+
+Finished pieces are read, changed inputs are refused by name, other files are never touched.
+"""
 
 import itertools
 import os

@@ -1,4 +1,4 @@
-"""What tables say and what is said about them: exact ids, doubtful labels, what is left out."""
+"""Notes about tables: exact ids, doubtful labels, omitted rows."""
 
 from itertools import pairwise
 

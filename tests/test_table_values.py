@@ -1,4 +1,4 @@
-"""Tables are read as they are written: ids, labels, times and numbers, whole or in pieces."""
+"""Values of tables stay exact: ids, labels, times and numbers, read at once or in batches."""
 
 from decimal import Decimal
 from itertools import pairwise

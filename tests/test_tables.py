@@ -1,4 +1,4 @@
-"""The door for tables: every kind of frame, file and database, from the user's call to predictions, by name."""
+"""Tables: every kind of frame, file and database, from the user's call to predictions, by name."""
 
 import gzip
 import sqlite3

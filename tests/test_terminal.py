@@ -1,4 +1,4 @@
-"""What a person sees of the command while it works: bars, lines, help; and that it comes at once."""
+"""The terminal: progress bars, lines, help, and a quick start."""
 
 import io
 import itertools

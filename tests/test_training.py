@@ -1,4 +1,7 @@
-"""The training loop: nothing hidden is seen, resuming changes nothing, the best epoch is kept."""
+"""The training loop.
+
+Hidden labels have no effect, resuming changes nothing, the best epoch is retained.
+"""
 
 import math
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The PyG transforms: right weights, untouched input, all objects, and sentences for what cannot be done."""
+"""The PyG transforms: right weights, unchanged input, all kinds of objects, clear refusals."""
 
 import copy
 import re

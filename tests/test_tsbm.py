@@ -1,4 +1,7 @@
-"""The temporal stochastic block model: exact in distribution, the same for the same seed, the same on disk."""
+"""The temporal stochastic block model.
+
+Exact in distribution, reproducible by seed, the same on disk.
+"""
 
 import shutil
 from dataclasses import replace

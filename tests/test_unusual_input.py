@@ -1,4 +1,7 @@
-"""Odd input: pipes, markup in names, tensors of every kind, options beyond reason; one sentence each, nothing hangs."""
+"""Unusual input.
+
+Pipes, markup in names, tensors of every kind, extreme options; one sentence each, no hang.
+"""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""Updates of saved graphs: the graph of all tables, in place, whole or not at all."""
+"""Updates of saved graphs: equal to the graph of all tables, in place, whole or not at all."""
 
 import csv
 import json

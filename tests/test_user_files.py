@@ -1,4 +1,4 @@
-"""Nothing that is not ours is deleted, replaced, written through or read: siblings, links, pipes, folders, databases."""
+"""User files are never deleted, replaced, written through or read."""
 
 import importlib
 import json

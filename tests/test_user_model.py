@@ -1,4 +1,4 @@
-"""A network of the user's own in a pipeline: what it is given, how it is drawn, back-tested, saved and refused."""
+"""User models in a pipeline: their inputs, initialisation, back-test, saving and refusals."""
 
 import copy
 import functools

@@ -1,4 +1,4 @@
-"""Models against their former selves: two checkouts, one answer where nothing has changed."""
+"""Models of two checkouts are compared: equal source code gives equal predictions."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Tables against the paper's loops, and what edges and rows make of them."""
+"""Weight tables equal the paper's loops; weights of edges and rows follow from them."""
 
 import numpy as np
 import pytest
