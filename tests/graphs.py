@@ -43,7 +43,7 @@ def hetero(nodes=None, edges=None, **changes):
 
 
 class Counting(Memory):
-    """An engine in memory that remembers how often it was asked for hops."""
+    """An engine in memory that counts how often hops were requested."""
 
     def __init__(self):
         super().__init__()

@@ -31,7 +31,7 @@ TIMED = ("seconds", "cost", "seal")
 
 
 class OnFiles:
-    """An engine that keeps hops in files."""
+    """An engine that stores hops in files."""
 
     def __init__(self, place):
         rng = np.random.default_rng(0)

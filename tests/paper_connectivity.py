@@ -24,7 +24,7 @@ def counted(edge_index, label, time, num_labels, cutoff):
 
 
 def handed_out(edge_index, label, time, num_labels, cutoff):
-    """P̂ with the unlabelled neighbours of every (y, t, t̃) given to labels as the labelled ones there are."""
+    """P̂ with the unlabelled neighbours of every (y, t, t̃) assigned to labels as the labelled ones there are."""
     times = sorted(set(time))
     out = counted(edge_index, label, time, num_labels, cutoff)
     for y in range(num_labels):

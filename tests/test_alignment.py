@@ -17,7 +17,7 @@ from impact_gnn.checks import InputError
 
 @dataclass(frozen=True)
 class Dense:
-    """A relative connectivity that is simply given, P[y, t, ỹ, t̃]."""
+    """A fixed relative connectivity, P[y, t, ỹ, t̃]."""
 
     times: np.ndarray
     relative: np.ndarray
@@ -253,7 +253,7 @@ def test_labels_of_targets_are_never_looked_at(xp, dtype, column):
     other = np.where(case.target, 250 if dtype != np.int16 else -99, label).astype(dtype)
     if dtype == np.float64:
         other[case.target] = [np.nan, np.inf, 0.5, *([1e300] * (case.target.sum() - 3))]
-    other = other[:, None] if column else other  # OGB keeps labels as a column
+    other = other[:, None] if column else other  # OGB stores labels as a column
     result = alignment.jjnorm(
         xp.array(case.message), xp.array(other), xp.array(case.time), target=case.target
     )
@@ -282,7 +282,9 @@ def moved_by_pny(xp, case, degree=True, table=True):
 def test_pny_is_the_loop(xp, seed, degree, table):
     case = Case.drawn(seed, num_nodes=40, num_labels=2)
     known = case.label[~case.target]
-    assume(min((known == 0).sum(), (known == 1).sum()) > 6)  # the loop has no floor for eigenvalues
+    assume(
+        min((known == 0).sum(), (known == 1).sum()) > 6
+    )  # the loop has no lower bound for eigenvalues
     result = moved_by_pny(xp, case, degree=degree, table=table)
     assert xp.owns(result)
     expected = paper.pny(
@@ -405,7 +407,7 @@ def test_degenerate_graphs_give_finite_messages(xp):
         {"label": np.full(n, -1)},  # none
         {"label": np.zeros(n, int)},  # one label
         {"target": np.arange(n) == int(base.time.argmax())},  # one target
-        {"degree": np.zeros(n)},  # nobody has a neighbour
+        {"degree": np.zeros(n)},  # no node has a neighbour
     ):
         case = Case(**{**base.__dict__, **change})
         assert np.isfinite(np.asarray(moved_by_pny(xp, case))).all(), change

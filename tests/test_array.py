@@ -148,7 +148,7 @@ def test_clipped_sqrt_has_no_nan_gradient():
 
 
 def gradcheck(function, inputs):
-    """One random direction per input: each call of a parallel kernel on so little data costs only its overhead."""
+    """One random direction per input: a parallel kernel on this little data costs only its overhead."""
     return torch.autograd.gradcheck(function, inputs, fast_mode=True)
 
 

@@ -24,7 +24,7 @@ def larger():
 
 
 def trained(graph, rows, epochs=20):
-    """Softmax regression on the given rows; predicts the targets."""
+    """Softmax regression on some rows; predicts the targets."""
     x, y = torch.tensor(np.array(graph.x)).float(), torch.tensor(np.array(graph.y))
     torch.manual_seed(0)
     model = torch.nn.Linear(x.shape[1], graph.num_labels)
@@ -37,9 +37,9 @@ def trained(graph, rows, epochs=20):
 
 
 def cheap(seed, *, noise=0.1, leaked=0.0, models=1):
-    """A trainer that says what it always says, but for noisy rows that change by themselves and rows that leaked.
+    """A trainer with fixed predictions, except for noisy rows that change at random and rows that leaked.
 
-    Of several models, which agree about most rows, it keeps the one that is best on the targets.
+    Of several models, which agree about most rows, it returns the one that is best on the targets.
     """
     rng = np.random.default_rng(seed)
 
@@ -108,7 +108,7 @@ def test_leaks_are_caught(trainer, larger):
 
 
 def test_the_stated_power_is_reached(larger):
-    """What is said to be found nine times in ten is found about as often; a third of it is not."""
+    """A leak with a stated power of 90 % is detected about as often; a third of it is not."""
     power = ig.audit_leakage(cheap(0), larger, cutoff=CUTOFF).findable
     assert 0.02 < power < 0.05
     detected = [

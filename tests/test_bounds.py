@@ -156,7 +156,7 @@ def test_one_layer_stays_below_factor_and_leak(seed):
 
 
 def test_pmp_leaves_no_leak_where_every_distance_has_a_pair_and_plain_does():
-    # Assumption 3 with the reach of g kept below the distance to both ends: t = 2, 3, 4 of 0..6
+    # Assumption 3 with the reach of g below the distance to both ends: t = 2, 3, 4 of 0..6
     # against each other.
     g = np.array([[[4.0, 2, 1], [1, 1, 1]], [[1, 0.5, 0.1], [5, 1, 1]]])
     share = np.zeros((2, 7, 2, 7))
@@ -376,7 +376,7 @@ def test_a_contraction_always_fits_the_corollary():
 
 
 def two_samples(seed):
-    """Messages of three classes, earlier and later: other shares, moved and stretched."""
+    """Messages of three classes, earlier and later: other class proportions, moved and stretched."""
     rng = np.random.default_rng(seed)
     labels = [rng.choice(3, 90, p=shares) for shares in ([0.5, 0.3, 0.2], [0.2, 0.3, 0.5])]
     means = rng.normal(size=(3, 4)) * 2

@@ -11,7 +11,7 @@ from impact_gnn.checks import InputError
 
 
 class Loud:
-    """An object that fails in its own way when asked to be an array."""
+    """An object that cannot be converted to an array."""
 
     def __array__(self, dtype=None, copy=None):
         raise RuntimeError("not\nnow")

@@ -156,7 +156,7 @@ def test_the_engine_is_selected_and_reported(saved, tmp_path):
 @pytest.mark.usefixtures("without_page")
 @pytest.mark.parametrize("kind", ["disk", "auto"])
 def test_the_whole_job_in_files_gives_the_same_predictions(saved, finished, tmp_path, kind):
-    """With so little memory that auto takes files too; nothing is left behind."""
+    """The memory limit makes auto use files too; nothing is left behind."""
     out, _ = finished
     done = here(
         "run", saved, "--out", tmp_path / "out", "--engine", kind, "--memory", "40kB", *QUICK
@@ -374,7 +374,7 @@ def test_audit_finds_a_leak(saved, tmp_path, monkeypatch):
 
 
 def test_a_bug_is_not_hidden_behind_the_sentence(saved, monkeypatch):
-    """Only what a user can mend becomes exit code 2; anything else keeps its traceback."""
+    """Only errors that a user can fix become exit code 2; others have a traceback."""
     monkeypatch.setattr("impact_gnn.data.files.read", lambda path, **_: 1 / 0)
     assert isinstance(CliRunner().invoke(app, ["check", str(saved)]).exception, ZeroDivisionError)
 

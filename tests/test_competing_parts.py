@@ -99,7 +99,7 @@ def test_the_reference_is_what_must_be_predicted(graph, model):
 
 @pytest.mark.parametrize("part", ["shift", "bbse"])
 def test_changed_class_proportions_are_estimated(part):
-    """Overlapping classes whose shares change from .8, .2 to .2, .8 after the cutoff."""
+    """Overlapping classes whose proportions change from .8, .2 to .2, .8 after the cutoff."""
     rng = np.random.default_rng(0)
     time = np.repeat(np.arange(4), 500)
     y = (rng.random(2000) < np.where(time < 3, 0.2, 0.8)).astype(int)
@@ -114,7 +114,7 @@ def test_changed_class_proportions_are_estimated(part):
 
 
 def test_weights_of_kmm_are_multiplied(graph):
-    """A head that learns shares alone shows that class sums stay, with weights of recency too."""
+    """A head that learns class proportions alone shows that class sums stay, with weights of recency too."""
     for rest in ("", "+recency"):
         shares = [
             Pipeline("prior", f"features{rest}{more}", **OPTIONS).fit(graph).predict_proba(graph)[0]

@@ -98,7 +98,7 @@ def test_sparse_access_equals_the_dense_arrays(case, form):
 def test_both_ways_of_counting_agree(case):
     edge_index, label, time, options = case
     few, times = options["num_labels"], len(np.unique(time))
-    # labels that nobody has: too many for a histogram, none in the counts
+    # labels without nodes: too many for a histogram, none in the counts
     many = counting.HISTOGRAM_CELLS // times**2
     dense = relative_connectivity(edge_index, label, time, **options).pairs
     blocks = relative_connectivity(edge_index, label, time, **options | {"num_labels": many}).pairs

@@ -144,7 +144,7 @@ def naive_easiest(average, label, share):
 def test_the_easiest_of_every_class_come_first():
     rng = np.random.default_rng(0)
     average, label = rng.random(60), rng.integers(0, 4, 60)
-    average[label == 3] += 10  # a class that nobody has learned yet is not left out
+    average[label == 3] += 10  # a class that is not learned yet is not left out
     lessons = Curriculum(start=0.3, warm_up=1, epochs=10)
     for epoch in (2, 5, 9):
         chosen = lessons.chosen(torch.tensor(average), torch.zeros(60), torch.tensor(label), epoch)
@@ -222,7 +222,7 @@ def stop_after(epochs):
     return progress
 
 
-# -- resuming and the door
+# -- resuming and input validation
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ def test_rows_of_a_graph_are_ranked_without_their_own_label(view):
 
 @pytest.mark.parametrize("pays", [False, True])
 def test_a_pipeline_retains_a_curriculum_only_where_it_is_more_accurate(graph, monkeypatch, pays):
-    """Otherwise it says what the pipeline without one says, to the bit."""
+    """Otherwise its predictions equal those of the pipeline without one, to the bit."""
     asked = []
 
     def judged(ours, theirs, label, rows):

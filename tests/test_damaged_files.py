@@ -89,7 +89,7 @@ def damage(folder, rng):
 
 
 def hold(whole, tmp_path, read, same, count):
-    """Damages copies of a folder; `read` refuses them in one line or gives what is the `same`."""
+    """Damages copies of a folder; `read` refuses them in one line or passes the check `same`."""
     outcomes = []
     for seed in seeds(count):
         rng, copy = np.random.default_rng(seed), tmp_path / "copy"
@@ -143,7 +143,7 @@ def test_hops_slices_and_sorted_edges(tmp_path):
         ]
 
     wanted = hops(place)
-    # what is stored names its own place, so copies take the same one
+    # stored work names its own path, so copies take the same one
     place.rename(tmp_path / "whole")
 
     def same(result):
@@ -182,7 +182,7 @@ def test_archives(graph, tmp_path):
 
 @pytest.mark.usefixtures("without_page")
 def test_run_folders(graph, tmp_path):
-    """Whatever lies in the folder of a run is used again only if it is what was written."""
+    """Files in the folder of a run are reused only if they are unchanged."""
     options = {"cutoff": 5, "candidates": ["linear:plain", "prior:plain"], "folds": 1, "seeds": 1}
     place = tmp_path / "copy"
     run(graph, place, **options)

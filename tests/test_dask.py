@@ -41,7 +41,7 @@ def place():
 
 
 def test_a_worker_is_killed_in_the_middle(place):
-    """Two workers that are processes; what the killed one was doing is done again."""
+    """Two workers that are processes; tasks of the killed one run again."""
     step = step_of()
     x = np.random.default_rng(1).normal(size=(5000, 128)).astype(np.float32)
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
@@ -171,7 +171,7 @@ def test_workers_that_leave_for_good_end_the_work_with_a_sentence(place):
 
 @pytest.fixture(scope="module")
 def started():
-    """`dask scheduler` and `dask worker` as processes; what is started is killed in the end."""
+    """`dask scheduler` and `dask worker` as processes; all of them are killed in the end."""
     processes = []
 
     def start(*arguments, **options):

@@ -430,7 +430,7 @@ def kinds(findings):
 
 
 def test_the_17_layers_of_pyg_that_take_a_weight():
-    """If PyG adds a layer, or a weight to one, this says so."""
+    """If PyG adds a layer, or a weight to one, this fails."""
     taking = [
         name
         for name in pyg.conv.__all__

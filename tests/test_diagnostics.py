@@ -103,7 +103,7 @@ def test_feature_drift_is_detected_and_measured(graph):
 
 
 def test_drift_across_the_classes_is_separated_from_drift_along_them(graph):
-    # says nothing of classes
+    # independent of the classes
     extra = np.random.default_rng(0).normal(size=(graph.num_nodes, 1)) + graph.time[:, None]
     result = feature_drift(View.of(rebuilt(graph, x=np.hstack([graph.x, extra])).masked(CUTOFF)))
     assert result.along_classes < 0.5 * result.statistic

@@ -73,7 +73,7 @@ def sorted_edges(disk, ends, num_sources, num_targets=None, weight=None):
 
 @given(st.integers(0, 10**6), st.booleans(), st.sampled_from([1, 1000, 10**7]))
 def test_external_sort_is_the_sort_in_memory(seed, weighted, memory):
-    """Whatever the number of ranges."""
+    """For any number of ranges."""
     rng = np.random.default_rng(seed)
     nodes, edges = int(rng.integers(1, 50)), int(rng.integers(0, 400))
     ends = rng.integers(0, nodes, (2, edges), dtype=rng.choice([np.int32, np.int64, np.uint16]))

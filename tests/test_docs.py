@@ -43,7 +43,7 @@ WITH_CODE = [page for page in PAGES if any(info == "python" for _, info, _ in bl
 
 @pytest.mark.parametrize("page", WITH_CODE, ids=name_of)
 def test_snippets_run_and_print_what_the_page_shows(page, tmp_path, monkeypatch):
-    """All python blocks of a page in one namespace; a text block right after one is what it prints."""
+    """All python blocks of a page in one namespace; a text block right after one is its output."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "examples").symlink_to(ROOT / "examples")  # as in a checkout
     namespace = {"__name__": "page"}
@@ -198,12 +198,12 @@ PACKAGES = sorted(
 
 @pytest.mark.parametrize("package", ["impact_gnn", *PACKAGES])
 def test_every_public_name_has_a_place_in_the_reference(package):
-    """Held against the pages' text, so that no builder of sites is needed."""
+    """Compared with the pages' text, so that no site builder is needed."""
     drawn, module, missing = directives(), importlib.import_module(package), []
     for name in getattr(module, "__all__", ()) if package != "impact_gnn.cli" else ():
         member = getattr(module, name)
         if inspect.ismodule(member):
-            # names of a package are asked for there
+            # names of a package are listed there
             is_documented = hasattr(member, "__path__") or member.__name__ in drawn
         elif inspect.isclass(member) or inspect.isfunction(member):
             is_documented = member.__module__ in drawn

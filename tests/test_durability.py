@@ -62,7 +62,7 @@ def test_killed_before_any_change_of_a_file_nothing_is_lost(tmp_path):
 
 @contextlib.contextmanager
 def full_at(size):
-    """No file may grow beyond so many bytes: writing fails half way, as on a full disk."""
+    """No file may grow beyond that many bytes: writing fails half way, as on a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
@@ -141,7 +141,7 @@ def test_a_rerun_with_a_larger_budget_goes_on(graph, tmp_path, monkeypatch):
     longer, more = run("out", budget=600.0)
     assert longer == whole
     assert len(all_fits) - len(more) == 1  # plain on its fold was done before
-    # everything is done, whatever the budget
+    # everything is done, for any budget
     assert run("out") == run("out", budget=1e-9) == (whole, [])
     predictions = [(tmp_path / name / "predictions.csv").read_bytes() for name in ("out", "whole")]
     assert predictions[0] == predictions[1]
@@ -168,14 +168,14 @@ def test_a_budget_counts_what_was_spent_before_a_kill(graph, tmp_path, monkeypat
     }
     with pytest.raises(KeyboardInterrupt):
         ig.backtest(graph, progress=killed, **options)
-    now[0] = 10_000.0  # what passes while nobody works does not count
+    now[0] = 10_000.0  # time between two runs does not count
     stopped = ig.backtest(graph, **options)
     assert (stopped.finished, stopped.seconds) == (False, 200.0)
     assert sorted(row.num_fits for row in stopped.rows) == [0, 1, 1]
 
 
 def test_a_budget_is_that_of_the_whole_command(graph, monkeypatch):
-    """What was spent before the search counts, and what the chosen are fitted with again is left."""
+    """Time before the search counts, and time for the final fits is reserved."""
     now, fit = [0.0], Pipeline.fit
 
     def slow(self, *arguments, **options):
@@ -198,7 +198,7 @@ def test_a_budget_is_that_of_the_whole_command(graph, monkeypatch):
     assert spent(0) == (70, True)  # six fits and one that watches a model growing old
     assert spent(50) == (100, False)
     assert spent(0, refits=2) == (40, False)  # three candidates, twice: 60 more
-    assert spent(95, refits=2) == (105, False)  # one fit is made whatever the time
+    assert spent(95, refits=2) == (105, False)  # one fit always runs
 
 
 def test_without_a_budget_no_clock_has_a_say(graph, monkeypatch):
@@ -314,7 +314,7 @@ def test_scratch_is_gone_after_success_and_after_a_refusal(graph, tmp_path, monk
     with monkeypatch.context() as patched:
         patched.setattr(Ensemble, "save", stopped)
         assert here(*command, "--engine", "disk").exit_code == 130
-    assert scratch.exists()  # what was computed is found again
+    assert scratch.exists()  # so that computed hops are reused
     refused = here(*command, "--engine", "disk", "--seed", "3")
     assert refused.exit_code == 2
     assert scratch.exists()  # it is not the refused one's

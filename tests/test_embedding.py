@@ -94,7 +94,7 @@ def test_between_two_types_it_is_the_singular_value_decomposition():
 
 
 def test_nothing_from_the_cutoff_on_moves_a_byte():
-    """Nodes and edges that come later, and whatever labels say, leave what was there as it was."""
+    """Later nodes and edges, and labels, do not change the embedding of earlier nodes."""
     whole, past = author_graph(), author_graph(late=False)
     after, before = spectral(whole, CUT), spectral(past, CUT)
     there = {
@@ -105,7 +105,7 @@ def test_nothing_from_the_cutoff_on_moves_a_byte():
         assert after[kind][nodes].tobytes() == before[kind][nodes].tobytes()
     scrambled = spectral(ig.audit.scrambled(whole, CUT), CUT)
     assert all(after[kind].tobytes() == scrambled[kind].tobytes() for kind in after)
-    assert np.abs(after["paper"][past.num_nodes :]).sum(1).all()  # who comes later has a place, too
+    assert np.abs(after["paper"][past.num_nodes :]).sum(1).all()  # later nodes have a place, too
 
 
 def test_who_comes_later_is_placed_by_neighbours_as_the_others_are():

@@ -59,7 +59,7 @@ def engine(request, client):
 
 def edges(seed=0):
     rng = np.random.default_rng(seed)
-    target = rng.integers(0, NODES // 2, 3000)  # half of the nodes hear nothing
+    target = rng.integers(0, NODES // 2, 3000)  # half of the nodes have no neighbours
     target[::3] = 7  # longer than a tile of the kernel
     return rng.integers(0, NODES, 3000), target
 
@@ -136,7 +136,7 @@ def test_the_last_hop_of_some_rows(engine, share, norm, self_loop):
 
 
 def test_views_of_files_are_not_taken_for_the_files(engine, tmp_path):
-    """Rows in another order, or a part, of what a file holds: workers must not read the file instead."""
+    """Rows of a file in another order, or a part of them: workers must not read the file instead."""
     rng = np.random.default_rng(6)
     np.save(tmp_path / "x.npy", rng.normal(size=(2 * NODES, 5)))
     np.save(tmp_path / "edges.npy", np.stack([np.stack(edges()), np.stack(edges(1))]))
@@ -340,7 +340,7 @@ def test_pipelines_between_types_predict_the_same(several_types, model):
 
 
 def test_few_labelled_nodes_are_enough():
-    """Hops are made for labelled nodes and targets only; for the nodes that count the numbers are the same."""
+    """Hops are computed for labelled nodes and targets only; their numbers are the same."""
     graph = ig.tsbm(num_nodes=400, num_times=5, num_labels=3, seed=1)
     label = np.where((np.arange(400) % 10 == 0) | (graph.time == 4), graph.y, -1)
     few = graph.with_labels(label)
@@ -393,7 +393,7 @@ def test_engines_are_abstract_or_final():
 
 
 def printed(code, **environment):
-    """What a new process prints, whose kernels are compiled anew."""
+    """The output of a new process, whose kernels are compiled anew."""
     inherited = {name: value for name, value in os.environ.items() if name != "NUMBA_NUM_THREADS"}
     run = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code],

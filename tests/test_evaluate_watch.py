@@ -95,7 +95,7 @@ def test_evaluation_with_labels_from_a_table_follows_the_definition(copied, tmp_
 
 
 def test_an_evaluation_belongs_to_its_predictions(copied):
-    """A run that goes on with a larger budget predicts anew; what came true before is not of these predictions."""
+    """A run that goes on with a larger budget predicts anew; an older evaluation does not belong to these predictions."""
     summary, stored = read_summary(copied / "summary.json"), copied / "evaluation.json"
     evaluate(copied, graph())
     write_report(summary, copied / "report.html")
@@ -239,7 +239,7 @@ def test_a_changed_table_of_predictions_is_refused(copied, text, other):
 
 
 def test_pyg_graphs_are_accepted(done):
-    """They name no classes, which these predictions need; so much is said."""
+    """They have no class names, which these predictions need; the error says so."""
     for call in (watch, evaluate):
         with pytest.raises(
             InputError, match=r"the model's classes have names|labels are known for 0 of the"
@@ -250,7 +250,7 @@ def test_pyg_graphs_are_accepted(done):
 
 
 def test_without_new_data_there_is_no_reason_to_retrain(done):
-    """The graph as it was, its target labels unknown: whatever they are, the answer is the same."""
+    """The graph as it was, its target labels unknown: with any labels, the result is the same."""
     hidden = graph(y=np.where(graph().time < 7, graph().y, -1))
     watched = watch(done[0], hidden)
     assert not watched.refit
@@ -281,7 +281,7 @@ def test_new_labels_outliers_and_shifted_proportions_are_reasons(done):
 
 
 def test_expected_accuracy_falls_with_the_horizon(copied):
-    """A period later than the run looked: what a model of that age had lost in the past is taken off."""
+    """A period after those of the run: the past loss of accuracy at that horizon is subtracted."""
     summary = read_summary(copied / "summary.json")
     lags = [HorizonScore(1, 0.9, 4000), HorizonScore(2, 0.8, 4000), HorizonScore(3, 0.7, 4000)]
     assert lost_per_period(lags).value == pytest.approx(0.1)
@@ -350,7 +350,7 @@ def test_uncertain_and_unusual_nodes_are_listed(done):
 
 
 def test_the_report_explains_two_nodes(done):
-    """The least certain node and the most unusual sure one are taken apart; parts sum to the difference."""
+    """The least certain node and the confident one with the largest outlier score are explained; parts sum to the difference."""
     out, summary = done
     assert [one.id for one in summary.explained] == [
         summary.prediction_summary.unsure[0].id,
@@ -366,7 +366,7 @@ def test_the_report_explains_two_nodes(done):
 
 @pytest.mark.parametrize("ending", ["csv", "raw.csv", "parquet"])
 def test_a_table_is_read_back_unchanged(tmp_path, ending):
-    """Text stays text, whatever it looks like; numbers stay numbers."""
+    """Text stays text, also if it looks like a number; numbers stay numbers."""
     text = ["007", "=cmd", "'=cmd", "''+a", 'a, "b"', "two\nlines", "", "NA", "-5", "true"]
     columns = {
         "id": text,

@@ -52,7 +52,7 @@ def ratings(num_users=250, num_movies=80, count=6000, seed=0):
 
 
 def trust(count=900, seed=0):
-    """Who trusts whom: two columns of one kind of entity, and a time in seconds."""
+    """Trust between users: two columns of one kind of entity, and a time in seconds."""
     rng = np.random.default_rng(seed)
     table = {
         "source": rng.integers(0, 60, count),

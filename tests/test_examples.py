@@ -24,7 +24,7 @@ FAST = 'candidates=["labels"], folds=1, seeds=1'
 
 
 def impact(*arguments):
-    """What the command prints, in this process: a new one would import torch again."""
+    """The output of the command, in this process: a new one would import torch again."""
     done = CliRunner().invoke(app, [str(argument) for argument in arguments])
     assert done.exit_code == 0, done.output
     return done.stdout

@@ -76,7 +76,7 @@ def fitted(graph, model, method, **options):
 
 
 def strangers(explanation):
-    """Neighbours without the node itself, which is heard by ways there and back."""
+    """Neighbours without the node itself, which is reached by paths there and back."""
     return [
         one
         for one in explanation.neighbours
@@ -196,7 +196,7 @@ def test_predictions_of_earlier_stages_split_over_their_nodes(method):
             split_is_whole(p, graph)
             (member,) = Explainer(p, graph).members
             late = np.flatnonzero(graph.time >= 5)
-            assert (member.input_label[late].sum(1) > 0).any()  # guesses of targets are heard
+            assert (member.input_label[late].sum(1) > 0).any()  # predictions of targets are inputs
     assert num_soft_labels
 
 
@@ -205,7 +205,7 @@ def split_is_whole(p, graph):
     (member,) = explainer.members
     for row in (0, 11):
         at = int(explainer.targets[row])
-        # A row made of its own edges says what the row that the engine made says.
+        # A row computed from its own edges gives the prediction of the engine's row.
         question = Question(at, row, label=0, runner_up=1)
         assert member.predict_changed(question) == pytest.approx(
             member.probabilities[row], abs=1e-5
@@ -216,7 +216,7 @@ def split_is_whole(p, graph):
             columns = slice(begin, begin := begin + hop.shape[1])
             if not one.block.path or not len(one.node_index):
                 continue
-            silent = 1 - one.weights.sum()  # of ways that end at a node that hears nobody
+            silent = 1 - one.weights.sum()  # of paths that end at a node without neighbours
             assert -1e-9 < silent < 1
             rest = 0.0
             if p.model == "linear":

@@ -116,7 +116,7 @@ def mutated(text, rng):
 
 
 def outcome(folder):
-    """A graph with its features encoded, or a sentence; anything else is a failure of the door."""
+    """A graph with its features encoded, or a sentence; anything else is a failure of the validation."""
     try:
         g = ig.load(folder)
         view = g.masked(g.infer_cutoff())

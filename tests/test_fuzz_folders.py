@@ -69,7 +69,7 @@ def bounded():
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """A run, its graph, labels, and around them files and folders of somebody else's."""
+    """A run, its graph, labels, and around them files and folders of a user."""
     root = tmp_path_factory.mktemp("whole") / "root"
     graph = ig.tsbm(num_nodes=90, num_times=5, num_labels=2, num_features=2, mean_degree=6, seed=0)
     graph.save(root / "g")
@@ -118,7 +118,7 @@ def spoil_one(root, rng):
     elif path.suffix == ".json" and kind < 7:
         content = json.loads(path.read_text())
         sealed = isinstance(content, dict) and "seal" in content
-        if sealed and rng.random() < 0.7:  # by somebody who knows how
+        if sealed and rng.random() < 0.7:  # with a valid seal
             _files.write_json(path, plain(changed_json(content["content"], rng)), sealed=True)
         else:
             path.write_text(json.dumps(changed_json(content, rng)))
@@ -301,7 +301,7 @@ def independent_reading(connection, kind):
     tables = {}
     for (name,) in connection.execute(query).fetchall():
         tables[name] = [], None
-        with contextlib.suppress(sqlite3.Error):  # a view of a table that could not be made
+        with contextlib.suppress(sqlite3.Error):  # a view of a table that could not be created
             rows = connection.execute(f"select * from {quoted(name)}")
             names = [column[0] for column in rows.description]
             tables[name] = names, [list(row) for row in rows.fetchall()]

@@ -275,14 +275,14 @@ def test_masked_hides_labels_at_and_after_the_cutoff():
     assert view.targets().tolist() == [False, False, True, True, True, True]
     assert "cutoff 2" in repr(view)
     assert "cutoff    2" in str(view.summary())
-    assert view.masked(4).y.tolist() == view.y.tolist()  # what is hidden stays hidden
+    assert view.masked(4).y.tolist() == view.y.tolist()  # hidden labels stay hidden
     for derived in (view.undirected(), view.with_features(np.ones((6, 1))), view.upto(2)):
         assert derived.cutoff == 2
         assert (derived.y[derived.targets()] == -1).all()
 
 
 def test_a_view_has_the_visible_classes():
-    """By name wherever they stand; a class without a name is its number. A view of a view keeps its own."""
+    """By name, at any position; a class without a name is its number. A view of a view retains its own."""
     named = graph(y=[2, 3, 2, 0, 1, 1], label_names=["a", "b", "c", "d", "e"])
     view = named.masked(4)
     assert (view.label_names, view.num_labels, view.y.tolist()) == (

@@ -202,12 +202,12 @@ GARBAGE = st.one_of(SCALARS, LISTS, ARRAYS, TENSORS)
 
 
 def or_garbage(value):
-    """Mostly what belongs there, so that the garbage beside it is reached."""
+    """Mostly valid values, so that checks of later arguments are reached."""
     return st.one_of(st.just(value), st.just(value), GARBAGE)
 
 
 def valid_or_refused(make):
-    """Whatever comes, there is a consistent graph or an InputError of one sentence, and nothing else."""
+    """Any input gives a consistent graph or an InputError of one sentence."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         refusal = ""

@@ -59,7 +59,7 @@ def test_hops_are_means_of_the_means_of_periods(seed, weighted):
 
 
 def test_more_neighbours_of_one_period_alike_change_nothing():
-    """Where a period's neighbours double, plain means move and these do not: the law that the method is made for."""
+    """Where a period's neighbours double, plain means move and these do not: the purpose of the method."""
     graph = drawn(1)
     late = np.flatnonzero(graph.time[graph.edge_index[0]] == 2004)
     ends = np.concatenate([graph.edge_index, graph.edge_index[:, late]], axis=1)
@@ -93,7 +93,7 @@ def test_backward_is_the_transpose_and_edges_are_those_of_the_product(norm, self
 
 
 def test_between_types_the_time_of_the_source_is_enough():
-    """Authors have no time, but hear papers that have one; what they say themselves has none to go by."""
+    """Authors have no time, but receive from papers that have one; their own messages have no period."""
     graph = ig.TemporalGraph.hetero(
         nodes={
             "paper": {"x": [[1.0], [3.0], [8.0]], "time": [0, 0, 2]},

@@ -23,7 +23,7 @@ OVER_HOPS = [name for name in MODELS if name not in (*SPATIAL, "prior")]
 
 @pytest.fixture(scope="module")
 def task():
-    """Three classes told apart by the first hop, a label hop that says nothing."""
+    """Three classes separated by the first hop, and an uninformative label hop."""
     rng = np.random.default_rng(0)
     label = rng.integers(0, 3, 600)
     hop = rng.normal(size=(600, 5)).astype(np.float32)

@@ -118,7 +118,7 @@ def test_on_a_graph_of_one_type_too(model, tmp_path):
     assert np.array_equal(p.predict_proba(g), Pipeline.load(tmp_path / "model").predict_proba(g))
 
 
-# -- what the model is shown
+# -- model inputs
 
 
 def test_metapaths_are_inputs_grouped_by_their_last_relation(graph):
@@ -223,7 +223,7 @@ def test_snapshots_show_every_node_the_graph_of_its_time(graph, text):
 
 
 def test_newer_nodes_change_no_snapshot_of_older_ones(graph):
-    """Through an author, too, a paper hears of no paper after its own time."""
+    """Through an author, too, a paper receives nothing from later papers."""
     method = Method.parse("pmp+snapshot")
     view = graph.masked(CUT)
     whole, _ = Inputs(view).model_inputs(method, CUT)
@@ -249,7 +249,7 @@ def test_nothing_but_a_field_has_features(graph):
 
 
 def test_own_label_is_left_out_of_every_label_metapath(graph):
-    """Another label of one paper changes what others hear, never what it hears itself."""
+    """Another label of one paper changes inputs of others, never its own."""
     paper = int(np.flatnonzero(graph.time == 2001)[0])
     y = np.array(graph.y)
     y[paper] = (y[paper] + 1) % 3
@@ -362,7 +362,7 @@ def test_features_in_half_precision_can_be_aligned(method):
 
 @pytest.mark.parametrize("edges", [("a", "writes", "b"), ("b", "of", "a")])
 def test_features_that_do_not_reach_the_nodes_leave_their_degrees(edges):
-    """Only another type has features and no way leads from it to the nodes: they are seen by their edges."""
+    """Only another type has features and no path leads from it to the nodes: their inputs are degrees."""
     own = ig.tsbm(num_nodes=120, num_times=5, num_labels=2, mean_degree=8, seed=0)
     nodes = {
         "p": {"y": own.y, "time": own.time},

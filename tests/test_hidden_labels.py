@@ -20,7 +20,7 @@ LINKS = {"citations": 900, "writes": 500, "topics": 600, "affiliations": 130}
 
 
 def graph_of(kind):
-    """A small graph; class 2 is seen in the last labelled period only, after the cutoff of every fold but the last."""
+    """A small graph; class 2 occurs in the last labelled period only, after the cutoff of every fold but the last."""
     if kind == "hetero":
         g = ig.hetero_tsbm(
             num_papers=320, num_authors=120, num_fields=20, num_institutions=6, **LINKS, **SIZES
@@ -42,7 +42,7 @@ def with_labels(g, y):
 
 
 def other_labels(g):
-    """Targets carry other labels, some of them of a class that nobody else has."""
+    """Targets carry other labels, some of them of a class without other nodes."""
     odd = (g.time >= CUTOFF) & (np.arange(g.num_nodes) % 4 == 0)
     return with_labels(g, np.where(odd, 3, scrambled(g, CUTOFF).y))
 
@@ -225,7 +225,7 @@ def test_predictions_are_numbered_as_in_the_graph():
     assert (predicted == truth)[truth != 1].mean() > 0.9
 
 
-# -- what comes later than a fold, in features, rows and types
+# -- features, rows and types after a fold
 
 FOLD = 4  # cutoff of an older fold
 RNG = 7
@@ -271,7 +271,7 @@ def graph_of_tables(nodes, writes, lives, **options):
 
 
 def inputs_of_folds(g, embed="none", model="linear"):
-    """What a fit at an older cutoff says about its own window, bit by bit."""
+    """Predictions of a fit at an older cutoff for its own window, bit by bit."""
     then = g.upto(FOLD)
     p = Pipeline(model, "labels", cutoff=FOLD, hidden=4, epochs=3, embed=embed, device="cpu")
     return p.fit(then).predict_proba(then).tobytes()

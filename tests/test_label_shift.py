@@ -18,7 +18,7 @@ def posterior(shares):
 
 
 def targets(count=20000):
-    """Kinds of row in exactly the shares that they have under the new shares of classes."""
+    """Kinds of row in exactly the proportions that follow from the new class proportions."""
     return np.repeat(np.arange(4), np.round(count * (NEW @ LIKELIHOOD)).astype(int))
 
 

@@ -18,7 +18,7 @@ NUM_LABELS, CUTOFF = 3, 10
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a method may be given. `label` holds the truth of the targets too: no method may look at it."""
+    """Inputs of methods. `label` has the truth of the targets too: no method may read it."""
 
     message: np.ndarray
     previous: np.ndarray
@@ -180,7 +180,7 @@ def test_labels_of_targets_do_not_matter(method, base, usual, seed):
     np.testing.assert_array_equal(
         np.asarray(method.call(replace(base, label=label))), usual[id(method)]
     )
-    column = label.astype(np.int32)[:, None]  # as OGB keeps them
+    column = label.astype(np.int32)[:, None]  # as OGB stores them
     np.testing.assert_array_equal(
         np.asarray(method.call(replace(base, label=column))), usual[id(method)]
     )
@@ -229,7 +229,7 @@ def test_inputs_are_not_changed(method, base, library):
 def test_library_and_dtype_are_preserved(method, base, library, floats):
     result = method.call(base.to(library, floats))
     if method.per == "graph":
-        assert type(result) is np.ndarray  # small results are numpy whatever came
+        assert type(result) is np.ndarray  # small results are always numpy
         assert result.dtype == np.float64
     else:
         assert isinstance(result, torch.Tensor if library == "torch" else np.ndarray)

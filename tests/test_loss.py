@@ -133,7 +133,7 @@ def test_the_epoch_is_chosen_by_loss_if_asked(view):
 
 
 def step_of(logits, others):
-    """A step whose rows are the first ones; asked again, it gives the logits as they are."""
+    """A step whose rows are the first ones; a second call gives the same logits."""
     rows = torch.arange(len(logits) // 2)
     return Step(
         rows,
@@ -149,7 +149,7 @@ def step_of(logits, others):
 
 @dataclass(frozen=True, eq=False)
 class Watching:
-    """A term that adds nothing and keeps what it saw."""
+    """A term that adds nothing and records its inputs."""
 
     steps: list
 
@@ -162,7 +162,7 @@ class Watching:
 def test_a_term_of_zero_changes_no_weight_and_sees_the_step(view):
     steps, split = [], split_rows(view)
     a, b = trained(view, terms=(Watching(steps),)), trained(view)
-    # dropout draws for the rows asked again, so only the first step is the same
+    # dropout draws again for a second call, so only the first step is the same
     assert a.history[0].loss == b.history[0].loss
     step, more, hidden = steps[0]
     assert step.rows.tolist() == split.train.tolist()
@@ -228,7 +228,7 @@ def test_consistency_is_zero_for_equal_certain_views_and_decreases(view):
 
 
 def test_a_training_label_is_not_a_model_input(view):
-    """In a step, every row learned from is one whose own label the model is not given."""
+    """In a step, the label of a training row is no input of the model."""
     split, received = split_rows(view), []
 
     class Recorder(GCN):

@@ -347,7 +347,7 @@ def test_the_own_label_never_changes_the_own_row(mode, renormalize):
 
 @pytest.mark.parametrize("mode", ["edges", "ends"])
 def test_a_node_with_no_neighbour_but_itself_receives_nothing(mode):
-    """Many ways lead back to the one paper of 300 authors: what is left after taking it out must be zero."""
+    """Many ways lead back to the one paper of 300 authors: the remainder without it must be zero."""
     rng = np.random.default_rng(0)
     authors = np.arange(300)
     weight = rng.random(300)

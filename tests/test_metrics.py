@@ -118,7 +118,7 @@ def test_labels_that_suit_the_metric():
     )
     assert (
         tilted(probabilities, prior, 1.0)[0, 2] == probabilities[0, 2]
-    )  # of a class never seen nothing is known
+    )  # a class without labels has no estimate
 
 
 def test_balanced_weights_make_classes_count_the_same_and_honest_probabilities_take_it_back():
@@ -237,7 +237,7 @@ def test_a_fitted_pipeline_keeps_its_metric(fraud, tmp_path):
     assert np.array_equal(Ensemble.load(tmp_path / "p").predict(fraud), fitted.predict(fraud))
 
 
-# -- the choice
+# -- selection
 
 
 def test_candidates_are_ranked_by_the_metric():

@@ -33,7 +33,7 @@ def view():
     g = ig.tsbm(
         num_nodes=150, num_times=5, num_labels=LABELS, num_features=4, mean_degree=12, seed=1
     )
-    keep = g.edge_index[1] != 7  # node 7 hears nobody
+    keep = g.edge_index[1] != 7  # node 7 has no neighbours
     weight = np.random.default_rng(0).uniform(0.5, 2, keep.sum()).astype(np.float32)
     return ig.TemporalGraph(
         x=g.x,
@@ -158,7 +158,7 @@ def test_sgc_reads_the_last_hop_only():
 
 
 def test_gamlp_attention_is_a_mean_of_hops():
-    """Hops that are all alike after their encoders come out unchanged, whatever the scores."""
+    """Hops that are all alike after their encoders come out unchanged, for any scores."""
     for kind in ("recursive", "jk"):
         attend = GAMLP([4, 4, 4], 2, hidden=5, attention=kind).attend
         same = torch.randn(6, 5)
@@ -232,7 +232,7 @@ def test_spatial_models_train_with_every_alignment(view, x, name, align):
     assert all(
         torch.equal(a, b) for a, b in zip(again.parameters(), model.parameters(), strict=True)
     )
-    again.load_state_dict(model.state_dict())  # batch norms have seen one step
+    again.load_state_dict(model.state_dict())  # batch norms after one step
     assert torch.equal(again(x, propagation), model(x, propagation))
     # alignments leave nothing in it
     assert set(model.state_dict()) == set(build_model(SPATIAL[name]).state_dict())
@@ -334,13 +334,13 @@ def test_reversible_blocks_invert_and_give_ordinary_gradients(view, x, name, ali
 
 
 def test_linear_revgat_of_two_layers_is_the_dense_formula(view, x):
-    """What the authors run: an input and an output layer, each with a map of the node itself, no invertible block."""
+    """The authors' model: an input and an output layer, each with a map of the node itself, no invertible block."""
     model = build_model(SPATIAL["linear-revgat-paper"]).eval()
     assert len(model.blocks) == 0
     first, last, matrix = model.encode, model.classify, dense(view, "genpmp").float()
     assert first.layer.linear.weight.shape == (12, 4)  # three heads of four
     hidden = matrix @ x @ first.layer.linear.weight.T + first.layer.bias + x @ first.root.weight.T
-    hidden = torch.relu(hidden / (1 + 1e-5) ** 0.5)  # what a batch norm does that has seen nothing
+    hidden = torch.relu(hidden / (1 + 1e-5) ** 0.5)  # a batch norm before its first step
     expected = (
         matrix @ hidden @ last.layer.linear.weight.T + last.layer.bias + hidden @ last.root.weight.T
     )

@@ -279,7 +279,7 @@ def test_labels_that_end_within_a_period_begin_a_new_one():
     ],
 )
 def test_days_of_events_become_calendar_periods(years, cutoff, units):
-    """Not blocks of equal counts, whose borders mean nothing to anybody."""
+    """Not blocks of equal counts, whose borders have no meaning."""
     day = np.random.default_rng(0).integers(0, 365 * years, 3000)
     values = (np.datetime64("2020-01-01") + day).astype("M8[us]")
     periods, _ = choose(values, np.ones(len(values), bool), "auto", cutoff)

@@ -239,7 +239,7 @@ def test_snapshots_do_not_see_edges_that_came_later(undirected):
 @pytest.mark.parametrize("times", [False, True])
 @pytest.mark.parametrize("hetero_graph", [False, True])
 def test_with_lags_the_past_is_observed_as_late_as_the_targets(graph, hetero_graph, times):
-    """Targets of two periods are seen 0 or 1 period after their own: so is the past, with the labels known then."""
+    """Targets of two periods are observed 0 or 1 period after their own: so is the past."""
     g = hetero() if hetero_graph else graph
     g = dated(g) if times else g
     inputs = Inputs(g.masked(4), hops=2)
@@ -298,7 +298,7 @@ def test_refusals(graph):
 
 
 def test_patience_is_how_long_a_better_score_is_waited_for(graph):
-    """Epochs after the best one: as many as asked, of networks; trees stop after their own."""
+    """Epochs after the best one: as many as requested, of networks; trees stop after their own."""
     for patience in (1, 7):
         epochs = []
         p = Pipeline(

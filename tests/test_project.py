@@ -144,7 +144,7 @@ def test_workflows_run_make_targets_and_publish_only_on_request():
 
 
 def test_no_registry_is_named():
-    """Where packages come from is the business of whoever installs them."""
+    """The package index is a choice of the user."""
     hosts = [
         "pypi." + "org",
         "pythonhosted." + "org",

@@ -489,7 +489,7 @@ ASKED = []
 
 @dataclass(frozen=True)
 class Guess:
-    """Guesses by the method's name, and writes down what it is asked."""
+    """Predicts by the method's name, and records its calls."""
 
     width: int = 1
 

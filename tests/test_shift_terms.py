@@ -53,7 +53,7 @@ def test_laws_of_the_discrepancy():
     )
     equal = a.clone().requires_grad_()
     cmd(equal, a).backward()
-    assert torch.isfinite(equal.grad).all()  # a norm has no slope at zero, and says 0
+    assert torch.isfinite(equal.grad).all()  # a norm has no gradient at zero; torch returns 0
 
 
 def a_step(rows=40, again=None, epoch=1, seed=0):

@@ -97,7 +97,7 @@ def test_engines_agree_and_choices_share_work(graph, tmp_path):
 
 
 def test_between_types_neighbours_are_met_through_others():
-    """Two papers of one author, one labelled: the other hears of it; a paper of nobody keeps its prediction."""
+    """Two papers of one author, one labelled: it changes the other; a paper without authors retains its prediction."""
     graph = ig.TemporalGraph.hetero(
         nodes={
             "paper": {"x": np.zeros((3, 1)), "y": [1, -1, -1], "time": [0, 1, 1]},

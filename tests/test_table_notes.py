@@ -61,7 +61,7 @@ def test_omitted_rows_are_reported(tmp_path):
 
 
 def test_renamed_classes_and_moved_columns_change_nothing(tmp_path):
-    """A saved model that hears labels finds classes and columns by name, whatever their order."""
+    """A saved model with label inputs finds classes and columns by name, in any order."""
     rng = np.random.default_rng(0)
     frame = {
         "id": np.arange(60),

@@ -289,7 +289,7 @@ def test_columns_rows_and_classes_in_another_order_give_the_same_predictions(tmp
     _, predicted = predictions(again, p)
     assert predicted.keys() == expected.keys()
     assert np.allclose([predicted[k] for k in expected], list(expected.values()), atol=1e-5)
-    # Classes in another order, one of which has nobody yet, and further columns that are not known.
+    # Classes in another order, one of which has no nodes yet, and further columns that are not known.
     names = ["cs", "zoo", "bio", "astro"]
     coded = again.coded_as(names)
     assert not np.array_equal(coded.y, again.y)
@@ -459,7 +459,7 @@ def test_ids_of_any_kind_are_matched(ids):
     wanted = pa.array(
         [plain[2], plain[0], absent, plain[1]], pa.uint64() if ids.type == pa.uint64() else None
     )
-    if ids.type == pa.uint64():  # beyond what is taken for a number
+    if ids.type == pa.uint64():  # too long for a number
         plain, wanted = [str(one) for one in plain], wanted.cast(pa.large_string())
     assert ids_read.names.tolist() == plain
     assert ids_read.find(wanted).tolist() == [2, 0, -1, 1]
@@ -471,7 +471,7 @@ def test_characters_of_a_slice():
     assert characters(text.slice(2, 2)).tolist() == ["日本語", "x"]
 
 
-# -- refused and said
+# -- refusals and notes
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def test_bars_that_are_over_are_gone_and_lines_stand_above(clock):
     file = io.StringIO()
 
     def drawn_below():
-        """What is drawn below a line."""
+        """Everything that is drawn below a line."""
         terminal._bars.refresh()  # which a thread does ten times a second
         file.seek(0)
         file.truncate()
@@ -49,7 +49,7 @@ def test_bars_that_are_over_are_gone_and_lines_stand_above(clock):
         terminal("propagating", 1, 0)
         assert "back-test" in drawn_below()
         assert "propagating" in drawn_below()
-        terminal("back-test", 2, 4, "second")  # what was within it failed, and said no more
+        terminal("back-test", 2, 4, "second")  # the inner stage failed without a last event
         below = drawn_below()
         assert "propagating" not in below
         assert "50%, 3 s left, second" in below
@@ -121,7 +121,7 @@ def test_help_has_an_example_that_can_be_typed(name):
     _, _, example = output.partition("Example: ")
     program, command, *arguments = shlex.split(example)
     assert (program, command) == ("impact", name or "run")
-    # refuses what it does not know
+    # refuses unknown options
     with COMMANDS[command].make_context(command, list(arguments)) as context:
         assert context.params
     places = [one for one in arguments if one.startswith("examples/")]

@@ -74,7 +74,7 @@ def same(a, b):
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
-# -- who may be seen
+# -- hidden labels
 
 
 def test_split_holds_out_the_last_labelled_periods_only(view):
@@ -202,7 +202,7 @@ def test_memory_maps_are_read_by_rows(view, split, tmp_path):
 
 
 class CountedHop:
-    """A hop that is not in memory and remembers what it was asked for."""
+    """A hop that is not in memory and records requested rows."""
 
     def __init__(self, values):
         self.values, self.shape, self.asked = values, values.shape, []
@@ -369,7 +369,7 @@ def test_inputs_are_checked(view, split):
 
 
 def test_an_epoch_is_chosen_by_the_mean_over_the_last_ones(view, tmp_path):
-    """The choice is the argmax of the running mean of the scores, and resuming changes nothing."""
+    """The best epoch is the argmax of the running mean of the scores, and resuming changes nothing."""
     split, task = split_rows(view), HopTask([view.x])
     training = Training(epochs=12, lr=0.3, device="cpu", choose_over=4)
     result = fit(

@@ -35,7 +35,7 @@ QUICK = ["--model", "linear", "--candidates", "prior:plain", "--folds", "1", "--
 
 
 def snapshot(root):
-    """Every entry below a folder: what it is and what it holds; links are not followed."""
+    """Every entry below a folder: its mode and its content; links are not followed."""
     contents = {}
     for path in sorted(root.rglob("*")):
         status, content = path.lstat(), None
@@ -466,7 +466,7 @@ def test_reading_a_replacement_that_was_cut_off_changes_nothing(tmp_path, graph)
         pytest.raises(ZeroDivisionError),
         _files.atomic_directory(tmp_path / "g", lambda path: None),
     ):
-        raise ZeroDivisionError  # a writer puts it back, whatever becomes of it
+        raise ZeroDivisionError  # a writer restores it in any case
     assert [path.name for path in tmp_path.iterdir()] == ["g"]
     assert ig.load(tmp_path / "g", verify=True).num_nodes == graph.num_nodes
 

@@ -29,7 +29,7 @@ def graph():
 
 
 class Weighted(nn.Module):
-    """A GNN as people write it, which remembers what it was given."""
+    """A typical GNN, which records its inputs."""
 
     def __init__(self, in_channels=4, out_channels=3, hidden=8, dropout=0.0, cached=False):
         super().__init__()

@@ -49,7 +49,7 @@ def test_against_itself_a_model_neither_gains_nor_loses(tmp_path, root, monkeypa
     assert former(tmp_path / "former", tmp_path / "out", **how).records == table.records
     (tmp_path / "other" / "src" / "impact_gnn").mkdir(parents=True)
     (tmp_path / "other" / "src" / "impact_gnn" / "__init__.py").write_text("")
-    # another state is asked anew, this one is not
+    # another state is fitted anew, this one is not
     other = former(tmp_path / "other", tmp_path / "out", **how)
     assert other.cells["linear", "aan", "former"].mean == 0.5
     assert other.cells["linear", "aan", "now"].mean == table.cells["linear", "aan", "now"].mean
